@@ -20,7 +20,7 @@ from grading.domain.permissions import SCOPES, Actor
 from grading.store.accounts import credentials, users
 from grading.store.accounts.sign_in_attempts import TriedTooOften
 from grading.store.courses import user_admin
-from grading.store.courses.user_admin import Wishes
+from grading.store.courses.user_admin import Preferences
 
 PASSWORDS = "20 per minute"
 """For one person who changes their password."""
@@ -38,14 +38,14 @@ def save() -> tuple[str, int] | Response:
     """Keep address, language and whether mail is wanted."""
     actor = auth.actor()
     language = request.form.get("language", "")
-    wanted = Wishes(
+    wanted = Preferences(
         request.form.get("email", ""),
         language if language in languages() else "",
         "mail_when_ready" in request.form,
     )
     try:
         with services().store.write() as store:
-            user_admin.wish(store, actor.user_id, wanted)
+            user_admin.set_preferences(store, actor.user_id, wanted)
     except GraderError as error:
         return _page(error.message, wanted), error.status
     session.pop("language", None)  # what this browser chose before
@@ -93,10 +93,10 @@ def _go_on(user_id: int) -> Response:
     return sign_in.remember(redirect(url_for("profile.show"), 303), user_id)
 
 
-def _page(problem: str = "", wanted: Wishes | None = None) -> str:
+def _page(problem: str = "", wanted: Preferences | None = None) -> str:
     actor = auth.actor()
     with services().store.look() as store:
-        account, wishes = user_admin.own(store, actor.user_id)
+        account, wishes = user_admin.load_own_account(store, actor.user_id)
     chosen = [(one, title_of(one)) for one in languages()]
     return render_template(
         "accounts/profile.html", account=account, wishes=wanted or wishes, offered=chosen, problem=problem,
@@ -151,9 +151,9 @@ def _tokens_page(secret: str | None = None) -> str:
     actor = auth.actor()
     auth.require(actor, "tokens.own")
     with services().store.look() as session:
-        rows = credentials.tokens_of(session, actor.user_id, _before())
+        rows = credentials.list_tokens(session, actor.user_id, _before())
     scopes = _offered(actor)
-    shown = rows[: credentials.TOKENS]
+    shown = rows[: credentials.TOKENS_PER_PAGE]
     older = shown[-1].id if len(rows) > len(shown) else None
     return render_template(
         "accounts/tokens.html", tokens=shown, older=older, secret=secret, scopes=scopes, may=SCOPE_TEXTS

@@ -84,7 +84,7 @@ def forgotten() -> str:
 def follow(secret: str) -> Response:
     """Take a link's secret out of the address, so that it reaches no other page, and go on to the form."""
     with services().store.read() as store:
-        invitations.owner(store, secret[:100])
+        invitations.link_owner(store, secret[:100])
     session["reset"] = secret[:100]
     answer = redirect(url_for("sign_in.set_form"), 303)
     answer.headers["Referrer-Policy"] = "no-referrer"
@@ -105,7 +105,7 @@ def set_password() -> tuple[str, int] | Response:
     try:
         if password != request.form.get("again", ""):
             raise GraderError(_("The two passwords differ. Type the same one twice."))
-        user_id = invitations.use(services().store, session.get("reset", ""), password)
+        user_id = invitations.use_link(services().store, session.get("reset", ""), password)
     except invitations.LinkGone:
         session.pop("reset", None)
         raise
@@ -120,7 +120,7 @@ def set_password() -> tuple[str, int] | Response:
 
 def _set_page(problem: str | None = None) -> str:
     with services().store.read() as store:
-        user = invitations.owner(store, session.get("reset", ""))
+        user = invitations.link_owner(store, session.get("reset", ""))
         name = users.sign_in_name(store, user.id)
     return render_template(
         "accounts/reset.html", owner=user, sign_in_name=name, problem=problem, least=users.MIN_PASSWORD

@@ -22,7 +22,7 @@ from grading.domain.permissions import Actor
 from grading.store import Store
 from grading.store.courses import user_admin
 from grading.store.privacy import erasure, export
-from grading.store.privacy.erasure import Known, find_known, find_student
+from grading.store.privacy.erasure import StudentIdentity, find_identity, find_student
 
 pages = Blueprint("users", __name__)
 PERSON = "/users/<int(max=2147483647):user_id>"
@@ -44,7 +44,7 @@ def create() -> str | tuple[str, int]:
     said = {name: request.form.get(name, "") for name in ("sign_in_name", "name", "email")}
     try:
         with services().store.write() as session:
-            user_id = user_admin.create(
+            user_id = user_admin.create_account(
                 session, **said, administrator="administrator" in request.form, actor=actor
             )
             back = url_for("users.person", user_id=user_id)
@@ -66,7 +66,7 @@ def change(user_id: int) -> tuple[str, int] | Response:
     try:
         with services().store.write() as session:
             name, email = request.form.get("name", ""), request.form.get("email", "")
-            user_admin.rename(session, user_id, name, email, actor)
+            user_admin.rename_user(session, user_id, name, email, actor)
     except GraderError as error:
         if error.status != 400:
             raise
@@ -80,7 +80,7 @@ def administrator(user_id: int) -> Response:
     """Make somebody an administrator, or no longer."""
     actor, value = _administrator(), request.form.get("value") == "1"
     with services().store.write() as session:
-        user_admin.put_flag(session, user_id, "administrator", value, actor)
+        user_admin.set_flag(session, user_id, "administrator", value, actor)
     flash(_("They are an administrator now.") if value else _("They are no administrator any more."))
     return redirect(url_for("users.person", user_id=user_id), 303)
 
@@ -90,7 +90,7 @@ def disabled(user_id: int) -> Response:
     """Keep somebody out, or let them in again."""
     actor, value = _administrator(), request.form.get("value") == "1"
     with services().store.write() as session:
-        user_admin.put_flag(session, user_id, "disabled", value, actor)
+        user_admin.set_flag(session, user_id, "disabled", value, actor)
     told = (
         _("The account is disabled; its sessions have ended.")
         if value
@@ -105,7 +105,7 @@ def link(user_id: int) -> str:
     """A link to set a password, shown once."""
     actor = _administrator()
     with services().store.write() as session:
-        if user_admin.find(session, user_id).person.disabled:
+        if user_admin.load_account(session, user_id).person.disabled:
             raise Forbidden(_("The account is disabled; let it be used again first."))
         back = url_for("users.person", user_id=user_id)
         return shown_links.page(session, user_id, actor, back)
@@ -123,7 +123,7 @@ def _listing(problem: str = "") -> str:
     page = request.args.get("page", "")
     number = int(page) if page.isdecimal() and len(page) < 7 else 1
     with services().store.look() as session:
-        people = user_admin.listing(session, search, kind, number)
+        people = user_admin.list_users(session, search, kind, number)
     return render_template(
         "accounts/users.html", people=people, search=search, kind=kind, problem=problem, form=request.form
     )
@@ -132,7 +132,7 @@ def _listing(problem: str = "") -> str:
 def _person(user_id: int, problem: str = "") -> str:
     actor = _administrator()
     with services().store.look() as session:
-        account = user_admin.find(session, user_id)
+        account = user_admin.load_account(session, user_id)
     return render_template(
         "accounts/user.html", account=account, own=user_id == actor.user_id, problem=problem
     )
@@ -151,11 +151,11 @@ def erase_user(user_id: int) -> str | tuple[str, int] | Response:
     actor = _administrator()
     store = services().store
     with store.read() as session:
-        student = find_known(session, f"user:{user_id}")
+        student = find_identity(session, f"user:{user_id}")
     if request.form.get("typed", "").strip() not in _ids(student):
         return _erase_page(user_id, _("That is not the id of this student; nothing was erased.")), 422
     with store.write() as session:
-        erasure.erase(session, student, actor.name)
+        erasure.erase_student(session, student, actor.name)
     flash(_("Everything of %(who)s was erased. Back-ups made before still hold it.", who=_asked(student)))
     response = redirect(url_for("home.home"), 303)
     # after the answer: rewriting the file takes as long as it is large
@@ -177,7 +177,7 @@ def export_user(user_id: int) -> FlaskResponse:
     return response
 
 
-def _ids(student: Known) -> tuple[str, ...]:
+def _ids(student: StudentIdentity) -> tuple[str, ...]:
     """What may be typed: an id, never only a name."""
     return (student.name, *student.subjects)
 
@@ -198,14 +198,14 @@ def _counted(name: str, count: int) -> str:
     return words.get(name, f"{count} {name}")
 
 
-def _asked(student: Known) -> str:
+def _asked(student: StudentIdentity) -> str:
     """What the form asks for: a name to sign in with, which people know better than a platform's number."""
     return next(iter(student.local or student.subjects), student.name)
 
 
 def _erase_page(user_id: int, problem: str = "") -> str:
     with services().store.look() as session:
-        student, counts = erasure.preview(session, f"user:{user_id}")
+        student, counts = erasure.preview_erasure(session, f"user:{user_id}")
     return render_template(
         "accounts/erase.html",
         user_id=user_id,
@@ -226,6 +226,6 @@ def _pieces(file: IO[bytes]) -> Iterator[bytes]:
 
 def _compact(store: Store) -> None:
     try:
-        erasure.compact(store)
+        erasure.compact_database(store)
     except (GraderError, SQLAlchemyError) as error:
         log.warning("a student is erased, but the database's file was not rewritten: %s", error)

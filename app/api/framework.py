@@ -80,10 +80,10 @@ def _written(route: Route, actor: Actor, given: dict[str, Any], key: Idempotency
 
 def _once(route: Route, actor: Actor, given: dict[str, Any], key: Idempotency | None) -> Response:
     with services().store.write() as session:
-        before = idempotency_keys.find(session, key)
+        before = idempotency_keys.find_key(session, key)
         if before is not None:
             return _again(before.answer)
-        kept = idempotency_keys.keep(session, key)
+        kept = idempotency_keys.store_key(session, key)
         call = Call(actor, session)
         about = _about(route, session, actor, given)
         response = _made(route, call, _view(route, call, about, given))

@@ -71,7 +71,7 @@ def of_course(action: str) -> Guard:
         if not auth.knows_course(actor, course_id):
             raise NotFound("There is no such course.")
         auth.require(actor, action, Subject(course_id))
-        return courses.find(session, course_id)
+        return courses.load_course(session, course_id)
 
     return Guard(find, _scopes(action), ("course_id",))
 
@@ -82,7 +82,7 @@ def of_member(action: str) -> Guard:
 
     def find(session: Session, actor: Actor, course_id: int, user_id: int) -> tables.Course:
         found: tables.Course = course.find(session, actor, course_id)
-        roster.member(session, course_id, user_id)
+        roster.load_membership(session, course_id, user_id)
         return found
 
     return Guard(find, course.scopes, ("course_id", "user_id"))
@@ -112,7 +112,7 @@ def of_request(action: str) -> Guard:
     """Of a request for a regrade; who asked may see it, too."""
 
     def find(session: Session, actor: Actor, request_id: int) -> regrade_requests.Request:
-        found = regrade_requests.find(session, request_id)
+        found = regrade_requests.load_request(session, request_id)
         own = found.student_id == actor.user_id and action in ("regrade.see", "regrade.ask")
         if not own and not may(actor, "regrade.see", Subject(found.course_id)):
             raise NotFound("There is no such request.")
@@ -127,7 +127,7 @@ def of_rerun(action: str) -> Guard:
     """Of a re-run, with its assignment."""
 
     def find(session: Session, actor: Actor, dry_run_id: str) -> tuple[tables.DryRun, tables.Assignment]:
-        run = dry_runs.find(session, dry_run_id)
+        run = dry_runs.load_dry_run(session, dry_run_id)
         found = dry_runs.assignment_of(session, run)
         if run.purpose not in dry_runs.REASONS or not auth.knows_course(actor, found.course_id):
             raise NotFound("There is no such re-run.")

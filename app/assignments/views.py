@@ -25,7 +25,7 @@ def file(assignment_id: int, path: str) -> Response:
     """One of the files that students may have."""
     actor = auth.actor()
     with services().store.look() as session:
-        data = overview.offered(session, seen(session, actor, assignment_id), path)
+        data = overview.load_offered_file(session, seen(session, actor, assignment_id), path)
     response = Response(data, mimetype="application/octet-stream")
     response.headers.set("Content-Disposition", "attachment", filename=path.rpartition("/")[2])
     return response

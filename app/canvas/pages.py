@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from app.web.i18n import later as N_
 from app.web.platform_pages import PlatformPages
 from grading.store.integrations.canvas import course_page, scores
-from grading.store.integrations.canvas.course_page import Seen
+from grading.store.integrations.canvas.course_page import CoursePage
 
 
 class CanvasSection:
@@ -17,15 +17,15 @@ class CanvasSection:
 
     template = "canvas/of_course.html"
 
-    def read(self, store: Session, course_id: int) -> Seen:
+    def read(self, store: Session, course_id: int) -> CoursePage:
         """All of it."""
-        return course_page.course(store, course_id)
+        return course_page.load_course_page(store, course_id)
 
     def send_again(self, store: Session, course_id: int, chosen: Iterable[tuple[int, int]]) -> int:
         """Those of the course."""
-        found = course_page.of_course(store, course_id, chosen)
+        found = course_page.filter_of_course(store, course_id, chosen)
         for link_id, user_id in found:
-            scores.again(store, link_id, user_id)
+            scores.resend_scores(store, link_id, user_id)
         return len(found)
 
 

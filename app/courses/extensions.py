@@ -39,7 +39,9 @@ def give(assignment_id: int) -> tuple[str, int] | Response:
         with services().store.write() as session:
             found = _assignment(session, actor, assignment_id)
             until = dates.typed(form.get("until", ""), zone)
-            count = extensions.give(session, found, _chosen(), until, form.get("reason", ""), actor)
+            count = extensions.grant_extension(
+                session, found, _chosen(), until, form.get("reason", ""), actor
+            )
     except (NotExtended, dates.BadDate) as error:
         return _page(actor, assignment_id, error.message), error.status
     said = ngettext("%(count)s student has", "%(count)s students have", count)
@@ -56,7 +58,7 @@ def revoke(assignment_id: int, student_id: int) -> Response:
     actor = auth.actor()
     with services().store.write() as session:
         found = _assignment(session, actor, assignment_id)
-        done = extensions.revoke(session, found, student_id, actor)
+        done = extensions.revoke_extension(session, found, student_id, actor)
     taken = _("The extension was taken back. Grades that are there were worked out anew.")
     flash(taken if done else _("There was no extension any more."))
     return redirect(url_for("extensions.listing", assignment_id=assignment_id), 303)
@@ -65,10 +67,10 @@ def revoke(assignment_id: int, student_id: int) -> Response:
 def _page(actor: Actor, assignment_id: int, problem: str = "") -> str:
     with services().store.look() as session:
         found = _assignment(session, actor, assignment_id)
-        students = extensions.students(session, found)
+        students = extensions.list_students(session, found)
         pages_ = max(1, -(-sum(one.extended for one in students) // GIVEN))
         page = min(_number(request.args.get("page", "")) or 1, pages_)
-        given = extensions.given(session, found, page, GIVEN)
+        given = extensions.list_extensions(session, found, page, GIVEN)
         course = found.course
     return render_template(
         "courses/extensions.html",

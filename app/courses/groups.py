@@ -43,10 +43,10 @@ def _do(session: Session, found: tables.Assignment, actor: Actor, wish: str) -> 
         invited = groups.invite(session, found, actor.user_id, request.form.get("name", "")[:200])
         return _("%(name)s was invited and has to accept.", name=invited.name)
     if wish == "confirm":
-        groups.confirm(session, found, actor.user_id)
+        groups.confirm_invitation(session, found, actor.user_id)
         return _("You are in the group now. What one of you hands in counts for all.")
     if wish == "leave":
-        groups.leave(session, found, actor.user_id)
+        groups.leave_group(session, found, actor.user_id)
         return _("You are in no group now.")
     raise GroupProblem(_("Choose what to do with the group."))
 
@@ -64,9 +64,9 @@ def arrange(assignment_id: int) -> tuple[str, int] | BaseResponse:
     try:
         with services().store.write() as session:
             found = _shared(session, actor, assignment_id)
-            if request.form.get("state") != groups.state(session, assignment_id):
+            if request.form.get("state") != groups.groups_digest(session, assignment_id):
                 raise GroupProblem(_("Somebody changed the groups meanwhile. Look at them and try again."))
-            made = groups.arrange(session, found, _typed(), actor.name)
+            made = groups.arrange_groups(session, found, _typed(), actor.name)
     except GroupProblem as error:
         return _page(actor, assignment_id, error.message), error.status
     return _done(assignment_id, made)
@@ -77,7 +77,7 @@ def fill(assignment_id: int) -> BaseResponse:
     """Put everybody who is in no group into one by chance."""
     actor = auth.actor()
     with services().store.write() as session:
-        made = groups.fill(session, _shared(session, actor, assignment_id), actor.name)
+        made = groups.arrange_at_random(session, _shared(session, actor, assignment_id), actor.name)
     return _done(assignment_id, made)
 
 
@@ -88,10 +88,10 @@ def upload(assignment_id: int) -> tuple[str, int] | BaseResponse:
     try:
         with services().store.write() as session:
             found = _shared(session, actor, assignment_id)
-            known = groups.students(session, found.course_id)
+            known = groups.list_students(session, found.course_id)
             names = {one.sign_in_name: one.user_id for one in known if one.sign_in_name}
             wanted = read_groups(given.read() if given else b"", names)
-            made = groups.arrange(session, found, wanted, actor.name)
+            made = groups.arrange_groups(session, found, wanted, actor.name)
     except GroupProblem as error:
         return _page(actor, assignment_id, error.message), error.status
     return _done(assignment_id, made)
@@ -131,8 +131,8 @@ def _page(actor: Actor, assignment_id: int, problem: str = "") -> str:
         found = _assignment(session, actor, assignment_id)
         shared, course = found.group_size > 1, found.course
         rows, labels = _rows(session, found) if shared else ([], {})
-        waiting = groups.unconfirmed(session, assignment_id) if shared else frozenset()
-        state = groups.state(session, assignment_id) if shared else ""
+        waiting = groups.list_unconfirmed(session, assignment_id) if shared else frozenset()
+        state = groups.groups_digest(session, assignment_id) if shared else ""
     typed = _typed() if problem else {}
     return render_template(
         "courses/groups.html",
@@ -147,9 +147,9 @@ def _page(actor: Actor, assignment_id: int, problem: str = "") -> str:
 
 
 def _rows(session: Session, found: tables.Assignment) -> tuple[list[groups.Person], dict[int, str]]:
-    listed: list[Group] = groups.listed(session, found.id)
+    listed: list[Group] = groups.list_groups(session, found.id)
     labels = {one.user_id: str(n) for n, group in enumerate(listed, start=1) for one in group.people}
-    return groups.students(session, found.course_id), labels
+    return groups.list_students(session, found.course_id), labels
 
 
 def _typed() -> dict[int, str]:

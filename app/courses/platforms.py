@@ -44,7 +44,7 @@ def show_course(course_id: int, secret: str = "") -> str:
     """The page, with a code that was made for this request."""
     auth.in_course("roster.see", course_id)
     with services().store.look() as store:
-        found = courses.find(store, course_id)
+        found = courses.load_course(store, course_id)
         seen = [(name, one.template, one.read(store, course_id)) for name, one in _sections()]
     return render_template("courses/platforms.html", course=found, sections=seen, secret=secret)
 

@@ -34,10 +34,12 @@ def _listing(course_id: int, problem: str = "") -> str:
     page = request.args.get("page", "")
     number = int(page) if page.isdecimal() and len(page) < 7 else 1
     with services().store.look() as session:
-        course = courses.named(session, course_id)
-        people = roster.listing(session, course_id, search, role if role in roster_csv.ROLES else "", number)
+        course = courses.load_course_title(session, course_id)
+        people = roster.list_members(
+            session, course_id, search, role if role in roster_csv.ROLES else "", number
+        )
         changes = may(actor, "roster.change", Subject(course_id))
-        uninvited = roster.uninvited(session, course_id) if changes else 0
+        uninvited = roster.count_uninvited(session, course_id) if changes else 0
     return render_template(
         "courses/roster.html", course=course, people=people, search=search, role=role, problem=problem,
         uninvited=uninvited, changes=changes, form=request.form,
@@ -48,9 +50,11 @@ def _listing(course_id: int, problem: str = "") -> str:
 def add(course_id: int) -> tuple[str, int] | BaseResponse:
     """Add one person; what is wrong is said above the list."""
     actor = auth.in_course("roster.change", course_id)
-    table = roster_csv.one(*(request.form.get(name, "") for name in ("id", "name", "email", "role")))
+    table = roster_csv.single_person(
+        *(request.form.get(name, "") for name in ("id", "name", "email", "role"))
+    )
     with services().store.write() as session:
-        done = roster.apply(session, course_id, table, actor)
+        done = roster.apply_import(session, course_id, table, actor)
     if done.problems:
         return _listing(course_id, done.problems[0].words), 422
     flash(_told(done))
@@ -71,7 +75,7 @@ def preview(course_id: int) -> str | tuple[str, int]:
     actor = auth.in_course("roster.change", course_id)
     try:
         text = _given()
-        table = roster_csv.parse(text)
+        table = roster_csv.parse_roster(text)
     except GraderError as error:
         return _import_page(course_id, error.message), error.status
     return _preview_page(course_id, text, table, actor)
@@ -84,12 +88,12 @@ def confirm(course_id: int) -> tuple[str, int] | BaseResponse:
     actor = auth.in_course("roster.change", course_id)
     text = request.form.get("table", "")
     try:
-        table = roster_csv.parse(text)
+        table = roster_csv.parse_roster(text)
     except GraderError as error:
         return _import_page(course_id, error.message), error.status
     try:
         with services().store.write() as session:
-            done = roster.apply(session, course_id, table, actor, request.form.get("digest", ""))
+            done = roster.apply_import(session, course_id, table, actor, request.form.get("digest", ""))
     except Conflict as error:
         return _preview_page(course_id, text, table, actor, error.message), error.status
     flash(_told(done))
@@ -102,10 +106,10 @@ def invite(course_id: int) -> Response | BaseResponse:
     actor = auth.in_course("roster.change", course_id)
     given = [int(one) for one in request.form.getlist("user") if one.isdecimal() and len(one) < 10]
     with services().store.write() as session:
-        wanted = roster.linkable(session, actor, course_id, None if "all" in request.form else given)
-        made = invitations.make(session, wanted, actor.name, actor.user_id, course_id)
-        rows = roster.named(session, wanted)
-        course = courses.find(session, course_id)
+        wanted = roster.list_invitable(session, actor, course_id, None if "all" in request.form else given)
+        made = invitations.create_links(session, wanted, actor.name, actor.user_id, course_id)
+        rows = roster.load_named(session, wanted)
+        course = courses.load_course(session, course_id)
     if not made:
         flash(
             _(
@@ -115,7 +119,7 @@ def invite(course_id: int) -> Response | BaseResponse:
         )
         return redirect(url_for("people.roster", course_id=course_id), 303)
     cells = [[one.sign_in_name, one.name, one.email, shown_links.address(made[one.user_id])] for one in rows]
-    body = roster_csv.as_csv(("id", "name", "email", "link"), cells)
+    body = roster_csv.to_csv(("id", "name", "email", "link"), cells)
     name = f"{course.slug}-links.csv"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return Response(body, mimetype="text/csv", headers=headers)
@@ -126,10 +130,10 @@ def person(course_id: int, user_id: int) -> str:
     """Somebody in the course, and what may be done about them."""
     actor = auth.in_course("roster.see", course_id)
     with services().store.look() as session:
-        found = roster.member(session, course_id, user_id)
-        course = courses.find(session, course_id)
-        one = roster.person(session, user_id, found.role)
-        linkable = user_id in roster.linkable(session, actor, course_id, [user_id])
+        found = roster.load_membership(session, course_id, user_id)
+        course = courses.load_course(session, course_id)
+        one = roster.load_person(session, user_id, found.role)
+        linkable = user_id in roster.list_invitable(session, actor, course_id, [user_id])
     changes = may(actor, "roster.change", Subject(course_id))
     own = user_id == actor.user_id and not actor.administrator
     return render_template(
@@ -153,7 +157,7 @@ def remove(course_id: int, user_id: int) -> BaseResponse:
     """Take somebody out of the course."""
     actor = auth.in_course("roster.change", course_id)
     with services().store.write() as session:
-        roster.remove(session, course_id, user_id, actor)
+        roster.remove_member(session, course_id, user_id, actor)
     flash(_("They are no longer in this course. What they handed in is kept."))
     return redirect(url_for("people.roster", course_id=course_id), 303)
 
@@ -163,8 +167,8 @@ def link(course_id: int, user_id: int) -> str:
     """A link for one person, shown once."""
     actor = auth.in_course("roster.change", course_id)
     with services().store.write() as session:
-        roster.member(session, course_id, user_id)
-        roster.require_linkable(session, actor, course_id, [user_id])
+        roster.load_membership(session, course_id, user_id)
+        roster.require_invitable(session, actor, course_id, [user_id])
         back = url_for("people.person", course_id=course_id, user_id=user_id)
         return shown_links.page(session, user_id, actor, back, course_id)
 
@@ -176,12 +180,12 @@ def _given() -> str:
     text = request.form.get("table", "")
     if not data and not text.strip():
         raise roster_csv.RosterUnreadable(_("Choose a file or paste a table first."))
-    return roster_csv.text_of(data or text.encode())
+    return roster_csv.decode_text(data or text.encode())
 
 
 def _import_page(course_id: int, problem: str = "") -> str:
     with services().store.look() as session:
-        course = courses.find(session, course_id)
+        course = courses.load_course(session, course_id)
     return render_template(
         "courses/import_people.html", course=course, problem=problem, table=request.form.get("table", "")
     )
@@ -189,8 +193,8 @@ def _import_page(course_id: int, problem: str = "") -> str:
 
 def _preview_page(course_id: int, text: str, table: Roster, actor: Actor, problem: str = "") -> str:
     with services().store.look() as session:
-        course = courses.find(session, course_id)
-        plan = roster.plan(session, course_id, table, actor)
+        course = courses.load_course(session, course_id)
+        plan = roster.plan_import(session, course_id, table, actor)
     return render_template(
         "courses/import_preview.html", course=course, plan=plan, table=text, problem=problem
     )

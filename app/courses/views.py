@@ -23,7 +23,7 @@ def listing() -> str:
     """The reader's courses; all for administrators."""
     actor = auth.actor()
     with services().store.look() as session:
-        known = courses.listing(session, None if actor.administrator else frozenset(actor.roles))
+        known = courses.list_courses(session, None if actor.administrator else frozenset(actor.roles))
     return render_template("courses/listing.html", courses=known, actor=actor)
 
 
@@ -42,7 +42,7 @@ def create() -> tuple[str, int] | Response:
     said = {name: request.form.get(name, "") for name in ("slug", "title", "instructor")}
     try:
         with services().store.write() as session:
-            course_id = courses.create(session, **said, actor=actor)
+            course_id = courses.create_course(session, **said, actor=actor)
     except GraderError as error:
         return render_template("courses/new.html", form=said, problem=error.message), error.status
     flash(_("The course is there. Add its people next."))
@@ -55,9 +55,9 @@ def course(course_id: int) -> str:
     actor = auth.in_course("assignment.see", course_id)
     staff = actor.staff_in(course_id)
     with services().store.look() as session:
-        found = courses.find(session, course_id)
-        counts = cache.of_course("handed-in", session, course_id, courses.handed_in) if staff else None
-        listed = courses.assignments(session, course_id, actor.user_id, counts)
+        found = courses.load_course(session, course_id)
+        counts = cache.of_course("handed-in", session, course_id, courses.count_submitters) if staff else None
+        listed = courses.list_assignments(session, course_id, actor.user_id, counts)
     there = "assignments.assignment" in current_app.view_functions
     changes = may(actor, "assignment.change", Subject(course_id))
     return render_template(
@@ -82,8 +82,8 @@ def change(course_id: int) -> tuple[str, int] | Response:
     wanted = Settings(request.form.get("title", ""), "archived" in request.form, lowest)
     try:
         with services().store.write() as session:
-            courses.find(session, course_id)
-            courses.change(session, course_id, wanted, actor)
+            courses.load_course(session, course_id)
+            courses.change_settings(session, course_id, wanted, actor)
     except GraderError as error:
         return _settings_page(course_id, wanted, error.message), error.status
     flash(_("The settings are saved."))
@@ -93,7 +93,7 @@ def change(course_id: int) -> tuple[str, int] | Response:
 def _settings_page(course_id: int, wanted: Settings | None = None, problem: str = "") -> str:
     auth.in_course("course.change", course_id)
     with services().store.look() as session:
-        found = courses.find(session, course_id)
+        found = courses.load_course(session, course_id)
     return render_template(
         "courses/settings.html", course=found, wanted=wanted or courses.settings_of(found), problem=problem
     )

@@ -23,7 +23,7 @@ from grading.store import tables
 from grading.store.assignments import versions
 from grading.store.experiments import apply as replacing
 from grading.store.experiments import dry_runs, impact
-from grading.store.experiments.dry_runs import Begun, Purpose
+from grading.store.experiments.dry_runs import Purpose, StartedDryRun
 
 pages = Blueprint("dry_runs", __name__)
 AT_ONCE = 12
@@ -40,8 +40,8 @@ def listing(assignment_id: int) -> str:
     with services().store.look() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
         now, has = versions.newest_state_with_files(session, assignment_id)
-        top, runs = assignment_pages.head(session, found, now), dry_runs.lines(session, assignment_id)
-        recent, more = dry_runs.recent(session, assignment_id)
+        top, runs = assignment_pages.head(session, found, now), dry_runs.list_dry_runs(session, assignment_id)
+        recent, more = dry_runs.list_recent(session, assignment_id)
     return render_template(
         "experiments/dry_runs.html", head=top, runs=runs, recent=recent, more=more, has=has
     )
@@ -68,7 +68,7 @@ def begin(assignment_id: int) -> Response:
     return redirect(url_for("dry_runs.show", dry_run_id=begun.dry_run_id), 303)
 
 
-def _begin(session: Session, found: tables.Assignment, purpose: Purpose, actor: Actor) -> Begun:
+def _begin(session: Session, found: tables.Assignment, purpose: Purpose, actor: Actor) -> StartedDryRun:
     """Raises Conflict where nothing is chosen, or there is nothing to compare."""
     working = versions.load_newest(session, found)
     version = working.version
@@ -79,17 +79,19 @@ def _begin(session: Session, found: tables.Assignment, purpose: Purpose, actor: 
         raise Conflict(_("There is no draft. Change the rubric first; then its effect can be compared."))
     if purpose == "try":
         wanted = [one for one in ("starter", "solution") if request.form.get(one)]
-        tried = [dry_runs.trial(session, found, version, one, actor) for one in wanted]  # type: ignore[arg-type]
+        tried = [dry_runs.create_sample_submission(session, found, version, one, actor) for one in wanted]  # type: ignore[arg-type]
         chosen += [one for one in tried if one is not None]
-    return dry_runs.begin(session, found, version, [*chosen, *_chosen(session, found.id)], purpose, actor)
+    return dry_runs.start_dry_run(
+        session, found, version, [*chosen, *_chosen(session, found.id)], purpose, actor
+    )
 
 
 def _chosen(session: Session, assignment_id: int) -> list[str]:
     which = request.form.get("which", "some")
     if which in ("latest", "all"):
-        return dry_runs.chosen(session, assignment_id, "latest" if which == "latest" else "all")
+        return dry_runs.select_submissions(session, assignment_id, "latest" if which == "latest" else "all")
     named = [one for one in request.form.getlist("submission") if one.isalnum()][:MOST_CHOSEN]
-    return dry_runs.chosen(session, assignment_id, named) if named else []
+    return dry_runs.select_submissions(session, assignment_id, named) if named else []
 
 
 def _purpose() -> Purpose:
@@ -110,8 +112,8 @@ def show(dry_run_id: str) -> str:
     with services().store.look() as session:
         run, found = _seen(session, actor, dry_run_id)
         top = assignment_pages.head(session, found)
-        (line,) = dry_runs.lines(session, found.id, run.id)
-        moved = impact.moves(session, run)
+        (line,) = dry_runs.list_dry_runs(session, found.id, run.id)
+        moved = impact.load_impact(session, run)
         changed = [] if top.counting_id == run.rubric_version_id else _changed(session, found, run)
     boundary = _boundary()
     points = [one.points for one in moved.rows if one.points is not None and not one.trial]
@@ -143,7 +145,7 @@ def progress(dry_run_id: str) -> Response:
     actor = auth.actor()
     with services().store.look() as session:
         run, _found = _seen(session, actor, dry_run_id)
-        states = dry_runs.states(session, run.id)
+        states = dry_runs.count_states(session, run.id)
     ended = sum(count for state, count in states.items() if state in dry_runs.ENDED)
     return jsonify(total=sum(states.values()), ended=ended, over=ended >= sum(states.values()))
 
@@ -155,8 +157,8 @@ def one(dry_run_id: str, submission_id: str) -> str:
     with services().store.look() as session:
         run, found = _seen(session, actor, dry_run_id)
         top = assignment_pages.head(session, found)
-        (line,) = dry_runs.lines(session, found.id, run.id)
-        tried = impact.tried(session, run, submission_id)
+        (line,) = dry_runs.list_dry_runs(session, found.id, run.id)
+        tried = impact.load_reports(session, run, submission_id)
     return render_template(
         "experiments/tried.html",
         head=top,
@@ -167,14 +169,14 @@ def one(dry_run_id: str, submission_id: str) -> str:
     )
 
 
-def _beside(tried: impact.Tried) -> list[tuple[Any, Any]]:
+def _beside(tried: impact.ReportPair) -> list[tuple[Any, Any]]:
     """Criteria as they count and as they were tried, matched by their ids."""
     before = {one.criterion: one for one in tried.before.criteria} if tried.before else {}
     after = {one.criterion: one for one in tried.after.criteria} if tried.after else {}
     return [(before.get(key), after.get(key)) for key in dict.fromkeys([*after, *before])]
 
 
-def _adjusted(tried: impact.Tried) -> list[tuple[str, float | None, float | None]]:
+def _adjusted(tried: impact.ReportPair) -> list[tuple[str, float | None, float | None]]:
     """Title and points taken on each side, of deductions and caps, and of bonus above its limit."""
     sides = [
         {} if report is None else {one.adjustment: one for one in report.adjustments}
@@ -198,7 +200,7 @@ def apply(dry_run_id: str) -> Response:
         with services().store.write() as session:
             _seen(session, actor, dry_run_id, "rerun")
             keep = request.form.get("released") != "change"
-            done = replacing.apply(session, dry_run_id, actor, keep_released=keep)
+            done = replacing.apply_dry_run(session, dry_run_id, actor, keep_released=keep)
     except Conflict as error:
         flash(error.message)
         return redirect(url_for("dry_runs.show", dry_run_id=dry_run_id), 303)
@@ -228,7 +230,7 @@ def discard(dry_run_id: str) -> Response:
         with services().store.write() as session:
             _run, found = _seen(session, actor, dry_run_id)
             assignment_id = found.id
-            dry_runs.discard(session, dry_run_id, actor)
+            dry_runs.discard_dry_run(session, dry_run_id, actor)
     except Conflict as error:
         flash(error.message)
         return redirect(url_for("dry_runs.show", dry_run_id=dry_run_id), 303)
@@ -240,7 +242,7 @@ def _seen(
     session: Session, actor: Actor, dry_run_id: str, action: str = CHANGE
 ) -> tuple[tables.DryRun, tables.Assignment]:
     """A dry run this reader may look at. Raises NotFound where they cannot know of it, Forbidden."""
-    run = dry_runs.find(session, dry_run_id)
+    run = dry_runs.load_dry_run(session, dry_run_id)
     if run.purpose not in dry_runs.REASONS:
         raise NotFound(_("There is no such dry run."))
     found = dry_runs.assignment_of(session, run)
@@ -271,7 +273,7 @@ def _boundary() -> float:
     return value if 0 < value <= 100 else figures.PASS
 
 
-def _said(rows: tuple[impact.Move, ...]) -> dict[str, int]:
+def _said(rows: tuple[impact.GradeImpact, ...]) -> dict[str, int]:
     """How many wait, are under way, and did not come to an end."""
     waiting = (RoundState.RECEIVED, RoundState.QUEUED)
     states = [one.state for one in rows]

@@ -18,8 +18,8 @@ from grading.domain.permissions import Actor, Subject, may
 from grading.domain.rubric import Criterion
 from grading.store import tables
 from grading.store.experiments import corrections, example_evaluation, examples
-from grading.store.experiments.example_evaluation import HeldBack, Measured
-from grading.store.experiments.examples import LONGEST, LONGEST_REASON, Shown, identities
+from grading.store.experiments.example_evaluation import Evaluation, HeldOutCorrections
+from grading.store.experiments.examples import LONGEST, LONGEST_REASON, ExampleEntry, student_identities
 from grading.store.rounds import example_usage
 from grading.store.views import review_worklist
 
@@ -60,7 +60,7 @@ def add(assignment_id: int) -> Page:
         with services().store.write() as session:
             _assignment(session, actor, assignment_id)
             words = (form.get("excerpt", ""), form.get("reason", ""))
-            made = examples.add(session, assignment_id, change, *words, actor)
+            made = examples.create_example(session, assignment_id, change, *words, actor)
             on = session.get_one(tables.Example, made).active
     except NotFound:
         raise
@@ -82,7 +82,7 @@ def edit(assignment_id: int, example_id: int) -> Page:
     return _changed(
         assignment_id,
         example_id,
-        lambda session, actor: examples.edit(session, assignment_id, example_id, *words, actor),
+        lambda session, actor: examples.edit_example(session, assignment_id, example_id, *words, actor),
         _("Saved. Gradings that begin from now on are shown the new words."),
     )
 
@@ -94,7 +94,7 @@ def switch(assignment_id: int, example_id: int) -> Page:
     return _changed(
         assignment_id,
         example_id,
-        lambda session, actor: examples.switch(session, assignment_id, example_id, on, actor),
+        lambda session, actor: examples.set_active(session, assignment_id, example_id, on, actor),
         _("Switched on.") if on else _("Switched off. Gradings that begin from now on are not shown it."),
     )
 
@@ -105,7 +105,7 @@ def remove(assignment_id: int, example_id: int) -> Page:
     return _changed(
         assignment_id,
         example_id,
-        lambda session, actor: examples.remove(session, assignment_id, example_id, actor),
+        lambda session, actor: examples.remove_example(session, assignment_id, example_id, actor),
         _("Removed. What was graded with it stays as it is."),
     )
 
@@ -117,7 +117,7 @@ def measure(assignment_id: int) -> Page:
     try:
         with services().store.write() as session:
             _assignment(session, actor, assignment_id)
-            begun = example_evaluation.measure(session, assignment_id, actor)
+            begun = example_evaluation.start_evaluation(session, assignment_id, actor)
     except NotFound:
         raise
     except GraderError as error:
@@ -179,11 +179,11 @@ def _page(session: Session, assignment: tables.Assignment, problem: str = "", ty
         held=facts.held,
         measured=facts.measured,
         uses=facts.uses,
-        names=example_usage.names(session, sorted(linked)) if linked else {},
+        names=example_usage.student_names(session, sorted(linked)) if linked else {},
         problem=told(problem),
         typed=typed,
         links=LINKS,
-        left=examples.room_of(on).chars,
+        left=examples.remaining_capacity(on).chars,
         **_bounds(),
     )
 
@@ -192,10 +192,10 @@ def _page(session: Session, assignment: tables.Assignment, problem: str = "", ty
 class _Facts:
     """What the page rests on; it changes only where something of the assignment does."""
 
-    known: list[Shown]
+    known: list[ExampleEntry]
     rubric: tuple[Criterion, ...]
-    held: HeldBack
-    measured: Measured | None
+    held: HeldOutCorrections
+    measured: Evaluation | None
     uses: dict[str, list[str]]
     found: dict[tuple[int, str], corrections.Page] = field(default_factory=dict)
     """Pages of corrections, by number and criterion."""
@@ -204,24 +204,24 @@ class _Facts:
 def _found(session: Session, assignment_id: int, facts: _Facts, page: int, chosen: str) -> corrections.Page:
     found = facts.found.get((page, chosen))
     if found is None:
-        found = corrections.corrections(session, assignment_id, page, chosen)
+        found = corrections.list_corrections(session, assignment_id, page, chosen)
         if len(facts.found) < PAGES:
             facts.found[page, chosen] = found
     return found
 
 
 def _facts(session: Session, assignment_id: int) -> _Facts:
-    known = examples.listing(session, assignment_id)
+    known = examples.list_examples(session, assignment_id)
     return _Facts(
         known=known,
-        rubric=examples.criteria(session, assignment_id),
-        held=example_evaluation.held_back(session, assignment_id, known),
-        measured=example_evaluation.measured(session, assignment_id),
-        uses=example_usage.uses(session, assignment_id) if known else {},
+        rubric=examples.load_criteria(session, assignment_id),
+        held=example_evaluation.load_held_out(session, assignment_id, known),
+        measured=example_evaluation.load_evaluation(session, assignment_id),
+        uses=example_usage.list_uses(session, assignment_id) if known else {},
     )
 
 
-def _place(known: list[Shown], example_id: int) -> tuple[int, int]:
+def _place(known: list[ExampleEntry], example_id: int) -> tuple[int, int]:
     """The page of the list, that with an example where one is meant, and how many there are."""
     last = max(1, -(-len(known) // SHOWN))
     index = next((at for at, one in enumerate(known) if one.id == example_id), None)
@@ -229,7 +229,7 @@ def _place(known: list[Shown], example_id: int) -> tuple[int, int]:
     return (min(wanted, last) if index is None else index // SHOWN + 1), last
 
 
-def _counts(known: list[Shown]) -> dict[str, tuple[int, int]]:
+def _counts(known: list[ExampleEntry]) -> dict[str, tuple[int, int]]:
     """Of each criterion how many examples are on, and how many there are."""
     found: dict[str, tuple[int, int]] = {}
     for one in known:
@@ -239,13 +239,15 @@ def _counts(known: list[Shown]) -> dict[str, tuple[int, int]]:
 
 
 def _proposal(session: Session, assignment: tables.Assignment, change: int, problem: str = "") -> str:
-    found = corrections.correction(session, assignment.id, change)
+    found = corrections.load_correction(session, assignment.id, change)
     viewing.viewed(auth.actor(), found.submission_id, "example")
-    criterion = next((c for c in examples.criteria(session, assignment.id) if c.id == found.criterion), None)
+    criterion = next(
+        (c for c in examples.load_criteria(session, assignment.id) if c.id == found.criterion), None
+    )
     excerpt, reason = request.form.get("excerpt"), request.form.get("reason")
     if excerpt is None:
-        theirs = identities(session, found.submission_id)
-        excerpt = corrections.proposed(session, found, criterion.where if criterion else None, theirs)
+        theirs = student_identities(session, found.submission_id)
+        excerpt = corrections.propose_excerpt(session, found, criterion.where if criterion else None, theirs)
     return render_template(
         "experiments/new_example.html",
         assignment=assignment,
@@ -275,7 +277,7 @@ def _number(text: str) -> int:
 
 def _assignment(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:
     """The assignment, for who may change its examples. Raises NotFound outside of the course, Forbidden."""
-    found = review_worklist.require(session, assignment_id)
+    found = review_worklist.find_assignment(session, assignment_id)
     if not may(actor, "assignment.see", Subject(found.course_id)):
         raise NotFound("There is no such assignment.")
     auth.require(actor, "example.change", Subject(found.course_id))

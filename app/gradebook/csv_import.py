@@ -16,8 +16,8 @@ from grading.store.assignments import versions
 from grading.store.review import csv_import
 from grading.store.tables import Assignment
 from grading.tabular import grades_csv
-from grading.tabular.grades_csv import Table, TableUnreadable
-from grading.tabular.roster_csv import text_of
+from grading.tabular.grades_csv import GradeTable, TableUnreadable
+from grading.tabular.roster_csv import decode_text
 
 pages = Blueprint("imports", __name__)
 LONGEST_REASON = 1000
@@ -37,7 +37,7 @@ def preview(assignment_id: int) -> str | tuple[str, int]:
     reason = request.form.get("reason", "").strip()[:LONGEST_REASON]
     file = request.files.get("file")
     try:
-        text = text_of(file.read()) if file and file.filename else request.form.get("table", "")
+        text = decode_text(file.read()) if file and file.filename else request.form.get("table", "")
         if not reason:
             raise TableUnreadable(_("Say why the points change; students and colleagues read it."))
         return _preview(assignment, text, reason)
@@ -57,7 +57,7 @@ def apply(assignment_id: int) -> str | tuple[str, int] | Response:
         with services().store.write() as session:
             found = session.get_one(Assignment, assignment_id)
             table = _table(text, versions.criteria_of(session, assignment_id))
-            count = csv_import.apply(session, found, table, digest, reason, actor)
+            count = csv_import.apply_import(session, found, table, digest, reason, actor)
     except csv_import.PlanChanged as error:
         return _preview(assignment, text, reason, error.message), error.status
     except DocumentError as error:
@@ -73,8 +73,8 @@ def _mine(assignment_id: int) -> tuple[Actor, Assignment]:
     return actor, assignment
 
 
-def _table(text: str, criteria: tuple[versions.Criterion, ...]) -> Table:
-    return grades_csv.parse(text.encode(), {one.id: one.title for one in criteria})
+def _table(text: str, criteria: tuple[versions.Criterion, ...]) -> GradeTable:
+    return grades_csv.parse_grades(text.encode(), {one.id: one.title for one in criteria})
 
 
 def _form(assignment: Assignment, problem: str = "", reason: str = "", table: str = "") -> str:
@@ -87,13 +87,13 @@ def _form(assignment: Assignment, problem: str = "", reason: str = "", table: st
         problem=problem,
         reason=reason,
         table=table,
-        column_of=grades_csv.column_of,
+        column_of=grades_csv.column_title,
     )
 
 
 def _preview(assignment: Assignment, text: str, reason: str, problem: str = "") -> str:
     with services().store.look() as session:
-        plan = csv_import.plan(
+        plan = csv_import.plan_import(
             session, assignment, _table(text, versions.criteria_of(session, assignment.id))
         )
     return render_template(

@@ -18,7 +18,7 @@ from grading.documents import zip_names
 from grading.domain.errors import NotFound
 from grading.domain.permissions import Actor, Subject, may
 from grading.store import Store
-from grading.store.audit import note
+from grading.store.audit import write_audit
 from grading.store.courses import courses
 from grading.store.tables import Assignment
 from grading.store.views import csv_export
@@ -56,9 +56,9 @@ class How:
 def table(actor: Actor, course_id: int, assignment: Assignment | None, how: How) -> Response:
     """The grades of a course, or of one of its assignments; the actor may have them."""
     with services().store.write() as session:
-        course = courses.find(session, course_id)
+        course = courses.load_course(session, course_id)
         about = f"assignment:{assignment.id}" if assignment else f"course:{course_id}"
-        note(session, actor.name, "grades.export", about, {"criteria": how.criteria})
+        write_audit(session, actor.name, "grades.export", about, {"criteria": how.criteria})
     name = f"{course.slug}-{assignment.slug}" if assignment else course.slug
     content = _table(services().store, course_id, assignment, how)
     return _file(content, f"{name}-grades.csv", "text/csv; charset=utf-8")
@@ -73,7 +73,7 @@ def _table(store: Store, course_id: int, assignment: Assignment | None, how: How
                 header, rows = csv_export.course_table(session, course_id)
             else:
                 header, rows = csv_export.assignment_table(session, assignment, criteria=how.criteria)
-            yield from grades_csv.lines(header, rows, separator, bom=how.bom)
+            yield from grades_csv.csv_lines(header, rows, separator, bom=how.bom)
 
     return lines()
 
@@ -91,8 +91,8 @@ def all_of(actor: Actor, assignment: Assignment) -> Response:
     """All of an assignment, as a zip; the actor may have it."""
     store = services().store
     with store.write() as session:
-        note(session, actor.name, "assignment.export", f"assignment:{assignment.id}")
-        course = courses.find(session, assignment.course_id)
+        write_audit(session, actor.name, "assignment.export", f"assignment:{assignment.id}")
+        course = courses.load_course(session, assignment.course_id)
     return _file(
         _zipped(_files(store, assignment)), f"{course.slug}-{assignment.slug}.zip", "application/zip"
     )
@@ -108,10 +108,10 @@ def assignment_of(actor: Actor, assignment_id: int) -> Assignment:
 
 
 def _files(store: Store, assignment: Assignment) -> Iterator[tuple[str, bytes]]:
-    yield from csv_export.everything(store, assignment.id)
+    yield from csv_export.export_files(store, assignment.id)
     with store.read() as session:
         header, rows = csv_export.assignment_table(session, assignment, criteria=True)
-        yield "grades.csv", b"".join(grades_csv.lines(header, rows, bom=True))
+        yield "grades.csv", b"".join(grades_csv.csv_lines(header, rows, bom=True))
 
 
 class _Pipe(io.RawIOBase):

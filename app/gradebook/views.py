@@ -55,7 +55,9 @@ def _shown(course_id: int, search: str, page: int) -> Shown:
         known = {} if search else cache.of_course("gradebook", session, course_id, _no_pages)
         found = known.get(page)
         if found is None or (found.book.until is not None and found.book.until <= now(session)):
-            found = Shown(gradebook.page_of(session, courses.find(session, course_id), search, page))
+            found = Shown(
+                gradebook.load_gradebook(session, courses.load_course(session, course_id), search, page)
+            )
             if len(known) < PAGES:
                 known[page] = found
     return found
@@ -70,7 +72,7 @@ def mine(course_id: int) -> str:
     """What the reader got, as far as it is released."""
     actor = seen(course_id, "grades.own")
     with services().store.look() as session:
-        book = gradebook.of_student(session, courses.find(session, course_id), actor.user_id)
+        book = gradebook.load_student_row(session, courses.load_course(session, course_id), actor.user_id)
     return render_template("gradebook/mine.html", book=book, actor=actor, note=notes())
 
 

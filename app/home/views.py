@@ -14,7 +14,7 @@ from grading.domain.permissions import Actor
 from grading.store.database import now
 from grading.store.views import staff_home as first
 from grading.store.views import student_home, submission_lists
-from grading.store.views.staff_home import Tallies
+from grading.store.views.staff_home import WorkCountCache
 from grading.store.views.submission_lists import Filters
 
 pages = Blueprint("home", __name__)
@@ -26,8 +26,8 @@ def home() -> str:
     actor = auth.actor()
     studied = studies(actor)
     with services().store.look() as session:
-        waits = first.waiting(session, actor.staff_courses, _tallies()) if actor.staff else []
-        mine = student_home.mine(session, actor.user_id, studied) if studied or not actor.staff else None
+        waits = first.load_work(session, actor.staff_courses, _tallies()) if actor.staff else []
+        mine = student_home.load_home(session, actor.user_id, studied) if studied or not actor.staff else None
         moment = now(session)
     return render_template(
         "home/home.html", mine=mine, waits=waits, now=moment, actor=actor, studies=bool(studied)
@@ -51,7 +51,7 @@ def submissions() -> str:
     with services().store.look() as session:
         listed = submission_lists.list_submissions(session, chosen, _number("page") or 1)
         courses = None if actor.administrator else frozenset(actor.roles)
-        known = submission_lists.assignments(session, courses, actor.staff_courses)
+        known = submission_lists.list_assignments(session, courses, actor.staff_courses)
     titles = {one.course_id: one.course_title for one in known}
     return render_template(
         "home/submissions.html", listed=listed, assignments=known, chosen=chosen, states=list(RoundState),
@@ -67,11 +67,11 @@ def studies(actor: Actor) -> list[int]:
 @pages.record
 def _remember(state: BlueprintSetupState) -> None:
     """Keep with this app what waits for staff."""
-    state.app.extensions["grader-tallies"] = Tallies()
+    state.app.extensions["grader-tallies"] = WorkCountCache()
 
 
-def _tallies() -> Tallies:
-    return typed(Tallies, current_app.extensions["grader-tallies"])
+def _tallies() -> WorkCountCache:
+    return typed(WorkCountCache, current_app.extensions["grader-tallies"])
 
 
 def _number(name: str) -> int | None:

@@ -32,7 +32,7 @@ def add() -> tuple[str, int] | Response:
     actor = _administrator()
     try:
         with services().store.write() as store:
-            platforms.add(store, _said(), actor.name)
+            platforms.register_platform(store, _said(), actor.name)
     except GraderError as error:
         return _listing(problem=error.message), error.status
     flash(_("The platform is registered."))
@@ -53,7 +53,7 @@ def rotate() -> Response:
     """Sign with a new key from now on."""
     actor, made = _administrator(), new_key()
     with services().store.write() as store:
-        platforms.rotate(store, made, actor.name)
+        platforms.rotate_key(store, made, actor.name)
     flash(_("A new key signs from now on; the old one is shown for another week."))
     return redirect(url_for("lti_platforms.listing"), 303)
 
@@ -70,7 +70,7 @@ def change(platform_id: int) -> tuple[str, int] | Response:
     actor = _administrator()
     try:
         with services().store.write() as store:
-            platforms.change(store, platform_id, _said(), actor.name)
+            platforms.change_platform(store, platform_id, _said(), actor.name)
     except (PlatformRefused, Conflict) as error:
         return _one(platform_id, error.message), error.status
     flash(_("Saved."))
@@ -82,7 +82,7 @@ def remove(platform_id: int) -> Response:
     """Forget a platform; grades stay."""
     actor = _administrator()
     with services().store.write() as store:
-        gone = platforms.remove(store, platform_id, actor.name)
+        gone = platforms.remove_platform(store, platform_id, actor.name)
     flash(_("%(name)s is removed. Accounts, hand-ins and grades are still here.", name=gone.name))
     return redirect(url_for("lti_platforms.listing"), 303)
 
@@ -102,7 +102,7 @@ def deployment(platform_id: int) -> Response:
     """Accept an installation of the tool."""
     actor, name = _administrator(), request.form.get("deployment", "").strip()
     with services().store.write() as store:
-        platforms.find(store, platform_id)
+        platforms.load_platform(store, platform_id)
         if not 0 < len(name) <= 255 or not name.isprintable():
             raise GraderError(_("An installation has a name of 1 to 255 characters."))
         platforms.accept_deployment(store, platform_id, name, actor.name)
@@ -144,7 +144,10 @@ def _administrator() -> Actor:
 def _one(platform_id: int, problem: str = "") -> str:
     _administrator()
     with services().store.read() as store:
-        found, stops = platforms.known(store, platform_id), platforms.stops(store, platform_id)
+        found, stops = (
+            platforms.load_registration(store, platform_id),
+            platforms.load_removal_effects(store, platform_id),
+        )
     said = request.form if problem else {**vars(found), "origins": " ".join(found.origins)}
     return render_template(
         "lti/platform.html", platform_id=platform_id, found=found, said=said, stops=stops, problem=problem
@@ -158,7 +161,7 @@ def _base() -> str:
 def _listing(problem: str = "", link: str = "") -> str:
     _administrator()
     with services().store.look() as store:
-        found, known = platforms.listing(store), courses.listing(store, None)
+        found, known = platforms.list_platforms(store), courses.list_courses(store, None)
     return render_template(
         "lti/platforms.html", found=found, courses=known, base=_base(), problem=problem, link=link,
         form=request.form,

@@ -21,7 +21,7 @@ def code(course_id: int) -> str:
     """A code by which an instructor of the platform's course links it with this one."""
     actor = auth.in_course("course.change", course_id)
     with services().store.write() as store:
-        courses.find(store, course_id)
+        courses.load_course(store, course_id)
         secret = platforms.make_ticket(store, actor.name, course_id)
     return show_course(course_id, secret)
 
@@ -31,8 +31,8 @@ def update(course_id: int) -> Response:
     """Bring the roster up to date soon."""
     actor = auth.in_course("roster.change", course_id)
     with services().store.write() as store:
-        courses.find(store, course_id)
-        for one in course_page.contexts(store, course_id):
-            launch.wish(store, one.id, actor.name)
+        courses.load_course(store, course_id)
+        for one in course_page.list_contexts(store, course_id):
+            launch.request_roster(store, one.id, actor.name)
     flash(_("The roster is brought up to date in a moment. Load this page again to see it."))
     return redirect(url_for("course_platforms.course", course_id=course_id), 303)

@@ -34,10 +34,10 @@ def choose(launch_id: str) -> str:
     with services().store.look() as store:
         waiting, context = _waiting(store, launch_id, actor)
         if context.course_id is None:
-            mine = courses.listing(store, _teaches(store, actor))
+            mine = courses.list_courses(store, _teaches(store, actor))
             return render_template("lti/course.html", launch=waiting, context=context, courses=mine)
-        listed = courses.assignments(store, context.course_id, actor.user_id, {})
-        course = courses.find(store, context.course_id)
+        listed = courses.list_assignments(store, context.course_id, actor.user_id, {})
+        course = courses.load_course(store, context.course_id)
         return render_template(
             "lti/choose.html", launch=waiting, course=course, assignments=listed, deep=not waiting.link,
             several=bool(waiting.payload.get("deep", {}).get("accept_multiple")),
@@ -55,7 +55,7 @@ def course(launch_id: str) -> BaseResponse:
             ticket = platforms.use_ticket(store, code, course=True)
             launch.link_course(store, context.id, ticket.course_id or 0, actor.name)
         elif chosen == "new":
-            launch.new_course(store, context.id, actor.name)
+            launch.create_course(store, context.id, actor.name)
         elif chosen.isdecimal() and len(chosen) < 10 and int(chosen) in _teaches(store, actor):
             launch.link_course(store, context.id, int(chosen), actor.name)
         else:
@@ -75,10 +75,10 @@ def take(launch_id: str) -> BaseResponse | Response:
         if context.course_id is None:
             raise NotFound("Choose the course first.")
         if waiting.link:
-            launch.lead(store, waiting, int(said[0]), actor.name)
+            launch.set_link_target(store, waiting, int(said[0]), actor.name)
             return redirect(url_for("assignments.assignment", assignment_id=int(said[0])), 303)
-        items = launch.items(store, waiting, [int(one) for one in said], launch_url())
-        platform = platforms.find(store, context.platform_id)
+        items = launch.content_items(store, waiting, [int(one) for one in said], launch_url())
+        platform = platforms.load_platform(store, context.platform_id)
         deployment, settings = context.deployment, dict(waiting.payload.get("deep", {}))
         store.delete(waiting)
     return answer_page(platform, deployment, settings, items)
@@ -86,7 +86,7 @@ def take(launch_id: str) -> BaseResponse | Response:
 
 def _waiting(store: Session, launch_id: str, actor: Actor) -> tuple[LtiLaunch, LtiContext]:
     """What waits for the reader. Raises NotFound, and Forbidden for who is no instructor there."""
-    waiting = launch.waiting(store, launch_id[:32], actor.user_id)
+    waiting = launch.load_pending_launch(store, launch_id[:32], actor.user_id)
     context = store.get_one(LtiContext, waiting.context_id)
     if context.platform_id != session.get("lti_platform") or not launch.teaches(
         store, context.id, actor.user_id
@@ -97,4 +97,4 @@ def _waiting(store: Session, launch_id: str, actor: Actor) -> tuple[LtiLaunch, L
 
 def _teaches(store: Session, actor: Actor) -> frozenset[int]:
     """Courses in which the reader is an instructor, in frames of other platforms, too."""
-    return launch.taught_by(store, actor.user_id)
+    return launch.courses_taught(store, actor.user_id)

@@ -28,7 +28,7 @@ def answer_page(
     with store.read() as session:
         moment = now(session)
     said = chosen(platform, deployment, settings, items, moment, secrets.token_urlsafe(24))
-    token = signed(platforms.signing(store), said)
+    token = signed(platforms.signing_key(store), said)
     answer = Response(render_template("lti/return.html", url=url, token=token))
     origin = f"{'https' if target.secure else 'http'}://{target.header}"
     answer.headers["Content-Security-Policy"] = (

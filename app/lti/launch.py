@@ -26,7 +26,7 @@ from grading.integrations.lti.values import DEEP_LINKING, Launch, LaunchRefused,
 from grading.store.database import now
 from grading.store.integrations.lti import launch as launching
 from grading.store.integrations.lti import platforms
-from grading.store.integrations.lti.launch import Arrived
+from grading.store.integrations.lti.launch import LaunchResult
 
 log = logging.getLogger(__name__)
 LAUNCHES = "1200 per minute"
@@ -50,9 +50,9 @@ class DeploymentUnknown(LaunchRefused):
 @pages.get("/jwks")
 def jwks() -> Response:
     """The tool's public keys."""
-    platforms.signing(services().store)
+    platforms.signing_key(services().store)
     with services().store.read() as store:
-        answer = jsonify(platforms.jwks(store))
+        answer = jsonify(platforms.public_jwks(store))
     answer.headers["Cache-Control"] = "public, max-age=300"
     answer.headers["Cross-Origin-Resource-Policy"] = "cross-origin"
     return answer
@@ -64,7 +64,7 @@ def login() -> BaseResponse:
     """The first step: send the browser to its platform, with a state and a nonce."""
     said = {name: _said(name) for name in ("iss", "login_hint", "target_link_uri", "client_id")}
     with services().store.look() as store:
-        platform = platforms.find_by(store, said["iss"], said["client_id"])
+        platform = platforms.find_platform(store, said["iss"], said["client_id"])
     if platform is None or not said["login_hint"]:
         raise LaunchRefused("This learning platform is not registered here, or says too little about itself.")
     browser = request.cookies.get(STATE_COOKIE, "")
@@ -93,7 +93,7 @@ def launch() -> tuple[str, int] | BaseResponse:
     """The second step: check what the platform signed, sign its reader in, lead them on."""
     state = _state()
     with services().store.look() as store:
-        platform = platforms.find(store, int(state["p"]))
+        platform = platforms.load_platform(store, int(state["p"]))
     if not hmac.compare_digest(_mark(request.cookies.get(STATE_COOKIE, "")), str(state["b"])):
         return _without_cookies(platform, state["again"])
     if "error" in request.form:
@@ -186,11 +186,11 @@ def _keys(platform: Platform, token: str) -> dict[str, Any]:
             return dict(platform.jwks)
         raise
     with store.write() as session_:
-        platforms.keep_jwks(session_, platform.id, found)
+        platforms.cache_jwks(session_, platform.id, found)
     return found
 
 
-def _arrive(platform: Platform, found: Launch) -> Arrived:
+def _arrive(platform: Platform, found: Launch) -> LaunchResult:
     store = services().store
     with store.write() as session_:
         launching.use_nonce(session_, platform.id, found)
@@ -198,10 +198,10 @@ def _arrive(platform: Platform, found: Launch) -> Arrived:
     if not accepted:
         raise DeploymentUnknown
     with store.write() as session_:
-        return launching.arrive(session_, platform, found)
+        return launching.handle_launch(session_, platform, found)
 
 
-def _sign_in(platform: Platform, arrived: Arrived) -> None:
+def _sign_in(platform: Platform, arrived: LaunchResult) -> None:
     found = auth.begin_session(arrived.user_id)
     session.clear()
     session.permanent = True
@@ -209,14 +209,14 @@ def _sign_in(platform: Platform, arrived: Arrived) -> None:
     login_user(found)
 
 
-def _way(arrived: Arrived, found: Launch) -> str:
+def _way(arrived: LaunchResult, found: Launch) -> str:
     """Where a launch leads, as a path below the frames'."""
     teaches = arrived.role == "instructor"
     if found.message == DEEP_LINKING or arrived.course_id is None or arrived.assignment_id is None:
         if not teaches:
             return "/lti/not-ready"
         with services().store.write() as store:
-            waiting = launching.wait(store, arrived.user_id, arrived.context_id, found)
+            waiting = launching.save_pending_launch(store, arrived.user_id, arrived.context_id, found)
         return f"/lti/choose/{waiting}"
     if arrived.role == "student":
         return f"/assignments/{arrived.assignment_id}/submit"

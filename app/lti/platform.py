@@ -11,7 +11,7 @@ from app.web.i18n import later as N_
 from app.web.platform_pages import PlatformPages
 from app.web.tabs import Way
 from grading.store.integrations.lti import course_page, scores
-from grading.store.integrations.lti.course_page import Seen
+from grading.store.integrations.lti.course_page import CoursePage
 
 
 class LtiSection:
@@ -19,15 +19,15 @@ class LtiSection:
 
     template = "lti/of_course.html"
 
-    def read(self, store: Session, course_id: int) -> Seen:
+    def read(self, store: Session, course_id: int) -> CoursePage:
         """All of it."""
-        return course_page.course(store, course_id)
+        return course_page.load_course_page(store, course_id)
 
     def send_again(self, store: Session, course_id: int, chosen: Iterable[tuple[int, int]]) -> int:
         """Those of the course."""
-        found = course_page.of_course(store, course_id, chosen)
+        found = course_page.filter_of_course(store, course_id, chosen)
         for link_id, user_id in found:
-            scores.again(store, link_id, user_id)
+            scores.resend_score(store, link_id, user_id)
         return len(found)
 
 

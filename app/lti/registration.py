@@ -37,12 +37,12 @@ def register(ticket: str) -> BaseResponse:
         )
     said = client.fetch_json(url, services().config.server.allowed)
     _same_host(url, said)
-    platforms.signing(services().store)
+    platforms.signing_key(services().store)
     answer = _ask(said, token)
     new = _platform(said, answer)
     with services().store.write() as store:
         by = platforms.use_ticket(store, ticket[:100], course=False).created_by
-        platforms.add(store, new, by)
+        platforms.register_platform(store, new, by)
     return Response(render_template("lti/registered.html", name=new.name))
 
 

@@ -20,7 +20,7 @@ from app.web.services import services
 from app.web.template_helpers import address
 from grading.store.courses import courses
 from grading.store.views import audit_log
-from grading.store.views.audit_log import Line, Named, Trail, Wanted
+from grading.store.views.audit_log import AuditEntry, AuditFilters, AuditPage, NamedObject
 
 pages = Blueprint("audit", __name__)
 KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -52,8 +52,8 @@ def course(course_id: int) -> str:
     """Who did what in a course."""
     auth.in_course("course.audit", course_id)
     with services().store.look() as session:
-        found = courses.named(session, course_id)
-        lines = audit_log.read(session, _wanted(OF_COURSE, course_id))
+        found = courses.load_course_title(session, course_id)
+        lines = audit_log.list_entries(session, _wanted(OF_COURSE, course_id))
     return _page(lines, OF_COURSE, course=found)
 
 
@@ -62,13 +62,13 @@ def everything() -> str:
     """Who did what anywhere, for administrators."""
     auth.require(auth.actor(), "administer")
     with services().store.look() as session:
-        lines = audit_log.read(session, _wanted(tuple(KINDS)))
+        lines = audit_log.list_entries(session, _wanted(tuple(KINDS)))
     return _page(lines, tuple(KINDS), course=None)
 
 
-def _wanted(offered: tuple[str, ...], course_id: int | None = None) -> Wanted:
+def _wanted(offered: tuple[str, ...], course_id: int | None = None) -> AuditFilters:
     kind, before = request.args.get("kind", ""), request.args.get("before", "")
-    return Wanted(
+    return AuditFilters(
         course_id=course_id,
         person=request.args.get("person", "")[:200],
         kinds=KINDS[kind][1] if kind in offered else (),
@@ -76,7 +76,7 @@ def _wanted(offered: tuple[str, ...], course_id: int | None = None) -> Wanted:
     )
 
 
-def _page(lines: Trail, offered: tuple[str, ...], **values: Any) -> str:
+def _page(lines: AuditPage, offered: tuple[str, ...], **values: Any) -> str:
     return render_template(
         "operations/audit.html",
         rows=[_told(line) for line in lines.lines],
@@ -89,7 +89,7 @@ def _page(lines: Trail, offered: tuple[str, ...], **values: Any) -> str:
     )
 
 
-def _told(line: Line) -> Told:
+def _told(line: AuditEntry) -> Told:
     sentence = sentence_of(line.action)
     names = {"who": _who(line.actor), "what": _what(line.object)}
     if sentence is None:
@@ -100,7 +100,7 @@ def _told(line: Line) -> Told:
     return Told(line.at, text, _details(line), _url(line.object))
 
 
-def _who(actor: Named) -> str:
+def _who(actor: NamedObject) -> str:
     if actor.kind == "token":
         return _(
             "%(name)s, by the token “%(token)s”", name=actor.of or _("somebody"), token=actor.name or actor.id
@@ -116,7 +116,7 @@ def _who(actor: Named) -> str:
     return known.get(actor.kind, f"{actor.kind}:{actor.id}" if actor.id else actor.kind)
 
 
-def _what(thing: Named) -> str:
+def _what(thing: NamedObject) -> str:
     if thing.kind == "submission" and thing.name:
         return _(
             "hand-in %(number)s of %(name)s for “%(title)s”",
@@ -130,7 +130,7 @@ def _what(thing: Named) -> str:
     return f"{_(noun) if noun else ''} {thing.id}".strip()
 
 
-def _url(thing: Named) -> str | None:
+def _url(thing: NamedObject) -> str | None:
     if thing.kind == "submission" and thing.name:
         return address("submissions.submission", submission_id=thing.id)
     if thing.kind == "user" and thing.name and auth.actor().administrator:
@@ -138,7 +138,7 @@ def _url(thing: Named) -> str | None:
     return None
 
 
-def _details(line: Line) -> tuple[tuple[str, str], ...]:
+def _details(line: AuditEntry) -> tuple[tuple[str, str], ...]:
     """What the row says beside the sentence, flat and short."""
     detail, shown = dict(line.detail), []
     for before, after in (("before", "after"), ("from", "to")):
@@ -186,7 +186,7 @@ def _word(value: object) -> str:
         return "–"
     if isinstance(value, float):
         return number(value)
-    if isinstance(value, Named):
+    if isinstance(value, NamedObject):
         return _what(value)
     return _moment(value) or _(WORDS.get(value, "")) or value if isinstance(value, str) else str(value)
 

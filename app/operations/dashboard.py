@@ -24,7 +24,7 @@ from grading.domain.permissions import Actor
 from grading.execution.throughput import seconds_until_checked
 from grading.store.reporting import metrics, operations
 from grading.store.reporting.metrics import Waiting
-from grading.store.reporting.operations import Figures, InWork
+from grading.store.reporting.operations import Figures, RunInFlight
 
 LONG_S = 60.0
 """So long a wait for the sandbox is told."""
@@ -81,7 +81,7 @@ class Part:
 class Working:
     """A run that is out, and what its machine says of it; nothing while none has taken it."""
 
-    run: InWork
+    run: RunInFlight
     lease: Lease | None
     seen: bool
     """Whether the reader may see whose it is."""
@@ -138,9 +138,9 @@ def overview(actor: Actor) -> Overview:
     parts = _parts(given)
     with given.store.look() as session:
         seen = look_in(session)
-        known = operations.figures(session, actor.staff_courses)
-        runs, total = operations.in_work(session)
-        size, kind = operations.size_bytes(session), session.get_bind().dialect.name
+        known = operations.load_figures(session, actor.staff_courses)
+        runs, total = operations.list_runs_in_flight(session)
+        size, kind = operations.database_bytes(session), session.get_bind().dialect.name
     leases = given.dispatch.leases([run.run_id for run in runs]) if runs else {}
     room = _room(given)
     troubles = [*_troubles(seen, parts, room), *_slow_sandbox(known, parts), *_to_look_at(actor, known)]

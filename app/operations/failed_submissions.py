@@ -12,7 +12,7 @@ from app.web.services import services
 from grading.domain.errors import NotFound
 from grading.domain.permissions import Actor, Subject, may
 from grading.store.rounds import retry
-from grading.store.rounds.retry import GivenUp
+from grading.store.rounds.retry import DeadRound
 
 pages = Blueprint("given_up", __name__)
 
@@ -46,15 +46,15 @@ def again() -> Response:
     return redirect(url_for("given_up.listing"), 303)
 
 
-def _given_up(actor: Actor) -> list[GivenUp]:
+def _given_up(actor: Actor) -> list[DeadRound]:
     with services().store.look() as session:
-        return retry.given_up(session, actor.staff_courses)
+        return retry.list_dead_rounds(session, actor.staff_courses)
 
 
 def _replay(round_id: str, actor: Actor) -> bool:
     given = services()
     with given.store.write() as session:
-        done = retry.replay(session, round_id, actor.name)
+        done = retry.retry_round(session, round_id, actor.name)
     if done:
         given.dispatch.announce(round_id)  # for those not prepared yet; the sweeper sends the others
     return done

@@ -12,7 +12,7 @@ from app.web.services import services
 from grading.broker.machine_status import Condition, MachineState, condition, machines_that_differ
 from grading.domain.model_digests import Difference
 from grading.store.reporting import operations
-from grading.store.reporting.operations import Taken, last_taken
+from grading.store.reporting.operations import RecentRun, list_recent_runs
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class SeenMachine:
 
     state: MachineState
     condition: Condition
-    last: Sequence[Taken]
+    last: Sequence[RecentRun]
     drained_why: str = ""
     out: bool = False
     """An operator took it out, whether it has heard of that yet or not."""
@@ -66,7 +66,7 @@ def look() -> Seen:
 def look_in(session: Session) -> Seen:
     """The same, where the database is being looked at already."""
     given = services()
-    reasons, last = operations.drained(session), last_taken(session)
+    reasons, last = operations.list_drained(session), list_recent_runs(session)
     waiting = expecting().waiting(session)
     states = given.dispatch.machines()
     seen = [

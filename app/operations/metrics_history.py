@@ -63,7 +63,7 @@ class History:
                 self._settled = self._settled + metrics.totals(session, self._until, until)
                 self._until = until
             recent = metrics.totals(session, self._until, None)
-            return self._settled + recent, metrics.open_now(session)
+            return self._settled + recent, metrics.count_open(session)
 
     def rising(self, counted: Mapping[tuple[str, ...], int]) -> dict[tuple[str, ...], int]:
         """The counts, never lower than before: a lost run may answer late and change its state."""

@@ -67,7 +67,7 @@ def ready() -> tuple[Response, int]:
     """200 when uploads can be accepted: the database is there, with all migrations. Redis may be away."""
     given = services()
     try:
-        migrated = schema.current(given.store) == schema.newest()
+        migrated = schema.current_revision(given.store) == schema.newest_revision()
         database = "ok" if migrated else "migrations are missing; run `grader db upgrade`"
     except SQLAlchemyError:
         migrated, database = False, "away"
@@ -115,7 +115,7 @@ def service(machine: str) -> BaseResponse:
         raise NotFound(_("There is no such machine in the configuration."))
     with given.store.write() as session:
         why = " ".join(request.form.get("why", "")[:200].split())
-        gone = stored.put(session, machine, actor.name, out=out, why=why)
+        gone = stored.set_drained(session, machine, actor.name, out=out, why=why)
     heard = given.dispatch.tell_out(gone)
     if heard and not out:
         given.dispatch.release()
@@ -133,8 +133,8 @@ def messages() -> str:
     """What waits to be sent, and what was given up, for administrators."""
     auth.require(auth.actor(), "administer")
     with services().store.look() as session:
-        waiting, counts = measures.outbox_now(session), stored.dead_counts(session)
-        dead = stored.dead_messages(session, counts)
+        waiting, counts = measures.count_outbox(session), stored.count_dead_messages(session)
+        dead = stored.list_dead_messages(session, counts)
     return render_template(
         "operations/messages.html", waiting=waiting, dead=dead, counts=counts, span=span,
         kind_title=dashboard.kind_title,
@@ -149,7 +149,7 @@ def send_again() -> BaseResponse:
     chosen = [text for text in request.form.getlist("message") if text.isdecimal() and len(text) < 16]
     kind = request.form.get("kind", "")[:40]
     with services().store.write() as session:
-        count = stored.send_again(session, actor.name, kind, tuple(map(int, chosen)))
+        count = stored.retry_messages(session, actor.name, kind, tuple(map(int, chosen)))
     told = ngettext("One message will be sent again.", "%(count)s messages will be sent again.", count)
     flash(told if count else _("Choose at least one message first."), "success" if count else "warning")
     return redirect(url_for("operations.messages"), 303)
@@ -161,7 +161,7 @@ def tokens() -> str:
     auth.require(auth.actor(), "administer")
     page = request.args.get("page", "")
     with services().store.look() as session:
-        found = stored.tokens(session, int(page) if page.isdecimal() and len(page) < 7 else 1)
+        found = stored.list_tokens(session, int(page) if page.isdecimal() and len(page) < 7 else 1)
     return render_template("operations/tokens.html", tokens=found, may=SCOPE_TEXTS)
 
 
@@ -171,7 +171,7 @@ def end_token(token_id: int) -> BaseResponse:
     actor = auth.actor()
     auth.require(actor, "administer")
     with services().store.write() as session:
-        name = stored.end_token(session, token_id, actor.name)
+        name = stored.revoke_token(session, token_id, actor.name)
     flash(_("The token “%(name)s” is ended; who uses it is refused from now on.", name=name), "success")
     return redirect(url_for("operations.tokens"), 303)
 

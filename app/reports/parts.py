@@ -20,8 +20,8 @@ from app.web.i18n import current
 from grading.domain.model import Location
 from grading.domain.outcome import Report
 from grading.shared.cache import Remembered, mark
-from grading.store.views.grade_history import Terms
-from grading.store.views.submission import HandedIn, SubmissionView
+from grading.store.views.grade_history import ScoreTerms
+from grading.store.views.submission import SubmissionView, SubmittedWork
 
 MOST_KEPT = 32 * 1024 * 1024
 """Characters of all results together."""
@@ -38,8 +38,8 @@ class Given:
     view: SubmissionView
     report: Report | None
     """As this reader may see it."""
-    handed_in: HandedIn
-    terms: Terms
+    handed_in: SubmittedWork
+    terms: ScoreTerms
     written: Mapping[str, datetime]
     prompts: Mapping[str, str]
     """Stage -> the run whose prompt this reader may look at."""

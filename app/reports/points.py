@@ -10,7 +10,7 @@ from app.web.i18n import later as N_
 from app.web.i18n import ngettext, number
 from grading.domain.lateness import Lateness
 from grading.domain.outcome import CriterionGrade
-from grading.store.views.grade_history import Terms
+from grading.store.views.grade_history import ScoreTerms
 from grading.store.views.submission import GradeView
 
 LEVELS = (
@@ -37,7 +37,7 @@ class Sum:
     """A sentence for a late hand-in; empty in time."""
 
 
-def summed(grade: GradeView, terms: Terms) -> Sum:
+def summed(grade: GradeView, terms: ScoreTerms) -> Sum:
     """The points of a grade in words, such as `27 of 30, 10 % off for one day late: 24.3`."""
     return Sum(
         total="" if grade.final_points is None else number(grade.final_points),
@@ -72,7 +72,7 @@ def _off(percent: str, days: int) -> str:
     )
 
 
-def _late(grade: GradeView, terms: Terms) -> str:
+def _late(grade: GradeView, terms: ScoreTerms) -> str:
     days = terms.lateness.days
     if not days:
         return ""

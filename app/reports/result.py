@@ -25,13 +25,13 @@ from grading.store.views import (
     regrade_requests,
     submission_lists,
 )
-from grading.store.views.grade_history import Terms
-from grading.store.views.submission import SubmissionView, Whole
+from grading.store.views.grade_history import ScoreTerms
+from grading.store.views.submission import SubmissionView, WholeSubmission
 from grading.store.views.submission_lists import SubmissionLine
 
 
 def rendered(
-    session: Session, actor: Actor, whole: Whole, attempts: Sequence[SubmissionLine] | None = None
+    session: Session, actor: Actor, whole: WholeSubmission, attempts: Sequence[SubmissionLine] | None = None
 ) -> str:
     """The part of a submission's page below the status, as this reader may see it.
 
@@ -45,7 +45,7 @@ def rendered(
     own = actor.user_id == view.student_id or actor.user_id in view.members
     if attempts is None:
         whose = actor.user_id if own else view.student_id
-        attempts = submission_lists.attempts(session, whose, view.assignment_id)
+        attempts = submission_lists.list_attempts(session, whose, view.assignment_id)
     titles = {one.criterion: one.title for one in report.criteria} if report else {}
     found = _pictures(session, view.id, given.documents)
     written = {one.stage: one.written_at for one in view.stages if one.written_at} if report else {}
@@ -65,7 +65,7 @@ def rendered(
         sum=points.summed(view.grade, terms) if report and view.grade else None,
         counted=_counted(actor, view, terms, attempts),
         touched=touched(report),
-        gradings=grade_history.gradings(session, view.id) if view.regraded else (),
+        gradings=grade_history.list_gradings(session, view.id) if view.regraded else (),
         changes=changes.told(_changes(session, view), changes.titles(report))
         if staff and view.changed
         else (),
@@ -76,7 +76,7 @@ def rendered(
 def _changes(session: Session, view: SubmissionView) -> Sequence[MadeChange]:
     """What people changed in all its gradings, the newest first; those of an only one are known."""
     if view.regraded or view.grade is None:
-        return grade_history.changes(session, view.id)
+        return grade_history.list_changes(session, view.id)
     return view.grade.made[: grade_history.MOST]
 
 
@@ -90,7 +90,9 @@ def touched(report: Report | None) -> bool:
     )
 
 
-def _counted(actor: Actor, view: SubmissionView, terms: Terms, attempts: Sequence[SubmissionLine]) -> str:
+def _counted(
+    actor: Actor, view: SubmissionView, terms: ScoreTerms, attempts: Sequence[SubmissionLine]
+) -> str:
     """Which hand-in counts, where there are several; by the points that this reader may see."""
     if len(attempts) < 2:
         return ""
@@ -114,7 +116,7 @@ def _regrades(
     session: Session, actor: Actor, view: SubmissionView, titles: dict[str, str]
 ) -> dict[str, object]:
     """Requests for this hand-in, and what may still be asked."""
-    requests = regrade_requests.of_submission(session, view.id) if view.asked else ()
+    requests = regrade_requests.list_of_submission(session, view.id) if view.asked else ()
     taken = {one.criterion for one in requests if one.open}
     may_ask = bool(titles) and may(actor, "regrade.ask", auth.subject_of(view))
     whole = [("", _("The whole grade"))]
@@ -141,7 +143,7 @@ def _pictures(
     known = cast(Numbers, current_app.extensions["grader-pictures"])
     found: dict[tuple[str, int], list[int]] = {}
     for path, name in _notebooks(session, submission_id, documents):
-        for cell, number in known.of(name, partial(grade_history.content, session, name)):
+        for cell, number in known.of(name, partial(grade_history.load_content, session, name)):
             found.setdefault((path, cell), []).append(number)
     return found
 
@@ -151,5 +153,5 @@ def _notebooks(
 ) -> list[tuple[str, str]]:
     """(path, SHA-256) of the notebooks that have pictures."""
     some = [one.path for one in documents if any(o.image for c in one.cells for o in c.outputs)]
-    names = grade_history.notebooks(session, submission_id) if some else {}
+    names = grade_history.list_notebooks(session, submission_id) if some else {}
     return [(path, names[path]) for path in some if path in names]

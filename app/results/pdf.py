@@ -20,7 +20,7 @@ from app.web.stage_titles import title_of
 from grading.domain.model import CheckOutcome, Document
 from grading.domain.outcome import Corrected, CriterionGrade, Report
 from grading.execution.display import ShownTrial
-from grading.store.views.grade_history import Terms
+from grading.store.views.grade_history import ScoreTerms
 from grading.store.views.submission import SubmissionView
 
 
@@ -31,7 +31,7 @@ class Printed:
     view: SubmissionView
     report: Report
     documents: tuple[Document, ...]
-    terms: Terms
+    terms: ScoreTerms
     trial: ShownTrial | None
     pictures: Mapping[tuple[str, int], Mapping[int, Picture]]
     """(document, cell) -> its pictures by number."""

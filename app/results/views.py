@@ -52,11 +52,11 @@ def picture(submission_id: str, document: int, cell: int, number: int) -> Respon
     """One picture of the outputs that were handed in, without anything else of its file."""
     actor = auth.actor()
     with services().store.look() as session:
-        view = submission.submission_view(session, submission_id)
+        view = submission.load_view(session, submission_id)
         auth.require_seen(actor, view)
         name = _notebook(session, view.id, document)
         known = cast(Numbers, current_app.extensions["grader-pictures"])
-        found = known.picture(name, cell, number, partial(grade_history.content, session, name))
+        found = known.picture(name, cell, number, partial(grade_history.load_content, session, name))
     if found is None:
         raise NotFound("There is no such picture.")
     response = Response(found.data, mimetype=f"image/{found.kind}")
@@ -69,8 +69,8 @@ def picture(submission_id: str, document: int, cell: int, number: int) -> Respon
 
 def _notebook(session: Session, submission_id: str, number: int) -> str:
     """The SHA-256 of the file. Raises NotFound."""
-    documents = submission.documents(session, submission_id)
-    names = grade_history.notebooks(session, submission_id)
+    documents = submission.load_documents(session, submission_id)
+    names = grade_history.list_notebooks(session, submission_id)
     if number >= len(documents) or documents[number].path not in names:
         raise NotFound("There is no such picture.")
     return names[documents[number].path]
@@ -85,7 +85,7 @@ def pdf(submission_id: str) -> Response:
     """The result as a PDF, for everybody who may see it."""
     actor = auth.actor()
     with services().store.read() as session:
-        view = submission.submission_view(session, submission_id)
+        view = submission.load_view(session, submission_id)
         auth.require_seen(actor, view)
         report = auth.report_for(actor, view)
         if report is None:
@@ -106,7 +106,7 @@ def class_zip(assignment_id: int) -> Response:
         if assignment is None or not auth.knows_course(actor, assignment.course_id):
             raise NotFound("There is no such assignment.")
         auth.require(actor, "grades.export", Subject(assignment.course_id))
-        hand_ins = grade_history.that_count(session, assignment)
+        hand_ins = grade_history.list_counting(session, assignment)
         slug = assignment.slug
     viewing.viewed_all(actor, assignment_id, len(hand_ins))
     members = ((_name_in_zip(one), partial(_of_class, one.submission_id)) for one in hand_ins)
@@ -114,14 +114,14 @@ def class_zip(assignment_id: int) -> Response:
     return _download(packed, "application/zip", f"{file_name(slug)}-results.zip")
 
 
-def _name_in_zip(one: grade_history.HandIn) -> str:
+def _name_in_zip(one: grade_history.GradedSubmission) -> str:
     return f"{file_name(one.student, str(one.student_id), f'hand-in-{one.number}')}.pdf"
 
 
 def _of_class(submission_id: str) -> bytes:
     """The PDF of one hand-in, as its student would get it. Raises GraderError."""
     with services().store.read() as session:
-        view = submission.submission_view(session, submission_id)
+        view = submission.load_view(session, submission_id)
         if view.grade is None:
             raise NotFound(NO_RESULT)
         given = _printed(session, view, for_student(view.grade.report), staff=False)
@@ -129,13 +129,13 @@ def _of_class(submission_id: str) -> bytes:
 
 
 def _printed(session: Session, view: SubmissionView, report: Report, staff: bool) -> printing.Printed:
-    documents = submission.documents(session, view.id)
+    documents = submission.load_documents(session, view.id)
     found: dict[tuple[str, int], dict[int, Picture]] = {}
     for path, name in _notebooks(session, view.id, documents):
-        for (cell, number), one in images.pictures(grade_history.content(session, name)).items():
+        for (cell, number), one in images.pictures(grade_history.load_content(session, name)).items():
             found.setdefault((path, cell), {})[number] = one
-    terms = grade_history.terms(session, view.id, view.round_id)
-    trial = submission.trial(session, view.round_id)
+    terms = grade_history.load_terms(session, view.id, view.round_id)
+    trial = submission.load_trial(session, view.round_id)
     return printing.Printed(view, report, documents, terms, trial, found, staff)
 
 

@@ -100,7 +100,7 @@ def apply_curve(assignment_id: int) -> Answer:
         with services().store.write() as session:
             assignment = views.of_class(session, actor, assignment_id, "grade.adjust_all")
             reason = form.get("reason", "").replace("\0", "").strip()[:2_000]
-            count = curves.apply(
+            count = curves.apply_curve(
                 session,
                 assignment,
                 _curve_of(form),
@@ -121,7 +121,7 @@ def undo_curve(assignment_id: int) -> Response:
     actor = auth.actor()
     with services().store.write() as session:
         assignment = views.of_class(session, actor, assignment_id, "grade.adjust_all")
-        count = curves.undo(session, assignment, request.form.get("bulk", "")[:32], actor)
+        count = curves.undo_curve(session, assignment, request.form.get("bulk", "")[:32], actor)
     flash(ngettext("Taken back for %(count)s grade.", "Taken back for %(count)s grades.", count))
     return redirect(url_for("class_actions.curve_form", assignment_id=assignment_id), 303)
 
@@ -177,7 +177,9 @@ def _release_page(actor: Actor, assignment_id: int, problem: str = "") -> str:
     with services().store.look() as session:
         assignment = views.of_class(session, actor, assignment_id, "grade.release")
         line = submission_lists.assignment_line(assignment, assignment.course)
-        counts = cache.of_assignment("counts", session, assignment.course_id, assignment_id, grades.counts)
+        counts = cache.of_assignment(
+            "counts", session, assignment.course_id, assignment_id, grades.count_grades
+        )
         release_at = assignment.release_at
     return render_template(
         "review/release.html",
@@ -198,13 +200,13 @@ def _curve_page(
         line = submission_lists.assignment_line(assignment, assignment.course)
         if form.get("kind"):
             try:
-                preview = curves.preview(session, assignment, _curve_of(form), bool(form.get("all")))
+                preview = curves.preview_curve(session, assignment, _curve_of(form), bool(form.get("all")))
             except CurveRefused as error:
                 problem, status = problem or _(error.message), error.status
         values: dict[str, Any] = {
             "assignment": line,
             "criteria": worklist.rubric_of(session, assignment),
-            "bulks": curves.bulks(session, assignment_id),
+            "bulks": curves.list_applied_curves(session, assignment_id),
         }
     shown = {"preview": preview, "form": form, "problem": problem, "shown": SHOWN}
     return render_template("review/curve.html", actor=actor, **shown, **values), status

@@ -30,7 +30,7 @@ from grading.shared.cache import Remembered, mark
 from grading.store.grades import change_history
 from grading.store.grades.change_history import Made
 from grading.store.review import edits
-from grading.store.views.submission import HandedIn, SubmissionView, Whole
+from grading.store.views.submission import SubmissionView, SubmittedWork, WholeSubmission
 
 TITLES = {
     "analysis.summary": N_("Technical review"),
@@ -144,7 +144,7 @@ class Given:
     """All that a pane is made of."""
 
     view: SubmissionView
-    handed_in: HandedIn
+    handed_in: SubmittedWork
     made: tuple[Made, ...]
     """People's changes, the newest first."""
     stamp: str
@@ -152,7 +152,7 @@ class Given:
     """What its round is graded by."""
 
 
-def given(session: Session, whole: Whole, rubric: Rubric) -> Given:
+def given(session: Session, whole: WholeSubmission, rubric: Rubric) -> Given:
     """What there is of a hand-in."""
     view = whole.view
     made = view.grade.made[: change_history.MOST] if view.grade is not None else ()
@@ -304,7 +304,7 @@ def body(given: Given, here: Mapping[str, Any], saved: tuple[str, ...], said: Ma
     return Markup(str(found).replace(token, form_token()))  # noqa: S704 - a token in place of ours
 
 
-def documents(view: SubmissionView, handed_in: HandedIn) -> Markup:
+def documents(view: SubmissionView, handed_in: SubmittedWork) -> Markup:
     """What was handed in, without anything that was said about it."""
     room, kept = rendering.Room(), _kept().parts
     key = mark("documents", current(), request.root_path, view.id, handed_in.mark)

@@ -33,7 +33,7 @@ def ask(submission_id: str) -> Response:
     actor = auth.actor()
     reason, criterion = request.form.get("reason", "").strip(), request.form.get("criterion", "")[:80]
     with services().store.write() as session:
-        view = submission.submission_view(session, submission_id)
+        view = submission.load_view(session, submission_id)
         auth.require_seen(actor, view)
         auth.require(actor, "regrade.ask", auth.subject_of(view))
         said = _ask(session, actor, view, criterion, reason)
@@ -46,7 +46,7 @@ def _ask(session: Session, actor: Actor, view: SubmissionView, criterion: str, r
     if problem := reason_refused(reason):
         return problem
     try:
-        regrades.ask(session, actor, view.id, criterion, reason)
+        regrades.create_request(session, actor, view.id, criterion, reason)
     except Conflict as refused:
         return refused.message
     return _("Your request was sent. You find the answer on this page.")
@@ -66,9 +66,9 @@ def withdraw(request_id: int) -> Response:
     """Take one's own request back."""
     actor = auth.actor()
     with services().store.write() as session:
-        found = regrade_requests.find(session, request_id)
+        found = regrade_requests.load_request(session, request_id)
         try:
-            regrades.withdraw(session, actor, request_id)
+            regrades.withdraw_request(session, actor, request_id)
             said = _("Your request was withdrawn.")
         except Conflict as refused:
             said = refused.message
@@ -86,8 +86,8 @@ def listing() -> str:
         auth.require(actor, "regrade.answer")
     course = _number("course")
     with services().store.look() as session:
-        found = regrade_requests.listing(session, actor.staff_courses, course, _number("page") or 1)
-        courses = regrade_requests.courses(session, actor.staff_courses)
+        found = regrade_requests.list_requests(session, actor.staff_courses, course, _number("page") or 1)
+        courses = regrade_requests.list_courses(session, actor.staff_courses)
     return render_template("review/regrade_requests.html", found=found, courses=courses, course=course)
 
 
@@ -111,7 +111,7 @@ def answer(request_id: int) -> tuple[str, int] | Response:
             return _page(actor, found, view, problem), 422
         if said.verdict == "again":
             auth.require(actor, "rerun", auth.subject_of(view))
-        new = regrades.answer(session, actor, request_id, said)
+        new = regrades.answer_request(session, actor, request_id, said)
     if new is not None:
         given.dispatch.announce(new)
     flash(_("The request was answered. The student sees your words on the page of the result."))
@@ -168,10 +168,10 @@ def _criteria(view: SubmissionView) -> tuple[CriterionGrade, ...]:
 
 def _answerable(session: Session, actor: Actor, request_id: int) -> tuple[Request, SubmissionView]:
     """The request, where the actor is staff. Raises NotFound for those of others."""
-    found = regrade_requests.find(session, request_id)
+    found = regrade_requests.load_request(session, request_id)
     if not may(actor, "regrade.answer", Subject(found.course_id)):
         raise NotFound("There is no such request.")
-    return found, submission.submission_view(session, found.submission_id)
+    return found, submission.load_view(session, found.submission_id)
 
 
 def _points(text: str) -> float | None:

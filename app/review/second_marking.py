@@ -56,8 +56,8 @@ def save(submission_id: str) -> Response | tuple[str, int]:
     try:
         with services().store.write() as session:
             view = views.seen(session, actor, submission_id, "mark.give")
-            blind = second_marking.mark(session, submission_id, _levels(), actor)
-            assignment = review_worklist.require(session, view.assignment_id)
+            blind = second_marking.save_marks(session, submission_id, _levels(), actor)
+            assignment = review_worklist.find_assignment(session, view.assignment_id)
             found = _drawn(session, assignment, actor)
     except MarkRefused as error:
         return _page(actor, submission_id, error.message), error.status
@@ -71,7 +71,7 @@ def save(submission_id: str) -> Response | tuple[str, int]:
 def _page(actor: Actor, submission_id: str, problem: str = "") -> str:
     with services().store.look() as session:
         whole = views.seen_whole(session, actor, submission_id, "mark.give")
-        before = second_marking.before(session, submission_id, whole.view.round_id, actor)
+        before = second_marking.load_marking_form(session, submission_id, whole.view.round_id, actor)
     return render_template(
         "review/second_marking.html",
         view=whole.view,
@@ -90,10 +90,10 @@ def _drawn(session: Session, assignment: tables.Assignment, actor: Actor) -> tup
     if "ids" in draw:
         ids = str(draw["ids"]).split(",")
     elif "count" in draw:
-        ids = second_marking.drawn(session, assignment, int(draw["count"]), str(draw["seed"]))
+        ids = second_marking.draw_sample(session, assignment, int(draw["count"]), str(draw["seed"]))
     else:
         ids = []
-    return second_marking.to_mark(session, assignment.id, ids, actor)
+    return second_marking.load_sample(session, assignment.id, ids, actor)
 
 
 def _draw() -> dict[str, Any]:

@@ -26,7 +26,7 @@ from grading.store.review import comment_bank, edits
 from grading.store.review.comment_bank import CommentRefused
 from grading.store.review.edits import ChangedMeanwhile, ChangeRefused
 from grading.store.views import review_worklist, submission
-from grading.store.views.submission import SubmissionView, Whole
+from grading.store.views.submission import SubmissionView, WholeSubmission
 
 pages = Blueprint("review", __name__)
 Answer = Response | tuple[str, int]
@@ -74,7 +74,7 @@ def page(
         left = worklist.pane(of, filters, worklist.page_of(request.args), submission_id)
         before, after = worklist.neighbours(of, filters, submission_id, left)
         given = detail.given(session, whole, worklist.rubric_of_round(session, left, view.round_id))
-        saved = comment_bank.texts(session, view.course_id)
+        saved = comment_bank.list_texts(session, view.course_id)
     viewing.viewed(actor, submission_id, "review")
     said: dict[str, Any] = {}
     if problem or stale or meanwhile or draft:
@@ -96,12 +96,14 @@ def page(
 
 def seen(session: Session, actor: Actor, submission_id: str, action: str = "class.see") -> SubmissionView:
     """A hand-in for staff who may do this. Raises NotFound, Forbidden."""
-    return _required(actor, submission.submission_view(session, submission_id), action)
+    return _required(actor, submission.load_view(session, submission_id), action)
 
 
-def seen_whole(session: Session, actor: Actor, submission_id: str, action: str = "class.see") -> Whole:
+def seen_whole(
+    session: Session, actor: Actor, submission_id: str, action: str = "class.see"
+) -> WholeSubmission:
     """The same with what was handed in. Raises NotFound, Forbidden."""
-    whole = submission.whole(session, submission_id)
+    whole = submission.load_whole(session, submission_id)
     _required(actor, whole.view, action)
     return whole
 
@@ -116,7 +118,7 @@ def of_class(
     session: Session, actor: Actor, assignment_id: int, action: str = "class.see"
 ) -> tables.Assignment:
     """An assignment for staff who may do this. Raises NotFound, Forbidden."""
-    assignment = review_worklist.require(session, assignment_id)
+    assignment = review_worklist.find_assignment(session, assignment_id)
     if not may(actor, "assignment.see", Subject(assignment.course_id)):
         raise NotFound("There is no such assignment.")
     auth.require(actor, action, Subject(assignment.course_id))
@@ -129,9 +131,9 @@ def change(submission_id: str) -> Answer:
 
     def work(session: Session, actor: Actor, view: SubmissionView) -> str:
         wanted = _wanted(session, submission_id)
-        edits.change(session, submission_id, wanted, _seen(), actor)
+        edits.change_grade(session, submission_id, wanted, _seen(), actor)
         if wanted.kind == "add" and request.form.get("keep"):
-            comment_bank.save(session, view.course_id, wanted.text, actor)
+            comment_bank.save_comment(session, view.course_id, wanted.text, actor)
         told = _(" The student can see it.") if view.released else ""
         return _("Saved.") + told
 
@@ -145,7 +147,7 @@ def undo(submission_id: str) -> Answer:
     def work(session: Session, actor: Actor, view: SubmissionView) -> str:
         number = request.form.get("change", "")
         known = int(number) if number.isascii() and number.isdecimal() and len(number) < 10 else 0
-        edits.undo(session, submission_id, known, _seen(), actor)
+        edits.undo_change(session, submission_id, known, _seen(), actor)
         return _("Taken back; what stood there before counts again.")
 
     return _done(submission_id, "grade.change", work)
@@ -157,10 +159,10 @@ def accept(submission_id: str) -> Answer:
     after: list[str | None] = []
 
     def work(session: Session, actor: Actor, view: SubmissionView) -> str:
-        assignment = review_worklist.require(session, view.assignment_id)
+        assignment = review_worklist.find_assignment(session, view.assignment_id)
         filters = worklist.filters_of(request.args)
         after.append(review_worklist.neighbours(session, assignment, filters, submission_id)[1])
-        released = edits.accept(session, submission_id, _seen(), actor)
+        released = edits.accept_grade(session, submission_id, _seen(), actor)
         said = _("Accepted: %(name)s.", name=view.student)
         said += _(" It is released, as this assignment says.") if released else ""
         return said if after[0] else said + " " + _("That was the last one of this list.")
@@ -173,8 +175,8 @@ def release(submission_id: str) -> Answer:
     """Let the student see this grade, also a held one: a person decided."""
 
     def work(session: Session, actor: Actor, view: SubmissionView) -> str:
-        edits.require_seen(session, view.round_id, _seen())
-        grades.release(session, view.round_id, actor)
+        edits.require_unchanged(session, view.round_id, _seen())
+        grades.release_grade(session, view.round_id, actor)
         return _("The student can see this grade now.")
 
     return _done(submission_id, "grade.release", work)
@@ -185,7 +187,7 @@ def withdraw(submission_id: str) -> Answer:
     """Take a released grade back."""
 
     def work(session: Session, actor: Actor, view: SubmissionView) -> str:
-        grades.withdraw(session, view.round_id, actor, _text("reason", 2_000))
+        grades.withdraw_grade(session, view.round_id, actor, _text("reason", 2_000))
         return _("Withdrawn: the student sees no grade until you release it again.")
 
     return _done(submission_id, "grade.release", work)
@@ -275,7 +277,7 @@ def save_comment(course_id: int) -> Response | tuple[str, int]:
         with services().store.write() as session:
             _course_of_comments(session, actor, course_id)
             text = request.form.get("text", "").replace("\0", "").replace("\r\n", "\n")
-            comment_bank.save(session, course_id, text, actor)
+            comment_bank.save_comment(session, course_id, text, actor)
     except CommentRefused as error:
         return _comments_page(actor, course_id, error.message), error.status
     flash(_("Kept."))
@@ -288,7 +290,7 @@ def delete_comment(course_id: int, comment_id: int) -> Response:
     actor = auth.actor()
     with services().store.write() as session:
         _course_of_comments(session, actor, course_id)
-        comment_bank.delete(session, course_id, comment_id, actor)
+        comment_bank.delete_comment(session, course_id, comment_id, actor)
     flash(_("Deleted. Where it was used, it stays."))
     return redirect(url_for("review.list_comments", course_id=course_id), 303)
 
@@ -304,5 +306,5 @@ def _course_of_comments(session: Session, actor: Actor, course_id: int) -> table
 def _comments_page(actor: Actor, course_id: int, problem: str = "") -> str:
     with services().store.look() as session:
         course = _course_of_comments(session, actor, course_id)
-        kept = comment_bank.page_of(session, course_id, worklist.page_of(request.args))
+        kept = comment_bank.list_comments(session, course_id, worklist.page_of(request.args))
     return render_template("review/comments.html", course=course, kept=kept, problem=problem, actor=actor)

@@ -64,7 +64,7 @@ class Of:
     @cached_property
     def row(self) -> tables.Assignment:
         """As the database has it. Raises NotFound."""
-        return review_worklist.require(self.session, self.id)
+        return review_worklist.find_assignment(self.session, self.id)
 
 
 @dataclass
@@ -140,7 +140,7 @@ def rubric_of_round(session: Session, left: Left, round_id: str) -> Rubric:
 def rubric_of(session: Session, assignment: tables.Assignment) -> tuple[Criterion, ...]:
     """The criteria that count now; none where there is no rubric yet."""
     try:
-        rubric: Rubric = curves.criteria(session, assignment)
+        rubric: Rubric = curves.load_criteria(session, assignment)
     except NotFound:
         return ()
     return rubric.criteria
@@ -157,15 +157,15 @@ def _lasts(filters: Filters) -> bool:
 
 def _page(of: Of, filters: Filters, number: int, known: Known) -> Page:
     if not _lasts(filters):
-        return review_worklist.page_of(of.session, of.row, filters, number)
+        return review_worklist.load_page(of.session, of.row, filters, number)
     found = known.pages.get((filters, number))
     if found is None:
         order = known.orders.get(filters)
         if order is None:
-            order = review_worklist.order_of(of.session, of.row, filters)
+            order = review_worklist.list_ids(of.session, of.row, filters)
             if len(known.orders) < ORDERS:
                 known.orders[filters] = order
-        found = review_worklist.page_of(of.session, of.row, filters, number, order)
+        found = review_worklist.load_page(of.session, of.row, filters, number, order)
         if len(known.pages) < 2 * ORDERS:
             known.pages[filters, number] = found
     return found

@@ -40,7 +40,7 @@ def _seen(session: Session, line: tables.Assignment) -> Seen:
 
 
 def _made(session: Session, assignment_id: int) -> Seen:
-    return Seen(overview(class_statistics.read(session, assignment_id)))
+    return Seen(overview(class_statistics.load_submissions(session, assignment_id)))
 
 
 @pages.get("/assignments/<int(max=2147483647):assignment_id>/statistics")
@@ -98,7 +98,7 @@ def _file(content: bytes, name: str, kind: str) -> Response:
 
 def _assignment(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:
     """The assignment, for its staff. Raises NotFound for who is not in the course, and Forbidden."""
-    found = review_worklist.require(session, assignment_id)
+    found = review_worklist.find_assignment(session, assignment_id)
     if not may(actor, "assignment.see", Subject(found.course_id)):
         raise NotFound("There is no such assignment.")
     auth.require(actor, "class.see", Subject(found.course_id))

@@ -58,7 +58,9 @@ def upload(assignment_id: int) -> tuple[str, int] | Response:
         )
         return page, error.status
     with given.store.write() as session:
-        batch_id = class_uploads.add(session, assignment_id, actor, upload_name(file.name), file.data)
+        batch_id = class_uploads.create_class_upload(
+            session, assignment_id, actor, upload_name(file.name), file.data
+        )
     return redirect(url_for("class_upload.preview", batch_id=batch_id), 303)
 
 
@@ -68,8 +70,8 @@ def preview(batch_id: str) -> str:
     actor = auth.actor()
     with services().store.look() as session:
         batch, assignment = _batch(session, actor, batch_id)
-        known = class_uploads.members(session, assignment.course_id)
-        matches = class_uploads.match(_entries(session, batch), known)
+        known = class_uploads.list_students(session, assignment.course_id)
+        matches = class_uploads.match_students(_entries(session, batch), known)
     return render_template(
         "submissions/class_preview.html", batch=batch, assignment=assignment, matches=matches, members=known
     )
@@ -88,8 +90,8 @@ def confirm(batch_id: str) -> Response:
             flash(sentence, "warning")
         return redirect(url_for("class_upload.preview", batch_id=batch_id), 303)
     with given.store.write() as session:
-        accepted = class_uploads.confirm(
-            session, class_uploads.locked(session, batch_id), assignment.course_id, choices, actor
+        accepted = class_uploads.confirm_class_upload(
+            session, class_uploads.lock_class_upload(session, batch_id), assignment.course_id, choices, actor
         )
     for one in accepted:
         given.dispatch.announce(one.round_id)
@@ -126,11 +128,11 @@ def _limits() -> Limits:
 
 
 def _entries(session: Session, batch: tables.Batch) -> tuple[StudentFiles, ...]:
-    return open_class(UploadedFile(batch.filename, class_uploads.data(session, batch)), _limits())
+    return open_class(UploadedFile(batch.filename, class_uploads.load_zip(session, batch)), _limits())
 
 
 def _batch(session: Session, actor: Actor, batch_id: str) -> tuple[tables.Batch, tables.Assignment]:
-    batch = class_uploads.find_class_upload(session, batch_id)
+    batch = class_uploads.load_class_upload(session, batch_id)
     return batch, _assignment(session, actor, batch.assignment_id)
 
 

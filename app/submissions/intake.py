@@ -21,7 +21,7 @@ from grading.store import tables
 from grading.store.courses import groups
 from grading.store.database import now
 from grading.store.submissions import intake, uploads
-from grading.store.submissions.intake import Accepted, Idempotency, Incoming
+from grading.store.submissions.intake import Accepted, Idempotency, IncomingSubmission
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ def body_hash(parts: Sequence[str], files: Sequence[UploadedFile]) -> str:
 
 
 def accept(
-    build: Callable[[Session], Incoming], also: Callable[[Session, str], None] | None = None
+    build: Callable[[Session], IncomingSubmission], also: Callable[[Session, str], None] | None = None
 ) -> Accepted:
     """Build and store a hand-in in one transaction (`also` gets its id there), then announce it."""
     began_ns = time.time_ns()
@@ -52,9 +52,11 @@ def accept(
     return accepted
 
 
-def _stored(build: Callable[[Session], Incoming], also: Callable[[Session, str], None] | None) -> Accepted:
+def _stored(
+    build: Callable[[Session], IncomingSubmission], also: Callable[[Session, str], None] | None
+) -> Accepted:
     with services().store.write() as session:
-        accepted = intake.accept(session, build(session))
+        accepted = intake.accept_submission(session, build(session))
         if also is not None:
             also(session, accepted.submission_id)
     return accepted
@@ -80,11 +82,11 @@ def at_once(actor: Actor, course_id: int, form: Form) -> str:
     digest = body_hash((str(form.assignment_id),), form.files)
     key = Idempotency(actor.name, uploads.form_key(form.key, digest), digest) if form.key else None
 
-    def build(_: Session) -> Incoming:
+    def build(_: Session) -> IncomingSubmission:
         return _by_person(actor, course_id, form.assignment_id, form.content, key)
 
     def also(session: Session, _: str) -> None:
-        uploads.drop(session, form.assignment_id, actor.user_id)
+        uploads.discard_upload(session, form.assignment_id, actor.user_id)
 
     return accept(build, also).submission_id
 
@@ -96,7 +98,9 @@ def keep(actor: Actor, course_id: int, form: Form) -> str:
         require_open(session, assignment, actor)
         read_now = uploads.read_upload(session, assignment, form.content)
     with services().store.write() as session:
-        return uploads.put(session, form.assignment_id, actor.user_id, form.content, read_now, form.key)
+        return uploads.save_upload(
+            session, form.assignment_id, actor.user_id, form.content, read_now, form.key
+        )
 
 
 def require_open(session: Session, assignment: tables.Assignment, actor: Actor) -> None:
@@ -104,33 +108,33 @@ def require_open(session: Session, assignment: tables.Assignment, actor: Actor) 
     if trusted(actor, assignment.course_id):
         intake.require_current(assignment)
         return
-    people = groups.together(session, assignment, actor.user_id)
+    people = groups.group_members(session, assignment, actor.user_id)
     intake.require_open(session, assignment, actor.user_id, people, now(session))
 
 
 def confirm(actor: Actor, upload_id: str) -> str:
     """Hand in an upload, once; returns the submission. Its time is that of the upload for 15 minutes."""
 
-    def build(session: Session) -> Incoming:
-        waiting, content = uploads.claim(session, upload_id, actor.user_id, actor.name)
+    def build(session: Session) -> IncomingSubmission:
+        waiting, content = uploads.claim_upload(session, upload_id, actor.user_id, actor.name)
         assignment = session.get_one(tables.Assignment, waiting.assignment_id)
-        key = Idempotency(actor.name, uploads.key_of(upload_id), waiting.fingerprint)
+        key = Idempotency(actor.name, uploads.idempotency_key(upload_id), waiting.fingerprint)
         incoming = _by_person(actor, assignment.course_id, assignment.id, content, key)
         return replace(incoming, at=waiting.counts_at)
 
     def also(session: Session, _: str) -> None:
-        uploads.taken_in(session, [upload_id])
+        uploads.mark_submitted(session, [upload_id])
 
     try:
         return accept(build, also).submission_id
-    except uploads.HandedIn as before:
+    except uploads.AlreadySubmitted as before:
         return before.submission_id
 
 
 def _by_person(
     actor: Actor, course_id: int, assignment_id: int, content: HandIn, key: Idempotency | None
-) -> Incoming:
-    return Incoming(
+) -> IncomingSubmission:
+    return IncomingSubmission(
         assignment_id=assignment_id,
         student_id=actor.user_id,
         source="form",

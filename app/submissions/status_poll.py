@@ -21,7 +21,7 @@ from grading.domain.errors import NotFound, NotSignedIn
 from grading.domain.permissions import Actor, Subject, may
 from grading.store import Store
 from grading.store.views import status as waits
-from grading.store.views.status import Reader, Wait
+from grading.store.views.status import LiveStatus, Reader
 
 pages = Blueprint("status_poll", __name__)
 LOOK_EVERY_S = 1.0
@@ -36,7 +36,7 @@ SAFE = ("GET", "HEAD", "OPTIONS")
 class Seen:
     """A hand-in as it was looked at, and who was at its runs."""
 
-    wait: Wait
+    wait: LiveStatus
     leases: Mapping[str, Lease] = field(default_factory=dict)
 
     @property
@@ -119,11 +119,11 @@ class Board:
 
     def _read_readers(self, users: Iterable[int]) -> dict[int, Reader]:
         with self._store.look() as opened:
-            return waits.readers(opened, users)
+            return waits.load_readers(opened, users)
 
     def _read(self, submission_ids: Iterable[str]) -> dict[str, Seen]:
         with self._store.look() as opened:
-            found = waits.waits(opened, submission_ids)
+            found = waits.load_statuses(opened, submission_ids)
         runs = [run for wait in found.values() for run in open_runs(wait)]
         leases = self._dispatch.leases(runs) if runs else {}
         return {

@@ -27,12 +27,12 @@ from grading.store.courses import groups
 from grading.store.grades import release as grades
 from grading.store.rounds import prompts
 from grading.store.submissions import mail_notifications, receipts, uploads
-from grading.store.submissions.intake import Shut, door
+from grading.store.submissions.intake import SubmissionRefused, submission_policy
 from grading.store.submissions.receipts import Receipt
 from grading.store.views import assignment as assignment_view
 from grading.store.views import submission as submission_views
 from grading.store.views import submission_lists
-from grading.store.views.submission import SubmissionView, Whole
+from grading.store.views.submission import SubmissionView, WholeSubmission
 from grading.store.views.submission_lists import AssignmentLine
 
 pages = Blueprint("submissions", __name__)
@@ -48,7 +48,7 @@ def submission(submission_id: str) -> str:
         sees = may(actor, "score.see", auth.subject_of(view))
         now = live(view, progress(session, view), sees_score=sees)
         mine = actor.user_id == view.student_id or actor.user_id in view.members
-        attempts = submission_lists.attempts(
+        attempts = submission_lists.list_attempts(
             session, actor.user_id if mine else view.student_id, view.assignment_id
         )
         result = rendered(session, actor, whole, attempts)
@@ -77,10 +77,10 @@ def prompt(submission_id: str, run_id: str) -> str:
     """The exact messages a run's model was sent, for staff."""
     actor = auth.actor()
     with services().store.look() as session:
-        view = submission_views.submission_view(session, submission_id)
+        view = submission_views.load_view(session, submission_id)
         auth.require_seen(actor, view)
         auth.require(actor, "prompt.see", auth.subject_of(view))
-        run = prompts.run_prompt(session, submission_id, run_id)
+        run = prompts.load_run_prompt(session, submission_id, run_id)
     return render_template(
         "submissions/prompt.html",
         view=view,
@@ -95,10 +95,10 @@ def release(submission_id: str) -> BaseResponse:
     """Let the student see this grade, also a held one: a person decided."""
     actor = auth.actor()
     with services().store.write() as session:
-        view = submission_views.submission_view(session, submission_id)
+        view = submission_views.load_view(session, submission_id)
         auth.require_seen(actor, view)
         auth.require(actor, "grade.release", auth.subject_of(view))
-        grades.release(session, view.round_id, actor)
+        grades.release_grade(session, view.round_id, actor)
     flash(_("The student can see this grade now."))
     return redirect(url_for("submissions.submission", submission_id=submission_id), 303)
 
@@ -124,8 +124,8 @@ def _known_assignment(actor: Actor, assignment_id: int) -> AssignmentLine:
         return submission_lists.assignment_line(found, found.course)
 
 
-def _visible(session: Session, actor: Actor, submission_id: str) -> Whole:
-    whole = submission_views.whole(session, submission_id)
+def _visible(session: Session, actor: Actor, submission_id: str) -> WholeSubmission:
+    whole = submission_views.load_whole(session, submission_id)
     auth.require_seen(actor, whole.view)
     return whole
 
@@ -150,7 +150,7 @@ def submit(assignment_id: int) -> tuple[str, int] | BaseResponse:
             upload_id = intake.keep(actor, course_id, form)
             return redirect(url_for("submissions.upload", upload_id=upload_id), 303)
         submission_id = intake.at_once(actor, course_id, form)
-    except (DocumentError, Shut) as error:
+    except (DocumentError, SubmissionRefused) as error:
         return _refused(actor, assignment_id, error)
     return redirect(url_for("submissions.submission", submission_id=submission_id), 303)
 
@@ -162,7 +162,9 @@ def arrived(assignment_id: int) -> Response:
     _course(actor, assignment_id)
     with services().store.read() as session:
         kind, found = (
-            uploads.arrived(session, actor.user_id, actor.name, assignment_id, key) if key else ("", "")
+            uploads.find_form_outcome(session, actor.user_id, actor.name, assignment_id, key)
+            if key
+            else ("", "")
         )
     to: dict[str, Any] = {f"{kind}_id": found}
     url = url_for(f"submissions.{kind}", **to) if kind else None
@@ -174,14 +176,14 @@ def upload(upload_id: str) -> str | BaseResponse:
     """What was received, before it counts."""
     actor = auth.actor()
     with services().store.read() as session:
-        done = uploads.handed_in(session, actor.name, upload_id)
+        done = uploads.find_submission(session, actor.name, upload_id)
         if done is not None:
             return redirect(url_for("submissions.submission", submission_id=done), 303)
-        waiting = uploads.find(session, upload_id, actor.user_id)
+        waiting = uploads.load_upload(session, upload_id, actor.user_id)
         found = assignment_pages.seen(session, actor, waiting.assignment_id)
-        people = groups.together(session, found, actor.user_id)
-        stands = door(session, found, actor.user_id, people, waiting.counts_at)
-        shown = assignment_view.overview(session, found, actor.user_id)
+        people = groups.group_members(session, found, actor.user_id)
+        stands = submission_policy(session, found, actor.user_id, people, waiting.counts_at)
+        shown = assignment_view.load_overview(session, found, actor.user_id)
     staff = upload_forms.trusted(actor, shown.course_id)
     return render_template(
         "submissions/upload.html", waiting=waiting, assignment=shown, door=stands, staff=staff
@@ -193,13 +195,13 @@ def confirm_upload(upload_id: str) -> tuple[str, int] | BaseResponse:
     """Hand in what was uploaded."""
     actor = auth.actor()
     with services().store.read() as session:
-        if uploads.handed_in(session, actor.name, upload_id) is None:
-            waiting = uploads.find(session, upload_id, actor.user_id)
+        if uploads.find_submission(session, actor.name, upload_id) is None:
+            waiting = uploads.load_upload(session, upload_id, actor.user_id)
             found = assignment_pages.seen(session, actor, waiting.assignment_id)
             auth.require(actor, "submit", Subject(found.course_id, actor.user_id))
     try:
         submission_id = intake.confirm(actor, upload_id)
-    except Shut as error:
+    except SubmissionRefused as error:
         return _refused(actor, waiting.assignment_id, error)
     return redirect(url_for("submissions.submission", submission_id=submission_id), 303)
 
@@ -209,8 +211,8 @@ def discard_upload(upload_id: str) -> BaseResponse:
     """Throw away what was uploaded; nothing that was handed in is touched."""
     actor = auth.actor()
     with services().store.write() as session:
-        waiting = uploads.find(session, upload_id, actor.user_id)
-        uploads.drop(session, waiting.assignment_id, actor.user_id)
+        waiting = uploads.load_upload(session, upload_id, actor.user_id)
+        uploads.discard_upload(session, waiting.assignment_id, actor.user_id)
     flash(_("The uploaded files were thrown away. Nothing was handed in."))
     return redirect(url_for("assignments.assignment", assignment_id=waiting.assignment_id), 303)
 
@@ -239,7 +241,7 @@ def _course(actor: Actor, assignment_id: int) -> int:
     return course_id
 
 
-def _refused(actor: Actor, assignment_id: int, error: DocumentError | Shut) -> tuple[str, int]:
+def _refused(actor: Actor, assignment_id: int, error: DocumentError | SubmissionRefused) -> tuple[str, int]:
     page = render_template(
         "submissions/submit.html", **assignment_pages.about(actor, assignment_id, error.message)
     )
@@ -248,7 +250,7 @@ def _refused(actor: Actor, assignment_id: int, error: DocumentError | Shut) -> t
 
 def _receipt(actor: Actor, submission_id: str) -> Receipt:
     with services().store.look() as session:
-        found = receipts.receipt(session, submission_id)
+        found = receipts.load_receipt(session, submission_id)
     if not may(actor, "submission.see", Subject(found.course_id, found.student_id, members=found.members)):
         raise NotFound("There is no such submission.")
     return found
@@ -265,7 +267,7 @@ def _mail_offer(session: Session, actor: Actor, view: SubmissionView) -> Offer |
     """Nothing where no mail is sent, for those whose hand-in it is not, and without an address."""
     if not services().config.mail.on or not _theirs(actor, view) or view.released:
         return None
-    wanted, address = mail_notifications.wanted(session, view.id, actor.user_id)
+    wanted, address = mail_notifications.load_mail_preference(session, view.id, actor.user_id)
     return Offer(wanted=wanted, address=address) if valid_address(address) else None
 
 
@@ -275,11 +277,11 @@ def set_mail(submission_id: str) -> BaseResponse:
     actor = auth.actor()
     wanted = request.form.get("wanted") == "yes"
     with services().store.write() as session:
-        view = submission_views.submission_view(session, submission_id)
+        view = submission_views.load_view(session, submission_id)
         auth.require_seen(actor, view)
         if not _theirs(actor, view):
             raise NotFound("This hand-in is not yours.")
-        mail_notifications.wish(session, submission_id, actor.user_id, wanted=wanted)
+        mail_notifications.set_mail_preference(session, submission_id, actor.user_id, wanted=wanted)
     told = _("You will get an e-mail when you can see the result.")
     flash(told if wanted else _("You will get no e-mail about this hand-in."))
     return redirect(url_for("submissions.submission", submission_id=submission_id), 303)

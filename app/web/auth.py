@@ -98,14 +98,14 @@ def begin_session(user_id: int) -> SignedIn:
         found = signed_in.load_reader(store, user_id)
         if found is None:
             raise NotSignedIn
-        sessions.end(store, session_of(str(session.get("_user_id", ""))).id)
-        return SignedIn(found, sessions.begin(store, user_id))
+        sessions.end_session(store, session_of(str(session.get("_user_id", ""))).id)
+        return SignedIn(found, sessions.create_session(store, user_id))
 
 
 def end_session() -> None:
     """End the session of this browser, also for copies of its cookie."""
     with services().store.write() as store:
-        sessions.end(store, session_of(str(session.get("_user_id", ""))).id)
+        sessions.end_session(store, session_of(str(session.get("_user_id", ""))).id)
 
 
 def user() -> SignedIn:

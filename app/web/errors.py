@@ -129,11 +129,11 @@ def _sentence(error: HTTPException, status: int) -> str:
 def _store(error: SQLAlchemyError) -> Response | BaseResponse:
     """Whatever the database could not do was rolled back; the caller may send it again."""
     g.broken = True
-    if database.disk_full(error, services().store):
+    if database.is_disk_full(error, services().store):
         return _full(error)
     if isinstance(error, DataError):  # such as NUL in a text, which no browser sends
         return answer(400, CODES[400], _("The request could not be understood."))
-    if not database.away(error):
+    if not database.is_unavailable(error):
         return _unknown(error)
     log.error("the database cannot be used: %s", error)
     security.read_rest()

@@ -21,8 +21,15 @@ from grading.execution.throughput import Rate, seconds_until_checked
 from grading.scheduling.cluster_view import Peer
 from grading.scheduling.eta import Forecast, Line, Running, Scene, forecast, left_of
 from grading.scheduling.speed_estimates import with_guesses
-from grading.store.rounds.queue import Places, Sent, newcomers, places, sent, to_run
-from grading.store.views.status import Speed, Standing, speed
+from grading.store.rounds.queue import (
+    QueuePositions,
+    SentRun,
+    count_new_rounds,
+    list_sent,
+    load_positions,
+    sandbox_positions,
+)
+from grading.store.views.status import Speed, Standing, load_speed
 from grading.store.views.submission import Queue, StageView
 
 LOOK_EVERY_S = 2.0
@@ -37,7 +44,7 @@ OVER = (StageState.DONE, StageState.DEAD)
 class Outlook:
     """The work as it was looked at."""
 
-    places: Places
+    places: QueuePositions
     speed: Speed
     able: frozenset[str] = frozenset()
     """Stages that some machine does now."""
@@ -155,8 +162,8 @@ class Expecting:
         return cast("tuple[float, Outlook]", self._kept)
 
     def _look(self, session: Session) -> Outlook:
-        line, known, runs = places(session), speed(session), sent(session)
-        coming, waiting = newcomers(session, COMING_S), to_run(session)
+        line, known, runs = load_positions(session), load_speed(session), list_sent(session)
+        coming, waiting = count_new_rounds(session, COMING_S), sandbox_positions(session)
         leases = self._dispatch.leases([one.run for one in runs]) if runs else {}
         seen = outlook(line, known, runs, leases, self._dispatch.machines(), coming)
         rate = rate_of_checks(self._dispatch.parts()) if waiting else None
@@ -164,9 +171,9 @@ class Expecting:
 
 
 def outlook(
-    line: Places,
+    line: QueuePositions,
     known: Speed,
-    runs: Sequence[Sent],
+    runs: Sequence[SentRun],
     leases: Mapping[str, Lease],
     machines: Sequence[MachineState],
     coming: Mapping[str, int],
@@ -206,7 +213,9 @@ def _able(machines: Sequence[MachineState]) -> frozenset[str]:
     return frozenset(s for one in takes for s in one.stages if one.beat is None or s not in one.beat.broken)
 
 
-def _running(runs: Sequence[Sent], leases: Mapping[str, Lease], peers: Mapping[str, Peer]) -> list[Running]:
+def _running(
+    runs: Sequence[SentRun], leases: Mapping[str, Lease], peers: Mapping[str, Peer]
+) -> list[Running]:
     at_once = Counter((lease.machine, lease.stage) for lease in leases.values())
     found = []
     for one in runs:

@@ -18,6 +18,6 @@ def address(secret: str) -> str:
 
 def page(session: Session, user_id: int, actor: Actor, back: str, course_id: int | None = None) -> str:
     """Make a link for somebody and show it."""
-    made = invitations.make(session, [user_id], actor.name, actor.user_id, course_id)
-    person = roster.person(session, user_id, "")
+    made = invitations.create_links(session, [user_id], actor.name, actor.user_id, course_id)
+    person = roster.load_person(session, user_id, "")
     return render_template("web/password_link.html", person=person, link=address(made[user_id]), back=back)

@@ -56,8 +56,8 @@ class Views:
         try:
             with self._store.write() as session:
                 for actor, object_, how in looks:
-                    if not audit.lately(session, actor, object_, timedelta(seconds=EVERY_S)):
-                        audit.note(session, actor, audit.ACTION, object_, how)
+                    if not audit.viewed_recently(session, actor, object_, timedelta(seconds=EVERY_S)):
+                        audit.write_audit(session, actor, audit.VIEW_ACTION, object_, how)
         except SQLAlchemyError as error:
             log.warning("%d views of grades could not be written down yet: %s", len(looks), error)
             with self._lock:

@@ -30,7 +30,7 @@ from grading.store.accounts import users
 from grading.store.assignments import versions
 from grading.store.database import now
 from grading.store.integrations import lms_rosters, webhooks
-from grading.store.submissions.intake import Incoming
+from grading.store.submissions.intake import IncomingSubmission
 
 endpoints = Blueprint("webhooks", __name__, url_prefix="/webhooks")
 without_token(endpoints)
@@ -208,7 +208,7 @@ def _hand_in(message: Taking, given: dict[str, Any]) -> dict[str, Any]:
         versions.published_version(session, versions.find_by_name(session, data.assignment))
     content = intake.read(_files(data, message.until))
 
-    def build(session: Session) -> Incoming:
+    def build(session: Session) -> IncomingSubmission:
         message.require_first(session)
         return _incoming(session, message.connection, data, content)
 
@@ -262,7 +262,7 @@ def _decoded(name: str, text: str) -> bytes:
         raise InvalidField(f"data.files: the content of {name[:80]!r} is not base64.") from None
 
 
-def _incoming(session: Session, connection: str, data: HandedIn, content: HandIn) -> Incoming:
+def _incoming(session: Session, connection: str, data: HandedIn, content: HandIn) -> IncomingSubmission:
     assignment = versions.find_by_name(session, data.assignment)
     student = users.find_or_create_student(
         session,
@@ -273,7 +273,7 @@ def _incoming(session: Session, connection: str, data: HandedIn, content: HandIn
         assignment.course_id,
     )
     # the learning system keeps its own door, and a message may come hours later: what it took is not lost
-    return Incoming(assignment.id, student.id, "webhook", content, data.priority, trusted=True)
+    return IncomingSubmission(assignment.id, student.id, "webhook", content, data.priority, trusted=True)
 
 
 def _accepted(submission_id: str) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from grading.store.assignments import versions
 from grading.store.assignments.versions import NewVersion
 from grading.store.database import now
 from grading.store.submissions import intake
-from grading.store.submissions.intake import Incoming
+from grading.store.submissions.intake import IncomingSubmission
 
 COURSE = "bench"
 CRITERIA = 6
@@ -114,8 +114,8 @@ def _people(session: Session, size: Size) -> School:
 def _first(session: Session, school: School, size: Size) -> str:
     """One hand-in and its round; both are taken away again when all are copied. The submission's id."""
     content = read([UploadedFile("work.py", WORK.encode())], Limits())
-    incoming = Incoming(school.assignments[0], school.staff["teacher"], "form", content)
-    accepted = intake.accept(session, incoming)
+    incoming = IncomingSubmission(school.assignments[0], school.staff["teacher"], "form", content)
+    accepted = intake.accept_submission(session, incoming)
     session.execute(delete(tables.Outbox))
     round_ = session.scalar(select(tables.Round).where(tables.Round.submission_id == accepted.submission_id))
     assert round_ is not None
@@ -258,9 +258,9 @@ def _copy_audit(session: Session, school: School, size: Size) -> None:
 
 def _take_away(session: Session, first: str) -> None:
     """The one that was copied: its course counts what is there."""
-    from grading.store.privacy.deletion import remove_submissions
+    from grading.store.privacy.deletion import delete_submissions
 
-    remove_submissions(session, [first])
+    delete_submissions(session, [first])
     if session.get_bind().dialect.name == "postgresql":
         for table in ("grades", "audit"):
             newest = f"(select max(id) + 1 from {table})"  # noqa: S608 - named here

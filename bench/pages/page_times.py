@@ -138,7 +138,7 @@ class Walker:
     def _client(self, user_id: int) -> FlaskClient:
         client = self.app.test_client()
         with self.store.write() as session, client.session_transaction() as cookie:
-            user, begun = session.get_one(tables.User, user_id), sessions.begin(session, user_id)
+            user, begun = session.get_one(tables.User, user_id), sessions.create_session(session, user_id)
             cookie["_user_id"] = f"{user.id}:{users.session_stamp(user)}:{begun}"
             cookie["_fresh"] = True
         return client

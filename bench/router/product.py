@@ -35,7 +35,7 @@ from grading.store.assignments import versions
 from grading.store.assignments.versions import NewVersion
 from grading.store.reporting import operations
 from grading.store.submissions import intake
-from grading.store.submissions.intake import Incoming
+from grading.store.submissions.intake import IncomingSubmission
 from grading.store.tables import Round
 
 BUDGET_S = 3600.0
@@ -177,9 +177,9 @@ class Product:
         text = WORK.format(mark=mark(number, coming.output)).encode()
         work: HandIn = read([UploadedFile("work.R", text)], Limits())
         priority: Literal["interactive", "batch"] = "batch" if coming.priority == "batch" else "interactive"
-        incoming = Incoming(self.assignment, self.students[number], "api", work, priority=priority)
+        incoming = IncomingSubmission(self.assignment, self.students[number], "api", work, priority=priority)
         with self.store.write() as session:
-            accepted = intake.accept(session, incoming)
+            accepted = intake.accept_submission(session, incoming)
         self.rounds[accepted.round_id] = number
         self.came[number] = time.time()
         self.dispatch.announce(accepted.round_id)

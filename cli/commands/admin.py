@@ -16,7 +16,7 @@ from grading.domain.errors import AssignmentError, NotFound
 from grading.store import Store, schema
 from grading.store.accounts import credentials, users
 from grading.store.assignments import versions
-from grading.store.audit import note
+from grading.store.audit import write_audit
 from grading.store.grades import extensions
 
 
@@ -42,7 +42,7 @@ def db() -> None:
 def db_upgrade(settings: Settings) -> None:
     """Bring the tables to the newest revision; makes them on an empty database."""
     schema.upgrade(settings.config.database.url)
-    click.echo(f"The database is at revision {schema.newest()}.")
+    click.echo(f"The database is at revision {schema.newest_revision()}.")
 
 
 @click.group()
@@ -97,9 +97,9 @@ def store_assignment(
     row, version, added = versions.import_version(
         session, course_slug, versions.version_of_folder(read, release)
     )
-    extensions.settle(session, row, "cli")
+    extensions.rescore_lateness(session, row, "cli")
     if added:
-        note(session, "cli", "assignment.import", f"assignment:{row.id}", {"version": version.number})
+        write_audit(session, "cli", "assignment.import", f"assignment:{row.id}", {"version": version.number})
     return f"{course_slug}/{row.slug}", version.number, added
 
 
@@ -160,7 +160,7 @@ def user_add(
         )
         if role and course:
             users.enrol(session, made.id, versions.find_or_create_course(session, course).id, role)
-        note(session, "cli", "user.create", f"user:{made.id}", {"role": role, "course": course})
+        write_audit(session, "cli", "user.create", f"user:{made.id}", {"role": role, "course": course})
     click.echo(f"'{sign_in_name}' can sign in now.")
 
 
@@ -179,5 +179,5 @@ def user_password(settings: Settings, sign_in_name: str, password: str) -> None:
             raise NotFound(f"There is no user '{sign_in_name}'; `grader user add` makes one.")
         users.set_password(session, found, password)
         credentials.revoke_tokens(session, found.id, "cli")
-        note(session, "cli", "user.password", f"user:{found.id}", {})
+        write_audit(session, "cli", "user.password", f"user:{found.id}", {})
     click.echo(f"'{sign_in_name}' can sign in with it now.")

@@ -35,11 +35,11 @@ def backup(
         raise click.UsageError("--keep goes with --to-folder.")
     if verify:
         assert file is not None
-        click.echo(f"{file} is whole: {_sentence(backups.verify(file))}")
+        click.echo(f"{file} is whole: {_sentence(backups.verify_backup(file))}")
         return
     with closing(Store(settings.config.database.url)) as store:
         if to_folder is not None:
-            file, manifest = backups.rotate(store, to_folder, keep)
+            file, manifest = backups.rotate_backups(store, to_folder, keep)
         else:
             assert file is not None
             manifest = backups.write_backup(store, file)
@@ -58,7 +58,7 @@ def backup(
 @click.pass_obj
 def restore(settings: Settings, file: Path, replace: bool, safety: Path | None) -> None:
     """Bring the configured database to the state of the back-up FILE. Stop the system first."""
-    manifest, saved = backups.restore(
+    manifest, saved = backups.restore_backup(
         settings.config.database.url, file, replace=replace, safety=safety or file.resolve().parent
     )
     if saved:

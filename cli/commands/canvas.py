@@ -71,7 +71,7 @@ def link(settings: Settings, address: str, assignment: str) -> None:
     with writing(settings) as session:
         meant = versions.find_by_name(session, assignment)
         versions.published_version(session, meant)
-        made = links.link(session, found[0].name, task, title, meant.id, BY)
+        made = links.link_assignment(session, found[0].name, task, title, meant.id, BY)
     click.echo(f"Link {made}: “{task.title}” in Canvas is {assignment} here. The sweeper pulls it soon.")
     if not task.published:
         click.echo("It is not published in Canvas yet.")
@@ -92,7 +92,7 @@ def unlink(settings: Settings, number: int) -> None:
 def listing(settings: Settings) -> None:
     """All links, and how they do."""
     with writing(settings) as session:
-        found = links.listing(session)
+        found = links.list_links(session)
     for one in found:
         when = f"pulled {one.pulled_at:%Y-%m-%d %H:%M} UTC" if one.pulled_at else "not pulled yet"
         at = f"{one.link.connection} {one.link.canvas_course}/{one.link.canvas_assignment}"
@@ -154,14 +154,14 @@ def compare(settings: Settings, only: int | None) -> None:
 
 def _again(bridge: Bridge, only: int | None) -> None:
     with bridge.server.store.write() as session:
-        for one in links.live(session, only):
-            scores.again(session, one.id)
+        for one in links.list_live_links(session, only):
+            scores.resend_scores(session, one.id)
 
 
 def _posted(bridge: Bridge) -> None:
     count = bridge.push()
     with bridge.server.store.read() as session:
-        failed = sum(one.failed for one in links.listing(session))
+        failed = sum(one.failed for one in links.list_links(session))
     click.echo(f"{count} scores were posted.")
     if failed:
         raise GraderError(

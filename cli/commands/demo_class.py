@@ -57,30 +57,32 @@ def bring_to_life(store: Store, submissions: Mapping[tuple[str, str], str]) -> N
     """What people do once hand-ins (by assignment and student) are graded; nothing a second time."""
     with store.write() as session:
         actor = _instructor(session)
-        asked = release.current(session, submissions[RELEASED, UNHAPPY])
+        asked = release.lock_current_grade(session, submissions[RELEASED, UNHAPPY])
         if asked is None or asked.released_at is not None:
             return
         _give_full_points(session, submissions[RELEASED, CHANGED], actor)
         for student in TO_SEE:
-            grade = release.current(session, submissions[RELEASED, student])
+            grade = release.lock_current_grade(session, submissions[RELEASED, student])
             if grade is not None:
-                release.release(session, grade.round_id, actor)
+                release.release_grade(session, grade.round_id, actor)
         unhappy = users.actor_of(session, _user(session, UNHAPPY))
         reason = "The line with the revenue runs on my computer. Could somebody look at it again?"
-        regrade_requests.ask(session, unhappy, submissions[RELEASED, UNHAPPY], "", reason)
+        regrade_requests.create_request(session, unhappy, submissions[RELEASED, UNHAPPY], "", reason)
         _extend(session, actor)
 
 
 def _give_full_points(session: Session, submission_id: str, actor: Actor) -> None:
     """A person gives all points of one criterion that lost some, with a reason."""
-    grade = release.current(session, submission_id)
+    grade = release.lock_current_grade(session, submission_id)
     if grade is None:
         return
     lost = [one for one in Report.model_validate(grade.report).criteria if (one.points or 0) < one.max_points]
     if lost:
         reason = "The task leaves this open; your way is as good."
         wanted = Change(kind="points", target=lost[0].criterion, points=lost[0].max_points, reason=reason)
-        edits.change(session, submission_id, wanted, change_history.stamp(session, grade.round_id), actor)
+        edits.change_grade(
+            session, submission_id, wanted, change_history.stamp(session, grade.round_id), actor
+        )
 
 
 def _extend(session: Session, actor: Actor) -> None:
@@ -88,7 +90,9 @@ def _extend(session: Session, actor: Actor) -> None:
     assignment = versions.find_by_name(session, OPEN)
     if assignment.due_at is not None:
         until = assignment.due_at + timedelta(days=3)
-        extensions.give(session, assignment, [_user(session, EXTENDED).id], until, "Was ill.", actor)
+        extensions.grant_extension(
+            session, assignment, [_user(session, EXTENDED).id], until, "Was ill.", actor
+        )
 
 
 def _instructor(session: Session) -> Actor:

@@ -16,7 +16,7 @@ from grading.store import Store, tables
 from grading.store.accounts import users
 from grading.store.assignments import versions
 from grading.store.integrations.lti import launch, platforms
-from grading.store.integrations.lti.platform import wake
+from grading.store.integrations.lti.platform import add_scores
 from grading.store.integrations.lti.tables import LtiContext
 
 HOST = "127.0.0.1"
@@ -60,7 +60,7 @@ def _introduce(store: Store, world: World, slug: str) -> None:
             session.query(tables.Assignment).filter_by(course_id=course.id).order_by(tables.Assignment.id)
         )
         furnish(session, world, course.id, {one.id: one.title for one in listed})
-        platform = platforms.find_by(session, world.base, world.client_id)
+        platform = platforms.find_platform(session, world.base, world.client_id)
         assert platform is not None
         for subject, name in PEOPLE.items():
             user = users.find_user(session, "local", name)
@@ -70,12 +70,12 @@ def _introduce(store: Store, world: World, slug: str) -> None:
         session.flush()
         context = session.query(LtiContext).filter_by(platform_id=platform.id).one()
         for subject, name in PEOPLE.items():
-            user = launch.person(session, platform, subject, "", "")
-            launch.belong(session, context, user, subject, name)
+            user = launch.find_or_create_user(session, platform, subject, "", "")
+            launch.enrol_member(session, context, user, subject, name)
         for link in world.links.values():
             assignment = int(link.custom["grader_assignment"])
             launch.add_link(session, context.id, link.id, assignment, "demo")
         student = users.find_user(session, platform.provider, "student-1")
         if student is not None:
             mine = session.query(tables.Submission.id).filter_by(student_id=student.id)
-            wake(session, [one.id for one in mine])
+            add_scores(session, [one.id for one in mine])

@@ -36,7 +36,7 @@ def drain(settings: Settings, machine: str, back: bool, why: str, patience_s: fl
     """Take MACHINE out: it gets nothing new, and this returns when it has finished what it had."""
     settings.config.machine(machine)
     with writing(settings) as session:
-        out = operations.put(session, machine, BY, out=not back, why=why)
+        out = operations.set_drained(session, machine, BY, out=not back, why=why)
     dispatch = open_dispatch(settings.running)
     if not dispatch.tell_out(out):
         click.echo("Redis is away; the machine hears of it when Redis is back.")

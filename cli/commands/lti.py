@@ -43,7 +43,7 @@ def add(settings: Settings, /, origins: tuple[str, ...], deployments: tuple[str,
     """Register a platform by hand."""
     with writing(settings) as session:
         new = NewPlatform(**said, origins=origins, deployments=deployments)
-        number = platforms.add(session, new, BY)
+        number = platforms.register_platform(session, new, BY)
     click.echo(f"Platform {number} is registered.")
 
 
@@ -52,7 +52,7 @@ def add(settings: Settings, /, origins: tuple[str, ...], deployments: tuple[str,
 def listing(settings: Settings) -> None:
     """Platforms with their installations and courses."""
     with _store(settings) as store, store.read() as session:
-        for one in platforms.listing(session):
+        for one in platforms.list_platforms(session):
             state = "" if one.enabled else " (off)"
             click.echo(f"{one.platform.id}: {one.platform.name}{state}, {one.platform.issuer}")
             for deployment in one.deployments:
@@ -77,12 +77,12 @@ def listing(settings: Settings) -> None:
 def change(settings: Settings, /, platform: int, origins: tuple[str, ...], **said: str | None) -> None:
     """Change what is registered of PLATFORM; what is not named stays. The issuer stays."""
     with writing(settings) as session:
-        was = platforms.known(session, platform)
+        was = platforms.load_registration(session, platform)
         named: dict[str, Any] = {
             name: getattr(was, name) if value is None else value for name, value in said.items()
         }
         new = NewPlatform(issuer=was.issuer, origins=origins or was.origins, **named)
-        changed = platforms.change(session, platform, new, BY)
+        changed = platforms.change_platform(session, platform, new, BY)
     click.echo(f"Changed: {', '.join(changed)}." if changed else "Nothing is different.")
 
 
@@ -94,7 +94,7 @@ def remove(settings: Settings, platform: int, yes: bool) -> None:
     """Forget PLATFORM. Accounts, hand-ins and grades stay; launches, links and scores to it end."""
     with _store(settings) as store:
         with store.read() as session:
-            one = platforms.stops(session, platform)
+            one = platforms.load_removal_effects(session, platform)
         click.echo(
             f"{one.name}: this ends launches, {one.courses} connected courses, {one.links} links and the "
             f"scores of {one.people} people; {one.waiting} scores that did not arrive yet never will. "
@@ -103,7 +103,7 @@ def remove(settings: Settings, platform: int, yes: bool) -> None:
         if not yes:
             click.confirm("Remove it?", abort=True)
         with store.write() as session:
-            platforms.remove(session, platform, BY)
+            platforms.remove_platform(session, platform, BY)
     click.echo(f"{one.name} is removed.")
 
 
@@ -114,7 +114,7 @@ def remove(settings: Settings, platform: int, yes: bool) -> None:
 def accept(settings: Settings, platform: int, deployment: str) -> None:
     """Let launches of an installation (DEPLOYMENT) of PLATFORM count."""
     with writing(settings) as session:
-        platforms.find(session, platform)
+        platforms.load_platform(session, platform)
         platforms.accept_deployment(session, platform, deployment, BY)
     click.echo("Accepted.")
 
@@ -145,7 +145,7 @@ def rotate(settings: Settings) -> None:
     """Sign with a new key; the old one is shown for another week."""
     made = new_key()
     with writing(settings) as session:
-        platforms.rotate(session, made, BY)
+        platforms.rotate_key(session, made, BY)
     click.echo(f"The key {made.kid} signs from now on.")
 
 
@@ -155,7 +155,7 @@ def rotate(settings: Settings) -> None:
 def update_roster(settings: Settings, context: int) -> None:
     """Bring the roster of the platform's course number CONTEXT up to date."""
     with _store(settings) as store:
-        count, gone = launch.update(store, _passback(settings, store).talk, context, BY)
+        count, gone = launch.update_roster(store, _passback(settings, store).talk, context, BY)
     click.echo(f"{count} people are in it; {gone} are not there any more and keep their place here.")
 
 

@@ -37,12 +37,12 @@ def retention(settings: Settings, dry_run: bool) -> None:
     with closing(Store(settings.config.database.url)) as store:
         schema.require_newest(store)
         with store.read() as session:
-            counts = keeping.overdue(session, kept)
+            counts = keeping.count_overdue(session, kept)
         if not dry_run:
             more = True
             while more:
                 with store.write() as session:
-                    more = bool(keeping.remove_some(session, kept))
+                    more = bool(keeping.delete_chunk(session, kept))
     _tell(counts, "Would be removed" if dry_run else "Removed", "Nothing is older than it is kept.")
 
 
@@ -57,7 +57,7 @@ def erase(settings: Settings, student: str, dry_run: bool, yes: bool, without_re
     with closing(Store(settings.config.database.url)) as store:
         schema.require_newest(store)
         with store.read() as session:
-            found, counts = erasure.preview(session, student)
+            found, counts = erasure.preview_erasure(session, student)
         _tell(counts, f"Of {student} ({found.name})", f"There is no work of {student} ({found.name}).")
         if dry_run:
             return
@@ -66,11 +66,11 @@ def erase(settings: Settings, student: str, dry_run: bool, yes: bool, without_re
         if not without_redis:
             _require_redis(settings)
         with store.write() as session:
-            erased = erasure.erase(session, found, "cli")
+            erased = erasure.erase_student(session, found, "cli")
         _tell(erased.counts, "Erased", "Erased.")
         if not without_redis:
             _withdraw(settings, erased.student)
-        erasure.compact(store)
+        erasure.compact_database(store)
     click.echo("Back-ups made before still hold it, until they are removed.")
 
 

@@ -9,7 +9,7 @@ from cli.settings import Settings
 from grading.domain.errors import NotFound
 from grading.store.bulk import chunks
 from grading.store.rounds import retry as given_up_rounds
-from grading.store.rounds.retry import GivenUp
+from grading.store.rounds.retry import DeadRound
 
 BY = "cli"
 AT_ONCE = 200
@@ -27,7 +27,7 @@ def replay(settings: Settings, submissions: tuple[str, ...], everything: bool, c
     Parts that are done stay done, and students keep what they have handed in.
     """
     with writing(settings) as session:
-        listed = [one for one in given_up_rounds.given_up(session, limit=None) if _has(one, code)]
+        listed = [one for one in given_up_rounds.list_dead_rounds(session, limit=None) if _has(one, code)]
     if submissions:
         known = {one.submission_id for one in listed}
         unknown = [one for one in submissions if one not in known]
@@ -39,15 +39,15 @@ def replay(settings: Settings, submissions: tuple[str, ...], everything: bool, c
     done = 0
     for some in chunks(chosen, AT_ONCE):
         with writing(settings) as session:
-            done += sum(given_up_rounds.replay(session, one.round_id, BY) for one in some)
+            done += sum(given_up_rounds.retry_round(session, one.round_id, BY) for one in some)
     click.echo(f"{done} of {len(chosen)} are tried again; the sweeper sets them going within seconds.")
 
 
-def _has(one: GivenUp, code: str | None) -> bool:
+def _has(one: DeadRound, code: str | None) -> bool:
     return code is None or any(stage.error == code for stage in one.stages)
 
 
-def _show(listed: list[GivenUp]) -> None:
+def _show(listed: list[DeadRound]) -> None:
     if not listed:
         click.echo("Nothing was given up.")
         return

@@ -17,7 +17,7 @@ from grading.domain.errors import GraderError
 from grading.store import Store, schema
 from grading.store.reporting import metrics
 from grading.store.reporting.metrics import Open, Waiting
-from grading.store.reporting.operations import DatabaseFacts, facts, file_of
+from grading.store.reporting.operations import DatabaseFacts, file_of, load_facts
 
 NETWORK_DISKS = ("nfs", "cifs", "smb", "fuse.sshfs", "9p", "afs")
 MANY_SLOTS = 64
@@ -50,20 +50,20 @@ def check(patient: Patient, *, redis: bool) -> Iterator[Finding]:
 
 
 def _look(patient: Patient, store: Store, file: Path | None, redis: bool) -> Iterator[Finding]:
-    at = schema.current(store)
-    known = facts(store)
+    at = schema.current_revision(store)
+    known = load_facts(store)
     ahead_s = known.now.timestamp() - time.time()
     yield ok("database", f"{known.kind} {known.version} answers")
-    if at != schema.newest():
-        message = f"at revision {at or 'nothing'}, this code needs {schema.newest()}"
+    if at != schema.newest_revision():
+        message = f"at revision {at or 'nothing'}, this code needs {schema.newest_revision()}"
         yield failure("database tables", message, UPGRADE)
     else:
         yield ok("database tables", f"at revision {at}")
     yield from _fit(patient, known, file)
     yield from _clocks(patient, ahead_s, redis)
-    if at == schema.newest():
+    if at == schema.newest_revision():
         with store.read() as session:
-            yield from _backlog(patient, metrics.open_now(session))
+            yield from _backlog(patient, metrics.count_open(session))
 
 
 def _fit(patient: Patient, known: DatabaseFacts, file: Path | None) -> Iterator[Finding]:

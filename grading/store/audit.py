@@ -13,7 +13,7 @@ from grading.store.database import now
 from grading.store.tables import Audit
 
 
-def note(
+def write_audit(
     session: Session,
     actor: str,
     action: str,
@@ -44,15 +44,15 @@ def _course(object_: str) -> ScalarSelect[int] | int | None:
     return int(name) if kind == "course" else None
 
 
-ACTION = "grade.view"
+VIEW_ACTION = "grade.view"
 
 
-def lately(session: Session, actor: str, object_: str, within: timedelta) -> bool:
+def viewed_recently(session: Session, actor: str, object_: str, within: timedelta) -> bool:
     """Whether this view of the actor is in the audit already, from not longer ago."""
     query = select(Audit.id).where(
         Audit.object == object_[:100],
         Audit.actor == actor[:100],
-        Audit.action == ACTION,
+        Audit.action == VIEW_ACTION,
         Audit.at > now(session) - within,
     )
     return session.scalar(query.limit(1)) is not None

@@ -21,7 +21,7 @@ from grading.store.tables import (
 )
 
 
-def keep(session: Session, data: Iterable[bytes]) -> list[str]:
+def store_blobs(session: Session, data: Iterable[bytes]) -> list[str]:
     """Store each of `data` unless it is there; returns their SHA-256 in order.
 
     They are inserted by name: transactions with the same files in another order would wait for each other.
@@ -34,12 +34,12 @@ def keep(session: Session, data: Iterable[bytes]) -> list[str]:
     return [name for name, _ in named]
 
 
-def fetch(session: Session, sha256: str) -> bytes:
+def load_blob(session: Session, sha256: str) -> bytes:
     """The bytes of that name."""
     return session.execute(select(Blob.data).where(Blob.sha256 == sha256)).scalar_one()
 
 
-def remove_unused_blobs(session: Session, names: Iterable[str]) -> int:
+def delete_unused_blobs(session: Session, names: Iterable[str]) -> int:
     """Delete those of the named blobs that nothing refers to any more; returns how many."""
     wanted = sorted(set(names))
     if not wanted:
@@ -60,7 +60,7 @@ def remove_unused_blobs(session: Session, names: Iterable[str]) -> int:
     return removed
 
 
-def contents(session: Session, names: Iterable[str]) -> dict[str, bytes]:
+def load_blobs(session: Session, names: Iterable[str]) -> dict[str, bytes]:
     """Stored files by their SHA-256."""
     rows = session.execute(select(Blob.sha256, Blob.data).where(Blob.sha256.in_(list(names))))
     return {row.sha256: row.data for row in rows}

@@ -14,7 +14,7 @@ from grading.store.tables import (
 )
 
 T = TypeVar("T")
-AT_ONCE = 500
+CHUNK_SIZE = 500
 """Ids of one statement; databases bound how many they take."""
 
 
@@ -25,7 +25,7 @@ def delete_rows(session: Session, table: type[Base], *where: Any) -> Counter[str
     return Counter({table.__tablename__: result.rowcount})
 
 
-def chunks(ids: Sequence[T], size: int = AT_ONCE) -> Iterator[Sequence[T]]:
+def chunks(ids: Sequence[T], size: int = CHUNK_SIZE) -> Iterator[Sequence[T]]:
     """Parts of a list, none empty."""
     for start in range(0, len(ids), size):
         yield ids[start : start + size]

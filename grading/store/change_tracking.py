@@ -52,12 +52,12 @@ from grading.store.tables import (
 )
 
 Stamp = tuple[int, int]
-BITS = 40
+VALUE_BITS = 40
 """Of a mark: many thousands of them have a sum that every database can hold."""
-TIDY_FROM = 50
+MERGE_FROM = 50
 """Marks of an assignment that are put into one."""
-EVERYTHING = (0, 0)
-BY_HAND = {"touches": "by hand"}
+ALL_COURSES = (0, 0)
+TRACKED_MANUALLY = {"touches": "by hand"}
 """Execution options of a statement on many rows whose place `touch` is told, or where nothing is to tell."""
 _OF_SUBMISSION = (Grade, Round, Change, Mark, SubmissionMember, RegradeRequest)
 _OF_ASSIGNMENT = (Submission, RubricVersion, Extension, GroupMember, Example, DryRun)
@@ -76,7 +76,7 @@ _INSERT_OF = _INSERT.from_select(
         )
     ),
 )
-_TELLING: dict[type[Any], tuple[str, ...]] = {
+_RELEVANT_COLUMNS: dict[type[Any], tuple[str, ...]] = {
     Round: ("state", "current", "number", "finished_at", "rubric_version_id"),
     User: ("name",),
     Course: ("title", "archived", "drop_lowest"),
@@ -85,7 +85,7 @@ _TELLING: dict[type[Any], tuple[str, ...]] = {
 
 
 @dataclass
-class _Seen:
+class _Changes:
     """What a transaction changed."""
 
     submissions: set[str] = field(default_factory=set)
@@ -110,31 +110,31 @@ def _marks(of_assignment: bool) -> Select[int, int]:
     return query
 
 
-def touch(session: Session, submission_ids: Iterable[str]) -> None:
+def mark_changed(session: Session, submission_ids: Iterable[str]) -> None:
     """These hand-ins changed, by statements `BY_HAND`."""
-    _seen(session).submissions.update(submission_ids)
+    _changes_of(session).submissions.update(submission_ids)
 
 
-def touch_assignment(session: Session, course_id: int, assignment_id: int) -> None:
+def mark_assignment_changed(session: Session, course_id: int, assignment_id: int) -> None:
     """Something of this assignment changed, by statements that nobody watches."""
-    _seen(session).known.add((course_id, assignment_id))
+    _changes_of(session).known.add((course_id, assignment_id))
 
 
-def watch(writing: sessionmaker[Session]) -> None:
+def track_changes(writing: sessionmaker[Session]) -> None:
     """Note what these sessions change, when they commit."""
     event.listen(writing, "after_flush", _after_flush)
     event.listen(writing, "do_orm_execute", _statement)
     event.listen(writing, "before_commit", _before_commit)
 
 
-def _seen(session: Session) -> _Seen:
-    known: _Seen = session.info.setdefault("touched", _Seen())
+def _changes_of(session: Session) -> _Changes:
+    known: _Changes = session.info.setdefault("touched", _Changes())
     return known
 
 
 def _after_flush(session: Session, _context: Any) -> None:
     for row in session.dirty:
-        names = _TELLING.get(type(row))
+        names = _RELEVANT_COLUMNS.get(type(row))
         of_it = inspect(row).attrs
         if names is None or any(of_it[name].history.has_changes() for name in names):
             _note(session, row)
@@ -145,15 +145,15 @@ def _after_flush(session: Session, _context: Any) -> None:
 
 def _note(session: Session, row: Any) -> None:
     if isinstance(row, _OF_SUBMISSION):
-        _seen(session).submissions.add(row.submission_id)
+        _changes_of(session).submissions.add(row.submission_id)
     elif isinstance(row, _OF_ASSIGNMENT):
-        _seen(session).assignments.add(row.assignment_id)
+        _changes_of(session).assignments.add(row.assignment_id)
     elif isinstance(row, Assignment):
-        _seen(session).known.add((row.course_id, row.id))
+        _changes_of(session).known.add((row.course_id, row.id))
     elif isinstance(row, Course | Membership):
-        _seen(session).known.add((row.id if isinstance(row, Course) else row.course_id, 0))
+        _changes_of(session).known.add((row.id if isinstance(row, Course) else row.course_id, 0))
     elif isinstance(row, User | Identity):
-        _seen(session).known.add(EVERYTHING)
+        _changes_of(session).known.add(ALL_COURSES)
 
 
 def _statement(state: ORMExecuteState) -> None:
@@ -162,35 +162,35 @@ def _statement(state: ORMExecuteState) -> None:
         return
     mapper = state.bind_mapper
     if mapper is not None and mapper.class_ in _WATCHED and "touches" not in state.execution_options:
-        _seen(state.session).known.add(EVERYTHING)
+        _changes_of(state.session).known.add(ALL_COURSES)
 
 
 def _before_commit(session: Session) -> None:
     if session.in_nested_transaction():
         return  # what is written in a savepoint may be taken back with it
     session.flush()
-    seen: _Seen | None = session.info.pop("touched", None)
+    seen: _Changes | None = session.info.pop("touched", None)
     if seen is None:
         return
-    if EVERYTHING in seen.known:
-        seen = _Seen(known={EVERYTHING})
+    if ALL_COURSES in seen.known:
+        seen = _Changes(known={ALL_COURSES})
     if seen.submissions or seen.assignments:
         of_them = {"submissions": list(seen.submissions), "assignments": list(seen.assignments)}
-        session.connection().execute(_INSERT_OF, {**of_them, "mark": secrets.randbits(BITS)})
+        session.connection().execute(_INSERT_OF, {**of_them, "mark": secrets.randbits(VALUE_BITS)})
     if seen.known:
-        mark = secrets.randbits(BITS)
+        mark = secrets.randbits(VALUE_BITS)
         rows = [{"course_id": one, "assignment_id": other, "mark": mark} for one, other in seen.known]
         session.connection().execute(_INSERT, rows)
 
 
-def tidy(session: Session) -> int:
+def merge_markers(session: Session) -> int:
     """Put the marks of an assignment into one where there are many; of how many assignments."""
     many = select(Touch.course_id, Touch.assignment_id).group_by(Touch.course_id, Touch.assignment_id)
-    found = session.execute(many.having(func.count() > TIDY_FROM)).all()
+    found = session.execute(many.having(func.count() > MERGE_FROM)).all()
     for course_id, assignment_id in found:
         here = (Touch.course_id == course_id, Touch.assignment_id == assignment_id)
         session.execute(delete(Touch).where(*here))
         # a new one: a mark of the past alone could be a stamp of the past
-        row = {"course_id": course_id, "assignment_id": assignment_id, "mark": secrets.randbits(BITS)}
+        row = {"course_id": course_id, "assignment_id": assignment_id, "mark": secrets.randbits(VALUE_BITS)}
         session.execute(insert(Touch).values(row))
     return len(found)

@@ -28,7 +28,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from grading.store import change_tracking
 
-WAIT_S = 30.0
+LOCK_TIMEOUT_S = 30.0
 """Seconds a write waits for others to finish theirs."""
 POSTGRES = {
     "connect_timeout": 10,
@@ -38,17 +38,17 @@ POSTGRES = {
     # a process that stands still in a transaction must not hold its rows against all others
     "options": "-c idle_in_transaction_session_timeout=60s -c lock_timeout=30s",
 }
-PREPARED = 400
+PREPARED_STATEMENTS = 400
 """Statements that stay prepared on a connection pages look through: with the driver's 100 few ever would."""
-PREPARED_FROM = 2
+PREPARE_THRESHOLD = 2
 """Times a page asks something before it is prepared."""
-TRUSTED_S = 1.0
+PING_AFTER_S = 1.0
 """Seconds for which a connection that was used is taken to be alive."""
-_SWITCHES = 20
+_WAL_ATTEMPTS = 20
 """Attempts to switch a new database to WAL mode: others may write between a wait and the switch."""
 
 
-class _Turn:
+class _WriterLock:
     """A lock for one thread at a time; who waits too long gets the error of a locked database."""
 
     def __init__(self, wait_s: float) -> None:
@@ -70,22 +70,22 @@ class Store:
     one, and waits for it up to `wait_s`. `clock_offset_s` shifts `now`, for tests.
     """
 
-    def __init__(self, url: str, *, clock_offset_s: float = 0.0, wait_s: float = WAIT_S) -> None:
+    def __init__(self, url: str, *, clock_offset_s: float = 0.0, wait_s: float = LOCK_TIMEOUT_S) -> None:
         self.url = url
         self.clock_offset_s = clock_offset_s
         self.engine = _engine(url, wait_s)
         postgresql = self.engine.dialect.name == "postgresql"
-        self.deriving = _derived_engine(self.engine.url) if postgresql else self.engine
+        self.deriving = _async_commit_engine(self.engine.url) if postgresql else self.engine
         """Whose connections `write(derived=True)` uses."""
         self._write, self._write_derived = (
             sessionmaker(engine.execution_options(write=True, derived=derived), expire_on_commit=False)
             for engine, derived in ((self.engine, False), (self.deriving, True))
         )
         for writing in (self._write, self._write_derived):
-            change_tracking.watch(writing)
+            change_tracking.track_changes(writing)
         # SQLite has one writer; threads that wait here take turns at once, those that wait there sleep
         self._turn: AbstractContextManager[object] = (
-            _Turn(wait_s) if self.engine.dialect.name == "sqlite" else nullcontext()
+            _WriterLock(wait_s) if self.engine.dialect.name == "sqlite" else nullcontext()
         )
         # What only reads cannot write. So it may end with COMMIT, after which statements stay prepared: the
         # driver forgets those of a connection at a ROLLBACK.
@@ -97,7 +97,7 @@ class Store:
         self._look = self._read
         if postgresql:
             # at "read committed" a transaction shows no more than each query by itself, and costs more ways
-            self.looking = _looking_engine(self.engine.url)
+            self.looking = _autocommit_engine(self.engine.url)
             self._look = sessionmaker(self.looking, expire_on_commit=False)
 
     @contextmanager
@@ -142,30 +142,30 @@ _POSTGRESQL_TIME = text(f"select {_POSTGRESQL_CLOCK}")
 def now(session: Session) -> datetime:
     """The database's time when the session first asked, aware, in UTC: the one clock that decides."""
     if "now" not in session.info:
-        moment = _ask_time(session) + timedelta(seconds=session.info.get("offset", 0.0))
+        moment = _fetch_time(session) + timedelta(seconds=session.info.get("offset", 0.0))
         session.info["now"] = moment
     known: datetime = session.info["now"]
     return known
 
 
-def clock(dialect: str) -> ColumnElement[Any]:
+def clock_column(dialect: str) -> ColumnElement[Any]:
     """The time as a column, for a query that reads something else, too; `told` understands it."""
     return literal_column(_SQLITE_CLOCK if dialect == "sqlite" else _POSTGRESQL_CLOCK).label("clock")
 
 
-def always(count: int) -> ColumnElement[int]:
+def literal_limit(count: int) -> ColumnElement[int]:
     """A limit that is part of the query itself: with one that comes later no plan is kept."""
     return literal_column(str(count), Integer)
 
 
-def told(session: Session, value: Any) -> datetime:
+def cache_now(session: Session, value: Any) -> datetime:
     """What `now` is, by a `clock` that a query of this session brought along; an earlier one stays."""
     if "now" not in session.info:
         session.info["now"] = _time_of(value) + timedelta(seconds=session.info.get("offset", 0.0))
     return now(session)
 
 
-def _ask_time(session: Session) -> datetime:
+def _fetch_time(session: Session) -> datetime:
     if session.get_bind().dialect.name == "sqlite":
         # SQLite's clock is that of this computer, in whole milliseconds; a statement would only cost more
         moment = datetime.now(UTC)
@@ -174,10 +174,10 @@ def _ask_time(session: Session) -> datetime:
 
 
 def _time_of(value: Any) -> datetime:
-    return moment_of(value) if isinstance(value, str) else value.astimezone(UTC)  # text of SQLite
+    return parse_timestamp(value) if isinstance(value, str) else value.astimezone(UTC)  # text of SQLite
 
 
-def moment_of(told: str) -> datetime:
+def parse_timestamp(told: str) -> datetime:
     """An instant that the database wrote as text; SQLite knows of no time zones."""
     moment = datetime.fromisoformat(told)
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
@@ -188,7 +188,7 @@ def _engine(url: str, wait_s: float) -> Engine:
     if parsed.get_backend_name() == "postgresql":
         if parsed.drivername == "postgresql":
             parsed = parsed.set(drivername="postgresql+psycopg")
-        return _postgresql_engine(parsed, **_ours(parsed))
+        return _postgresql_engine(parsed, **_connect_options(parsed))
     if parsed.database:
         Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
     engine = create_engine(
@@ -215,7 +215,7 @@ def _postgresql_engine(url: URL, *, isolation_level: Any = None, **connect: Any)
         record.info["used"] = time.monotonic()
 
     def alive(connection: Any, record: Any, _proxy: Any) -> None:
-        if time.monotonic() - record.info["used"] < TRUSTED_S:
+        if time.monotonic() - record.info["used"] < PING_AFTER_S:
             return
         try:
             engine.dialect.do_ping(connection)
@@ -228,25 +228,27 @@ def _postgresql_engine(url: URL, *, isolation_level: Any = None, **connect: Any)
     return engine
 
 
-def _looking_engine(url: URL) -> Engine:
+def _autocommit_engine(url: URL) -> Engine:
     """For queries outside of transactions, on connections of their own."""
-    options = {**_ours(url), "prepare_threshold": PREPARED_FROM}
+    options = {**_connect_options(url), "prepare_threshold": PREPARE_THRESHOLD}
     engine = _postgresql_engine(url, isolation_level="AUTOCOMMIT", **options)
 
     def made(connection: Any, _record: Any) -> None:
-        connection.prepared_max = PREPARED
+        connection.prepared_max = PREPARED_STATEMENTS
 
     event.listen(engine, "connect", made)
     return engine
 
 
-def _derived_engine(url: URL) -> Engine:
+def _async_commit_engine(url: URL) -> Engine:
     """For writes whose commit does not wait for the disk."""
     given = url.query.get("options", POSTGRES["options"])
-    return _postgresql_engine(url, **{**_ours(url), "options": f"{given} -c synchronous_commit=off"})
+    return _postgresql_engine(
+        url, **{**_connect_options(url), "options": f"{given} -c synchronous_commit=off"}
+    )
 
 
-def _ours(url: URL) -> dict[str, Any]:
+def _connect_options(url: URL) -> dict[str, Any]:
     return {key: value for key, value in POSTGRES.items() if key not in url.query}
 
 
@@ -263,12 +265,12 @@ def _to_wal(connection: Any) -> None:
     While another connection writes to a new database, SQLite refuses the switch at once, whatever the busy
     timeout; the lock asked for in between does wait, for as long as a write may.
     """
-    for attempt in range(_SWITCHES):
+    for attempt in range(_WAL_ATTEMPTS):
         try:
             connection.execute("PRAGMA journal_mode=WAL")
             return
         except sqlite3.OperationalError:
-            if attempt == _SWITCHES - 1:
+            if attempt == _WAL_ATTEMPTS - 1:
                 raise
             connection.execute("BEGIN EXCLUSIVE")
             connection.execute("COMMIT")
@@ -284,12 +286,12 @@ def _sqlite_begin(connection: Any) -> None:
 
 
 POSTGRES_FULL = "53100"
-LEAST_FREE = 1024 * 1024
+MIN_FREE_BYTES = 1024 * 1024
 """Bytes; below, a file that SQLite cannot write or make is a matter of room."""
 _PRIMARY = 0xFF
 
 
-def disk_full(error: BaseException, store: Store) -> bool:
+def is_disk_full(error: BaseException, store: Store) -> bool:
     """Whether the database had no room; what it was asked to write is rolled back."""
     if not isinstance(error, DBAPIError):
         return False
@@ -299,18 +301,18 @@ def disk_full(error: BaseException, store: Store) -> bool:
     if code == sqlite3.SQLITE_FULL:
         return True
     # without room for its -wal or -shm file, SQLite only knows that it could not write or open it
-    return code & _PRIMARY in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN) and _no_room(store)
+    return code & _PRIMARY in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN) and _has_no_room(store)
 
 
-def _no_room(store: Store) -> bool:
+def _has_no_room(store: Store) -> bool:
     path = make_url(store.url).database
     try:
-        return path is not None and shutil.disk_usage(path).free < LEAST_FREE
+        return path is not None and shutil.disk_usage(path).free < MIN_FREE_BYTES
     except OSError:
         return False
 
 
-def away(error: BaseException) -> bool:
+def is_unavailable(error: BaseException) -> bool:
     """Whether the database is restarting, locked or out of connections: the same may work in a while."""
     if isinstance(error, DBAPIError):
         return isinstance(error, OperationalError | InterfaceError) or error.connection_invalidated

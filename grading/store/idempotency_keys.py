@@ -27,7 +27,7 @@ class KeyUsed(GraderError):
     status = 422
 
 
-def find(session: Session, wanted: Idempotency | None) -> IdempotencyKey | None:
+def find_key(session: Session, wanted: Idempotency | None) -> IdempotencyKey | None:
     """What the key led to before, or nothing. Raises KeyUsed where that was another request."""
     row = session.get(IdempotencyKey, (wanted.caller, wanted.key)) if wanted is not None else None
     if row is not None and wanted is not None and row.body_hash != wanted.body_hash:
@@ -35,7 +35,7 @@ def find(session: Session, wanted: Idempotency | None) -> IdempotencyKey | None:
     return row
 
 
-def keep(
+def store_key(
     session: Session, used: Idempotency | None, *, submission_id: str | None = None
 ) -> IdempotencyKey | None:
     """Remember the key in the transaction that does what was asked for; its `answer` is filled in later.

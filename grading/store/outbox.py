@@ -19,11 +19,11 @@ from grading.store.database import now
 from grading.store.tables import Base
 
 MAX_ERROR = 500
-TOLD = "told"
+REPORTED = "told"
 """In the payload of a row that was abandoned: the try at which that was told."""
 
 _OUTBOX: Table = Base.metadata.tables["outbox"]
-_PUT = {
+_INSERT = {
     "sqlite": sqlite_insert(_OUTBOX).on_conflict_do_nothing(),
     "postgresql": postgresql_insert(_OUTBOX).on_conflict_do_nothing(),
 }
@@ -53,22 +53,22 @@ class Hold:
     """Why the try before did not work, where somebody could say so."""
 
 
-_PUT_AND_SAY = {name: statement.returning(_OUTBOX.c.id) for name, statement in _PUT.items()}
-_TAKEN = ("id", "kind", "key", "payload", "created_at", "tries")
+_INSERT_RETURNING = {name: statement.returning(_OUTBOX.c.id) for name, statement in _INSERT.items()}
+_COLUMNS = ("id", "kind", "key", "payload", "created_at", "tries")
 
 
-def put(session: Session, kind: str, key: str, payload: dict[str, Any]) -> bool:
+def add(session: Session, kind: str, key: str, payload: dict[str, Any]) -> bool:
     """Write a row, due at once. False when there is one of this kind and key, which stays as it is."""
     connection = session.connection()
     row = _row(session, kind, key, payload)
-    return connection.execute(_PUT_AND_SAY[connection.dialect.name], row).first() is not None
+    return connection.execute(_INSERT_RETURNING[connection.dialect.name], row).first() is not None
 
 
-def put_all(session: Session, kind: str, payloads: Mapping[str, dict[str, Any]]) -> None:
+def add_all(session: Session, kind: str, payloads: Mapping[str, dict[str, Any]]) -> None:
     """Write rows of a kind by their keys, all due at once; where there is one of a key, it stays as it is."""
     connection = session.connection()
     rows = [_row(session, kind, key, payload) for key, payload in payloads.items()]
-    connection.execute(_PUT[connection.dialect.name], rows)
+    connection.execute(_INSERT[connection.dialect.name], rows)
 
 
 def _row(session: Session, kind: str, key: str, payload: dict[str, Any]) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def _row(session: Session, kind: str, key: str, payload: dict[str, Any]) -> dict
     return {"kind": kind, "key": key, "payload": payload, **due}
 
 
-def again(session: Session, kind: str, key: str) -> bool:
+def reopen(session: Session, kind: str, key: str) -> bool:
     """Open a row again with all its tries. False when there is none."""
     fresh = {"done_at": None, "not_before": now(session), "tries": 0, "error": ""}
     statement = _OUTBOX.update().where(_OUTBOX.c.kind == kind, _OUTBOX.c.key == key).values(fresh)
@@ -93,33 +93,33 @@ def hold(session: Session, kind: str, key: str, seconds: float) -> Hold | None:
     return None if taken is None else Hold(kind, key, taken.tries, taken.error)
 
 
-def hold_on(session: Session, mine: Hold, seconds: float) -> bool:
+def extend_hold(session: Session, mine: Hold, seconds: float) -> bool:
     """Hold a row for so long from now on. False when somebody else took it since."""
     later = now(session) + timedelta(seconds=seconds)
     statement = _OUTBOX.update().where(*_held(mine)).values(not_before=later)
     return session.execute(statement.returning(_OUTBOX.c.id)).first() is not None
 
 
-def let_go(session: Session, mine: Hold) -> None:
+def release_hold(session: Session, mine: Hold) -> None:
     """Give back what was held, as if it had not been taken; it is due again."""
     fresh = {"not_before": now(session), "tries": _OUTBOX.c.tries - 1}
     session.execute(_OUTBOX.update().where(*_held(mine)).values(fresh))
 
 
-def put_off(session: Session, mine: Hold, error: str, seconds: float) -> None:
+def postpone(session: Session, mine: Hold, error: str, seconds: float) -> None:
     """Give back what was held because it did not work; it is due again after so long."""
     later = {"not_before": now(session) + timedelta(seconds=seconds), "error": _sentence(error)}
     session.execute(_OUTBOX.update().where(*_held(mine)).values(later))
 
 
-def abandoned(session: Session, kind: str, overdue_s: float) -> list[str]:
+def list_overdue(session: Session, kind: str, overdue_s: float) -> list[str]:
     """Keys of rows that somebody held or put off and that are due since `overdue_s`; each once a try."""
     waits = (_OUTBOX.c.kind == kind, _OUTBOX.c.done_at.is_(None), _OUTBOX.c.tries > 0)
     overdue = _OUTBOX.c.not_before <= now(session) - timedelta(seconds=overdue_s)
     query = select(_OUTBOX.c.id, _OUTBOX.c.key, _OUTBOX.c.tries, _OUTBOX.c.payload).where(*waits, overdue)
-    found = [row for row in session.execute(query) if row.payload.get(TOLD) != row.tries]
+    found = [row for row in session.execute(query) if row.payload.get(REPORTED) != row.tries]
     for row in found:
-        told = {**row.payload, TOLD: row.tries}
+        told = {**row.payload, REPORTED: row.tries}
         session.execute(_OUTBOX.update().where(_OUTBOX.c.id == row.id).values(payload=told))
     return [row.key for row in found]
 
@@ -163,18 +163,18 @@ def claim(
         _OUTBOX.update()
         .where(_OUTBOX.c.id.in_(select(chosen.c.id)))
         .values(not_before=moment + timedelta(seconds=lease_s), tries=_OUTBOX.c.tries + int(counted))
-        .returning(*(_OUTBOX.c[name] for name in _TAKEN))
+        .returning(*(_OUTBOX.c[name] for name in _COLUMNS))
     )
     return sorted((Delivery(*row) for row in session.execute(statement)), key=lambda taken: taken.id)
 
 
-def done(session: Session, delivery: Delivery) -> None:
+def mark_done(session: Session, delivery: Delivery) -> None:
     """It was sent; by whom and at which try does not matter."""
     open_still = (_OUTBOX.c.id == delivery.id, _OUTBOX.c.done_at.is_(None))
     session.execute(_OUTBOX.update().where(*open_still).values(done_at=now(session), error=""))
 
 
-def failed(session: Session, delivery: Delivery, error: str, retry_in_s: float | None) -> bool:
+def mark_failed(session: Session, delivery: Delivery, error: str, retry_in_s: float | None) -> bool:
     """Wait for the next try, or be dead without one (True). Nothing changes when others took it since."""
     mine = (_OUTBOX.c.id == delivery.id, _OUTBOX.c.done_at.is_(None), _OUTBOX.c.tries == delivery.tries)
     error = _sentence(error)
@@ -186,14 +186,14 @@ def failed(session: Session, delivery: Delivery, error: str, retry_in_s: float |
     return session.execute(statement.returning(_OUTBOX.c.id)).first() is not None and retry_in_s is None
 
 
-def end_all(session: Session, kind: str, error: str) -> int:
+def fail_all(session: Session, kind: str, error: str) -> int:
     """Make all open rows of a kind dead; returns how many there were."""
     statement = _OUTBOX.update().where(_OUTBOX.c.kind == kind, _OUTBOX.c.done_at.is_(None))
     ended = statement.values(done_at=now(session), error=_sentence(error)).returning(_OUTBOX.c.id)
     return len(session.execute(ended).all())
 
 
-def known(session: Session, kind: str, key: str) -> bool:
+def exists(session: Session, kind: str, key: str) -> bool:
     """Whether there is a row of this kind and key, open or not."""
     query = select(_OUTBOX.c.id).where(_OUTBOX.c.kind == kind, _OUTBOX.c.key == key)
     return session.execute(query).first() is not None

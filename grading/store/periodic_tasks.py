@@ -13,45 +13,45 @@ from sqlalchemy.orm import Session
 from grading.store.database import now
 from grading.store.tables import Chore
 
-TURN_S = 60.0
+LEASE_S = 60.0
 """Nobody else takes up a chore so soon after it was taken up: its part must be done by then."""
 
 
-def plan(session: Session, name: str, payload: dict[str, Any] | None = None) -> None:
+def schedule(session: Session, name: str, payload: dict[str, Any] | None = None) -> None:
     """Have a chore done from now on; nothing happens if it is known."""
     insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
     row = {"name": name, "not_before": now(session), "payload": payload or {}}
     session.execute(insert(Chore).values(row).on_conflict_do_nothing())
 
 
-def due(session: Session, prefix: str) -> list[str]:
+def list_due(session: Session, prefix: str) -> list[str]:
     """The names of chores that are due and begin so."""
     query = select(Chore.name).where(Chore.name.startswith(prefix, autoescape=True))
     return list(session.scalars(query.where(Chore.not_before <= now(session)).order_by(Chore.name)))
 
 
-def known(session: Session, name: str) -> bool:
+def is_scheduled(session: Session, name: str) -> bool:
     """Whether there is such a chore."""
     return session.get(Chore, name) is not None
 
 
-def take(session: Session, name: str) -> dict[str, Any] | None:
+def claim(session: Session, name: str) -> dict[str, Any] | None:
     """The payload of a chore, for whoever came first; nothing when it is not due."""
     moment = now(session)
     row = session.execute(
         update(Chore)
         .where(Chore.name == name, Chore.not_before <= moment)
-        .values(not_before=moment + timedelta(seconds=TURN_S))
+        .values(not_before=moment + timedelta(seconds=LEASE_S))
         .returning(Chore.payload)
     ).one_or_none()
     return None if row is None else dict(row.payload)
 
 
-def again(session: Session, name: str, after: timedelta) -> None:
+def reschedule(session: Session, name: str, after: timedelta) -> None:
     """A chore is done for now."""
     session.execute(update(Chore).where(Chore.name == name).values(not_before=now(session) + after))
 
 
-def end(session: Session, name: str) -> None:
+def remove(session: Session, name: str) -> None:
     """A chore is done for good."""
     session.execute(delete(Chore).where(Chore.name == name))

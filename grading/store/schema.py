@@ -51,26 +51,26 @@ def downgrade(url: str, revision: str) -> None:
 def _require_known(url: str) -> None:
     store = Store(url)
     try:
-        at = current(store)
+        at = current_revision(store)
     finally:
         store.close()
-    if at is not None and at not in known():
-        raise StoreOutdated(_UNKNOWN.format(at, newest()))
+    if at is not None and at not in known_revisions():
+        raise StoreOutdated(_UNKNOWN.format(at, newest_revision()))
 
 
-def newest() -> str:
+def newest_revision() -> str:
     """The revision this code needs."""
     head = ScriptDirectory.from_config(_config("sqlite://")).get_current_head()
     return head or ""
 
 
-def known() -> frozenset[str]:
+def known_revisions() -> frozenset[str]:
     """All revisions of this code."""
     script = ScriptDirectory.from_config(_config("sqlite://"))
     return frozenset(revision.revision for revision in script.walk_revisions())
 
 
-def current(store: Store) -> str | None:
+def current_revision(store: Store) -> str | None:
     """The revision the database is at; nothing when it is empty."""
     with store.engine.connect() as connection:
         return MigrationContext.configure(connection).get_current_revision()
@@ -78,9 +78,11 @@ def current(store: Store) -> str | None:
 
 def require_newest(store: Store) -> None:
     """Raise a sentence that says what to do when the tables are not those of this code."""
-    at = current(store)
-    if at is not None and at not in known():
-        raise StoreOutdated(_UNKNOWN.format(at, newest()))
-    if at != newest():
+    at = current_revision(store)
+    if at is not None and at not in known_revisions():
+        raise StoreOutdated(_UNKNOWN.format(at, newest_revision()))
+    if at != newest_revision():
         is_at = f"is at revision {at}" if at else "has no tables yet"
-        raise StoreOutdated(f"The database {is_at}, this code needs {newest()}; run `grader db upgrade`.")
+        raise StoreOutdated(
+            f"The database {is_at}, this code needs {newest_revision()}; run `grader db upgrade`."
+        )

@@ -14,7 +14,7 @@ from typing import Any
 
 from grading.domain.errors import DocumentError
 from grading.domain.value import Value
-from grading.tabular.roster_csv import COLUMNS, text_of
+from grading.tabular.roster_csv import COLUMNS, decode_text
 
 SEPARATORS: Mapping[str, str] = {"comma": ",", "semicolon": ";", "tab": "\t"}
 FORMULA = tuple("=+-@|%\t\r\n\uff1d\uff0b\uff0d\uff20")
@@ -37,7 +37,7 @@ class TableUnreadable(DocumentError):
     code = "table_unreadable"
 
 
-class Wish(Value):
+class RequestedPoints(Value):
     """What a line says about one student's points."""
 
     line: int
@@ -47,19 +47,19 @@ class Wish(Value):
     points: float
 
 
-class Table(Value):
+class GradeTable(Value):
     """What a file says."""
 
-    wishes: tuple[Wish, ...]
+    wishes: tuple[RequestedPoints, ...]
     problems: tuple[tuple[int, str], ...] = ()
     """Lines that are left out, and why."""
     ignored: tuple[str, ...] = ()
     """Columns that are not read."""
-    sums: tuple[Wish, ...] = ()
+    sums: tuple[RequestedPoints, ...] = ()
     """What columns say that are worked out: no wish, but somebody may have meant one."""
 
 
-def cell(value: Any) -> str:
+def safe_cell(value: Any) -> str:
     """A value as it may stand in a table."""
     if value is None:
         return ""
@@ -71,7 +71,7 @@ def cell(value: Any) -> str:
     return f"'{text}" if text.lstrip().startswith(FORMULA) or str(value).startswith(FORMULA) else text
 
 
-def lines(
+def csv_lines(
     header: Sequence[str], rows: Iterable[Sequence[Any]], separator: str = ",", *, bom: bool = False
 ) -> Iterator[bytes]:
     """The file, line by line, in UTF-8."""
@@ -79,10 +79,10 @@ def lines(
         yield b"\xef\xbb\xbf"
     buffer = io.StringIO()
     writer = csv.writer(buffer, delimiter=separator, lineterminator="\r\n")
-    writer.writerow([cell(one) for one in header])
+    writer.writerow([safe_cell(one) for one in header])
     yield _taken(buffer)
     for values in rows:
-        writer.writerow([cell(one) for one in values])
+        writer.writerow([safe_cell(one) for one in values])
         yield _taken(buffer)
 
 
@@ -93,18 +93,18 @@ def _taken(buffer: io.StringIO) -> bytes:
     return text.encode("utf-8")
 
 
-def column_of(criterion: str, title: str) -> str:
+def column_title(criterion: str, title: str) -> str:
     """What a criterion's column is called."""
     return f"{title} [{criterion}]"
 
 
-def parse(data: bytes, criteria: Mapping[str, str]) -> Table:
+def parse_grades(data: bytes, criteria: Mapping[str, str]) -> GradeTable:
     """What a table wants; `criteria` are titles by id. Raises TableUnreadable.
 
     Empty cells want nothing. A decimal comma is read where columns are not separated by commas, and in quotes
     with one or two digits behind it, which is no thousand.
     """
-    text = text_of(data).removeprefix("\ufeff")
+    text = decode_text(data).removeprefix("\ufeff")
     first = text.partition("\n")[0]
     separator = max(",;\t", key=first.count)
     try:
@@ -123,7 +123,7 @@ def _places(
     names: Sequence[str], criteria: Mapping[str, str]
 ) -> tuple[dict[str, int], dict[str, int], tuple[str, ...]]:
     """Target -> its column, the student's id under the empty name; of WORKED_OUT; names not read."""
-    known = {column_of(one, title).casefold(): one for one, title in criteria.items()}
+    known = {column_title(one, title).casefold(): one for one, title in criteria.items()}
     known |= {one.casefold(): one for one in criteria}
     for one, title in criteria.items():
         if [*criteria.values()].count(title) == 1:
@@ -161,9 +161,9 @@ def _read(
     ignored: tuple[str, ...],
     *,
     comma: bool,
-) -> Table:
-    wishes: list[Wish] = []
-    sums: list[Wish] = []
+) -> GradeTable:
+    wishes: list[RequestedPoints] = []
+    sums: list[RequestedPoints] = []
     problems: list[tuple[int, str]] = []
     seen: dict[str, int] = {}
     for number, row in enumerate(found[1:], start=2):
@@ -182,15 +182,15 @@ def _read(
             if text and points is None:
                 problems.append((number, f"'{text[:40]}' is no number of points"))
             elif points is not None:
-                wishes.append(Wish(line=number, student=student, target=target, points=points))
+                wishes.append(RequestedPoints(line=number, student=student, target=target, points=points))
         for target, place in columns.items():
             points = _number(row[place].strip(), comma=comma) if place < len(row) else None
             sums += (
-                [Wish(line=number, student=student, target=target, points=points)]
+                [RequestedPoints(line=number, student=student, target=target, points=points)]
                 if points is not None
                 else []
             )
-    return Table(wishes=tuple(wishes), problems=tuple(problems), ignored=ignored, sums=tuple(sums))
+    return GradeTable(wishes=tuple(wishes), problems=tuple(problems), ignored=ignored, sums=tuple(sums))
 
 
 def _unmarked(text: str) -> str:

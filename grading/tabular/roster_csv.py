@@ -68,7 +68,7 @@ class Roster:
     problems: tuple[Problem, ...] = ()
 
 
-def text_of(data: bytes) -> str:
+def decode_text(data: bytes) -> str:
     """The text of a file: UTF-8 or UTF-16 with a mark, else UTF-8, else Latin-1 as Windows writes it.
 
     Raises RosterUnreadable for what is too large or no text.
@@ -87,7 +87,7 @@ def text_of(data: bytes) -> str:
     return text
 
 
-def parse(text: str) -> Roster:
+def parse_roster(text: str) -> Roster:
     """The people a table names, and its lines that cannot be used. Raises RosterUnreadable."""
     text = text.removeprefix("\ufeff")
     lines = _lines(text)
@@ -112,7 +112,7 @@ def parse(text: str) -> Roster:
     return Roster(tuple(rows), tuple(problems))
 
 
-def one(id_: str, name: str, email: str, role: str) -> Roster:
+def single_person(id_: str, name: str, email: str, role: str) -> Roster:
     """A single person, as a form gives them."""
     fields = [_tidy(field) for field in (id_, name, email, role)]
     row, wrong = _row(1, fields, {"id": 0, "name": 1, "email": 2, "role": 3})
@@ -196,7 +196,7 @@ WRONG: tuple[tuple[Callable[[Row], bool], str], ...] = (
 )
 
 
-def as_csv(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bytes:
+def to_csv(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bytes:
     """A table for spreadsheets, with a mark so that they read UTF-8; no cell is taken for a formula."""
     out = io.StringIO()
     writer = csv.writer(out)

@@ -52,7 +52,7 @@ from grading.store.database import now
 from grading.store.learning_platforms import all_tables
 from grading.store.rounds import prompts
 from grading.store.submissions import intake
-from grading.store.submissions.intake import Incoming
+from grading.store.submissions.intake import IncomingSubmission
 
 PEOPLE = ("admin", "teacher", "grader", "anna", "ben", "stranger")
 SECRET = "whsec_" + "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
@@ -253,7 +253,9 @@ class School:
             with self.store.write() as session, client.session_transaction() as cookie:
                 found = accounts.load_reader(session, self.users[name])
                 assert found is not None, f"{name} may not sign in"
-                cookie["_user_id"] = SignedIn(found, sessions.begin(session, self.users[name])).get_id()
+                cookie["_user_id"] = SignedIn(
+                    found, sessions.create_session(session, self.users[name])
+                ).get_id()
                 cookie["_fresh"] = True
         return client
 
@@ -270,9 +272,9 @@ class School:
     ) -> str:
         """A submission of somebody; its id."""
         content = read([UploadedFile(name, data)], Limits())
-        incoming = Incoming(assignment or self.assignment, self.users[who], "form", content)
+        incoming = IncomingSubmission(assignment or self.assignment, self.users[who], "form", content)
         with self.store.write() as session:
-            return intake.accept(session, incoming).submission_id
+            return intake.accept_submission(session, incoming).submission_id
 
     def grade(self, submission_id: str, report: Report, *, released: bool = False) -> None:
         """Finish the current round with this report."""
@@ -311,7 +313,9 @@ class School:
             session.add(run)
             session.flush()
             whole = {"run_id": run.id, "round_id": round_.id, "stage": stage, "ok": True}
-            prompts.keep(session, Result.model_validate({**whole, "provenance": origin, "prompt": sent}))
+            prompts.store_prompt(
+                session, Result.model_validate({**whole, "provenance": origin, "prompt": sent})
+            )
             return run.id
 
     def prepared(self, submission_id: str, content: dict[str, Any]) -> None:

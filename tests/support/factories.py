@@ -18,7 +18,7 @@ from grading.store.assignments.versions import NewVersion
 from grading.store.rounds import lifecycle
 from grading.store.rounds.lifecycle import RunOrder
 from grading.store.submissions import intake
-from grading.store.submissions.intake import Accepted, Incoming
+from grading.store.submissions.intake import Accepted, IncomingSubmission
 
 COURSE = "business-analytics"
 
@@ -65,7 +65,9 @@ def hand_in(store: Store, assignment_id: int, student: str = "s1", **other: Any)
     student_id = add_student(store, student)
     work = handin(other.pop("source_text", "x <- 1"), other.pop("path", "work.R"))
     with store.write() as session:
-        return intake.accept(session, Incoming(assignment_id, student_id, "api", work, **other))
+        return intake.accept_submission(
+            session, IncomingSubmission(assignment_id, student_id, "api", work, **other)
+        )
 
 
 def result(run_id: str, round_id: str, stage: str, *, ok: bool = True, **other: Any) -> Result:
@@ -82,12 +84,12 @@ def result(run_id: str, round_id: str, stage: str, *, ok: bool = True, **other: 
 def begin_round(session: Session, round_id: str) -> list[RunOrder]:
     """Dispatch all stages of a queued round, in SQL only. Empty when it is not queued."""
     orders = [order for group in lifecycle.first_orders(session, [round_id]) for order in group]
-    lifecycle.begin(session, orders)
+    lifecycle.mark_dispatched(session, orders)
     return orders
 
 
 def begin_stage(session: Session, round_id: str, stage: str) -> RunOrder | None:
     """Dispatch one failed stage again, in SQL only. None when it does not wait for that."""
     order = lifecycle.next_order(session, round_id, stage)
-    lifecycle.begin(session, [order] if order else [])
+    lifecycle.mark_dispatched(session, [order] if order else [])
     return order

@@ -14,10 +14,10 @@ from grading.domain.model import Cell, Document, Output
 from grading.store import Store
 from grading.store.accounts import users
 from grading.store.assignments import versions
-from grading.store.audit import note
+from grading.store.audit import write_audit
 from grading.store.database import now
 from grading.store.learning_platforms import all_tables
-from grading.store.submissions.intake import Idempotency, Incoming, accept
+from grading.store.submissions.intake import Idempotency, IncomingSubmission, accept_submission
 from grading.store.tables import (
     InboundWebhook,
     KeptTrial,
@@ -38,8 +38,8 @@ def planted(store: Store, assignment: int) -> int:
         )
         users.enrol(session, user.id, course, "student")
         users.create_token(session, user.id, f"{CANARY} token", ["read"], timedelta(days=1))
-        note(session, user.name, "sign_in", f"user:{user.id}", {"as": [f"{CANARY}-id"], "x": "kept"})
-        note(session, "system", "mail", "course:1", {"text": f"to {CANARY}@mail.invalid, sent"})
+        write_audit(session, user.name, "sign_in", f"user:{user.id}", {"as": [f"{CANARY}-id"], "x": "kept"})
+        write_audit(session, "system", "mail", "course:1", {"text": f"to {CANARY}@mail.invalid, sent"})
     hand_in_canaries(store, assignment, user.id)
     return user.id
 
@@ -59,11 +59,11 @@ def hand_in_canaries(store: Store, assignment: int, user_id: int) -> None:
         UploadedFile("shared.csv", b"the data that all have"),
     )
     with store.write() as session:
-        incoming = Incoming(
+        incoming = IncomingSubmission(
             assignment, user_id, "api", HandIn(files, (document,), (f"{CANARY} note",)),
             submitted_by=user_id, idempotency=Idempotency(f"user:{user_id}", f"{CANARY} key", "0" * 64),
         )  # fmt: skip
-        accepted = accept(session, incoming)
+        accepted = accept_submission(session, incoming)
         session.add(
             InboundWebhook(
                 connection="lms", message_id=f"{CANARY} message", body_hash="0" * 64,
@@ -92,8 +92,8 @@ def other(store: Store, assignment: int) -> str:
         files = (UploadedFile("shared.csv", b"the data that all have"), UploadedFile("b.R", b"y <- 2"))
         cell = Cell(number=1, kind="code", source="y <- 2", language="r", added=(1,))
         document = Document(path="b.R", kind="script", language="r", cells=(cell,))
-        return accept(
-            session, Incoming(assignment, user.id, "api", HandIn(files, (document,), ()))
+        return accept_submission(
+            session, IncomingSubmission(assignment, user.id, "api", HandIn(files, (document,), ()))
         ).submission_id
 
 

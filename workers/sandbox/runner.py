@@ -245,7 +245,7 @@ class Lab:
 
     def _known(self, key: str) -> Trial | None:
         with self.store.read() as session:
-            content = execution_cache.kept(session, key)
+            content = execution_cache.find_execution(session, key)
         try:
             return None if content is None else Trial.model_validate(content)
         except ValidationError:
@@ -258,7 +258,7 @@ class Lab:
             return
         try:
             with self.store.write() as session:
-                execution_cache.keep(session, key, submission_id, json.loads(content))
+                execution_cache.store_execution(session, key, submission_id, json.loads(content))
         except IntegrityError:
             log.info("work that was erased while it was run is not kept")
 
@@ -276,7 +276,7 @@ class Lab:
         known = {name: self.files[name] for name in names if name in self.files}
         with self.store.read() as session:
             return {
-                **blobs.contents(session, [name for name in names if name not in known]),
+                **blobs.load_blobs(session, [name for name in names if name not in known]),
                 **known,
             }
 

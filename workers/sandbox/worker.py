@@ -91,14 +91,14 @@ class Holding:
         """It is prepared, or due again for the next who tries."""
         self._forget(held)
         with self.server.store.write() as session:
-            outbox.let_go(session, held)
+            outbox.release_hold(session, held)
 
     def put_off(self, held: Hold, why: str) -> float:
         """It could not be run here now, through no fault of the work; returns the seconds until it is due."""
         self._forget(held)
         wait_s = PUT_OFF_S[min(held.tries, len(PUT_OFF_S)) - 1]
         with self.server.store.write() as session:
-            outbox.put_off(session, held, why, wait_s)
+            outbox.postpone(session, held, why, wait_s)
         return wait_s
 
     def _forget(self, held: Hold) -> None:
@@ -138,7 +138,7 @@ class Holding:
         if not mine:
             return
         with self.server.store.write() as session:
-            lost = [held.key for held in mine if not outbox.hold_on(session, held, HOLD_S)]
+            lost = [held.key for held in mine if not outbox.extend_hold(session, held, HOLD_S)]
         for round_id in lost:
             # this process stood still for too long; the first who is done counts
             log.warning("the work of round %s is run by somebody else, too", round_id)
@@ -204,7 +204,7 @@ def _try_held(server: Server, lab: Lab, holding: Holding, held: Hold) -> float |
 def look_again(server: Server, round_id: str, wait_s: float) -> None:
     """Announce a round once more, unless it is prepared by now; the sweeper finds it otherwise."""
     with server.store.read() as session:
-        waiting_for = preparing.priorities(session, [round_id])
+        waiting_for = preparing.list_priorities(session, [round_id])
     for priority in waiting_for.values():
         server.dispatch.announce_trial(round_id, priority, wait_s + 0.5 if wait_s else 0.0)
 

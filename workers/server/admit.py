@@ -20,9 +20,9 @@ from grading.shared.telemetry import mark, working_on
 from grading.store.completion import finish_round
 from grading.store.experiments.examples import MOST_CHARS, PER_CRITERION
 from grading.store.rounds import lifecycle, locking, queue
-from grading.store.rounds.example_usage import taught
+from grading.store.rounds.example_usage import load_examples
 from grading.store.rounds.lifecycle import RunOrder, Work
-from grading.store.rounds.queue import Again, Next
+from grading.store.rounds.queue import DueRetry, NextRound
 from workers.server.context import Server
 from workers.server.rubric_cache import Version, Versions
 
@@ -42,7 +42,7 @@ def examples_for(
     criteria = {criterion.id: criterion for criterion in version.rubric.criteria}
     count: dict[str, int] = defaultdict(int)
     chars = 0
-    for example, version_id in taught(session, version.assignment_id, submission_id, student_id):
+    for example, version_id in load_examples(session, version.assignment_id, submission_id, student_id):
         criterion = criteria.get(example.criterion)
         if criterion is None or version_id is None:
             continue
@@ -145,9 +145,9 @@ def _take(server: Server, room: Mapping[Kind, Room]) -> Taken:
     if not free:
         return Taken(left=True)
     with server.store.write(derived=True) as session:
-        what = queue.what_waits(session)
+        what = queue.load_pending_work(session)
         due_places = {kind: min(places, AT_ONCE) for kind, places in free.items()} if what.due else {}
-        again = queue.due_again(session, due_places)
+        again = queue.list_due_retries(session, due_places)
         taken = Counter((one.stage, one.priority) for one in again)
         places = {p: min(_places(room, taken, p), AT_ONCE) for p in PRIORITIES}
         queued = {p: queue.next_queued(session, p, places[p]) if p in what.queued else [] for p in PRIORITIES}
@@ -176,17 +176,19 @@ def _mixed(interactive: Sequence[T], batch: Sequence[T]) -> list[T]:
     return [*interactive[: AT_ONCE - kept], *batch[:kept]]
 
 
-def _begin(server: Server, session: Session, again: Sequence[Again], new: Sequence[Next]) -> list[Outgoing]:
+def _begin(
+    server: Server, session: Session, again: Sequence[DueRetry], new: Sequence[NextRound]
+) -> list[Outgoing]:
     """Begin single stages whose next try is due, then rounds that were waiting."""
     if not again and not new:
         return []
     orders = [[one] for due in again if (one := lifecycle.next_order(session, due.round_id, due.stage))]
     orders += lifecycle.first_orders(session, [following.round_id for following in new])
-    work = lifecycle.work_of(session, [group[0].round_id for group in orders])
+    work = lifecycle.load_work(session, [group[0].round_id for group in orders])
     sent = [(group, _jobs_of_round(server, session, group, work)) for group in orders]
-    lifecycle.begin(session, [order for group, made in sent if made for order in group])
+    lifecycle.mark_dispatched(session, [order for group, made in sent if made for order in group])
     begun = {group[0].round_id for group, made in sent if made}
-    queue.served(session, [following for following in new if following.round_id in begun])
+    queue.mark_served(session, [following for following in new if following.round_id in begun])
     return [one for _, made in sent for one in made]
 
 
@@ -201,8 +203,8 @@ def _jobs_of_round(
     except Exception:
         # else this round would undo the beginning of all others, for ever
         log.exception("there is no job for round %s", orders[0].round_id)
-        if current := locking.locked(session, orders[0].round_id):
-            finish_round.give_up(session, current, NO_JOB)
+        if current := locking.lock_round(session, orders[0].round_id):
+            finish_round.fail_round(session, current, NO_JOB)
         return []
 
 

@@ -38,7 +38,7 @@ class Told:
         if moment - self.at < EVERY_S and (self.runs > FEW or (self.runs == 0 and not left)):
             return
         with store.read() as session:
-            found = queue.backlog(session, MOST)
+            found = queue.count_backlog(session, MOST)
         self.at, self.runs = moment, sum(found.values())
         dispatch.tell_backlog(found)
 

@@ -31,10 +31,14 @@ def do_chores(server: Server) -> None:
     Whoever takes a chore does it alone: the database's clock says when it is due again.
     """
     with server.store.read() as session:
-        withdrawals = periodic_tasks.due(session, WITHDRAW)
-        daily = bool(periodic_tasks.due(session, DAILY)) or not periodic_tasks.known(session, DAILY)
-        untidy = bool(periodic_tasks.due(session, TIDY)) or not periodic_tasks.known(session, TIDY)
-        releases = release.due_releases(session)
+        withdrawals = periodic_tasks.list_due(session, WITHDRAW)
+        daily = bool(periodic_tasks.list_due(session, DAILY)) or not periodic_tasks.is_scheduled(
+            session, DAILY
+        )
+        untidy = bool(periodic_tasks.list_due(session, TIDY)) or not periodic_tasks.is_scheduled(
+            session, TIDY
+        )
+        releases = release.list_due_releases(session)
     for name in releases:
         _release(server, name)
     for name in withdrawals:
@@ -54,28 +58,28 @@ def _release(server: Server, name: str) -> None:
 
 def _retain(server: Server) -> None:
     with server.store.write() as session:
-        periodic_tasks.plan(session, DAILY)
-        if periodic_tasks.take(session, DAILY) is None:
+        periodic_tasks.schedule(session, DAILY)
+        if periodic_tasks.claim(session, DAILY) is None:
             return
-        removed = retention.remove_some(session, server.config.retention)
-        periodic_tasks.again(session, DAILY, NEXT_HELPING if removed else EVERY)
+        removed = retention.delete_chunk(session, server.config.retention)
+        periodic_tasks.reschedule(session, DAILY, NEXT_HELPING if removed else EVERY)
     if removed:
         log.info("kept long enough and removed: %s", ", ".join(f"{n} {kind}" for kind, n in removed.items()))
 
 
 def _tidy(server: Server) -> None:
     with server.store.write() as session:
-        periodic_tasks.plan(session, TIDY)
-        if periodic_tasks.take(session, TIDY) is not None:
-            change_tracking.tidy(session)
-            sign_in_attempts.tidy(session)
-            sessions.tidy(session)
-            periodic_tasks.again(session, TIDY, TIDY_EVERY)
+        periodic_tasks.schedule(session, TIDY)
+        if periodic_tasks.claim(session, TIDY) is not None:
+            change_tracking.merge_markers(session)
+            sign_in_attempts.delete_expired(session)
+            sessions.delete_expired(session)
+            periodic_tasks.reschedule(session, TIDY, TIDY_EVERY)
 
 
 def _withdraw(server: Server, name: str) -> None:
     with server.store.write() as session:
-        payload = periodic_tasks.take(session, name)
+        payload = periodic_tasks.claim(session, name)
         over = payload is not None and now(session) >= datetime.fromisoformat(payload["until"])
     if payload is None:
         return
@@ -84,6 +88,6 @@ def _withdraw(server: Server, name: str) -> None:
         log.info("withdrew %d entries of erased work from redis", removed)
     with server.store.write() as session:
         if over:
-            periodic_tasks.end(session, name)
+            periodic_tasks.remove(session, name)
         else:
-            periodic_tasks.again(session, name, WITHDRAW_EVERY)
+            periodic_tasks.reschedule(session, name, WITHDRAW_EVERY)

@@ -154,8 +154,8 @@ def _send_on(server: Server, machine: str, content: Mapping[str, Any]) -> None:
         log.info("run %s of machine %s goes on; its message is not sent again", run_id, machine)
         return
     with server.store.write() as session:
-        order = lifecycle.under_way(session, run_id)
-        work = lifecycle.work_of(session, [order.round_id] if order else [])
+        order = lifecycle.find_order(session, run_id)
+        work = lifecycle.load_work(session, [order.round_id] if order else [])
         outgoing = jobs(server, session, [order], work[order.round_id]) if order else []
     others = [own_queue(one.name) for one in server.config.machines if one.name != machine]
     to = next((name for name in others if name == content.get("to")), "")

@@ -62,7 +62,7 @@ class LostRuns:
     def sweep(self) -> None:
         """One look."""
         with self.server.store.read() as session:
-            in_flight = dict(queue.in_flight(session))
+            in_flight = dict(queue.list_in_flight(session))
         if self._beats_can_be_trusted():
             held = self.server.dispatch.registry.held()
             living, silent = self._processes()
@@ -172,7 +172,7 @@ class LostRuns:
         self, run_id: str, message: str, loss: Loss, error: str = MachineLost.code, machine: str = ""
     ) -> None:
         with self.server.store.write() as session:
-            to_combine = lifecycle.lose(session, run_id, message, loss, error, machine)
+            to_combine = lifecycle.mark_lost(session, run_id, message, loss, error, machine)
         log.info("run %s: %s", run_id, message)
         if to_combine is not None:
             record.combine(self.server, to_combine)

@@ -155,7 +155,7 @@ def _ending_badly(server: Server, round_id: str, prepared: Callable[[HandIn], Pr
             log.exception("round %s cannot be prepared", round_id)
             sentence = UNEXPECTED
         with server.store.write() as session:
-            preparing.reject(session, round_id, sentence)
+            preparing.reject_round(session, round_id, sentence)
         return False
 
 
@@ -202,7 +202,7 @@ def make_ready(
 
 
 def _load(server: Server, session: Session, round_id: str) -> HandIn | None:
-    found = preparing.received(session, round_id)
+    found = preparing.load_received(session, round_id)
     if found is None:
         return None
     return HandIn(

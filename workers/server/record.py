@@ -18,7 +18,7 @@ from grading.domain.model import Evidence
 from grading.domain.outcome import Report
 from grading.shared.telemetry import outcome, span, working_on
 from grading.store.completion import finish_round
-from grading.store.completion.finish_round import Ending
+from grading.store.completion.finish_round import RoundEnd
 from grading.store.rounds import lifecycle
 from grading.store.rounds.lifecycle import Recorded
 from grading.store.rounds.locking import LockedRound
@@ -78,7 +78,7 @@ def _together(server: Server, results: Sequence[Result]) -> list[Recorded]:
     """In one transaction, which is waited for on disk where a grade may come of it."""
     last = server.halfway.completes([one.round_id for one in results])
     with server.store.write(derived=not last) as session:
-        recorded = lifecycle.record(session, results)
+        recorded = lifecycle.record_results(session, results)
         for one in recorded if last else ():
             _combine(server, session, one.complete)
     for one in () if last else recorded:
@@ -92,12 +92,12 @@ def _alone(server: Server, result: Result) -> Recorded:
     """First what a machine answered, without what the database refuses; then the grade."""
     try:
         with server.store.write() as session:
-            (recorded,) = lifecycle.record(session, [result])
+            (recorded,) = lifecycle.record_results(session, [result])
     except REFUSED as error:
         # else it would be recovered and begun again for ever
         log.error("the database refuses the result of run %s: %s", result.run_id, type(error).__name__)
         with server.store.write() as session:
-            (recorded,) = lifecycle.record(session, [_bare(_without_output(result))])
+            (recorded,) = lifecycle.record_results(session, [_bare(_without_output(result))])
     if recorded.complete is not None:
         combine(server, recorded.complete.id)
     return recorded
@@ -135,15 +135,15 @@ def combine(server: Server, round_id: str) -> bool:
     """
     try:
         with server.store.write() as session:
-            return _combine(server, session, finish_round.complete(session, round_id))
+            return _combine(server, session, finish_round.lock_complete(session, round_id))
     except SQL_AWAY:
         raise
     except Exception:
         # else it would be tried again for ever
         log.exception("round %s cannot be combined", round_id)
     with server.store.write() as session:
-        if current := finish_round.complete(session, round_id):
-            finish_round.give_up(session, current, NO_REPORT)
+        if current := finish_round.lock_complete(session, round_id):
+            finish_round.fail_round(session, current, NO_REPORT)
     return False
 
 
@@ -152,16 +152,16 @@ def _combine(server: Server, session: Session, current: LockedRound | None) -> b
         return False
     with working_on(submission=current.submission_id, round=current.id), span("combine", current.id) as say:
         say({"grader.submission": current.submission_id})
-        end = finish_round.ending(session, current.id)
+        end = finish_round.load_round_end(session, current.id)
         outcome = _outcome(server, session, current, end)
         release = end.by_itself and not outcome.held and not outcome.failures
-        finish_round.finish(session, current, outcome, end, release=release)
+        finish_round.finish_round(session, current, outcome, end, release=release)
         held = ", held for a person" if outcome.held else ""
         log.info("round %s is %s%s", current.id, outcome.status, held)
     return True
 
 
-def _outcome(server: Server, session: Session, current: LockedRound, end: Ending) -> Report:
+def _outcome(server: Server, session: Session, current: LockedRound, end: RoundEnd) -> Report:
     """The report of a complete round."""
     version = server.versions.get(session, current.rubric_version_id)
     evidence = Evidence.model_validate(end.prepared["evidence"])

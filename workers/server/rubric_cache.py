@@ -98,7 +98,7 @@ def _read(session: Session, version_id: int) -> Version:
 
 def _tests(session: Session, files: Mapping[str, str]) -> dict[str, str]:
     paths = {path: name for path, name in files.items() if path.startswith("tests/")}
-    found = blobs.contents(session, paths.values()) if paths else {}
+    found = blobs.load_blobs(session, paths.values()) if paths else {}
     return {path: found[name].decode("utf-8-sig", errors="replace") for path, name in paths.items()}
 
 

@@ -136,7 +136,7 @@ class Sweeper:
                 taken = outbox.claim(session, "prepare", 1, PREPARE_LEASE_S, overdue_s=patience_s)
                 hopeless = [row for row in taken if row.tries > MOST_PREPARES]
                 for row in hopeless:
-                    preparing.reject(session, row.key, KILLS_CHECKS)
+                    preparing.reject_round(session, row.key, KILLS_CHECKS)
             if not taken:
                 return
             yield from (row.key for row in taken if row not in hopeless)
@@ -158,14 +158,14 @@ class Sweeper:
     def _abandoned(self) -> dict[str, str]:
         """Those whose message was taken by one who is gone: they are in no queue, however long that is."""
         with self.server.store.write() as session:
-            return preparing.priorities(session, outbox.abandoned(session, "trial", TRIAL_S))
+            return preparing.list_priorities(session, outbox.list_overdue(session, "trial", TRIAL_S))
 
     def _untried(self, patience_s: float) -> dict[str, str]:
         """Rounds, with their priorities, that wait for that long for somebody who runs their work."""
         with self.server.store.write() as session:
             # who runs the work counts the tries: Redis may take no message for a while
             found = outbox.claim(session, "trial", LIMIT, 0.0, overdue_s=patience_s, counted=False)
-            waiting_for = preparing.priorities(session, [row.key for row in found])
+            waiting_for = preparing.list_priorities(session, [row.key for row in found])
             preparing.close_trials(session, [row.key for row in found if row.key not in waiting_for])
         return waiting_for
 
@@ -175,7 +175,7 @@ class Sweeper:
 
     def _combine_forgotten(self) -> None:
         with self.server.store.read() as session:
-            found = queue.forgotten(session, LIMIT)
+            found = queue.list_stuck_rounds(session, LIMIT)
         one_by_one(found, self._combine)
 
     def _combine(self, round_id: str) -> None:
@@ -191,4 +191,4 @@ class Sweeper:
 
     def _drained(self) -> dict[str, str]:
         with self.server.store.read() as session:
-            return operations.drained(session)
+            return operations.list_drained(session)

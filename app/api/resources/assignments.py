@@ -116,7 +116,7 @@ def assignments(call: Call, query: AssignmentFilter) -> Page[Assignment]:
     if query.course is not None:
         known = frozenset([query.course]) if known is None else known & {query.course}
     staff_of = None if actor.administrator else actor.staff_courses
-    found = api_lists.assignments(call.session, known, staff_of, number(query) or 0, query.limit + 1)
+    found = api_lists.list_assignments(call.session, known, staff_of, number(query) or 0, query.limit + 1)
     shown, address = cut(call, query, found, lambda one: (one.id,))
     return Page(items=[_shown(one) for one in shown], next=address)
 
@@ -144,7 +144,7 @@ def assignment(call: Call, about: tables.Assignment) -> Assignment:
 @patch("/assignments/<int:assignment_id>", of_assignment("assignment.change"), matches=True)
 def change_assignment(call: Call, about: tables.Assignment, body: AssignmentChange) -> Assignment:
     """Change dates and rules; the points of what is late otherwise now are worked out anew."""
-    assignment_settings.lock(call.session, about)
+    assignment_settings.lock_assignment(call.session, about)
     etags.require_seen(etags.tag_of(_shown(about)))
     known = assignment_settings.settings_of(about)
     before = {name: getattr(known, name) for name in type(known).model_fields}

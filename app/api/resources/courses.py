@@ -75,7 +75,7 @@ class CourseChange(Asked):
 def courses(call: Call, query: CourseFilter) -> Page[CourseItem]:
     """Your courses; all for administrators."""
     ids = None if call.actor.administrator else frozenset(call.actor.roles)
-    found = api_lists.courses(call.session, ids, query.archived, number(query) or 0, query.limit + 1)
+    found = api_lists.list_courses(call.session, ids, query.archived, number(query) or 0, query.limit + 1)
     shown, address = cut(call, query, found, lambda one: (one.id,))
     roles = call.actor.roles
     items = [CourseItem.model_validate({**vars(one), "role": roles.get(one.id)}) for one in shown]
@@ -85,7 +85,7 @@ def courses(call: Call, query: CourseFilter) -> Page[CourseItem]:
 @post("/courses", allowed("course.create"), status=201)
 def create_course(call: Call, body: NewCourse) -> CourseMade:
     """Make a course; for administrators."""
-    made = stored.create(call.session, body.slug, body.title, body.instructor or "", call.actor)
+    made = stored.create_course(call.session, body.slug, body.title, body.instructor or "", call.actor)
     url = call.headers["Location"] = url_for("api.course", course_id=made)
     return CourseMade(id=made, url=url)
 
@@ -101,10 +101,10 @@ def course(call: Call, about: tables.Course) -> Course:
 @patch("/courses/<int:course_id>", of_course("course.change"), matches=True)
 def change_course(call: Call, about: tables.Course, body: CourseChange) -> Course:
     """Set a course's title, whether it is over, and how many of the lowest grades do not count."""
-    before = stored.locked(call.session, about.id)
+    before = stored.lock_course(call.session, about.id)
     etags.require_seen(etags.tag_of(_shown(call, before)))
     said = body.model_dump(exclude_unset=True, exclude_none=True)
-    stored.change(call.session, about.id, replace(stored.settings_of(before), **said), call.actor)
+    stored.change_settings(call.session, about.id, replace(stored.settings_of(before), **said), call.actor)
     found = _shown(call, before)
     call.etag = etags.tag_of(found)
     return found

@@ -83,7 +83,7 @@ def result(call: Call, about: SubmissionView) -> Result:
 @get(f"{ASSIGNMENT}/grades", of_assignment("class.see"))
 def grades(call: Call, about: tables.Assignment, query: Paged) -> Page[StudentGrade]:
     """What counts of every student for an assignment, released or not; for staff."""
-    found = api_lists.grades(call.session, about, number(query) or 0, query.limit + 1)
+    found = api_lists.list_grades(call.session, about, number(query) or 0, query.limit + 1)
     shown, address = cut(call, query, found, lambda one: (one.student.id,))
     return Page(items=[_of_student(one) for one in shown], next=address)
 
@@ -104,7 +104,7 @@ def make_change(call: Call, about: SubmissionView, body: ChangeWanted) -> Change
     if body.kind == "add":
         said["target"] = ""
     wanted, seen = values.Change.model_validate(said), call.seen(_stamp(call.session, about))
-    _in_time(lambda: edits.change(call.session, about.id, wanted, seen, call.actor))
+    _in_time(lambda: edits.change_grade(call.session, about.id, wanted, seen, call.actor))
     call.etag = _stamp(call.session, about)
     return ChangeMade(change=int(call.etag.split(".")[1]))
 
@@ -113,7 +113,7 @@ def make_change(call: Call, about: SubmissionView, body: ChangeWanted) -> Change
 def undo_change(call: Call, about: SubmissionView, change_id: int) -> None:
     """Take a change back; what stood there before counts again."""
     seen = call.seen(_stamp(call.session, about))
-    _in_time(lambda: edits.undo(call.session, about.id, change_id, seen, call.actor))
+    _in_time(lambda: edits.undo_change(call.session, about.id, change_id, seen, call.actor))
     call.etag = _stamp(call.session, about)
 
 
@@ -122,21 +122,21 @@ def accept(call: Call, about: SubmissionView) -> Accepted:
     """Say that a person looked at a result and agrees: it is held no longer."""
     seen = call.seen(_stamp(call.session, about))
     done: list[bool] = []
-    _in_time(lambda: done.append(edits.accept(call.session, about.id, seen, call.actor)))
+    _in_time(lambda: done.append(edits.accept_grade(call.session, about.id, seen, call.actor)))
     return Accepted(released=done[0])
 
 
 @post(f"{ONE}/release", of_submission("grade.release"))
 def release(call: Call, about: SubmissionView) -> State:
     """Let the student see this grade, also a held one: a person decided."""
-    stored.release(call.session, about.round_id, call.actor)
+    stored.release_grade(call.session, about.round_id, call.actor)
     return State(submission=about.id, released=True)
 
 
 @post(f"{ONE}/withdraw", of_submission("grade.release"))
 def withdraw(call: Call, about: SubmissionView, body: Withdrawal) -> State:
     """Take a released grade back; the student sees that it was withdrawn."""
-    stored.withdraw(call.session, about.round_id, call.actor, body.reason.strip())
+    stored.withdraw_grade(call.session, about.round_id, call.actor, body.reason.strip())
     return State(submission=about.id, released=False)
 
 

@@ -22,7 +22,7 @@ from grading.domain.errors import GraderError
 from grading.store import tables
 from grading.store.assignments import versions
 from grading.store.experiments import dry_runs
-from grading.store.experiments.dry_runs import DryRunLine
+from grading.store.experiments.dry_runs import DryRunEntry
 from grading.store.review import regrade_requests as regrades
 from grading.store.review.regrade_requests import Verdict
 from grading.store.views import regrade_requests as regrade_lists
@@ -152,8 +152,8 @@ def begin_rerun(call: Call, about: tables.Assignment, body: RerunWanted) -> Reru
     if (body.which is None) == (body.submissions is None):
         raise NotAnswerable("Say either which, or submissions.")
     version = versions.published_version(call.session, about)
-    chosen = dry_runs.chosen(call.session, about.id, body.which or body.submissions or ())
-    begun = dry_runs.begin(call.session, about, version, chosen, "rerun", call.actor)
+    chosen = dry_runs.select_submissions(call.session, about.id, body.which or body.submissions or ())
+    begun = dry_runs.start_dry_run(call.session, about, version, chosen, "rerun", call.actor)
     for one in begun.round_ids[: pages.AT_ONCE]:
         call.after.append(partial(services().dispatch.announce, one))
     url = call.headers["Location"] = url_for("api.rerun", dry_run_id=begun.dry_run_id)
@@ -163,27 +163,27 @@ def begin_rerun(call: Call, about: tables.Assignment, body: RerunWanted) -> Reru
 @get(f"{ASSIGNMENT}/reruns", of_assignment("rubric.see"))
 def reruns(call: Call, about: tables.Assignment) -> Reruns:
     """Re-runs, tries and dry runs of an assignment, the newest first."""
-    return Reruns(items=[_line(one) for one in dry_runs.lines(call.session, about.id)])
+    return Reruns(items=[_line(one) for one in dry_runs.list_dry_runs(call.session, about.id)])
 
 
 @get(RERUN, of_rerun("rubric.see"))
 def rerun(call: Call, about: tuple[tables.DryRun, tables.Assignment]) -> Rerun:
     """How far a re-run is."""
     run, assignment = about
-    return _line(dry_runs.lines(call.session, assignment.id, run.id)[0])
+    return _line(dry_runs.list_dry_runs(call.session, assignment.id, run.id)[0])
 
 
 @post(f"{RERUN}/discard", of_rerun("rerun"))
 def discard_rerun(call: Call, about: tuple[tables.DryRun, tables.Assignment]) -> RerunState:
     """Stop a re-run: what it did not begin is not begun, and nothing more of it will count."""
-    dry_runs.discard(call.session, about[0].id, call.actor)
+    dry_runs.discard_dry_run(call.session, about[0].id, call.actor)
     return RerunState(id=about[0].id, state="discarded")
 
 
 @get("/regrades", anybody("read"))
 def regrade_requests(call: Call, query: RequestFilter) -> Page[Regrade]:
     """Requests by students, the newest first: of the courses you are staff of, and your own."""
-    found = regrade_lists.some(
+    found = regrade_lists.list_below(
         call.session,
         call.actor.staff_courses,
         call.actor.user_id,
@@ -208,7 +208,7 @@ def ask_regrade(call: Call, about: SubmissionView, body: RegradeWanted) -> Regra
     reason = body.reason.strip()
     if problem := answering.reason_refused(reason):
         raise NotAnswerable(problem)
-    made = regrades.ask(call.session, call.actor, about.id, body.criterion, reason)
+    made = regrades.create_request(call.session, call.actor, about.id, body.criterion, reason)
     url = call.headers["Location"] = url_for("api.regrade", request_id=made)
     return RegradeAsked(id=made, url=url)
 
@@ -216,26 +216,26 @@ def ask_regrade(call: Call, about: SubmissionView, body: RegradeWanted) -> Regra
 @post(f"{REQUEST}/withdraw", of_request("regrade.ask"))
 def withdraw_regrade(call: Call, about: regrade_lists.Request) -> RegradeState:
     """Take one's own request back."""
-    regrades.withdraw(call.session, call.actor, about.id)
+    regrades.withdraw_request(call.session, call.actor, about.id)
     return RegradeState(id=about.id, state="withdrawn")
 
 
 @post(f"{REQUEST}/answer", of_request("regrade.answer"))
 def answer_regrade(call: Call, about: regrade_lists.Request, body: AnswerGiven) -> RegradeState:
     """Decline a request, give other points, or have the hand-in graded again."""
-    view = submission.submission_view(call.session, about.submission_id)
+    view = submission.load_view(call.session, about.submission_id)
     said, problem = answering.checked(about, view, body.verdict, body.words.strip(), body.points)
     if said is None:
         raise NotAnswerable(problem)
     if said.verdict == "again":
         auth.require(call.actor, "rerun", auth.subject_of(view))
-    new = regrades.answer(call.session, call.actor, about.id, said)
+    new = regrades.answer_request(call.session, call.actor, about.id, said)
     if new is not None:
         call.after.append(partial(services().dispatch.announce, new))
     return RegradeState(id=about.id, state="declined" if said.verdict == "declined" else "accepted")
 
 
-def _line(one: DryRunLine) -> Rerun:
+def _line(one: DryRunEntry) -> Rerun:
     return Rerun.model_validate(one, from_attributes=True)
 
 

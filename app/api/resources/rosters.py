@@ -80,17 +80,17 @@ class RoleChange(Asked):
 def members_of_course(call: Call, about: tables.Course, query: MemberFilter) -> Page[Member]:
     """Everybody in a course; for its staff."""
     rows = call.session, about.id, query.role, query.search or "", number(query) or 0, query.limit + 1
-    shown, address = cut(call, query, api_lists.people(*rows), lambda one: (one.user_id,))
+    shown, address = cut(call, query, api_lists.list_members(*rows), lambda one: (one.user_id,))
     return Page(items=[_shown(one) for one in shown], next=address)
 
 
 @post(MEMBER, of_course("roster.change"))
 def add_members(call: Call, about: tables.Course, body: NewMembers) -> MembersAdded:
     """Add people, or put right what is known of them, as the table of a roster does."""
-    done = roster.apply(call.session, about.id, _table(body), call.actor)
+    done = roster.apply_import(call.session, about.id, _table(body), call.actor)
     if done.problems:
         raise _refused(done.problems)
-    return MembersAdded(**{word: len(done.of(kind)) for kind, word in roster.COUNTED.items()})
+    return MembersAdded(**{word: len(done.of(kind)) for kind, word in roster.RESULT_NAMES.items()})
 
 
 @get(ONE, of_member("roster.see"))
@@ -109,12 +109,12 @@ def change_member(call: Call, about: tables.Course, user_id: int, body: RoleChan
 @delete(ONE, of_member("roster.change"))
 def remove_member(call: Call, about: tables.Course, user_id: int) -> None:
     """Take somebody out of a course and its groups. What they handed in, and its grades, stay."""
-    roster.remove(call.session, about.id, user_id, call.actor)
+    roster.remove_member(call.session, about.id, user_id, call.actor)
 
 
 def _member(call: Call, about: tables.Course, user_id: int) -> Member:
-    found = roster.member(call.session, about.id, user_id)
-    return _shown(roster.person(call.session, user_id, found.role))
+    found = roster.load_membership(call.session, about.id, user_id)
+    return _shown(roster.load_person(call.session, user_id, found.role))
 
 
 def _shown(one: Person) -> Member:
@@ -133,7 +133,7 @@ def _table(body: NewMembers) -> Roster:
     """The same as a table that was read. Raises InvalidField."""
     rows, seen = [], set()
     for place, one in enumerate(body.members, 1):
-        read = roster_csv.one(one.id, one.name, one.email, one.role or "")
+        read = roster_csv.single_person(one.id, one.name, one.email, one.role or "")
         if read.problems:
             raise _refused((Problem(place, read.problems[0].words),))
         (row,) = read.rows

@@ -38,7 +38,7 @@ from grading.store.courses import roster
 from grading.store.idempotency_keys import Idempotency
 from grading.store.rounds import prompts
 from grading.store.submissions import receipts
-from grading.store.submissions.intake import Incoming
+from grading.store.submissions.intake import IncomingSubmission
 from grading.store.views import api_lists, submission
 from grading.store.views.submission import SubmissionView
 from grading.store.views.submission_lists import SubmissionLine
@@ -64,7 +64,7 @@ def submissions(call: Call, query: SubmissionFilter) -> Page[SubmissionItem]:
     if query.student is not None:
         known = users.find_user(call.session, "local", query.student.strip())
         student = known.id if known is not None else 0
-    wanted = api_lists.Wanted(
+    wanted = api_lists.SubmissionFilters(
         staff_of=call.actor.staff_courses,
         reader=call.actor.user_id,
         course_id=query.course,
@@ -76,9 +76,9 @@ def submissions(call: Call, query: SubmissionFilter) -> Page[SubmissionItem]:
         since=query.since,
         until=query.until,
     )
-    found = api_lists.submissions(call.session, wanted, moment_and_id(query), query.limit + 1)
+    found = api_lists.list_submissions(call.session, wanted, moment_and_id(query), query.limit + 1)
     shown, address = cut(call, query, found, lambda one: (one.created_at, one.id))
-    names = roster.subjects(call.session, [one.student_id for one in shown])
+    names = roster.load_subjects(call.session, [one.student_id for one in shown])
     return Page(items=[_item(call.actor, one, names) for one in shown], next=address)
 
 
@@ -123,7 +123,7 @@ def submit(call: Call) -> SubmissionAccepted:
 @get("/submissions/<id>", of_submission("submission.see"))
 def status(call: Call, id: str) -> SubmissionStatus:
     """Where a submission stands, with its score and report once you may see them. Has an ETag."""
-    view = submission.submission_view(call.session, id)
+    view = submission.load_view(call.session, id)
     live, report = progress(call.session, view), auth.report_for(call.actor, view)
     grade = view.grade if report else None
     staff = may(call.actor, "prompt.see", auth.subject_of(view))
@@ -152,7 +152,7 @@ def status(call: Call, id: str) -> SubmissionStatus:
 @get("/submissions/<id>/files", of_submission("submission.see"))
 def files(call: Call, about: SubmissionView) -> SubmissionFiles:
     """The files of a hand-in, as they came."""
-    found = receipts.files_of(call.session, about.id)
+    found = receipts.list_files(call.session, about.id)
     shown = [
         SubmissionFile(**one.model_dump(), url=url_for("api.file", id=about.id, file_path=one.path))
         for one in found
@@ -167,10 +167,10 @@ def files(call: Call, about: SubmissionView) -> SubmissionFiles:
 )
 def file(call: Call, about: SubmissionView, file_path: str) -> Response:
     """One of the files of a hand-in, byte by byte."""
-    found = next((one for one in receipts.files_of(call.session, about.id) if one.path == file_path), None)
+    found = next((one for one in receipts.list_files(call.session, about.id) if one.path == file_path), None)
     if found is None:
         raise NotFound("The hand-in has no such file.")
-    response = Response(blobs.fetch(call.session, found.sha256), mimetype="application/octet-stream")
+    response = Response(blobs.load_blob(call.session, found.sha256), mimetype="application/octet-stream")
     response.headers.set("Content-Disposition", "attachment", filename=file_path.rpartition("/")[2])
     return response
 
@@ -178,7 +178,7 @@ def file(call: Call, about: SubmissionView, file_path: str) -> Response:
 @get("/submissions/<id>/runs/<run_id>/prompt", of_submission("prompt.see"))
 def prompt(call: Call, about: SubmissionView, run_id: str) -> SentMessages:
     """The exact messages a run's model was sent, or why they are not kept; for staff."""
-    run = prompts.run_prompt(call.session, about.id, run_id)
+    run = prompts.load_run_prompt(call.session, about.id, run_id)
     sent = run.prompt
     return SentMessages(
         **run.model_dump(mode="json", exclude={"prompt"}),
@@ -215,10 +215,10 @@ def _key(caller: Actor, form: SubmissionForm, sent: Sequence[UploadedFile]) -> I
 
 def _incoming(
     session: Session, caller: Actor, form: SubmissionForm, content: HandIn, key: Idempotency | None
-) -> Incoming:
+) -> IncomingSubmission:
     assignment = _assignment(session, caller, form)
     course = assignment.course_id
-    return Incoming(
+    return IncomingSubmission(
         assignment_id=assignment.id,
         student_id=users.find_or_create_student(session, "local", form.student, "", "", course).id,
         source="api",

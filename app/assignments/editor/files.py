@@ -26,7 +26,7 @@ from grading.domain.errors import AssignmentError, DocumentError, EmptyUpload, N
 from grading.domain.permissions import Actor
 from grading.store.assignments import settings, versions
 from grading.store.assignments.versions import NothingChanged, SavedMeanwhile
-from grading.store.blobs import fetch
+from grading.store.blobs import load_blob
 from grading.store.grades import extensions
 
 pages = Blueprint("authoring_files", __name__)
@@ -50,7 +50,7 @@ def download(assignment_id: int, path: str) -> Response:
         row = versions.load_newest(session, found).version
         if path not in row.files:
             raise NotFound(_("There is no such file."))
-        data = fetch(session, row.files[path])
+        data = load_blob(session, row.files[path])
     return attached(data, path.rpartition("/")[2], "application/octet-stream")
 
 

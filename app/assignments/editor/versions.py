@@ -161,7 +161,7 @@ def _empty() -> dict[str, Any]:
 
 def _new_page(course_id: int, fields: dict[str, Any], problem: str = "") -> str:
     with services().store.look() as session:
-        course = courses.find(session, course_id)
+        course = courses.load_course(session, course_id)
         title = course.title
     return render_template(
         "assignments/editor/new.html",

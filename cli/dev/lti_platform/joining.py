@@ -23,9 +23,9 @@ def join(session: Session, world: World) -> int:
         authorize_url=f"{world.base}/authorize", token_url=f"{world.base}/token",
         jwks_url=f"{world.base}/jwks", deployments=(world.deployment,),
     )  # fmt: skip
-    known = platforms.find_by(session, new.issuer, new.client_id)
+    known = platforms.find_platform(session, new.issuer, new.client_id)
     if known is None:
-        return platforms.add(session, new, BY)
+        return platforms.register_platform(session, new, BY)
     row = session.get_one(LtiPlatform, known.id)
     row.jwks, row.jwks_at = {}, None  # its keys are new at each start
     return known.id

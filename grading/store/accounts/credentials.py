@@ -12,7 +12,7 @@ from grading.domain.errors import Forbidden, NotFound
 from grading.store import tables
 from grading.store.accounts import sessions, sign_in_attempts, users
 from grading.store.accounts.sign_in_attempts import Caller, KnownBrowser
-from grading.store.audit import note
+from grading.store.audit import write_audit
 from grading.store.database import Store, now
 
 
@@ -33,17 +33,19 @@ def verify_password(
     name = sign_in_name.strip()
     with store.write() as session:
         user = users.find_user(session, "local", name)
-        tried = sign_in_attempts.count(session, name, caller, known=_knows(user, caller.browser))
+        tried = sign_in_attempts.count_attempt(
+            session, name, caller, known=_is_known_browser(user, caller.browser)
+        )
     stored = user.password_hash if user is not None and not user.disabled else None
     if not users.password_matches(stored, password) or user is None:
         return None
     with store.write() as session:
-        sign_in_attempts.was_right(session, tried)
-        note(session, f"user:{user.id}", action, f"user:{user.id}")
+        sign_in_attempts.record_success(session, tried)
+        write_audit(session, f"user:{user.id}", action, f"user:{user.id}")
     return user.id
 
 
-def _knows(user: tables.User | None, browser: KnownBrowser | None) -> bool:
+def _is_known_browser(user: tables.User | None, browser: KnownBrowser | None) -> bool:
     if user is None or browser is None:
         return False
     return (user.id, users.session_stamp(user)) == (browser.user_id, browser.stamp)
@@ -71,11 +73,11 @@ def end_sessions(session: Session, user_id: int) -> None:
     """End all sessions of a user, on all their devices; tokens stay."""
     user = session.get_one(tables.User, user_id, with_for_update=True)
     user.sessions += 1
-    sessions.end_all(session, user_id)
-    note(session, f"user:{user_id}", "session.end_all", f"user:{user_id}")
+    sessions.end_sessions(session, user_id)
+    write_audit(session, f"user:{user_id}", "session.end_all", f"user:{user_id}")
 
 
-TOKENS = 25
+TOKENS_PER_PAGE = 25
 """Of a page."""
 
 
@@ -97,7 +99,7 @@ def revoke_token(session: Session, user_id: int, token_id: int) -> None:
     if row is None or row.user_id != user_id:
         raise NotFound("There is no such token of yours.")
     row.revoked_at = row.revoked_at or now(session)
-    note(session, f"user:{user_id}", "token.revoke", f"token:{token_id}")
+    write_audit(session, f"user:{user_id}", "token.revoke", f"token:{token_id}")
 
 
 def revoke_tokens(session: Session, user_id: int, by: str) -> int:
@@ -106,11 +108,11 @@ def revoke_tokens(session: Session, user_id: int, by: str) -> int:
     rows, moment = session.scalars(query.order_by(tables.Token.id)).all(), now(session)
     for row in rows:
         row.revoked_at = moment
-        note(session, by, "token.revoke", f"token:{row.id}")
+        write_audit(session, by, "token.revoke", f"token:{row.id}")
     return len(rows)
 
 
-def tokens_of(session: Session, user_id: int, before: int | None = None) -> tuple[TokenView, ...]:
+def list_tokens(session: Session, user_id: int, before: int | None = None) -> tuple[TokenView, ...]:
     """A user's tokens, the newest first: so many as a page has and one more, from before a number on."""
     moment = now(session)
     token = tables.Token
@@ -127,5 +129,5 @@ def tokens_of(session: Session, user_id: int, before: int | None = None) -> tupl
             row.expires_at,
             row.revoked_at is None and row.expires_at > moment,
         )
-        for row in session.execute(query.limit(TOKENS + 1))
+        for row in session.execute(query.limit(TOKENS_PER_PAGE + 1))
     )

@@ -21,7 +21,7 @@ from grading.domain.errors import GraderError
 from grading.store.database import now
 from grading.store.tables import Identity, SignInTry
 
-FORGOTTEN_AFTER = timedelta(hours=12)
+RESET_AFTER = timedelta(hours=12)
 """After so long without a wrong password a counter begins anew."""
 FEW = 3
 """From so many wrong passwords on, an address shares its turns with the others that gave as many, and no
@@ -33,7 +33,7 @@ _KEYS = select(*_KEY)
 
 
 @dataclass(frozen=True)
-class Pace:
+class Backoff:
     """How long after a wrong password the next try is refused: doubling from 1 s to `longest_s`."""
 
     free: int
@@ -46,9 +46,9 @@ class Pace:
         return 0 if beyond <= 0 else min(self.longest_s, 2 ** min(beyond - 1, 20))
 
 
-OF_ONE = Pace(free=4, longest_s=120)
+ONE_SOURCE = Backoff(free=4, longest_s=120)
 """Of one address, and of one browser that the account knows."""
-OF_MANY = Pace(free=20, longest_s=60)
+OTHER_SOURCES = Backoff(free=20, longest_s=60)
 """Of all addresses that are new to the account, and of all that are not. Shorter than that of one, so that
 one address alone never uses up the turns of all."""
 
@@ -83,7 +83,7 @@ class TriedTooOften(GraderError):
 
 
 @dataclass(frozen=True)
-class Try:
+class Attempt:
     """A try that was permitted, and is counted as a wrong one until it is known to be right."""
 
     account: str
@@ -91,17 +91,17 @@ class Try:
     others: str
 
 
-def count(session: Session, sign_in_name: str, caller: Caller, *, known: bool) -> Try:
+def count_attempt(session: Session, sign_in_name: str, caller: Caller, *, known: bool) -> Attempt:
     """Count a try before its password is compared, so that parallel ones cannot pass the limit.
 
     `known`: the account knows the browser. Raises TriedTooOften; then nothing may be committed.
     """
     account = _digest(sign_in_name)
     own = _counter(session, account, _own(account, caller, known=known))
-    counters = [(own, OF_ONE)]
+    counters = [(own, ONE_SOURCE)]
     if not known:
         others = FAILED if own.failures >= FEW else NEW
-        counters.append((_counter(session, account, others), OF_MANY))
+        counters.append((_counter(session, account, others), OTHER_SOURCES))
     moment = now(session)
     next_at = max(one.next_at for one, _ in counters)
     if next_at > moment:
@@ -112,10 +112,10 @@ def count(session: Session, sign_in_name: str, caller: Caller, *, known: bool) -
         delay_s = pace.delay_s(one.failures)
         # not `moment` where nothing waits: a try beside this one, which waited for the row, began before
         one.next_at = moment + timedelta(seconds=delay_s) if delay_s else EVER
-    return Try(account, own.source, "" if known else others)
+    return Attempt(account, own.source, "" if known else others)
 
 
-def was_right(session: Session, tried: Try) -> None:
+def record_success(session: Session, tried: Attempt) -> None:
     """Take back that a try was counted. Its address or browser begins anew; what others gave stays."""
     at = SignInTry.account == tried.account
     session.execute(delete(SignInTry).where(at, SignInTry.source == tried.own))
@@ -124,7 +124,7 @@ def was_right(session: Session, tried: Try) -> None:
     session.execute(update(SignInTry).where(*counted).values(taken_back))
 
 
-def forget(session: Session, user_id: int) -> None:
+def reset_account(session: Session, user_id: int) -> None:
     """Begin anew with an account, such as after a new password."""
     named = select(Identity.subject).where(Identity.user_id == user_id, Identity.provider == "local")
     theirs = SignInTry.account.in_([_digest(name) for name in session.scalars(named)])
@@ -133,9 +133,9 @@ def forget(session: Session, user_id: int) -> None:
     session.execute(delete(SignInTry).where(theirs))
 
 
-def tidy(session: Session) -> None:
+def delete_expired(session: Session) -> None:
     """Take away the counters that begin anew."""
-    old = _KEYS.where(SignInTry.last_at < now(session) - FORGOTTEN_AFTER)
+    old = _KEYS.where(SignInTry.last_at < now(session) - RESET_AFTER)
     session.execute(delete(SignInTry).where(tuple_(*_KEY).in_(old.with_for_update(skip_locked=True))))
 
 

@@ -20,7 +20,7 @@ from grading.domain.permissions import SCOPES, STAFF, Actor
 from grading.store import tables
 from grading.store.accounts import sessions as open_sessions
 from grading.store.accounts import sign_in_attempts
-from grading.store.audit import note
+from grading.store.audit import write_audit
 from grading.store.database import now
 from grading.store.tables import Membership, OpenSession, RegradeRequest, User
 
@@ -69,7 +69,7 @@ def ensure_administrator(session: Session) -> str | None:
         return None
     password = secrets.token_urlsafe(12)
     user = create_user(session, "admin", password, name="Administrator", administrator=True)
-    note(session, "system", "user.create", f"user:{user.id}", {"administrator": True})
+    write_audit(session, "system", "user.create", f"user:{user.id}", {"administrator": True})
     return password
 
 
@@ -85,13 +85,13 @@ def hash_password(password: str) -> str:
 def set_password(session: Session, user: tables.User, password: str, hashed: str = "") -> None:
     """Give a user a new password; open sessions end, which also carry a stamp of the old one, and links."""
     user.password_hash = hashed or hash_password(password)
-    sign_in_attempts.forget(session, user.id)
-    open_sessions.end_all(session, user.id)
-    end_links(session, [user.id])
-    note(session, f"user:{user.id}", "password.set", f"user:{user.id}")
+    sign_in_attempts.reset_account(session, user.id)
+    open_sessions.end_sessions(session, user.id)
+    expire_reset_links(session, [user.id])
+    write_audit(session, f"user:{user.id}", "password.set", f"user:{user.id}")
 
 
-def end_links(session: Session, user_ids: Sequence[int], *, of_instructors: bool = False) -> None:
+def expire_reset_links(session: Session, user_ids: Sequence[int], *, of_instructors: bool = False) -> None:
     """Let the open links by which these people could set a password lead nowhere, or only instructors'."""
     moment, link = now(session), tables.ResetLink
     administrators = select(tables.User.id).where(tables.User.administrator)
@@ -157,14 +157,14 @@ def find_or_create_student(
         user.identities.append(tables.Identity(provider=provider, subject=subject))
         session.add(user)
         session.flush()
-        note(session, "system", "user.create", f"user:{user.id}", {"provider": provider})
+        write_audit(session, "system", "user.create", f"user:{user.id}", {"provider": provider})
     if user.disabled:
         raise Forbidden("This student's account is disabled.")
     if session.get(tables.Membership, (user.id, course_id)) is None:
         if user.administrator or set(roles(session, user.id).values()) - {"student"}:
             raise Forbidden(f"The id '{subject}' belongs to a member of staff; give the student's own id.")
         homeless = known and provider == "local" and not roles(session, user.id)
-        if homeless and user.id not in formerly_in(session, course_id, [user.id]):
+        if homeless and user.id not in former_members(session, course_id, [user.id]):
             raise Forbidden(
                 f"The account '{subject}' is in no course yet; an administrator adds it to its first one."
             )
@@ -172,7 +172,7 @@ def find_or_create_student(
     return user
 
 
-def formerly_in(session: Session, course_id: int, user_ids: Sequence[int]) -> frozenset[int]:
+def former_members(session: Session, course_id: int, user_ids: Sequence[int]) -> frozenset[int]:
     """Those who submitted work in the course, or were removed from it, as the audit knows.
 
     An account that is in no course may be that of a member of staff to come: who adds it to a course of their
@@ -197,7 +197,7 @@ def enrol(session: Session, user_id: int, course_id: int, role: str) -> None:
     session.merge(tables.Membership(user_id=user_id, course_id=course_id, role=role))
     session.flush()
     if role != "student":
-        end_links(session, [user_id], of_instructors=True)  # who may make none for staff
+        expire_reset_links(session, [user_id], of_instructors=True)  # who may make none for staff
 
 
 def roles(session: Session, user_id: int) -> dict[int, str]:
@@ -237,7 +237,7 @@ def create_token(
     )
     session.add(row)
     session.flush()
-    note(session, f"user:{user_id}", "token.create", f"token:{row.id}", {"scopes": wanted})
+    write_audit(session, f"user:{user_id}", "token.create", f"token:{row.id}", {"scopes": wanted})
     return NewToken(row.id, secret)
 
 

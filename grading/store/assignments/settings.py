@@ -13,7 +13,7 @@ from grading.domain.errors import AssignmentError
 from grading.domain.lateness import LateRule, own_due
 from grading.domain.permissions import Actor
 from grading.store import tables
-from grading.store.audit import note as audit
+from grading.store.audit import write_audit as audit
 
 
 def settings_of(assignment: tables.Assignment) -> Settings:
@@ -38,10 +38,10 @@ def change_settings(
     session: Session, assignment: tables.Assignment, settings: Settings, actor: Actor
 ) -> frozenset[str]:
     """Keep the settings; returns the columns that changed. Grades are not touched: see grades.lateness."""
-    lock(session, assignment)
+    lock_assignment(session, assignment)
     before = _columns(settings_of(assignment))
     if settings.slug != assignment.slug:
-        require_free(session, assignment.course_id, settings.slug)
+        require_free_slug(session, assignment.course_id, settings.slug)
     after = _columns(settings)
     changed = {key: str(value) for key, value in after.items() if before[key] != value}
     set_columns(assignment, settings)
@@ -51,7 +51,7 @@ def change_settings(
     return frozenset(changed)
 
 
-def require_free(session: Session, course_id: int, slug: str) -> None:
+def require_free_slug(session: Session, course_id: int, slug: str) -> None:
     """Go on, or raise AssignmentError where the course has an assignment of that name."""
     taken = select(tables.Assignment.id).where(
         tables.Assignment.course_id == course_id, tables.Assignment.slug == slug
@@ -82,7 +82,7 @@ def set_columns(assignment: tables.Assignment, settings: Settings) -> None:
         setattr(assignment, name, value)
 
 
-def lock(session: Session, assignment: tables.Assignment) -> None:
+def lock_assignment(session: Session, assignment: tables.Assignment) -> None:
     """Keep others from changing the assignment until the transaction ends; it is read anew."""
     session.flush()
     # not the key: whoever hands in refers to the row, and holds what we may come to need. Only this row: it

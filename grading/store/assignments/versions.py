@@ -25,9 +25,9 @@ from grading.domain.permissions import Actor
 from grading.domain.rubric import Rubric
 from grading.domain.value import Value
 from grading.store import blobs, tables
-from grading.store.assignments.settings import lock, require_free, set_columns, settings_of
-from grading.store.audit import note as audit
-from grading.store.blobs import keep
+from grading.store.assignments.settings import lock_assignment, require_free_slug, set_columns, settings_of
+from grading.store.audit import write_audit as audit
+from grading.store.blobs import store_blobs
 from grading.store.database import now
 from grading.store.tables import (
     Assignment,
@@ -135,7 +135,7 @@ def find_published(session: Session, assignment: Assignment) -> RubricVersion | 
 def add_version(session: Session, assignment: Assignment, new: NewVersion) -> RubricVersion:
     """A version that does not count yet."""
     last = newest_version(session, assignment)
-    names = keep(session, new.files.values())
+    names = store_blobs(session, new.files.values())
     version = RubricVersion(
         assignment_id=assignment.id,
         number=last.number + 1 if last else 1,
@@ -372,7 +372,7 @@ def _versions() -> Any:
 
 def load_files(session: Session, row: tables.RubricVersion) -> dict[str, bytes]:
     """The files of a version, by path."""
-    found = blobs.contents(session, set(row.files.values()))
+    found = blobs.load_blobs(session, set(row.files.values()))
     return {path: found[name] for path, name in row.files.items() if name in found}
 
 
@@ -435,7 +435,7 @@ def save_draft(
     Raises SavedMeanwhile where `base` is not the newest any more, NothingChanged, and AssignmentError for
     what no folder may say either.
     """
-    lock(session, assignment)
+    lock_assignment(session, assignment)
     newest = load_newest(session, assignment).version
     if newest.number != base:
         by = session.get(tables.User, newest.created_by) if newest.created_by else None
@@ -464,7 +464,7 @@ def _comparable_folder(read: folders.Assignment) -> Side:
 
 def publish_version(session: Session, assignment: tables.Assignment, number: int, actor: Actor) -> bool:
     """From now on this version counts. False when it did already."""
-    lock(session, assignment)
+    lock_assignment(session, assignment)
     row = version_by_number(session, assignment.id, number)
     if row.published_at is not None:
         return False
@@ -493,7 +493,7 @@ def create_assignment(
 ) -> tables.Assignment:
     """A new assignment with a first draft. Raises Conflict where the course has one of that slug."""
     session.execute(select(tables.Course.id).where(tables.Course.id == course_id).with_for_update())
-    require_free(session, course_id, settings.slug)
+    require_free_slug(session, course_id, settings.slug)
     made = tables.Assignment(course_id=course_id, created_at=now(session), slug=settings.slug)
     set_columns(made, settings)
     session.add(made)

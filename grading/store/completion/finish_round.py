@@ -16,15 +16,15 @@ from grading.domain.outcome import Report
 from grading.integrations.events import GRADED
 from grading.scoring import settled
 from grading.store import outbox
-from grading.store.change_tracking import touch_assignment
+from grading.store.change_tracking import mark_assignment_changed
 from grading.store.database import now
 from grading.store.experiments import apply
-from grading.store.grades.final_score import changes_of
-from grading.store.grades.release import by_itself
+from grading.store.grades.final_score import list_changes
+from grading.store.grades.release import is_automatic
 from grading.store.learning_platforms import grade_changed
 from grading.store.review import carry_over
-from grading.store.rounds.lifecycle import storable
-from grading.store.rounds.locking import LockedRound, locked, read_accepted, set_round
+from grading.store.rounds.lifecycle import storable_text
+from grading.store.rounds.locking import LockedRound, lock_round, read_accepted, set_round
 from grading.store.submissions import mail_notifications
 from grading.store.tables import (
     Assignment,
@@ -46,7 +46,7 @@ _ENDING = (
         *(getattr(Assignment, name) for name in ("release", "release_at", "due_at", "late")),
         Extension.due_at.label("own"),
         select(Change.id).where(Change.submission_id == Submission.id).exists().label("changed"),
-        mail_notifications.wanting(Round.id == bindparam("at_round")).exists().label("wanted"),
+        mail_notifications.recipients_query(Round.id == bindparam("at_round")).exists().label("wanted"),
     )
     .join(Submission, Submission.id == Round.submission_id)
     .join(Assignment, Assignment.id == Submission.assignment_id)
@@ -69,14 +69,14 @@ _LAST_SEEN = (
 )
 
 
-def complete(session: Session, round_id: str) -> LockedRound | None:
+def lock_complete(session: Session, round_id: str) -> LockedRound | None:
     """The round, locked, when it can be combined now."""
-    current = locked(session, round_id)
+    current = lock_round(session, round_id)
     return current if current is not None and current.complete else None
 
 
 @dataclass(frozen=True)
-class Ending:
+class RoundEnd:
     """What decides about a round's end beside the results of its stages."""
 
     prepared: Mapping[str, Any]
@@ -95,13 +95,13 @@ class Ending:
     assignment_id: int
 
 
-def ending(session: Session, round_id: str) -> Ending:
+def load_round_end(session: Session, round_id: str) -> RoundEnd:
     """All of it in one query."""
     row = session.connection().execute(_ENDING, {"at_round": round_id}).one()
     due = own_due(row.due_at, row.own)
-    return Ending(
+    return RoundEnd(
         prepared=row.prepared or {},
-        by_itself=by_itself(row.release, row.release_at, now(session)),
+        by_itself=is_automatic(row.release, row.release_at, now(session)),
         credit=lateness(row.created_at, due, LateRule.model_validate(row.late or {})).credit,
         changed=row.changed,
         wanted=row.wanted,
@@ -126,13 +126,15 @@ def dead_codes(current: LockedRound) -> dict[str, str]:
     }
 
 
-def finish(session: Session, current: LockedRound, report: Report, end: Ending, *, release: bool) -> None:
+def finish_round(
+    session: Session, current: LockedRound, report: Report, end: RoundEnd, *, release: bool
+) -> None:
     """running → graded, partial or failed, with its grade and the news of it for the outside."""
     moment = now(session)
     # whoever took the grading before it back decides about this one, too
     withdrawn_by = _withdrawn_by(session, current, end)
     release = release and withdrawn_by is None
-    changes = changes_of(session, current.id) if end.changed else []
+    changes = list_changes(session, current.id) if end.changed else []
     counts = settled(report, changes, end.credit)
     why = "" if report.status == RoundState.GRADED else " ".join(dict.fromkeys(report.failures.values()))
     set_round(session, current.id, state=report.status, finished_at=moment, failure=why)
@@ -155,25 +157,25 @@ def finish(session: Session, current: LockedRound, report: Report, end: Ending, 
             "released_by": withdrawn_by if current.current else None,
         },
     )
-    touch_assignment(session, end.course_id, end.assignment_id)
+    mark_assignment_changed(session, end.course_id, end.assignment_id)
     if not current.current:
         # of a dry run, or of one that another replaced: nobody hears of it
-        apply.came_in(session, current.id)
+        apply.apply_rerun(session, current.id)
         return
     if end.changed:
-        carry_over.go_on(session, current.id, current.submission_id)
+        carry_over.carry_to_round(session, current.id, current.submission_id)
     # after a replay there is news again when the outcome is another
     news = {f"{report.status}:{current.id}": f"submission.{GRADED[report.status]}"}
     if release:
         if end.wanted:
-            mail_notifications.ready(session, [current.id])
+            mail_notifications.add_result_letters(session, [current.id])
         grade_changed(session, [current.submission_id])
         news[f"released:{current.id}"] = "grade.released"
     told = {key: {"type": kind, "submission": current.submission_id} for key, kind in news.items()}
-    outbox.put_all(session, "event", told)
+    outbox.add_all(session, "event", told)
 
 
-def _withdrawn_by(session: Session, current: LockedRound, end: Ending) -> int | None:
+def _withdrawn_by(session: Session, current: LockedRound, end: RoundEnd) -> int | None:
     """Who took back what students had last seen of this hand-in, if somebody did."""
     if end.withdrawn_by is not None or end.number == 1:
         return end.withdrawn_by
@@ -181,11 +183,15 @@ def _withdrawn_by(session: Session, current: LockedRound, end: Ending) -> int | 
     return last.released_by if last is not None and last.released_at is None else None
 
 
-def give_up(session: Session, current: LockedRound, sentence: str) -> None:
+def fail_round(session: Session, current: LockedRound, sentence: str) -> None:
     """running → failed, without a grade: no report can be made of what there is."""
     set_round(
-        session, current.id, state=RoundState.FAILED, finished_at=now(session), failure=storable(sentence)
+        session,
+        current.id,
+        state=RoundState.FAILED,
+        finished_at=now(session),
+        failure=storable_text(sentence),
     )
     if current.current:
         news = {"type": f"submission.{GRADED[RoundState.FAILED]}", "submission": current.submission_id}
-        outbox.put(session, "event", f"{RoundState.FAILED}:{current.id}", news)
+        outbox.add(session, "event", f"{RoundState.FAILED}:{current.id}", news)

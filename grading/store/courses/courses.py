@@ -16,7 +16,7 @@ from grading.domain.errors import Conflict, GraderError, NotFound
 from grading.domain.lateness import own_due
 from grading.domain.permissions import Actor
 from grading.store.accounts import users
-from grading.store.audit import note
+from grading.store.audit import write_audit
 from grading.store.tables import (
     Assignment,
     Course,
@@ -32,7 +32,7 @@ MAX_DROPPED = 50
 
 
 @dataclass(frozen=True)
-class CourseLine:
+class CourseEntry:
     """A course in a list."""
 
     id: int
@@ -43,7 +43,7 @@ class CourseLine:
 
 
 @dataclass(frozen=True)
-class Newest:
+class NewestSubmission:
     """A reader's newest hand-in; points only when they are released."""
 
     id: str
@@ -57,7 +57,7 @@ class Newest:
 
 
 @dataclass(frozen=True)
-class AssignmentOfCourse:
+class CourseAssignment:
     """An assignment on its course's page, as one reader sees it."""
 
     id: int
@@ -66,7 +66,7 @@ class AssignmentOfCourse:
     due_at: datetime | None
     """The reader's own, where they have an extension."""
     extended: bool
-    newest: Newest | None
+    newest: NewestSubmission | None
     handed_in: int
     """So many students did; 0 for students."""
 
@@ -80,10 +80,10 @@ class Settings:
     drop_lowest: int
 
 
-def listing(session: Session, course_ids: frozenset[int] | None) -> tuple[CourseLine, ...]:
+def list_courses(session: Session, course_ids: frozenset[int] | None) -> tuple[CourseEntry, ...]:
     """These courses (nothing: all) with the number of assignments, the running ones first."""
     some = {} if course_ids is None else {"course_ids": list(course_ids)}
-    return tuple(CourseLine(*row) for row in session.execute(_listing(bool(some)), some))
+    return tuple(CourseEntry(*row) for row in session.execute(_listing(bool(some)), some))
 
 
 @cache
@@ -96,7 +96,7 @@ def _listing(some: bool) -> Any:
     return query.group_by(Course.id).order_by(Course.archived, Course.title, Course.id)
 
 
-def find(session: Session, course_id: int) -> Course:
+def load_course(session: Session, course_id: int) -> Course:
     """The course. Raises NotFound."""
     found = session.scalar(_course(), {"course_id": course_id})
     if found is None:
@@ -109,7 +109,7 @@ def _course() -> Select[Course]:
     return select(Course).where(Course.id == bindparam("course_id"))
 
 
-def named(session: Session, course_id: int) -> Any:
+def load_course_title(session: Session, course_id: int) -> Any:
     """Only `id` and `title` of it, for pages. Raises NotFound."""
     found = session.execute(_named(), {"course_id": course_id}).one_or_none()
     if found is None:
@@ -122,15 +122,15 @@ def _named() -> Any:
     return select(Course.id, Course.title).where(Course.id == bindparam("course_id"))
 
 
-def assignments(
+def list_assignments(
     session: Session, course_id: int, reader_id: int, counts: Mapping[int, int] | None
-) -> tuple[AssignmentOfCourse, ...]:
+) -> tuple[CourseAssignment, ...]:
     """The assignments of a course by due date; for staff, who give `handed_in`, also hidden ones."""
     newest = _newest(session, course_id, reader_id)
     rows = session.execute(_assignments(counts is not None), {"course_id": course_id, "reader_id": reader_id})
     handed = counts or {}
     return tuple(
-        AssignmentOfCourse(
+        CourseAssignment(
             one.id, one.title, one.visible, own_due(one.due_at, one.own), one.own is not None,
             newest.get(one.id), handed.get(one.id, 0),
         )
@@ -154,19 +154,21 @@ def _assignments(hidden: bool) -> Any:
     return query if hidden else query.where(Assignment.visible)
 
 
-def _newest(session: Session, course_id: int, reader_id: int) -> Mapping[int, Newest]:
+def _newest(session: Session, course_id: int, reader_id: int) -> Mapping[int, NewestSubmission]:
     """The reader's newest hand-in for each assignment, also those a group member handed in."""
     found = {}
-    for row in session.execute(_hand_ins(), {"course_id": course_id, "reader_id": reader_id}):
+    for row in session.execute(_newest_submissions(), {"course_id": course_id, "reader_id": reader_id}):
         shown: tuple[Any, ...] = (row.final_points, row.points_so_far, row.max_points)
         released = row.released_at is not None
         points = shown if released else (None, None, None)
-        found[row.assignment_id] = Newest(row.id, row.number, row.state, row.created_at, released, *points)
+        found[row.assignment_id] = NewestSubmission(
+            row.id, row.number, row.state, row.created_at, released, *points
+        )
     return found
 
 
 @cache
-def _hand_ins() -> Any:
+def _newest_submissions() -> Any:
     course_id, reader_id = bindparam("course_id", type_=Integer), bindparam("reader_id", type_=Integer)
     of_course = select(Assignment.id).where(Assignment.course_id == course_id)
     last = (
@@ -197,7 +199,7 @@ def _hand_ins() -> Any:
     )  # fmt: skip
 
 
-def handed_in(session: Session, course_id: int) -> Mapping[int, int]:
+def count_submitters(session: Session, course_id: int) -> Mapping[int, int]:
     """How many students handed something in, by assignment; one look into an index for each student."""
     one = (
         select(Submission.id)
@@ -215,7 +217,7 @@ def handed_in(session: Session, course_id: int) -> Mapping[int, int]:
     return {row[0]: row[1] for row in session.execute(query)}
 
 
-def create(session: Session, slug: str, title: str, instructor: str, actor: Actor) -> int:
+def create_course(session: Session, slug: str, title: str, instructor: str, actor: Actor) -> int:
     """A new course, with its first instructor where one is named; its id. Raises Conflict."""
     slug, title, instructor = slug.strip(), _title(title), instructor.strip()
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,63}", slug):
@@ -230,11 +232,11 @@ def create(session: Session, slug: str, title: str, instructor: str, actor: Acto
     course = Course(slug=slug, title=title)
     session.add(course)
     session.flush()
-    note(session, actor.name, "course.create", f"course:{course.id}", {"slug": slug})
+    write_audit(session, actor.name, "course.create", f"course:{course.id}", {"slug": slug})
     if user is not None:
         users.enrol(session, user.id, course.id, "instructor")
         detail = {"before": "", "after": "instructor"}
-        note(session, actor.name, "role.change", f"user:{user.id}", detail, course.id)
+        write_audit(session, actor.name, "role.change", f"user:{user.id}", detail, course.id)
     return course.id
 
 
@@ -243,12 +245,12 @@ def settings_of(course: Course) -> Settings:
     return Settings(course.title, course.archived, course.drop_lowest)
 
 
-def locked(session: Session, course_id: int) -> Course:
+def lock_course(session: Session, course_id: int) -> Course:
     """The course as it is now; nobody changes it until the transaction ends."""
     return session.get_one(Course, course_id, with_for_update=True, populate_existing=True)
 
 
-def change(session: Session, course_id: int, wanted: Settings, actor: Actor) -> None:
+def change_settings(session: Session, course_id: int, wanted: Settings, actor: Actor) -> None:
     """Set what differs."""
     if not 0 <= wanted.drop_lowest <= MAX_DROPPED:
         raise GraderError(f"Between 0 and {MAX_DROPPED} of the lowest grades can be left out.")
@@ -263,7 +265,9 @@ def change(session: Session, course_id: int, wanted: Settings, actor: Actor) -> 
         setattr(course, name, value)
     if changed:
         was = {name: getattr(before, name) for name in changed}
-        note(session, actor.name, "course.change", f"course:{course_id}", {"before": was, "after": changed})
+        write_audit(
+            session, actor.name, "course.change", f"course:{course_id}", {"before": was, "after": changed}
+        )
 
 
 def _title(text: str) -> str:

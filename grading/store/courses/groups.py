@@ -13,7 +13,7 @@ from grading.domain.errors import Conflict, NotFound
 from grading.domain.value import Value
 from grading.store import tables
 from grading.store.accounts import users
-from grading.store.audit import note
+from grading.store.audit import write_audit
 from grading.store.tables import Assignment, GroupMember, Membership, User, new_id
 from grading.tabular.roster_csv import GroupProblem
 
@@ -38,14 +38,14 @@ class Group(Value):
         return next((one for one in self.people if one.user_id == user_id), None)
 
 
-def together(session: Session, assignment: Assignment, student_id: int) -> tuple[int, ...]:
+def group_members(session: Session, assignment: Assignment, student_id: int) -> tuple[int, ...]:
     """The numbers of all a hand-in of this student counts for, the student among them, sorted."""
     if assignment.group_size < 2:
         return (student_id,)
-    return confirmed_with(session, assignment.id, student_id)
+    return confirmed_members(session, assignment.id, student_id)
 
 
-def confirmed_with(session: Session, assignment_id: int, student_id: int) -> tuple[int, ...]:
+def confirmed_members(session: Session, assignment_id: int, student_id: int) -> tuple[int, ...]:
     """The same, where there are groups."""
     mine = (
         select(GroupMember.group_id)
@@ -66,13 +66,13 @@ def group_of(session: Session, assignment_id: int, user_id: int) -> Group | None
     return None if row is None else _groups(session, assignment_id, row.group_id).get(row.group_id)
 
 
-def listed(session: Session, assignment_id: int) -> list[Group]:
+def list_groups(session: Session, assignment_id: int) -> list[Group]:
     """All groups of an assignment, by the first name in each."""
     found = _groups(session, assignment_id).values()
     return sorted(found, key=lambda group: (group.people[0].name.casefold(), group.id))
 
 
-def unconfirmed(session: Session, assignment_id: int) -> frozenset[int]:
+def list_unconfirmed(session: Session, assignment_id: int) -> frozenset[int]:
     """Who was invited and has not answered."""
     query = select(GroupMember.user_id).where(
         GroupMember.assignment_id == assignment_id, GroupMember.confirmed.is_(False)
@@ -80,9 +80,11 @@ def unconfirmed(session: Session, assignment_id: int) -> frozenset[int]:
     return frozenset(session.scalars(query))
 
 
-def state(session: Session, assignment_id: int) -> str:
+def groups_digest(session: Session, assignment_id: int) -> str:
     """A digest of who is where, so that a form knows whether it is still about the same groups."""
-    known = sorted((row.user_id, row.group_id, row.confirmed) for row in rows(session, assignment_id))
+    known = sorted(
+        (row.user_id, row.group_id, row.confirmed) for row in list_memberships(session, assignment_id)
+    )
     return hashlib.sha256(repr(known).encode()).hexdigest()[:16]
 
 
@@ -109,7 +111,7 @@ def _sign_in_name() -> ScalarSelect[str]:
     return found.order_by(identity.id).limit(1).scalar_subquery()
 
 
-def students(session: Session, course_id: int) -> list[Person]:
+def list_students(session: Session, course_id: int) -> list[Person]:
     """The students of a course, by name."""
     query = (
         select(User.id, User.name, _sign_in_name())
@@ -138,13 +140,13 @@ def invite(session: Session, assignment: Assignment, by: int, sign_in_name: str)
     if mine is not None and not mine.confirmed:
         raise GroupProblem("You were invited to a group yourself. Accept or decline that first.")
     if mine is None:
-        mine = add(session, assignment.id, by, new_id(), confirmed=True)
+        mine = add_member(session, assignment.id, by, new_id(), confirmed=True)
     if len(_ids(session, assignment.id, mine.group_id)) >= assignment.group_size:
         raise GroupProblem(f"A group has at most {assignment.group_size} people, and yours is full.")
-    if handed_in(session, assignment.id, mine.group_id):
+    if has_submitted(session, assignment.id, mine.group_id):
         raise GroupProblem("Your group has handed in already. Ask your instructor to change it.")
-    add(session, assignment.id, invited.id, mine.group_id, confirmed=False)
-    noted(session, f"user:{by}", "group.invite", assignment.id, {"user": invited.id})
+    add_member(session, assignment.id, invited.id, mine.group_id, confirmed=False)
+    audit_group(session, f"user:{by}", "group.invite", assignment.id, {"user": invited.id})
     return Person(user_id=invited.id, name=invited.name, sign_in_name=sign_in_name, confirmed=False)
 
 
@@ -156,37 +158,37 @@ def _locked_with_group(session: Session, assignment_id: int, *user_ids: int) -> 
     """
     before = session.get(GroupMember, (assignment_id, user_ids[0]))
     people = {*user_ids, *(_ids(session, assignment_id, before.group_id) if before else ())}
-    lock(session, people)
+    lock_users(session, people)
     row = session.get(GroupMember, (assignment_id, user_ids[0]), populate_existing=True)
     if row is not None and not set(_ids(session, assignment_id, row.group_id)) <= people:
         raise GroupProblem("Somebody changed this group at the same moment. Try it again.")
     return row
 
 
-def confirm(session: Session, assignment: Assignment, user_id: int) -> None:
+def confirm_invitation(session: Session, assignment: Assignment, user_id: int) -> None:
     """Accept an invitation. Raises NotFound when there is none any more."""
     row = _locked_with_group(session, assignment.id, user_id)
     if row is None:
         raise NotFound("This invitation is not there any more. Ask your classmate to invite you again.")
     if not row.confirmed:
         row.confirmed = True
-        noted(session, f"user:{user_id}", "group.confirm", assignment.id, {"group": row.group_id})
+        audit_group(session, f"user:{user_id}", "group.confirm", assignment.id, {"group": row.group_id})
 
 
-def leave(session: Session, assignment: Assignment, user_id: int) -> None:
+def leave_group(session: Session, assignment: Assignment, user_id: int) -> None:
     """Leave a group, or decline an invitation. Raises GroupProblem once the group has handed in."""
     row = _locked_with_group(session, assignment.id, user_id)
     if row is None:
         return
-    if row.confirmed and handed_in(session, assignment.id, row.group_id):
+    if row.confirmed and has_submitted(session, assignment.id, row.group_id):
         raise GroupProblem("Your group has handed in already. Ask your instructor to change it.")
     session.delete(row)
     session.flush()
-    tidy(session, assignment.id, row.group_id)
-    noted(session, f"user:{user_id}", "group.leave", assignment.id, {"group": row.group_id})
+    dissolve_if_empty(session, assignment.id, row.group_id)
+    audit_group(session, f"user:{user_id}", "group.leave", assignment.id, {"group": row.group_id})
 
 
-def handed_in(session: Session, assignment_id: int, group_id: str) -> bool:
+def has_submitted(session: Session, assignment_id: int, group_id: str) -> bool:
     """Whether members of a group have handed in together."""
     people = _ids(session, assignment_id, group_id)
     member, own = tables.SubmissionMember, tables.Submission
@@ -206,13 +208,13 @@ def _classmate(session: Session, assignment: Assignment, sign_in_name: str) -> U
     return found if row is not None and row.role == "student" else None
 
 
-def lock(session: Session, user_ids: Iterable[int]) -> None:
+def lock_users(session: Session, user_ids: Iterable[int]) -> None:
     """Lock these users until the transaction ends."""
     ids = sorted(set(user_ids))
     session.execute(select(User.id).where(User.id.in_(ids)).order_by(User.id).with_for_update())
 
 
-def rows(session: Session, assignment_id: int) -> list[GroupMember]:
+def list_memberships(session: Session, assignment_id: int) -> list[GroupMember]:
     """Everybody's place in a group of this assignment."""
     return list(session.scalars(select(GroupMember).where(GroupMember.assignment_id == assignment_id)))
 
@@ -224,7 +226,9 @@ def _ids(session: Session, assignment_id: int, group_id: str) -> list[int]:
     return list(session.scalars(query))
 
 
-def add(session: Session, assignment_id: int, user_id: int, group_id: str, *, confirmed: bool) -> GroupMember:
+def add_member(
+    session: Session, assignment_id: int, user_id: int, group_id: str, *, confirmed: bool
+) -> GroupMember:
     """Put somebody into a group. Raises Conflict when somebody else does at this moment."""
     if session.get(GroupMember, (assignment_id, user_id)) is not None:
         raise Conflict("Somebody changed this group at the same moment. Load the page again.")
@@ -234,7 +238,7 @@ def add(session: Session, assignment_id: int, user_id: int, group_id: str, *, co
     return row
 
 
-def tidy(session: Session, assignment_id: int, group_id: str | None = None) -> None:
+def dissolve_if_empty(session: Session, assignment_id: int, group_id: str | None = None) -> None:
     """A group that nobody confirmed, or with one person in it, is none."""
     for group in _groups(session, assignment_id, group_id).values():
         if len(group.people) < 2 or not any(one.confirmed for one in group.people):
@@ -245,12 +249,14 @@ def tidy(session: Session, assignment_id: int, group_id: str | None = None) -> N
             )
 
 
-def noted(session: Session, actor: str, action: str, assignment_id: int, detail: dict[str, object]) -> None:
+def audit_group(
+    session: Session, actor: str, action: str, assignment_id: int, detail: dict[str, object]
+) -> None:
     """Leave an audit row."""
-    note(session, actor, action, f"assignment:{assignment_id}", detail)
+    write_audit(session, actor, action, f"assignment:{assignment_id}", detail)
 
 
-def arrange(
+def arrange_groups(
     session: Session, assignment: Assignment, wanted: Mapping[int, str], actor: str
 ) -> tuple[int, int]:
     """Put students into groups by label, as staff say: user -> label, an empty one for no group.
@@ -259,11 +265,11 @@ def arrange(
     same people are together already, nothing changes. Hand-ins that are there stay whose they were. Returns
     how many groups there are and how many students changed. Raises GroupProblem.
     """
-    known = {one.user_id: one for one in students(session, assignment.course_id)}
+    known = {one.user_id: one for one in list_students(session, assignment.course_id)}
     if set(wanted) - set(known):
         raise GroupProblem("One of these is not a student of this course; load the page again.")
-    lock(session, wanted)
-    before = {row.user_id: row for row in rows(session, assignment.id)}
+    lock_users(session, wanted)
+    before = {row.user_id: row for row in list_memberships(session, assignment.id)}
     by_label: dict[str, list[int]] = {}
     for user_id, label in wanted.items():
         if label:
@@ -282,22 +288,22 @@ def arrange(
     for user_id, group_id in sorted(target.items()):
         changed += _move(session, assignment.id, user_id, before.get(user_id), group_id)
     session.flush()
-    tidy(session, assignment.id)
+    dissolve_if_empty(session, assignment.id)
     if changed:
-        noted(session, actor, "group.arrange", assignment.id, {"changed": changed})
-    return len({row.group_id for row in rows(session, assignment.id)}), changed
+        audit_group(session, actor, "group.arrange", assignment.id, {"changed": changed})
+    return len({row.group_id for row in list_memberships(session, assignment.id)}), changed
 
 
-def fill(
+def arrange_at_random(
     session: Session, assignment: Assignment, actor: str, chance: random.Random | None = None
 ) -> tuple[int, int]:
     """Put everybody who is in no group into new ones by chance. Returns what `arrange` does."""
-    taken = {row.user_id for row in rows(session, assignment.id)}
-    free = [one.user_id for one in students(session, assignment.course_id) if one.user_id not in taken]
+    taken = {row.user_id for row in list_memberships(session, assignment.id)}
+    free = [one.user_id for one in list_students(session, assignment.course_id) if one.user_id not in taken]
     (chance or random.SystemRandom()).shuffle(free)
     size = max(1, assignment.group_size)
     wanted = {user_id: f"new {place // size}" for place, user_id in enumerate(free)}
-    return arrange(session, assignment, wanted, actor)
+    return arrange_groups(session, assignment, wanted, actor)
 
 
 def _same(before: Mapping[int, GroupMember], people: Sequence[int]) -> str | None:
@@ -312,7 +318,7 @@ def _same(before: Mapping[int, GroupMember], people: Sequence[int]) -> str | Non
 def _move(session: Session, assignment_id: int, user_id: int, row: GroupMember | None, group_id: str) -> bool:
     if row is None:
         if group_id:
-            add(session, assignment_id, user_id, group_id, confirmed=True)
+            add_member(session, assignment_id, user_id, group_id, confirmed=True)
         return bool(group_id)
     if not group_id:
         session.delete(row)

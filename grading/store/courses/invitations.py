@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from grading.domain.errors import NotFound
 from grading.store import tables
 from grading.store.accounts import credentials, users
-from grading.store.audit import note
+from grading.store.audit import write_audit
 from grading.store.database import Store, now
 
 VALID_FOR = timedelta(days=7)
@@ -23,11 +23,11 @@ class LinkGone(NotFound):
     """This link was used, is older than 7 days, or a newer one was made; ask for another one."""
 
 
-def make(
+def create_links(
     session: Session, user_ids: Sequence[int], by: str, maker: int, course_id: int | None = None
 ) -> Mapping[int, str]:
     """A secret for each of these people, for 7 days; only its SHA-256 is kept. Earlier ones end."""
-    users.end_links(session, user_ids)
+    users.expire_reset_links(session, user_ids)
     moment, made = now(session), {}
     for user_id in user_ids:
         made[user_id] = secrets.token_urlsafe(32)
@@ -39,23 +39,23 @@ def make(
             expires_at=moment + VALID_FOR,
         )
         session.add(row)
-        note(session, by, "link.make", f"user:{user_id}", course_id=course_id)
+        write_audit(session, by, "link.make", f"user:{user_id}", course_id=course_id)
     session.flush()
     return made
 
 
-def owner(session: Session, secret: str) -> tables.User:
+def link_owner(session: Session, secret: str) -> tables.User:
     """Whose password a link sets. Raises LinkGone."""
     return _open(session, secret)[1]
 
 
-def use(store: Store, secret: str, password: str) -> int:
+def use_link(store: Store, secret: str, password: str) -> int:
     """Set the password of a link's owner, whose number it returns; their tokens end.
 
     Raises LinkGone, also for the second of two.
     """
     with store.read() as session:
-        owner(session, secret)  # before the slow part, which nobody may have for nothing
+        link_owner(session, secret)  # before the slow part, which nobody may have for nothing
     hashed = users.hash_password(password)
     with store.write() as session:
         link, user = _open(session, secret, lock=True)
@@ -77,7 +77,7 @@ def _open(session: Session, secret: str, lock: bool = False) -> tuple[tables.Res
     return link, user
 
 
-def waiting(session: Session, user_ids: Sequence[int]) -> Mapping[int, datetime]:
+def pending_until(session: Session, user_ids: Sequence[int]) -> Mapping[int, datetime]:
     """Until when the open link of each of these people is valid; those without one are left out."""
     link = tables.ResetLink
     query = select(link.user_id, link.expires_at).where(

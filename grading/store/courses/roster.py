@@ -29,9 +29,9 @@ from grading.domain.errors import Conflict, Forbidden, GraderError, NotFound
 from grading.domain.permissions import STAFF, Actor, Subject, may
 from grading.store import tables
 from grading.store.accounts import users as accounts
-from grading.store.audit import note
+from grading.store.audit import write_audit
 from grading.store.bulk import chunks
-from grading.store.database import always, clock, now, told
+from grading.store.database import cache_now, clock_column, literal_limit, now
 from grading.tabular.roster_csv import ROLES, Problem, Roster, Row
 
 PER_PAGE = 25
@@ -57,7 +57,7 @@ class Person:
 
 
 @dataclass(frozen=True)
-class People:
+class MemberPage:
     """A page of a list."""
 
     items: tuple[Person, ...]
@@ -66,7 +66,7 @@ class People:
     total: int
 
 
-SHOWN = (
+PERSON_COLUMNS = (
     tables.User.id,
     tables.User.name,
     tables.User.email,
@@ -82,7 +82,9 @@ SHOWN = (
 """What a list reads of somebody; their role follows."""
 
 
-def listing(session: Session, course_id: int, search: str = "", role: str = "", page: int = 1) -> People:
+def list_members(
+    session: Session, course_id: int, search: str = "", role: str = "", page: int = 1
+) -> MemberPage:
     """The people of a course, staff first, then by name."""
     return people_page(session, _listing(bool(role)), {"course_id": course_id, "role": role}, search, page)
 
@@ -90,7 +92,9 @@ def listing(session: Session, course_id: int, search: str = "", role: str = "", 
 @cache
 def _listing(one_role: bool) -> Any:
     here = tables.Membership
-    query = select(*SHOWN, here.role).select_from(tables.User).join(here, here.user_id == tables.User.id)
+    query = (
+        select(*PERSON_COLUMNS, here.role).select_from(tables.User).join(here, here.user_id == tables.User.id)
+    )
     query = query.where(here.course_id == bindparam("course_id"))
     if one_role:
         query = query.where(here.role == bindparam("role"))
@@ -98,7 +102,7 @@ def _listing(one_role: bool) -> Any:
     return query.order_by(first, func.lower(tables.User.name), tables.User.id)
 
 
-def people_page(session: Session, query: Any, given: Mapping[str, Any], search: str, page: int) -> People:
+def people_page(session: Session, query: Any, given: Mapping[str, Any], search: str, page: int) -> MemberPage:
     """A page of users with a role each; `search` finds names, addresses and ids.
 
     The query is one that is kept, with its order; `given` are its values.
@@ -110,15 +114,17 @@ def people_page(session: Session, query: Any, given: Mapping[str, Any], search: 
     if not rows and page > 1:
         return people_page(session, query, given, search, _pages(session, query, known))
     if rows:
-        told(session, rows[0].clock)  # whose link is still valid
+        cache_now(session, rows[0].clock)  # whose link is still valid
     total = rows[0].total if rows else 0
-    return People(_people(session, rows), page, max(1, -(-total // PER_PAGE)), total)
+    return MemberPage(_people(session, rows), page, max(1, -(-total // PER_PAGE)), total)
 
 
 @cache
 def _page(query: Any, dialect: str, searching: bool, first: bool) -> Any:
     query = query.where(_found()) if searching else query
-    listed = query.add_columns(func.count().over().label("total"), clock(dialect)).limit(always(PER_PAGE))
+    listed = query.add_columns(func.count().over().label("total"), clock_column(dialect)).limit(
+        literal_limit(PER_PAGE)
+    )
     return listed if first else listed.offset(bindparam("skipped", type_=Integer))
 
 
@@ -145,7 +151,7 @@ def _found() -> ColumnElement[bool]:
     )
 
 
-def found(session: Session, query: Any, search: str) -> tuple[Person, ...]:
+def find_people(session: Session, query: Any, search: str) -> tuple[Person, ...]:
     """The people that a query of SHOWN and a role finds; `search` finds names, addresses and ids."""
     if search.strip():
         query = query.where(_found())
@@ -153,7 +159,7 @@ def found(session: Session, query: Any, search: str) -> tuple[Person, ...]:
 
 
 def _people(session: Session, rows: Sequence[Any]) -> tuple[Person, ...]:
-    names = subjects(session, [row.id for row in rows])
+    names = load_subjects(session, [row.id for row in rows])
     return tuple(person_of(session, row, row.role, names.get(row.id, ())) for row in rows)
 
 
@@ -177,7 +183,7 @@ def _still(until: datetime | None, moment: datetime) -> datetime | None:
     return until if until is not None and until > moment else None
 
 
-def subjects(session: Session, user_ids: Sequence[int]) -> Mapping[int, tuple[str, ...]]:
+def load_subjects(session: Session, user_ids: Sequence[int]) -> Mapping[int, tuple[str, ...]]:
     """What each of these people is called by providers, the sign-in name first."""
     found: dict[int, tuple[str, ...]] = {}
     for row in session.execute(_subjects(), {"user_ids": list(user_ids)}):
@@ -194,7 +200,7 @@ def _subjects() -> Any:
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedPerson:
     """Somebody in a table for other programs."""
 
     user_id: int
@@ -203,18 +209,18 @@ class Named:
     email: str
 
 
-def named(session: Session, user_ids: Sequence[int]) -> tuple[Named, ...]:
+def load_named(session: Session, user_ids: Sequence[int]) -> tuple[NamedPerson, ...]:
     """These people, in the given order."""
-    found: dict[int, Named] = {}
+    found: dict[int, NamedPerson] = {}
     for some in chunks(user_ids):
-        names = subjects(session, some)
+        names = load_subjects(session, some)
         query = select(tables.User.id, tables.User.name, tables.User.email).where(tables.User.id.in_(some))
         for row in session.execute(query):
-            found[row.id] = Named(row.id, names.get(row.id, ("",))[0], row.name, row.email)
+            found[row.id] = NamedPerson(row.id, names.get(row.id, ("",))[0], row.name, row.email)
     return tuple(found[one] for one in user_ids)
 
 
-def person(session: Session, user_id: int, role: str) -> Person:
+def load_person(session: Session, user_id: int, role: str) -> Person:
     """One of them. Raises NotFound."""
     found = session.execute(_person(), {"user_id": user_id, "role": role}).all()
     if not found:
@@ -225,23 +231,23 @@ def person(session: Session, user_id: int, role: str) -> Person:
 @cache
 def _person() -> Any:
     role = bindparam("role", type_=String).label("role")
-    return select(*SHOWN, role).where(tables.User.id == bindparam("user_id"))
+    return select(*PERSON_COLUMNS, role).where(tables.User.id == bindparam("user_id"))
 
 
-def require_linkable(session: Session, actor: Actor, course_id: int, user_ids: Sequence[int]) -> None:
+def require_invitable(session: Session, actor: Actor, course_id: int, user_ids: Sequence[int]) -> None:
     """Go on if all these people of the course may be given a link by the actor, or raise Forbidden.
 
     Administrators may give one to everybody; instructors to students who are staff nowhere, and whose courses
     the actor teaches without exception: whoever knows somebody's id can add them to a course.
     """
-    if set(user_ids) - set(linkable(session, actor, course_id, user_ids)):
+    if set(user_ids) - set(list_invitable(session, actor, course_id, user_ids)):
         raise Forbidden(
             "An administrator makes links for staff, for disabled accounts, and for people who are also in "
             "courses that you do not teach."
         )
 
 
-def uninvited(session: Session, course_id: int) -> int:
+def count_uninvited(session: Session, course_id: int) -> int:
     """How many students of the course have no password yet, and a name to sign in with.
 
     Not all of them may be given a link by everybody: who makes links is told by `linkable`, which is slow.
@@ -278,7 +284,7 @@ def _only_theirs() -> tuple[ColumnElement[bool], ...]:
     return ~worked, ~elsewhere
 
 
-def linkable(
+def list_invitable(
     session: Session, actor: Actor, course_id: int, user_ids: Sequence[int] | None = None
 ) -> tuple[int, ...]:
     """Those people of the course (nothing: all who have no password) who may be given a link by the actor."""
@@ -308,7 +314,7 @@ def _linkable(by_administrator: bool, some: bool) -> Any:
     return query.order_by(tables.User.name, tables.User.id)
 
 
-COUNTED = {"new": "made", "add": "joined", "change": "changed", "same": "unchanged"}
+RESULT_NAMES = {"new": "made", "add": "joined", "change": "changed", "same": "unchanged"}
 """What the audit calls each kind of entry."""
 
 
@@ -356,7 +362,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class _Known:
+class _ExistingUsers:
     """Who is there already: by id, with all roles by user."""
 
     users: Mapping[str, tables.User]
@@ -368,29 +374,33 @@ class _Known:
         return user.administrator or not STAFF.isdisjoint(self.roles[user.id].values())
 
 
-def plan(session: Session, course_id: int, roster: Roster, actor: Actor) -> Plan:
+def plan_import(session: Session, course_id: int, roster: Roster, actor: Actor) -> Plan:
     """What importing the table would do; nothing is changed."""
-    return _plan(_known(session, [row.id for row in roster.rows], course_id), course_id, roster, actor)
+    return _plan(
+        _existing_users(session, [row.id for row in roster.rows], course_id), course_id, roster, actor
+    )
 
 
-def apply(session: Session, course_id: int, roster: Roster, actor: Actor, digest: str | None = None) -> Plan:
+def apply_import(
+    session: Session, course_id: int, roster: Roster, actor: Actor, digest: str | None = None
+) -> Plan:
     """Import the table. Raises Conflict when that would no longer do what `digest` stands for."""
     session.execute(select(tables.Course.id).where(tables.Course.id == course_id).with_for_update())
-    known = _known(session, [row.id for row in roster.rows], course_id)
+    known = _existing_users(session, [row.id for row in roster.rows], course_id)
     planned = _plan(known, course_id, roster, actor)
     if digest is not None and digest != planned.digest:
         raise Conflict("The course has changed since you looked at this. Look again, then confirm.")
     _create(session, planned, course_id)
     for entry in planned.of("add", "change"):
         _change(session, known.users[entry.row.id], entry, course_id, actor)
-    counts = {word: len(planned.of(kind)) for kind, word in COUNTED.items()}
+    counts = {word: len(planned.of(kind)) for kind, word in RESULT_NAMES.items()}
     if counts["unchanged"] < len(planned.entries):
-        note(session, actor.name, "roster.import", f"course:{course_id}", counts)
+        write_audit(session, actor.name, "roster.import", f"course:{course_id}", counts)
     session.flush()
     return planned
 
 
-def _known(session: Session, ids: Sequence[str], course_id: int) -> _Known:
+def _existing_users(session: Session, ids: Sequence[str], course_id: int) -> _ExistingUsers:
     users: dict[str, tables.User] = {}
     roles: dict[int, dict[int, str]] = {}
     for some in chunks(ids):
@@ -405,10 +415,10 @@ def _known(session: Session, ids: Sequence[str], course_id: int) -> _Known:
         for member in session.scalars(select(tables.Membership).where(tables.Membership.user_id.in_(few))):
             roles[member.user_id][member.course_id] = member.role
     homeless = [user_id for user_id, held in roles.items() if not held]
-    return _Known(users, roles, accounts.formerly_in(session, course_id, homeless))
+    return _ExistingUsers(users, roles, accounts.former_members(session, course_id, homeless))
 
 
-def _plan(known: _Known, course_id: int, roster: Roster, actor: Actor) -> Plan:
+def _plan(known: _ExistingUsers, course_id: int, roster: Roster, actor: Actor) -> Plan:
     entries, problems = [], list(roster.problems)
     for row in roster.rows:
         user = known.users.get(row.id)
@@ -428,7 +438,7 @@ def _plan(known: _Known, course_id: int, roster: Roster, actor: Actor) -> Plan:
     return Plan(tuple(entries), tuple(sorted(problems, key=lambda problem: problem.line)))
 
 
-def _entry(row: Row, user: tables.User, known: _Known, course_id: int, actor: Actor) -> Entry:
+def _entry(row: Row, user: tables.User, known: _ExistingUsers, course_id: int, actor: Actor) -> Entry:
     roles, changes, kept = known.roles[user.id], [], []
     theirs = bool(roles) and all(may(actor, "roster.change", Subject(course)) for course in roles)
     for field, before, after in (("name", user.name, row.name), ("email", user.email, row.email)):
@@ -479,7 +489,7 @@ def _change(session: Session, user: tables.User, entry: Entry, course_id: int, a
             _enrol(session, user.id, course_id, change.after, change.before, actor)
 
 
-def member(session: Session, course_id: int, user_id: int) -> tables.Membership:
+def load_membership(session: Session, course_id: int, user_id: int) -> tables.Membership:
     """Somebody's place in a course. Raises NotFound."""
     found = session.scalar(_member(), {"user_id": user_id, "course_id": course_id})
     if found is None:
@@ -495,7 +505,7 @@ def _member() -> Select[tables.Membership]:
 
 def set_role(session: Session, course_id: int, user_id: int, role: str, actor: Actor) -> None:
     """Give somebody another role. One's own is for others to change."""
-    found = member(session, course_id, user_id)
+    found = load_membership(session, course_id, user_id)
     if role not in ROLES:
         raise GraderError("Choose a role: student, grader or instructor.")
     _not_oneself(user_id, actor)
@@ -506,14 +516,14 @@ def set_role(session: Session, course_id: int, user_id: int, role: str, actor: A
 def _enrol(session: Session, user_id: int, course_id: int, role: str, before: str, actor: Actor) -> None:
     accounts.enrol(session, user_id, course_id, role)
     if role in STAFF:
-        accounts.end_links(session, [user_id])  # made by somebody who may no longer make one
+        accounts.expire_reset_links(session, [user_id])  # made by somebody who may no longer make one
     detail = {"before": before, "after": role}
-    note(session, actor.name, "role.change", f"user:{user_id}", detail, course_id)
+    write_audit(session, actor.name, "role.change", f"user:{user_id}", detail, course_id)
 
 
-def remove(session: Session, course_id: int, user_id: int, actor: Actor) -> None:
+def remove_member(session: Session, course_id: int, user_id: int, actor: Actor) -> None:
     """Take somebody out of a course and its groups. What they handed in, and its grades, stay."""
-    found = member(session, course_id, user_id)
+    found = load_membership(session, course_id, user_id)
     _not_oneself(user_id, actor)
     of_course = select(tables.Assignment.id).where(tables.Assignment.course_id == course_id)
     groups = tables.GroupMember
@@ -522,7 +532,7 @@ def remove(session: Session, course_id: int, user_id: int, actor: Actor) -> None
         .where(groups.user_id == user_id, groups.assignment_id.in_(of_course))
         .execution_options(synchronize_session=False)
     )
-    note(session, actor.name, "roster.remove", f"user:{user_id}", {"role": found.role}, course_id)
+    write_audit(session, actor.name, "roster.remove", f"user:{user_id}", {"role": found.role}, course_id)
     session.delete(found)
     session.flush()
 

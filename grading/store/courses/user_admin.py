@@ -16,9 +16,9 @@ from grading.domain.errors import Forbidden, GraderError, NotFound
 from grading.domain.permissions import STAFF, Actor
 from grading.store import tables
 from grading.store.accounts import credentials, sessions, users
-from grading.store.audit import note
+from grading.store.audit import write_audit
 from grading.store.courses import roster
-from grading.store.courses.roster import People, Person
+from grading.store.courses.roster import MemberPage, Person
 
 Flag = L["administrator", "disabled"]
 KINDS = ("administrators", "staff", "disabled", "invited")
@@ -26,7 +26,7 @@ KINDS = ("administrators", "staff", "disabled", "invited")
 
 
 @dataclass(frozen=True)
-class Place:
+class CourseRole:
     """Somebody's role in a course."""
 
     course_id: int
@@ -39,14 +39,14 @@ class Account:
     """Somebody, with all their courses."""
 
     person: Person
-    places: tuple[Place, ...]
+    places: tuple[CourseRole, ...]
     created_at: datetime
     providers: tuple[tuple[str, str], ...]
     """Who they are to whom: (`local`, sign-in name), (an LMS, their id there)."""
 
 
 @dataclass(frozen=True)
-class Wishes:
+class Preferences:
     """What somebody sets for themselves."""
 
     email: str
@@ -55,11 +55,11 @@ class Wishes:
 
 
 _OF_ONE = select(
-    *roster.SHOWN, tables.User.created_at, tables.User.language, tables.User.mail_when_ready
+    *roster.PERSON_COLUMNS, tables.User.created_at, tables.User.language, tables.User.mail_when_ready
 ).where(tables.User.id == bindparam("user_id"))
 
 
-def listing(session: Session, search: str = "", kind: str = "", page: int = 1) -> People:
+def list_users(session: Session, search: str = "", kind: str = "", page: int = 1) -> MemberPage:
     """A page of everybody, by name. Who was erased is left out."""
     kind = kind if kind in KINDS else ""
     return roster.people_page(session, _listing(kind), {}, search, page)
@@ -69,7 +69,7 @@ def listing(session: Session, search: str = "", kind: str = "", page: int = 1) -
 def _listing(kind: str) -> Any:
     user = tables.User
     known = exists().where(tables.Identity.user_id == user.id)
-    query = select(*roster.SHOWN, literal("").label("role")).where(known)
+    query = select(*roster.PERSON_COLUMNS, literal("").label("role")).where(known)
     filters = {
         "administrators": user.administrator,
         "staff": exists().where(tables.Membership.user_id == user.id, tables.Membership.role.in_(STAFF)),
@@ -80,17 +80,17 @@ def _listing(kind: str) -> Any:
     return query.order_by(func.lower(user.name), user.id)
 
 
-def find(session: Session, user_id: int) -> Account:
+def load_account(session: Session, user_id: int) -> Account:
     """Somebody. Raises NotFound, also for who was erased."""
     return _found(session, user_id, session.execute(_OF_ONE, {"user_id": user_id}).first())
 
 
-def own(session: Session, user_id: int) -> tuple[Account, Wishes]:
+def load_own_account(session: Session, user_id: int) -> tuple[Account, Preferences]:
     """Somebody, and what they have set. Raises NotFound."""
     row = session.execute(_OF_ONE, {"user_id": user_id}).first()
     account = _found(session, user_id, row)
     assert row is not None  # or there was no account
-    return account, Wishes(row.email, row.language, row.mail_when_ready)
+    return account, Preferences(row.email, row.language, row.mail_when_ready)
 
 
 def _found(session: Session, user_id: int, row: Any) -> Account:
@@ -105,36 +105,36 @@ def _found(session: Session, user_id: int, row: Any) -> Account:
         .where(tables.Membership.user_id == user_id)
         .order_by(tables.Course.title)
     )
-    places = tuple(Place(*one) for one in session.execute(query))
+    places = tuple(CourseRole(*one) for one in session.execute(query))
     first = sorted(providers, key=lambda one: one[0] != "local")  # stable: the others as they came
     person = roster.person_of(session, row, "", tuple(subject for _, subject in first))
     return Account(person, places, row.created_at, tuple(providers))
 
 
-def create(
+def create_account(
     session: Session, sign_in_name: str, name: str, email: str, administrator: bool, actor: Actor
 ) -> int:
     """A new account without a password; its id. Raises Conflict when the sign-in name is taken."""
-    name, email = _name(name, empty=True), checked_email(email)
+    name, email = _name(name, empty=True), validate_email(email)
     made = users.create_user(session, sign_in_name, name=name, email=email, administrator=administrator)
-    note(session, actor.name, "user.create", f"user:{made.id}", {"administrator": administrator})
+    write_audit(session, actor.name, "user.create", f"user:{made.id}", {"administrator": administrator})
     return made.id
 
 
-def rename(session: Session, user_id: int, name: str, email: str, actor: Actor) -> None:
+def rename_user(session: Session, user_id: int, name: str, email: str, actor: Actor) -> None:
     """Give somebody another name and address."""
-    account = find(session, user_id)
-    name, email = _name(name), checked_email(email)
+    account = load_account(session, user_id)
+    name, email = _name(name), validate_email(email)
     if (name, email) == (account.person.name, account.person.email):
         return
     user = session.get_one(tables.User, user_id)
     user.name, user.email = name, email
-    note(session, actor.name, "user.change", f"user:{user_id}")
+    write_audit(session, actor.name, "user.change", f"user:{user_id}")
 
 
-def put_flag(session: Session, user_id: int, flag: Flag, value: bool, actor: Actor) -> None:
+def set_flag(session: Session, user_id: int, flag: Flag, value: bool, actor: Actor) -> None:
     """Make somebody an administrator or disable them, or undo that. Nobody does so to themselves."""
-    find(session, user_id)
+    load_account(session, user_id)
     if user_id == actor.user_id:
         raise Forbidden("You cannot do this to your own account; ask another administrator.")
     user = session.get_one(tables.User, user_id, with_for_update=True)
@@ -143,24 +143,24 @@ def put_flag(session: Session, user_id: int, flag: Flag, value: bool, actor: Act
     setattr(user, flag, value)
     if flag == "disabled":  # so that old sessions and tokens do not come back with the account
         user.sessions += 1
-        sessions.end_all(session, user_id)
+        sessions.end_sessions(session, user_id)
         credentials.revoke_tokens(session, user_id, actor.name)
-    users.end_links(session, [user_id])
-    note(session, actor.name, f"user.{flag if value else f'not_{flag}'}", f"user:{user_id}")
+    users.expire_reset_links(session, [user_id])
+    write_audit(session, actor.name, f"user.{flag if value else f'not_{flag}'}", f"user:{user_id}")
 
 
-def wish(session: Session, user_id: int, wanted: Wishes) -> None:
+def set_preferences(session: Session, user_id: int, wanted: Preferences) -> None:
     """Set it. Who wants mail needs an address."""
-    email = checked_email(wanted.email)
+    email = validate_email(wanted.email)
     if wanted.mail_when_ready and not email:
         raise GraderError("Give an e-mail address, or leave out the mail about results.")
     user = session.get_one(tables.User, user_id)
     if user.email != email:
-        note(session, f"user:{user_id}", "user.email", f"user:{user_id}")
+        write_audit(session, f"user:{user_id}", "user.email", f"user:{user_id}")
     user.email, user.language, user.mail_when_ready = email, wanted.language, wanted.mail_when_ready
 
 
-def checked_email(text: str) -> str:
+def validate_email(text: str) -> str:
     """An address, or nothing. Raises GraderError for what is none."""
     email = text.strip()
     if not email:

@@ -16,14 +16,14 @@ from grading.domain.model import RoundState
 from grading.domain.permissions import Actor
 from grading.integrations.events import GRADED
 from grading.store import tables
-from grading.store.audit import note
+from grading.store.audit import write_audit
 from grading.store.bulk import chunks
 from grading.store.database import now
 from grading.store.experiments import dry_runs
 from grading.store.grades import release
-from grading.store.grades.final_score import settle
+from grading.store.grades.final_score import update_final_score
 from grading.store.learning_platforms import grade_changed
-from grading.store.review.carry_over import copy
+from grading.store.review.carry_over import copy_changes
 from grading.store.submissions import mail_notifications
 
 SYSTEM = "system"
@@ -44,7 +44,7 @@ class Applied:
 
 
 @dataclass(frozen=True)
-class Pair:
+class RoundPair:
     """A finished round that does not count, and the one that does, if any."""
 
     submission_id: str
@@ -76,12 +76,12 @@ class Pair:
         return self.released_at is not None or (self.at_once and whole and not self.withdrawn)
 
 
-def apply(session: Session, dry_run_id: str, actor: Actor, *, keep_released: bool) -> Applied:
+def apply_dry_run(session: Session, dry_run_id: str, actor: Actor, *, keep_released: bool) -> Applied:
     """Make the gradings of a dry run count, and its version; all or nothing. Raises Conflict.
 
     With `keep_released` what students see already stays as it is; else they see the new grade, with news.
     """
-    run = dry_runs.find(session, dry_run_id, lock=True)
+    run = dry_runs.load_dry_run(session, dry_run_id, lock=True)
     dry_runs.require_open(run)
     if run.purpose != "rubric":
         raise Conflict("Only the dry run of a change can be applied.")
@@ -99,11 +99,11 @@ def apply(session: Session, dry_run_id: str, actor: Actor, *, keep_released: boo
             replaced.append(pair)
     _replace(session, replaced, actor.user_id, actor.name)
     detail = {"dry_run": run.id, "version": version.number, "replaced": len(replaced), **counts}
-    note(session, actor.name, "dry_run.apply", f"assignment:{run.assignment_id}", detail)
+    write_audit(session, actor.name, "dry_run.apply", f"assignment:{run.assignment_id}", detail)
     return Applied(replaced=len(replaced), **counts)
 
 
-def came_in(session: Session, round_id: str) -> None:
+def apply_rerun(session: Session, round_id: str) -> None:
     """A round that is not current has its grade; where it was begun to replace the current one, it does."""
     link, run = tables.DryRunRound, tables.DryRun
     query = select(run.by).join(link, link.dry_run_id == run.id)
@@ -116,7 +116,7 @@ def came_in(session: Session, round_id: str) -> None:
             _replace(session, [pair], row.by, SYSTEM)
 
 
-def _stays(pair: Pair, keep_released: bool) -> str:
+def _stays(pair: RoundPair, keep_released: bool) -> str:
     """Why the round that counts goes on counting; empty: it is replaced."""
     if pair.new_state not in dry_runs.ENDED:
         return "unfinished"
@@ -130,11 +130,11 @@ def _stays(pair: Pair, keep_released: bool) -> str:
     return "kept_better" if pair.old_state == RoundState.GRADED and not whole else ""
 
 
-def _pairs(session: Session, where: Any) -> list[Pair]:
+def _pairs(session: Session, where: Any) -> list[RoundPair]:
     """The rounds of a dry run beside those that count, locked so that neither changes meanwhile."""
     _lock(session, where)
     ids = list(session.scalars(select(tables.DryRunRound.round_id).where(where)))
-    found, moment = list[Pair](), now(session)
+    found, moment = list[RoundPair](), now(session)
     for some in chunks(sorted(ids)):
         found += [_pair(row, moment) for row in session.execute(_query().where(tables.Round.id.in_(some)))]
     return found
@@ -194,10 +194,10 @@ def _query() -> Any:
     )
 
 
-def _pair(row: Any, moment: datetime) -> Pair:
+def _pair(row: Any, moment: datetime) -> RoundPair:
     rule = LateRule.model_validate(row.late or {})
     credit = lateness(row.created_at, own_due(row.due_at, row.own_due), rule).credit
-    return Pair(
+    return RoundPair(
         submission_id=row.submission_id,
         student_id=row.student_id,
         new_round=row.new_round,
@@ -215,11 +215,11 @@ def _pair(row: Any, moment: datetime) -> Pair:
         reviewed_at=row.reviewed_at,
         reviewed_by=row.reviewed_by,
         credit=None if credit == row.had else credit,
-        at_once=release.by_itself(row.release, row.release_at, moment),
+        at_once=release.is_automatic(row.release, row.release_at, moment),
     )
 
 
-def _replace(session: Session, pairs: Sequence[Pair], by: int | None, name: str) -> None:
+def _replace(session: Session, pairs: Sequence[RoundPair], by: int | None, name: str) -> None:
     """The new rounds count from now on; what people changed goes with them."""
     for some in chunks(pairs):
         old = [one.old_round for one in some if one.old_round is not None]
@@ -232,7 +232,7 @@ def _replace(session: Session, pairs: Sequence[Pair], by: int | None, name: str)
         _tell(session, some)
     for pair in pairs:
         detail = {"before": pair.old_points, "after": pair.new_points, "round": pair.new_round}
-        note(session, name, "grade.replace", f"submission:{pair.submission_id}", detail)
+        write_audit(session, name, "grade.replace", f"submission:{pair.submission_id}", detail)
 
 
 def _set_rounds(session: Session, ids: Sequence[str], **values: Any) -> None:
@@ -241,7 +241,7 @@ def _set_rounds(session: Session, ids: Sequence[str], **values: Any) -> None:
         session.execute(where.execution_options(synchronize_session=False))
 
 
-def _grades(session: Session, pairs: Sequence[Pair]) -> list[tuple[Pair, tables.Grade]]:
+def _grades(session: Session, pairs: Sequence[RoundPair]) -> list[tuple[RoundPair, tables.Grade]]:
     """The new grades, without their reports: those are read only where points are worked out anew."""
     ids = [one.new_grade for one in pairs]
     query = select(tables.Grade).options(defer(tables.Grade.report)).where(tables.Grade.id.in_(ids))
@@ -250,11 +250,11 @@ def _grades(session: Session, pairs: Sequence[Pair]) -> list[tuple[Pair, tables.
 
 
 def _take_over(
-    session: Session, pair: Pair, grade: tables.Grade, by: int | None, *, settled_anew: bool
+    session: Session, pair: RoundPair, grade: tables.Grade, by: int | None, *, settled_anew: bool
 ) -> None:
     """Release and review of the old grade, for the new one."""
     if settled_anew or pair.credit is not None:
-        settle(session, grade)
+        update_final_score(session, grade)
     if pair.shown:
         grade.released_at, grade.released_by = now(session), by if pair.released_at else None
     elif pair.withdrawn:
@@ -263,7 +263,7 @@ def _take_over(
         grade.reviewed_at, grade.reviewed_by = pair.reviewed_at, pair.reviewed_by
 
 
-def _tell(session: Session, pairs: Sequence[Pair]) -> None:
+def _tell(session: Session, pairs: Sequence[RoundPair]) -> None:
     """News for the outside, as any grading leaves it; these rounds never had any."""
     moment = now(session)
     news = [(f"submission.{GRADED[one.new_state]}", f"{one.new_state}:{one.new_round}", one) for one in pairs]
@@ -282,12 +282,12 @@ def _tell(session: Session, pairs: Sequence[Pair]) -> None:
     ]
     if rows:
         session.execute(insert(tables.Outbox), rows)
-    mail_notifications.ready(session, [one.new_round for one in pairs if one.shown])
+    mail_notifications.add_result_letters(session, [one.new_round for one in pairs if one.shown])
     grade_changed(session, [one.submission_id for one in pairs])
 
 
-def _carry(session: Session, pairs: Sequence[Pair]) -> set[str]:
+def _carry(session: Session, pairs: Sequence[RoundPair]) -> set[str]:
     """Copy changes and marks to the new rounds; the submissions whose points that may move."""
     old = {(one.old_grade, one.new_grade): one for one in pairs if one.old_grade and one.new_grade}
-    touched = copy(session, [(was, to) for was, to in old if was and to])
+    touched = copy_changes(session, [(was, to) for was, to in old if was and to])
     return {pair.submission_id for (_, to), pair in old.items() if to in touched}

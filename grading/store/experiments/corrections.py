@@ -99,7 +99,7 @@ def _query(assignment_id: int) -> Any:
     )
 
 
-def corrections(session: Session, assignment_id: int, page: int = 1, criterion: str = "") -> Page:
+def list_corrections(session: Session, assignment_id: int, page: int = 1, criterion: str = "") -> Page:
     """One page of them, the newest first, all criteria or one."""
     query = _query(assignment_id)
     if criterion:
@@ -113,7 +113,7 @@ def corrections(session: Session, assignment_id: int, page: int = 1, criterion: 
     return Page(tuple(_read(rows)), page, pages, total)
 
 
-def correction(session: Session, assignment_id: int, change_id: int) -> Correction:
+def load_correction(session: Session, assignment_id: int, change_id: int) -> Correction:
     """One of them. Raises NotFound, also for one that was undone or changed again."""
     rows = session.execute(_query(assignment_id).where(tables.Change.id == change_id))
     found = next(_read(rows), None)
@@ -122,7 +122,7 @@ def correction(session: Session, assignment_id: int, change_id: int) -> Correcti
     return found
 
 
-def all_of(session: Session, assignment_id: int, most: int) -> list[Correction]:
+def newest_corrections(session: Session, assignment_id: int, most: int) -> list[Correction]:
     """The newest of them, so many at most."""
     rows = session.execute(_query(assignment_id).order_by(tables.Change.id.desc()).limit(most))
     return list(_read(rows))
@@ -156,7 +156,9 @@ def _read(rows: Any) -> Iterator[Correction]:
         )
 
 
-def proposed(session: Session, found: Correction, where: str | None, identities: Sequence[Identity]) -> str:
+def propose_excerpt(
+    session: Session, found: Correction, where: str | None, identities: Sequence[Identity]
+) -> str:
     """What the student wrote for a criterion, without names: the lines of their own in its place.
 
     Without a place (the criterion's `where`), or with nothing of their own there, the words the model quoted;

@@ -24,27 +24,27 @@ from grading.domain.rubric import Rubric
 from grading.domain.stages import stages_of
 from grading.store import tables
 from grading.store.assignments import versions
-from grading.store.audit import note
+from grading.store.audit import write_audit
 from grading.store.bulk import chunks
-from grading.store.database import always, now
+from grading.store.database import literal_limit, now
 from grading.store.tables.assignments import TRIAL
 
 Purpose = Literal["try", "rubric", "rerun", "examples"]
 REASONS: dict[str, str] = {"try": "try", "rubric": "dry run", "rerun": "re-run"}
 ENDED = tuple(state.value for state in RoundState if state.final)
 DISCARDED = "The dry run was discarded."
-Which = Literal["latest", "all"]
+Selection = Literal["latest", "all"]
 
 
 @dataclass(frozen=True)
-class Begun:
+class StartedDryRun:
     """What was made; the rounds wait for being prepared."""
 
     dry_run_id: str
     round_ids: tuple[str, ...]
 
 
-def chosen(session: Session, assignment_id: int, which: Which | Sequence[str]) -> list[str]:
+def select_submissions(session: Session, assignment_id: int, which: Selection | Sequence[str]) -> list[str]:
     """Hand-ins of an assignment: the newest of each student, all, or those of these ids that there are."""
     table = tables.Submission
     query = (
@@ -68,14 +68,14 @@ def chosen(session: Session, assignment_id: int, which: Which | Sequence[str]) -
     ]
 
 
-def begin(
+def start_dry_run(
     session: Session,
     assignment: tables.Assignment,
     version: tables.RubricVersion,
     submissions: Sequence[str],
     purpose: Purpose,
     actor: Actor,
-) -> Begun:
+) -> StartedDryRun:
     """Grade these hand-ins with this version, as batch work that nobody waits for. Raises Conflict."""
     if not submissions:
         raise Conflict("Choose at least one hand-in.")
@@ -94,8 +94,8 @@ def begin(
     for some in chunks(sorted(set(submissions))):
         rounds += _add_rounds(session, made, assignment, stages, some)
     detail = {"version": version.number, "purpose": purpose, "hand_ins": len(rounds)}
-    note(session, actor.name, "dry_run.begin", f"assignment:{assignment.id}", detail)
-    return Begun(made.id, tuple(rounds))
+    write_audit(session, actor.name, "dry_run.begin", f"assignment:{assignment.id}", detail)
+    return StartedDryRun(made.id, tuple(rounds))
 
 
 def _last_rounds(
@@ -150,7 +150,7 @@ def _add_rounds(
     return list(ids.values())
 
 
-def find(session: Session, dry_run_id: str, lock: bool = False) -> tables.DryRun:
+def load_dry_run(session: Session, dry_run_id: str, lock: bool = False) -> tables.DryRun:
     """A dry run. Raises NotFound."""
     query = select(tables.DryRun).where(tables.DryRun.id == dry_run_id)
     found = session.scalar(query.with_for_update() if lock else query) if dry_run_id.isalnum() else None
@@ -164,9 +164,9 @@ def assignment_of(session: Session, run: tables.DryRun) -> tables.Assignment:
     return versions.load_assignment(session, run.assignment_id)
 
 
-def discard(session: Session, dry_run_id: str, actor: Actor) -> None:
+def discard_dry_run(session: Session, dry_run_id: str, actor: Actor) -> None:
     """Nothing of it will count; what has not begun is not begun any more. Raises Conflict."""
-    run = find(session, dry_run_id, lock=True)
+    run = load_dry_run(session, dry_run_id, lock=True)
     require_open(run)
     run.discarded_at = now(session)
     mine = select(tables.DryRunRound.round_id).where(tables.DryRunRound.dry_run_id == run.id)
@@ -188,7 +188,9 @@ def discard(session: Session, dry_run_id: str, actor: Actor) -> None:
         .values(done_at=now(session))
         .execution_options(synchronize_session=False)
     )
-    note(session, actor.name, "dry_run.discard", f"assignment:{run.assignment_id}", {"dry_run": run.id})
+    write_audit(
+        session, actor.name, "dry_run.discard", f"assignment:{run.assignment_id}", {"dry_run": run.id}
+    )
 
 
 def require_open(run: tables.DryRun) -> None:
@@ -217,7 +219,7 @@ RECENT = 25
 
 
 @dataclass(frozen=True, slots=True)
-class DryRunLine:
+class DryRunEntry:
     """A dry run in a list; counts of its rounds."""
 
     id: str
@@ -241,10 +243,10 @@ class DryRunLine:
         return self.applied_at is None and self.discarded_at is None
 
 
-def lines(session: Session, assignment_id: int, dry_run_id: str | None = None) -> list[DryRunLine]:
+def list_dry_runs(session: Session, assignment_id: int, dry_run_id: str | None = None) -> list[DryRunEntry]:
     """The dry runs of an assignment, or one of them, the newest first, in one query."""
     about = {"assignment_id": assignment_id, "dry_run_id": dry_run_id}
-    return [DryRunLine(*row) for row in session.execute(_lines(dry_run_id is not None), about)]
+    return [DryRunEntry(*row) for row in session.execute(_lines(dry_run_id is not None), about)]
 
 
 @cache
@@ -279,7 +281,7 @@ def _lines(one: bool) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Recent:
+class RecentSubmission:
     """A hand-in that can be chosen."""
 
     id: str
@@ -288,10 +290,10 @@ class Recent:
     points: float | None
 
 
-def recent(session: Session, assignment_id: int) -> tuple[tuple[Recent, ...], bool]:
+def list_recent(session: Session, assignment_id: int) -> tuple[tuple[RecentSubmission, ...], bool]:
     """The newest hand-ins of an assignment, and whether there are more."""
     rows = session.execute(_recent(), {"assignment_id": assignment_id}).all()
-    return tuple(Recent(*row) for row in rows[:RECENT]), len(rows) > RECENT
+    return tuple(RecentSubmission(*row) for row in rows[:RECENT]), len(rows) > RECENT
 
 
 @cache
@@ -304,11 +306,11 @@ def _recent() -> Any:
         .outerjoin(grade, grade.round_id == round_.id)
         .where(submission.assignment_id == bindparam("assignment_id"))
         .order_by(submission.created_at.desc(), submission.id)
-        .limit(always(RECENT + 1))
+        .limit(literal_limit(RECENT + 1))
     )
 
 
-def states(session: Session, dry_run_id: str) -> dict[str, int]:
+def count_states(session: Session, dry_run_id: str) -> dict[str, int]:
     """How many of its gradings are in each state."""
     link, round_ = tables.DryRunRound, tables.Round
     query = select(round_.state, func.count()).join(link, link.round_id == round_.id)
@@ -326,7 +328,7 @@ def _next_number(session: Session, assignment_id: int, user_id: int) -> int:
     return (1 if lowest is None else lowest) - 1
 
 
-def trial(
+def create_sample_submission(
     session: Session,
     assignment: tables.Assignment,
     version: tables.RubricVersion,

@@ -21,9 +21,9 @@ from grading.statistics import Agreement, agreement
 from grading.store import tables
 from grading.store.assignments import versions
 from grading.store.experiments import dry_runs
-from grading.store.experiments.corrections import Correction, all_of
-from grading.store.experiments.dry_runs import Begun
-from grading.store.experiments.examples import Shown, listing
+from grading.store.experiments.corrections import Correction, newest_corrections
+from grading.store.experiments.dry_runs import StartedDryRun
+from grading.store.experiments.examples import ExampleEntry, list_examples
 from grading.store.rounds.example_usage import keys_of
 
 PURPOSE: Final = "examples"
@@ -34,7 +34,7 @@ MOST_READ = 500
 
 
 @dataclass(frozen=True)
-class HeldBack:
+class HeldOutCorrections:
     """Corrections that could tell: of criteria with examples, and no examples themselves."""
 
     corrections: tuple[Correction, ...]
@@ -59,7 +59,7 @@ class Effect:
 
 
 @dataclass(frozen=True)
-class Measured:
+class Evaluation:
     """What the newest measuring shows so far."""
 
     dry_run_id: str
@@ -78,41 +78,45 @@ class Measured:
         return self.ended >= self.total
 
 
-def held_back(session: Session, assignment_id: int, examples: Sequence[Shown]) -> HeldBack:
+def load_held_out(
+    session: Session, assignment_id: int, examples: Sequence[ExampleEntry]
+) -> HeldOutCorrections:
     """What could be measured with the examples that are on now."""
     working = [one for one in examples if one.works]
     criteria = {one.criterion for one in working}
     if not criteria:
-        return HeldBack((), 0)
+        return HeldOutCorrections((), 0)
     own = _examples_of(session, assignment_id)
     assignment = session.get_one(tables.Assignment, assignment_id)
     version = versions.published_version(session, assignment).id
     of_them = [
         one
-        for one in all_of(session, assignment_id, MOST_READ)
+        for one in newest_corrections(session, assignment_id, MOST_READ)
         if one.criterion in criteria
         and (one.submission_id, one.criterion) not in own
         and one.model_level is not None
     ]
     same = [one for one in of_them if one.rubric_version_id == version]
     chosen = set(list(dict.fromkeys(one.submission_id for one in same))[:MOST])
-    return HeldBack(tuple(one for one in same if one.submission_id in chosen), len(of_them) - len(same))
+    return HeldOutCorrections(
+        tuple(one for one in same if one.submission_id in chosen), len(of_them) - len(same)
+    )
 
 
-def measure(session: Session, assignment_id: int, actor: Actor) -> Begun:
+def start_evaluation(session: Session, assignment_id: int, actor: Actor) -> StartedDryRun:
     """Grade what is held back again, with the examples. Raises Conflict."""
     query = select(tables.Assignment).where(tables.Assignment.id == assignment_id)
     assignment = session.scalars(query.with_for_update(key_share=True)).one()
     if (last := _last(session, assignment_id)) is not None and not _ended(session, last):
         raise Conflict("The effect is being measured already. Wait until that has ended.")
-    examples = listing(session, assignment_id)
+    examples = list_examples(session, assignment_id)
     if not any(one.works for one in examples):
         raise Conflict("No example is on. Choose one first.")
-    found = held_back(session, assignment_id, examples)
+    found = load_held_out(session, assignment_id, examples)
     if not found.corrections:
         raise Conflict("No correction of these criteria is held back. Correct more hand-ins first.")
     version = versions.published_version(session, assignment)
-    return dry_runs.begin(session, assignment, version, found.submissions, PURPOSE, actor)
+    return dry_runs.start_dry_run(session, assignment, version, found.submissions, PURPOSE, actor)
 
 
 def _last(session: Session, assignment_id: int) -> tables.DryRun | None:
@@ -122,16 +126,16 @@ def _last(session: Session, assignment_id: int) -> tables.DryRun | None:
 
 
 def _ended(session: Session, run: tables.DryRun) -> bool:
-    found = dry_runs.states(session, run.id)
+    found = dry_runs.count_states(session, run.id)
     return all(state in dry_runs.ENDED for state in found)
 
 
-def measured(session: Session, assignment_id: int) -> Measured | None:
+def load_evaluation(session: Session, assignment_id: int) -> Evaluation | None:
     """What the newest measuring shows; nothing when there was none."""
     run = _last(session, assignment_id)
     if run is None:
         return None
-    states = dry_runs.states(session, run.id)
+    states = dry_runs.count_states(session, run.id)
     graded = _graded(session, run)
     criterion_of = _criteria(session, {key for one in graded.values() for key in one.keys})
     pairs: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
@@ -144,7 +148,7 @@ def measured(session: Session, assignment_id: int) -> Measured | None:
         if level is not None and level[1] == found.highest and found.criterion in shown:
             titles.setdefault(found.criterion, found)
             pairs[found.criterion].append((found.model_level, level[0], found.level))
-    return Measured(
+    return Evaluation(
         dry_run_id=run.id,
         at=run.created_at,
         total=sum(states.values()),
@@ -166,7 +170,7 @@ def _effect(found: Correction, triples: Sequence[tuple[float, float, float]]) ->
 
 
 @dataclass(frozen=True)
-class _Again:
+class _SecondGrading:
     """The second grading of a hand-in."""
 
     levels: Mapping[str, tuple[float, int]]
@@ -174,7 +178,7 @@ class _Again:
     by_rules: bool
 
 
-def _graded(session: Session, run: tables.DryRun) -> dict[str, _Again]:
+def _graded(session: Session, run: tables.DryRun) -> dict[str, _SecondGrading]:
     """By hand-in; of the reports only what is compared is read."""
     grade, link = tables.Grade, tables.DryRunRound
     query = (
@@ -185,8 +189,8 @@ def _graded(session: Session, run: tables.DryRun) -> dict[str, _Again]:
     return {row.submission_id: _again(row.c, row.s) for row in session.execute(query)}
 
 
-def _again(criteria: Any, stages: Any) -> _Again:
-    return _Again(
+def _again(criteria: Any, stages: Any) -> _SecondGrading:
+    return _SecondGrading(
         levels={
             one["criterion"]: (one["level"], one["highest"])
             for one in criteria or []
@@ -211,7 +215,7 @@ def _judged_before(session: Session, assignment_id: int, run: tables.DryRun) -> 
     own = _examples_of(session, assignment_id, run.created_at)
     return [
         one
-        for one in all_of(session, assignment_id, MOST_READ)
+        for one in newest_corrections(session, assignment_id, MOST_READ)
         if one.at <= run.created_at
         and (one.submission_id, one.criterion) not in own
         and one.rubric_version_id == run.rubric_version_id

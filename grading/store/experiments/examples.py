@@ -24,10 +24,10 @@ from grading.domain.permissions import Actor
 from grading.domain.rubric import Criterion, Rubric
 from grading.store import tables
 from grading.store.assignments import versions as assignments
-from grading.store.audit import note
+from grading.store.audit import write_audit
 from grading.store.database import now
-from grading.store.experiments.corrections import Correction, correction
-from grading.store.rounds.example_usage import counted_then, worked
+from grading.store.experiments.corrections import Correction, load_correction
+from grading.store.rounds.example_usage import to_job_example, version_when_chosen
 
 PER_CRITERION = 4
 """Examples of a criterion that are on at most."""
@@ -36,7 +36,7 @@ MOST_CHARS = 8_000
 
 
 @dataclass(frozen=True)
-class Shown:
+class ExampleEntry:
     """An example as the page lists it."""
 
     id: int
@@ -65,16 +65,16 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Room:
+class RemainingCapacity:
     """How much may still be switched on."""
 
     by_criterion: dict[str, int]
     chars: int
 
 
-def listing(session: Session, assignment_id: int) -> list[Shown]:
+def list_examples(session: Session, assignment_id: int) -> list[ExampleEntry]:
     """The examples of an assignment by criterion, in the rubric's order."""
-    by_id = {one.id: (at, one) for at, one in enumerate(criteria(session, assignment_id))}
+    by_id = {one.id: (at, one) for at, one in enumerate(load_criteria(session, assignment_id))}
     rows = session.execute(_rows(assignment_id)).all()
     then = _scales(session, {row.then for row in rows})
     shown = [_shown(row, by_id, then) for row in rows]
@@ -87,7 +87,7 @@ def _rows(assignment_id: int) -> Any:
     return (
         select(
             example,
-            counted_then().label("then"),
+            version_when_chosen().label("then"),
             tables.User.name.label("student"),
             author.c.name.label("author"),
         )
@@ -111,11 +111,11 @@ def _scales(session: Session, versions: Iterable[int | None]) -> dict[int | None
 
 def _shown(
     row: Any, by_id: dict[str, tuple[int, Criterion]], then: dict[int | None, dict[str, int]]
-) -> Shown:
+) -> ExampleEntry:
     example: tables.Example = row.Example
     criterion = by_id.get(example.criterion, (0, None))[1]
     highest = criterion.highest if criterion else None
-    return Shown(
+    return ExampleEntry(
         id=example.id,
         criterion=example.criterion,
         title=criterion.title if criterion else example.criterion,
@@ -129,22 +129,24 @@ def _shown(
         at=example.at,
         submission_id=example.submission_id,
         student=row.student,
-        key=worked(example).key,
+        key=to_job_example(example).key,
         same_scale=then.get(row.then, {}).get(example.criterion) == highest,
     )
 
 
-def add(session: Session, assignment_id: int, change_id: int, excerpt: str, reason: str, actor: Actor) -> int:
+def create_example(
+    session: Session, assignment_id: int, change_id: int, excerpt: str, reason: str, actor: Actor
+) -> int:
     """Make a correction an example, switched on where there is room; its number.
 
     Raises NotFound, and ExampleRefused or Conflict for what cannot be shown.
     """
     _lock(session, assignment_id)
-    found = correction(session, assignment_id, change_id)
+    found = load_correction(session, assignment_id, change_id)
     _check_scale(session, assignment_id, found)
     if _twin(session, found) is not None:
         raise Conflict("This correction is an example already.")
-    words, why = checked_words(session, found.submission_id, excerpt, reason)
+    words, why = check_texts(session, found.submission_id, excerpt, reason)
     made = tables.Example(
         assignment_id=assignment_id,
         submission_id=found.submission_id,
@@ -164,7 +166,7 @@ def add(session: Session, assignment_id: int, change_id: int, excerpt: str, reas
 
 
 def _check_scale(session: Session, assignment_id: int, found: Correction) -> None:
-    criterion = next((c for c in criteria(session, assignment_id) if c.id == found.criterion), None)
+    criterion = next((c for c in load_criteria(session, assignment_id) if c.id == found.criterion), None)
     if criterion is None:
         raise ExampleRefused("The rubric has this criterion no more, so nobody would be shown the example.")
     if criterion.highest != found.highest:
@@ -182,19 +184,19 @@ def _twin(session: Session, found: Correction) -> int | None:
     return session.scalar(select(tables.Example.id).where(*same).limit(1))
 
 
-def edit(
+def edit_example(
     session: Session, assignment_id: int, example_id: int, excerpt: str, reason: str, actor: Actor
 ) -> None:
     """Put it in other words. Raises NotFound, ExampleRefused."""
     example = _locked(session, assignment_id, example_id)
-    words, why = checked_words(session, example.submission_id, excerpt, reason)
+    words, why = check_texts(session, example.submission_id, excerpt, reason)
     if example.active:
         _require_room(session, example, len(words) + len(why))
     example.excerpt, example.reason = words, why
     _note(session, actor, "example.edit", example, {})
 
 
-def switch(session: Session, assignment_id: int, example_id: int, on: bool, actor: Actor) -> None:
+def set_active(session: Session, assignment_id: int, example_id: int, on: bool, actor: Actor) -> None:
     """Show it to models from now on, or no more. Raises NotFound, ExampleRefused."""
     example = _locked(session, assignment_id, example_id)
     if example.active == on:
@@ -205,7 +207,7 @@ def switch(session: Session, assignment_id: int, example_id: int, on: bool, acto
     _note(session, actor, "example.on" if on else "example.off", example, {})
 
 
-def remove(session: Session, assignment_id: int, example_id: int, actor: Actor) -> None:
+def remove_example(session: Session, assignment_id: int, example_id: int, actor: Actor) -> None:
     """Take its words away, and never show it again. Raises NotFound."""
     example = _locked(session, assignment_id, example_id)
     example.active, example.excerpt, example.reason = False, "", ""
@@ -214,7 +216,7 @@ def remove(session: Session, assignment_id: int, example_id: int, actor: Actor) 
 
 def _note(session: Session, actor: Actor, action: str, example: tables.Example, more: dict[str, Any]) -> None:
     detail = {"example": example.id, "criterion": example.criterion, **more}
-    note(session, actor.name, action, f"assignment:{example.assignment_id}", detail)
+    write_audit(session, actor.name, action, f"assignment:{example.assignment_id}", detail)
 
 
 def _lock(session: Session, assignment_id: int) -> None:
@@ -239,7 +241,7 @@ def _require_room(session: Session, example: tables.Example, chars: int) -> None
 
 def _full(session: Session, assignment_id: int, criterion: str, chars: int, but: int = 0) -> str:
     """Why one more cannot be on; empty when it can."""
-    room = room_of(_on(session, assignment_id, but))
+    room = remaining_capacity(_on(session, assignment_id, but))
     if room.by_criterion.get(criterion, PER_CRITERION) < 1:
         return f"At most {PER_CRITERION} examples of a criterion can be on. Switch another one off first."
     if room.chars < chars:
@@ -260,17 +262,17 @@ def _on(session: Session, assignment_id: int, but: int = 0) -> list[tuple[str, i
     return [(criterion, chars) for criterion, chars in session.execute(query)]
 
 
-def room_of(on: Iterable[tuple[str, int]]) -> Room:
+def remaining_capacity(on: Iterable[tuple[str, int]]) -> RemainingCapacity:
     """What is left of both bounds, from criterion and characters of those that are on."""
     used: dict[str, int] = defaultdict(int)
     chars = 0
     for criterion, size in on:
         used[criterion] += 1
         chars += size
-    return Room({one: PER_CRITERION - count for one, count in used.items()}, MOST_CHARS - chars)
+    return RemainingCapacity({one: PER_CRITERION - count for one, count in used.items()}, MOST_CHARS - chars)
 
 
-def criteria(session: Session, assignment_id: int) -> tuple[Criterion, ...]:
+def load_criteria(session: Session, assignment_id: int) -> tuple[Criterion, ...]:
     """Those of the rubric that counts; none where there is no rubric yet."""
     assignment = session.get_one(tables.Assignment, assignment_id)
     version = assignments.find_published(session, assignment)
@@ -289,7 +291,7 @@ class ExampleRefused(GraderError):
     status = 422
 
 
-def checked_words(session: Session, submission_id: str, excerpt: str, reason: str) -> tuple[str, str]:
+def check_texts(session: Session, submission_id: str, excerpt: str, reason: str) -> tuple[str, str]:
     """Both without the names of those who handed it in. Raises ExampleRefused."""
     kept = excerpt.replace("\r\n", "\n").replace("\0", "").strip("\n ")
     why = " ".join(reason.replace("\0", "").split())
@@ -302,7 +304,7 @@ def checked_words(session: Session, submission_id: str, excerpt: str, reason: st
     if signs := manipulation_flags([as_document(kept)]):
         raise ExampleRefused(f"Take out the words that speak to the grader. {signs[0].message}")
     hidden = [kept, why]
-    for identity in identities(session, submission_id):
+    for identity in student_identities(session, submission_id):
         hidden = pseudonymise_texts(hidden, identity)
     return hidden[0], hidden[1]
 
@@ -314,7 +316,7 @@ def as_document(text: str) -> Document:
     return Document(path="excerpt.md", kind="prose", language="markdown", cells=(cell,))
 
 
-def identities(session: Session, submission_id: str) -> list[Identity]:
+def student_identities(session: Session, submission_id: str) -> list[Identity]:
     """What is known of each who handed this in."""
     member = tables.SubmissionMember
     theirs = select(tables.Submission.student_id).where(tables.Submission.id == submission_id)

@@ -17,7 +17,7 @@ from grading.domain.value import Value
 from grading.scoring import settled
 from grading.store import tables
 from grading.store.experiments.dry_runs import REASONS
-from grading.store.review.carry_over import carry
+from grading.store.review.carry_over import load_carry_over
 from grading.store.tables.assignments import TRIAL
 
 UNSEEN = (REASONS["try"], REASONS["rubric"], "examples")
@@ -25,7 +25,7 @@ MOST_READ = 500
 """Grades with changes by people whose reports are read for one page."""
 
 
-class Move(Value):
+class GradeImpact(Value):
     """One hand-in of a dry run."""
 
     submission_id: str
@@ -60,22 +60,22 @@ class Move(Value):
         return self.points.delta if self.points is not None else None
 
 
-class Moves(Value):
+class Impact(Value):
     """All of them, those that move furthest first."""
 
-    rows: tuple[Move, ...]
+    rows: tuple[GradeImpact, ...]
     conflicts: Mapping[str, tuple[Any, ...]]
     """submission -> what people changed and does not fit any more"""
 
 
-def moves(session: Session, dry_run: tables.DryRun) -> Moves:
+def load_impact(session: Session, dry_run: tables.DryRun) -> Impact:
     """What the dry run found so far, with what people changed put in; a bounded number of queries."""
     rows = [_move(row) for row in session.execute(_of_dry_run(), {"dry_run": dry_run.id})]
     conflicts: dict[str, tuple[Conflict, ...]] = {}
     if dry_run.applied_at is None:
         rows, conflicts = _with_changes(session, rows)
     order = sorted(rows, key=lambda one: (one.delta is None, -abs(one.delta or 0.0), one.student, one.number))
-    return Moves(rows=tuple(order), conflicts=conflicts)
+    return Impact(rows=tuple(order), conflicts=conflicts)
 
 
 def _counted() -> Any:
@@ -135,9 +135,9 @@ def _query() -> Any:
     )
 
 
-def _move(row: Any) -> Move:
+def _move(row: Any) -> GradeImpact:
     tried = row.source == TRIAL
-    return Move(
+    return GradeImpact(
         submission_id=row.submission_id,
         round_id=row.round_id,
         trial=str(row.notes[0]) if tried and row.notes else "",
@@ -158,13 +158,13 @@ def _move(row: Any) -> Move:
 
 
 def _with_changes(
-    session: Session, rows: Sequence[Move]
-) -> tuple[list[Move], dict[str, tuple[Conflict, ...]]]:
+    session: Session, rows: Sequence[GradeImpact]
+) -> tuple[list[GradeImpact], dict[str, tuple[Conflict, ...]]]:
     """The points as they would be with people's changes; reports are read only where there are any."""
     conflicts: dict[str, tuple[Conflict, ...]] = {}
-    found: list[Move] = []
+    found: list[GradeImpact] = []
     pairs = [(one.old_grade, one.new_grade) for one in rows if one.changes]
-    known = carry(session, [(old, new) for old, new in pairs if old and new][:MOST_READ])
+    known = load_carry_over(session, [(old, new) for old, new in pairs if old and new][:MOST_READ])
     for one in rows:
         with_it = known.get(one.new_grade or 0) if one.changes else None
         if with_it is not None:
@@ -175,15 +175,15 @@ def _with_changes(
     return found, conflicts
 
 
-class Tried(Value):
+class ReportPair(Value):
     """One hand-in of a dry run with both reports, to be looked at beside each other."""
 
-    move: Move
+    move: GradeImpact
     before: Report | None
     after: Report | None
 
 
-def tried(session: Session, dry_run: tables.DryRun, submission_id: str) -> Tried:
+def load_reports(session: Session, dry_run: tables.DryRun, submission_id: str) -> ReportPair:
     """One of them. Raises NotFound."""
     where = (
         tables.DryRunRound.dry_run_id == dry_run.id,
@@ -196,4 +196,6 @@ def tried(session: Session, dry_run: tables.DryRun, submission_id: str) -> Tried
     numbers = [number for number in (move.old_grade, move.new_grade) if number is not None]
     grades = session.scalars(select(tables.Grade).where(tables.Grade.id.in_(numbers)))
     reports = {one.id: Report.model_validate(one.report) for one in grades}
-    return Tried(move=move, before=reports.get(move.old_grade or 0), after=reports.get(move.new_grade or 0))
+    return ReportPair(
+        move=move, before=reports.get(move.old_grade or 0), after=reports.get(move.new_grade or 0)
+    )

@@ -11,7 +11,7 @@ from sqlalchemy import Select, bindparam, func, select
 from sqlalchemy.orm import Session, aliased
 
 from grading.domain.value import Value
-from grading.store.database import always
+from grading.store.database import literal_limit
 from grading.store.tables import Change, Round, User
 
 MOST = 200
@@ -67,7 +67,7 @@ def history(session: Session, round_id: str) -> tuple[Made, ...]:
 
 @cache
 def _history() -> Select[Any]:
-    return of_round().limit(always(MOST))
+    return of_round().limit(literal_limit(MOST))
 
 
 @cache

@@ -16,10 +16,10 @@ from grading.domain.lateness import LateRule, lateness, own_due
 from grading.domain.model import RoundState
 from grading.domain.permissions import Actor
 from grading.store import tables
-from grading.store.assignments.settings import change_settings, lock
-from grading.store.audit import note
+from grading.store.assignments.settings import change_settings, lock_assignment
+from grading.store.audit import write_audit
 from grading.store.bulk import chunks
-from grading.store.database import always, now
+from grading.store.database import literal_limit, now
 from grading.store.grades import final_score, release
 from grading.store.tables import Assignment, Extension, Grade, Round, Submission
 
@@ -54,13 +54,15 @@ class NotExtended(GraderError):
     status = 422
 
 
-def students(session: Session, assignment: tables.Assignment) -> list[Student]:
+def list_students(session: Session, assignment: tables.Assignment) -> list[Student]:
     """All students of the course, by name."""
     given = {"assignment_id": assignment.id, "course_id": assignment.course_id}
     return [Student._make(row) for row in session.execute(_students_of(), given)]
 
 
-def given(session: Session, assignment: tables.Assignment, page: int, each: int) -> list[ExtensionRow]:
+def list_extensions(
+    session: Session, assignment: tables.Assignment, page: int, each: int
+) -> list[ExtensionRow]:
     """A page of the extensions of students of the course, by name."""
     wanted = {"assignment_id": assignment.id, "course_id": assignment.course_id, "skipped": (page - 1) * each}
     return [ExtensionRow._make(row) for row in session.execute(_given(each, page == 1), wanted)]
@@ -90,7 +92,7 @@ def _given(each: int, first: bool) -> Any:
         .join(member, here & (member.role == "student"))
         .where(own.assignment_id == bindparam("assignment_id"))
         .order_by(func.lower(user.name), user.id)
-        .limit(always(each))
+        .limit(literal_limit(each))
     )
     return query if first else query.offset(bindparam("skipped", type_=Integer))
 
@@ -100,7 +102,7 @@ def _by() -> ScalarSelect[str]:
     return select(giver.c.name).where(giver.c.id == tables.Extension.by).scalar_subquery()
 
 
-def give(
+def grant_extension(
     session: Session,
     assignment: tables.Assignment,
     student_ids: Sequence[int],
@@ -112,7 +114,7 @@ def give(
 
     Raises NotExtended.
     """
-    lock(session, assignment)
+    lock_assignment(session, assignment)
     wanted = sorted(set(student_ids))
     if not wanted:
         raise NotExtended("Choose at least one student.")
@@ -134,18 +136,18 @@ def give(
             "before": before,
             "reason": values["reason"],
         }
-        note(session, actor.name, "extension.give", f"assignment:{assignment.id}", detail)
+        write_audit(session, actor.name, "extension.give", f"assignment:{assignment.id}", detail)
     session.flush()
-    settle(session, assignment, actor.name, wanted)
+    rescore_lateness(session, assignment, actor.name, wanted)
     return len(wanted)
 
 
-def revoke(session: Session, assignment: tables.Assignment, student_id: int, actor: Actor) -> bool:
+def revoke_extension(session: Session, assignment: tables.Assignment, student_id: int, actor: Actor) -> bool:
     """Take an extension back; grades that are there are settled anew.
 
     False when there was none. Raises NotFound for who is no student of the course.
     """
-    lock(session, assignment)
+    lock_assignment(session, assignment)
     row = session.get(tables.Extension, (assignment.id, student_id))
     if row is None:
         if not _students(session, assignment.course_id, [student_id]):
@@ -154,8 +156,8 @@ def revoke(session: Session, assignment: tables.Assignment, student_id: int, act
     detail = {"student": student_id, "due": row.due_at.isoformat()}
     session.delete(row)
     session.flush()
-    note(session, actor.name, "extension.revoke", f"assignment:{assignment.id}", detail)
-    settle(session, assignment, actor.name, [student_id])
+    write_audit(session, actor.name, "extension.revoke", f"assignment:{assignment.id}", detail)
+    rescore_lateness(session, assignment, actor.name, [student_id])
     return True
 
 
@@ -172,16 +174,16 @@ def _plain(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in text).strip()[:REASON]
 
 
-ENDED = tuple(state.value for state in RoundState if state.final)
+FINAL_STATES = tuple(state.value for state in RoundState if state.final)
 
 
 def apply_settings(session: Session, assignment: Assignment, settings: Settings, actor: Actor) -> int:
     """Keep the settings; how many grades have other points now, because they are late otherwise."""
     changed = change_settings(session, assignment, settings, actor)
-    return settle(session, assignment, actor.name) if {"due_at", "late"} & changed else 0
+    return rescore_lateness(session, assignment, actor.name) if {"due_at", "late"} & changed else 0
 
 
-def settle(
+def rescore_lateness(
     session: Session, assignment: Assignment, actor: str, students: Sequence[int] | None = None
 ) -> int:
     """Those of an assignment, or of these students, that keep another part of their points now; how many.
@@ -192,13 +194,13 @@ def settle(
     mine += [] if students is None else [Submission.student_id.in_(students)]
     # a grade that is just being made may know the old date: it is waited for, and the next one knows the new
     under_way = select(Round.id).join(Submission, Submission.id == Round.submission_id)
-    under_way = under_way.where(*mine, Round.state.not_in(ENDED)).order_by(Round.id)
+    under_way = under_way.where(*mine, Round.state.not_in(FINAL_STATES)).order_by(Round.id)
     session.execute(under_way.with_for_update(of=Round, key_share=True))
     moved = _moved(session, assignment, mine)
     for some in chunks(moved):
         query = select(Grade).where(Grade.id.in_(some)).order_by(Grade.id).with_for_update()
         for grade in session.scalars(query.execution_options(populate_existing=True)).all():
-            _settle(session, grade, actor)
+            _rescore(session, grade, actor)
     return len(moved)
 
 
@@ -220,10 +222,10 @@ def _moved(session: Session, assignment: Assignment, mine: Sequence[ColumnElemen
     ]
 
 
-def _settle(session: Session, grade: Grade, actor: str) -> None:
+def _rescore(session: Session, grade: Grade, actor: str) -> None:
     was, credit = grade.final_points, grade.credit
-    final_score.settle(session, grade)
+    final_score.update_final_score(session, grade)
     detail = {"credit": {"from": credit, "to": grade.credit}, "from": was, "to": grade.final_points}
-    note(session, actor, "grade.late", f"submission:{grade.submission_id}", detail)
+    write_audit(session, actor, "grade.late", f"submission:{grade.submission_id}", detail)
     if grade.released_at is not None and grade.final_points != was:
-        release.tell(session, grade, "grade.changed", f"changed:{grade.round_id}:late:{grade.credit:g}")
+        release.add_event(session, grade, "grade.changed", f"changed:{grade.round_id}:late:{grade.credit:g}")

@@ -19,7 +19,7 @@ from grading.store.bulk import chunks
 from grading.store.tables import Assignment, Grade, Round, Submission, SubmissionMember
 
 
-def changes_of(session: Session, round_id: str) -> list[Change]:
+def list_changes(session: Session, round_id: str) -> list[Change]:
     """The changes of a round that were not undone, the first one first."""
     query = (
         select(tables.Change, tables.User.name)
@@ -27,10 +27,10 @@ def changes_of(session: Session, round_id: str) -> list[Change]:
         .where(tables.Change.round_id == round_id, tables.Change.undone_at.is_(None))
         .order_by(tables.Change.id)
     )
-    return [change_of(row, name or "") for row, name in session.execute(query)]
+    return [to_change(row, name or "") for row, name in session.execute(query)]
 
 
-def change_of(row: Any, by: str) -> Change:
+def to_change(row: Any, by: str) -> Change:
     """A row with the columns of a change as what it changes; `by` is the name of who made it."""
     said = {**row.value, "id": row.id, "kind": row.kind, "target": row.target}
     return Change.model_validate({**said, "reason": row.reason, "by": by})
@@ -43,12 +43,12 @@ def lateness_of(session: Session, submission: tables.Submission) -> Lateness:
     return lateness(submission.created_at, due, LateRule.model_validate(assignment.late or {}))
 
 
-def settle(session: Session, grade: tables.Grade) -> Settled:
+def update_final_score(session: Session, grade: tables.Grade) -> Settled:
     """Work the points of a grade out anew and keep them. For everybody who changes what they depend on."""
     submission = session.get_one(tables.Submission, grade.submission_id)
     made = settled(
         Report.model_validate(grade.report),
-        changes_of(session, grade.round_id),
+        list_changes(session, grade.round_id),
         lateness_of(session, submission).credit,
     )
     grade.points, grade.points_so_far = made.points, made.report.points_so_far
@@ -58,7 +58,7 @@ def settle(session: Session, grade: tables.Grade) -> Settled:
     return made
 
 
-def counting(assignment_id: int, counts: str) -> Select[tuple[str]]:
+def counting_submissions(assignment_id: int, counts: str) -> Select[tuple[str]]:
     """The ids of these hand-ins; `counts` as in `Assignment.counts`.
 
     The students are found by jumping from one to the next in an index, so that this costs by the student and
@@ -83,9 +83,9 @@ def counting(assignment_id: int, counts: str) -> Select[tuple[str]]:
     return select(newest.label("id")).where(students.c.id.is_not(None))
 
 
-def counts_of(assignment: Assignment) -> Select[tuple[str]]:
+def counting_of_assignment(assignment: Assignment) -> Select[tuple[str]]:
     """Those of an assignment, by its own rule."""
-    return counting(assignment.id, assignment.counts)
+    return counting_submissions(assignment.id, assignment.counts)
 
 
 def released_scores(session: Session, assignment_id: int, users: Sequence[int]) -> dict[int, tuple[Any, ...]]:

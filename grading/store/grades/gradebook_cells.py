@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session, aliased
 
 from grading.domain.model import RoundState
 from grading.domain.value import Value
-from grading.store.database import clock, told
+from grading.store.database import cache_now, clock_column
 from grading.store.tables import (
     Assignment,
     Grade,
@@ -25,7 +25,7 @@ from grading.store.tables import (
     User,
 )
 
-MOST = 200
+MAX_COLUMNS = 200
 """Assignments that are shown."""
 _POINTS: WeakKeyDictionary[Engine, dict[int, float]] = WeakKeyDictionary()
 """Database -> version of a rubric -> its points: versions never change."""
@@ -62,7 +62,7 @@ class Cell(Value):
     released: bool = False
 
 
-def cells_of(
+def load_cells(
     session: Session, listed: Sequence[Column], students: Sequence[int], *, released_only: bool
 ) -> Mapping[tuple[int, int], Cell]:
     """(assignment, student) -> what counts of what they handed in, or others of their group."""
@@ -151,7 +151,7 @@ def _cell(row: Any, *, released_only: bool) -> Cell:
     )
 
 
-def columns(
+def load_columns(
     session: Session, course_id: int, *, visible: bool = False, assignment_id: int | None = None
 ) -> tuple[Column, ...]:
     """The assignments of a course as they are due: all, those that students see, or one."""
@@ -159,7 +159,7 @@ def columns(
     query = _columns(session.get_bind().dialect.name, visible, assignment_id is not None)
     found = session.execute(query, wanted).all()
     if found:
-        told(session, found[0].clock)  # what is missing rests on it
+        cache_now(session, found[0].clock)  # what is missing rests on it
     highest = _highest(session, [one.version for one in found if one.version is not None])
     return tuple(
         Column(
@@ -182,11 +182,11 @@ def _columns(dialect: str, visible: bool, single: bool) -> Select[Any]:
     query: Select[Any] = (
         select(
             Assignment.id, Assignment.slug, Assignment.title, Assignment.due_at, Assignment.counts,
-            Assignment.group_size, newest.label("version"), clock(dialect),
+            Assignment.group_size, newest.label("version"), clock_column(dialect),
         )
         .where(Assignment.course_id == bindparam("course_id"))
         .order_by(Assignment.due_at.is_(None), Assignment.due_at, Assignment.id)
-        .limit(MOST)
+        .limit(MAX_COLUMNS)
     )  # fmt: skip
     if visible:
         query = query.where(Assignment.visible)

@@ -13,15 +13,15 @@ from grading.domain.errors import Conflict, GraderError, NotFound
 from grading.domain.permissions import Actor
 from grading.domain.value import Value
 from grading.store import outbox, periodic_tasks, tables
-from grading.store.audit import note
+from grading.store.audit import write_audit
 from grading.store.database import now
 from grading.store.learning_platforms import grade_changed
 from grading.store.submissions import mail_notifications
 
 POLICIES = ("at_once", "after_review", "at")
-DUE = "release:"
+TASK_PREFIX = "release:"
 """How the chores begin that release an assignment's grades at its date: with its number and that date."""
-AGAIN = timedelta(seconds=60)
+RETRY_AFTER = timedelta(seconds=60)
 FOR = timedelta(minutes=2)
 """What was being graded at the date is written by then; later gradings release themselves."""
 EVER = timedelta(days=36_500)
@@ -34,7 +34,7 @@ class PolicyRefused(GraderError):
     status = 422
 
 
-def release(session: Session, round_id: str, actor: Actor) -> None:
+def release_grade(session: Session, round_id: str, actor: Actor) -> None:
     """Let the student see the grade of this round. Raises NotFound while there is none."""
     grade = _grade(session, round_id)
     if grade.released_at is None:
@@ -49,11 +49,11 @@ def release_all(session: Session, assignment_id: int, actor: Actor, only: Sequen
     where = [] if only is None else [tables.Grade.submission_id.in_(only)]
     count = _release(session, _ready(session, assignment_id, *where), actor.user_id, actor.name)
     action = "grade.release_all" if only is None else "grade.release_some"
-    note(session, actor.name, action, f"assignment:{assignment_id}", {"count": count})
+    write_audit(session, actor.name, action, f"assignment:{assignment_id}", {"count": count})
     return count
 
 
-def withdraw(session: Session, round_id: str, actor: Actor, reason: str = "") -> None:
+def withdraw_grade(session: Session, round_id: str, actor: Actor, reason: str = "") -> None:
     """Take a released grade back: the student sees that it was withdrawn. Raises NotFound without a grade."""
     grade = _grade(session, round_id)
     if grade.released_at is not None:
@@ -81,15 +81,17 @@ def set_policy(
     was = {"release": assignment.release, "at": _text(assignment.release_at)}
     assignment.release, assignment.release_at = policy, at if policy == "at" else None
     to = {"release": policy, "at": _text(assignment.release_at)}
-    note(session, actor.name, "assignment.release", f"assignment:{assignment.id}", {"from": was, "to": to})
+    write_audit(
+        session, actor.name, "assignment.release", f"assignment:{assignment.id}", {"from": was, "to": to}
+    )
 
 
-def due_releases(session: Session) -> list[str]:
+def list_due_releases(session: Session) -> list[str]:
     """The chores of assignments whose date has come and whose grades were not released for it yet."""
     moment = now(session)
     of_them = select(tables.Assignment.id, tables.Assignment.release_at)
     of_them = of_them.where(tables.Assignment.release == "at", tables.Assignment.release_at <= moment)
-    names = [f"{DUE}{row.id}:{row.release_at.timestamp():.0f}" for row in session.execute(of_them)]
+    names = [f"{TASK_PREFIX}{row.id}:{row.release_at.timestamp():.0f}" for row in session.execute(of_them)]
     if not names:
         return []
     known = select(tables.Chore.name).where(tables.Chore.name.in_(names), tables.Chore.not_before > moment)
@@ -99,39 +101,39 @@ def due_releases(session: Session) -> list[str]:
 
 def release_due(session: Session, name: str) -> int:
     """Do one of `due_releases`; returns how many grades were released. Withdrawn ones stay so."""
-    periodic_tasks.plan(session, name)
-    if periodic_tasks.take(session, name) is None:
+    periodic_tasks.schedule(session, name)
+    if periodic_tasks.claim(session, name) is None:
         return 0
     assignment = session.get(tables.Assignment, int(name.split(":")[1]))
     moment = now(session)
     date = assignment.release_at if assignment is not None and assignment.release == "at" else None
     if assignment is None or date is None or date > moment:
-        periodic_tasks.end(session, name)
+        periodic_tasks.remove(session, name)
         return 0
     never = tables.Grade.released_by.is_(None)
     count = _release(session, _ready(session, assignment.id, never), None, "system")
     if count:
         detail = {"count": count, "at": _text(date)}
-        note(session, "system", "grade.release_all", f"assignment:{assignment.id}", detail)
-    periodic_tasks.again(session, name, AGAIN if moment < date + FOR else EVER)
+        write_audit(session, "system", "grade.release_all", f"assignment:{assignment.id}", detail)
+    periodic_tasks.reschedule(session, name, RETRY_AFTER if moment < date + FOR else EVER)
     return count
 
 
-def by_itself(release: str, release_at: datetime | None, moment: datetime) -> bool:
+def is_automatic(release: str, release_at: datetime | None, moment: datetime) -> bool:
     """Whether an assignment with these settings needs nobody to release what is not held, at this moment."""
     return release == "at_once" or (release == "at" and release_at is not None and release_at <= moment)
 
 
-def tell(session: Session, grade: tables.Grade, what: str, key: str) -> None:
+def add_event(session: Session, grade: tables.Grade, what: str, key: str) -> None:
     """Leave the news for the outside; it names the submission, not the points."""
     news = {"type": what, "submission": grade.submission_id}
     grade_changed(session, [grade.submission_id])
-    if not outbox.put(session, "event", key, news):
+    if not outbox.add(session, "event", key, news):
         # a grade of this round was released before: this is another time
-        outbox.put(session, "event", f"{key}:{now(session):%Y%m%d%H%M%S%f}", news)
+        outbox.add(session, "event", f"{key}:{now(session):%Y%m%d%H%M%S%f}", news)
 
 
-def current(session: Session, submission_id: str) -> tables.Grade | None:
+def lock_current_grade(session: Session, submission_id: str) -> tables.Grade | None:
     """The grade that counts, locked. First its round, so that no other takes its place meanwhile."""
     session.flush()
     round_ = tables.Round
@@ -150,7 +152,7 @@ def current(session: Session, submission_id: str) -> tables.Grade | None:
 
 def _grade(session: Session, round_id: str) -> tables.Grade:
     submission = select(tables.Round.submission_id).where(tables.Round.id == round_id)
-    grade = current(session, session.scalar(submission) or "")
+    grade = lock_current_grade(session, session.scalar(submission) or "")
     if grade is None:
         raise NotFound("There is no grade to release yet.")
     if grade.round_id != round_id:
@@ -187,10 +189,10 @@ def _release(session: Session, grades: Sequence[tables.Grade], by: int | None, n
     moment = now(session)
     for grade in grades:
         grade.released_at, grade.released_by = moment, by
-        note(session, name, "grade.release", f"submission:{grade.submission_id}", {"held": grade.held})
-        tell(session, grade, "grade.released", f"released:{grade.round_id}")
+        write_audit(session, name, "grade.release", f"submission:{grade.submission_id}", {"held": grade.held})
+        add_event(session, grade, "grade.released", f"released:{grade.round_id}")
     session.flush()
-    mail_notifications.ready(session, [grade.round_id for grade in grades])
+    mail_notifications.add_result_letters(session, [grade.round_id for grade in grades])
     return len(grades)
 
 
@@ -198,15 +200,15 @@ def _withdraw(session: Session, grade: tables.Grade, actor: Actor, reason: str) 
     was = _text(grade.released_at)
     grade.released_at, grade.released_by = None, actor.user_id
     detail = {"released": was, "reason": reason}
-    note(session, actor.name, "grade.withdraw", f"submission:{grade.submission_id}", detail)
-    tell(session, grade, "grade.withdrawn", f"withdrawn:{grade.round_id}")
+    write_audit(session, actor.name, "grade.withdraw", f"submission:{grade.submission_id}", detail)
+    add_event(session, grade, "grade.withdrawn", f"withdrawn:{grade.round_id}")
 
 
 def _text(moment: datetime | None) -> str | None:
     return moment.isoformat(timespec="seconds") if moment else None
 
 
-class Counts(Value):
+class ReleaseCounts(Value):
     """How the current grades of an assignment stand."""
 
     ready: int
@@ -219,7 +221,7 @@ class Counts(Value):
     withdrawn: int
 
 
-def counts(session: Session, assignment_id: int) -> Counts:
+def count_grades(session: Session, assignment_id: int) -> ReleaseCounts:
     """How many could be released, and how many were."""
     grade = tables.Grade
     hidden = grade.released_at.is_(None)
@@ -240,4 +242,4 @@ def counts(session: Session, assignment_id: int) -> Counts:
         .join(tables.Submission, tables.Submission.id == tables.Round.submission_id)
         .where(tables.Submission.assignment_id == assignment_id)
     )
-    return Counts.model_validate(dict(session.execute(query).one()._mapping))
+    return ReleaseCounts.model_validate(dict(session.execute(query).one()._mapping))

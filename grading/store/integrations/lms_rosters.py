@@ -17,7 +17,7 @@ from grading.store import tables
 from grading.store.accounts import users
 from grading.store.assignments import versions
 from grading.store.assignments.settings import settings_of
-from grading.store.audit import note
+from grading.store.audit import write_audit
 from grading.store.courses import roster
 from grading.store.database import now
 from grading.store.grades import extensions
@@ -57,11 +57,11 @@ def update_roster(session: Session, connection: str, told: Roster) -> dict[str, 
         if found.role in STAFF or user.administrator:
             kept.append(subject)
             continue
-        roster.remove(session, course.id, user.id, by)
+        roster.remove_member(session, course.id, user.id, by)
         counts["removed"] += 1
     if any(counts[word] for word in ("made", "joined", "changed")):
         shown = {word: counts[word] for word in ("made", "joined", "changed", "unchanged")}
-        note(session, by.name, "roster.import", f"course:{course.id}", shown)
+        write_audit(session, by.name, "roster.import", f"course:{course.id}", shown)
     return {**counts, "kept": kept[:MOST_NAMED]}
 
 
@@ -126,7 +126,7 @@ def _made(session: Session, by: Connection, member: Member) -> tables.User:
     user.identities.append(tables.Identity(provider=by.name, subject=subject))
     session.add(user)
     session.flush()
-    note(session, by.name, "user.create", f"user:{user.id}", {"provider": by.name})
+    write_audit(session, by.name, "user.create", f"user:{user.id}", {"provider": by.name})
     return user
 
 
@@ -143,4 +143,4 @@ def _enrol(session: Session, by: Connection, user_id: int, course_id: int, befor
     users.enrol(session, user_id, course_id, role)
     if before or role in STAFF:
         detail = {"before": before, "after": role}
-        note(session, by.name, "role.change", f"user:{user_id}", detail, course_id)
+        write_audit(session, by.name, "role.change", f"user:{user_id}", detail, course_id)

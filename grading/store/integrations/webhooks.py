@@ -19,8 +19,8 @@ from sqlalchemy.orm import Session
 
 from grading.domain.errors import Conflict, NotFound
 from grading.store import outbox
-from grading.store.audit import note
-from grading.store.database import always, now
+from grading.store.audit import write_audit
+from grading.store.database import literal_limit, now
 from grading.store.tables import EventReceiver, Outbox, SentMessage, WebhookSecret
 
 PAUSE_AFTER = timedelta(hours=48)
@@ -103,7 +103,7 @@ def record_failure(session: Session, name: str, mark: str) -> bool:
     if not over or row.paused_at is not None:
         return False
     row.paused_at = moment
-    note(session, "system", "receiver.pause", f"receiver:{name}", {"failures": row.failures})
+    write_audit(session, "system", "receiver.pause", f"receiver:{name}", {"failures": row.failures})
     return True
 
 
@@ -116,7 +116,7 @@ def resume_receiver(session: Session, name: str, actor: str) -> int:
     mine = (Outbox.kind == f"to:{name}", Outbox.done_at.is_(None))
     due = Outbox.__table__.update().where(*mine).values(not_before=now(session)).returning(Outbox.id)  # type: ignore[attr-defined]
     count = len(session.execute(due).all())
-    note(session, actor, "receiver.resume", f"receiver:{name}", {"waiting": count})
+    write_audit(session, actor, "receiver.resume", f"receiver:{name}", {"waiting": count})
     return count
 
 
@@ -182,7 +182,7 @@ def list_deliveries(session: Session, receiver: str = "", state: str = "", page:
 def _listing(of_one: bool, state: str, first: bool) -> Any:
     one = SentMessage
     query = select(one.id, one.receiver, one.type, one.attempt, one.at, one.status, one.error)
-    newest = _wanted(query, of_one, state).order_by(one.id.desc()).limit(always(PER_PAGE))
+    newest = _wanted(query, of_one, state).order_by(one.id.desc()).limit(literal_limit(PER_PAGE))
     return newest if first else newest.offset(bindparam("skipped", type_=Integer))
 
 
@@ -208,10 +208,10 @@ def load_delivery(session: Session, number: int) -> SentMessage:
 def replay_delivery(session: Session, number: int, actor: str) -> SentMessage:
     """Send the message of a try again, under the same id. Raises NotFound."""
     row = load_delivery(session, number)
-    if not outbox.again(session, f"to:{row.receiver}", row.event):
+    if not outbox.reopen(session, f"to:{row.receiver}", row.event):
         raise NotFound("This message is kept no longer, so it cannot be sent again.")
     detail: dict[str, Any] = {"message": row.message_id, "receiver": row.receiver}
-    note(session, actor, "delivery.replay", f"delivery:{number}", detail)
+    write_audit(session, actor, "delivery.replay", f"delivery:{number}", detail)
     return row
 
 
@@ -240,7 +240,9 @@ def create_secret(session: Session, connection: str, secret_key: str, actor: str
     )
     session.add(row)
     session.flush()
-    note(session, actor, "webhook_secret.create", f"webhook_secret:{row.id}", {"connection": connection})
+    write_audit(
+        session, actor, "webhook_secret.create", f"webhook_secret:{row.id}", {"connection": connection}
+    )
     return NewSecret(row.id, _derive(secret_key, connection, row.salt))
 
 
@@ -278,7 +280,7 @@ def revoke_secret(session: Session, number: int, actor: str) -> str:
     if row.ended_at is None:
         row.ended_at = now(session)
         detail = {"connection": row.connection}
-        note(session, actor, "webhook_secret.end", f"webhook_secret:{number}", detail)
+        write_audit(session, actor, "webhook_secret.end", f"webhook_secret:{number}", detail)
     return row.connection
 
 

@@ -27,7 +27,7 @@ from sqlalchemy.orm import Session
 from grading.domain.errors import Conflict, GraderError, NotFound
 from grading.domain.value import Value
 from grading.store import schema
-from grading.store.audit import note
+from grading.store.audit import write_audit
 from grading.store.database import Store, now
 from grading.store.learning_platforms import all_tables
 from grading.store.privacy import erasure
@@ -35,7 +35,7 @@ from grading.store.privacy.erasure import find_student
 
 MANIFEST, CONTENT = "manifest.json", "database"
 MOST_MANIFEST = 64 * 1024
-PIECE = 1024 * 1024
+CHUNK_BYTES = 1024 * 1024
 STALE_S = 86_400
 STAMP = "%Y%m%dT%H%M%S"
 ROTATED = re.compile(r"grader-\d{8}T\d{6}\.\d{3}Z\.zip")
@@ -75,7 +75,7 @@ def write_backup(store: Store, to: Path, by: str = "cli") -> Manifest:
     try:
         to.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with _scratch(to.parent) as folder:
-            state = dump(store, folder / CONTENT)
+            state = dump_database(store, folder / CONTENT)
             manifest = _pack(folder, state)
             (folder / "archive").replace(to)
             _sync_folder(to.parent)
@@ -84,7 +84,7 @@ def write_backup(store: Store, to: Path, by: str = "cli") -> Manifest:
         raise BackupFailed(f"No back-up was written to {to.parent}: {reason}.") from error
     with store.write() as session:
         detail = {"file": to.name, "sha256": manifest.sha256, **manifest.counts}
-        note(session, by, "database.backup", "database", detail)
+        write_audit(session, by, "database.backup", "database", detail)
     return manifest
 
 
@@ -97,7 +97,7 @@ def _pack(folder: Path, state: State) -> Manifest:
         method = zipfile.ZIP_STORED if state.kind == "postgresql" else zipfile.ZIP_DEFLATED
         with zipfile.ZipFile(file, "w", method, compresslevel=1) as archive:
             with archive.open(CONTENT, "w", force_zip64=True) as to, (folder / CONTENT).open("rb") as content:
-                while piece := content.read(PIECE):
+                while piece := content.read(CHUNK_BYTES):
                     digest.update(piece)
                     size += len(piece)
                     to.write(piece)
@@ -116,7 +116,7 @@ def _pack(folder: Path, state: State) -> Manifest:
     return manifest
 
 
-def rotate(store: Store, folder: Path, keep: int | None, by: str = "cli") -> tuple[Path, Manifest]:
+def rotate_backups(store: Store, folder: Path, keep: int | None, by: str = "cli") -> tuple[Path, Manifest]:
     """Back up into a folder under the time's name, then remove all but the newest `keep` made so."""
     to = folder / f"grader-{_stamp(datetime.now(UTC))}.zip"
     manifest = write_backup(store, to, by)
@@ -130,12 +130,12 @@ def rotate(store: Store, folder: Path, keep: int | None, by: str = "cli") -> tup
     return to, manifest
 
 
-def verify(path: Path) -> Manifest:
+def verify_backup(path: Path) -> Manifest:
     """Read a whole archive. Raises BackupDamaged unless it is as it was written."""
     return _read(path, lambda _: None)
 
 
-def restore(
+def restore_backup(
     url: str, path: Path, *, replace: bool, safety: Path, by: str = "cli"
 ) -> tuple[Manifest, Path | None]:
     """Bring a database to the state of an archive and to the newest revision; returns its manifest.
@@ -156,7 +156,7 @@ def restore(
             erased = _erased_since(store, manifest.created) if saved else []
             require_unused(store.engine)
             if kind == "postgresql":
-                load(store, folder / CONTENT)
+                load_dump(store, folder / CONTENT)
                 _finish(url, manifest, erased, by)
         finally:
             store.close()
@@ -172,10 +172,10 @@ def _extract(path: Path, to: Path, kind: str) -> Manifest:
         manifest = _read(path, file.write)
     if manifest.kind != kind:
         raise Conflict(f"This is a back-up of {manifest.kind}, the database configured here is {kind}.")
-    if manifest.revision not in schema.known():
+    if manifest.revision not in schema.known_revisions():
         raise Conflict(
             f"This back-up is of another version of Grader ({manifest.version}, at {manifest.revision}; "
-            f"this one knows up to {schema.newest()}); restore it with that version."
+            f"this one knows up to {schema.newest_revision()}); restore it with that version."
         )
     return manifest
 
@@ -199,7 +199,7 @@ def _read(path: Path, take: Callable[[bytes], object]) -> Manifest:
 def _copied(content: IO[bytes], manifest: Manifest, take: Callable[[bytes], object]) -> bool:
     """Whether the content is that of the manifest; never reads much more than it should hold."""
     digest, size = hashlib.sha256(), 0
-    while size <= manifest.size and (piece := content.read(PIECE)):
+    while size <= manifest.size and (piece := content.read(CHUNK_BYTES)):
         digest.update(piece)
         size += len(piece)
         take(piece)
@@ -238,11 +238,11 @@ def _finish(url: str, manifest: Manifest, erased: list[str], by: str) -> None:
         with store.write() as session:
             for name in erased:
                 with suppress(NotFound):  # they came after the back-up
-                    erasure.erase(session, find_student(session, name), "restore")
+                    erasure.erase_student(session, find_student(session, name), "restore")
             detail = {"of": manifest.created.isoformat(), "sha256": manifest.sha256, "erased again": erased}
-            note(session, by, "database.restore", "database", detail)
+            write_audit(session, by, "database.restore", "database", detail)
         if erased:
-            erasure.compact(store)
+            erasure.compact_database(store)
         if store.engine.dialect.name == "sqlite":
             with store.engine.connect() as connection:
                 if connection.execute(text("pragma quick_check")).scalar_one() != "ok":
@@ -288,7 +288,7 @@ def _stamp(moment: datetime) -> str:
     return f"{moment:{STAMP}}.{moment.microsecond // 1000:03d}Z"
 
 
-COUNTED = {"submissions": "submissions", "grades": "grades", "files": "submission_files"}
+COUNTED_TABLES = {"submissions": "submissions", "grades": "grades", "files": "submission_files"}
 POSTGRES_FOLDERS = ("/usr/lib/postgresql/*/bin", "/opt/homebrew/opt/postgresql@*/bin", "/opt/homebrew/bin")
 
 
@@ -311,9 +311,9 @@ class State:
     """Rows of submissions, grades and files."""
 
 
-def dump(store: Store, to: Path) -> State:
+def dump_database(store: Store, to: Path) -> State:
     """Write a consistent copy while others go on working; `to` must not exist. Raises BackupFailed."""
-    if schema.current(store) is None:
+    if schema.current_revision(store) is None:
         raise BackupFailed("There are no tables to back up; `grader db upgrade` makes them.")
     return _dump_sqlite(store, to) if store.engine.dialect.name == "sqlite" else _dump_postgres(store, to)
 
@@ -335,7 +335,7 @@ def _dump_sqlite(store: Store, to: Path) -> State:
         revision = copy.execute("select version_num from alembic_version").fetchone()[0]
         counts = {
             name: copy.execute(f"select count(*) from {source}").fetchone()[0]  # noqa: S608 - our names
-            for name, source in COUNTED.items()
+            for name, source in COUNTED_TABLES.items()
         }
     return State("sqlite", revision, moment, counts)
 
@@ -349,7 +349,7 @@ def _dump_postgres(store: Store, to: Path) -> State:
         revision = session.execute(text("select version_num from alembic_version")).scalar_one()
         counts = {
             name: session.execute(select(func.count()).select_from(table(source))).scalar_one()
-            for name, source in COUNTED.items()
+            for name, source in COUNTED_TABLES.items()
         }
         state = State("postgresql", revision, now(session), counts)
         keep = ("--format=custom", "--no-owner", "--no-privileges", f"--snapshot={snapshot}")
@@ -357,7 +357,7 @@ def _dump_postgres(store: Store, to: Path) -> State:
     return state
 
 
-def load(store: Store, content: Path) -> None:
+def load_dump(store: Store, content: Path) -> None:
     """Put a PostgreSQL dump in the place of all tables, in one transaction. Raises BackupFailed."""
     script = content.with_suffix(".sql")
     # psql's own restriction of the script stays within it; ours comes before

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from grading.store.blobs import remove_unused_blobs
+from grading.store.blobs import delete_unused_blobs
 from grading.store.bulk import chunks, delete_rows
 from grading.store.learning_platforms import known_platforms
 from grading.store.rounds import example_usage
@@ -39,7 +39,7 @@ from grading.store.tables import (
 EVENTS = ("graded", "partial", "failed", "released", "withdrawn")
 
 
-def remove_submissions(session: Session, ids: Sequence[str]) -> Counter[str]:
+def delete_submissions(session: Session, ids: Sequence[str]) -> Counter[str]:
     """Delete submissions with all that belongs to them; returns how many rows of each table went.
 
     A file that is also part of something else stays there.
@@ -56,7 +56,7 @@ def remove_submissions(session: Session, ids: Sequence[str]) -> Counter[str]:
         names = list(
             session.scalars(select(SubmissionFile.sha256).where(SubmissionFile.submission_id.in_(some)))
         )
-        example_usage.forget(session, some)
+        example_usage.delete_quoting_prompts(session, some)
         for theirs in (Change, Mark, RegradeRequest, Example, DryRunRound, SubmissionMember, MailWish):
             counts += delete_rows(session, theirs, theirs.submission_id.in_(some))
         for few in chunks(rounds):
@@ -67,7 +67,7 @@ def remove_submissions(session: Session, ids: Sequence[str]) -> Counter[str]:
         for table in (Grade, Round, IdempotencyKey, InboundWebhook, SubmissionFile, KeptTrial, SentMessage):
             counts += delete_rows(session, table, table.submission_id.in_(some))
         counts += delete_rows(session, Submission, Submission.id.in_(some))
-        counts["blobs"] += remove_unused_blobs(session, names)
+        counts["blobs"] += delete_unused_blobs(session, names)
     return +counts
 
 
@@ -83,20 +83,20 @@ def lock_submissions(session: Session, *where: Any) -> None:
 def _of_rounds(session: Session, rounds: Sequence[str]) -> Counter[str]:
     keys = [*rounds, *(f"{event}:{round_id}" for event in EVENTS for round_id in rounds)]
     counts = delete_rows(session, Outbox, Outbox.key.in_(keys))
-    counts += remove_prompts(session, rounds)
+    counts += delete_prompts(session, rounds)
     for table in (Run, RoundStage):
         counts += delete_rows(session, table, table.round_id.in_(rounds))
     return counts
 
 
-def remove_prompts(session: Session, rounds: Sequence[str]) -> Counter[str]:
+def delete_prompts(session: Session, rounds: Sequence[str]) -> Counter[str]:
     """Delete what models read of the hand-ins of these rounds; what a class shares goes when unused."""
     return delete_rows(session, Prompt, Prompt.run_id.in_(select(Run.id).where(Run.round_id.in_(rounds))))
 
 
-def remove_batches(session: Session, ids: Sequence[str]) -> Counter[str]:
+def delete_class_uploads(session: Session, ids: Sequence[str]) -> Counter[str]:
     """Delete class zips."""
     names = list(session.scalars(select(Batch.sha256).where(Batch.id.in_(ids))))
     counts = delete_rows(session, Batch, Batch.id.in_(ids))
-    counts["blobs"] += remove_unused_blobs(session, names)
+    counts["blobs"] += delete_unused_blobs(session, names)
     return +counts

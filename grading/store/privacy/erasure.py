@@ -22,12 +22,12 @@ from sqlalchemy.orm import Session
 from grading.domain.errors import Conflict, Forbidden, GraderError, NotFound
 from grading.store import periodic_tasks
 from grading.store.accounts import sessions, sign_in_attempts, users
-from grading.store.audit import note
+from grading.store.audit import write_audit
 from grading.store.bulk import chunks, delete_rows
 from grading.store.database import Store, now
 from grading.store.learning_platforms import known_platforms
-from grading.store.privacy.deletion import lock_submissions, remove_batches, remove_submissions
-from grading.store.submissions.uploads import remove_uploads
+from grading.store.privacy.deletion import delete_class_uploads, delete_submissions, lock_submissions
+from grading.store.submissions.uploads import delete_uploads
 from grading.store.tables import (
     Assignment,
     Audit,
@@ -72,12 +72,12 @@ class NotCompacted(GraderError):
     status = 503
 
 
-def preview(session: Session, who: str) -> tuple[Known, dict[str, int]]:
+def preview_erasure(session: Session, who: str) -> tuple[StudentIdentity, dict[str, int]]:
     """Whom `who` means, and how much would go. Raises what `find_student` raises."""
     return count_student(session, who)
 
 
-def erase(session: Session, known: Known, by: str) -> Erased:
+def erase_student(session: Session, known: StudentIdentity, by: str) -> Erased:
     """Delete everything of a student. Repeating it does no harm.
 
     The row of the user stays, empty and disabled: so the number is never given to somebody else.
@@ -87,14 +87,14 @@ def erase(session: Session, known: Known, by: str) -> Erased:
     session.execute(select(User.id).where(User.id == known.user_id).with_for_update(key_share=True))
     lock_submissions(session, Submission.student_id == known.user_id)
     student = find_student(session, known.name)
-    counts = remove_submissions(session, student.submissions)
-    counts += remove_batches(session, student.batches)
-    counts += remove_uploads(
+    counts = delete_submissions(session, student.submissions)
+    counts += delete_class_uploads(session, student.batches)
+    counts += delete_uploads(
         session, list(session.scalars(select(Upload.id).where(Upload.user_id == student.user_id)))
     )
     counts += _scattered(session, student)
-    sign_in_attempts.forget(session, student.user_id)
-    sessions.end_all(session, student.user_id)
+    sign_in_attempts.reset_account(session, student.user_id)
+    sessions.end_sessions(session, student.user_id)
     for table in (Token, Membership, Identity, ResetLink, GroupMember, SubmissionMember, MailWish):
         counts += delete_rows(session, table, table.user_id == student.user_id)
     for platform in known_platforms():
@@ -112,7 +112,7 @@ def erase(session: Session, known: Known, by: str) -> Erased:
     session.execute(update(User).where(User.id == student.user_id).values(**blank, created_at=moment))
     counts["audit rows without the name"] += _depersonalise(session, student)
     _plan_withdrawal(session, student)
-    note(session, by, ACTION, student.name, dict(+counts))
+    write_audit(session, by, ACTION, student.name, dict(+counts))
     return Erased(student, +counts)
 
 
@@ -186,7 +186,7 @@ def _plan_withdrawal(session: Session, student: Student) -> None:
         return
     until = now(session) + WITHDRAW_FOR
     payload = {"ids": [*student.submissions, *student.rounds, *student.runs], "until": until.isoformat()}
-    periodic_tasks.plan(session, f"{WITHDRAW}{student.rounds[-1]}", payload)
+    periodic_tasks.schedule(session, f"{WITHDRAW}{student.rounds[-1]}", payload)
 
 
 def erased_since(session: Session, moment: Any) -> list[str]:
@@ -195,7 +195,7 @@ def erased_since(session: Session, moment: Any) -> list[str]:
     return sorted(set(session.scalars(query)))
 
 
-def compact(store: Store) -> None:
+def compact_database(store: Store) -> None:
     """Rewrite what deleted rows leave behind: an SQLite file as a whole. Raises NotCompacted.
 
     PostgreSQL is only told that their space is free.
@@ -235,7 +235,7 @@ COUNTED = ("submissions", "rounds", "runs", "tokens", "class zips")
 
 
 @dataclass(frozen=True)
-class Known:
+class StudentIdentity:
     """Who a student is. `name` is a pseudonym: `user:12`."""
 
     user_id: int
@@ -253,7 +253,7 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Student(Known):
+class Student(StudentIdentity):
     """A student with the ids of everything that is theirs."""
 
     submissions: tuple[str, ...]
@@ -275,7 +275,7 @@ def find_student(session: Session, who: str) -> Student:
 
     Raises NotFound, Conflict when it fits several people, Forbidden for staff.
     """
-    known = find_known(session, who)
+    known = find_identity(session, who)
     submissions, rounds, runs, tokens, batches = _belongings(known.user_id)
     return Student(
         **vars(known),
@@ -287,9 +287,9 @@ def find_student(session: Session, who: str) -> Student:
     )
 
 
-def count_student(session: Session, who: str) -> tuple[Known, dict[str, int]]:
+def count_student(session: Session, who: str) -> tuple[StudentIdentity, dict[str, int]]:
     """Whom that means, and how much of what is theirs. Raises what `find_student` raises."""
-    known = find_known(session, who)
+    known = find_identity(session, who)
     found = session.execute(_counts(), {"user_id": known.user_id}).one()
     return known, dict(zip(COUNTED, map(int, found), strict=True))
 
@@ -308,7 +308,7 @@ def _counts() -> Any:
     )
 
 
-def find_known(session: Session, who: str) -> Known:
+def find_identity(session: Session, who: str) -> StudentIdentity:
     """Who it is. Raises what `find_student` raises."""
     found = _users(session, who.strip())
     if not found:
@@ -324,7 +324,7 @@ def find_known(session: Session, who: str) -> Known:
     known = session.execute(_subjects(), {"user_id": user.id}).all()
     subjects = [row.subject for row in known]
     texts = {text for text in (user.name, user.email, *subjects) if text}
-    return Known(
+    return StudentIdentity(
         user_id=user.id,
         texts=tuple(sorted(texts, key=lambda text: (-len(text), text))),
         subjects=tuple(sorted({one for one in subjects if one})),

@@ -17,8 +17,8 @@ from grading.checks.visibility import for_student
 from grading.domain.model import Evidence
 from grading.domain.outcome import Report
 from grading.scoring.text import as_text
-from grading.store.audit import note
-from grading.store.blobs import fetch
+from grading.store.audit import write_audit
+from grading.store.blobs import load_blob
 from grading.store.bulk import chunks
 from grading.store.database import now
 from grading.store.learning_platforms import known_platforms
@@ -90,11 +90,11 @@ def write_export(session: Session, student: Student, to: IO[bytes], by: str) -> 
         archive.writestr("data.json", json.dumps({**head, **data}, indent=2, ensure_ascii=False))
         for row in _in(session, SubmissionFile, SubmissionFile.submission_id, student.submissions):
             folder = folders[row.submission_id]
-            archive.writestr(f"hand-ins/{folder}/{_within(row.path)}", fetch(session, row.sha256))
+            archive.writestr(f"hand-ins/{folder}/{_within(row.path)}", load_blob(session, row.sha256))
         for grade in _in(session, Grade, Grade.submission_id, student.submissions):
             name = f"reports/{folders[grade.submission_id]}-{grade.round_id[:8]}.md"
             archive.writestr(name, _report(grade, folders[grade.submission_id]))
-    note(session, by, "student.export", student.name, counts)
+    write_audit(session, by, "student.export", student.name, counts)
     return counts
 
 

@@ -16,16 +16,16 @@ from sqlalchemy.orm import Session
 from grading.config.settings import Retention
 from grading.domain.model import RoundState
 from grading.store.bulk import delete_rows
-from grading.store.change_tracking import BY_HAND
+from grading.store.change_tracking import TRACKED_MANUALLY
 from grading.store.database import now
 from grading.store.privacy.deletion import (
+    delete_class_uploads,
+    delete_prompts,
+    delete_submissions,
     lock_submissions,
-    remove_batches,
-    remove_prompts,
-    remove_submissions,
 )
 from grading.store.rounds import prompts
-from grading.store.submissions.uploads import remove_uploads
+from grading.store.submissions.uploads import delete_uploads
 from grading.store.tables import (
     Audit,
     Base,
@@ -42,18 +42,18 @@ from grading.store.tables import (
     Upload,
 )
 
-HELPING = 50
+CHUNK_SIZE = 50
 """Submissions, rounds or class zips of one transaction."""
 MANY = 1000
 """Small rows of one transaction."""
 FINAL = [state.value for state in RoundState if state.final]
 UPLOADS_DAYS = 1
 """What was uploaded and not handed in is kept so long; the page says so."""
-KEPT_ALWAYS = "student.erase"
+NEVER_DELETED = "student.erase"
 """Audit rows of erasures stay: after a restore they say what must be erased again."""
 
 
-def overdue(session: Session, kept: Retention) -> dict[str, int]:
+def count_overdue(session: Session, kept: Retention) -> dict[str, int]:
     """How many of each kind are older than they are kept."""
     return {
         kind: session.execute(select(func.count()).select_from(query.subquery())).scalar_one()
@@ -61,7 +61,7 @@ def overdue(session: Session, kept: Retention) -> dict[str, int]:
     }
 
 
-def remove_some(session: Session, kept: Retention) -> Counter[str]:
+def delete_chunk(session: Session, kept: Retention) -> Counter[str]:
     """Take away one helping of what is overdue; empty when there is nothing left to do."""
     done: Counter[str] = Counter()
     for kind, query in _queries(session, kept).items():
@@ -87,8 +87,8 @@ def _queries(session: Session, kept: Retention) -> dict[str, Select[Any]]:
     queries = {
         kind: _query(kind, moment - timedelta(days=number)) for kind, number in days.items() if number > 0
     }
-    # after all that may refer to them, and last: see `prompts.remove_unused`
-    return {**queries, "system messages": prompts.unused()}
+    # after all that may refer to them, and last: see `prompts.delete_unused_messages`
+    return {**queries, "system messages": prompts.unused_messages()}
 
 
 def _query(kind: str, before: datetime) -> Any:
@@ -107,7 +107,7 @@ def _query(kind: str, before: datetime) -> Any:
     if kind == "uploads":
         return select(Upload.id).where(Upload.created_at < before)
     if kind == "audit":
-        return select(Audit.id).where(Audit.at < before, Audit.action != KEPT_ALWAYS)
+        return select(Audit.id).where(Audit.at < before, Audit.action != NEVER_DELETED)
     if kind == "idempotency keys":
         return select(IdempotencyKey.caller, IdempotencyKey.key).where(IdempotencyKey.created_at < before)
     if kind == "inbound webhooks":
@@ -145,7 +145,7 @@ def _remove(session: Session, kind: str, query: Select[Any]) -> int:
     """One helping of a kind; returns how many."""
     if kind in TABLES:
         return _remove_rows(session, TABLES[kind], query)
-    ids = list(session.scalars(query.limit(HELPING)))
+    ids = list(session.scalars(query.limit(CHUNK_SIZE)))
     if kind == "submissions":
         # one that is graded again since the query was made has a round under way by now
         lock_submissions(session, Submission.id.in_(ids))
@@ -166,8 +166,8 @@ def _remove_rows(session: Session, table: type[Base], query: Select[Any]) -> int
 def _strip(session: Session, rounds: list[str]) -> None:
     """Leave of each run only how its result came about; the report and the grade stay."""
     unread = update(Round).where(Round.id.in_(rounds)).values(prepared=null())
-    session.execute(unread.execution_options(**BY_HAND))
-    remove_prompts(session, rounds)
+    session.execute(unread.execution_options(**TRACKED_MANUALLY))
+    delete_prompts(session, rounds)
     for run in session.execute(select(Run.id, Run.result).where(Run.round_id.in_(rounds))):
         origin = (run.result or {}).get("provenance")
         left = {"provenance": origin} if origin is not None else null()
@@ -175,11 +175,11 @@ def _strip(session: Session, rounds: list[str]) -> None:
 
 
 BY_ID: dict[str, Callable[[Session, list[str]], object]] = {
-    "submissions": remove_submissions,
+    "submissions": delete_submissions,
     "results": _strip,
-    "class zips": remove_batches,
-    "uploads": remove_uploads,
-    "system messages": prompts.remove_unused,
+    "class zips": delete_class_uploads,
+    "uploads": delete_uploads,
+    "system messages": prompts.delete_unused_messages,
 }
 TABLES: dict[str, type[Base]] = {
     "audit": Audit,

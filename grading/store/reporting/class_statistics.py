@@ -17,13 +17,13 @@ from grading.scoring import changed
 from grading.statistics.finding_groups import Remark
 from grading.statistics.works import Judged, Looked, PersonLevel, StageRun, Tested, Took, Work, Works
 from grading.store import tables
-from grading.store.grades.final_score import counting
+from grading.store.grades.final_score import counting_submissions
 
 TRIAL = "trial"
 """The source of what staff handed in to try a rubric; it counts nowhere."""
-MOST_REMARKS = 30
-MOST_CHARS = 200
-AT_ONCE = 50
+MAX_REMARKS = 30
+MAX_CHARS = 200
+CHUNK_SIZE = 50
 """Reports held in memory at a time."""
 
 
@@ -32,7 +32,7 @@ def _students_of(assignment_id: int) -> Any:
     return (tables.Membership.course_id == course.scalar_subquery()) & (tables.Membership.role == "student")
 
 
-def read(session: Session, assignment_id: int) -> Works:
+def load_submissions(session: Session, assignment_id: int) -> Works:
     """All hand-ins of an assignment that count, with their current grading."""
     chosen = _counting(assignment_id, session.get_one(tables.Assignment, assignment_id).counts)
     changes = _changes(session, chosen)
@@ -60,7 +60,7 @@ def _counting(assignment_id: int, counts: str) -> Subquery:
     staff = select(member.user_id).where(
         member.course_id == course.scalar_subquery(), member.role != "student"
     )
-    chosen = counting(assignment_id, counts).subquery()
+    chosen = counting_submissions(assignment_id, counts).subquery()
     return (
         select(submission.id)
         .join(chosen, chosen.c.id == submission.id)
@@ -89,7 +89,7 @@ def _works(
         .join(round_, (round_.submission_id == submission.id) & round_.current)
         .outerjoin(grade, grade.round_id == round_.id)
         .order_by(round_.created_at.desc(), submission.id)
-        .execution_options(yield_per=AT_ONCE)
+        .execution_options(yield_per=CHUNK_SIZE)
     )
     for row in session.execute(query):
         original = None if row.report is None else Report.model_validate(row.report)
@@ -134,18 +134,18 @@ def _tested(report: Report | None) -> Iterator[Tested]:
     for criterion in report.criteria if report else ():
         for outcome in criterion.evidence:
             label = outcome.label or outcome.check
-            yield Tested(criterion.criterion, label[:MOST_CHARS], outcome.earned)
+            yield Tested(criterion.criterion, label[:MAX_CHARS], outcome.earned)
             for test in outcome.tests:
-                name = f"{label}: {test.name}"[:MOST_CHARS]
+                name = f"{label}: {test.name}"[:MAX_CHARS]
                 yield Tested(criterion.criterion, name, float(test.passed), test=True, hidden=test.hidden)
 
 
 def _remarks(work: str, report: Report | None) -> Iterator[Remark]:
     found = report.analysis.findings if report and report.analysis else ()
-    for one in found[:MOST_REMARKS]:
+    for one in found[:MAX_REMARKS]:
         cell = one.location.cell if one.location else None
         kind = "praise" if one.severity == "praise" else "fault"
-        yield Remark(work, kind, one.title.strip()[:MOST_CHARS], "" if cell is None else f"{cell}")
+        yield Remark(work, kind, one.title.strip()[:MAX_CHARS], "" if cell is None else f"{cell}")
 
 
 def _took(row: Any) -> Took:

@@ -223,18 +223,18 @@ class Open:
     """Machines that an operator took out."""
 
 
-def open_now(session: Session) -> Open:
+def count_open(session: Session) -> Open:
     """Count what is open; through indexes, so the size of the history does not matter."""
     return Open(
-        rounds=rounds_now(session),
+        rounds=count_open_rounds(session),
         stages=_open_stages(session),
         dead=_dead_letters(session),
-        outbox=outbox_now(session),
+        outbox=count_outbox(session),
         drained=frozenset(session.execute(select(Drain.machine)).scalars()),
     )
 
 
-def rounds_now(session: Session) -> dict[tuple[str, str], Waiting]:
+def count_open_rounds(session: Session) -> dict[tuple[str, str], Waiting]:
     """Rounds that have not ended, by state and priority."""
     query = (
         select(Round.state, Round.priority, func.count(), func.min(Round.created_at))
@@ -272,7 +272,7 @@ def _dead_letters(session: Session) -> dict[tuple[str, str], int]:
     return {(row[0], row[1] or ""): int(row[2]) for row in session.execute(query)}
 
 
-def outbox_now(session: Session) -> dict[str, Waiting]:
+def count_outbox(session: Session) -> dict[str, Waiting]:
     """What is to be told and was not yet, by kind."""
     query = (
         select(Outbox.kind, func.count(), func.min(Outbox.created_at))

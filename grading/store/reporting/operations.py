@@ -30,8 +30,8 @@ from grading.domain.errors import NotFound
 from grading.domain.model import RunState
 from grading.shared.cache import Remembered
 from grading.store import audit
-from grading.store.audit import note
-from grading.store.database import Store, always, clock, now, told
+from grading.store.audit import write_audit
+from grading.store.database import Store, cache_now, clock_column, literal_limit, now
 from grading.store.reporting.metrics import KINDS, UNFINISHED, Waiting
 from grading.store.rounds.retry import GIVEN_UP
 from grading.store.tables import (
@@ -55,7 +55,7 @@ DEAD: tuple[ColumnElement[bool], ...] = (Outbox.done_at.is_not(None), literal_co
 
 
 @dataclass(frozen=True)
-class InWork:
+class RunInFlight:
     """A run that was sent to machines and has not come back."""
 
     run_id: str
@@ -70,11 +70,11 @@ class InWork:
     assignment: str
 
 
-def in_work(session: Session) -> tuple[list[InWork], int]:
+def list_runs_in_flight(session: Session) -> tuple[list[RunInFlight], int]:
     """The runs that have been out longest, and how many there are in all."""
     moment = now(session)
     found = [
-        InWork(
+        RunInFlight(
             run_id=row.id,
             stage=row.stage,
             attempt=row.attempt,
@@ -108,7 +108,7 @@ def _in_work() -> Any:
         .join(Course, Course.id == Assignment.course_id)
         .where(Run.state == literal_column(f"'{RunState.DISPATCHED.value}'"))
         .order_by(Run.dispatched_at, Run.id)
-        .limit(always(SHOWN))
+        .limit(literal_limit(SHOWN))
     )  # fmt: skip
 
 
@@ -125,13 +125,13 @@ class DeadMessage:
     done_at: datetime | None
 
 
-def dead_counts(session: Session) -> Mapping[str, int]:
+def count_dead_messages(session: Session) -> Mapping[str, int]:
     """kind -> messages that were given up."""
     query = select(Outbox.kind, func.count()).where(*DEAD).group_by(Outbox.kind).order_by(Outbox.kind)
     return {row[0]: row[1] for row in session.execute(query)}
 
 
-def dead_messages(session: Session, kinds: Iterable[str]) -> list[DeadMessage]:
+def list_dead_messages(session: Session, kinds: Iterable[str]) -> list[DeadMessage]:
     """Those of these kinds given up last, SHOWN of each."""
     columns = (
         Outbox.id,
@@ -149,7 +149,7 @@ def dead_messages(session: Session, kinds: Iterable[str]) -> list[DeadMessage]:
     return found
 
 
-def send_again(session: Session, actor: str, kind: str = "", ids: tuple[int, ...] = ()) -> int:
+def retry_messages(session: Session, actor: str, kind: str = "", ids: tuple[int, ...] = ()) -> int:
     """Give messages that were given up all their tries again: these, or all of a kind. Returns how many."""
     chosen = Outbox.kind == kind if kind else Outbox.id.in_(ids)
     fresh = {"done_at": None, "not_before": now(session), "tries": 0, "error": ""}
@@ -159,7 +159,7 @@ def send_again(session: Session, actor: str, kind: str = "", ids: tuple[int, ...
     rows = done.all()
     if rows:
         kinds = sorted({row.kind for row in rows})
-        note(
+        write_audit(
             session,
             actor,
             "outbox.replay",
@@ -192,7 +192,7 @@ class Tokens:
     total: int
 
 
-def tokens(session: Session, page: int = 1) -> Tokens:
+def list_tokens(session: Session, page: int = 1) -> Tokens:
     """All tokens in use, the newest first."""
     usable = (Token.revoked_at.is_(None), Token.expires_at > now(session), User.disabled.is_(False))
     told = (Token.id, Token.name, Token.scopes, Token.user_id, User.name.label("owner"))
@@ -201,7 +201,7 @@ def tokens(session: Session, page: int = 1) -> Tokens:
     page = max(page, 1)
     rows = session.execute(base.limit(PER_PAGE).offset((page - 1) * PER_PAGE)).all()
     if not rows and page > 1:  # there are not so many
-        return tokens(session, tokens(session).pages)
+        return list_tokens(session, list_tokens(session).pages)
     total = rows[0].total if rows else 0
     pages = max(1, -(-total // PER_PAGE))
     items = tuple(
@@ -211,18 +211,18 @@ def tokens(session: Session, page: int = 1) -> Tokens:
     return Tokens(items, page, pages, total)
 
 
-def end_token(session: Session, token_id: int, actor: str) -> str:
+def revoke_token(session: Session, token_id: int, actor: str) -> str:
     """End anybody's token; returns its name. Raises NotFound."""
     row = session.get(Token, token_id)
     if row is None:
         raise NotFound("There is no such token.")
     if row.revoked_at is None:
         row.revoked_at = now(session)
-        note(session, actor, "token.revoke", f"token:{token_id}", {"owner": row.user_id})
+        write_audit(session, actor, "token.revoke", f"token:{token_id}", {"owner": row.user_id})
     return row.name
 
 
-def size_bytes(session: Session) -> int:
+def database_bytes(session: Session) -> int:
     """What the database takes up, about, as it was at most ten minutes ago: to find out takes a while."""
     return _sizes.get(session.get_bind().engine.url, 1, lambda: _size_bytes(session))
 
@@ -255,11 +255,11 @@ class Figures:
     """Rounds of the reader's courses."""
 
 
-def figures(session: Session, course_ids: frozenset[int] | None) -> Figures:
+def load_figures(session: Session, course_ids: frozenset[int] | None) -> Figures:
     """What counts now; `given_up` of these courses (nothing: all)."""
     query = _query(session.get_bind().dialect.name, course_ids is not None)
     found = session.execute(query, {} if course_ids is None else {"course_ids": list(course_ids)}).all()
-    moment = told(session, found[0].clock)
+    moment = cache_now(session, found[0].clock)
     of: dict[str, dict[tuple[str, str], Waiting]] = {}
     for what, one, other, count, oldest, _clock in found:
         age = max(0.0, (moment - oldest).total_seconds()) if oldest is not None else 0.0
@@ -284,7 +284,7 @@ def _query(dialect: str, some: bool) -> Any:
         lost &= Round.course_id.in_(bindparam("course_ids", expanding=True))
 
     def part(what: str, one: Any, other: Any, count: Any, oldest: Any) -> Any:
-        return select(literal(what).label("what"), one, other, count, oldest, clock(dialect))
+        return select(literal(what).label("what"), one, other, count, oldest, clock_column(dialect))
 
     nothing = literal("")
     return union_all(
@@ -302,12 +302,12 @@ def _query(dialect: str, some: bool) -> Any:
     )
 
 
-LOOKED_AT = 300
+MAX_RUNS_READ = 300
 """Runs, the newest: that is enough for a few of each of many machines."""
 
 
 @dataclass(frozen=True)
-class Taken:
+class RecentRun:
     """A run that ended."""
 
     stage: str
@@ -319,14 +319,14 @@ class Taken:
     ago_s: float
 
 
-def last_taken(session: Session, each: int = 5) -> dict[str, list[Taken]]:
+def list_recent_runs(session: Session, each: int = 5) -> dict[str, list[RecentRun]]:
     """machine -> its last runs, the newest first."""
     rows = session.execute(_newest(session.get_bind().dialect.name), {"each": each}).all()
-    found: dict[str, list[Taken]] = {}
+    found: dict[str, list[RecentRun]] = {}
     for machine, stage, state, error, seconds, tokens, at, clocked in rows:
-        ago = max(0.0, (told(session, clocked) - at).total_seconds())
+        ago = max(0.0, (cache_now(session, clocked) - at).total_seconds())
         mine = found.setdefault(machine or "", [])
-        mine.append(Taken(stage, state, error or "", seconds, tokens, at, ago))
+        mine.append(RecentRun(stage, state, error or "", seconds, tokens, at, ago))
     found.pop("", None)
     return found
 
@@ -337,13 +337,13 @@ def _newest(dialect: str) -> Any:
         select(Run.machine, Run.stage, Run.state, Run.error, Run.seconds, Run.output_tokens, Run.finished_at)
         .where(Run.finished_at.is_not(None))
         .order_by(Run.finished_at.desc())
-        .limit(always(LOOKED_AT))
+        .limit(literal_limit(MAX_RUNS_READ))
         .subquery()
     )
     place = func.row_number().over(partition_by=newest.c.machine, order_by=newest.c.finished_at.desc())
     placed = select(newest, place.label("place")).subquery()
     columns = [placed.c[one.key] for one in newest.c]
-    query = select(*columns, clock(dialect)).where(placed.c.place <= bindparam("each"))
+    query = select(*columns, clock_column(dialect)).where(placed.c.place <= bindparam("each"))
     return query.order_by(placed.c.finished_at.desc())
 
 
@@ -363,7 +363,7 @@ def file_of(store: Store) -> Path | None:
     return Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
 
 
-def facts(store: Store) -> DatabaseFacts:
+def load_facts(store: Store) -> DatabaseFacts:
     """Ask the database. Raises SQLAlchemy's errors."""
     with store.read() as session:
         if file_of(store) is not None:
@@ -375,7 +375,7 @@ def facts(store: Store) -> DatabaseFacts:
         return DatabaseFacts("PostgreSQL", version, "off" not in settings, now(session))
 
 
-def drained(session: Session) -> dict[str, str]:
+def list_drained(session: Session) -> dict[str, str]:
     """Names of the machines that are out, each with the reason."""
     return {row.machine: row.why for row in session.execute(_drained())}
 
@@ -392,7 +392,7 @@ def drain(session: Session, machine: str, by: str, why: str) -> None:
         session.add(Drain(machine=machine, by=by, why=why[:200], since=now(session)))
     else:
         known.why = why[:200]
-    audit.note(session, by, "machine.drain", f"machine:{machine}", {"why": why[:200]})
+    audit.write_audit(session, by, "machine.drain", f"machine:{machine}", {"why": why[:200]})
 
 
 def undrain(session: Session, machine: str, by: str) -> bool:
@@ -400,14 +400,14 @@ def undrain(session: Session, machine: str, by: str) -> bool:
     gone = session.execute(delete(Drain).where(Drain.machine == machine).returning(Drain.machine)).first()
     if gone is None:
         return False
-    audit.note(session, by, "machine.undrain", f"machine:{machine}")
+    audit.write_audit(session, by, "machine.undrain", f"machine:{machine}")
     return True
 
 
-def put(session: Session, machine: str, by: str, *, out: bool, why: str = "") -> dict[str, str]:
+def set_drained(session: Session, machine: str, by: str, *, out: bool, why: str = "") -> dict[str, str]:
     """Take a machine out, or in again; all that are out then, for `Dispatch.tell_out`."""
     if out:
         drain(session, machine, by, why)
     else:
         undrain(session, machine, by)
-    return drained(session)
+    return list_drained(session)

@@ -14,15 +14,15 @@ from grading.domain.changes import Change
 from grading.domain.outcome import Report
 from grading.store import tables
 from grading.store.bulk import chunks
-from grading.store.change_tracking import BY_HAND, touch
+from grading.store.change_tracking import TRACKED_MANUALLY, mark_changed
 from grading.store.grades import final_score
 
-COPIED = ("submission_id", "kind", "value", "before", "reason", "bulk", "by", "at")
-MARKED = ("submission_id", "criterion", "level", "blind", "by", "at")
+CHANGE_COLUMNS = ("submission_id", "kind", "value", "before", "reason", "bulk", "by", "at")
+MARK_COLUMNS = ("submission_id", "criterion", "level", "blind", "by", "at")
 
 
 @dataclass(frozen=True)
-class ForGrade:
+class CarriedChanges:
     """A grade's report and credit, and what people changed in the grade before it."""
 
     round_id: str
@@ -31,7 +31,7 @@ class ForGrade:
     kept: Carried
 
 
-def carry(session: Session, pairs: Sequence[tuple[int, int]]) -> dict[int, ForGrade]:
+def load_carry_over(session: Session, pairs: Sequence[tuple[int, int]]) -> dict[int, CarriedChanges]:
     """For (old grade, new grade) of the same hand-in, by the new one: what goes with it.
 
     Pairs without any change are left out; so many queries, however many pairs.
@@ -46,15 +46,15 @@ def carry(session: Session, pairs: Sequence[tuple[int, int]]) -> dict[int, ForGr
         if old in grades and new in grades:
             after = Report.model_validate(grades[new].report)
             kept = carried(by_round[old], Report.model_validate(grades[old].report), after)
-            found[new] = ForGrade(
+            found[new] = CarriedChanges(
                 round_id=grades[new].round_id, report=after, credit=grades[new].credit, kept=kept
             )
     return found
 
 
-def copy(session: Session, pairs: Sequence[tuple[int, int]]) -> set[int]:
+def copy_changes(session: Session, pairs: Sequence[tuple[int, int]]) -> set[int]:
     """Copy changes and marks to the rounds of the new grades; those of these whose points may move."""
-    found = carry(session, pairs)
+    found = load_carry_over(session, pairs)
     targets: dict[int, tuple[str, str]] = {
         change.id: (change.target, one.round_id) for one in found.values() for change in one.kept.changes
     }
@@ -64,15 +64,15 @@ def copy(session: Session, pairs: Sequence[tuple[int, int]]) -> set[int]:
             select(tables.Change).where(tables.Change.id.in_(some)).order_by(tables.Change.id)
         ):
             target, round_id = targets[row.id]
-            rows.append({**_columns(row, COPIED), "target": target, "round_id": round_id})
+            rows.append({**_columns(row, CHANGE_COLUMNS), "target": target, "round_id": round_id})
     if rows:
-        session.execute(insert(tables.Change), rows, execution_options=BY_HAND)
-        touch(session, {row["submission_id"] for row in rows})
+        session.execute(insert(tables.Change), rows, execution_options=TRACKED_MANUALLY)
+        mark_changed(session, {row["submission_id"] for row in rows})
     _copy_marks(session, pairs)
     return set(found)
 
 
-def go_on(session: Session, round_id: str, submission_id: str) -> None:
+def carry_to_round(session: Session, round_id: str, submission_id: str) -> None:
     """A round that counts has its grade: what people changed in the one before it goes on in it.
 
     Nothing where it has changes of its own: those of a grade that was incomplete.
@@ -86,8 +86,8 @@ def go_on(session: Session, round_id: str, submission_id: str) -> None:
     grade = tables.Grade
     found = session.execute(select(grade.round_id, grade.id).where(grade.round_id.in_((before, round_id))))
     ids = {row.round_id: row.id for row in found}
-    if len(ids) == 2 and copy(session, [(ids[before], ids[round_id])]):
-        final_score.settle(session, session.get_one(grade, ids[round_id]))
+    if len(ids) == 2 and copy_changes(session, [(ids[before], ids[round_id])]):
+        final_score.update_final_score(session, session.get_one(grade, ids[round_id]))
 
 
 def _copy_marks(session: Session, pairs: Sequence[tuple[int, int]]) -> None:
@@ -101,7 +101,7 @@ def _copy_marks(session: Session, pairs: Sequence[tuple[int, int]]) -> None:
     rows: list[dict[str, Any]] = []
     for few in chunks(list(to)):
         marks = session.scalars(select(mark).where(mark.round_id.in_(few)))
-        rows += [{**_columns(one, MARKED), "round_id": to[one.round_id]} for one in marks]
+        rows += [{**_columns(one, MARK_COLUMNS), "round_id": to[one.round_id]} for one in marks]
     if rows:
         session.execute(insert(mark), rows)
 

@@ -11,13 +11,13 @@ from sqlalchemy.orm import Session
 from grading.domain.errors import GraderError, NotFound
 from grading.domain.permissions import Actor
 from grading.domain.value import Value
-from grading.store.audit import note
+from grading.store.audit import write_audit
 from grading.store.database import now
 from grading.store.tables import SavedComment, User
 
-MOST = 500
+MAX_COMMENTS = 500
 """Comments a course may keep: more cannot be found by typing either."""
-MOST_CHARS = 2_000
+MAX_CHARS = 2_000
 
 
 class CommentRefused(GraderError):
@@ -30,7 +30,7 @@ class CommentRefused(GraderError):
 PER_PAGE = 25
 
 
-class Saved(Value):
+class SavedText(Value):
     """A comment that is kept."""
 
     id: int
@@ -39,7 +39,7 @@ class Saved(Value):
     at: datetime
 
 
-def texts(session: Session, course_id: int) -> tuple[str, ...]:
+def list_texts(session: Session, course_id: int) -> tuple[str, ...]:
     """Those of a course, in order."""
     return tuple(session.scalars(_texts(), {"course_id": course_id}))
 
@@ -47,19 +47,19 @@ def texts(session: Session, course_id: int) -> tuple[str, ...]:
 @cache
 def _texts() -> Select[str]:
     query = select(SavedComment.text).where(SavedComment.course_id == bindparam("course_id"))
-    return query.order_by(func.lower(SavedComment.text), SavedComment.id).limit(MOST)
+    return query.order_by(func.lower(SavedComment.text), SavedComment.id).limit(MAX_COMMENTS)
 
 
 class Page(Value):
     """One page of comments."""
 
-    items: tuple[Saved, ...]
+    items: tuple[SavedText, ...]
     page: int
     pages: int
     total: int
 
 
-def page_of(session: Session, course_id: int, page: int = 1) -> Page:
+def list_comments(session: Session, course_id: int, page: int = 1) -> Page:
     """One page of those of a course, by their words."""
     of_course = SavedComment.course_id == course_id
     total = session.scalar(select(func.count()).select_from(SavedComment).where(of_course)) or 0
@@ -74,28 +74,28 @@ def page_of(session: Session, course_id: int, page: int = 1) -> Page:
         .limit(PER_PAGE)
     )
     rows = session.execute(query)
-    items = tuple(Saved(id=row.id, text=row.text, by=row.name or "", at=row.at) for row in rows)
+    items = tuple(SavedText(id=row.id, text=row.text, by=row.name or "", at=row.at) for row in rows)
     return Page(items=items, page=page, pages=pages, total=total)
 
 
-def save(session: Session, course_id: int, text: str, actor: Actor) -> None:
+def save_comment(session: Session, course_id: int, text: str, actor: Actor) -> None:
     """Keep a comment; one that is kept already stays as it is. Raises CommentRefused."""
     text = text.strip()
-    if not text or len(text) > MOST_CHARS:
-        raise CommentRefused(f"Write between 1 and {MOST_CHARS:,} characters to keep a comment.")
+    if not text or len(text) > MAX_CHARS:
+        raise CommentRefused(f"Write between 1 and {MAX_CHARS:,} characters to keep a comment.")
     of_course = select(SavedComment.id).where(SavedComment.course_id == course_id)
     if session.scalar(of_course.where(SavedComment.text == text).limit(1)) is not None:
         return
-    if session.execute(select(func.count()).select_from(of_course.subquery())).scalar_one() >= MOST:
-        raise CommentRefused(f"This course keeps {MOST} comments already; delete some first.")
+    if session.execute(select(func.count()).select_from(of_course.subquery())).scalar_one() >= MAX_COMMENTS:
+        raise CommentRefused(f"This course keeps {MAX_COMMENTS} comments already; delete some first.")
     session.add(SavedComment(course_id=course_id, text=text, by=actor.user_id, at=now(session)))
-    note(session, actor.name, "comment.save", f"course:{course_id}", {"text": text[:200]})
+    write_audit(session, actor.name, "comment.save", f"course:{course_id}", {"text": text[:200]})
 
 
-def delete(session: Session, course_id: int, comment_id: int, actor: Actor) -> None:
+def delete_comment(session: Session, course_id: int, comment_id: int, actor: Actor) -> None:
     """Forget one. Raises NotFound."""
     row = session.get(SavedComment, comment_id)
     if row is None or row.course_id != course_id:
         raise NotFound("There is no such comment.")
     session.delete(row)
-    note(session, actor.name, "comment.delete", f"course:{course_id}", {"text": row.text[:200]})
+    write_audit(session, actor.name, "comment.delete", f"course:{course_id}", {"text": row.text[:200]})

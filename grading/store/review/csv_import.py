@@ -21,20 +21,20 @@ from grading.scoring.adjustments import added_up
 from grading.scoring.final_score import counted
 from grading.store import tables
 from grading.store.assignments.versions import Criterion, criteria_of
-from grading.store.audit import note
+from grading.store.audit import write_audit
 from grading.store.bulk import chunks
 from grading.store.grades.change_history import stamp
-from grading.store.grades.final_score import changes_of
-from grading.store.grades.gradebook_cells import cells_of, columns
+from grading.store.grades.final_score import list_changes
+from grading.store.grades.gradebook_cells import load_cells, load_columns
 from grading.store.review import edits
-from grading.tabular.grades_csv import ADJUSTMENT, Table, Wish
+from grading.tabular.grades_csv import ADJUSTMENT, GradeTable, RequestedPoints
 
 MOST_PROBLEMS = 200
 MOST_ADJUSTED = 10.0
 """Times the highest points."""
 
 
-class Planned(Value):
+class PlannedChange(Value):
     """One change that the table comes to."""
 
     submission_id: str
@@ -61,7 +61,7 @@ class Total(Value):
 class Plan(Value):
     """What a table comes to."""
 
-    changes: tuple[Planned, ...]
+    changes: tuple[PlannedChange, ...]
     totals: Mapping[str, Total]
     """By hand-in, of those that change."""
     same: int
@@ -82,18 +82,18 @@ class PlanChanged(Conflict):
     code = "plan_changed"
 
 
-def plan(session: Session, assignment: tables.Assignment, table: Table) -> Plan:
+def plan_import(session: Session, assignment: tables.Assignment, table: GradeTable) -> Plan:
     """What the table would change of the hand-ins that count now."""
     users = _users(session, assignment.course_id, sorted({one.student for one in table.wishes}))
-    listed = [one for one in columns(session, assignment.course_id) if one.id == assignment.id]
+    listed = [one for one in load_columns(session, assignment.course_id) if one.id == assignment.id]
     ids = sorted({user for user, _ in users.values()})
     found: dict[int, str] = {}
     for some in chunks(ids, 100):
-        cells = cells_of(session, listed, some, released_only=False)
+        cells = load_cells(session, listed, some, released_only=False)
         found |= {user: cell.submission_id for (_, user), cell in cells.items()}
     grades = _grades(session, [*found.values()])
     criteria = {one.id: one for one in criteria_of(session, assignment.id)}
-    changes: list[Planned] = []
+    changes: list[PlannedChange] = []
     problems = list(table.problems)
     same = 0
     done: dict[tuple[str, str], int] = {}
@@ -123,7 +123,7 @@ def plan(session: Session, assignment: tables.Assignment, table: Table) -> Plan:
 
 
 def _totals(
-    session: Session, changes: Sequence[Planned], grades: Mapping[str, tuple[Any, float]]
+    session: Session, changes: Sequence[PlannedChange], grades: Mapping[str, tuple[Any, float]]
 ) -> dict[str, Total]:
     totals = {}
     moved = dict.fromkeys(one.round_id for one in changes if one.kind == "points")
@@ -151,7 +151,7 @@ def _summed(session: Session, rounds: Sequence[str]) -> dict[str, Callable[[Mapp
         for row in session.execute(select(grade.round_id, grade.report).where(grade.round_id.in_(some))):
             report = Report.model_validate(row.report)
             if report.adjustments:
-                report = changed(report, changes_of(session, row.round_id))
+                report = changed(report, list_changes(session, row.round_id))
             # only what the sum needs is kept: reports of a class are large
             slim = [one.model_copy(update={"evidence": (), "quotes": ()}) for one in report.criteria]
             found[row.round_id] = partial(_sum_of, slim, report.adjustments, report.bonus_at_most)
@@ -168,26 +168,26 @@ def _sum_of(
     return added_up(judged, adjustments, bonus_at_most)[1]
 
 
-def _differs(said: Wish, grade: Any) -> bool:
+def _differs(said: RequestedPoints, grade: Any) -> bool:
     now = grade.points if said.target == "points" else grade.final_points
     return now is None or abs(said.points - now) > 0.005
 
 
-def apply(
-    session: Session, assignment: tables.Assignment, table: Table, digest: str, reason: str, actor: Actor
+def apply_import(
+    session: Session, assignment: tables.Assignment, table: GradeTable, digest: str, reason: str, actor: Actor
 ) -> int:
     """Make the changes that were looked at, each with this reason; how many. Raises PlanChanged.
 
     What was done already is no difference any more: the same file twice changes nothing the second time.
     """
-    made = plan(session, assignment, table)
+    made = plan_import(session, assignment, table)
     if made.changes and made.digest != digest:
         raise PlanChanged
     for one in made.changes:
         wanted = Change(kind=one.kind, target=one.target, points=one.points, reason=reason)
-        edits.change(session, one.submission_id, wanted, stamp(session, one.round_id), actor)
+        edits.change_grade(session, one.submission_id, wanted, stamp(session, one.round_id), actor)
     detail = {"changes": len(made.changes), "reason": reason}
-    note(session, actor.name, "grades.import", f"assignment:{assignment.id}", detail)
+    write_audit(session, actor.name, "grades.import", f"assignment:{assignment.id}", detail)
     return len(made.changes)
 
 
@@ -236,8 +236,12 @@ def _own(session: Session, rounds: Sequence[str]) -> dict[str, float]:
 
 
 def _planned(
-    wish: Wish, user: int, name: str, known: tuple[Any, float] | None, criteria: Mapping[str, Criterion]
-) -> Planned | str:
+    wish: RequestedPoints,
+    user: int,
+    name: str,
+    known: tuple[Any, float] | None,
+    criteria: Mapping[str, Criterion],
+) -> PlannedChange | str:
     """The change, or why there is none."""
     if not user:
         return f"'{wish.student}' is no student of this course"
@@ -255,7 +259,7 @@ def _planned(
         if abs(wish.points) > max(MOST_ADJUSTED * grade.max_points, 10):
             return f"{wish.points:g} is too much for an adjustment"
         points = round(wish.points - (grade.adjustment - own), 2)
-        return Planned(
+        return PlannedChange(
             **head, kind="adjust", target=edits.TOTAL, title="", before=grade.adjustment, points=points
         )
     if wish.target not in (grade.criterion_points or {}):
@@ -264,6 +268,6 @@ def _planned(
     if not 0 <= wish.points <= criterion.max_points:
         return f"{wish.points:g} is not between 0 and the {criterion.max_points:g} of '{criterion.title}'"
     before = grade.criterion_points[wish.target]
-    return Planned(
+    return PlannedChange(
         **head, kind="points", target=wish.target, title=criterion.title, before=before, points=wish.points
     )

@@ -18,12 +18,12 @@ from grading.domain.value import Value
 from grading.scoring.curves import Curve, Moved, Standing, distribution, moved
 from grading.scoring.final_score import counted
 from grading.store.assignments import versions
-from grading.store.audit import note
+from grading.store.audit import write_audit
 from grading.store.bulk import chunks
-from grading.store.change_tracking import BY_HAND
+from grading.store.change_tracking import TRACKED_MANUALLY
 from grading.store.database import now
 from grading.store.grades import release
-from grading.store.grades.final_score import counts_of
+from grading.store.grades.final_score import counting_of_assignment
 from grading.store.tables import Assignment, Change, Grade, Round, Submission, User, new_id
 
 
@@ -68,7 +68,7 @@ class Preview(Value):
     """Tells this state of the grades from another."""
 
 
-class Bulk(Value):
+class AppliedCurve(Value):
     """A curve that was applied."""
 
     id: str
@@ -79,7 +79,9 @@ class Bulk(Value):
     undone_at: datetime | None
 
 
-def preview(session: Session, assignment: Assignment, curve: Curve, everything: bool = False) -> Preview:
+def preview_curve(
+    session: Session, assignment: Assignment, curve: Curve, everything: bool = False
+) -> Preview:
     """What the curve does to the hand-ins that count, or to all. Raises CurveRefused."""
     found, names = _found(session, assignment, everything), {}
     whole = [grade for grade in found if grade.points is not None]
@@ -102,7 +104,7 @@ def preview(session: Session, assignment: Assignment, curve: Curve, everything: 
     )
 
 
-def apply(
+def apply_curve(
     session: Session,
     assignment: Assignment,
     curve: Curve,
@@ -131,13 +133,13 @@ def apply(
             rows.append({**change, "value": {"points": one.delta}, "before": {"points": grade.adjustment}})
             _set(session, assignment, grade, round(grade.adjustment + one.delta, 2), bulk, actor, "change")
     if rows:
-        session.execute(insert(Change), rows, execution_options=BY_HAND)  # their grades are touched
+        session.execute(insert(Change), rows, execution_options=TRACKED_MANUALLY)  # their grades are touched
     detail = {"bulk": bulk, "curve": curve.model_dump(), "count": len(rows), "reason": reason}
-    note(session, actor.name, "grade.adjust_all", f"assignment:{assignment.id}", detail)
+    write_audit(session, actor.name, "grade.adjust_all", f"assignment:{assignment.id}", detail)
     return len(rows)
 
 
-def bulks(session: Session, assignment_id: int) -> tuple[Bulk, ...]:
+def list_applied_curves(session: Session, assignment_id: int) -> tuple[AppliedCurve, ...]:
     """The curves that were applied to an assignment, the newest first."""
     query = (
         select(
@@ -154,10 +156,12 @@ def bulks(session: Session, assignment_id: int) -> tuple[Bulk, ...]:
         .group_by(Change.bulk)
         .order_by(func.min(Change.at).desc(), Change.bulk)
     )
-    return tuple(Bulk.model_validate({**row._mapping, "by": row.by or ""}) for row in session.execute(query))
+    return tuple(
+        AppliedCurve.model_validate({**row._mapping, "by": row.by or ""}) for row in session.execute(query)
+    )
 
 
-def undo(session: Session, assignment: Assignment, bulk: str, actor: Actor) -> int:
+def undo_curve(session: Session, assignment: Assignment, bulk: str, actor: Actor) -> int:
     """Take a curve back for everybody; returns for how many. Raises NotFound."""
     of_it = select(Change.round_id).join(Submission, Submission.id == Change.submission_id)
     of_it = of_it.where(Submission.assignment_id == assignment.id, Change.bulk == bulk, Change.bulk > "")
@@ -176,11 +180,11 @@ def undo(session: Session, assignment: Assignment, bulk: str, actor: Actor) -> i
         if grade.round_id in touched:
             _set(session, assignment, grade, sums.get(grade.round_id, 0.0), bulk, actor, "undo")
     detail = {"bulk": bulk, "count": len(touched)}
-    note(session, actor.name, "grade.adjust_undo", f"assignment:{assignment.id}", detail)
+    write_audit(session, actor.name, "grade.adjust_undo", f"assignment:{assignment.id}", detail)
     return len(touched)
 
 
-def criteria(session: Session, assignment: Assignment) -> Rubric:
+def load_criteria(session: Session, assignment: Assignment) -> Rubric:
     """The rubric that counts now. Raises NotFound."""
     return Rubric.model_validate(versions.published_version(session, assignment).rubric)
 
@@ -195,7 +199,7 @@ def _found(session: Session, assignment: Assignment, everything: bool, lock: boo
         .options(defer(Grade.report))
     )
     if not everything:
-        query = query.where(Submission.id.in_(counts_of(assignment)))
+        query = query.where(Submission.id.in_(counting_of_assignment(assignment)))
     if lock:
         locked = set(session.scalars(query.with_for_update(of=Grade)))
         # now that they are locked: another grading may have taken a place while this waited
@@ -207,7 +211,7 @@ def _found(session: Session, assignment: Assignment, everything: bool, lock: boo
 def _moved(session: Session, assignment: Assignment, curve: Curve, whole: Sequence[Grade]) -> list[Moved]:
     highest = max((grade.max_points for grade in whole), default=0.0)
     if curve.criterion:
-        rubric = criteria(session, assignment)
+        rubric = load_criteria(session, assignment)
         found = next((one for one in rubric.criteria if one.id == curve.criterion), None)
         if found is None:
             raise CurveRefused("The rubric has no such criterion.")
@@ -248,9 +252,9 @@ def _set(
         grade.final_points = counted(grade.points, adjustment, grade.max_points, grade.credit)
     detail = {"bulk": bulk, "from": was, "to": grade.final_points}
     about = f"submission:{grade.submission_id}"
-    note(session, actor.name, f"grade.{what}", about, detail, course_id=assignment.course_id)
+    write_audit(session, actor.name, f"grade.{what}", about, detail, course_id=assignment.course_id)
     if grade.released_at is not None:
-        release.tell(session, grade, "grade.changed", f"changed:{grade.round_id}:{bulk[:12]}:{what}")
+        release.add_event(session, grade, "grade.changed", f"changed:{grade.round_id}:{bulk[:12]}:{what}")
 
 
 def _adjustments(session: Session, rounds: Sequence[str]) -> Mapping[str, float]:

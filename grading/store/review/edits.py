@@ -17,11 +17,11 @@ from grading.domain.outcome import Report
 from grading.domain.permissions import Actor
 from grading.scoring import changed
 from grading.store import tables
-from grading.store.audit import note
+from grading.store.audit import write_audit
 from grading.store.database import now
 from grading.store.grades import release
 from grading.store.grades.change_history import Made, since, stamp
-from grading.store.grades.final_score import changes_of, settle
+from grading.store.grades.final_score import list_changes, update_final_score
 
 TOTAL = "total"
 """The target of a person's own adjustment of the total."""
@@ -53,7 +53,7 @@ class ChangedMeanwhile(Conflict):
         self.since = since
 
 
-def change(session: Session, submission_id: str, wanted: Change, seen: str, actor: Actor) -> None:
+def change_grade(session: Session, submission_id: str, wanted: Change, seen: str, actor: Actor) -> None:
     """Make a change. Raises NotFound, ChangeRefused, ChangedMeanwhile.
 
     Sending the same twice changes nothing the second time.
@@ -78,14 +78,14 @@ def change(session: Session, submission_id: str, wanted: Change, seen: str, acto
     )
     session.add(row)
     session.flush()
-    settle(session, grade)
+    update_final_score(session, grade)
     detail: dict[str, Any] = {"kind": wanted.kind, "target": wanted.target, "from": before, "to": value}
     detail |= {"reason": wanted.reason, "change": row.id, "final_points": grade.final_points}
-    note(session, actor.name, "grade.change", f"submission:{submission_id}", detail)
+    write_audit(session, actor.name, "grade.change", f"submission:{submission_id}", detail)
     _tell(session, grade, f"changed:{grade.round_id}:{row.id}")
 
 
-def undo(session: Session, submission_id: str, change_id: int, seen: str, actor: Actor) -> None:
+def undo_change(session: Session, submission_id: str, change_id: int, seen: str, actor: Actor) -> None:
     """Take a change back. Raises NotFound, ChangedMeanwhile; one that was taken back stays so."""
     grade = _locked(session, submission_id)
     row = session.get(tables.Change, change_id)
@@ -93,45 +93,45 @@ def undo(session: Session, submission_id: str, change_id: int, seen: str, actor:
         raise NotFound("There is no such change of this grade.")
     if row.undone_at is not None:
         return
-    require_seen(session, grade.round_id, seen)
+    require_unchanged(session, grade.round_id, seen)
     row.undone_at, row.undone_by = now(session), actor.user_id
     session.flush()
-    settle(session, grade)
+    update_final_score(session, grade)
     detail = {"change": row.id, "kind": row.kind, "target": row.target, "final_points": grade.final_points}
-    note(session, actor.name, "grade.undo", f"submission:{submission_id}", detail)
+    write_audit(session, actor.name, "grade.undo", f"submission:{submission_id}", detail)
     _tell(session, grade, f"changed:{grade.round_id}:{row.id}:undone")
 
 
-def require_seen(session: Session, round_id: str, seen: str) -> None:
+def require_unchanged(session: Session, round_id: str, seen: str) -> None:
     """Go on, or raise ChangedMeanwhile."""
     if stamp(session, round_id) != seen:
         raise ChangedMeanwhile(since(session, round_id, seen))
 
 
-def accept(session: Session, submission_id: str, seen: str, actor: Actor) -> bool:
+def accept_grade(session: Session, submission_id: str, seen: str, actor: Actor) -> bool:
     """A person looked at it and agrees: it is held no longer. Raises NotFound, ChangedMeanwhile.
 
     Where the assignment releases by itself, the grade is released now; whether that happened.
     """
     grade = _locked(session, submission_id)
-    require_seen(session, grade.round_id, seen)
+    require_unchanged(session, grade.round_id, seen)
     held, grade.held = grade.held, False
     grade.reviewed_at, grade.reviewed_by = now(session), actor.user_id
     detail = {"held": held, "final_points": grade.final_points}
-    note(session, actor.name, "grade.accept", f"submission:{submission_id}", detail)
+    write_audit(session, actor.name, "grade.accept", f"submission:{submission_id}", detail)
     session.flush()
     assignment = session.get_one(tables.Submission, submission_id).assignment
-    itself = release.by_itself(assignment.release, assignment.release_at, now(session))
+    itself = release.is_automatic(assignment.release, assignment.release_at, now(session))
     never = grade.released_at is None and grade.released_by is None
     if not (itself and never and grade.points is not None):
         return False
-    release.release(session, grade.round_id, actor)
+    release.release_grade(session, grade.round_id, actor)
     return True
 
 
 def _locked(session: Session, submission_id: str) -> tables.Grade:
     """The grade of the current round, which nobody else changes until the transaction ends."""
-    grade = release.current(session, submission_id)
+    grade = release.lock_current_grade(session, submission_id)
     if grade is None:
         raise NotFound("There is no grade of this hand-in yet.")
     return grade
@@ -160,13 +160,13 @@ def _was_sent(
 def _tell(session: Session, grade: tables.Grade, key: str) -> None:
     """Whoever has seen the grade hears that it is another."""
     if grade.released_at is not None:
-        release.tell(session, grade, "grade.changed", key)
+        release.add_event(session, grade, "grade.changed", key)
 
 
 def _checked(session: Session, grade: tables.Grade, wanted: Change) -> tuple[dict[str, Any], dict[str, Any]]:
     """What is stored of a change, and what stands there before it. Raises ChangeRefused."""
     original = Report.model_validate(grade.report)
-    report = changed(original, changes_of(session, grade.round_id))
+    report = changed(original, list_changes(session, grade.round_id))
     if wanted.kind in NEEDS_REASON and not wanted.reason:
         raise ChangeRefused("Say why you change the points; the student and your colleagues read it.")
     if wanted.kind == "adjust":

@@ -12,7 +12,7 @@ from grading.domain.errors import Conflict, NotFound
 from grading.domain.permissions import Actor
 from grading.domain.value import Value
 from grading.store import tables
-from grading.store.audit import note
+from grading.store.audit import write_audit
 from grading.store.database import now
 from grading.store.grades.change_history import stamp
 from grading.store.review import edits
@@ -35,7 +35,7 @@ class Answer(Value):
     points: float | None = None
 
 
-def ask(session: Session, actor: Actor, submission_id: str, criterion: str, reason: str) -> int:
+def create_request(session: Session, actor: Actor, submission_id: str, criterion: str, reason: str) -> int:
     """Write a request down; returns its number. Raises Conflict where one is open already."""
     # the row is the lock that keeps two equal requests apart
     session.execute(
@@ -59,11 +59,11 @@ def ask(session: Session, actor: Actor, submission_id: str, criterion: str, reas
     )  # fmt: skip
     session.add(made)
     session.flush()
-    note(session, actor.name, "regrade.ask", f"submission:{submission_id}", _about(made))
+    write_audit(session, actor.name, "regrade.ask", f"submission:{submission_id}", _about(made))
     return made.id
 
 
-def withdraw(session: Session, actor: Actor, request_id: int) -> None:
+def withdraw_request(session: Session, actor: Actor, request_id: int) -> None:
     """Take one's own request back. Raises NotFound, and Conflict when it was answered."""
     row = _locked(session, request_id)
     if row.student_id != actor.user_id:
@@ -71,10 +71,10 @@ def withdraw(session: Session, actor: Actor, request_id: int) -> None:
     if row.state != "open":
         raise Conflict("This request was answered or withdrawn already.")
     row.state, row.answered_at = "withdrawn", now(session)
-    note(session, actor.name, "regrade.withdraw", f"submission:{row.submission_id}", _about(row))
+    write_audit(session, actor.name, "regrade.withdraw", f"submission:{row.submission_id}", _about(row))
 
 
-def answer(session: Session, actor: Actor, request_id: int, given: Answer) -> str | None:
+def answer_request(session: Session, actor: Actor, request_id: int, given: Answer) -> str | None:
     """Decline or accept; returns the new round, where there is one to announce.
 
     Raises NotFound, Conflict when it was answered already or there is no grade to change.
@@ -90,8 +90,8 @@ def answer(session: Session, actor: Actor, request_id: int, given: Answer) -> st
     row.state = "declined" if given.verdict == "declined" else "accepted"
     row.answer, row.answered_by, row.answered_at = _storable(given.words), actor.user_id, now(session)
     said = {**_about(row), "verdict": given.verdict, "points": given.points}
-    note(session, actor.name, "regrade.answer", f"submission:{row.submission_id}", said)
-    mail_notifications.answered(session, row.submission_id, row.student_id, row.id)
+    write_audit(session, actor.name, "regrade.answer", f"submission:{row.submission_id}", said)
+    mail_notifications.add_answer_letter(session, row.submission_id, row.student_id, row.id)
     return new
 
 
@@ -105,7 +105,7 @@ def _change(session: Session, actor: Actor, row: tables.RegradeRequest, given: A
         reason=_storable(given.words)[:2000],
     )
     # who answers saw the page of the request, not the grade's: what others changed is no obstacle
-    edits.change(session, row.submission_id, wanted, stamp(session, round_.id), actor)
+    edits.change_grade(session, row.submission_id, wanted, stamp(session, round_.id), actor)
 
 
 def _again(session: Session, row: tables.RegradeRequest) -> str:

@@ -12,9 +12,9 @@ from grading.domain.errors import GraderError, NotFound
 from grading.domain.permissions import Actor
 from grading.domain.rubric import Rubric
 from grading.domain.value import Value
-from grading.store.audit import note
+from grading.store.audit import write_audit
 from grading.store.database import now
-from grading.store.grades.final_score import counts_of
+from grading.store.grades.final_score import counting_of_assignment
 from grading.store.tables import Assignment, Audit, Grade, Mark, Round, RubricVersion, Submission
 
 MOST = 50
@@ -40,19 +40,19 @@ class ToMark(Value):
     """People who marked it beside them."""
 
 
-def drawn(session: Session, assignment: Assignment, count: int, seed: str) -> list[str]:
+def draw_sample(session: Session, assignment: Assignment, count: int, seed: str) -> list[str]:
     """So many graded hand-ins by chance, the same for everybody with this seed."""
     query = (
         select(Submission.id)
         .join(Round, (Round.submission_id == Submission.id) & Round.current)
         .join(Grade, Grade.round_id == Round.id)
-        .where(Submission.id.in_(counts_of(assignment)))
+        .where(Submission.id.in_(counting_of_assignment(assignment)))
     )
     ids = sorted(session.scalars(query), key=lambda one: sha256(f"{seed}:{one}".encode()).digest())
     return ids[: min(max(count, 1), MOST)]
 
 
-def to_mark(session: Session, assignment_id: int, ids: Sequence[str], actor: Actor) -> tuple[ToMark, ...]:
+def load_sample(session: Session, assignment_id: int, ids: Sequence[str], actor: Actor) -> tuple[ToMark, ...]:
     """How far the marking of these hand-ins is; what is not of the assignment is left out."""
     mine = func.max(Mark.id).filter(Mark.by == actor.user_id)
     others = func.count(distinct(Mark.by)).filter(Mark.by != actor.user_id)
@@ -77,7 +77,7 @@ def rubric_of(session: Session, round_id: str) -> Rubric:
     return Rubric.model_validate(session.execute(query).scalar_one())
 
 
-class Before(Value):
+class MarkingForm(Value):
     """What somebody marks by, and how they did before."""
 
     rubric: Rubric
@@ -87,13 +87,13 @@ class Before(Value):
     """They looked at the grade, so that they know what the model gave."""
 
 
-def before(session: Session, submission_id: str, round_id: str, actor: Actor) -> Before:
+def load_marking_form(session: Session, submission_id: str, round_id: str, actor: Actor) -> MarkingForm:
     """What a form to mark needs."""
     mine = (Mark.round_id == round_id, Mark.by == actor.user_id)
     columns = (RubricVersion.rubric, exists().where(*mine).label("marked"), _looked(submission_id, actor))
     row = session.execute(select(*columns).join(Round).where(Round.id == round_id)).one()
     levels = session.execute(select(Mark.criterion, Mark.level).where(*mine)) if row.marked else ()
-    return Before(
+    return MarkingForm(
         rubric=Rubric.model_validate(row.rubric),
         given={one.criterion: one.level for one in levels},
         known=row.known,
@@ -110,7 +110,7 @@ def has_seen(session: Session, submission_id: str, actor: Actor) -> bool:
     return bool(session.scalar(select(_looked(submission_id, actor))))
 
 
-def mark(session: Session, submission_id: str, levels: Mapping[str, float], actor: Actor) -> bool:
+def save_marks(session: Session, submission_id: str, levels: Mapping[str, float], actor: Actor) -> bool:
     """Keep the levels of one person for all criteria; whether they count as blind.
 
     Raises NotFound, MarkRefused. Who marks again changes their own levels.
@@ -137,5 +137,5 @@ def mark(session: Session, submission_id: str, levels: Mapping[str, float], acto
         if row.level != levels[one.id]:
             row.blind = blind
         row.level, row.at = levels[one.id], moment
-    note(session, actor.name, "mark.give", f"submission:{submission_id}", {"blind": blind})
+    write_audit(session, actor.name, "mark.give", f"submission:{submission_id}", {"blind": blind})
     return blind

@@ -25,14 +25,14 @@ def any_active(version_id: Any) -> Any:
     return there.where(version.id == version_id, example.active).exists()
 
 
-class Taught(NamedTuple):
+class ActiveExample(NamedTuple):
     """An example that is on, and the rubric version that counted when it was chosen."""
 
     example: WorkedExample
     version_id: int | None
 
 
-def worked(example: tables.Example) -> WorkedExample:
+def to_job_example(example: tables.Example) -> WorkedExample:
     """An example as jobs carry it."""
     return WorkedExample(
         id=example.id,
@@ -44,7 +44,7 @@ def worked(example: tables.Example) -> WorkedExample:
     )
 
 
-def counted_then() -> Any:
+def version_when_chosen() -> Any:
     """The number of the rubric version that counted when an example was chosen, for a query on examples."""
     example, version = tables.Example, tables.RubricVersion
     return (
@@ -56,7 +56,9 @@ def counted_then() -> Any:
     )
 
 
-def taught(session: Session, assignment_id: int, submission_id: str, student_id: int) -> list[Taught]:
+def load_examples(
+    session: Session, assignment_id: int, submission_id: str, student_id: int
+) -> list[ActiveExample]:
     """Examples for the grading of a hand-in, by criterion, in one query.
 
     Without those from work of the same student, or of a group with them: nobody is graded with their own.
@@ -66,7 +68,7 @@ def taught(session: Session, assignment_id: int, submission_id: str, student_id:
     with_them = select(member.user_id).where(member.submission_id == submission_id)
     author = tables.Submission.student_id
     query = (
-        select(example, counted_then().label("then"))
+        select(example, version_when_chosen().label("then"))
         .join(tables.Submission, tables.Submission.id == example.submission_id)
         .where(
             example.assignment_id == assignment_id,
@@ -77,10 +79,10 @@ def taught(session: Session, assignment_id: int, submission_id: str, student_id:
         )
         .order_by(example.criterion, example.id)
     )
-    return [Taught(worked(row.Example), row.then) for row in session.execute(query)]
+    return [ActiveExample(to_job_example(row.Example), row.then) for row in session.execute(query)]
 
 
-def uses(session: Session, assignment_id: int) -> dict[str, list[str]]:
+def list_uses(session: Session, assignment_id: int) -> dict[str, list[str]]:
     """Key of an example -> hand-ins with a grading that was shown it, in one query."""
     query = (
         select(tables.Grade.submission_id, tables.Grade.report["stages"].label("stages"))
@@ -97,7 +99,7 @@ def uses(session: Session, assignment_id: int) -> dict[str, list[str]]:
     return {key: list(dict.fromkeys(ids)) for key, ids in found.items()}
 
 
-def names(session: Session, submission_ids: Iterable[str]) -> dict[str, str]:
+def student_names(session: Session, submission_ids: Iterable[str]) -> dict[str, str]:
     """Whose each of these hand-ins is."""
     query = select(tables.Submission.id, tables.User.name).join(
         tables.User, tables.User.id == tables.Submission.student_id
@@ -113,7 +115,7 @@ def keys_of(stages: Any) -> Iterable[str]:
         yield from stage.get("examples", ())
 
 
-def forget(session: Session, submission_ids: Sequence[str]) -> None:
+def delete_quoting_prompts(session: Session, submission_ids: Sequence[str]) -> None:
     """Take prompts away that showed excerpts of these hand-ins, as their students are erased.
 
     What others' models read cannot be shown any more then: a prompt is kept whole or not at all.
@@ -142,7 +144,7 @@ def _take_away(session: Session, name: str) -> None:
             continue  # a result that shows it came in at this moment
 
 
-def known(session: Session, keys: Sequence[str]) -> bool:
+def all_exist(session: Session, keys: Sequence[str]) -> bool:
     """Whether all of these examples are still there, be it without their words."""
     numbers = {int(number) for key in keys if (number := key.partition(":")[0]).isdecimal()}
     found = session.scalars(select(tables.Example.id).where(tables.Example.id.in_(numbers)))

@@ -15,12 +15,12 @@ from grading.store.tables import Base
 _TRIALS: Table = Base.metadata.tables["trials"]
 
 
-def kept(session: Session, key: str) -> Any | None:
+def find_execution(session: Session, key: str) -> Any | None:
     """The trial of that key as JSON; nothing when it was not run yet."""
     return session.execute(select(_TRIALS.c.content).where(_TRIALS.c.key == key)).scalar_one_or_none()
 
 
-def keep(session: Session, key: str, submission_id: str | None, content: dict[str, Any]) -> None:
+def store_execution(session: Session, key: str, submission_id: str | None, content: dict[str, Any]) -> None:
     """Keep a trial; one that is there stays."""
     insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
     row = {"key": key, "submission_id": submission_id, "content": content, "created_at": now(session)}

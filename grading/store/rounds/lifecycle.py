@@ -22,19 +22,19 @@ from grading.store.rounds import prompts
 from grading.store.rounds.example_usage import any_active
 from grading.store.rounds.locking import (
     OVER,
-    KnownRun,
     LockedRound,
+    RunRow,
     Stage,
     add_runs,
-    locked,
-    locked_if_free,
-    locked_with_runs,
+    lock_if_free,
+    lock_round,
+    lock_with_runs,
     read_run,
     set_dispatched,
-    set_done,
     set_run,
     set_runs,
     set_stage,
+    set_stages_done,
 )
 from grading.store.tables import Round, new_id
 
@@ -107,7 +107,7 @@ def first_orders(session: Session, round_ids: Sequence[str]) -> list[list[RunOrd
 
     Without those that somebody else began, or begins now.
     """
-    found = locked_if_free(session, round_ids).values()
+    found = lock_if_free(session, round_ids).values()
     waiting = (
         [_order(current, stage) for stage in current.stages.values() if stage.state == StageState.WAITING]
         for current in found
@@ -121,7 +121,7 @@ def next_order(session: Session, round_id: str, stage_name: str) -> RunOrder | N
 
     None when somebody else began it, or begins it now.
     """
-    current = locked_if_free(session, [round_id]).get(round_id)
+    current = lock_if_free(session, [round_id]).get(round_id)
     if current is None or current.state != RoundState.RUNNING:
         return None
     stage = current.stages[stage_name]
@@ -141,7 +141,7 @@ def _order(current: LockedRound, stage: Stage) -> RunOrder:
     )
 
 
-def begin(session: Session, orders: Sequence[RunOrder]) -> None:
+def mark_dispatched(session: Session, orders: Sequence[RunOrder]) -> None:
     """queued → running, and waiting or failed → dispatched: these orders are sent next."""
     if not orders:
         return
@@ -162,16 +162,16 @@ def begin(session: Session, orders: Sequence[RunOrder]) -> None:
     )
 
 
-def work_of(session: Session, round_ids: Sequence[str]) -> dict[str, Work]:
+def load_work(session: Session, round_ids: Sequence[str]) -> dict[str, Work]:
     """What the jobs of these rounds are made of."""
     rows = session.connection().execute(_READ_WORK, {"rounds": list(round_ids)}) if round_ids else ()
     return {round_id: Work(*columns) for round_id, *columns in rows}
 
 
-def under_way(session: Session, run_id: str) -> RunOrder | None:
+def find_order(session: Session, run_id: str) -> RunOrder | None:
     """The order of a run that its stage waits for, to send it once more; None for every other one."""
     known = read_run(session, run_id)
-    current = locked(session, known.round_id) if known is not None else None
+    current = lock_round(session, known.round_id) if known is not None else None
     if known is None or current is None:
         return None
     stage = current.stages[known.stage]
@@ -182,7 +182,7 @@ def under_way(session: Session, run_id: str) -> RunOrder | None:
     )
 
 
-def record(session: Session, results: Sequence[Result]) -> list[Recorded]:
+def record_results(session: Session, results: Sequence[Result]) -> list[Recorded]:
     """Write results down. Only runs that were dispatched count; the first valid result of a stage wins."""
     recorded: dict[int, Recorded] = {}
     left = dict(enumerate(results))
@@ -198,7 +198,7 @@ def record(session: Session, results: Sequence[Result]) -> list[Recorded]:
 def _record_each(session: Session, results: Sequence[Result]) -> list[Recorded]:
     """Results of different stages."""
     rounds, run_ids = (one.round_id for one in results), (one.run_id for one in results)
-    current, runs = locked_with_runs(session, rounds, run_ids)
+    current, runs = lock_with_runs(session, rounds, run_ids)
     recorded, rows, done = [], {}, []
     for result in results:
         of, run = current.get(result.round_id), runs.get(result.run_id)
@@ -208,7 +208,7 @@ def _record_each(session: Session, results: Sequence[Result]) -> list[Recorded]:
         stage = of.stages[result.stage]
         outcome = _outcome(run, stage, result)
         if run.state in OPEN:
-            prompts.keep(session, result)
+            prompts.store_prompt(session, result)
             rows[result.run_id] = _row(session, result, outcome)
         if outcome == "accepted":
             done.append((of.id, stage.stage))
@@ -219,11 +219,11 @@ def _record_each(session: Session, results: Sequence[Result]) -> list[Recorded]:
         ended = outcome in ("accepted", "failed") and after.complete
         recorded.append(Recorded(outcome, after if ended else None))
     set_runs(session, rows)
-    set_done(session, done)
+    set_stages_done(session, done)
     return recorded
 
 
-def _outcome(run: KnownRun, stage: Stage, result: Result) -> Outcome:
+def _outcome(run: RunRow, stage: Stage, result: Result) -> Outcome:
     """What becomes of a result of this run; late ones of earlier runs count, if they are the first."""
     if run.state not in OPEN:
         return "duplicate"
@@ -302,18 +302,18 @@ def _fail(
         tries=stage.tries,
         not_before=now(session) + timedelta(seconds=wait_s or 0.0) if again else None,
         error=error[:MAX_ERROR],
-        message=storable(message),
+        message=storable_text(message),
         **changed,
     )
     return not again
 
 
-def storable(text: str) -> str:
+def storable_text(text: str) -> str:
     """A sentence any database takes: PostgreSQL refuses NUL, and machines are not trusted with length."""
     return text.replace("\0", "")[:MAX_SENTENCE]
 
 
-def lose(
+def mark_lost(
     session: Session, run_id: str, message: str, loss: Loss, error: str = MachineLost.code, machine: str = ""
 ) -> str | None:
     """dispatched → lost. Returns the round to combine, when this was its last stage under way.
@@ -322,7 +322,7 @@ def lose(
     Which one is found out by giving those a machine to themselves that were lost with others twice.
     """
     known = read_run(session, run_id)
-    current = locked(session, known.round_id) if known is not None else None
+    current = lock_round(session, known.round_id) if known is not None else None
     if current is None:
         return None  # a lease from before this database
     run = read_run(session, run_id)

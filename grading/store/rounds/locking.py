@@ -15,7 +15,7 @@ from sqlalchemy import Table, and_, bindparam, select
 from sqlalchemy.orm import Session
 
 from grading.domain.model import RoundState, RunState, StageState
-from grading.store.database import clock, told
+from grading.store.database import cache_now, clock_column
 from grading.store.tables import Base
 
 OVER = (StageState.DONE, StageState.DEAD)
@@ -68,7 +68,7 @@ class LockedRound:
 
 
 @dataclass(frozen=True)
-class KnownRun:
+class RunRow:
     """What a run belongs to, and its state."""
 
     round_id: str
@@ -101,7 +101,7 @@ _LOCK_ALL = (
 _READ_RUN = select(_RUNS.c.round_id, _RUNS.c.stage, _RUNS.c.state).where(_RUNS.c.id == bindparam("at_run"))
 _READ_STAGES_AND_RUNS = {
     dialect: select(
-        clock(dialect),
+        clock_column(dialect),
         _STAGES.c.round_id,
         _RUNS.c.id,
         _RUNS.c.state,
@@ -140,7 +140,7 @@ _DISPATCH_STAGE = _UPDATE_STAGE.values(
 )
 
 
-def locked(session: Session, round_id: str) -> LockedRound | None:
+def lock_round(session: Session, round_id: str) -> LockedRound | None:
     """The round, locked; its stages are read after the lock is there, a join would be older than it."""
     at = {"at_round": round_id}
     row = session.connection().execute(_LOCK, at).one_or_none()
@@ -150,9 +150,9 @@ def locked(session: Session, round_id: str) -> LockedRound | None:
     return LockedRound(**row._mapping, stages={stage.stage: Stage(*stage) for stage in stages})
 
 
-def locked_with_runs(
+def lock_with_runs(
     session: Session, round_ids: Iterable[str], run_ids: Iterable[str]
-) -> tuple[dict[str, LockedRound], dict[str, KnownRun]]:
+) -> tuple[dict[str, LockedRound], dict[str, RunRow]]:
     """These rounds, and which of these runs are theirs.
 
     They are locked one after the other by their ids: two that want the same ones never block both.
@@ -160,18 +160,18 @@ def locked_with_runs(
     connection, at = session.connection(), {"rounds": list(set(round_ids))}
     rows = {row.id: row._mapping for row in connection.execute(_LOCK_ALL, at)}
     stages: dict[str, dict[str, Stage]] = {name: {} for name in rows}
-    runs: dict[str, KnownRun] = {}
+    runs: dict[str, RunRow] = {}
     statement = _READ_STAGES_AND_RUNS[connection.dialect.name]
     found = connection.execute(statement, {**at, "runs": list(run_ids)}) if rows else ()
     for moment, round_id, run_id, state, *columns in found:
-        told(session, moment)
+        cache_now(session, moment)
         stages[round_id][columns[0]] = stage = Stage(*columns)
         if run_id is not None:
-            runs[run_id] = KnownRun(round_id, stage.stage, state)
+            runs[run_id] = RunRow(round_id, stage.stage, state)
     return {name: LockedRound(**row, stages=stages[name]) for name, row in rows.items()}, runs
 
 
-def locked_if_free(session: Session, round_ids: Sequence[str]) -> dict[str, LockedRound]:
+def lock_if_free(session: Session, round_ids: Sequence[str]) -> dict[str, LockedRound]:
     """Those of these rounds that nobody else holds, locked, in the order given."""
     at = {"rounds": list(round_ids)}
     rows = {row.id: row._mapping for row in session.connection().execute(_LOCK_IF_FREE, at)}
@@ -192,7 +192,7 @@ def set_stage(session: Session, round_id: str, stage: str, **values: Any) -> Non
     session.connection().execute(_UPDATE_STAGE, {"at_round": round_id, "at_stage": stage, **values})
 
 
-def set_done(session: Session, stages: Sequence[tuple[str, str]]) -> None:
+def set_stages_done(session: Session, stages: Sequence[tuple[str, str]]) -> None:
     """These stages of rounds have their result."""
     rows = [{"at_round": round_id, "at_stage": stage} for round_id, stage in stages]
     if rows:
@@ -210,10 +210,10 @@ def set_run(session: Session, run_id: str, **values: Any) -> None:
     session.connection().execute(_UPDATE_RUN, {"at_run": run_id, **values})
 
 
-def read_run(session: Session, run_id: str) -> KnownRun | None:
+def read_run(session: Session, run_id: str) -> RunRow | None:
     """The run of that id, if it was ever dispatched."""
     row = session.connection().execute(_READ_RUN, {"at_run": run_id}).one_or_none()
-    return None if row is None else KnownRun(*row)
+    return None if row is None else RunRow(*row)
 
 
 def set_dispatched(session: Session, round_ids: Sequence[str], at: datetime) -> None:

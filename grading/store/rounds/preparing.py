@@ -11,10 +11,10 @@ from sqlalchemy.orm import Session
 
 from grading.domain.model import RoundState
 from grading.store import outbox
-from grading.store.change_tracking import BY_HAND, touch
+from grading.store.change_tracking import TRACKED_MANUALLY, mark_changed
 from grading.store.database import now
 from grading.store.rounds import queue
-from grading.store.rounds.lifecycle import storable
+from grading.store.rounds.lifecycle import storable_text
 from grading.store.tables import Base, Outbox, Round, Submission, User
 
 PREPARING = ("prepare", "trial")
@@ -22,7 +22,7 @@ PREPARING = ("prepare", "trial")
 
 
 @dataclass(frozen=True)
-class Received:
+class ReceivedRound:
     """A round that is to be prepared, and whose work it is."""
 
     submission_id: str
@@ -76,12 +76,12 @@ _PREPARED = (
 )
 
 
-def received(session: Session, round_id: str) -> Received | None:
+def load_received(session: Session, round_id: str) -> ReceivedRound | None:
     """The round, unless it is prepared or given up."""
     row = session.connection().execute(_RECEIVED, {"at_round": round_id}).one_or_none()
     if row is None:
         return None
-    return Received(
+    return ReceivedRound(
         submission_id=row.id,
         rubric_version_id=row.rubric_version_id,
         priority=row.priority,
@@ -97,7 +97,7 @@ def save_prepared(session: Session, round_id: str, prepared: dict[str, Any]) -> 
     """received → queued, with the documents and evidence all its jobs carry."""
     at = {"at_round": round_id, "at": now(session)}
     done = session.connection().execute(_QUEUE, {**at, "content": prepared}).scalars().all()
-    touch(session, done)
+    mark_changed(session, done)
     session.connection().execute(_PREPARED, at)
     return bool(done)
 
@@ -111,8 +111,8 @@ def hand_on(session: Session, round_id: str) -> bool:
     done = update(Outbox).where(*mine).values(done_at=now(session)).returning(Outbox.id)
     if session.execute(done).first() is None:
         return False
-    if not outbox.again(session, "trial", round_id):
-        outbox.put(session, "trial", round_id, {})
+    if not outbox.reopen(session, "trial", round_id):
+        outbox.add(session, "trial", round_id, {})
     return True
 
 
@@ -122,7 +122,7 @@ def close_trials(session: Session, round_ids: Sequence[str]) -> None:
     session.execute(update(Outbox).where(*rows).values(done_at=now(session), error=""))
 
 
-def priorities(session: Session, round_ids: Sequence[str]) -> dict[str, str]:
+def list_priorities(session: Session, round_ids: Sequence[str]) -> dict[str, str]:
     """The priority of each of these rounds that is still to be prepared."""
     rows = session.execute(
         select(Round.id, Round.priority).where(Round.id.in_(round_ids), Round.state == RoundState.RECEIVED)
@@ -135,21 +135,21 @@ def student_of(session: Session, round_id: str) -> int | None:
     return session.execute(select(Round.student_id).where(Round.id == round_id)).scalar_one_or_none()
 
 
-def reject(session: Session, round_id: str, sentence: str) -> None:
+def reject_round(session: Session, round_id: str, sentence: str) -> None:
     """received → failed: the round cannot be prepared, whoever tries."""
     moment = now(session)
     failed = session.execute(
         update(Round)
         .where(Round.id == round_id, Round.state == RoundState.RECEIVED)
-        .values(state=RoundState.FAILED, failure=storable(sentence), finished_at=moment)
+        .values(state=RoundState.FAILED, failure=storable_text(sentence), finished_at=moment)
         .returning(Round.submission_id, Round.current)
-        .execution_options(**BY_HAND)
+        .execution_options(**TRACKED_MANUALLY)
     ).all()
-    touch(session, [row.submission_id for row in failed])
+    mark_changed(session, [row.submission_id for row in failed])
     for row in failed:
         if row.current:  # of a dry run nobody hears
             news = {"type": "submission.failed", "submission": row.submission_id}
-            outbox.put(session, "event", f"failed:{round_id}", news)
+            outbox.add(session, "event", f"failed:{round_id}", news)
     rows = (Outbox.kind.in_(PREPARING), Outbox.key == round_id)
     # why it was put off before is no error of a row that is done
     session.execute(update(Outbox).where(*rows).values(done_at=moment, error=""))

@@ -85,7 +85,7 @@ class RunPrompt(Value):
         return self.sha256 == self.provenance.prompt_hash
 
 
-def keep(session: Session, result: Result) -> None:
+def store_prompt(session: Session, result: Result) -> None:
     """Keep the prompt a result brought along, unless its run has one. Never stands in the result's way.
 
     One that is too large, or no text a database takes, is dropped; a log line says so.
@@ -93,7 +93,7 @@ def keep(session: Session, result: Result) -> None:
     if result.prompt is None:
         return
     shown = result.provenance.examples
-    if shown and not example_usage.known(session, shown):
+    if shown and not example_usage.all_exist(session, shown):
         log.info("the prompt of run %s is not kept: it shows an example that was erased", result.run_id)
         return
     try:
@@ -127,7 +127,7 @@ def _put(session: Session, table: Table, **row: Any) -> None:
     connection.execute(_PUT[connection.dialect.name, table.name], row)
 
 
-def run_prompt(session: Session, submission_id: str, run_id: str) -> RunPrompt:
+def load_run_prompt(session: Session, submission_id: str, run_id: str) -> RunPrompt:
     """A run of a submission, of whichever round, with its prompt. Raises NotFound."""
     query = (
         select(Run, Round.number)
@@ -179,7 +179,7 @@ def text(content: bytes) -> str:
 
 
 def _missing(session: Session, run: Run, provenance: Provenance | None, too_large: bool) -> Missing:
-    if provenance and provenance.examples and not example_usage.known(session, provenance.examples):
+    if provenance and provenance.examples and not example_usage.all_exist(session, provenance.examples):
         return "erased"
     return "too large" if too_large else _why(run, provenance)
 
@@ -194,13 +194,13 @@ def _why(run: Run, provenance: Provenance | None) -> Missing:
     return "not sent" if provenance and provenance.prompt_hash else "no prompt"
 
 
-def unused() -> Select[Any]:
+def unused_messages() -> Select[Any]:
     """System messages that no run refers to any more: a query for their hashes."""
     used = select(Prompt.run_id).where(Prompt.system_sha256 == SystemMessage.sha256).exists()
     return select(SystemMessage.sha256).where(~used).order_by(SystemMessage.sha256)
 
 
-def remove_unused(session: Session, names: Sequence[str]) -> int:
+def delete_unused_messages(session: Session, names: Sequence[str]) -> int:
     """Delete those of these system messages that are still unused; returns how many.
 
     Nothing else may be waited for after it in a transaction: whoever records a result holds its round.

@@ -20,7 +20,7 @@ from sqlalchemy import ColumnElement, Select, Table, bindparam, func, literal_co
 from sqlalchemy.orm import Session, aliased
 
 from grading.domain.model import PRIORITIES, RoundState, RunState, StageState
-from grading.store.database import clock, now, told
+from grading.store.database import cache_now, clock_column, now
 from grading.store.tables import Base, Course, Outbox, Round, RoundStage, Run, UtcDateTime
 
 _COURSES: Table = Base.metadata.tables["courses"]
@@ -30,7 +30,7 @@ _QUEUED: ColumnElement[str] = literal_column("'queued'")
 
 
 @dataclass(frozen=True)
-class Next:
+class NextRound:
     """A queued round whose turn it is."""
 
     round_id: str
@@ -39,7 +39,7 @@ class Next:
 
 
 @dataclass(frozen=True)
-class Waiting:
+class PendingWork:
     """What there may be to send."""
 
     due: bool
@@ -49,7 +49,7 @@ class Waiting:
 
 
 @dataclass(frozen=True)
-class Again:
+class DueRetry:
     """A stage whose next try is due."""
 
     round_id: str
@@ -137,7 +137,7 @@ _ANY_QUEUED = {
     for priority in PRIORITIES
 }
 _WHAT_WAITS = {
-    dialect: select(clock(dialect), _FIRST_DUE.scalar_subquery().label("due"), *_ANY_QUEUED.values())
+    dialect: select(clock_column(dialect), _FIRST_DUE.scalar_subquery().label("due"), *_ANY_QUEUED.values())
     for dialect in ("sqlite", "postgresql")
 }
 
@@ -165,15 +165,15 @@ _FAILED_STAGES = _by_stage(
 )
 
 
-def what_waits(session: Session) -> Waiting:
+def load_pending_work(session: Session) -> PendingWork:
     """What there may be to send, in one query."""
     connection = session.connection()
     row = connection.execute(_WHAT_WAITS[connection.dialect.name]).one()
-    due = row.due is not None and row.due <= told(session, row.clock)
-    return Waiting(due, frozenset(p for p in PRIORITIES if row._mapping[p]))
+    due = row.due is not None and row.due <= cache_now(session, row.clock)
+    return PendingWork(due, frozenset(p for p in PRIORITIES if row._mapping[p]))
 
 
-def next_queued(session: Session, priority: str, limit: int) -> list[Next]:
+def next_queued(session: Session, priority: str, limit: int) -> list[NextRound]:
     """At most so many queued rounds in a fair order: courses take turns, and students in each."""
     if limit <= 0:
         return []
@@ -182,7 +182,7 @@ def next_queued(session: Session, priority: str, limit: int) -> list[Next]:
     each = limit if len(courses) < limit else 1
     lines = [
         [
-            Next(found, course, priority)
+            NextRound(found, course, priority)
             for found in session.connection()
             .execute(_NEXT_OF_COURSE, {"priority": priority, "course": course, "most": each})
             .scalars()
@@ -193,7 +193,7 @@ def next_queued(session: Session, priority: str, limit: int) -> list[Next]:
     return list(islice(in_turn, limit))
 
 
-def served(session: Session, rounds: Sequence[Next]) -> None:
+def mark_served(session: Session, rounds: Sequence[NextRound]) -> None:
     """These rounds, in this order, go out now: whose course was served goes to the end."""
     for priority in PRIORITIES:
         mine = {one.course_id: place for place, one in enumerate(rounds, 1) if one.priority == priority}
@@ -209,16 +209,16 @@ def served(session: Session, rounds: Sequence[Next]) -> None:
         session.connection().execute(_SERVE[priority], rows)
 
 
-def due_again(session: Session, places: Mapping[tuple[str, str], int]) -> list[Again]:
+def list_due_retries(session: Session, places: Mapping[tuple[str, str], int]) -> list[DueRetry]:
     """Runs whose next try is due, at most so many of each stage and priority, the longest due first."""
     found = []
     for (stage, priority), most in places.items():
         values = {"stage": stage, "priority": priority, "moment": now(session), "most": most}
-        found += [Again(one, stage, priority) for one in session.execute(_DUE_AGAIN, values).scalars()]
+        found += [DueRetry(one, stage, priority) for one in session.execute(_DUE_AGAIN, values).scalars()]
     return found
 
 
-def backlog(session: Session, most: int) -> dict[tuple[str, str], int]:
+def count_backlog(session: Session, most: int) -> dict[tuple[str, str], int]:
     """(stage, priority) -> runs that wait here to be sent, of the first `most` rounds of each priority.
 
     Counts no further, so that it costs the same whatever waits.
@@ -231,7 +231,7 @@ def backlog(session: Session, most: int) -> dict[tuple[str, str], int]:
     return dict(found)
 
 
-def in_flight(session: Session, limit: int = 5000) -> list[tuple[str, float]]:
+def list_in_flight(session: Session, limit: int = 5000) -> list[tuple[str, float]]:
     """Dispatched runs and their age in seconds, the oldest first."""
     moment = now(session)
     query = select(Run.id, Run.dispatched_at).where(Run.state == RunState.DISPATCHED)
@@ -239,7 +239,7 @@ def in_flight(session: Session, limit: int = 5000) -> list[tuple[str, float]]:
     return [(row.id, (moment - row.dispatched_at).total_seconds()) for row in session.execute(query)]
 
 
-def forgotten(session: Session, limit: int) -> list[str]:
+def list_stuck_rounds(session: Session, limit: int) -> list[str]:
     """Running rounds with no stage under way: their chord's body was lost."""
     open_stage = (
         select(RoundStage.round_id)
@@ -284,7 +284,7 @@ _SENT = (
 
 
 @dataclass(frozen=True)
-class Sent:
+class SentRun:
     """A run that was sent to machines and has not come back."""
 
     run: str
@@ -294,7 +294,7 @@ class Sent:
 
 
 @dataclass(frozen=True)
-class Places:
+class QueuePositions:
     """The line as it was. A round that is not in it came later, or does not wait."""
 
     before: Mapping[str, int] = field(default_factory=dict)
@@ -312,7 +312,7 @@ class Places:
         return first + self.ahead(round_id, priority) + 1
 
 
-def places(session: Session) -> Places:
+def load_positions(session: Session) -> QueuePositions:
     """The whole line."""
     before: dict[str, int] = {}
     waiting = {}
@@ -320,10 +320,10 @@ def places(session: Session) -> Places:
         order = _order(session, priority)
         before |= {round_id: place for place, round_id in enumerate(order)}
         waiting[priority] = len(order)
-    return Places(before, waiting)
+    return QueuePositions(before, waiting)
 
 
-def to_run(session: Session) -> dict[str, int]:
+def sandbox_positions(session: Session) -> dict[str, int]:
     """The place of each round whose work waits or is run now, from 1; interactive ones first."""
     return {round_id: place for place, round_id in enumerate(session.scalars(_TO_RUN), 1)}
 
@@ -360,12 +360,12 @@ def _in_turns(lines: Mapping[int, list[tuple[int, str]]], turns: list[int]) -> I
         number += 1
 
 
-def sent(session: Session) -> list[Sent]:
+def list_sent(session: Session) -> list[SentRun]:
     """What was sent and has not come back, in the order in which it was sent."""
-    return [Sent(row.id, row.round_id, row.stage, row.priority) for row in session.execute(_SENT)]
+    return [SentRun(row.id, row.round_id, row.stage, row.priority) for row in session.execute(_SENT)]
 
 
-def newcomers(session: Session, within_s: float) -> dict[str, int]:
+def count_new_rounds(session: Session, within_s: float) -> dict[str, int]:
     """priority -> rounds that were made in the last seconds."""
     since = now(session) - timedelta(seconds=within_s)
     states = [state.value for state in RoundState]

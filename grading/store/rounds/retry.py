@@ -12,10 +12,10 @@ from sqlalchemy.orm import Session
 from grading.domain.model import RoundState, StageState
 from grading.domain.value import Value
 from grading.store import outbox
-from grading.store.audit import note
+from grading.store.audit import write_audit
 from grading.store.bulk import chunks
 from grading.store.database import now
-from grading.store.rounds.locking import LockedRound, locked, set_round, set_stage
+from grading.store.rounds.locking import LockedRound, lock_round, set_round, set_stage
 from grading.store.tables import Assignment, Course, Grade, Round, RoundStage, Run, Submission, User
 
 GIVEN_UP = (RoundState.PARTIAL, RoundState.FAILED)
@@ -33,7 +33,7 @@ class DeadStage(Value):
     """Where the last run was that said so."""
 
 
-class GivenUp(Value):
+class DeadRound(Value):
     """A round without a full result that nothing will change by itself."""
 
     round_id: str
@@ -50,9 +50,9 @@ class GivenUp(Value):
     stages: tuple[DeadStage, ...]
 
 
-def given_up(
+def list_dead_rounds(
     session: Session, course_ids: frozenset[int] | None = None, limit: int | None = 200
-) -> list[GivenUp]:
+) -> list[DeadRound]:
     """Current rounds that were given up, the latest first; of these courses (nothing: all)."""
     query = (
         # not whole rows: what students wrote is large
@@ -84,10 +84,10 @@ def given_up(
     dead: dict[str, list[DeadStage]] = {}
     for some in chunks([row.round_id for row in rows]):
         dead |= _dead_stages(session, some)
-    return [GivenUp(**row._mapping, stages=tuple(dead.get(row.round_id, ()))) for row in rows]
+    return [DeadRound(**row._mapping, stages=tuple(dead.get(row.round_id, ()))) for row in rows]
 
 
-def count(session: Session, course_ids: frozenset[int] | None = None) -> int:
+def count_dead_rounds(session: Session, course_ids: frozenset[int] | None = None) -> int:
     """How many rounds are given up in these courses (nothing: all)."""
     query = select(func.count()).where(Round.current, Round.state.in_(GIVEN_UP))
     if course_ids is not None:
@@ -115,12 +115,12 @@ def _dead_stages(session: Session, round_ids: Sequence[str]) -> dict[str, list[D
     return found
 
 
-def replay(session: Session, round_id: str, actor: str) -> bool:
+def retry_round(session: Session, round_id: str, actor: str) -> bool:
     """partial, failed → under way again, with new tries. False when the round was not given up.
 
     Stages that are done stay done. The incomplete grade of the round goes, and the audit keeps what it said.
     """
-    current = locked(session, round_id)
+    current = lock_round(session, round_id)
     if current is None or current.state not in GIVEN_UP or not _is_current(session, round_id):
         return False
     detail: dict[str, Any] = {"was": current.state, "stages": _begin_again(session, current)}
@@ -131,7 +131,7 @@ def replay(session: Session, round_id: str, actor: str) -> bool:
         if gone.released_at is None and gone.released_by is not None:
             # who took it back decides about the grade that comes, too
             set_round(session, round_id, withdrawn_by=gone.released_by)
-    note(session, actor, "round.replay", f"submission:{current.submission_id}", detail)
+    write_audit(session, actor, "round.replay", f"submission:{current.submission_id}", detail)
     return True
 
 
@@ -148,7 +148,7 @@ def _begin_again(session: Session, current: LockedRound) -> list[str]:
     if all(stage.state == StageState.WAITING for stage in current.stages.values()):
         # it could not be prepared; perhaps this version can
         set_round(session, current.id, state=RoundState.RECEIVED, **under_way)
-        outbox.again(session, "prepare", current.id)
+        outbox.reopen(session, "prepare", current.id)
         return []
     set_round(session, current.id, state=RoundState.RUNNING, **under_way)
     dead = [name for name, stage in current.stages.items() if stage.state == StageState.DEAD]
@@ -158,7 +158,7 @@ def _begin_again(session: Session, current: LockedRound) -> list[str]:
     return dead
 
 
-def rounds_of(session: Session, submission_ids: Iterable[str]) -> dict[str, str]:
+def current_rounds(session: Session, submission_ids: Iterable[str]) -> dict[str, str]:
     """The current round of each of these submissions that exist."""
     query = select(Round.submission_id, Round.id).where(
         Round.current, Round.submission_id.in_(list(submission_ids))

@@ -14,11 +14,11 @@ from grading.domain.errors import Conflict, GraderError, NotFound
 from grading.domain.permissions import Actor
 from grading.store import tables
 from grading.store.accounts import users
-from grading.store.audit import note
-from grading.store.blobs import fetch, keep
+from grading.store.audit import write_audit
+from grading.store.blobs import load_blob, store_blobs
 from grading.store.database import now
 from grading.store.submissions import intake
-from grading.store.submissions.intake import Accepted, Incoming
+from grading.store.submissions.intake import Accepted, IncomingSubmission
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,11 @@ class Choice:
     user_id: int | None
 
 
-def add(session: Session, assignment_id: int, actor: Actor, filename: str, data: bytes) -> str:
+def create_class_upload(
+    session: Session, assignment_id: int, actor: Actor, filename: str, data: bytes
+) -> str:
     """Keep a zip for its preview; returns the batch's id."""
-    (sha256,) = keep(session, [data])
+    (sha256,) = store_blobs(session, [data])
     row = tables.Batch(
         assignment_id=assignment_id,
         created_by=actor.user_id,
@@ -60,11 +62,11 @@ def add(session: Session, assignment_id: int, actor: Actor, filename: str, data:
     )
     session.add(row)
     session.flush()
-    note(session, actor.name, "batch.upload", f"batch:{row.id}", {"assignment": assignment_id})
+    write_audit(session, actor.name, "batch.upload", f"batch:{row.id}", {"assignment": assignment_id})
     return row.id
 
 
-def find_class_upload(session: Session, batch_id: str) -> tables.Batch:
+def load_class_upload(session: Session, batch_id: str) -> tables.Batch:
     """The batch. Raises NotFound."""
     row = session.get(tables.Batch, batch_id) if batch_id.isalnum() else None
     if row is None:
@@ -72,12 +74,12 @@ def find_class_upload(session: Session, batch_id: str) -> tables.Batch:
     return row
 
 
-def data(session: Session, batch: tables.Batch) -> bytes:
+def load_zip(session: Session, batch: tables.Batch) -> bytes:
     """The bytes of the zip."""
-    return fetch(session, batch.sha256)
+    return load_blob(session, batch.sha256)
 
 
-def members(session: Session, course_id: int) -> tuple[Member, ...]:
+def list_students(session: Session, course_id: int) -> tuple[Member, ...]:
     """The students of a course."""
     query = (
         select(tables.User)
@@ -91,7 +93,7 @@ def members(session: Session, course_id: int) -> tuple[Member, ...]:
     )
 
 
-def match(entries: Sequence[StudentFiles], known: Sequence[Member]) -> tuple[Match, ...]:
+def match_students(entries: Sequence[StudentFiles], known: Sequence[Member]) -> tuple[Match, ...]:
     """Find each entry's student by id, else by a name that only one student of the course has."""
     by_id = _unique([(identity.casefold(), member) for member in known for identity in member.ids])
     by_name = _unique([(name_key(member.name), member) for member in known])
@@ -104,20 +106,20 @@ def match(entries: Sequence[StudentFiles], known: Sequence[Member]) -> tuple[Mat
     return tuple(result)
 
 
-def confirm(
+def confirm_class_upload(
     session: Session, batch: tables.Batch, course_id: int, choices: Sequence[Choice], actor: Actor
 ) -> list[Accepted]:
     """Hand in for all chosen students in this transaction. Raises Conflict when it was done before."""
     if batch.confirmed_at is not None:
         raise Conflict("This class upload was already handed in.")
-    allowed = {member.user_id for member in members(session, course_id)}
+    allowed = {member.user_id for member in list_students(session, course_id)}
     batch.confirmed_at = now(session)
     accepted = []
     for choice in choices:
         if choice.user_id is not None and choice.user_id not in allowed:
             raise GraderError("One of the chosen students is not in this course; load the page again.")
         student_id = choice.user_id or _create(session, choice.entry, course_id)
-        incoming = Incoming(
+        incoming = IncomingSubmission(
             assignment_id=batch.assignment_id,
             student_id=student_id,
             source="zip",
@@ -126,8 +128,8 @@ def confirm(
             submitted_by=actor.user_id,
             trusted=True,
         )
-        accepted.append(intake.accept(session, incoming))
-    note(session, actor.name, "batch.confirm", f"batch:{batch.id}", {"students": len(accepted)})
+        accepted.append(intake.accept_submission(session, incoming))
+    write_audit(session, actor.name, "batch.confirm", f"batch:{batch.id}", {"students": len(accepted)})
     return accepted
 
 
@@ -147,7 +149,7 @@ def _unique(pairs: Sequence[tuple[str, Member]]) -> Mapping[str, Member]:
     return {key: member for key, member in found.items() if member is not None}
 
 
-def locked(session: Session, batch_id: str) -> tables.Batch:
+def lock_class_upload(session: Session, batch_id: str) -> tables.Batch:
     """The batch, locked until the transaction ends."""
     row = session.scalar(select(tables.Batch).where(tables.Batch.id == batch_id).with_for_update())
     if row is None:

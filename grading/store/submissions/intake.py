@@ -20,11 +20,11 @@ from grading.domain.value import Value
 from grading.store import idempotency_keys, outbox, tables
 from grading.store.assignments import versions
 from grading.store.assignments.settings import due_of
-from grading.store.blobs import keep
-from grading.store.change_tracking import BY_HAND
+from grading.store.blobs import store_blobs
+from grading.store.change_tracking import TRACKED_MANUALLY
 from grading.store.courses import groups
 from grading.store.database import now
-from grading.store.submissions.receipts import fingerprint, received
+from grading.store.submissions.receipts import fingerprint, received_file
 from grading.store.tables import (
     Assignment,
     Round,
@@ -41,7 +41,7 @@ Idempotency = idempotency_keys.Idempotency
 
 
 @dataclass(frozen=True)
-class Incoming:
+class IncomingSubmission:
     """A hand-in that was read and may be stored."""
 
     assignment_id: int
@@ -67,7 +67,7 @@ class Accepted:
     repeated: bool = False
 
 
-def accept(session: Session, incoming: Incoming) -> Accepted:
+def accept_submission(session: Session, incoming: IncomingSubmission) -> Accepted:
     """Store a hand-in and its first round, or find the one the same idempotency key led to."""
     before = _repeated(session, incoming.idempotency)
     if before is not None:
@@ -81,15 +81,15 @@ def accept(session: Session, incoming: Incoming) -> Accepted:
         require_open(session, assignment, incoming.student_id, people, moment)
     submission = _add_submission(session, incoming, people)
     current = add_round(session, submission, assignment, reason="first", priority=incoming.priority)
-    idempotency_keys.keep(session, incoming.idempotency, submission_id=submission.id)
+    idempotency_keys.store_key(session, incoming.idempotency, submission_id=submission.id)
     session.flush()
     news = {"type": "submission.received", "submission": submission.id}
-    outbox.put(session, "event", f"received:{submission.id}", news)
+    outbox.add(session, "event", f"received:{submission.id}", news)
     return Accepted(submission.id, current.id)
 
 
 def _repeated(session: Session, idempotency: Idempotency | None) -> Accepted | None:
-    row = idempotency_keys.find(session, idempotency)
+    row = idempotency_keys.find_key(session, idempotency)
     if row is None:
         return None
     if row.submission_id is None:
@@ -106,21 +106,23 @@ def _locked(session: Session, assignment: Assignment, student_id: int) -> tuple[
     These rows are the lock that keeps hand-in numbers apart, and an erasure from what comes in. Raises
     Forbidden.
     """
-    people = groups.together(session, assignment, student_id)
+    people = groups.group_members(session, assignment, student_id)
     while True:
         rows = select(User.id, User.disabled).where(User.id.in_(people)).order_by(User.id).with_for_update()
         disabled = {row.id: row.disabled for row in session.execute(rows)}
         if disabled[student_id]:
             raise Forbidden("This student's account is disabled.")
         # whoever changes a group locks its members, too: now it stays as it is
-        again = groups.together(session, assignment, student_id)
+        again = groups.group_members(session, assignment, student_id)
         if set(again) <= set(people):
             return again
         people = tuple(sorted({*people, *again}))
 
 
-def _add_submission(session: Session, incoming: Incoming, people: Sequence[int]) -> Submission:
-    number = max(highest for _, highest in taken(session, incoming.assignment_id, people).values())
+def _add_submission(session: Session, incoming: IncomingSubmission, people: Sequence[int]) -> Submission:
+    number = max(
+        highest for _, highest in count_submissions(session, incoming.assignment_id, people).values()
+    )
     moment = now(session)
     files = incoming.handin.files
     language = session.get_one(Assignment, incoming.assignment_id).language
@@ -136,14 +138,14 @@ def _add_submission(session: Session, incoming: Incoming, people: Sequence[int])
         notes=list(incoming.handin.notes),
         submitted_by=incoming.submitted_by,
         created_at=min(incoming.at or moment, moment),
-        fingerprint=fingerprint(received(file.name, file.data) for file in files),
+        fingerprint=fingerprint(received_file(file.name, file.data) for file in files),
     )
     session.add(submission)
     session.flush()
     for other in people:
         if other != incoming.student_id:
             session.add(SubmissionMember(submission_id=submission.id, user_id=other))
-    names = keep(session, (file.data for file in files))
+    names = store_blobs(session, (file.data for file in files))
     for file, name in zip(files, names, strict=True):
         session.add(
             SubmissionFile(submission_id=submission.id, path=file.name, sha256=name, size=len(file.data))
@@ -160,7 +162,7 @@ def add_round(
     # not the key: who holds a round, which this may wait for, refers to it
     session.execute(mine.with_for_update(key_share=True))
     earlier = update(Round).where(Round.submission_id == submission.id).values(current=False)
-    session.execute(earlier.execution_options(**BY_HAND))  # the new one touches the same
+    session.execute(earlier.execution_options(**TRACKED_MANUALLY))  # the new one touches the same
     number = session.execute(
         select(func.coalesce(func.max(Round.number), 0)).where(Round.submission_id == submission.id)
     ).scalar_one()
@@ -181,36 +183,36 @@ def add_round(
     for stage in stages_of(Rubric.model_validate(version.rubric)):
         waits = RoundStage(round_id=new.id, stage=stage, state=StageState.WAITING, priority=priority)
         session.add(waits)
-    outbox.put(session, "prepare", new.id, {})
+    outbox.add(session, "prepare", new.id, {})
     return new
 
 
-class Shut(GraderError):
+class SubmissionRefused(GraderError):
     """Nothing can be handed in for this assignment now."""
 
     code = "hand_in_refused"
     status = 409
 
 
-class Archived(Shut):
+class Archived(SubmissionRefused):
     """This course is over; nothing can be handed in any more."""
 
     code = "course_archived"
 
 
-class DoorClosed(Shut):
+class SubmissionsClosed(SubmissionRefused):
     """Nothing more is accepted for this assignment; ask your instructor for an extension."""
 
     code = "hand_in_closed"
 
 
-class NoneLeft(Shut):
+class NoSubmissionsLeft(SubmissionRefused):
     """You have used all your hand-ins for this assignment; ask your instructor if you need another."""
 
     code = "no_hand_ins_left"
 
 
-class Door(Value):
+class SubmissionPolicy(Value):
     """How things stand for a student, or their group, at a moment."""
 
     due: datetime | None
@@ -237,17 +239,19 @@ class Door(Value):
         return not self.archived and not self.lateness.closed and self.left != 0
 
 
-def door(
+def submission_policy(
     session: Session, assignment: tables.Assignment, student_id: int, people: Sequence[int], moment: datetime
-) -> Door:
+) -> SubmissionPolicy:
     """How things stand for `student_id`, who hands in with `people` (themselves among them)."""
     due = due_of(session, assignment, student_id)
-    used = max((count for count, _ in taken(session, assignment.id, people).values()), default=0)
-    terms = Terms(assignment.due_at, assignment.late, assignment.max_hand_ins, assignment.course.archived)
-    return stands(terms, due, used, moment)
+    used = max((count for count, _ in count_submissions(session, assignment.id, people).values()), default=0)
+    terms = PolicyTerms(
+        assignment.due_at, assignment.late, assignment.max_hand_ins, assignment.course.archived
+    )
+    return evaluate_policy(terms, due, used, moment)
 
 
-class Terms(NamedTuple):
+class PolicyTerms(NamedTuple):
     """What an assignment says about handing in."""
 
     due_at: datetime | None
@@ -256,10 +260,12 @@ class Terms(NamedTuple):
     archived: bool
 
 
-def stands(terms: Terms, due: datetime | None, used: int, moment: datetime) -> Door:
+def evaluate_policy(
+    terms: PolicyTerms, due: datetime | None, used: int, moment: datetime
+) -> SubmissionPolicy:
     """How things stand for somebody with this date and so many hand-ins."""
     rule = LateRule.model_validate(terms.late or {})
-    return Door(
+    return SubmissionPolicy(
         due=due,
         extended=due != terms.due_at,
         rule=rule,
@@ -282,22 +288,24 @@ def require_open(
 ) -> None:
     """Go on, or raise Archived, NotFound, DoorClosed or NoneLeft."""
     require_current(assignment)
-    found = door(session, assignment, student_id, people, moment)
+    found = submission_policy(session, assignment, student_id, people, moment)
     if not assignment.visible:
         raise NotFound("There is no such assignment.")
     if found.lateness.closed and found.closes is not None:
         when = f"{found.closes:%d %b %Y, %H:%M} UTC"
-        raise DoorClosed(
+        raise SubmissionsClosed(
             f"Nothing is accepted for this assignment after {when}. Ask your instructor for an extension."
         )
     if found.left == 0:
-        raise NoneLeft(
+        raise NoSubmissionsLeft(
             f"All {found.most} hand-ins for this assignment are used. "
             "Ask your instructor if you need another."
         )
 
 
-def taken(session: Session, assignment_id: int, people: Sequence[int]) -> dict[int, tuple[int, int]]:
+def count_submissions(
+    session: Session, assignment_id: int, people: Sequence[int]
+) -> dict[int, tuple[int, int]]:
     """For each of these people how many hand-ins count for them, and the highest number among them."""
     own, member = tables.Submission, tables.SubmissionMember
     mine = select(own.id, own.student_id.label("user_id"), own.number).where(
@@ -315,7 +323,7 @@ def taken(session: Session, assignment_id: int, people: Sequence[int]) -> dict[i
     return found
 
 
-def counting_for(user_id: Any, assignment_id: int | None = None) -> ColumnElement[bool]:
+def counts_for(user_id: Any, assignment_id: int | None = None) -> ColumnElement[bool]:
     """A condition on submissions: those that count for this user, alone or in a group.
 
     Where the query is about one assignment, saying which lets an index find the few that there are.

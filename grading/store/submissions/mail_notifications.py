@@ -29,12 +29,12 @@ class Letter:
     """It tells of an answer to a request for a regrade, not of a result."""
 
 
-def wish(session: Session, submission_id: str, user_id: int, *, wanted: bool) -> None:
+def set_mail_preference(session: Session, submission_id: str, user_id: int, *, wanted: bool) -> None:
     """Somebody wants, or does not want, to hear of this hand-in, whatever they chose for all of theirs."""
     session.merge(MailWish(submission_id=submission_id, user_id=user_id, wanted=wanted))
 
 
-def wanted(session: Session, submission_id: str, user_id: int) -> tuple[bool, str]:
+def load_mail_preference(session: Session, submission_id: str, user_id: int) -> tuple[bool, str]:
     """Whether somebody wants to hear of this hand-in, and their address (empty: there is none)."""
     of_it = and_(MailWish.submission_id == submission_id, MailWish.user_id == User.id)
     query = select(func.coalesce(MailWish.wanted, User.mail_when_ready), User.email)
@@ -42,24 +42,24 @@ def wanted(session: Session, submission_id: str, user_id: int) -> tuple[bool, st
     return (bool(row[0]), row[1]) if row is not None else (False, "")
 
 
-def ready(session: Session, round_ids: Sequence[str]) -> int:
+def add_result_letters(session: Session, round_ids: Sequence[str]) -> int:
     """In the transaction that releases these: leave a letter to each who wants one, once a round."""
     count = 0
     for some in chunks(round_ids):
-        found = session.connection().execute(_who_wants(), {"rounds": some}).all()
+        found = session.connection().execute(_recipients(), {"rounds": some}).all()
         for round_id, submission_id, user_id in found:
             payload = {"submission": submission_id, "user": user_id}
-            count += outbox.put(session, KIND, f"ready:{round_id}:{user_id}", payload)
+            count += outbox.add(session, KIND, f"ready:{round_id}:{user_id}", payload)
     return count
 
 
 @cache
-def _who_wants() -> Select[Any]:
+def _recipients() -> Select[Any]:
     """Round, submission and user of all who want to hear of these `rounds`; made once."""
-    return wanting(Round.id.in_(bindparam("rounds", expanding=True)))
+    return recipients_query(Round.id.in_(bindparam("rounds", expanding=True)))
 
 
-def wanting(these: ColumnElement[bool]) -> Select[Any]:
+def recipients_query(these: ColumnElement[bool]) -> Select[Any]:
     """A query for round, submission and user of all who want to hear of these rounds."""
     owners = select(Round.id, Submission.id.label("submission_id"), Submission.student_id.label("user_id"))
     owners = owners.join(Submission, Submission.id == Round.submission_id).where(these)
@@ -76,16 +76,16 @@ def wanting(these: ColumnElement[bool]) -> Select[Any]:
     )
 
 
-def answered(session: Session, submission_id: str, user_id: int, request_id: int) -> bool:
+def add_answer_letter(session: Session, submission_id: str, user_id: int, request_id: int) -> bool:
     """In the transaction that answers a request for a regrade: leave a letter to who asked and wants one."""
-    wants, address = wanted(session, submission_id, user_id)
+    wants, address = load_mail_preference(session, submission_id, user_id)
     if not wants or not address:
         return False
     payload = {"submission": submission_id, "user": user_id, "answer": request_id}
-    return outbox.put(session, KIND, f"answered:{request_id}:{user_id}", payload)
+    return outbox.add(session, KIND, f"answered:{request_id}:{user_id}", payload)
 
 
-def letter(session: Session, payload: dict[str, Any]) -> Letter | None:
+def load_letter(session: Session, payload: dict[str, Any]) -> Letter | None:
     """What is to be written; nothing when there is no reason for it any more.
 
     Nobody is told of what they cannot see by now, or no longer want to hear of.
@@ -103,7 +103,7 @@ def letter(session: Session, payload: dict[str, Any]) -> Letter | None:
     if row is None or user is None or user.disabled:
         return None
     theirs = row.student_id == user_id or session.get(SubmissionMember, (submission_id, user_id)) is not None
-    wants, address = wanted(session, submission_id, user_id)
+    wants, address = load_mail_preference(session, submission_id, user_id)
     if not (theirs and wants and address):
         return None
     return Letter(address, user.language, row.title, submission_id, answer="answer" in payload)

@@ -53,21 +53,21 @@ class Receipt(Value):
 
 def fingerprint(files: Iterable[ReceivedFile]) -> str:
     r"""SHA-256 over the lines `sha256 size path`, sorted by path, each ended by `\n`, in UTF-8."""
-    lines = (f"{file.line}\n" for file in in_order(files))
+    lines = (f"{file.line}\n" for file in sort_by_path(files))
     return hashlib.sha256("".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def in_order(files: Iterable[ReceivedFile]) -> list[ReceivedFile]:
+def sort_by_path(files: Iterable[ReceivedFile]) -> list[ReceivedFile]:
     """By path as bytes, so that no language decides the order."""
     return sorted(files, key=lambda file: file.path.encode("utf-8", "surrogatepass"))
 
 
-def received(path: str, data: bytes) -> ReceivedFile:
+def received_file(path: str, data: bytes) -> ReceivedFile:
     """A file with its hash."""
     return ReceivedFile(path=path, sha256=hashlib.sha256(data).hexdigest(), size=len(data))
 
 
-def receipt(session: Session, submission_id: str) -> Receipt:
+def load_receipt(session: Session, submission_id: str) -> Receipt:
     """The receipt of a hand-in. Raises NotFound."""
     row = (
         session.execute(_head(), {"submission_id": submission_id}).first()
@@ -76,7 +76,7 @@ def receipt(session: Session, submission_id: str) -> Receipt:
     )
     if row is None:
         raise NotFound("There is no such submission.")
-    files = files_of(session, submission_id)
+    files = list_files(session, submission_id)
     names: list[tuple[int, str]] = []
     if row.in_group:
         member = tables.SubmissionMember
@@ -137,8 +137,8 @@ def _head() -> Select[Any]:
     )
 
 
-def files_of(session: Session, submission_id: str) -> tuple[ReceivedFile, ...]:
+def list_files(session: Session, submission_id: str) -> tuple[ReceivedFile, ...]:
     """The files of a hand-in as the receipt lists them."""
     file = tables.SubmissionFile
     query = select(file.path, file.sha256, file.size).where(file.submission_id == submission_id)
-    return tuple(in_order(ReceivedFile(**row._mapping) for row in session.execute(query)))
+    return tuple(sort_by_path(ReceivedFile(**row._mapping) for row in session.execute(query)))

@@ -17,10 +17,10 @@ from grading.domain.rubric import Rubric
 from grading.domain.value import Value
 from grading.store import tables
 from grading.store.assignments import versions
-from grading.store.blobs import fetch, keep, remove_unused_blobs
+from grading.store.blobs import delete_unused_blobs, load_blob, store_blobs
 from grading.store.bulk import chunks, delete_rows
 from grading.store.database import now
-from grading.store.submissions.receipts import ReceivedFile, fingerprint, in_order, received
+from grading.store.submissions.receipts import ReceivedFile, fingerprint, received_file, sort_by_path
 from grading.store.tables import (
     IdempotencyKey,
     Upload,
@@ -29,13 +29,13 @@ from grading.store.tables import (
     new_id,
 )
 
-COUNTS_FOR = timedelta(minutes=15)
+GRACE_PERIOD = timedelta(minutes=15)
 """Who hands in so soon after the upload was complete has handed in at that moment."""
-KEPT_FOR = timedelta(days=1)
+KEEP_FOR = timedelta(days=1)
 """See `grading.store.privacy.retention`."""
 
 
-class Waiting(Value):
+class PendingUpload(Value):
     """An upload that is not handed in yet."""
 
     id: str
@@ -52,7 +52,7 @@ class Waiting(Value):
     fingerprint: str = ""
 
 
-class HandedIn(Exception):
+class AlreadySubmitted(Exception):
     """This upload was handed in before."""
 
     def __init__(self, submission_id: str) -> None:
@@ -72,14 +72,14 @@ def read_upload(session: Session, assignment: tables.Assignment, content: HandIn
     return reading(documents, content.notes, rubric, starter, tests)
 
 
-def put(
+def save_upload(
     session: Session, assignment_id: int, user_id: int, content: HandIn, read: Reading, form_key: str
 ) -> str:
     """Keep an upload in place of an earlier one of the same person; returns its id."""
     # the lock of handing in: an upload is not replaced while it is being handed in
     session.execute(select(User.id).where(User.id == user_id).with_for_update())
-    drop(session, assignment_id, user_id)
-    files = [received(file.name, file.data) for file in content.files]
+    discard_upload(session, assignment_id, user_id)
+    files = [received_file(file.name, file.data) for file in content.files]
     row = Upload(
         id=new_id(),
         assignment_id=assignment_id,
@@ -93,13 +93,13 @@ def put(
     )
     session.add(row)
     session.flush()
-    keep(session, (file.data for file in content.files))
+    store_blobs(session, (file.data for file in content.files))
     session.add_all(UploadFile(upload_id=row.id, **file.model_dump()) for file in files)
     session.flush()
     return row.id
 
 
-def find(session: Session, upload_id: str, user_id: int) -> Waiting:
+def load_upload(session: Session, upload_id: str, user_id: int) -> PendingUpload:
     """Somebody's own upload. Raises NotFound."""
     row = session.get(Upload, upload_id) if upload_id.isalnum() else None
     if row is None or row.user_id != user_id:
@@ -108,11 +108,11 @@ def find(session: Session, upload_id: str, user_id: int) -> Waiting:
         )
     file = UploadFile
     files = session.execute(select(file.path, file.sha256, file.size).where(file.upload_id == row.id))
-    listed = tuple(in_order(ReceivedFile(**one._mapping) for one in files))
+    listed = tuple(sort_by_path(ReceivedFile(**one._mapping) for one in files))
     return _waiting(session, row).model_copy(update={"files": listed, "fingerprint": row.fingerprint})
 
 
-def of_user(session: Session, user_id: int, assignment_id: int | None = None) -> list[Waiting]:
+def find_pending(session: Session, user_id: int, assignment_id: int | None = None) -> list[PendingUpload]:
     """What somebody uploaded and did not hand in."""
     query = select(Upload).where(Upload.user_id == user_id)
     if assignment_id is not None:
@@ -120,42 +120,46 @@ def of_user(session: Session, user_id: int, assignment_id: int | None = None) ->
     return [_waiting(session, row) for row in session.scalars(query)]
 
 
-def _waiting(session: Session, row: Upload) -> Waiting:
-    moment, until = now(session), row.created_at + COUNTS_FOR
-    return Waiting(
+def _waiting(session: Session, row: Upload) -> PendingUpload:
+    moment, until = now(session), row.created_at + GRACE_PERIOD
+    return PendingUpload(
         id=row.id,
         assignment_id=row.assignment_id,
         user_id=row.user_id,
         created_at=row.created_at,
         counts_until=until,
         counts_at=row.created_at if moment <= until else moment,
-        kept_until=row.created_at + KEPT_FOR,
+        kept_until=row.created_at + KEEP_FOR,
         reading=Reading.model_validate(row.reading),
     )
 
 
-def claim(session: Session, upload_id: str, user_id: int, caller: str) -> tuple[Waiting, HandIn]:
+def claim_upload(session: Session, upload_id: str, user_id: int, caller: str) -> tuple[PendingUpload, HandIn]:
     """An upload that is to be handed in, locked. Raises HandedIn when it was, NotFound when it is gone."""
     if upload_id.isalnum():
         # an update, so that SQLite and PostgreSQL both keep a second one waiting
         session.execute(update(Upload).where(Upload.id == upload_id).values(form_key=Upload.form_key))
-    before = handed_in(session, caller, upload_id)
+    before = find_submission(session, caller, upload_id)
     if before is not None:
-        raise HandedIn(before)
-    waiting = find(session, upload_id, user_id)
+        raise AlreadySubmitted(before)
+    waiting = load_upload(session, upload_id, user_id)
     row = session.get_one(Upload, upload_id)
-    files = tuple(UploadedFile(file.path, fetch(session, file.sha256)) for file in waiting.files)
+    files = tuple(UploadedFile(file.path, load_blob(session, file.sha256)) for file in waiting.files)
     documents = tuple(Document.model_validate(document) for document in row.documents)
     return waiting, HandIn(files, documents, tuple(row.notes))
 
 
-def handed_in(session: Session, caller: str, upload_id: str) -> str | None:
+def find_submission(session: Session, caller: str, upload_id: str) -> str | None:
     """The submission an upload became, if it was handed in."""
-    row = session.get(IdempotencyKey, (caller, key_of(upload_id[:32]))) if upload_id.isalnum() else None
+    row = (
+        session.get(IdempotencyKey, (caller, idempotency_key(upload_id[:32])))
+        if upload_id.isalnum()
+        else None
+    )
     return None if row is None else row.submission_id
 
 
-def key_of(upload_id: str) -> str:
+def idempotency_key(upload_id: str) -> str:
     """The idempotency key under which an upload is handed in, once."""
     return f"upload:{upload_id}"
 
@@ -165,23 +169,25 @@ def form_key(key: str, digest: str = "") -> str:
     return f"form:{key}:{digest[:32]}"
 
 
-def drop(session: Session, assignment_id: int, user_id: int) -> bool:
+def discard_upload(session: Session, assignment_id: int, user_id: int) -> bool:
     """Throw away what somebody uploaded for an assignment; whether there was something."""
     query = select(Upload.id).where(Upload.assignment_id == assignment_id, Upload.user_id == user_id)
     ids = list(session.scalars(query))
     if ids:
-        remove_uploads(session, ids)
+        delete_uploads(session, ids)
         session.expire_all()
     return bool(ids)
 
 
-def taken_in(session: Session, upload_ids: Sequence[str]) -> None:
+def mark_submitted(session: Session, upload_ids: Sequence[str]) -> None:
     """Uploads that were handed in in this transaction: their files are the hand-in's now."""
     delete_rows(session, UploadFile, UploadFile.upload_id.in_(upload_ids))
     delete_rows(session, Upload, Upload.id.in_(upload_ids))
 
 
-def arrived(session: Session, user_id: int, caller: str, assignment_id: int, key: str) -> tuple[str, str]:
+def find_form_outcome(
+    session: Session, user_id: int, caller: str, assignment_id: int, key: str
+) -> tuple[str, str]:
     """What became of a form: ("submission", id), ("upload", id) or ("", "").
 
     For a page that lost its connection while it sent the files.
@@ -201,12 +207,12 @@ def arrived(session: Session, user_id: int, caller: str, assignment_id: int, key
     return ("upload", upload) if upload is not None else ("", "")
 
 
-def remove_uploads(session: Session, ids: Sequence[str]) -> Counter[str]:
+def delete_uploads(session: Session, ids: Sequence[str]) -> Counter[str]:
     """Delete what was uploaded and not handed in."""
     counts: Counter[str] = Counter()
     for some in chunks(ids):
         names = list(session.scalars(select(UploadFile.sha256).where(UploadFile.upload_id.in_(some))))
         counts += delete_rows(session, UploadFile, UploadFile.upload_id.in_(some))
         counts += delete_rows(session, Upload, Upload.id.in_(some))
-        counts["blobs"] += remove_unused_blobs(session, names)
+        counts["blobs"] += delete_unused_blobs(session, names)
     return +counts

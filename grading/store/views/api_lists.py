@@ -15,17 +15,17 @@ from sqlalchemy.orm import Session, joinedload
 from grading.domain.value import Value
 from grading.store import tables
 from grading.store.courses import roster
-from grading.store.courses.courses import CourseLine, find
+from grading.store.courses.courses import CourseEntry, load_course
 from grading.store.courses.roster import Person
 from grading.store.grades import gradebook_cells
-from grading.store.submissions.intake import counting_for
+from grading.store.submissions.intake import counts_for
 from grading.store.views import gradebook, submission_lists
 from grading.store.views.submission_lists import SubmissionLine
 
 
-def courses(
+def list_courses(
     session: Session, ids: frozenset[int] | None, archived: bool | None, after: int, limit: int
-) -> tuple[CourseLine, ...]:
+) -> tuple[CourseEntry, ...]:
     """These courses (nothing: all) by number."""
     course = tables.Course
     count = select(func.count()).where(tables.Assignment.course_id == course.id).scalar_subquery()
@@ -35,16 +35,16 @@ def courses(
     if archived is not None:
         query = query.where(course.archived == archived)
     rows = session.execute(query)
-    return tuple(CourseLine(one.id, one.slug, one.title, one.archived, many) for one, many in rows)
+    return tuple(CourseEntry(one.id, one.slug, one.title, one.archived, many) for one, many in rows)
 
 
-def people(
+def list_members(
     session: Session, course_id: int, role: str | None, search: str, after: int, limit: int
 ) -> tuple[Person, ...]:
     """The people of a course by number; `search` finds names, addresses and ids."""
     here = tables.Membership
     query = (
-        select(*roster.SHOWN, here.role)
+        select(*roster.PERSON_COLUMNS, here.role)
         .select_from(tables.User)
         .join(here, here.user_id == tables.User.id)
         .where(here.course_id == course_id, tables.User.id > after)
@@ -53,10 +53,10 @@ def people(
     )
     if role:
         query = query.where(here.role == role)
-    return roster.found(session, query, search)
+    return roster.find_people(session, query, search)
 
 
-def assignments(
+def list_assignments(
     session: Session,
     course_ids: frozenset[int] | None,
     staff_of: frozenset[int] | None,
@@ -73,7 +73,7 @@ def assignments(
     return session.scalars(query.options(joinedload(own.course, innerjoin=True))).all()
 
 
-class Wanted(Value):
+class SubmissionFilters(Value):
     """Which hand-ins a list shows; nothing means all."""
 
     staff_of: frozenset[int] | None = None
@@ -89,8 +89,8 @@ class Wanted(Value):
     until: datetime | None = None
 
 
-def submissions(
-    session: Session, wanted: Wanted, after: tuple[datetime, str] | None, limit: int
+def list_submissions(
+    session: Session, wanted: SubmissionFilters, after: tuple[datetime, str] | None, limit: int
 ) -> tuple[SubmissionLine, ...]:
     """Hand-ins, the newest first; which they are by indexes alone, then all that belongs to those few."""
     own, round_, grade = tables.Submission, tables.Round, tables.Grade
@@ -106,26 +106,26 @@ def submissions(
         query = query.where(condition)
     if after is not None:
         query = query.where(tuple_(own.created_at, own.id) < after)
-    return submission_lists.lines(session, list(session.scalars(query)))
+    return submission_lists.load_lines(session, list(session.scalars(query)))
 
 
-def _whose(wanted: Wanted) -> list[Any]:
+def _whose(wanted: SubmissionFilters) -> list[Any]:
     own = tables.Submission
     found: list[Any] = []
     if wanted.staff_of is not None:
         theirs = select(tables.Assignment.id).where(tables.Assignment.course_id.in_(wanted.staff_of))
-        found.append(or_(own.assignment_id.in_(theirs), counting_for(wanted.reader)))
+        found.append(or_(own.assignment_id.in_(theirs), counts_for(wanted.reader)))
     if wanted.course_id is not None:
         of_course = select(tables.Assignment.id).where(tables.Assignment.course_id == wanted.course_id)
         found.append(own.assignment_id.in_(of_course))
     if wanted.assignment_id is not None:
         found.append(own.assignment_id == wanted.assignment_id)
     if wanted.student_id is not None:
-        found.append(counting_for(wanted.student_id))
+        found.append(counts_for(wanted.student_id))
     return found
 
 
-def _which(wanted: Wanted) -> list[Any]:
+def _which(wanted: SubmissionFilters) -> list[Any]:
     own, round_, grade = tables.Submission, tables.Round, tables.Grade
     found: list[Any] = []
     if wanted.state is not None:
@@ -146,10 +146,12 @@ def _which(wanted: Wanted) -> list[Any]:
     return found
 
 
-def grades(
+def list_grades(
     session: Session, assignment: tables.Assignment, after: int, limit: int
 ) -> tuple[gradebook.Row, ...]:
     """What counts of each student for one assignment, by the student's number; each row has one cell."""
-    course = find(session, assignment.course_id)
-    listed = gradebook_cells.columns(session, course.id, assignment_id=assignment.id)
-    return gradebook.rows(session, course, listed, gradebook.students_after(session, course.id, after, limit))
+    course = load_course(session, assignment.course_id)
+    listed = gradebook_cells.load_columns(session, course.id, assignment_id=assignment.id)
+    return gradebook.load_rows(
+        session, course, listed, gradebook.students_after(session, course.id, after, limit)
+    )

@@ -17,11 +17,11 @@ from grading.domain.rubric import Rubric
 from grading.domain.value import Value
 from grading.shared.cache import Remembered, mark
 from grading.store import tables
-from grading.store.blobs import fetch
+from grading.store.blobs import load_blob
 from grading.store.courses import groups
 from grading.store.courses.groups import Group
-from grading.store.database import clock, told
-from grading.store.submissions.intake import Door, Terms, stands, taken
+from grading.store.database import cache_now, clock_column
+from grading.store.submissions.intake import PolicyTerms, SubmissionPolicy, count_submissions, evaluate_policy
 from grading.store.views import submission_lists
 from grading.store.views.submission_lists import SubmissionLine
 
@@ -32,7 +32,7 @@ MOST_READ = 1024 * 1024
 """Characters of rubrics that are kept as they were read."""
 
 
-class Offered(Value):
+class OfferedFile(Value):
     """A file to download."""
 
     path: str
@@ -103,9 +103,9 @@ class Overview(Value):
     criteria: tuple[ShownCriterion, ...] = ()
     adjustments: tuple[ShownAdjustment, ...] = ()
     max_points: float = 0
-    files: tuple[Offered, ...] = ()
+    files: tuple[OfferedFile, ...] = ()
     steps: tuple[LateStep, ...] = ()
-    door: Door
+    door: SubmissionPolicy
     group: Group | None = None
 
 
@@ -113,7 +113,7 @@ _rubrics: Remembered[ShownRubric] = Remembered(MOST_READ)
 
 
 @dataclass(frozen=True)
-class Looked:
+class AssignmentPage:
     """An assignment as a page reads it."""
 
     shown: Overview
@@ -123,12 +123,12 @@ class Looked:
     """The reader has uploaded something."""
 
 
-def look(
+def load_page(
     session: Session,
     assignment_id: int,
     user_id: int,
     allow: Callable[[int, bool], None],
-) -> Looked:
+) -> AssignmentPage:
     """The assignment as this user sees it, in few queries. Raises NotFound.
 
     `allow` gets its course and whether students see it, before anything else is read; it may raise, too.
@@ -138,22 +138,24 @@ def look(
     if row is None:
         raise NotFound("There is no such assignment.")
     allow(row.course_id, row.visible)
-    moment, alone = told(session, row.clock), row.group_size < 2
-    attempts = submission_lists.attempts(session, user_id, assignment_id)
+    moment, alone = cache_now(session, row.clock), row.group_size < 2
+    attempts = submission_lists.list_attempts(session, user_id, assignment_id)
     if alone:
         used = len(attempts)
     else:
-        people = groups.confirmed_with(session, assignment_id, user_id)
-        used = max((count for count, _ in taken(session, assignment_id, people).values()), default=0)
-    terms = Terms(row.due_at, row.late, row.max_hand_ins, row.archived)
-    stand = stands(terms, own_due(row.due_at, row.own), used, moment)
+        people = groups.confirmed_members(session, assignment_id, user_id)
+        used = max(
+            (count for count, _ in count_submissions(session, assignment_id, people).values()), default=0
+        )
+    terms = PolicyTerms(row.due_at, row.late, row.max_hand_ins, row.archived)
+    stand = evaluate_policy(terms, own_due(row.due_at, row.own), used, moment)
     group = None if alone else groups.group_of(session, assignment_id, user_id)
-    return Looked(_shown(session, row, stand, group, moment), attempts, row.uploaded)
+    return AssignmentPage(_shown(session, row, stand, group, moment), attempts, row.uploaded)
 
 
-def overview(session: Session, assignment: tables.Assignment, user_id: int) -> Overview:
+def load_overview(session: Session, assignment: tables.Assignment, user_id: int) -> Overview:
     """The assignment as this user sees it."""
-    return look(session, assignment.id, user_id, lambda _course_id, _visible: None).shown
+    return load_page(session, assignment.id, user_id, lambda _course_id, _visible: None).shown
 
 
 _OF_ASSIGNMENT = (
@@ -195,7 +197,7 @@ def _head(dialect: str) -> Select[Any]:
         cast(version.rubric, Text).label("rubric"),
         version.files,
         exists().where(*uploaded).label("uploaded"),
-        clock(dialect),
+        clock_column(dialect),
     )
     query: Select[Any] = select(*columns).select_from(assignment)
     return (
@@ -206,7 +208,9 @@ def _head(dialect: str) -> Select[Any]:
     )
 
 
-def _shown(session: Session, row: Any, stand: Door, group: Group | None, moment: datetime) -> Overview:
+def _shown(
+    session: Session, row: Any, stand: SubmissionPolicy, group: Group | None, moment: datetime
+) -> Overview:
     found = Overview(
         id=row.id,
         course_id=row.course_id,
@@ -227,7 +231,7 @@ def _shown(session: Session, row: Any, stand: Door, group: Group | None, moment:
     )
     if row.version is None:
         return found
-    rubric = _rubrics.get(mark(row.rubric), len(row.rubric), lambda: shown_rubric(row.rubric))
+    rubric = _rubrics.get(mark(row.rubric), len(row.rubric), lambda: student_rubric(row.rubric))
     shown = {
         "ready": True,
         "task": row.task,
@@ -236,7 +240,7 @@ def _shown(session: Session, row: Any, stand: Door, group: Group | None, moment:
     return found.model_copy(update={**shown, "files": _offered(session, row.files)})
 
 
-def shown_rubric(text: str) -> ShownRubric:
+def student_rubric(text: str) -> ShownRubric:
     """What students see of a rubric, which is JSON."""
     rubric = Rubric.model_validate_json(text)
     titles = {one.id: one.title for one in rubric.criteria}
@@ -254,12 +258,12 @@ def shown_rubric(text: str) -> ShownRubric:
     )
 
 
-def offered(session: Session, assignment: tables.Assignment, path: str) -> bytes:
+def load_offered_file(session: Session, assignment: tables.Assignment, path: str) -> bytes:
     """The bytes of a file that students may have. Raises NotFound for all others."""
     name = _files(session, assignment).get(path) if path.startswith(OFFERED) else None
     if name is None:
         raise NotFound("There is no such file.")
-    return fetch(session, name)
+    return load_blob(session, name)
 
 
 def _files(session: Session, assignment: tables.Assignment) -> Mapping[str, str]:
@@ -274,13 +278,13 @@ def _files(session: Session, assignment: tables.Assignment) -> Mapping[str, str]
     return found or {}
 
 
-def _offered(session: Session, files: Mapping[str, str]) -> tuple[Offered, ...]:
+def _offered(session: Session, files: Mapping[str, str]) -> tuple[OfferedFile, ...]:
     names = {path: name for path, name in files.items() if path.startswith(OFFERED)}
     blob = tables.Blob
     known = select(blob.sha256, blob.size).where(blob.sha256.in_(set(names.values())))
     sizes = {name: size for name, size in session.execute(known)} if names else {}  # noqa: C416 - rows are no pairs to mypy
     order = sorted(names, key=lambda path: (not path.startswith(OFFERED[0]), path.casefold()))
-    return tuple(Offered(path=path, size=sizes.get(names[path], 0)) for path in order)
+    return tuple(OfferedFile(path=path, size=sizes.get(names[path], 0)) for path in order)
 
 
 def _steps(due: datetime | None, rule: LateRule) -> tuple[LateStep, ...]:

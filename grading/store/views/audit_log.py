@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import bindparam, exists, or_, select
 from sqlalchemy.orm import Session
 
-from grading.store.database import always
+from grading.store.database import literal_limit
 from grading.store.learning_platforms import known_platforms
 from grading.store.tables import Assignment, Audit, Batch, Course, Identity, Submission, Token, User
 
@@ -21,7 +21,7 @@ SOME: Any = bindparam("ids", expanding=True)
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedObject:
     """Who or what a row is about: its kind, its id, and a name where it still has one."""
 
     kind: str
@@ -34,28 +34,28 @@ class Named:
 
 
 @dataclass(frozen=True)
-class Line:
+class AuditEntry:
     """One row."""
 
     id: int
     at: datetime
     action: str
-    actor: Named
-    object: Named
+    actor: NamedObject
+    object: NamedObject
     detail: Mapping[str, Any]
     """As it was kept; a `student` is Named."""
 
 
 @dataclass(frozen=True)
-class Trail:
+class AuditPage:
     """A page, the newest first; `older` is what the next one is asked with, if there is one."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[AuditEntry, ...]
     older: int | None
 
 
 @dataclass(frozen=True)
-class Wanted:
+class AuditFilters:
     """What a page of the audit shows."""
 
     course_id: int | None = None
@@ -68,7 +68,7 @@ class Wanted:
     """Rows older than this one."""
 
 
-def read(session: Session, wanted: Wanted) -> Trail:
+def list_entries(session: Session, wanted: AuditFilters) -> AuditPage:
     """One page."""
     given = {"course_id": wanted.course_id, "before": wanted.before}
     known = {name: value for name, value in given.items() if value is not None}
@@ -81,10 +81,10 @@ def read(session: Session, wanted: Wanted) -> Trail:
     called = {name for row in shown for name in (row.actor, row.object)}
     names = _names(session, called | {one["student"] for one in details if "student" in one})
     lines = tuple(
-        Line(row.id, row.at, row.action, names[row.actor], names[row.object], _named(detail, names))
+        AuditEntry(row.id, row.at, row.action, names[row.actor], names[row.object], _named(detail, names))
         for row, detail in zip(shown, details, strict=True)
     )
-    return Trail(lines, shown[-1].id if len(rows) > PER_PAGE else None)
+    return AuditPage(lines, shown[-1].id if len(rows) > PER_PAGE else None)
 
 
 def _of_students(detail: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -93,14 +93,14 @@ def _of_students(detail: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**detail, "student": f"user:{student}"} if isinstance(student, int | str) else detail
 
 
-def _named(detail: Mapping[str, Any], names: Mapping[str, Named]) -> Mapping[str, Any]:
+def _named(detail: Mapping[str, Any], names: Mapping[str, NamedObject]) -> Mapping[str, Any]:
     return {**detail, "student": names[detail["student"]]} if "student" in detail else detail
 
 
 @cache
 def _newest(given: frozenset[str], kinds: tuple[str, ...]) -> Any:
     columns = (Audit.id, Audit.at, Audit.actor, Audit.action, Audit.object, Audit.detail)
-    query: Any = select(*columns).order_by(Audit.id.desc()).limit(always(PER_PAGE + 1))
+    query: Any = select(*columns).order_by(Audit.id.desc()).limit(literal_limit(PER_PAGE + 1))
     if "course_id" in given:
         query = query.where(Audit.course_id == bindparam("course_id"))
     if kinds:
@@ -125,20 +125,22 @@ def _actors(session: Session, person: str) -> list[str]:
     return [*(f"user:{one}" for one in people), *(f"token:{one}" for one in tokens), person]
 
 
-def _names(session: Session, names: Iterable[str]) -> Mapping[str, Named]:
+def _names(session: Session, names: Iterable[str]) -> Mapping[str, NamedObject]:
     """Each `kind:id` with what it is called now."""
-    known = {name: Named(*_parted(name)) for name in names}
+    known = {name: NamedObject(*_parted(name)) for name in names}
     ids: dict[str, set[str]] = {}
     for one in known.values():
         ids.setdefault(one.kind, set()).add(one.id)
-    found: dict[tuple[str, str], Named] = {}
-    for kind, look in LOOK.items():
+    found: dict[tuple[str, str], NamedObject] = {}
+    for kind, look in LOADERS.items():
         if wanted := [one for one in ids.get(kind, ()) if kind in TEXT_IDS or _number(one)]:
             found.update(((kind, named.id), named) for named in look(session, wanted))
     for platform in known_platforms():
         for kind, titles in platform.titles.items():
             if wanted := [one for one in ids.get(kind, ()) if _number(one)]:
-                found.update(((kind, key), Named(kind, key, title)) for key, title in titles(session, wanted))
+                found.update(
+                    ((kind, key), NamedObject(kind, key, title)) for key, title in titles(session, wanted)
+                )
     return {name: found.get((one.kind, one.id), one) for name, one in known.items()}
 
 
@@ -151,9 +153,9 @@ def _number(text: str) -> bool:
     return text.isdecimal() and len(text) < 10
 
 
-def _users(session: Session, ids: list[str]) -> Iterable[Named]:
+def _users(session: Session, ids: list[str]) -> Iterable[NamedObject]:
     rows = session.execute(_named_users(), {"ids": [int(one) for one in ids]})
-    return [Named("user", str(row.id), row.name) for row in rows]
+    return [NamedObject("user", str(row.id), row.name) for row in rows]
 
 
 @cache
@@ -161,25 +163,25 @@ def _named_users() -> Any:
     return select(User.id, User.name).where(User.id.in_(SOME))
 
 
-def _tokens(session: Session, ids: list[str]) -> Iterable[Named]:
+def _tokens(session: Session, ids: list[str]) -> Iterable[NamedObject]:
     query = select(Token.id, Token.name, User.name.label("owner")).join(User, User.id == Token.user_id)
     rows = session.execute(query.where(Token.id.in_([int(one) for one in ids])))
-    return [Named("token", str(row.id), row.name, row.owner) for row in rows]
+    return [NamedObject("token", str(row.id), row.name, row.owner) for row in rows]
 
 
-def _courses(session: Session, ids: list[str]) -> Iterable[Named]:
+def _courses(session: Session, ids: list[str]) -> Iterable[NamedObject]:
     query = select(Course.id, Course.title).where(Course.id.in_([int(one) for one in ids]))
-    return [Named("course", str(row.id), row.title) for row in session.execute(query)]
+    return [NamedObject("course", str(row.id), row.title) for row in session.execute(query)]
 
 
-def _assignments(session: Session, ids: list[str]) -> Iterable[Named]:
+def _assignments(session: Session, ids: list[str]) -> Iterable[NamedObject]:
     query = select(Assignment.id, Assignment.title).where(Assignment.id.in_([int(one) for one in ids]))
-    return [Named("assignment", str(row.id), row.title) for row in session.execute(query)]
+    return [NamedObject("assignment", str(row.id), row.title) for row in session.execute(query)]
 
 
-def _submissions(session: Session, ids: list[str]) -> Iterable[Named]:
+def _submissions(session: Session, ids: list[str]) -> Iterable[NamedObject]:
     rows = session.execute(_named_submissions(), {"ids": ids})
-    return [Named("submission", row.id, row.title, row.name, row.number) for row in rows]
+    return [NamedObject("submission", row.id, row.title, row.name, row.number) for row in rows]
 
 
 @cache
@@ -192,13 +194,13 @@ def _named_submissions() -> Any:
     )
 
 
-def _batches(session: Session, ids: list[str]) -> Iterable[Named]:
+def _batches(session: Session, ids: list[str]) -> Iterable[NamedObject]:
     query = select(Batch.id, Batch.filename).where(Batch.id.in_(ids))
-    return [Named("batch", row.id, row.filename) for row in session.execute(query)]
+    return [NamedObject("batch", row.id, row.filename) for row in session.execute(query)]
 
 
 TEXT_IDS = frozenset({"submission", "batch"})
-LOOK = {
+LOADERS = {
     "user": _users,
     "token": _tokens,
     "course": _courses,

@@ -14,11 +14,11 @@ from grading.scoring import changed
 from grading.scoring.text import as_text
 from grading.store import Store
 from grading.store.assignments.versions import Criterion, criteria_of, newest_rubric
-from grading.store.blobs import fetch
+from grading.store.blobs import load_blob
 from grading.store.bulk import chunks
 from grading.store.courses import courses
-from grading.store.grades.final_score import changes_of
-from grading.store.grades.gradebook_cells import Cell, Column, columns
+from grading.store.grades.final_score import list_changes
+from grading.store.grades.gradebook_cells import Cell, Column, load_columns
 from grading.store.tables import (
     Assignment,
     Grade,
@@ -28,10 +28,10 @@ from grading.store.tables import (
     SubmissionFile,
     User,
 )
-from grading.store.views.gradebook import Row, everybody
-from grading.tabular.grades_csv import ADJUSTMENT, column_of
+from grading.store.views.gradebook import Row, iterate_rows
+from grading.tabular.grades_csv import ADJUSTMENT, column_title
 
-TOGETHER = 20
+CHUNK_SIZE = 20
 """Hand-ins that are read together, so that memory does not grow with the class."""
 README = """Everything of one assignment.
 
@@ -52,10 +52,10 @@ def _deducts(session: Session, assignment_id: int) -> bool:
 
 def course_table(session: Session, course_id: int) -> tuple[list[str], Iterator[list[Any]]]:
     """First line and lines of a course: a column for each assignment."""
-    course = courses.find(session, course_id)
-    listed = columns(session, course_id)
+    course = courses.load_course(session, course_id)
+    listed = load_columns(session, course_id)
     header = ["id", "name", *(one.title for one in listed), "total", "of", "dropped"]
-    return header, (_course_line(row, listed) for row in everybody(session, course, listed))
+    return header, (_course_line(row, listed) for row in iterate_rows(session, course, listed))
 
 
 def _course_line(row: Row, listed: Sequence[Column]) -> list[Any]:
@@ -69,14 +69,14 @@ def assignment_table(
     session: Session, assignment: Assignment, *, criteria: bool
 ) -> tuple[list[str], Iterator[list[Any]]]:
     """First line and lines of one assignment; with `criteria` it can be changed and read in again."""
-    course = courses.find(session, assignment.course_id)
-    listed = [one for one in columns(session, course.id) if one.id == assignment.id]
+    course = courses.load_course(session, assignment.course_id)
+    listed = [one for one in load_columns(session, course.id) if one.id == assignment.id]
     shown = criteria_of(session, assignment.id) if criteria else ()
     header = ["id", "name", "state", "hand_in", "handed_in", "points", "max", ADJUSTMENT, "credit", "final"]
-    header += ["released", "reviewed", "held", *(column_of(one.id, one.title) for one in shown)]
+    header += ["released", "reviewed", "held", *(column_title(one.id, one.title) for one in shown)]
     deducting = criteria and _deducts(session, assignment.id)
     header += ["deductions"] if deducting else []
-    return header, _assignment_lines(session, everybody(session, course, listed), shown, deducting)
+    return header, _assignment_lines(session, iterate_rows(session, course, listed), shown, deducting)
 
 
 def _assignment_lines(
@@ -146,7 +146,7 @@ def _some(rows: Iterator[Row], size: int) -> Iterator[list[Row]]:
 # --- everything of an assignment ----------------------------------------------------------------------
 
 
-def everything(store: Store, assignment_id: int) -> Iterator[tuple[str, bytes]]:
+def export_files(store: Store, assignment_id: int) -> Iterator[tuple[str, bytes]]:
     """Name and content of each file but the table; a transaction for each helping, none is kept open."""
     yield "README.txt", README.encode()
     names = zip_names.Names()
@@ -154,7 +154,7 @@ def everything(store: Store, assignment_id: int) -> Iterator[tuple[str, bytes]]:
         query = select(Submission.id).join(Round, (Round.submission_id == Submission.id) & Round.current)
         query = query.where(Submission.assignment_id == assignment_id)
         ids = list(session.scalars(query.order_by(Submission.student_id, Submission.number)))
-    for some in chunks(ids, TOGETHER):
+    for some in chunks(ids, CHUNK_SIZE):
         with store.read() as session:
             folders = _folders(session, some)
             for submission_id in some:
@@ -185,11 +185,11 @@ def _of_hand_in(
         SubmissionFile.submission_id == submission_id
     )
     for path, sha256 in session.execute(files.order_by(SubmissionFile.path)).all():
-        yield names.unique(f"{folder}/{zip_names.path(path)}"), fetch(session, sha256)
+        yield names.unique(f"{folder}/{zip_names.path(path)}"), load_blob(session, sha256)
     query = select(Grade).join(Round, Round.id == Grade.round_id)
     grade = session.scalar(query.where(Round.submission_id == submission_id, Round.current))
     if grade is not None:
-        report = changed(Report.model_validate(grade.report), changes_of(session, grade.round_id))
+        report = changed(Report.model_validate(grade.report), list_changes(session, grade.round_id))
         shown = grade.released_at is not None
         text = as_text(report, folder, released=shown, final_points=grade.final_points)
         yield names.unique(f"{folder}/report.md"), text.encode()

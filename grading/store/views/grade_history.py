@@ -12,16 +12,16 @@ from sqlalchemy.orm import Session, aliased
 from grading.domain.lateness import Lateness, LateRule, lateness, own_due
 from grading.domain.value import Value
 from grading.store import tables
-from grading.store.blobs import fetch
-from grading.store.database import always
+from grading.store.blobs import load_blob
+from grading.store.database import literal_limit
 from grading.store.grades.change_history import MadeChange
-from grading.store.grades.final_score import counts_of
+from grading.store.grades.final_score import counting_of_assignment
 
 MOST = 100
 """Gradings, and changes, that are listed of one hand-in; the newest."""
 
 
-class Terms(Value):
+class ScoreTerms(Value):
     """What the points of a hand-in depend on beside its report."""
 
     lateness: Lateness
@@ -50,16 +50,16 @@ class Grading(Value):
     released: bool
 
 
-def terms(session: Session, submission_id: str, round_id: str) -> Terms:
+def load_terms(session: Session, submission_id: str, round_id: str) -> ScoreTerms:
     """What decides beside the report, by the rules of now; in one query."""
     return terms_of(session.execute(_terms(), {"submission_id": submission_id, "round_id": round_id}).one())
 
 
-def terms_of(row: Any) -> Terms:
+def terms_of(row: Any) -> ScoreTerms:
     """The same, of a row of a hand-in that has `TERMS`."""
     due = own_due(row.due_at, row.own)
     criteria = row.rubric.get("criteria", [])
-    return Terms(
+    return ScoreTerms(
         lateness=lateness(row.created_at, due, LateRule.model_validate(row.late or {})),
         due_at=due,
         extended=row.own is not None,
@@ -89,7 +89,7 @@ def _terms() -> Select[Any]:
     return query.where(tables.Submission.id == bindparam("submission_id"))
 
 
-def gradings(session: Session, submission_id: str) -> tuple[Grading, ...]:
+def list_gradings(session: Session, submission_id: str) -> tuple[Grading, ...]:
     """The rounds of a hand-in, the newest first, without those of a dry run that was not applied."""
     rows = session.execute(_gradings(), {"submission_id": submission_id})
     return tuple(Grading.model_validate(dict(row._mapping)) for row in rows)
@@ -127,7 +127,7 @@ def _gradings() -> Executable:
     return query
 
 
-def changes(session: Session, submission_id: str) -> tuple[MadeChange, ...]:
+def list_changes(session: Session, submission_id: str) -> tuple[MadeChange, ...]:
     """What people changed in the gradings of a hand-in, the newest first."""
     rows = session.execute(_changes(), {"submission_id": submission_id})
     return tuple(
@@ -153,24 +153,24 @@ def _changes() -> Executable:
         .outerjoin(undoer, undoer.id == change.undone_by)
         .where(change.submission_id == bindparam("submission_id"))
         .order_by(change.id.desc())
-        .limit(always(MOST))
+        .limit(literal_limit(MOST))
     )  # fmt: skip
     return query
 
 
-def notebooks(session: Session, submission_id: str) -> dict[str, str]:
+def list_notebooks(session: Session, submission_id: str) -> dict[str, str]:
     """Path -> SHA-256 of the notebooks of a hand-in."""
     file = tables.SubmissionFile
     query = select(file.path, file.sha256).where(file.submission_id == submission_id)
     return {path: name for path, name in session.execute(query) if path.lower().endswith(".ipynb")}
 
 
-def content(session: Session, sha256: str) -> bytes:
+def load_content(session: Session, sha256: str) -> bytes:
     """The bytes of a file."""
-    return fetch(session, sha256)
+    return load_blob(session, sha256)
 
 
-class HandIn(Value):
+class GradedSubmission(Value):
     """A hand-in of somebody that has a grade."""
 
     submission_id: str
@@ -179,7 +179,7 @@ class HandIn(Value):
     student: str
 
 
-def that_count(session: Session, assignment: tables.Assignment) -> tuple[HandIn, ...]:
+def list_counting(session: Session, assignment: tables.Assignment) -> tuple[GradedSubmission, ...]:
     """Of each student the hand-in that counts, if it has a grade; by name. One query."""
     submission = tables.Submission
     query = (
@@ -192,7 +192,7 @@ def that_count(session: Session, assignment: tables.Assignment) -> tuple[HandIn,
         .join(tables.User, tables.User.id == submission.student_id)
         .join(tables.Round, (tables.Round.submission_id == submission.id) & tables.Round.current)
         .join(tables.Grade, tables.Grade.round_id == tables.Round.id)
-        .where(submission.id.in_(counts_of(assignment)))
+        .where(submission.id.in_(counting_of_assignment(assignment)))
         .order_by(tables.User.name, submission.student_id)
     )
-    return tuple(HandIn.model_validate(dict(row._mapping)) for row in session.execute(query))
+    return tuple(GradedSubmission.model_validate(dict(row._mapping)) for row in session.execute(query))

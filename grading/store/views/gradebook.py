@@ -15,7 +15,7 @@ from grading.domain.value import Value
 from grading.scoring.course import Counted, CourseStanding, course_standing
 from grading.store.bulk import chunks
 from grading.store.database import now
-from grading.store.grades.gradebook_cells import ASSIGNMENTS, STUDENTS, Cell, Column, cells_of, columns
+from grading.store.grades.gradebook_cells import ASSIGNMENTS, STUDENTS, Cell, Column, load_cells, load_columns
 from grading.store.tables import (
     Course,
     Extension,
@@ -25,7 +25,7 @@ from grading.store.tables import (
 )
 
 PER_PAGE = 25
-AT_ONCE = 100
+CHUNK_SIZE = 100
 """Students whose grades are read together, where all are wanted."""
 BY_NAME = (func.lower(User.name), User.id)
 """As people look names up, who write some of them small."""
@@ -63,15 +63,15 @@ class Gradebook(Value):
     """When the next of its dates is over, which changes what is missing."""
 
 
-def page_of(session: Session, course: Course, search: str = "", page: int = 1) -> Gradebook:
+def load_gradebook(session: Session, course: Course, search: str = "", page: int = 1) -> Gradebook:
     """One page of students, by name; `search` finds in names and student ids."""
     students = _students(course.id, search)
     total = session.scalar(students.with_only_columns(func.count(), maintain_column_froms=True)) or 0
     pages = max(1, -(-total // PER_PAGE))
     page = min(max(page, 1), pages)
     order = students.order_by(*BY_NAME).offset((page - 1) * PER_PAGE).limit(PER_PAGE)
-    listed, head = columns(session, course.id), _named(session, order)
-    found = rows(session, course, listed, head)
+    listed, head = load_columns(session, course.id), _named(session, order)
+    found = load_rows(session, course, listed, head)
     return Gradebook(
         course_id=course.id, course_title=course.title, drop_lowest=course.drop_lowest, columns=listed,
         rows=found, page=page, pages=pages, total=total, until=_until(session, listed, head),
@@ -83,11 +83,11 @@ def _until(session: Session, listed: Sequence[Column], head: Sequence[Student]) 
     return min((one for one in dates if one is not None and one > now(session)), default=None)
 
 
-def everybody(session: Session, course: Course, listed: Sequence[Column]) -> Iterator[Row]:
+def iterate_rows(session: Session, course: Course, listed: Sequence[Column]) -> Iterator[Row]:
     """All students by name, some at a time."""
     head = _named(session, _students(course.id, "").order_by(*BY_NAME))
-    for some in chunks(head, AT_ONCE):
-        yield from rows(session, course, listed, some)
+    for some in chunks(head, CHUNK_SIZE):
+        yield from load_rows(session, course, listed, some)
 
 
 def students_after(session: Session, course_id: int, after: int, limit: int) -> list[Student]:
@@ -96,12 +96,12 @@ def students_after(session: Session, course_id: int, after: int, limit: int) -> 
     return _named(session, some.limit(limit))
 
 
-def of_student(session: Session, course: Course, user_id: int) -> Gradebook:
+def load_student_row(session: Session, course: Course, user_id: int) -> Gradebook:
     """One student's own row, with what is released only, and without the id that is typed."""
-    listed = columns(session, course.id, visible=True)
+    listed = load_columns(session, course.id, visible=True)
     known = session.execute(_student(), {"course_id": course.id, "user_id": user_id})
     head = [Student(id=row.id, name=row.name, subject="") for row in known]
-    found = rows(session, course, listed, head, released_only=True)
+    found = load_rows(session, course, listed, head, released_only=True)
     return Gradebook(
         course_id=course.id, course_title=course.title, drop_lowest=course.drop_lowest, columns=listed,
         rows=found, page=1, pages=1, total=len(found),
@@ -141,7 +141,7 @@ def _subjects() -> Any:
     return known.order_by(Identity.provider == "local", Identity.id.desc())
 
 
-def rows(
+def load_rows(
     session: Session,
     course: Course,
     listed: Sequence[Column],
@@ -151,7 +151,7 @@ def rows(
 ) -> tuple[Row, ...]:
     """A row for each of these students."""
     ids = [one.id for one in students]
-    known = cells_of(session, listed, ids, released_only=released_only) if ids and listed else {}
+    known = load_cells(session, listed, ids, released_only=released_only) if ids and listed else {}
     due = _own_dates(session, listed, students)
     moment = now(session)
     made = []

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session, aliased
 from grading.domain.errors import NotFound
 from grading.domain.value import Value
 from grading.store import tables
-from grading.store.database import always
+from grading.store.database import literal_limit
 
 PER_PAGE = 25
 
@@ -57,7 +57,7 @@ class Page(Value):
     total: int
 
 
-def find(session: Session, request_id: int) -> Request:
+def load_request(session: Session, request_id: int) -> Request:
     """One request. Raises NotFound."""
     found = session.execute(_requests().where(tables.RegradeRequest.id == request_id)).first()
     if found is None:
@@ -65,7 +65,7 @@ def find(session: Session, request_id: int) -> Request:
     return _request(found)
 
 
-def of_submission(session: Session, submission_id: str) -> tuple[Request, ...]:
+def list_of_submission(session: Session, submission_id: str) -> tuple[Request, ...]:
     """All requests for a hand-in, the newest first."""
     return tuple(map(_request, session.execute(_of_submission(), {"submission_id": submission_id})))
 
@@ -76,7 +76,9 @@ def _of_submission() -> Select[Any]:
     return _requests().where(row.submission_id == bindparam("submission_id")).order_by(row.id.desc())
 
 
-def listing(session: Session, courses: frozenset[int] | None, course_id: int | None, page: int = 1) -> Page:
+def list_requests(
+    session: Session, courses: frozenset[int] | None, course_id: int | None, page: int = 1
+) -> Page:
     """One page of the requests of these courses (nothing: all): open ones first, the oldest of them first."""
     kind = courses is not None, course_id is not None
     given = {"courses": list(courses or ()), "course_id": course_id}
@@ -92,7 +94,7 @@ def listing(session: Session, courses: frozenset[int] | None, course_id: int | N
 def _listing(some: bool, one: bool, first: bool) -> Any:
     row = tables.RegradeRequest
     waits = case((row.state == "open", 0), else_=1)
-    query = _among(_requests(), some, one).limit(always(PER_PAGE))
+    query = _among(_requests(), some, one).limit(literal_limit(PER_PAGE))
     query = query.order_by(waits, case((row.state == "open", row.id)), row.id.desc())
     return query if first else query.offset(bindparam("skipped", type_=Integer))
 
@@ -109,7 +111,7 @@ def _among(query: Any, some: bool, one: bool) -> Any:
     return query.where(course == bindparam("course_id")) if one else query
 
 
-def some(
+def list_below(
     session: Session,
     staff_of: frozenset[int] | None,
     reader: int,
@@ -129,7 +131,7 @@ def some(
     return tuple(map(_request, session.execute(query.order_by(row.id.desc()).limit(limit))))
 
 
-def courses(session: Session, of: frozenset[int] | None) -> tuple[tuple[int, str], ...]:
+def list_courses(session: Session, of: frozenset[int] | None) -> tuple[tuple[int, str], ...]:
     """(number, title) of these courses (nothing: all), for the filter."""
     found = session.execute(_courses(of is not None), {"courses": list(of or ())})
     return tuple((number, title) for number, title in found)

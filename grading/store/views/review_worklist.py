@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from grading.domain.lateness import LateRule
 from grading.domain.value import Value
 from grading.store.assignments.versions import load_assignment
-from grading.store.grades.final_score import counts_of
+from grading.store.grades.final_score import counting_of_assignment
 from grading.store.tables import (
     Assignment,
     Change,
@@ -53,7 +53,7 @@ class Filters(Value):
     sort: Sort = "name"
 
 
-class Line(Value):
+class WorklistEntry(Value):
     """A hand-in in the list."""
 
     id: str
@@ -77,7 +77,7 @@ class Line(Value):
 class Page(Value):
     """One page of the list."""
 
-    items: tuple[Line, ...]
+    items: tuple[WorklistEntry, ...]
     page: int
     pages: int
     total: int
@@ -92,7 +92,7 @@ MOST_COUNTED = 5_000
 """More hand-ins than that are not counted, nor paged through: a filter finds what is wanted."""
 
 
-def order_of(session: Session, assignment: Assignment, filters: Filters) -> tuple[str, ...]:
+def list_ids(session: Session, assignment: Assignment, filters: Filters) -> tuple[str, ...]:
     """The ids of what fits, in the order of the filter; one more than are counted at most."""
     keys, down = _order(filters)
     found = _filtered(session, assignment, filters, (Submission.id,))
@@ -100,7 +100,7 @@ def order_of(session: Session, assignment: Assignment, filters: Filters) -> tupl
     return tuple(session.scalars(ordered.limit(MOST_COUNTED + 1)))
 
 
-def page_of(
+def load_page(
     session: Session,
     assignment: Assignment,
     filters: Filters,
@@ -112,7 +112,7 @@ def page_of(
     What fits is found once, as ids; all else is read for the lines of the page only.
     """
     if order is None:
-        order = order_of(session, assignment, filters)
+        order = list_ids(session, assignment, filters)
     total = min(len(order), MOST_COUNTED)
     pages = max(1, -(-total // PER_PAGE))
     page = min(max(page, 1), pages)
@@ -156,7 +156,7 @@ def neighbours(
     return nearest(after=False), nearest(after=True)
 
 
-def require(session: Session, assignment_id: int) -> Assignment:
+def find_assignment(session: Session, assignment_id: int) -> Assignment:
     """The assignment. Raises NotFound."""
     return load_assignment(session, assignment_id)
 
@@ -199,7 +199,7 @@ def _filtered(
 ) -> Select[Any]:
     query = _joined(assignment, columns)
     if not filters.everything:
-        query = query.where(Submission.id.in_(counts_of(assignment)))
+        query = query.where(Submission.id.in_(counting_of_assignment(assignment)))
     if filters.q.strip():
         query = query.where(_found(filters.q.strip()))
     if filters.late:
@@ -309,9 +309,9 @@ def _due_in_sql(due: tuple[datetime | None, dict[int, datetime]]) -> ColumnEleme
     return case(own, value=Submission.student_id, else_=rest) if own else rest
 
 
-def _line(row: Any, due: tuple[datetime | None, dict[int, datetime]]) -> Line:
+def _line(row: Any, due: tuple[datetime | None, dict[int, datetime]]) -> WorklistEntry:
     date = due[1].get(row.student_id, due[0])
-    return Line(
+    return WorklistEntry(
         id=row.id,
         number=row.number,
         student=row.name,

@@ -25,7 +25,7 @@ Stamp = tuple[tuple[int, int], ...]
 """Number and sum of the marks of an assignment, of its course and of everything."""
 
 
-class Waits(Value):
+class AssignmentWork(Value):
     """An assignment as its staff see it: how many hand-ins wait for what."""
 
     assignment_id: int
@@ -50,7 +50,7 @@ class Waits(Value):
 
 
 @dataclass(frozen=True)
-class Tally:
+class WorkCounts:
     """What waits of an assignment."""
 
     to_review: int = 0
@@ -60,14 +60,14 @@ class Tally:
     in_grading: int = 0
 
 
-class Tallies:
+class WorkCountCache:
     """Those of assignments, kept as long as nothing of them changed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: OrderedDict[int, tuple[Stamp, Tally]] = OrderedDict()
+        self._known: OrderedDict[int, tuple[Stamp, WorkCounts]] = OrderedDict()
 
-    def of(self, session: Session, courses: Mapping[int, int]) -> dict[int, Tally]:
+    def of(self, session: Session, courses: Mapping[int, int]) -> dict[int, WorkCounts]:
         """By assignment; `courses` says the course of each of these assignments."""
         # looked at first: what commits while it is counted gives another stamp next time
         stamps = _stamps(session, courses)
@@ -85,17 +85,17 @@ class Tallies:
         return found
 
 
-def waiting(
-    session: Session, course_ids: frozenset[int] | None, tallies: Tallies | None = None
-) -> list[Waits]:
+def load_work(
+    session: Session, course_ids: frozenset[int] | None, tallies: WorkCountCache | None = None
+) -> list[AssignmentWork]:
     """What waits in these courses (nothing: all that are not archived), by course and due date."""
     query = _listed()
     if course_ids is not None:
         query = query.where(Course.id.in_(course_ids))
     listed = session.execute(query).all()
-    found = (tallies or Tallies()).of(session, {row.id: row.course_id for row in listed})
+    found = (tallies or WorkCountCache()).of(session, {row.id: row.course_id for row in listed})
     return [
-        Waits(
+        AssignmentWork(
             assignment_id=row.id,
             course_id=row.course_id,
             course_title=row.course_title,
@@ -133,11 +133,11 @@ def _stamps(session: Session, courses: Mapping[int, int]) -> dict[int, Stamp]:
     }
 
 
-def _counted(session: Session, ids: Collection[int]) -> dict[int, Tally]:
+def _counted(session: Session, ids: Collection[int]) -> dict[int, WorkCounts]:
     review, held = _to_review(session, ids)
     states, requests = _states(session, ids), _requests(session, ids)
     return {
-        one: Tally(
+        one: WorkCounts(
             to_review=review[one],
             held=held[one],
             requests=requests[one],

@@ -34,7 +34,7 @@ from grading.store.views.submission import StageView, SubmissionView
 
 
 @dataclass(frozen=True)
-class Wait:
+class LiveStatus:
     """What somebody who waits for a hand-in may be told; the rest is in `views.SubmissionView`."""
 
     id: str
@@ -63,7 +63,7 @@ class Wait:
         return RoundState(self.state).final
 
 
-Standing = Wait | SubmissionView
+Standing = LiveStatus | SubmissionView
 """What words about a hand-in's state depend on, however it was read."""
 
 
@@ -117,16 +117,16 @@ _STAGES = (
 )
 
 
-def waits(session: Session, submission_ids: Iterable[str]) -> dict[str, Wait]:
+def load_statuses(session: Session, submission_ids: Iterable[str]) -> dict[str, LiveStatus]:
     """Those of these hand-ins that there are."""
-    found: dict[str, Wait] = {}
+    found: dict[str, LiveStatus] = {}
     for ids in chunks([one for one in submission_ids if one.isalnum()]):
         heads = session.execute(_HEADS.where(Submission.id.in_(ids))).all()
         stages = _stages(session, [row.round_id for row in heads])
         members = _members(session, ids)
         running = _running(session, [row.round_id for row in heads if row.state == RoundState.RECEIVED])
         for row in heads:
-            found[row.id] = Wait(
+            found[row.id] = LiveStatus(
                 id=row.id,
                 course_id=row.course_id,
                 student_id=row.student_id,
@@ -183,7 +183,7 @@ def _running(session: Session, rounds: Sequence[str]) -> frozenset[str]:
     return frozenset(session.scalars(query.where(Outbox.done_at.is_(None))))
 
 
-def readers(session: Session, user_ids: Iterable[int]) -> dict[int, Reader]:
+def load_readers(session: Session, user_ids: Iterable[int]) -> dict[int, Reader]:
     """Those of these users who may sign in."""
     found: dict[int, Reader] = {}
     for ids in chunks(sorted(set(user_ids))):
@@ -223,7 +223,7 @@ class Speed:
     """From the last result to the grade."""
 
 
-def speed(session: Session) -> Speed:
+def load_speed(session: Session) -> Speed:
     """What the last hour's 50 newest rounds tell."""
     moment = now(session)
     last = (

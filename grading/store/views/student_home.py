@@ -12,13 +12,13 @@ from sqlalchemy.orm import Session
 
 from grading.domain.lateness import Lateness, closes, lateness, own_due, rule_of
 from grading.domain.value import Value
-from grading.store.database import clock, now, told
+from grading.store.database import cache_now, clock_column, now
 from grading.store.tables import Assignment, Course, Extension, GroupMember, Upload
 from grading.store.views import submission_lists
 from grading.store.views.submission_lists import Page, SubmissionLine
 
 
-class Card(Value):
+class AssignmentCard(Value):
     """An assignment as its student sees it."""
 
     assignment_id: int
@@ -44,19 +44,19 @@ class Card(Value):
         return not self.lateness.closed and (self.most is None or self.hand_ins < self.most)
 
 
-class Mine(Value):
+class StudentHome(Value):
     """All that a student sees first."""
 
-    cards: tuple[Card, ...]
+    cards: tuple[AssignmentCard, ...]
     """Those still to be done first, by due date."""
     newest: Page
     """The first page of their hand-ins."""
 
 
-def mine(session: Session, user_id: int, course_ids: Collection[int]) -> Mine:
+def load_home(session: Session, user_id: int, course_ids: Collection[int]) -> StudentHome:
     """What a student of these courses sees."""
     rows = session.execute(_hand_ins(), {"user_id": user_id}).all()
-    lines = {line.id: line for line in submission_lists.put_together(rows)}
+    lines = {line.id: line for line in submission_lists.group_lines(rows)}
     last = {row.assignment_id: (lines[row.id], row.of_it) for row in rows if row.last == 1}
     newest = sorted({row.newest: row.id for row in rows if row.newest <= submission_lists.PER_PAGE}.items())
     total = rows[0].total if rows else 0
@@ -67,9 +67,9 @@ def mine(session: Session, user_id: int, course_ids: Collection[int]) -> Mine:
         total=total,
     )
     seen = _of_courses(session, user_id, course_ids) if course_ids else []
-    moment = told(session, seen[0].clock) if seen else now(session)
+    moment = cache_now(session, seen[0].clock) if seen else now(session)
     found = [_card(row, last, moment) for row in seen]
-    return Mine(cards=tuple(sorted(found, key=lambda card: _order(card, moment))), newest=page)
+    return StudentHome(cards=tuple(sorted(found, key=lambda card: _order(card, moment))), newest=page)
 
 
 def _of_courses(session: Session, user_id: int, course_ids: Collection[int]) -> Sequence[Any]:
@@ -80,7 +80,7 @@ def _of_courses(session: Session, user_id: int, course_ids: Collection[int]) -> 
 @cache
 def _hand_ins() -> Select[Any]:
     """The last one of each assignment and those of the first page; how many there are of it, and in all."""
-    theirs = submission_lists.counting(bindparam("user_id")).c
+    theirs = submission_lists.counting_query(bindparam("user_id")).c
     last = func.row_number().over(
         partition_by=theirs.assignment_id, order_by=(theirs.number.desc(), theirs.created_at.desc())
     )
@@ -93,7 +93,7 @@ def _hand_ins() -> Select[Any]:
     ).subquery()
     told = (counted.c.last, counted.c.newest, counted.c.of_it, counted.c.total)
     chosen = or_(counted.c.last == 1, counted.c.newest <= submission_lists.PER_PAGE)
-    return submission_lists.of_subquery(counted, *told).where(chosen)
+    return submission_lists.lines_query(counted, *told).where(chosen)
 
 
 @cache
@@ -112,7 +112,7 @@ def _assignments(dialect: str) -> Select[Any]:
             Extension.due_at.label("own"),
             Upload.created_at.label("uploaded_at"),
             GroupMember.confirmed,
-            clock(dialect),
+            clock_column(dialect),
         )
         .join(Course, Course.id == Assignment.course_id)
         .outerjoin(Extension, and_(Extension.assignment_id == Assignment.id, Extension.student_id == user))
@@ -124,11 +124,11 @@ def _assignments(dialect: str) -> Select[Any]:
     return found
 
 
-def _card(row: Any, last: Mapping[int, tuple[SubmissionLine, int]], moment: datetime) -> Card:
+def _card(row: Any, last: Mapping[int, tuple[SubmissionLine, int]], moment: datetime) -> AssignmentCard:
     rule = rule_of(row.late)
     due = own_due(row.due_at, row.own)
     newest, count = last.get(row.id, (None, 0))
-    return Card.model_construct(
+    return AssignmentCard.model_construct(
         assignment_id=row.id,
         course_id=row.course_id,
         course_title=row.course_title,
@@ -145,7 +145,7 @@ def _card(row: Any, last: Mapping[int, tuple[SubmissionLine, int]], moment: date
     )
 
 
-def _order(card: Card, moment: datetime) -> tuple[int, float, str]:
+def _order(card: AssignmentCard, moment: datetime) -> tuple[int, float, str]:
     """What is due next first, then what has no date, then what is over, the latest first."""
     if card.due is None:
         return 1, 0.0, card.title.casefold()

@@ -34,10 +34,10 @@ from grading.domain.value import Value
 from grading.execution.display import ShownTrial
 from grading.scoring import changed
 from grading.shared.cache import Remembered, mark
-from grading.store.database import moment_of
+from grading.store.database import parse_timestamp
 from grading.store.grades import change_history
 from grading.store.grades.change_history import Made
-from grading.store.grades.final_score import change_of
+from grading.store.grades.final_score import to_change
 from grading.store.tables import (
     Assignment,
     Change,
@@ -55,7 +55,7 @@ from grading.store.tables import (
     User,
 )
 from grading.store.views import grade_history
-from grading.store.views.grade_history import Terms, terms_of
+from grading.store.views.grade_history import ScoreTerms, terms_of
 
 STAGE = {
     "stage": RoundStage.stage,
@@ -270,12 +270,12 @@ class Queue(Value):
     """Nothing where that is not known."""
 
 
-def submission_view(session: Session, submission_id: str) -> SubmissionView:
+def load_view(session: Session, submission_id: str) -> SubmissionView:
     """A submission with its current round, grade and stages. Raises NotFound."""
-    return view_of(session, head(session, head_query(session.get_bind().dialect.name), submission_id))
+    return view_of(session, load_head(session, head_query(session.get_bind().dialect.name), submission_id))
 
 
-def head(session: Session, query: Select[Any], submission_id: str) -> Any:
+def load_head(session: Session, query: Select[Any], submission_id: str) -> Any:
     """The row of a submission, by a query with the columns of `view_queries.head`. Raises NotFound."""
     row = None
     if submission_id.isalnum():
@@ -329,7 +329,7 @@ def _grade(session: Session, row: Any) -> GradeView:
     changes: Sequence[Any] = ()
     if row.changed:
         changes = session.execute(change_history.of_round(), {"round_id": row.round_id}).all()
-    counting = [change_of(one, one.name or "") for one in reversed(changes) if one.undone_at is None]
+    counting = [to_change(one, one.name or "") for one in reversed(changes) if one.undone_at is None]
     return GradeView(
         points=row.points,
         points_so_far=row.points_so_far,
@@ -358,7 +358,7 @@ def _changed_at(released_at: datetime | None, changes: Iterable[Any]) -> datetim
 def _stage(told: Sequence[Any]) -> StageView:
     """One as the database puts it into a list, with moments as text."""
     values = dict(zip(STAGE, told, strict=True))
-    written = values["written_at"] and moment_of(values["written_at"])
+    written = values["written_at"] and parse_timestamp(values["written_at"])
     return StageView.model_construct(**{**values, "written_at": written})
 
 
@@ -370,7 +370,7 @@ _parsed: Remembered[tuple[Document, ...]] = Remembered(MAX_DOCUMENT_BYTES)
 
 
 @dataclass(frozen=True)
-class HandedIn:
+class SubmittedWork:
     """All of it."""
 
     documents: tuple[Document, ...]
@@ -384,30 +384,30 @@ class HandedIn:
 
 
 @dataclass(frozen=True)
-class Whole:
+class WholeSubmission:
     """A submission with its current round, what was handed in, and what its points depend on."""
 
     view: SubmissionView
-    handed_in: HandedIn
-    terms: Terms
+    handed_in: SubmittedWork
+    terms: ScoreTerms
 
 
-def whole(session: Session, submission_id: str) -> Whole:
+def load_whole(session: Session, submission_id: str) -> WholeSubmission:
     """All of a submission, in one query, and one more where people changed its grade. Raises NotFound."""
-    row = head(session, _whole(session.get_bind().dialect.name), submission_id)
-    return Whole(view_of(session, row), _handed_in(row), terms_of(row))
+    row = load_head(session, _whole(session.get_bind().dialect.name), submission_id)
+    return WholeSubmission(view_of(session, row), _handed_in(row), terms_of(row))
 
 
-def _handed_in(row: Any) -> HandedIn:
+def _handed_in(row: Any) -> SubmittedWork:
     trial = None if row.trial in (None, "null") else ShownTrial.model_validate_json(row.trial)
     made = _parsed.get(
         mark(row.documents, row.starter), len(row.documents), lambda: _apart(row.documents, row.starter)
     )
     notes = tuple(map(str, row.notes))
-    return HandedIn(made, notes, trial, mark(row.documents, row.starter, notes, row.trial))
+    return SubmittedWork(made, notes, trial, mark(row.documents, row.starter, notes, row.trial))
 
 
-def documents(session: Session, submission_id: str) -> tuple[Document, ...]:
+def load_documents(session: Session, submission_id: str) -> tuple[Document, ...]:
     """The documents of a submission; `added` says which lines the student wrote, all in very long ones."""
     row = session.execute(_documents(), {"submission_id": submission_id}).one()
     made = mark(row.documents, row.starter)
@@ -454,7 +454,7 @@ def _own(cell: Cell) -> Cell:
     return cell.model_copy(update={"added": tuple(range(1, len(cell.lines) + 1))})
 
 
-def trial(session: Session, round_id: str) -> ShownTrial | None:
+def load_trial(session: Session, round_id: str) -> ShownTrial | None:
     """What running the work showed; of the large `prepared` only this part is read."""
     found = session.scalar(select(Round.prepared["trial"]).where(Round.id == round_id))
     return None if found is None else ShownTrial.model_validate(found)

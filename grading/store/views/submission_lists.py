@@ -14,11 +14,11 @@ from sqlalchemy.orm import Session
 from grading.domain.lateness import IN_TIME, Lateness, lateness, own_due, rule_of
 from grading.domain.value import Value
 from grading.store import tables
-from grading.store.database import always
-from grading.store.submissions.intake import counting_for
+from grading.store.database import literal_limit
+from grading.store.submissions.intake import counts_for
 
 
-def counting(user_id: Any, assignment_id: Any = None) -> Subquery:
+def counting_query(user_id: Any, assignment_id: Any = None) -> Subquery:
     """The hand-ins that count for a user, alone or in a group; by indexes that hold all of these columns."""
     own, member = tables.Submission, tables.SubmissionMember
     columns = select(own.id, own.assignment_id, own.number, own.created_at)
@@ -54,11 +54,11 @@ _COLUMNS = (
     tables.Extension.due_at.label("own"),
     tables.SubmissionMember.user_id.label("member"),
 )
-OF_A_LINE = len(_COLUMNS) - 1
+LINE_COLUMNS = len(_COLUMNS) - 1
 """Columns before `member`."""
 
 
-def lines_of(some: Subquery | None = None) -> Select[Any]:
+def line_query(some: Subquery | None = None) -> Select[Any]:
     """All that a line needs, without reports and other large things; one row for each member of a group.
 
     `some` are the hand-ins wanted; they come first, as planners do not look through so many tables.
@@ -171,7 +171,7 @@ def list_submissions(session: Session, filters: Filters, page: int = 1) -> Page:
         page = min(page, _pages(_count(session, filters, page)))
         found = _rows(session, filters, page)
     total = found[0].total if found else 0
-    return Page.model_construct(items=put_together(found), page=page, pages=_pages(total), total=total)
+    return Page.model_construct(items=group_lines(found), page=page, pages=_pages(total), total=total)
 
 
 def _rows(session: Session, filters: Filters, page: int) -> Sequence[Any]:
@@ -197,17 +197,17 @@ def _lines_of_page(given: frozenset[str], first: bool) -> Select[Any]:
     # first which they are, by indexes alone, then all that belongs to those few
     some = _of_page(given, first).subquery()
     order = (some.c.created_at.desc(), some.c.id, tables.SubmissionMember.user_id)
-    return lines_of(some).add_columns(some.c.total).order_by(*order)
+    return line_query(some).add_columns(some.c.total).order_by(*order)
 
 
 def _of_page(given: frozenset[str], first: bool) -> Select[Any]:
     ids = _filtered(given)
-    counted = ids.limit(always(_furthest(1))).subquery() if first else _counted(ids)
+    counted = ids.limit(literal_limit(_furthest(1))).subquery() if first else _counted(ids)
     some = select(func.count()).select_from(counted).scalar_subquery()
     newest = ids.add_columns(some.label("total")).order_by(
         ids.selected_columns[1].desc(), ids.selected_columns[0]
     )
-    newest = newest.limit(always(PER_PAGE))
+    newest = newest.limit(literal_limit(PER_PAGE))
     return newest if first else newest.offset(bindparam("skipped", type_=Integer))
 
 
@@ -224,20 +224,20 @@ def _pages(total: int) -> int:
     return max(1, -(-total // PER_PAGE))
 
 
-def attempts(session: Session, student_id: int, assignment_id: int) -> tuple[SubmissionLine, ...]:
+def list_attempts(session: Session, student_id: int, assignment_id: int) -> tuple[SubmissionLine, ...]:
     """All hand-ins of an assignment that count for a student, the first one first."""
     wanted = {"user_id": student_id, "assignment_id": assignment_id}
-    return put_together(session.execute(_attempts(), wanted))
+    return group_lines(session.execute(_attempts(), wanted))
 
 
 @cache
 def _attempts() -> Select[Any]:
-    theirs = counting(bindparam("user_id"), bindparam("assignment_id"))
+    theirs = counting_query(bindparam("user_id"), bindparam("assignment_id"))
     order = (tables.Submission.number, tables.Submission.created_at, tables.Submission.id)
-    return lines_of(theirs).order_by(*order, tables.SubmissionMember.user_id)
+    return line_query(theirs).order_by(*order, tables.SubmissionMember.user_id)
 
 
-def assignments(
+def list_assignments(
     session: Session, course_ids: frozenset[int] | None, staff_of: frozenset[int] | None = None
 ) -> tuple[AssignmentLine, ...]:
     """The assignments of these courses (nothing: all), by course and title.
@@ -290,12 +290,12 @@ def _filtered(given: frozenset[str]) -> Select[Any]:
     submission, assignment = tables.Submission, tables.Assignment
     of_it: Any = bindparam("assignment_id") if "assignment_id" in given else None
     if "student_id" in given:
-        theirs = counting(bindparam("student_id"), of_it)
+        theirs = counting_query(bindparam("student_id"), of_it)
         query: Select[Any] = select(theirs.c.id, theirs.c.created_at)
         return _in_state(query, theirs.c.id, given)
     query = select(submission.id, submission.created_at)  # type: ignore[assignment]  # of two columns
     if "course_ids" in given:
-        mine = counting_for(bindparam("own")) if "own" in given else false()
+        mine = counts_for(bindparam("own")) if "own" in given else false()
         here = assignment.course_id.in_(bindparam("course_ids", expanding=True))
         query = query.where(submission.assignment_id.in_(select(assignment.id).where(here)) | mine)
     if of_it is not None:
@@ -310,25 +310,25 @@ def _in_state(query: Select[Any], id_: Any, given: frozenset[str]) -> Select[Any
     return query.join(tables.Round, current).where(tables.Round.state == bindparam("state"))
 
 
-def lines(session: Session, ids: Sequence[str]) -> tuple[SubmissionLine, ...]:
+def load_lines(session: Session, ids: Sequence[str]) -> tuple[SubmissionLine, ...]:
     """These hand-ins, in this order."""
     rows = session.execute(_lines(), {"ids": list(ids)}) if ids else ()
-    found = {line.id: line for line in put_together(rows)}
+    found = {line.id: line for line in group_lines(rows)}
     return tuple(found[one] for one in ids if one in found)
 
 
 @cache
 def _lines() -> Select[Any]:
     some = tables.Submission.id.in_(bindparam("ids", expanding=True))
-    return lines_of().where(some).order_by(tables.SubmissionMember.user_id)
+    return line_query().where(some).order_by(tables.SubmissionMember.user_id)
 
 
-def of_subquery(some: Subquery, *more: Any) -> Select[Any]:
+def lines_query(some: Subquery, *more: Any) -> Select[Any]:
     """What `put_together` needs of the hand-ins whose `id` is among these, with more columns."""
-    return lines_of(some).add_columns(*more).order_by(tables.SubmissionMember.user_id)
+    return line_query(some).add_columns(*more).order_by(tables.SubmissionMember.user_id)
 
 
-def put_together(rows: Iterable[Any]) -> tuple[SubmissionLine, ...]:
+def group_lines(rows: Iterable[Any]) -> tuple[SubmissionLine, ...]:
     """Lines of rows, in the order in which they come first."""
     firsts: dict[str, Any] = {}
     members: dict[str, list[int]] = {}
@@ -344,7 +344,7 @@ def _line(row: Any, members: tuple[int, ...]) -> SubmissionLine:
     (
         id_, number, student_id, created_at, course_id, assignment_id, slug, title, due_at, late, course,
         student, state, final_points, points_so_far, max_points, held, released_at, flag_text, own,
-    ) = row[: OF_A_LINE]  # fmt: skip
+    ) = row[: LINE_COLUMNS]  # fmt: skip
     return SubmissionLine(
         id=id_,
         number=number,

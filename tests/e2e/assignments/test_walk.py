@@ -140,7 +140,7 @@ def test_a_dry_run_is_compared_and_applied(careful: Page, school: School, site: 
 def finish(school: School, dry_run_id: str) -> None:
     """What the machines and the server would do."""
     with school.store.write() as session:
-        line = dry_runs.lines(session, school.assignment, dry_run_id)[0]
+        line = dry_runs.list_dry_runs(session, school.assignment, dry_run_id)[0]
         assert line.total == 3
         links = session.query(tables.DryRunRound).filter_by(dry_run_id=dry_run_id).all()
         for number, link in enumerate(sorted(links, key=lambda one: one.submission_id)):

@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 
 from grading.store import tables
 from grading.store.accounts import credentials, users
-from grading.store.accounts.sign_in_attempts import OF_ONE, Caller
+from grading.store.accounts.sign_in_attempts import ONE_SOURCE, Caller
 from grading.store.database import now
 from tests.e2e.browsing import PASSWORD, come_in, faults, follow, look, sign_in, with_passwords
 from tests.integration.webapp import School, report
@@ -104,7 +104,7 @@ def test_a_student_keeps_their_account(careful: Page, school: School, site: str,
     faults(page, "people-forgotten")
     page.get_by_role("link", name="Back to signing in").click()
     for _ in range(12):  # until the next one waits for two minutes
-        school.store.clock_offset_s += OF_ONE.longest_s
+        school.store.clock_offset_s += ONE_SOURCE.longest_s
         assert credentials.verify_password(school.store, "nobody-here", "wrong", Caller("127.0.0.1")) is None
     page.get_by_label("Name").fill("nobody-here")
     page.get_by_label("Password").fill("wrong")

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from grading.store import tables
 from grading.store.database import now
-from grading.store.experiments.examples import listing
+from grading.store.experiments.examples import list_examples
 from tests.e2e.browsing import come_in, follow, look, picture
 from tests.integration.grades.classroom import a_report, change, whole_class
 from tests.integration.webapp import School
@@ -113,7 +113,7 @@ def measured(school: School, page: Page) -> None:
         rows = session.query(tables.Submission).filter_by(assignment_id=school.assignment)
         rows = rows.filter(tables.Submission.student_id != school.users["anna"])
         ids = [row.id for row in rows.order_by(tables.Submission.created_at)]
-        key = listing(session, school.assignment)[0].key
+        key = list_examples(session, school.assignment)[0].key
     for submission in ids[:9]:
         change(school, submission, "think", 3)
     page.reload()

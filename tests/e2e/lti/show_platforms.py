@@ -35,8 +35,10 @@ def connect(school: School, shown: int) -> None:
 
 
 def _platforms(session: Session, school: School, shown: int, users: list[int], moment: datetime) -> None:
-    moodle = platforms.add(session, _new("Moodle", "https://moodle.school.example", ("1",)), "Administrator")
-    brightspace = platforms.add(
+    moodle = platforms.register_platform(
+        session, _new("Moodle", "https://moodle.school.example", ("1",)), "Administrator"
+    )
+    brightspace = platforms.register_platform(
         session, _new("Brightspace", "https://lms.college.example", ()), "Administrator"
     )
     platforms.deployment_accepted(session, brightspace, "b7c1e0d2-57f4-4a51-9d3e-1f0c5a7e6b11")
@@ -75,7 +77,7 @@ def _new(name: str, base: str, deployments: tuple[str, ...]) -> NewPlatform:
 
 def _canvas(session: Session, assignment: int, users: list[int], moment: datetime) -> None:
     task = Task("2001", "101", "Homework 1", 20.0, True)
-    number = links.link(session, "canvas", task, "Business Analytics", assignment, "Administrator")
+    number = links.link_assignment(session, "canvas", task, "Business Analytics", assignment, "Administrator")
     row = session.get_one(CanvasLink, number)
     row.pulled_at = moment - timedelta(minutes=4)
     for attempt, user in enumerate(users[:2]):

@@ -63,7 +63,7 @@ def test_launches_in_a_frame_and_a_grade_that_comes_back(careful: Page, here: Ca
     submission = here.graded("student-1", released=False)
     with here.school.store.write() as session:
         round_ = session.query(Round).filter_by(submission_id=submission, current=True).one()
-        release.release(session, round_.id, Actor(1, True))
+        release.release_grade(session, round_.id, Actor(1, True))
     assert here.passback().send_due() == 1
     page.goto(f"{here.world.base}/gradebook")
     expect(page.locator("[data-cell='student-1-1']")).to_contain_text("8.5")

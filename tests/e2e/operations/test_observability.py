@@ -140,7 +140,7 @@ def fail_one(store: Store) -> None:
         preparing.save_prepared(session, round_id, {"documents": [], "evidence": {}})
         for order in begin_round(session, round_id):
             dead = result(order.run_id, round_id, order.stage, ok=False, retry="never")
-            lifecycle.record(session, [dead])
+            lifecycle.record_results(session, [dead])
     with store.write() as session:
         locking.set_round(session, round_id, state="failed", finished_at=now(session))
 

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from grading.domain.outcome import CriterionGrade
 from grading.store import tables
 from grading.store.database import now
-from grading.store.grades.final_score import settle
+from grading.store.grades.final_score import update_final_score
 from tests.e2e.browsing import come_in, follow, look, picture
 from tests.integration.results.result_samples import NOTEBOOK, change, graded
 from tests.integration.webapp import School, report
@@ -33,7 +33,7 @@ def submission(school: School) -> str:
     with school.store.write() as session:
         assignment = session.get_one(tables.Assignment, school.assignment)
         assignment.due_at, assignment.late = now(session) - timedelta(hours=2), {"per_day": 0.1}
-        settle(session, session.query(tables.Grade).filter_by(submission_id=made).one())
+        update_final_score(session, session.query(tables.Grade).filter_by(submission_id=made).one())
     change(school, made, kind="points", target="think", points=6, reason="Well argued on page 3.")
     change(school, made, kind="remark", target="finding:1", text="You mean `sum(sales)`.", reason="Clearer.")
     change(school, made, kind="add", text="Good idea, keep it.", document=NOTEBOOK, cell=1, line=3)

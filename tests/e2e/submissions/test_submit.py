@@ -67,7 +67,7 @@ def school(tmp_path_factory: pytest.TempPathFactory) -> Iterator[School]:
             "data/sales.csv": b"day,sum\n" * 9000,
             "solution/x.py": b"secret",
         }
-        version.files = dict(zip(files, blobs.keep(session, files.values()), strict=True))
+        version.files = dict(zip(files, blobs.store_blobs(session, files.values()), strict=True))
         rubric = dict(version.rubric)
         checks: list[dict[str, Any]] = [
             {"kind": "uses", "all_of": ["read_csv"], "label": "reads the file"},

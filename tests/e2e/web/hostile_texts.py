@@ -19,7 +19,7 @@ from grading.store import tables
 from grading.store.accounts import users
 from grading.store.database import now
 from grading.store.submissions import intake
-from grading.store.submissions.intake import Incoming
+from grading.store.submissions.intake import IncomingSubmission
 from tests.integration.results.result_samples import code, display, notebook, png, text
 from tests.integration.webapp import School, report
 
@@ -287,7 +287,9 @@ def fill(school: School) -> None:
             session.add(tables.RubricVersion(assignment_id=made.id, **copied))
             session.flush()
             content = read([UploadedFile("work.py", b"x = 1\n")], Limits())
-            accepted = intake.accept(session, Incoming(made.id, student.id, "form", content))
+            accepted = intake.accept_submission(
+                session, IncomingSubmission(made.id, student.id, "form", content)
+            )
             session.add(
                 tables.RegradeRequest(
                     submission_id=accepted.submission_id, round_id=accepted.round_id, student_id=student.id,

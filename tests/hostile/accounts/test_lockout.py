@@ -47,10 +47,10 @@ def address(school: School) -> Iterator[str]:
 def attacked_for_long(school: School) -> None:
     """Wrong passwords from forty addresses, each as soon as it is permitted."""
     for number in range(40):
-        school.store.clock_offset_s += sign_in_attempts.OF_MANY.longest_s + 1
+        school.store.clock_offset_s += sign_in_attempts.OTHER_SOURCES.longest_s + 1
         for name in ("anna", NOBODY):
             assert credentials.verify_password(school.store, name, WRONG, Caller(f"10.0.0.{number}")) is None
-    school.store.clock_offset_s += sign_in_attempts.OF_MANY.longest_s + 1
+    school.store.clock_offset_s += sign_in_attempts.OTHER_SOURCES.longest_s + 1
 
 
 def test_wrong_passwords_from_one_address_keep_nobody_else_out(address: str) -> None:

@@ -15,7 +15,14 @@ from sqlalchemy import delete, event, select
 
 from grading.store import tables
 from grading.store.accounts import credentials, sign_in_attempts, users
-from grading.store.accounts.sign_in_attempts import FEW, OF_MANY, OF_ONE, Caller, KnownBrowser, TriedTooOften
+from grading.store.accounts.sign_in_attempts import (
+    FEW,
+    ONE_SOURCE,
+    OTHER_SOURCES,
+    Caller,
+    KnownBrowser,
+    TriedTooOften,
+)
 from tests.integration.webapp import School, stop_the_clock
 from tests.support.aging import everything
 
@@ -95,12 +102,12 @@ def guessed(school: School, count: int, address: Callable[[int], str]) -> None:
 
 def test_one_address_slows_nobody_but_itself(school: School) -> None:
     guessed(school, 40, lambda _: HERE.address)
-    assert tried(school, PASSWORD) == OF_ONE.longest_s
+    assert tried(school, PASSWORD) == ONE_SOURCE.longest_s
     assert tried(school, PASSWORD, THERE) == "right"
     assert tried(school, PASSWORD, known(school)) == "right"
-    later(school, OF_ONE.longest_s)
+    later(school, ONE_SOURCE.longest_s)
     assert tried(school, PASSWORD) == "right"
-    assert [tried(school) for _ in range(OF_ONE.free)] == ["wrong"] * OF_ONE.free  # it began anew
+    assert [tried(school) for _ in range(ONE_SOURCE.free)] == ["wrong"] * ONE_SOURCE.free  # it began anew
 
 
 def test_waits_grow_to_two_minutes(school: School) -> None:
@@ -114,29 +121,29 @@ def test_waits_grow_to_two_minutes(school: School) -> None:
 
 def test_many_addresses_slow_strangers_for_a_minute_and_no_known_browser(school: School) -> None:
     guessed(school, 40, lambda number: f"10.0.{number}.1")
-    assert tried(school, PASSWORD, THERE) == OF_MANY.longest_s
+    assert tried(school, PASSWORD, THERE) == OTHER_SOURCES.longest_s
     assert tried(school, PASSWORD, known(school)) == "right"
     assert tried(school, PASSWORD, name="ben") == "right"
-    later(school, OF_MANY.longest_s)
+    later(school, OTHER_SOURCES.longest_s)
     assert tried(school, PASSWORD, THERE) == "right"
 
 
 def test_addresses_that_failed_use_up_no_turns_of_new_ones(school: School) -> None:
-    few = (OF_MANY.free // FEW) - 1
+    few = (OTHER_SOURCES.free // FEW) - 1
     guessed(school, 60 * few, lambda number: f"10.0.{number % few}.1")
     assert tried(school, PASSWORD, THERE) == "right"
 
 
 def test_a_known_browser_counts_its_own_tries_and_ends_with_the_password(school: School) -> None:
     mine = known(school)
-    for _ in range(OF_ONE.free + 1):
+    for _ in range(ONE_SOURCE.free + 1):
         assert tried(school, caller=mine) == "wrong"
     assert tried(school, PASSWORD, mine) == 1
     assert tried(school, PASSWORD, THERE) == "right"
     guessed(school, 40, lambda _: HERE.address)
     with school.store.write() as session:
         session.get_one(tables.User, school.users["anna"]).sessions += 1
-    assert tried(school, PASSWORD, mine) == OF_ONE.longest_s  # a stranger at its address again
+    assert tried(school, PASSWORD, mine) == ONE_SOURCE.longest_s  # a stranger at its address again
     assert tried(school, caller=known(school), name="ben") == "wrong"
     assert (
         tried(school, PASSWORD, Caller(HERE.address, KnownBrowser(school.users["ben"], "", "x"))) != "right"
@@ -160,7 +167,7 @@ def test_any_number_of_addresses_give_two_guesses_a_minute(tmp_path: Path) -> No
         ]
         guesses += [tried(school, caller=Caller(one)) for one in addresses].count("wrong")
         later(school, 20)
-    first = OF_MANY.free + 6  # waits of 1, 2, 4, 8, 16 and 32 seconds come before those of a minute
+    first = OTHER_SOURCES.free + 6  # waits of 1, 2, 4, 8, 16 and 32 seconds come before those of a minute
     assert 2 * minutes <= guesses <= 2 * (first + minutes)
     school.close()
 
@@ -192,10 +199,10 @@ def test_old_counters_go(school: School) -> None:
     assert tried(school) == "wrong"
     later(school, 3600)
     assert tried(school, name="nobody", caller=THERE) == "wrong"
-    later(school, sign_in_attempts.FORGOTTEN_AFTER.total_seconds() - 1800)
+    later(school, sign_in_attempts.RESET_AFTER.total_seconds() - 1800)
     for left in (2, 0):
         with school.store.write() as session:
-            sign_in_attempts.tidy(session)
+            sign_in_attempts.delete_expired(session)
             assert session.query(tables.SignInTry).count() == left
         later(school, timedelta(hours=1).total_seconds())
 

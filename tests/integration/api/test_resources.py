@@ -245,13 +245,13 @@ def test_what_was_refused_leaves_no_key(school: School) -> None:
 
 def test_a_key_that_is_in_use_is_refused(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
     admin, seen = Script(school, "admin"), []
-    create = courses.create
+    create = courses.create_course
 
     def meanwhile(*args: Any, **kwargs: Any) -> int:
         seen.append(code(admin("POST", "/courses", {"slug": "new", "title": "New"}, Idempotency_Key="k")))
         return create(*args, **kwargs)
 
-    monkeypatch.setattr(courses, "create", meanwhile)
+    monkeypatch.setattr(courses, "create_course", meanwhile)
     new = {"slug": "new", "title": "New"}
     assert admin("POST", "/courses", new, Idempotency_Key="k").status_code == 201
     assert seen == [(409, "idempotency_key_in_use")]

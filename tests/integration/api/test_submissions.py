@@ -316,7 +316,7 @@ def test_health_ready_and_metrics(school: School) -> None:
 def test_ready_says_what_is_missing(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
     client = school.client()
     assert client.get("/readyz").status_code == 503
-    monkeypatch.setattr(migrate, "current", lambda _: migrate.newest())
+    monkeypatch.setattr(migrate, "current_revision", lambda _: migrate.newest_revision())
     assert client.get("/readyz").get_json()["status"] == "ok"
     school.dispatch.away = True
     degraded = client.get("/readyz")

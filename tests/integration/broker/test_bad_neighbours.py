@@ -28,7 +28,7 @@ from grading.config.settings import load
 from grading.domain.errors import ConfigError
 from grading.domain.model import Document, Evidence, RoundState, RunState, StageState
 from grading.store import Store, schema
-from grading.store.blobs import keep
+from grading.store.blobs import store_blobs
 from grading.store.database import now
 from grading.store.rounds import lifecycle
 from grading.store.tables import Outbox, Round, RoundStage, Run
@@ -152,7 +152,7 @@ def test_a_broken_part_of_the_sweep_does_not_stop_the_rest(
 
 def test_a_lease_of_a_run_that_sql_does_not_know_is_dropped(server: Server) -> None:
     with server.store.write() as session:
-        assert lifecycle.lose(session, "0" * 32, "gone", loss="alone") is None
+        assert lifecycle.mark_lost(session, "0" * 32, "gone", loss="alone") is None
 
 
 def test_what_machines_say_is_stored_whatever_it_holds(server: Server, assignment: int) -> None:
@@ -190,7 +190,7 @@ def test_a_stage_without_machines_does_not_hold_up_the_tries_of_the_other(
 
 def lost(server: Server, run_id: str) -> None:
     with server.store.write() as session:
-        lifecycle.lose(session, run_id, "lost", loss="unbegun")
+        lifecycle.mark_lost(session, run_id, "lost", loss="unbegun")
         assert session.get_one(Run, run_id).state == RunState.LOST
 
 
@@ -239,7 +239,7 @@ def test_the_same_files_in_another_order_do_not_wait_for_each_other(server: Serv
 
     def store(index: int) -> None:
         with server.store.write() as session:
-            assert len(keep(session, files if index % 2 else files[::-1])) == len(files)
+            assert len(store_blobs(session, files if index % 2 else files[::-1])) == len(files)
 
     assert together(6, store) == []
 

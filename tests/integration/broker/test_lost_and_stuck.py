@@ -123,10 +123,10 @@ def test_a_rubric_with_a_stage_nobody_does_holds_nobody_up(server: Server) -> No
         given_up = session.get_one(Round, first)
         assert given_up.state == RoundState.FAILED
         assert given_up.failure
-        assert [one.round_id for one in retry.given_up(session)] == [first]
+        assert [one.round_id for one in retry.list_dead_rounds(session)] == [first]
     release(server)
     with server.store.write() as session:
-        assert retry.replay(session, first, "cli")
+        assert retry.retry_round(session, first, "cli")
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_a_round_whose_grade_cannot_be_written_is_given_up(server: Server) -> No
     with server.store.read() as session:
         assert set(session.scalars(select(Run.state))) == {RunState.DONE}
     with server.store.write() as session:
-        assert retry.replay(session, at.id, "cli")
+        assert retry.retry_round(session, at.id, "cli")
     record.combine(server, at.id)
     assert round_of(server, runs["analysis"]).state == RoundState.GRADED
 
@@ -211,10 +211,10 @@ def test_a_grade_released_after_a_replay_is_news(server: Server) -> None:
     for _ in range(2):
         record.combine(server, at)
         with server.store.write() as session:
-            grades.release(session, at, teacher)
-            grades.release(session, at, teacher)
+            grades.release_grade(session, at, teacher)
+            grades.release_grade(session, at, teacher)
         with server.store.write() as session:
-            again = retry.replay(session, at, "cli")
+            again = retry.retry_round(session, at, "cli")
             order = begin_stage(session, at, "feedback")
         assert again == (order is not None)
         if order is not None:
@@ -232,13 +232,13 @@ def test_all_that_was_given_up_is_replayed_in_helpings(
     given_up = [hand_in(server.store, assignment, f"s{number}").round_id for number in range(5)]
     with server.store.write() as session:
         for round_id in given_up:
-            preparing.reject(session, round_id, "No.")
+            preparing.reject_round(session, round_id, "No.")
     monkeypatch.setattr("cli.commands.replay.AT_ONCE", 2)
     arguments = ["--config", str(root / "config.toml"), "replay", "--all"]
     done = CliRunner().invoke(grader, arguments, env={"GRADER_DATABASE_URL": server.store.url})
     assert "5 of 5" in done.output
     with server.store.read() as session:
-        assert retry.count(session) == 0
+        assert retry.count_dead_rounds(session) == 0
 
 
 def test_erasing_and_recording_do_not_wait_for_each_other(server: Server) -> None:
@@ -247,7 +247,7 @@ def test_erasing_and_recording_do_not_wait_for_each_other(server: Server) -> Non
 
     def erase(student: str) -> None:
         with server.store.write() as session:
-            erasure.erase(session, find_student(session, student), "cli")
+            erasure.erase_student(session, find_student(session, student), "cli")
 
     def both(*todo: Callable[[], object]) -> None:
         def one(do: Callable[[], object]) -> None:

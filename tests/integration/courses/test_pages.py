@@ -23,13 +23,13 @@ from app.accounts import sign_in as sign_in_pages
 from grading.domain.errors import Conflict, Forbidden
 from grading.store import tables
 from grading.store.accounts import credentials, sessions, users
-from grading.store.accounts.sign_in_attempts import OF_ONE, Caller
-from grading.store.audit import note
+from grading.store.accounts.sign_in_attempts import ONE_SOURCE, Caller
+from grading.store.audit import write_audit
 from grading.store.courses import invitations, roster
 from grading.store.courses.invitations import LinkGone
 from grading.store.database import now
 from grading.store.integrations.lti.tables import LtiPlatform
-from grading.tabular.roster_csv import parse
+from grading.tabular.roster_csv import parse_roster
 from tests.integration.webapp import School, form_token, limit, report, stop_the_clock
 
 PASSWORD = "correct horse battery"
@@ -215,20 +215,20 @@ def test_two_thousand_people_at_once(school: School) -> None:
     assert time.monotonic() - began < 30
     assert sum(statement.startswith("SELECT") for statement in seen) < 100  # not one for each person
     with school.store.read() as session:
-        assert roster.listing(session, school.course).total == 2004
-        assert roster.listing(session, school.course, "Learner 1999").total == 1
+        assert roster.list_members(session, school.course).total == 2004
+        assert roster.list_members(session, school.course, "Learner 1999").total == 1
 
 
 def test_the_same_new_people_in_two_courses_at_once_are_made_once(both: School) -> None:
     with both.store.read() as session:
         other = session.get_one(tables.Assignment, both.elsewhere).course_id
         admin = users.actor_of(session, session.get_one(tables.User, both.users["admin"]))
-    table = parse("id\n" + "\n".join(f"s-{n}" for n in range(300)))
+    table = parse_roster("id\n" + "\n".join(f"s-{n}" for n in range(300)))
 
     def go(course: int) -> bool:
         try:
             with both.store.write() as session:
-                roster.apply(session, course, table, admin)
+                roster.apply_import(session, course, table, admin)
         except Conflict:
             return False
         return True
@@ -394,13 +394,13 @@ def test_links_end_after_seven_days_and_with_the_account(school: School) -> None
 
 def test_two_who_use_a_link_at_once_are_one(both: School) -> None:
     with both.store.write() as session:
-        secret = invitations.make(session, [both.users["anna"]], "test", both.users["admin"])[
+        secret = invitations.create_links(session, [both.users["anna"]], "test", both.users["admin"])[
             both.users["anna"]
         ]
 
     def go(password: str) -> bool:
         try:
-            invitations.use(both.store, secret, password)
+            invitations.use_link(both.store, secret, password)
         except LinkGone:
             return False
         return True
@@ -551,7 +551,7 @@ def test_a_pause_between_tries_is_said_kindly_and_tells_nothing_of_others(school
     with_password(school, "anna")
     said: dict[str, list[tuple[int, str, str]]] = {}
     for name in ("anna", "nobody-at-all"):
-        answers = [enter(school, name, "wrong")[1] for _ in range(OF_ONE.free + 2)]
+        answers = [enter(school, name, "wrong")[1] for _ in range(ONE_SOURCE.free + 2)]
         said[name] = [
             (
                 one.status_code,
@@ -601,7 +601,7 @@ def test_addresses_are_those_a_trusted_proxy_tells(tmp_path: Path, public_url: s
     school = School(tmp_path, public_url=public_url)
     with_password(school, "anna")
     told = {"X-Forwarded-For": "192.0.2.1", "Referer": "https://localhost/"}
-    for _ in range(OF_ONE.free + 1):
+    for _ in range(ONE_SOURCE.free + 1):
         assert entered(school, "wrong", told) == 401
     assert entered(school, PASSWORD, {**told, "X-Forwarded-For": "203.0.113.9, 192.0.2.1"}) == 429
     assert entered(school, PASSWORD, {**told, "X-Forwarded-For": "192.0.2.2"}) == status
@@ -681,7 +681,7 @@ def test_guessing_the_old_password_is_slowed_as_at_sign_in(school: School) -> No
     with_password(school, "anna")
     client = school.client("anna")
     form = {"password": "a better one", "again": "a better one"}
-    for _ in range(OF_ONE.free + 1):
+    for _ in range(ONE_SOURCE.free + 1):
         assert post(client, "/account/password", old="wrong", **form).status_code == 403
     slowed = post(client, "/account/password", old=PASSWORD, **form)
     assert (slowed.status_code, slowed.headers["Retry-After"]) == (429, "1")
@@ -717,7 +717,7 @@ def test_signing_out_ends_the_session_and_no_other_one(both: School) -> None:
 
 
 def test_sessions_are_bounded_and_end_after_a_month(both: School, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "MOST", 3)
+    monkeypatch.setattr(sessions, "MAX_PER_USER", 3)
     browsers = []
     for _ in range(4):
         browsers.append(both.client("anna"))
@@ -727,7 +727,7 @@ def test_sessions_are_bounded_and_end_after_a_month(both: School, monkeypatch: p
     for days, left in ((29, 4), (2, 0)):
         both.store.clock_offset_s += days * 86400
         with both.store.write() as session:
-            sessions.tidy(session)
+            sessions.delete_expired(session)
             assert session.query(tables.OpenSession).count() == left
     assert other.get("/account").status_code == 303
 
@@ -957,7 +957,7 @@ def test_the_audit_of_a_course_in_plain_sentences(both: School) -> None:
     assert "student → grader" in text(teacher.get(url))
     due = {"before": None, "due": "2026-11-25T21:59:00+00:00", "student": both.users["anna"], "points": 1.5}
     with both.store.write() as session:
-        note(session, "user:1", "extension.give", f"assignment:{both.assignment}", due)
+        write_audit(session, "user:1", "extension.give", f"assignment:{both.assignment}", due)
     assert "due: 25 Nov 2026, 21:59 UTC · points: 1.5 · student: Anna" in text(teacher.get(url))
     assert "Stranger" not in page
     grades = text(teacher.get(f"{url}?kind=grades"))
@@ -977,10 +977,10 @@ def test_the_audit_names_learning_platforms_and_says_what_other_things_are(both:
         platform = LtiPlatform(name="Moodle of the school", created_at=now(session), **of)
         session.add(platform)
         session.flush()
-        note(session, "user:1", "lti.platform.enabled", f"platform:{platform.id}", {"enabled": False})
-        note(session, "user:1", "lti.platform.enabled", "platform:999", {"enabled": False})
-        note(session, "user:1", "machine.drain", "machine:mac-studio-1", {"why": "heat"})
-        note(session, "user:1", "token.create", "token:999", {"scopes": ["submit", "read", "later"]})
+        write_audit(session, "user:1", "lti.platform.enabled", f"platform:{platform.id}", {"enabled": False})
+        write_audit(session, "user:1", "lti.platform.enabled", "platform:999", {"enabled": False})
+        write_audit(session, "user:1", "machine.drain", "machine:mac-studio-1", {"why": "heat"})
+        write_audit(session, "user:1", "token.create", "token:999", {"scopes": ["submit", "read", "later"]})
     shown = text(both.client("admin").get("/audit"))
     assert "turned the learning platform “Moodle of the school” on or off." in shown
     assert "machine mac-studio-1" in shown
@@ -1032,8 +1032,8 @@ def test_rows_find_their_course_by_themselves(school: School) -> None:
     }
     with school.store.write() as session:
         for one in objects:
-            note(session, "test", "test.row", one)
-        note(session, "test", "test.row", "user:1", course_id=school.course)
+            write_audit(session, "test", "test.row", one)
+        write_audit(session, "test", "test.row", "user:1", course_id=school.course)
     with school.store.read() as session:
         rows = session.query(tables.Audit).filter_by(action="test.row").order_by(tables.Audit.id).all()
         assert {row.object: row.course_id for row in rows[:-1]} == objects
@@ -1043,7 +1043,7 @@ def test_rows_find_their_course_by_themselves(school: School) -> None:
 def test_linkable_is_asked_by_whoever_makes_links(school: School) -> None:
     with school.store.read() as session:
         teacher = users.actor_of(session, session.get_one(tables.User, school.users["teacher"]))
-        roster.require_linkable(session, teacher, school.course, [school.users["anna"]])
+        roster.require_invitable(session, teacher, school.course, [school.users["anna"]])
         for name in ("grader", "stranger", "admin"):
             with pytest.raises(Forbidden):
-                roster.require_linkable(session, teacher, school.course, [school.users[name]])
+                roster.require_invitable(session, teacher, school.course, [school.users[name]])

@@ -23,8 +23,8 @@ from grading.store.accounts import users
 from grading.store.assignments import versions
 from grading.store.database import now
 from grading.store.experiments import apply, dry_runs, impact
-from grading.store.experiments.dry_runs import Begun, Purpose
-from grading.store.grades.final_score import settle
+from grading.store.experiments.dry_runs import Purpose, StartedDryRun
+from grading.store.grades.final_score import update_final_score
 from grading.store.privacy import erasure, export
 from grading.store.submissions import intake
 from grading.store.tables import Change, DryRun, Grade, Outbox, Round, RubricVersion, Submission
@@ -108,11 +108,11 @@ def change_rubric(store: Store, rubric: Rubric = HALF) -> int:
         return versions.save_draft(session, found, said, row.number, TEACHER).number
 
 
-def begin(store: Store, ids: list[str], purpose: Purpose = "rubric") -> Begun:
+def begin(store: Store, ids: list[str], purpose: Purpose = "rubric") -> StartedDryRun:
     with store.write() as session:
         found = the_assignment(session)
         version = versions.load_newest(session, found).version
-        return dry_runs.begin(session, found, version, ids, purpose, TEACHER)
+        return dry_runs.start_dry_run(session, found, version, ids, purpose, TEACHER)
 
 
 def news(store: Store) -> list[str]:
@@ -123,7 +123,7 @@ def news(store: Store) -> list[str]:
 def counting(store: Store, submission: str) -> tuple[str, float | None, bool]:
     """The round that counts, its points and whether students see it."""
     with store.read() as session:
-        view = views.submission_view(session, submission)
+        view = views.load_view(session, submission)
         assert view.grade is not None
         return view.round_id, view.grade.final_points, view.released
 
@@ -137,7 +137,7 @@ def test_a_dry_run_counts_nowhere_until_it_is_applied(server: Server) -> None:
         said = {"kind": "points", "target": "reflection", "value": {"points": 30}, "before": {}}
         by = {"reason": "better than that", "by": TEACHER.user_id, "at": now(session)}
         session.add(Change(round_id=round_id, submission_id=one, **said, **by))
-        settle(session, session.scalars(select(Grade).where(Grade.round_id == round_id)).one())
+        update_final_score(session, session.scalars(select(Grade).where(Grade.round_id == round_id)).one())
     before[one] = counting(server.store, one)
     change_rubric(server.store)
     begun = begin(server.store, [one, two])
@@ -150,14 +150,14 @@ def test_a_dry_run_counts_nowhere_until_it_is_applied(server: Server) -> None:
         listed = submission_lists.list_submissions(session, Filters())
         assert sorted(line.id for line in listed.items) == sorted((one, two))
         run = session.get_one(DryRun, begun.dry_run_id)
-        all_of_it = impact.moves(session, run)
+        all_of_it = impact.load_impact(session, run)
         found = {move.submission_id: move for move in all_of_it.rows}
     assert (found[two].before, found[two].after) == (20, 10)
     assert (found[one].before, found[one].after) == (30, 20)  # what a person gave, cut to what there is
     assert [(c.why, c.name) for c in all_of_it.conflicts[one]] == [("too_many", "Reflection")]
     assert (found[one].changes, found[two].changes) == (1, 0)
     with server.store.write() as session:
-        done = apply.apply(session, begun.dry_run_id, TEACHER, keep_released=False)
+        done = apply.apply_dry_run(session, begun.dry_run_id, TEACHER, keep_released=False)
     assert done.replaced == 2
     for submission in (one, two):
         round_id, points, seen = counting(server.store, submission)
@@ -171,12 +171,12 @@ def test_a_dry_run_counts_nowhere_until_it_is_applied(server: Server) -> None:
         assert counts.number == 2
         carried = session.scalars(select(Change).where(Change.submission_id == one)).all()
         assert [row.kind for row in carried] == ["points", "points"]
-        again = impact.moves(session, session.get_one(DryRun, begun.dry_run_id))
+        again = impact.load_impact(session, session.get_one(DryRun, begun.dry_run_id))
         assert {row.submission_id: row.delta for row in again.rows} == {
             submission: move.delta for submission, move in found.items()
         }
     with pytest.raises(Conflict), server.store.write() as session:
-        apply.apply(session, begun.dry_run_id, TEACHER, keep_released=False)
+        apply.apply_dry_run(session, begun.dry_run_id, TEACHER, keep_released=False)
 
 
 def test_what_students_see_stays_where_that_is_wanted(server: Server) -> None:
@@ -186,7 +186,7 @@ def test_what_students_see_stays_where_that_is_wanted(server: Server) -> None:
     begun = begin(server.store, [one])
     grade(server, *begun.round_ids)
     with server.store.write() as session:
-        done = apply.apply(session, begun.dry_run_id, TEACHER, keep_released=True)
+        done = apply.apply_dry_run(session, begun.dry_run_id, TEACHER, keep_released=True)
     assert (done.replaced, done.kept_released) == (0, 1)
     assert counting(server.store, one) == before
 
@@ -200,7 +200,7 @@ def test_a_dry_run_from_before_another_version_is_not_applied(server: Server) ->
     with server.store.write() as session:
         assert versions.publish_version(session, the_assignment(session), number, TEACHER)
     with pytest.raises(Conflict, match="Version 3"), server.store.write() as session:
-        apply.apply(session, begun.dry_run_id, TEACHER, keep_released=False)
+        apply.apply_dry_run(session, begun.dry_run_id, TEACHER, keep_released=False)
 
 
 def test_a_re_run_takes_the_place_when_it_is_there_and_never_takes_a_grade_away(server: Server) -> None:
@@ -237,7 +237,7 @@ def test_a_re_run_yields_to_a_later_grading(server: Server) -> None:
         ).id
     grade(server, *begun.round_ids)
     with server.store.read() as session:
-        assert views.submission_view(session, one).round_id == later
+        assert views.load_view(session, one).round_id == later
 
 
 def test_discarding_ends_what_has_not_begun(server: Server) -> None:
@@ -245,7 +245,7 @@ def test_discarding_ends_what_has_not_begun(server: Server) -> None:
     begun = begin(server.store, [one, two])
     grade(server, begun.round_ids[0])
     with server.store.write() as session:
-        dry_runs.discard(session, begun.dry_run_id, TEACHER)
+        dry_runs.discard_dry_run(session, begun.dry_run_id, TEACHER)
     with server.store.read() as session:
         states = session.scalars(select(Round.state).where(Round.id.in_(begun.round_ids))).all()
         waits = select(Outbox).where(Outbox.key == begun.round_ids[1], Outbox.done_at.is_(None))
@@ -253,7 +253,7 @@ def test_discarding_ends_what_has_not_begun(server: Server) -> None:
     assert sorted(states) == [RoundState.FAILED, RoundState.GRADED]
     assert not prepare(server, begun.round_ids[1])
     with pytest.raises(Conflict), server.store.write() as session:
-        dry_runs.discard(session, begun.dry_run_id, TEACHER)
+        dry_runs.discard_dry_run(session, begun.dry_run_id, TEACHER)
 
 
 def test_the_starter_and_the_solution_are_hand_ins_nobody_sees(server: Server) -> None:
@@ -263,26 +263,29 @@ def test_the_starter_and_the_solution_are_hand_ins_nobody_sees(server: Server) -
         version = versions.load_newest(session, found).version
         version.starter = [document("# do it").model_dump(mode="json")]
         version.solution = [document("x <- 1\ny <- 2").model_dump(mode="json")]
-        tried = [dry_runs.trial(session, found, version, what, TEACHER) for what in ("starter", "solution")]
+        tried = [
+            dry_runs.create_sample_submission(session, found, version, what, TEACHER)
+            for what in ("starter", "solution")
+        ]
         assert None not in tried
-        same = dry_runs.trial(session, found, version, "starter", TEACHER)
+        same = dry_runs.create_sample_submission(session, found, version, "starter", TEACHER)
         assert same == tried[0]
         hidden = [str(name) for name in tried]
     begun = begin(server.store, [*hidden, one], "try")
     grade(server, *begun.round_ids)
     with server.store.read() as session:
         run = session.get_one(DryRun, begun.dry_run_id)
-        rows = {row.trial: row for row in impact.moves(session, run).rows}
+        rows = {row.trial: row for row in impact.load_impact(session, run).rows}
         assert rows["solution"].after is not None
         assert set(rows) == {"", "starter", "solution"}
         assert [line.id for line in submission_lists.list_submissions(session, Filters()).items] == [one]
-        assert submission_lists.attempts(session, TEACHER.user_id, the_assignment(session).id) == ()
+        assert submission_lists.list_attempts(session, TEACHER.user_id, the_assignment(session).id) == ()
         for submission in hidden:
             with pytest.raises(NotFound):
-                views.submission_view(session, submission)
-        assert intake.taken(session, the_assignment(session).id, [1]) == {1: (0, 0)}
-        assert dry_runs.chosen(session, the_assignment(session).id, "all") == [one]
-        assert dry_runs.chosen(session, the_assignment(session).id, hidden) == []
+                views.load_view(session, submission)
+        assert intake.count_submissions(session, the_assignment(session).id, [1]) == {1: (0, 0)}
+        assert dry_runs.select_submissions(session, the_assignment(session).id, "all") == [one]
+        assert dry_runs.select_submissions(session, the_assignment(session).id, hidden) == []
     own = hand_in(server.store, 1, "teacher2")
     with server.store.read() as session:
         assert session.get_one(Submission, own.submission_id).number == 1

@@ -20,7 +20,7 @@ from grading.store.assignments.versions import NewVersion
 from grading.store.database import now
 from grading.store.experiments import corrections, example_evaluation, examples
 from grading.store.experiments.examples import ExampleRefused
-from grading.store.grades.final_score import settle
+from grading.store.grades.final_score import update_final_score
 from grading.store.privacy import erasure
 from grading.store.privacy.erasure import find_student
 from grading.store.rounds import example_usage, prompts
@@ -124,13 +124,15 @@ def correct(
         )  # fmt: skip
         session.add(change)
         session.flush()
-        settle(session, session.scalars(select(tables.Grade).where(tables.Grade.round_id == round_.id)).one())
+        update_final_score(
+            session, session.scalars(select(tables.Grade).where(tables.Grade.round_id == round_.id)).one()
+        )
         return change.id
 
 
 def choose(system: Played, assignment: int, change: int, excerpt: str = "words", reason: str = "why") -> int:
     with system.store.write() as session:
-        return examples.add(session, assignment, change, excerpt, reason, ACTOR)
+        return examples.create_example(session, assignment, change, excerpt, reason, ACTOR)
 
 
 def shown(job: dict[str, Any]) -> list[int]:
@@ -160,16 +162,16 @@ def test_examples_are_in_the_jobs_of_their_stage_and_not_in_their_authors(system
     assert "examples" not in sent[made["ada"], "feedback"]["material"]
     answer(system, list(sent.values()))
     with system.store.read() as session:
-        (line,) = examples.listing(session, assignment)
-        assert example_usage.uses(session, assignment) == {line.key: [made["cem"]]}
+        (line,) = examples.list_examples(session, assignment)
+        assert example_usage.list_uses(session, assignment) == {line.key: [made["cem"]]}
         assert (line.model_level, line.level, line.works, line.student) == (4, 2, True, "ada")
     # a result rests on the words it was shown
     with system.store.write() as session:
-        examples.edit(session, assignment, one, "other words", "", ACTOR)
-        (changed,) = examples.listing(session, assignment)
-        assert changed.key not in example_usage.uses(session, assignment)
+        examples.edit_example(session, assignment, one, "other words", "", ACTOR)
+        (changed,) = examples.list_examples(session, assignment)
+        assert changed.key not in example_usage.list_uses(session, assignment)
     with system.store.write() as session:
-        examples.switch(session, assignment, one, False, ACTOR)
+        examples.set_active(session, assignment, one, False, ACTOR)
     hand_in(system.store, assignment, "dora")
     assert [shown(job) for job in jobs(system)] == [[], []]
 
@@ -214,7 +216,7 @@ def test_other_levels_and_removed_criteria_are_not_taught(lite: Played) -> None:
     hand_in(lite.store, assignment, "ben")
     assert [shown(job) for job in jobs(lite)] == [[], []]
     with lite.store.read() as session:
-        lines = {line.criterion: line for line in examples.listing(session, assignment)}
+        lines = {line.criterion: line for line in examples.list_examples(session, assignment)}
         assert (lines["reflection"].same_scale, lines["reflection"].works) == (False, False)
         assert (lines["code"].highest, lines["code"].works) == (None, False)
     with pytest.raises(ExampleRefused, match="other levels"):
@@ -238,17 +240,17 @@ def test_bounds_are_kept(lite: Played) -> None:
     other = choose(lite, assignment, correct(lite, made["s4"], "code", 20), long, "because")
     fifth = choose(lite, assignment, correct(lite, made["s5"], "reflection", 20), "short", "")
     with lite.store.read() as session:
-        lines = {line.id: line for line in examples.listing(session, assignment)}
+        lines = {line.id: line for line in examples.list_examples(session, assignment)}
     assert [lines[one].active for one in (*ids, other, fifth)] == [True] * 4 + [False] * 2
     refused = ((other, "8000 characters together; 12 are left"), (fifth, "At most 4 examples"))
     for number, why in refused:
         with lite.store.write() as session, pytest.raises(ExampleRefused, match=why):
-            examples.switch(session, assignment, number, True, ACTOR)
+            examples.set_active(session, assignment, number, True, ACTOR)
     with lite.store.write() as session:
-        examples.switch(session, assignment, ids[0], False, ACTOR)
-        examples.switch(session, assignment, fifth, True, ACTOR)
+        examples.set_active(session, assignment, ids[0], False, ACTOR)
+        examples.set_active(session, assignment, fifth, True, ACTOR)
     with lite.store.write() as session, pytest.raises(ExampleRefused, match="At most 4"):
-        examples.switch(session, assignment, ids[0], True, ACTOR)
+        examples.set_active(session, assignment, ids[0], True, ACTOR)
     with lite.store.write() as session:
         # whatever the table holds, jobs keep the bounds
         for row in session.scalars(select(tables.Example)):
@@ -257,7 +259,7 @@ def test_bounds_are_kept(lite: Played) -> None:
     sent = [shown(job) for job in jobs(lite)]
     assert sorted(map(len, sent)) == [1, 4]
     with lite.store.write() as session, pytest.raises(ExampleRefused, match="2000 are the most"):
-        examples.edit(session, assignment, fifth, "z" * 2_001, "", ACTOR)
+        examples.edit_example(session, assignment, fifth, "z" * 2_001, "", ACTOR)
 
 
 def test_words_lose_names_and_orders(lite: Played) -> None:
@@ -274,16 +276,16 @@ def test_words_lose_names_and_orders(lite: Played) -> None:
         lite, assignment, change, "# Ada Quillfeather\r\nx <- 1\0", "Quillfeather gives no reason."
     )
     with lite.store.read() as session:
-        (line,) = examples.listing(session, assignment)
+        (line,) = examples.list_examples(session, assignment)
     assert (line.id, line.excerpt, line.reason) == (
         number, "# [student]\nx <- 1", "[student] gives no reason.",
     )  # fmt: skip
     with pytest.raises(Conflict, match="already"):
         choose(lite, assignment, change)
     with lite.store.read() as session:
-        found = corrections.correction(session, assignment, change)
-        theirs = examples.identities(session, made["ada"])
-        words = corrections.proposed(session, found, None, theirs)
+        found = corrections.load_correction(session, assignment, change)
+        theirs = examples.student_identities(session, made["ada"])
+        words = corrections.propose_excerpt(session, found, None, theirs)
         assert found.example_id == number
         assert words == f"# thought of ada, {SECRET}\nx <- 0"
 
@@ -296,18 +298,18 @@ def test_only_the_last_change_that_stands_is_a_correction(system: Played) -> Non
     last = correct(system, made["ada"], "reflection", 30)
     other = correct(system, made["ben"], "code", 15)
     with system.store.read() as session:
-        page = corrections.corrections(session, assignment)
+        page = corrections.list_corrections(session, assignment)
         assert [one.change_id for one in page.items] == [other, last]
         assert [(one.model_level, one.level) for one in page.items] == [(0, 1), (4, 3)]
-        assert corrections.corrections(session, assignment, criterion="code").total == 1
-        assert corrections.corrections(session, assignment, page=9).page == 1
+        assert corrections.list_corrections(session, assignment, criterion="code").total == 1
+        assert corrections.list_corrections(session, assignment, page=9).page == 1
         for number, of in ((first, assignment), (last, elsewhere), (99, assignment)):
             with pytest.raises(NotFound):
-                corrections.correction(session, of, number)
+                corrections.load_correction(session, of, number)
     with system.store.write() as session:
         session.get_one(tables.Change, last).undone_at = now(session)
     with system.store.read() as session:
-        assert corrections.correction(session, assignment, first).level == 1
+        assert corrections.load_correction(session, assignment, first).level == 1
 
 
 # --- effect -------------------------------------------------------------------------------------------
@@ -324,19 +326,19 @@ def test_the_effect_is_measured_on_what_is_held_back(system: Played) -> None:
     ]
     correct(system, made["s4"], "code", 0)
     with system.store.write() as session, pytest.raises(Conflict, match="No example is on"):
-        example_evaluation.measure(session, assignment, ACTOR)
+        example_evaluation.start_evaluation(session, assignment, ACTOR)
     choose(system, assignment, changes[0])
     before = current(system)
     with system.store.write() as session:
-        begun = example_evaluation.measure(session, assignment, ACTOR)
+        begun = example_evaluation.start_evaluation(session, assignment, ACTOR)
         assert len(begun.round_ids) == 3
     with system.store.write() as session, pytest.raises(Conflict, match="already"):
-        example_evaluation.measure(session, assignment, ACTOR)
+        example_evaluation.start_evaluation(session, assignment, ACTOR)
     found = jobs(system)
     assert {submission_of(system, job) for job in found} == {made[name] for name in names[1:4]}
     answer(system, found)
     with system.store.read() as session:
-        measured = example_evaluation.measured(session, assignment)
+        measured = example_evaluation.load_evaluation(session, assignment)
     assert measured is not None
     assert (measured.total, measured.ended, measured.done, measured.by_rules) == (3, 3, True, 0)
     (effect,) = measured.effects
@@ -350,13 +352,15 @@ def test_the_effect_is_measured_on_what_is_held_back(system: Played) -> None:
     # once chosen, it is held back no more, but what was measured stays
     choose(system, assignment, changes[1])
     with system.store.read() as session:
-        held = example_evaluation.held_back(session, assignment, examples.listing(session, assignment))
+        held = example_evaluation.load_held_out(
+            session, assignment, examples.list_examples(session, assignment)
+        )
         assert set(held.submissions) == {made["s2"], made["s3"]}
-        later = example_evaluation.measured(session, assignment)
+        later = example_evaluation.load_evaluation(session, assignment)
         assert later is not None
         assert later.effects == measured.effects
     with system.store.write() as session:
-        assert len(example_evaluation.measure(session, assignment, ACTOR).round_ids) == 2
+        assert len(example_evaluation.start_evaluation(session, assignment, ACTOR).round_ids) == 2
 
 
 def current(system: Played) -> tuple[Any, ...]:
@@ -373,13 +377,13 @@ def test_rules_learn_nothing_and_the_page_can_say_so(lite: Played) -> None:
     made = graded(lite, assignment, "ada", "ben", engine=RulesEngine())
     changes = [correct(lite, made[name], "reflection", 0) for name in ("ada", "ben")]
     with lite.store.read() as session:
-        level = corrections.correction(session, assignment, changes[0]).model_level
+        level = corrections.load_correction(session, assignment, changes[0]).model_level
     choose(lite, assignment, changes[0])
     with lite.store.write() as session:
-        example_evaluation.measure(session, assignment, ACTOR)
+        example_evaluation.start_evaluation(session, assignment, ACTOR)
     answer(lite, jobs(lite), RulesEngine())
     with lite.store.read() as session:
-        measured = example_evaluation.measured(session, assignment)
+        measured = example_evaluation.load_evaluation(session, assignment)
     assert measured is not None
     assert measured.by_rules == 1
     for effect in measured.effects:
@@ -399,24 +403,24 @@ def test_an_erased_student_is_in_nobodys_prompt(system: Played) -> None:
     hand_in(store, assignment, "cem")
     answer(system, jobs(system))
     with store.write() as session:
-        examples.remove(session, assignment, removed, ACTOR)
+        examples.remove_example(session, assignment, removed, ACTOR)
         with pytest.raises(NotFound):
-            examples.switch(session, assignment, removed, True, ACTOR)
+            examples.set_active(session, assignment, removed, True, ACTOR)
     kept = choose(system, assignment, correct(system, made["ada"], "reflection", 30), f"thought of {SECRET}")
     assert kept > other > removed
     hand_in(store, assignment, "dora")
     late = jobs(system)
     assert any(SECRET in message for message in messages(system))
     with store.write() as session:
-        erasure.erase(session, find_student(session, "ada"), "test")
+        erasure.erase_student(session, find_student(session, "ada"), "test")
     assert not any(SECRET in message for message in messages(system))
     answer(system, late)  # machines had them already
     assert not any(SECRET in message for message in messages(system))
     with store.read() as session:
-        assert [line.id for line in examples.listing(session, assignment)] == [other]
+        assert [line.id for line in examples.list_examples(session, assignment)] == [other]
         for run in session.scalars(select(tables.Run).where(tables.Run.result.is_not(None))):
             round_ = session.get_one(tables.Round, run.round_id)
-            seen = prompts.run_prompt(session, round_.submission_id, run.id)
+            seen = prompts.load_run_prompt(session, round_.submission_id, run.id)
             keys = seen.provenance.examples if seen.provenance else ()
             theirs = any(key.startswith((f"{removed}:", f"{kept}:")) for key in keys)
             assert (seen.missing == "erased") == theirs

@@ -113,7 +113,7 @@ def test_what_counts(either: School) -> None:
         grade = session.query(tables.Grade).filter_by(submission_id=newest).one()
         grade.credit, grade.final_points, grade.adjustment = 0.5, 2.0, 1.0
     with either.store.read() as session:
-        book = gradebook.page_of(session, courses.find(session, either.course))
+        book = gradebook.load_gradebook(session, courses.load_course(session, either.course))
     rows = {row.student.subject: row for row in book.rows}
     assert [column.id for column in book.columns] == [either.assignment, either.quick]
     anna, ben = rows["anna"], rows["ben"]
@@ -128,7 +128,7 @@ def test_what_counts(either: School) -> None:
             )
         )
     with either.store.read() as session:
-        book = gradebook.page_of(session, courses.find(session, either.course), "BEN")
+        book = gradebook.load_gradebook(session, courses.load_course(session, either.course), "BEN")
     assert [(row.student.subject, row.cells[0].state) for row in book.rows] == [("ben", "ahead")]
 
 
@@ -201,7 +201,7 @@ FORMULAS = (
 
 @pytest.mark.parametrize("text", FORMULAS)
 def test_no_cell_begins_like_a_formula(text: str) -> None:
-    said = grades_csv.cell(text)
+    said = grades_csv.safe_cell(text)
     assert said.startswith("'")
     assert "\n" not in said
     assert "\r" not in said
@@ -209,14 +209,14 @@ def test_no_cell_begins_like_a_formula(text: str) -> None:
 
 @given(st.text(max_size=30))
 def test_any_text_stays_one_harmless_cell(text: str) -> None:
-    content = b"".join(grades_csv.lines(["id"], [[text, "next"]], ";"))
+    content = b"".join(grades_csv.csv_lines(["id"], [[text, "next"]], ";"))
     (_, row) = read(content, ";")
     assert row[1] == "next"
     assert not row[0].lstrip().startswith(grades_csv.FORMULA)
 
 
 def test_numbers_stay_numbers() -> None:
-    values = [grades_csv.cell(one) for one in (-1.5, 0.0, 12, None, True, 7.125)]
+    values = [grades_csv.safe_cell(one) for one in (-1.5, 0.0, 12, None, True, 7.125)]
     assert values == ["-1.5", "0", "12", "", "yes", "7.12"]
 
 
@@ -246,8 +246,8 @@ def test_the_course_and_an_assignment_as_csv(school: School) -> None:
 # --- tables in ----------------------------------------------------------------------------------------
 
 
-def parse(text: str) -> grades_csv.Table:
-    return grades_csv.parse(text.encode(), CRITERIA)
+def parse(text: str) -> grades_csv.GradeTable:
+    return grades_csv.parse_grades(text.encode(), CRITERIA)
 
 
 def test_a_quoted_decimal_comma_is_one_where_commas_separate_columns() -> None:
@@ -368,9 +368,9 @@ def test_an_adjustment_is_the_whole_one_whatever_a_curve_did(school: School) -> 
             )
         )  # fmt: skip
         session.flush()
-        from grading.store.grades.final_score import settle
+        from grading.store.grades.final_score import update_final_score
 
-        settle(session, grade)
+        update_final_score(session, grade)
     client, _, form = upload(school, "id,adjustment\nanna,1\n")
     assert make(school, client, form) == 303
     assert points(school, submission)[1] == 1.0
@@ -382,7 +382,7 @@ def test_out_and_in_again_changes_nothing(school: School) -> None:
     out = school.client("teacher").get(url, query_string={"assignment": school.assignment, "criteria": "1"})
     with school.store.read() as session:
         assignment = session.get_one(tables.Assignment, school.assignment)
-        plan = csv_import.plan(session, assignment, grades_csv.parse(out.data, CRITERIA))
+        plan = csv_import.plan_import(session, assignment, grades_csv.parse_grades(out.data, CRITERIA))
     assert (plan.changes, plan.problems, plan.ignored) == ((), (), ())
     assert plan.same == 3
 

@@ -35,7 +35,7 @@ from grading.store.experiments import apply, dry_runs
 from grading.store.grades import extensions
 from grading.store.grades import release as grades
 from grading.store.grades.change_history import stamp
-from grading.store.grades.final_score import changes_of, lateness_of
+from grading.store.grades.final_score import lateness_of, list_changes
 from grading.store.review import curves as adjusting
 from grading.store.review import edits, regrade_requests
 from grading.store.review.regrade_requests import Answer
@@ -90,18 +90,18 @@ def assignment_of(session: Session, submission: str) -> Assignment:
 
 
 def seen(session: Session, submission: str) -> str:
-    return stamp(session, views.submission_view(session, submission).round_id)
+    return stamp(session, views.load_view(session, submission).round_id)
 
 
 def change(session: Session, submission: str, points: float = 55.0) -> None:
     wanted = Change(kind="points", target="code", points=points, reason="seen")
-    edits.change(session, submission, wanted, seen(session, submission), TEACHER)
+    edits.change_grade(session, submission, wanted, seen(session, submission), TEACHER)
 
 
 def curve(session: Session, submission: str, by: float = 3.0) -> None:
     assignment, rule = assignment_of(session, submission), Curve(kind="add", points=by)
-    before = adjusting.preview(session, assignment, rule).seen
-    adjusting.apply(session, assignment, rule, TEACHER, seen=before, reason="hard")
+    before = adjusting.preview_curve(session, assignment, rule).seen
+    adjusting.apply_curve(session, assignment, rule, TEACHER, seen=before, reason="hard")
 
 
 def settings(session: Session, submission: str, **changed: object) -> None:
@@ -119,7 +119,7 @@ def intact(store: Store) -> None:
     """Every grade is what its report, its changes and its lateness give, and one round counts."""
     with store.read() as session:
         for one in session.scalars(select(Grade)):
-            of = changes_of(session, one.round_id)
+            of = list_changes(session, one.round_id)
             credit = lateness_of(session, session.get_one(Submission, one.submission_id)).credit
             made = settled(Report.model_validate(one.report), of, credit)
             kept = (one.points, one.adjustment, one.credit, one.final_points, one.criterion_points)
@@ -141,10 +141,10 @@ def test_a_partial_grade_that_is_graded_again_keeps_what_people_changed(server: 
     submission = given(server, ok=False)
     with server.store.write() as session:
         change(session, submission)
-        round_id = views.submission_view(session, submission).round_id
+        round_id = views.load_view(session, submission).round_id
         assert the_grade(session, submission).final_points is None
     with server.store.write() as session:
-        assert retry.replay(session, round_id, "user:1")
+        assert retry.retry_round(session, round_id, "user:1")
     finish_under_way(server, round_id)
     intact(server.store)
     with server.store.read() as session:
@@ -164,18 +164,20 @@ def test_a_deduction_is_computed_kept_waived_and_goes_on_to_another_grading(serv
     with server.store.write() as session:
         first = the_grade(session, made.submission_id)
         assert first.points == sum(first.criterion_points.values()) - 10
-        edits.change(
+        edits.change_grade(
             session, made.submission_id, Change(kind="waive", target="pipes", reason="r"),
             seen(session, made.submission_id), TEACHER,
         )  # fmt: skip
         assert first.points == sum(first.criterion_points.values())
     intact(server.store)
     with server.store.write() as session:
-        grades.release(session, the_grade(session, made.submission_id).round_id, TEACHER)
-        asked = regrade_requests.ask(
+        grades.release_grade(session, the_grade(session, made.submission_id).round_id, TEACHER)
+        asked = regrade_requests.create_request(
             session, Actor(2), made.submission_id, "reflection", "Please look again at it."
         )
-        new = regrade_requests.answer(session, TEACHER, asked, Answer(verdict="again", words="We will see."))
+        new = regrade_requests.answer_request(
+            session, TEACHER, asked, Answer(verdict="again", words="We will see.")
+        )
     assert new is not None
     grade(server, new)
     intact(server.store)
@@ -211,11 +213,15 @@ def test_graded_again_on_request_keeps_what_people_changed_and_the_curve(server:
         change(session, submission)
     with server.store.write() as session:
         curve(session, submission)
-        grades.release(session, the_grade(session, submission).round_id, TEACHER)
+        grades.release_grade(session, the_grade(session, submission).round_id, TEACHER)
     with server.store.write() as session:
         before = the_grade(session, submission).final_points
-        asked = regrade_requests.ask(session, Actor(2), submission, "reflection", "Please look again at it.")
-        new = regrade_requests.answer(session, TEACHER, asked, Answer(verdict="again", words="We will see."))
+        asked = regrade_requests.create_request(
+            session, Actor(2), submission, "reflection", "Please look again at it."
+        )
+        new = regrade_requests.answer_request(
+            session, TEACHER, asked, Answer(verdict="again", words="We will see.")
+        )
     assert new is not None
     grade(server, new)
     intact(server.store)
@@ -228,17 +234,19 @@ def test_what_was_withdrawn_is_not_released_by_being_graded_again(server: Server
     submission = given(server)
     with server.store.write() as session:
         round_id = the_grade(session, submission).round_id
-        grades.release(session, round_id, TEACHER)
-        asked = regrade_requests.ask(session, Actor(2), submission, "", "Please look again at it.")
+        grades.release_grade(session, round_id, TEACHER)
+        asked = regrade_requests.create_request(session, Actor(2), submission, "", "Please look again at it.")
     with server.store.write() as session:
-        grades.withdraw(session, round_id, TEACHER)
+        grades.withdraw_grade(session, round_id, TEACHER)
         settings(session, submission, release="at_once")
-        new = regrade_requests.answer(session, TEACHER, asked, Answer(verdict="again", words="We will see."))
+        new = regrade_requests.answer_request(
+            session, TEACHER, asked, Answer(verdict="again", words="We will see.")
+        )
     assert new is not None
     grade(server, new)
     with server.store.read() as session:
         assert the_grade(session, submission).released_at is None
-        found = views.submission_view(session, submission).grade
+        found = views.load_view(session, submission).grade
         assert found is not None
         assert found.withdrawn
 
@@ -246,11 +254,11 @@ def test_what_was_withdrawn_is_not_released_by_being_graded_again(server: Server
 def test_a_released_grade_that_a_date_moves_is_told_and_written_down(server: Server) -> None:
     submission = given(server)
     with server.store.write() as session:
-        grades.release(session, the_grade(session, submission).round_id, TEACHER)
+        grades.release_grade(session, the_grade(session, submission).round_id, TEACHER)
     for act in (
         lambda s: settings(s, submission, late=LateRule(per_day=0.2)),
-        lambda s: extensions.give(s, assignment_of(s, submission), [2], now(s), "ill", TEACHER),
-        lambda s: extensions.revoke(s, assignment_of(s, submission), 2, TEACHER),
+        lambda s: extensions.grant_extension(s, assignment_of(s, submission), [2], now(s), "ill", TEACHER),
+        lambda s: extensions.revoke_extension(s, assignment_of(s, submission), 2, TEACHER),
     ):
         with server.store.write() as session:
             act(session)
@@ -267,7 +275,7 @@ def test_an_extension_is_never_worse_than_the_date_of_all(server: Server) -> Non
     with server.store.write() as session:
         due = assignment_of(session, submission).due_at
         assert due is not None
-        extensions.give(
+        extensions.grant_extension(
             session, assignment_of(session, submission), [2], due + timedelta(hours=1), "ill", TEACHER
         )
     with server.store.write() as session:
@@ -280,7 +288,7 @@ def test_an_extension_is_never_worse_than_the_date_of_all(server: Server) -> Non
 def test_a_held_grading_that_takes_anothers_place_waits_for_a_person_again(server: Server) -> None:
     submission = given(server)
     with server.store.write() as session:
-        edits.accept(session, submission, seen(session, submission), TEACHER)
+        edits.accept_grade(session, submission, seen(session, submission), TEACHER)
     with server.store.write() as session:
         run = dry_run(session, submission, RUBRIC)
     grade(server, *run.round_ids)
@@ -288,7 +296,7 @@ def test_a_held_grading_that_takes_anothers_place_waits_for_a_person_again(serve
         new = session.scalars(select(Grade).where(Grade.round_id == run.round_ids[0])).one()
         new.held = True
     with server.store.write() as session:
-        assert apply.apply(session, run.dry_run_id, TEACHER, keep_released=False).replaced == 1
+        assert apply.apply_dry_run(session, run.dry_run_id, TEACHER, keep_released=False).replaced == 1
     with server.store.read() as session:
         one = the_grade(session, submission)
         assert (one.held, one.reviewed_at) == (True, None)
@@ -297,7 +305,7 @@ def test_a_held_grading_that_takes_anothers_place_waits_for_a_person_again(serve
 # --- at the same moment -------------------------------------------------------------------------------
 
 
-def dry_run(session: Session, submission: str, rubric: Rubric) -> dry_runs.Begun:
+def dry_run(session: Session, submission: str, rubric: Rubric) -> dry_runs.StartedDryRun:
     """A dry run of another version on one hand-in."""
     assignment = assignment_of(session, submission)
     counts = versions.published_version(session, assignment)
@@ -316,7 +324,7 @@ def dry_run(session: Session, submission: str, rubric: Rubric) -> dry_runs.Begun
     )
     session.add(draft)
     session.flush()
-    return dry_runs.begin(session, assignment, draft, [submission], "rubric", TEACHER)
+    return dry_runs.start_dry_run(session, assignment, draft, [submission], "rubric", TEACHER)
 
 
 HALF = Rubric(
@@ -329,16 +337,16 @@ def acts(server: Server, submission: str) -> dict[str, Act]:
     store = server.store
     with store.write() as session:
         curve(session, submission, 2.0)
-        (bulk,) = adjusting.bulks(session, assignment_of(session, submission).id)
+        (bulk,) = adjusting.list_applied_curves(session, assignment_of(session, submission).id)
     with store.write() as session:
         run = dry_run(session, submission, HALF)
     grade(server, *run.round_ids)
     with store.write() as session:
-        grades.release(session, the_grade(session, submission).round_id, TEACHER)
+        grades.release_grade(session, the_grade(session, submission).round_id, TEACHER)
     rule = Curve(kind="add", points=3)
     with store.read() as session:
-        stamped, round_id = seen(session, submission), views.submission_view(session, submission).round_id
-        looked = adjusting.preview(session, assignment_of(session, submission), rule).seen
+        stamped, round_id = seen(session, submission), views.load_view(session, submission).round_id
+        looked = adjusting.preview_curve(session, assignment_of(session, submission), rule).seen
         student = session.get_one(Submission, submission).student_id
         due = assignment_of(session, submission).due_at
         assert due is not None
@@ -348,14 +356,14 @@ def acts(server: Server, submission: str) -> dict[str, Act]:
         return assignment_of(session, submission)
 
     return {
-        "change": lambda s: edits.change(s, submission, WANTED, stamped, TEACHER),
-        "replace": lambda s: apply.apply(s, run.dry_run_id, TEACHER, keep_released=False),
-        "curve": lambda s: adjusting.apply(s, of(s), rule, TEACHER, seen=looked, reason="hard"),
-        "uncurve": lambda s: adjusting.undo(s, of(s), bulk.id, TEACHER),
-        "extend": lambda s: extensions.give(s, of(s), [student], own, "ill", TEACHER),
+        "change": lambda s: edits.change_grade(s, submission, WANTED, stamped, TEACHER),
+        "replace": lambda s: apply.apply_dry_run(s, run.dry_run_id, TEACHER, keep_released=False),
+        "curve": lambda s: adjusting.apply_curve(s, of(s), rule, TEACHER, seen=looked, reason="hard"),
+        "uncurve": lambda s: adjusting.undo_curve(s, of(s), bulk.id, TEACHER),
+        "extend": lambda s: extensions.grant_extension(s, of(s), [student], own, "ill", TEACHER),
         "rule": lambda s: settings(s, submission, late=LateRule(per_day=0.2)),
-        "withdraw": lambda s: grades.withdraw(s, round_id, TEACHER),
-        "accept": lambda s: edits.accept(s, submission, stamped, TEACHER),
+        "withdraw": lambda s: grades.withdraw_grade(s, round_id, TEACHER),
+        "accept": lambda s: edits.accept_grade(s, submission, stamped, TEACHER),
     }
 
 
@@ -442,7 +450,7 @@ def play(server: Server, first: str, second: str) -> None:
     done = {name for name, what in came.items() if what == "done"}
     with server.store.read() as session:
         one = the_grade(session, submission)
-        of = changes_of(session, one.round_id)
+        of = list_changes(session, one.round_id)
         assert ("replace" in done) == (one.max_points == 80), told
         assert ("change" in done) == any(c.kind == "points" for c in of), told
         curves = [c.points for c in of if c.kind == "adjust"]
@@ -467,8 +475,8 @@ def answered(server: Server, round_id: str) -> Act:
     for one in stages:
         assert one.run_id is not None
         with server.store.write() as session:
-            lifecycle.record(session, [result(one.run_id, round_id, one.stage)])
-    return lambda session: record._combine(server, session, finish_round.complete(session, round_id))
+            lifecycle.record_results(session, [result(one.run_id, round_id, one.stage)])
+    return lambda session: record._combine(server, session, finish_round.lock_complete(session, round_id))
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -485,7 +493,7 @@ def test_a_grade_that_is_made_while_a_date_changes_knows_the_new_one(server: Ser
         own = due + timedelta(days=1)
         dates: dict[str, Act] = {
             "rule": lambda s, of=submission: settings(s, of, late=LateRule(per_day=0.2)),
-            "extend": lambda s, of=submission, who=student, to=own: extensions.give(
+            "extend": lambda s, of=submission, who=student, to=own: extensions.grant_extension(
                 s, assignment_of(s, of), [who], to, "ill", TEACHER
             ),
         }
@@ -503,12 +511,12 @@ def test_a_re_run_that_comes_in_while_people_work_on_the_grade(server: Server, t
         with server.store.write() as session:
             assignment = assignment_of(session, submission)
             version = versions.published_version(session, assignment)
-            run = dry_runs.begin(session, assignment, version, [submission], "rerun", TEACHER)
+            run = dry_runs.start_dry_run(session, assignment, version, [submission], "rerun", TEACHER)
             stamped = seen(session, submission)
-            looked = adjusting.preview(session, assignment, Curve(kind="add", points=3)).seen
+            looked = adjusting.preview_curve(session, assignment, Curve(kind="add", points=3)).seen
         people: dict[str, Act] = {
-            "change": lambda s, of=submission, at=stamped: edits.change(s, of, WANTED, at, TEACHER),
-            "curve": lambda s, of=submission, at=looked: adjusting.apply(
+            "change": lambda s, of=submission, at=stamped: edits.change_grade(s, of, WANTED, at, TEACHER),
+            "curve": lambda s, of=submission, at=looked: adjusting.apply_curve(
                 s, assignment_of(s, of), Curve(kind="add", points=3), TEACHER, seen=at, reason="hard"
             ),
             "again": lambda s, of=submission: intake.add_round(
@@ -522,7 +530,7 @@ def test_a_re_run_that_comes_in_while_people_work_on_the_grade(server: Server, t
         intact(server.store)
         if "done" == first == second and name != "again":
             with server.store.read() as session:
-                kept = changes_of(session, the_grade(session, submission).round_id)
+                kept = list_changes(session, the_grade(session, submission).round_id)
                 assert [one.points for one in kept] == [55 if name == "change" else 3]
 
 

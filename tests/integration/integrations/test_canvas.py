@@ -53,7 +53,9 @@ class Bridged:
     def link(self, assignment: int | None = None) -> int:
         task = self.bridge.talk("cv").task(str(COURSE), str(ASSIGNMENT))
         with self.school.store.write() as session:
-            return links.link(session, "cv", task, "BA", assignment or self.school.assignment, "test")
+            return links.link_assignment(
+                session, "cv", task, "BA", assignment or self.school.assignment, "test"
+            )
 
     def rows(self, table: type[Any]) -> list[Any]:
         with self.school.store.read() as session:
@@ -76,7 +78,7 @@ class Bridged:
 
     def release(self, submission: str) -> None:
         with self.school.store.write() as session:
-            grades.release(session, self.round(submission), BOSS)
+            grades.release_grade(session, self.round(submission), BOSS)
 
     def round(self, submission: str) -> str:
         with self.school.store.read() as session:
@@ -84,10 +86,10 @@ class Bridged:
 
     def change(self, submission: str, points: float) -> None:
         with self.school.store.write() as session:
-            grade = grades.current(session, submission)
+            grade = grades.lock_current_grade(session, submission)
             assert grade is not None
             grade.final_points = points
-            grades.tell(session, grade, "grade.changed", f"changed:{submission}:{points}")
+            grades.add_event(session, grade, "grade.changed", f"changed:{submission}:{points}")
 
 
 def bridged(school: School, canvas: FakeCanvas) -> Bridged:
@@ -158,7 +160,7 @@ def test_a_class_comes_over_is_graded_and_sees_it_in_canvas(school_url: str, ser
     assert comments[0].endswith(f"/submissions/{submission}")
     posts = served.posts
     with school.store.write() as session:
-        scores.again(session, 1, here.user(ADA))
+        scores.resend_scores(session, 1, here.user(ADA))
     assert (here.bridge.reconcile(), here.bridge.push(), served.posts) == (0, 0, posts)
     here.change(submission, 9.0)
     assert here.bridge.push() == 1
@@ -169,7 +171,7 @@ def test_a_class_comes_over_is_graded_and_sees_it_in_canvas(school_url: str, ser
     assert here.bridge.pull().handed_in == 1
     assert here.bridge.compare() == 0
     with school.store.write() as session:
-        grades.withdraw(session, here.round(submission), BOSS)
+        grades.withdraw_grade(session, here.round(submission), BOSS)
     assert here.bridge.push() == 1
     assert served.told(ADA) == (None, [])  # neither points nor words of what was taken back
     assert served.told(BOB) == (None, [])
@@ -194,13 +196,13 @@ def test_what_stays_is_said_and_pulled_later(here: Bridged) -> None:
         assert pulled.handed_in == 0
         assert words in pulled.errors[0]
         with here.school.store.read() as session:
-            (shown,) = links.listing(session)
+            (shown,) = links.list_links(session)
         assert shown.link.id == number
         assert words in shown.errors[0]
         here.canvas.moods.clear()
         assert here.bridge.pull().handed_in == 1
         with here.school.store.read() as session:
-            assert links.listing(session)[0].errors == ()
+            assert links.list_links(session)[0].errors == ()
 
 
 def test_it_goes_by_itself(here: Bridged, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,7 +273,7 @@ def test_what_teachers_write_in_canvas_stays(here: Bridged) -> None:
     assert len(comments) == 3
     assert comments[1] == "A note of whose token it is"
     with here.school.store.write() as session:
-        grades.withdraw(session, here.round(submission), BOSS)
+        grades.withdraw_grade(session, here.round(submission), BOSS)
     here.bridge.push()
     assert len(here.canvas.told(ADA)[1]) == 2
 
@@ -340,13 +342,13 @@ def test_the_token_goes_to_no_other_address(here: Bridged) -> None:
 
 
 def test_what_was_removed_here_is_not_pulled_again(here: Bridged) -> None:
-    from grading.store.privacy.deletion import remove_submissions
+    from grading.store.privacy.deletion import delete_submissions
 
     here.link()
     here.canvas.submit(ADA, {"work.py": CODE})
     here.bridge.pull()
     with here.school.store.write() as session:
-        remove_submissions(session, [one.id for one in session.query(tables.Submission)])
+        delete_submissions(session, [one.id for one in session.query(tables.Submission)])
     assert here.bridge.pull().handed_in == 0
 
 

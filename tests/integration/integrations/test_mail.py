@@ -26,7 +26,7 @@ from grading.store.grades import release as grades
 from grading.store.privacy import erasure
 from grading.store.privacy.erasure import find_student
 from grading.store.review import regrade_requests
-from grading.store.rounds.locking import locked
+from grading.store.rounds.locking import lock_round
 from grading.store.submissions import mail_notifications as mails
 from tests.integration.webapp import School, configuration, form_token, report
 from tests.support.redis_servers import certificates
@@ -78,7 +78,7 @@ def graded(school: School, name: str = "anna") -> str:
 def release(school: School, submission: str) -> None:
     with school.store.write() as session:
         round_ = session.query(tables.Round).filter_by(submission_id=submission, current=True).one()
-        grades.release(session, round_.id, Actor(school.users["teacher"]))
+        grades.release_grade(session, round_.id, Actor(school.users["teacher"]))
 
 
 def sender(school: School, box: Mailbox | None, password: str = "", **mail: Any) -> MailSender:
@@ -156,9 +156,9 @@ def test_an_answer_to_a_request_is_told_to_who_asked(either: School, box: Mailbo
     sender(either, box).send_due()
     anna, teacher = Actor(either.users["anna"]), Actor(either.users["teacher"])
     with either.store.write() as session:
-        asked = regrade_requests.ask(session, anna, submission, "", "Cell 4 says it.")
+        asked = regrade_requests.create_request(session, anna, submission, "", "Cell 4 says it.")
         declined = regrade_requests.Answer(verdict="declined", words="It names no number.")
-        regrade_requests.answer(session, teacher, asked, declined)
+        regrade_requests.answer_request(session, teacher, asked, declined)
     assert sender(either, box).send_due() == 1
     message = read(box.letters[1][2])
     assert message["Subject"] == "Your request was answered: Homework hw1"
@@ -172,8 +172,8 @@ def test_who_gets_a_letter(either: School) -> None:
     first, second, third = graded(either), graded(either, "ben"), graded(either)
     wants(either, "anna")
     with either.store.write() as session:
-        mails.wish(session, third, either.users["anna"], wanted=False)
-        mails.wish(session, second, either.users["ben"], wanted=True)
+        mails.set_mail_preference(session, third, either.users["anna"], wanted=False)
+        mails.set_mail_preference(session, second, either.users["ben"], wanted=True)
         session.add(tables.SubmissionMember(submission_id=second, user_id=either.users["anna"]))
         grades.release_all(session, either.assignment, Actor(either.users["teacher"]))
     with either.store.read() as session:
@@ -192,8 +192,8 @@ def test_withdrawn_disabled_and_changed_minds_get_nothing(either: School, box: M
     release(either, two)
     with either.store.write() as session:
         round_ = session.query(tables.Round).filter_by(submission_id=one).one()
-        grades.withdraw(session, round_.id, Actor(either.users["teacher"]))
-        mails.wish(session, two, either.users["anna"], wanted=False)
+        grades.withdraw_grade(session, round_.id, Actor(either.users["teacher"]))
+        mails.set_mail_preference(session, two, either.users["anna"], wanted=False)
     assert sender(either, box).send_due() == 0
     assert box.letters == []
     assert rows(either.store) == [(True, "", 1)] * 2
@@ -206,7 +206,7 @@ def test_releasing_again_sends_nothing_twice(school: School, box: Mailbox) -> No
     sender(school, box).send_due()
     with school.store.write() as session:
         round_ = session.query(tables.Round).filter_by(submission_id=submission).one()
-        grades.withdraw(session, round_.id, Actor(school.users["teacher"]))
+        grades.withdraw_grade(session, round_.id, Actor(school.users["teacher"]))
     release(school, submission)
     assert (sender(school, box).send_due(), len(box.letters)) == (0, 1)
 
@@ -218,10 +218,10 @@ def test_a_grade_that_releases_itself_leaves_a_letter(school: School) -> None:
         round_ = session.query(tables.Round).filter_by(submission_id=submission).one()
         round_.state = "running"
         session.flush()
-        current = locked(session, round_.id)
+        current = lock_round(session, round_.id)
         assert current is not None
-        finish_round.finish(
-            session, current, report(), finish_round.ending(session, current.id), release=True
+        finish_round.finish_round(
+            session, current, report(), finish_round.load_round_end(session, current.id), release=True
         )
     assert rows(school.store) == [(False, "", 0)]
 
@@ -409,8 +409,8 @@ def test_an_erased_student_gets_no_mail(school: School, box: Mailbox) -> None:
     submission = graded(school)
     release(school, submission)
     with school.store.write() as session:
-        mails.wish(session, submission, school.users["anna"], wanted=True)
-        erasure.erase(session, find_student(session, "anna"), "test")
+        mails.set_mail_preference(session, submission, school.users["anna"], wanted=True)
+        erasure.erase_student(session, find_student(session, "anna"), "test")
     assert rows(school.store) == []
     assert school.count(tables.MailWish) == 0
     assert sender(school, box).send_due() == 0
@@ -481,5 +481,8 @@ def test_outbox_knows_the_kind(school: School) -> None:
     submission = graded(school)
     with school.store.write() as session:
         round_ = session.query(tables.Round).filter_by(submission_id=submission).one()
-        assert (mails.ready(session, [round_.id]), mails.ready(session, [round_.id])) == (1, 0)
+        assert (
+            mails.add_result_letters(session, [round_.id]),
+            mails.add_result_letters(session, [round_.id]),
+        ) == (1, 0)
         assert outbox.is_open(session, "mail", f"ready:{round_.id}:{school.users['anna']}")

@@ -26,7 +26,7 @@ from cli.doctor.finding import Patient, warning
 from grading.domain import learning_platforms
 from grading.domain.errors import GraderError
 from grading.store import outbox
-from grading.store.audit import note
+from grading.store.audit import write_audit
 from grading.store.grades.final_score import released_scores
 from grading.store.learning_platforms import LearningPlatform, known_platforms
 from grading.store.privacy import erasure, export
@@ -56,7 +56,7 @@ def grade_changed(session: Session, ids: Sequence[str]) -> None:
     )
     for row in rows:
         payload = {"link": row.assignment_id, "user": row.student_id}
-        outbox.put(session, NAME, f"{row.assignment_id}:{row.student_id}", payload)
+        outbox.add(session, NAME, f"{row.assignment_id}:{row.student_id}", payload)
 
 
 class RegistrySync(ScoreSync[int, tuple[int, float | None]]):
@@ -116,7 +116,7 @@ class Section:
 
     def send_again(self, store: Session, course_id: int, chosen: Iterable[tuple[int, int]]) -> int:
         return sum(
-            outbox.put(store, NAME, f"again:{link}:{user}", {"link": link, "user": user})
+            outbox.add(store, NAME, f"again:{link}:{user}", {"link": link, "user": user})
             for link, user in chosen
         )
 
@@ -209,7 +209,7 @@ def test_pages_and_operations_show_it(school: School) -> None:
     form = {"csrf_token": form_token(teacher), NAME: f"{school.assignment}:{school.users['anna']}"}
     assert teacher.post(f"{page}/again", data=form).status_code == 303
     with school.store.write() as session:
-        note(session, "cli", f"{NAME}.link", f"assignment:{school.assignment}")
+        write_audit(session, "cli", f"{NAME}.link", f"assignment:{school.assignment}")
     admin = school.client("admin")
     assert "with the registry." in admin.get("/audit").get_data(as_text=True)
     assert "Scores for the registry" in admin.get("/operations").get_data(as_text=True)
@@ -222,8 +222,8 @@ def test_its_rows_are_exported_and_erased_with_their_student(school: School) -> 
     with school.store.write() as session:
         student = find_student(session, "anna")
         assert export.write_export(session, student, content, "cli")["registry_scores"] == 1
-        known, _ = erasure.preview(session, "anna")
-        assert erasure.erase(session, known, "cli").counts["registry_scores"] == 1
+        known, _ = erasure.preview_erasure(session, "anna")
+        assert erasure.erase_student(session, known, "cli").counts["registry_scores"] == 1
     with zipfile.ZipFile(content) as archive:
         data = json.loads(archive.read("data.json"))
     assert data["registry_scores"] == [{"user_id": school.users["anna"], "points": 8.5}]

@@ -99,7 +99,7 @@ def campus(place: Path | str) -> Iterator[Campus]:
     with Running(world, "localhost", 0) as running:
         world.base = f"http://localhost:{running.port}"
         with school.store.write() as session:
-            platform_id = platforms.add(session, new(world), "test")
+            platform_id = platforms.register_platform(session, new(world), "test")
         try:
             yield Campus(school, world, platform_id)
         finally:

@@ -43,7 +43,7 @@ def browser(world: World) -> FlaskClient:
     """Inside a frame of the platform, as after a launch."""
     client, user = world.school.app.test_client(), world.school.users["admin"]
     with world.school.store.write() as session:
-        found, begun = users.load_reader(session, user), sessions.begin(session, user)
+        found, begun = users.load_reader(session, user), sessions.create_session(session, user)
         platform = session.query(LtiPlatform).one().id
     assert found is not None
     with client.session_transaction(base_url=HTTPS, environ_overrides={MARK: True}) as opened:

@@ -44,7 +44,7 @@ def round_of(here: Campus, submission: str) -> str:
 
 def release(here: Campus, submission: str) -> None:
     with here.school.store.write() as session:
-        grades.release(session, round_of(here, submission), BOSS)
+        grades.release_grade(session, round_of(here, submission), BOSS)
 
 
 def later(here: Campus, seconds: float) -> None:
@@ -74,7 +74,7 @@ def test_a_student_lands_on_handing_in_and_their_released_grade_arrives(here: Ca
     assert (score["scoreGiven"], score["scoreMaximum"]) == (8.5, 10.0)
     assert score["comment"] == f"{here.world.tool}/submissions/{submission}"
     with here.school.store.write() as session:
-        grades.withdraw(session, round_of(here, submission), BOSS)
+        grades.withdraw_grade(session, round_of(here, submission), BOSS)
     assert sender.send_due() == 1
     assert here.world.log[-1]["gradingProgress"] == "NotReady"
     assert "scoreGiven" not in here.world.log[-1]
@@ -99,7 +99,7 @@ def test_a_platform_that_is_down_for_an_hour_has_the_score_afterwards(here: Camp
     with here.school.store.write() as session:
         context, platform = session.query(LtiContext).one(), session.query(LtiPlatform).one()
         context.line_items_url, platform.token_url = line_items, token
-        seen = course_page.course(session, here.school.course)
+        seen = course_page.load_course_page(session, here.school.course)
         assert [(one.name, one.given_up) for one in seen.failed] == [("Ada Student", False)]
         assert "does not answer" in seen.failed[0].error
     here.world.base = up
@@ -112,9 +112,9 @@ def test_a_platform_that_is_down_for_an_hour_has_the_score_afterwards(here: Camp
     assert overview_of(here).failed == ()
 
 
-def overview_of(here: Campus) -> course_page.Seen:
+def overview_of(here: Campus) -> course_page.CoursePage:
     with here.school.store.read() as session:
-        return course_page.course(session, here.school.course)
+        return course_page.load_course_page(session, here.school.course)
 
 
 def test_the_comparison_finds_a_planted_difference_and_overwrites_nothing(here: Campus) -> None:
@@ -151,10 +151,10 @@ def test_changed_grades_go_out_with_rising_times_and_errors_are_tried_again(here
     assert sender.send_due() == 1
     for points in (1.0, 2.0, 3.0):
         with here.school.store.write() as session:
-            grade = grades.current(session, submission)
+            grade = grades.lock_current_grade(session, submission)
             assert grade is not None
             grade.final_points = points
-            grades.tell(session, grade, "grade.changed", f"changed:{points}")
+            grades.add_event(session, grade, "grade.changed", f"changed:{points}")
         assert sender.send_due() == 1
     stamps = [one["timestamp"] for one in here.world.log]
     assert stamps == sorted(set(stamps))
@@ -162,7 +162,7 @@ def test_changed_grades_go_out_with_rising_times_and_errors_are_tried_again(here
     # a column that somebody deleted there is made again, as it was made by us
     here.world.items.clear()
     with here.school.store.write() as session:
-        scores.again(session, 1, here.user("student-1"))
+        scores.resend_score(session, 1, here.user("student-1"))
     assert sender.send_due() == 0
     later(here, 6)
     sender = here.passback()
@@ -305,7 +305,7 @@ def test_the_roster_comes_by_pages_and_who_left_keeps_their_work(here: Campus) -
     assert of_it == 2 + 8
     del here.world.people["student-8"]
     context = rows(here, LtiContext)[0].id
-    assert launch.update(here.school.store, here.passback().talk, context, "test") == (8, 1)
+    assert launch.update_roster(here.school.store, here.passback().talk, context, "test") == (8, 1)
     assert len(rows(here, Membership)) == len(
         {(one.user_id, one.course_id) for one in rows(here, Membership)}
     )
@@ -325,19 +325,21 @@ def test_a_platform_registers_itself_once_by_a_link(tmp_path: Path) -> None:
         assert answer.status_code == 200, answer.get_data(as_text=True)
         assert client.get(f"/lti/register/{ticket}", query_string=invite).status_code == 404
         with here.school.store.read() as session:
-            found = platforms.find_by(session, here.world.base, "another-client")
+            found = platforms.find_platform(session, here.world.base, "another-client")
             assert found is not None
             assert found.token_url == f"{here.world.base}/token"
-            assert platforms.find_by(session, here.world.base) is None, "two of one issuer: which is not said"
+            assert platforms.find_platform(session, here.world.base) is None, (
+                "two of one issuer: which is not said"
+            )
 
 
 def test_keys_are_made_once_and_shown_for_a_week_after_they_were_replaced(here: Campus) -> None:
-    first = platforms.signing(here.school.store)
-    assert platforms.signing(here.school.store) == first
+    first = platforms.signing_key(here.school.store)
+    assert platforms.signing_key(here.school.store) == first
     second = new_key()
     with here.school.store.write() as session:
-        platforms.rotate(session, second, "test")
-    assert platforms.signing(here.school.store).kid == second.kid
+        platforms.rotate_key(session, second, "test")
+    assert platforms.signing_key(here.school.store).kid == second.kid
 
     said = here.browser().get("/lti/canvas.json").json
     assert said is not None
@@ -358,7 +360,7 @@ def test_an_issuer_has_one_address_of_keys(here: Campus) -> None:
     other = new(here.world)
     changed = type(other)(**{**other.__dict__, "client_id": "x", "jwks_url": "https://evil.example/jwks"})
     with here.school.store.write() as session, pytest.raises(Exception, match="another JWKS address"):
-        platforms.add(session, changed, "test")
+        platforms.register_platform(session, changed, "test")
 
 
 def test_a_platform_is_changed_and_removed_and_grades_stay(here: Campus) -> None:
@@ -375,7 +377,7 @@ def test_a_platform_is_changed_and_removed_and_grades_stay(here: Campus) -> None
     assert "The connection of one course." in shown
     assert "One link to an assignment." in shown
     with here.school.store.read() as session:
-        said = platforms.known(session, here.platform_id)
+        said = platforms.load_registration(session, here.platform_id)
     form: dict[str, str] = {key: value for key, value in vars(said).items() if isinstance(value, str)}
     form |= {"csrf_token": token, "origins": "https://lms.school.example", "name": "Ours"}
     refused = boss.post(page, data={**form, "token_url": "nothing"})
@@ -383,7 +385,7 @@ def test_a_platform_is_changed_and_removed_and_grades_stay(here: Campus) -> None
     assert "token_url" in refused.get_data(as_text=True)
     assert boss.post(page, data=form).status_code == 303
     with here.school.store.read() as session:
-        changed = platforms.known(session, here.platform_id)
+        changed = platforms.load_registration(session, here.platform_id)
     assert (changed.name, changed.issuer) == ("Ours", said.issuer)
     assert "https://lms.school.example" in changed.origins
     assert here.passback().send_due() == 1
@@ -437,10 +439,10 @@ def killed(here: Campus, times: int) -> None:
     url, public = here.school.store.url, here.world.tool
     for number in range(times):
         with here.school.store.write() as session:
-            grade = grades.current(session, submission)
+            grade = grades.lock_current_grade(session, submission)
             assert grade is not None
             grade.final_points = float(number % 10)
-            grades.tell(session, grade, "grade.changed", f"changed:{number}")
+            grades.add_event(session, grade, "grade.changed", f"changed:{number}")
         at = "after" if number % 2 else "before"
         done = subprocess.run(
             [sys.executable, "-c", KILLED, url, public, at], timeout=120, check=False, env={**os.environ}

@@ -64,7 +64,7 @@ def fail(school: School, number: int, error: str = "engine_failed") -> None:
         order = next(one for one in begin_round(session, round_id) if one.stage == "analysis")
 
         failed = result(order.run_id, round_id, "analysis", ok=False, error=error, retry="never")
-        lifecycle.record(session, [failed])
+        lifecycle.record_results(session, [failed])
 
 
 @pytest.mark.parametrize(

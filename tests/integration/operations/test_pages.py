@@ -125,12 +125,12 @@ def test_messages_are_sent_again_one_kind_or_those_chosen(database_url: str) -> 
     form = {"csrf_token": form_token(client)}
     client.post("/operations/messages", data={**form, "message": [*chosen, "x", "9" * 40, "77"]})
     with school.store.read() as session:
-        assert sum(operations.dead_counts(session).values()) == 4
+        assert sum(operations.count_dead_messages(session).values()) == 4
         (audit,) = session.query(tables.Audit).filter_by(action="outbox.replay")
         assert audit.detail == {"count": 1, "kinds": ["to:other"]} or audit.detail["kinds"] == ["to:lms"]
     client.post("/operations/messages", data={**form, "kind": "to:lms"})
     with school.store.read() as session:
-        assert set(operations.dead_counts(session)) <= {"to:other"}
+        assert set(operations.count_dead_messages(session)) <= {"to:other"}
     client.post("/operations/messages", data={**form, "kind": "prepare"})  # open ones are left alone
     assert "Choose at least one message first." in client.get("/operations/messages").get_data(as_text=True)
     school.close()

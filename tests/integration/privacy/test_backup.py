@@ -89,12 +89,15 @@ def test_a_backup_taken_while_others_write_is_one_moment(
         writer.join()
     assert made
     assert before <= manifest.counts["submissions"] <= before + len(made)
-    assert (manifest.revision, manifest.counts["grades"]) == (schema.newest(), 2)
+    assert (manifest.revision, manifest.counts["grades"]) == (schema.newest_revision(), 2)
     assert stat.S_IMODE((tmp_path / "one.zip").stat().st_mode) == 0o600
     assert list(tmp_path.iterdir()) == [tmp_path / "one.zip"]
 
     url = fresh_database(None)
-    assert backup.restore(url, tmp_path / "one.zip", replace=False, safety=tmp_path) == (manifest, None)
+    assert backup.restore_backup(url, tmp_path / "one.zip", replace=False, safety=tmp_path) == (
+        manifest,
+        None,
+    )
     now = everything(system.store)
     with opened(url) as restored:
         for name, rows in everything(restored, "audit", "chores").items():
@@ -112,7 +115,7 @@ def test_what_comes_back_is_what_was_there(system: Played, fresh_database: Fresh
     before = everything(system.store)
     file, url = tmp_path / "one.zip", fresh_database(schema.upgrade)
     backup.write_backup(system.store, file)
-    backup.restore(url, file, replace=False, safety=tmp_path)  # tables without rows are no hindrance
+    backup.restore_backup(url, file, replace=False, safety=tmp_path)  # tables without rows are no hindrance
     with opened(url) as restored:
         assert everything(restored, "audit") == {k: v for k, v in before.items() if k != "audit"}
         with restored.read() as session:
@@ -138,17 +141,17 @@ def test_replacing_saves_what_was_there_and_erases_again(
     late = hand_in(system.store, assignment, "late", source_text="late <- 1")
     for name in ("ada", "late"):
         with system.store.write() as session:
-            erasure.erase(session, find_student(session, name), "test")
+            erasure.erase_student(session, find_student(session, name), "test")
     url = system.store.url
     with pytest.raises(Conflict, match="in use"):
-        backup.restore(url, file, replace=True, safety=tmp_path)
+        backup.restore_backup(url, file, replace=True, safety=tmp_path)
     system.store.close()
     with pytest.raises(Conflict, match="--replace"):
-        backup.restore(url, file, replace=False, safety=tmp_path)
+        backup.restore_backup(url, file, replace=False, safety=tmp_path)
     assert list(tmp_path.iterdir()) == [file]
-    _, saved = backup.restore(url, file, replace=True, safety=tmp_path / "safe")
+    _, saved = backup.restore_backup(url, file, replace=True, safety=tmp_path / "safe")
     assert saved is not None
-    assert backup.verify(saved).counts["submissions"] == 1
+    assert backup.verify_backup(saved).counts["submissions"] == 1
     with opened(url) as restored, restored.read() as session:
         assert session.scalars(
             select(User.name).join(Submission, Submission.student_id == User.id)
@@ -174,7 +177,7 @@ def test_work_under_way_at_the_time_of_an_older_backup_is_done_beside_messages_o
     system.pass_time()
     system.sweeper.step()
     url = fresh_database(None)
-    backup.restore(url, tmp_path / "one.zip", replace=False, safety=tmp_path)
+    backup.restore_backup(url, tmp_path / "one.zip", replace=False, safety=tmp_path)
     with played(url, redis_url, root) as after:
         outcomes = after.work_off()
         assert outcomes["unknown"] >= 2
@@ -223,12 +226,12 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_archive_is_refused(damage: str, archive: Path, tmp_path: Path) -> None:
-    assert backup.verify(archive).counts["submissions"] == 1
+    assert backup.verify_backup(archive).counts["submissions"] == 1
     DAMAGES[damage](archive)
     with pytest.raises(BackupDamaged):
-        backup.verify(archive)
+        backup.verify_backup(archive)
     with pytest.raises(BackupDamaged):
-        backup.restore(f"sqlite:///{tmp_path / 'new.db'}", archive, replace=False, safety=tmp_path)
+        backup.restore_backup(f"sqlite:///{tmp_path / 'new.db'}", archive, replace=False, safety=tmp_path)
     assert not (tmp_path / "new.db").exists()
 
 
@@ -240,7 +243,7 @@ def test_backups_of_other_versions_and_databases_are_refused(archive: Path, tmp_
     )
     for change, sentence in changes:
         with pytest.raises(Conflict, match=sentence):
-            backup.restore(url, rewritten(archive, **change), replace=False, safety=tmp_path)
+            backup.restore_backup(url, rewritten(archive, **change), replace=False, safety=tmp_path)
         assert not (tmp_path / "new.db").exists()
 
 

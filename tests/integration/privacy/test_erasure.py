@@ -27,13 +27,13 @@ from grading.domain.permissions import Actor
 from grading.store import schema
 from grading.store.accounts import users
 from grading.store.assignments import versions
-from grading.store.audit import note
+from grading.store.audit import write_audit
 from grading.store.learning_platforms import all_tables
 from grading.store.privacy import erasure, export
 from grading.store.privacy import retention as keeping
 from grading.store.privacy.erasure import find_student
 from grading.store.submissions import class_uploads
-from grading.store.submissions.intake import Idempotency, Incoming, accept, add_round
+from grading.store.submissions.intake import Idempotency, IncomingSubmission, accept_submission, add_round
 from grading.store.tables import (
     Audit,
     Blob,
@@ -105,7 +105,7 @@ def test_nothing_of_an_erased_student_stays(system: Played, tmp_path: Path) -> N
         }
         assert any(one in "\n".join(redis_rows(redis)) for one in student.runs)
     with store.write() as session:
-        erased = erasure.erase(session, student, "test")
+        erased = erasure.erase_student(session, student, "test")
     assert erased.counts["submissions"] == 2
     assert withdraw(redis, (*erased.student.submissions, *erased.student.rounds, *erased.student.runs)) > 0
     left = "\n".join(redis_rows(redis))
@@ -124,10 +124,10 @@ def test_nothing_of_an_erased_student_stays(system: Played, tmp_path: Path) -> N
     if store.engine.dialect.name == "sqlite":
         path = Path(store.engine.url.database or "")
         assert CANARY.encode() in bytes_of(path)  # deleted rows stay in the file until it is rewritten
-        erasure.compact(store)
+        erasure.compact_database(store)
         assert CANARY.encode() not in bytes_of(path)
     else:
-        erasure.compact(store)
+        erasure.compact_database(store)
 
 
 def hand_in_canaries_again(system: Played, assignment: int, user_id: int) -> None:
@@ -137,7 +137,10 @@ def hand_in_canaries_again(system: Played, assignment: int, user_id: int) -> Non
         cell = Cell(number=1, kind="code", source=f"{CANARY}2 <- 1", language="r", added=(1,))
         document = Document(path="again.R", kind="script", language="r", cells=(cell,))
         content = HandIn((UploadedFile("again.R", f"{CANARY}2 <- 1".encode()),), (document,), ())
-        accept(session, Incoming(assignment, user_id, "api", content, idempotency=hand_in_canaries_once_more))
+        accept_submission(
+            session,
+            IncomingSubmission(assignment, user_id, "api", content, idempotency=hand_in_canaries_once_more),
+        )
     system.pass_time()
     system.beat()
     system.sweeper.step()
@@ -160,7 +163,7 @@ def test_a_late_answer_for_erased_work_is_ignored_and_withdrawn(lite: Played) ->
     lite.sweeper.step()
     jobs = list(lite.messages())
     with store.write() as session:
-        erasure.erase(session, find_student(session, "ada"), "test")
+        erasure.erase_student(session, find_student(session, "ada"), "test")
     from tests.support.factories import result
     from workers.server import record
 
@@ -215,11 +218,11 @@ def test_an_erased_student_hands_in_no_more_and_erasing_again_does_no_harm(lite:
     hand_in(store, assignment, "ada")
     with store.write() as session:
         student = find_student(session, "ada")
-        erasure.erase(session, student, "test")
+        erasure.erase_student(session, student, "test")
     with pytest.raises(Forbidden), store.write() as session:
-        accept(session, Incoming(assignment, student.user_id, "api", HandIn((), (), ())))
+        accept_submission(session, IncomingSubmission(assignment, student.user_id, "api", HandIn((), (), ())))
     with store.write() as session:
-        again = erasure.erase(session, find_student(session, student.name), "test")
+        again = erasure.erase_student(session, find_student(session, student.name), "test")
     assert not again.counts
     # the same person may come again, as somebody new
     hand_in(store, assignment, "ada")
@@ -236,11 +239,13 @@ def test_words_about_an_erased_student_leave_the_audit_and_those_about_others_st
     with store.write() as session:
         student = find_student(session, "ada")
         for submission in (theirs, others):
-            note(session, "user:9", "grade.change", f"submission:{submission}", {"kind": "reason", **words})
+            write_audit(
+                session, "user:9", "grade.change", f"submission:{submission}", {"kind": "reason", **words}
+            )
         for number in (student.user_id, 1_000_000):
             detail = {"student": number, "due": "2026-01-01", "reason": "was ill"}
-            note(session, "user:9", "extension.give", f"assignment:{assignment}", detail)
-        erasure.erase(session, student, "test")
+            write_audit(session, "user:9", "extension.give", f"assignment:{assignment}", detail)
+        erasure.erase_student(session, student, "test")
     with store.read() as session:
         kept = select(Audit.detail).where(Audit.actor == "user:9").order_by(Audit.id)
         first, second, third, fourth = session.scalars(kept).all()
@@ -258,8 +263,10 @@ def test_class_zips_of_the_course_go_with_an_erasure(lite: Played) -> None:
         users.ensure_administrator(session)
         admin = users.find_user(session, "local", "admin")
         assert admin is not None
-        class_uploads.add(session, assignment, Actor(admin.id, True), "class.zip", b"a whole class")
-        assert erasure.erase(session, find_student(session, "ada"), "test").counts["batches"] == 1
+        class_uploads.create_class_upload(
+            session, assignment, Actor(admin.id, True), "class.zip", b"a whole class"
+        )
+        assert erasure.erase_student(session, find_student(session, "ada"), "test").counts["batches"] == 1
         assert session.scalars(select(Blob.data)).all() == []
 
 
@@ -276,7 +283,7 @@ def test_an_erasure_waits_for_a_hand_in_of_the_same_file(system: Played) -> None
         started.set()
         try:
             with store.write() as session:
-                erasure.erase(session, find_student(session, "ada"), "test")
+                erasure.erase_student(session, find_student(session, "ada"), "test")
         except BaseException as error:  # noqa: BLE001 - shown by the test
             failures.append(error)
         go.set()
@@ -285,7 +292,7 @@ def test_an_erasure_waits_for_a_hand_in_of_the_same_file(system: Played) -> None
     with store.write() as session:
         ben = find_student(session, "ben")
         content = HandIn((UploadedFile("work.R", b"x <- 1"),), (), ())
-        accept(session, Incoming(assignment, ben.user_id, "api", content))
+        accept_submission(session, IncomingSubmission(assignment, ben.user_id, "api", content))
         session.flush()
         other_thread.start()
         assert started.wait(60)
@@ -307,11 +314,11 @@ def test_a_regrade_at_the_same_time_is_erased_or_kept_whole(system: Played) -> N
 
     def erase() -> None:
         with store.write() as session:
-            erasure.erase(session, find_student(session, "ada"), "test")
+            erasure.erase_student(session, find_student(session, "ada"), "test")
 
     def retain() -> None:
         with store.write() as session:
-            keeping.remove_some(session, Retention(submissions_days=5))
+            keeping.delete_chunk(session, Retention(submissions_days=5))
 
     removers = [threading.Thread(target=erase), threading.Thread(target=retain)]
     with store.write() as session:

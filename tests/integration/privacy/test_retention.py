@@ -15,7 +15,7 @@ from grading.domain.permissions import Actor
 from grading.store import schema
 from grading.store.accounts import credentials, sessions, users
 from grading.store.accounts.sign_in_attempts import Caller
-from grading.store.audit import note
+from grading.store.audit import write_audit
 from grading.store.database import now
 from grading.store.grades import release
 from grading.store.privacy import erasure
@@ -59,7 +59,7 @@ def lite(sqlite_databases: SqliteDatabases, redis_url: str, root: Path) -> Itera
 def test_old_sessions_and_counters_of_wrong_passwords_go(system: Played) -> None:
     store = system.store
     with store.write() as session:
-        sessions.begin(session, users.create_user(session, "anna").id)
+        sessions.create_session(session, users.create_user(session, "anna").id)
     assert credentials.verify_password(store, "anna", "wrong", Caller("192.0.2.1")) is None
     left = []
     for days in (0, 1, 30):
@@ -83,17 +83,17 @@ def test_what_is_kept_long_enough_goes_and_nothing_else(system: Played) -> None:
     young = hand_in(store, open_, "young", source_text="young <- 1")
     kept = Retention(submissions_days=50)
     with store.read() as session:
-        assert keeping.overdue(session, kept)["submissions"] == 1
+        assert keeping.count_overdue(session, kept)["submissions"] == 1
     with store.write() as session:
-        assert keeping.remove_some(session, kept)["submissions"] == 1
-        assert not keeping.remove_some(session, kept)
+        assert keeping.delete_chunk(session, kept)["submissions"] == 1
+        assert not keeping.delete_chunk(session, kept)
     with store.read() as session:
         left = set(session.scalars(select(Submission.id)))
         assert left == {one.submission_id for one in (unreleased, under_way, young)}
         assert b"seen <- 1" not in session.scalars(select(Blob.data)).all()
     with store.write() as session:
-        release.release(session, unreleased.round_id, Actor(1, True))
-        assert keeping.remove_some(session, kept)["submissions"] == 1
+        release.release_grade(session, unreleased.round_id, Actor(1, True))
+        assert keeping.delete_chunk(session, kept)["submissions"] == 1
 
 
 def test_results_go_and_reports_stay(lite: Played) -> None:
@@ -104,8 +104,8 @@ def test_results_go_and_reports_stay(lite: Played) -> None:
     lite.pass_time(100 * DAY_S)
     with store.write() as session:
         before = session.scalars(select(Grade.report).where(Grade.round_id == one.round_id)).one()
-        assert keeping.remove_some(session, Retention(results_days=30))["results"] == 1
-        assert not keeping.remove_some(session, Retention(results_days=30))
+        assert keeping.delete_chunk(session, Retention(results_days=30))["results"] == 1
+        assert not keeping.delete_chunk(session, Retention(results_days=30))
     with store.read() as session:
         assert session.scalars(select(Grade.report).where(Grade.round_id == one.round_id)).one() == before
         stripped, whole = (session.get_one(Round, x.round_id).prepared for x in (one, hidden))
@@ -119,15 +119,15 @@ def test_messages_zips_and_audit_are_kept_so_many_days(lite: Played) -> None:
     assignment = add_assignment(store)
     with store.write() as session:
         users.ensure_administrator(session)
-        class_uploads.add(session, assignment, Actor(1, True), "class.zip", b"a class")
+        class_uploads.create_class_upload(session, assignment, Actor(1, True), "class.zip", b"a class")
     planted(store, assignment)
     lite.work_off()
     with store.write() as session:
-        note(session, "cli", erasure.ACTION, "user:99")
+        write_audit(session, "cli", erasure.ACTION, "user:99")
     lite.pass_time(31 * DAY_S)
     kept = Retention(batches_days=30, messages_days=30, audit_days=30)
     with store.write() as session:
-        done = keeping.remove_some(session, kept)
+        done = keeping.delete_chunk(session, kept)
         assert (done["class zips"], done["idempotency keys"], done["inbound webhooks"]) == (1, 1, 1)
         assert session.scalars(select(Audit.object)).all() == ["user:99"]
         for table in (Batch, IdempotencyKey, InboundWebhook):
@@ -149,7 +149,7 @@ def test_the_daily_chore_is_done_once_a_day_by_one_of_several(
 
     def upload() -> None:
         with store.write() as session:
-            class_uploads.add(session, assignment, Actor(1, True), "class.zip", b"a class")
+            class_uploads.create_class_upload(session, assignment, Actor(1, True), "class.zip", b"a class")
 
     def left() -> int:
         with store.read() as session:

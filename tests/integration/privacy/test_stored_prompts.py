@@ -79,7 +79,7 @@ def rows(system: Played) -> tuple[int, int]:
 
 def seen(system: Played, submission_id: str, run_id: str) -> prompts.RunPrompt:
     with system.store.read() as session:
-        return prompts.run_prompt(session, submission_id, run_id)
+        return prompts.load_run_prompt(session, submission_id, run_id)
 
 
 def graded(system: Played, *students: str, own: str = OWN) -> list[tuple[str, dict[str, Any]]]:
@@ -204,20 +204,20 @@ def test_erasing_takes_what_was_read_of_the_student_and_leaves_the_others(system
     assert hits(system.store) == {"prompts": 4}
     with system.store.write() as session:
         student = find_student(session, "ada")
-        counts = erasure.erase(session, student, "test").counts
+        counts = erasure.erase_student(session, student, "test").counts
         assert (counts["submissions"], counts["prompts"]) == (1, 2)
     assert rows(system) == (2, 2)
     for submission_id, job in runs:
         if submission_id not in student.submissions:
             assert seen(system, submission_id, job["run_id"]).intact
     with system.store.write() as session:
-        assert not retention.remove_some(session, Retention())  # the other student's runs need them
-        erasure.erase(session, find_student(session, "ben"), "test")
+        assert not retention.delete_chunk(session, Retention())  # the other student's runs need them
+        erasure.erase_student(session, find_student(session, "ben"), "test")
     assert rows(system) == (2, 0)
     assert hits(system.store) == {}
     with system.store.write() as session:
-        assert retention.overdue(session, Retention())["system messages"] == 2
-        assert retention.remove_some(session, Retention()) == {"system messages": 2}
+        assert retention.count_overdue(session, Retention())["system messages"] == 2
+        assert retention.delete_chunk(session, Retention()) == {"system messages": 2}
     assert rows(system) == (0, 0)
 
 
@@ -225,7 +225,7 @@ def test_prompts_go_with_the_results(system: Played) -> None:
     submission_id, job = graded(system, "ada")[0]
     system.pass_time(40 * DAY_S)
     with system.store.write() as session:
-        removed = retention.remove_some(session, Retention(results_days=30))
+        removed = retention.delete_chunk(session, Retention(results_days=30))
         assert removed == {"results": 1, "system messages": 2}
     assert rows(system) == (0, 0)
     run = seen(system, submission_id, job["run_id"])
@@ -233,7 +233,7 @@ def test_prompts_go_with_the_results(system: Played) -> None:
     assert run.provenance is not None  # how the result came about is still known
     system.pass_time(400 * DAY_S)
     with system.store.write() as session:
-        assert retention.remove_some(session, Retention(submissions_days=365))["submissions"] == 1
+        assert retention.delete_chunk(session, Retention(submissions_days=365))["submissions"] == 1
 
 
 def test_a_student_gets_their_own_part_of_the_prompts(system: Played) -> None:
@@ -267,7 +267,7 @@ def test_a_message_that_is_used_again_while_it_is_removed_stays_whole(system: Pl
         outcome.append(finish.record(system.server, [answered(job, sent())])[0].outcome)
 
     with system.store.write() as session:
-        assert prompts.remove_unused(session, [name]) == 1
+        assert prompts.delete_unused_messages(session, [name]) == 1
         begun = waiting_for(record)
     begun.join(30)
     assert outcome == ["accepted"]
@@ -275,12 +275,12 @@ def test_a_message_that_is_used_again_while_it_is_removed_stays_whole(system: Pl
 
     def remove() -> None:
         with system.store.write() as session:
-            outcome.append(prompts.remove_unused(session, [name]))
+            outcome.append(prompts.delete_unused_messages(session, [name]))
 
     with system.store.write() as session:
         session.execute(Prompt.__table__.delete())  # type: ignore[attr-defined]
     with system.store.write() as session:
-        prompts.keep(session, answered(job, sent()))
+        prompts.store_prompt(session, answered(job, sent()))
         begun = waiting_for(remove)
     begun.join(30)
     assert outcome == ["accepted", 0]

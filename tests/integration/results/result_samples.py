@@ -13,7 +13,7 @@ from grading.domain.model import Location
 from grading.domain.outcome import Report
 from grading.store import tables
 from grading.store.database import now
-from grading.store.grades.final_score import settle
+from grading.store.grades.final_score import update_final_score
 from tests.integration.webapp import School, report
 
 NOTEBOOK = "work.ipynb"
@@ -131,5 +131,5 @@ def change(school: School, submission: str, by: str = "teacher", **values: Any) 
         )  # fmt: skip
         session.add(row)
         session.flush()
-        settle(session, grade)
+        update_final_score(session, grade)
         return row.id

@@ -96,7 +96,9 @@ def graded(school: School, who: str = "anna", pipe: float | None = 0.0, plot: in
     )  # fmt: skip
     school.grade(submission, whole, **how)
     with school.store.write() as session:
-        final_score.settle(session, session.query(tables.Grade).filter_by(submission_id=submission).one())
+        final_score.update_final_score(
+            session, session.query(tables.Grade).filter_by(submission_id=submission).one()
+        )
     return submission
 
 
@@ -162,7 +164,7 @@ def test_students_read_what_was_taken_in_plain_words_once_it_is_released(school:
 def test_the_pdf_canvas_and_the_text_say_the_same(school: School) -> None:
     submission = graded(school)
     with school.app.test_request_context(), school.store.read() as session:
-        view = views.submission_view(session, submission)
+        view = views.load_view(session, submission)
         assert view.grade is not None
         found = view.grade.report
         made, _ = printing.data(results._printed(session, view, found, True))
@@ -222,7 +224,7 @@ def test_a_waived_deduction_stays_waived_in_another_grading(school: School) -> N
     change(school.client("grader"), submission, kind="waive", target="pipes", reason="Fine.")
     with school.store.read() as session:
         grade = session.query(tables.Grade).filter_by(submission_id=submission).one()
-        found = carry_over.carry(session, [(grade.id, grade.id)])[grade.id]
+        found = carry_over.load_carry_over(session, [(grade.id, grade.id)])[grade.id]
         assert [one.kind for one in found.kept.changes] == ["waive"]
         assert found.kept.conflicts == ()
 
@@ -242,7 +244,9 @@ def test_totals_above_the_maximum_stand_everywhere(school: School) -> None:
     with school.store.read() as session:
         (row,) = [
             one
-            for one in api_lists.grades(session, session.get_one(tables.Assignment, school.assignment), 0, 50)
+            for one in api_lists.list_grades(
+                session, session.get_one(tables.Assignment, school.assignment), 0, 50
+            )
             if one.student.subject == "anna"
         ]
         assert (row.cells[0].points, row.cells[0].max_points) == (11.0, 10.0)
@@ -270,10 +274,10 @@ def test_what_is_tried_beside_the_grade_shows_deductions_on_both_sides(school: S
     ]
     now = was.model_copy(update={"adjustments": (taken[0], taken[1]), "points_so_far": -2.0})
     gone = was.model_copy(update={"adjustments": taken[1:]})
-    move = impact.Move.model_construct()
+    move = impact.GradeImpact.model_construct()
     with school.app.test_request_context():
-        assert _adjusted(impact.Tried(move=move, before=now, after=gone)) == [("No pipe", 2, None)]
-        assert _adjusted(impact.Tried(move=move, before=None, after=now)) == [("No pipe", None, 2)]
+        assert _adjusted(impact.ReportPair(move=move, before=now, after=gone)) == [("No pipe", 2, None)]
+        assert _adjusted(impact.ReportPair(move=move, before=None, after=now)) == [("No pipe", None, 2)]
 
 
 def test_machines_are_sent_the_same_job_with_and_without_deductions(school: School) -> None:

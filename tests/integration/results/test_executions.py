@@ -144,7 +144,7 @@ def test_only_the_trial_is_read_of_what_was_prepared(database_url: str) -> None:
     school = School(database_url)
     submission = hand_in_tested(school)
     with school.store.read() as session:
-        round_id = views.submission_view(session, submission).round_id
+        round_id = views.load_view(session, submission).round_id
         assert submission.trial(session, round_id) == trial()
     school.prepared(submission, {"documents": []})
     with school.store.read() as session:
@@ -185,11 +185,11 @@ def test_an_export_for_the_student_holds_no_hidden_test(school: School) -> None:
 def test_events_say_only_where_to_look(school: School) -> None:
     submission = school.hand_in("anna", data=notebook(), name="work.ipynb")
     with school.store.write() as session:
-        round_id = views.submission_view(session, submission).round_id
-        current = locking.locked(session, round_id)
+        round_id = views.load_view(session, submission).round_id
+        current = locking.lock_round(session, round_id)
         assert current is not None
-        finish_round.finish(
-            session, current, ran_report(), finish_round.ending(session, current.id), release=True
+        finish_round.finish_round(
+            session, current, ran_report(), finish_round.load_round_end(session, current.id), release=True
         )
     with school.store.read() as session:
         events = session.query(tables.Outbox).filter_by(kind="event").order_by(tables.Outbox.id)

@@ -21,10 +21,10 @@ from grading.domain.errors import Conflict
 from grading.domain.lateness import Lateness
 from grading.store import tables
 from grading.store.database import now
-from grading.store.grades.final_score import settle
+from grading.store.grades.final_score import update_final_score
 from grading.store.review import regrade_requests
 from grading.store.submissions.intake import add_round
-from grading.store.views.grade_history import Terms
+from grading.store.views.grade_history import ScoreTerms
 from grading.store.views.submission import GradeView
 from tests.integration.results.result_samples import (
     NOTEBOOK,
@@ -118,7 +118,7 @@ ONE, TWO = "Handed in one day late.", "Handed in 2 days late."
     ],
 )  # fmt: skip
 def test_how_points_add_up_is_one_plain_sentence(of: GradeView, days: int, steps: str, late: str) -> None:
-    terms = Terms(lateness=Lateness(days=days), due_at=None, extended=False, counts="latest", levels={})
+    terms = ScoreTerms(lateness=Lateness(days=days), due_at=None, extended=False, counts="latest", levels={})
     found = summed(of, terms)
     assert (found.steps, found.late) == (steps, late)
 
@@ -130,7 +130,7 @@ def test_the_sum_and_which_hand_in_counts_stand_on_the_page(school: School) -> N
         assignment.due_at, assignment.counts = now(session) - timedelta(hours=30), "best"
         assignment.late = {"per_day": 0.1}
         for one in session.query(tables.Grade).all():
-            settle(session, one)
+            update_final_score(session, one)
     change(school, first, kind="points", target="think", points=6, reason="Well argued.")
     page = plain(shown(school, first))
     assert "10 of 10, 20 % off for 2 days late: 8" in page
@@ -177,7 +177,7 @@ def test_a_change_that_was_taken_back_says_so_to_staff(school: School) -> None:
     with school.store.write() as session:
         row = session.get_one(tables.Change, number)
         row.undone_at, row.undone_by = now(session), school.users["grader"]
-        settle(session, session.query(tables.Grade).one())
+        update_final_score(session, session.query(tables.Grade).one())
     assert "Taken back by Grader," in plain(shown(school, submission, "teacher"))
     assert "changed by a person" not in shown(school, submission)
 
@@ -338,7 +338,7 @@ def test_a_database_that_takes_no_writes_for_a_moment_loses_no_look(
         raise OperationalError("insert", {}, Exception("cannot execute INSERT in a read-only transaction"))
 
     with monkeypatch.context() as patched:
-        patched.setattr("grading.store.audit.note", refuse)
+        patched.setattr("grading.store.audit.write_audit", refuse)
         assert "Feedback for you" in shown(school, submission)
     assert looks(school) == []
     shown(school, submission, "teacher")
@@ -412,7 +412,7 @@ def test_two_at_once_ask_once(either: School) -> None:
         gate.wait(30)
         try:
             with school.store.write() as session:
-                regrade_requests.ask(session, anna, submission, "think", "Please look again.")
+                regrade_requests.create_request(session, anna, submission, "think", "Please look again.")
         except Conflict as error:
             refused.append(error)
 

@@ -43,7 +43,7 @@ def school(tmp_path: Path) -> Iterator[School]:
 
 def data_of(school: School, submission: str, staff: bool = False) -> tuple[dict[str, Any], dict[str, bytes]]:
     with school.app.test_request_context(), school.store.read() as session:
-        view = views.submission_view(session, submission)
+        view = views.load_view(session, submission)
         assert view.grade is not None
         return printing.data(results._printed(session, view, view.grade.report, staff))
 

@@ -130,7 +130,7 @@ def test_a_page_that_is_kept_is_never_out_of_date(school: School) -> None:
     )
     assert said('<span class="review-total">4</span>') == [True, True]
     with school.store.write() as session:
-        comment_bank.save(session, school.course, "Saved elsewhere.", Actor(1, True, {}))
+        comment_bank.save_comment(session, school.course, "Saved elsewhere.", Actor(1, True, {}))
         session.query(tables.User).filter_by(name="Ben").one().name = "Ana Maria"
     assert said("Saved elsewhere.") == said("Ana Maria") == [True, True]
     with school.store.write() as session:
@@ -249,7 +249,7 @@ def test_all_of_it_works_alike_on_both_databases(school_url: str) -> None:
     school.grade(anna, given(4, 4))
     school.grade(ben, given(2, 2, held=True))
     with school.store.write() as session:
-        assignment = review_worklist.require(session, school.assignment)
+        assignment = review_worklist.find_assignment(session, school.assignment)
         own = {"student_id": school.users["anna"], "due_at": now(session), "at": now(session)}
         session.add(tables.Extension(assignment_id=school.assignment, **own))
         assignment.counts = "best"
@@ -264,28 +264,30 @@ def test_all_of_it_works_alike_on_both_databases(school_url: str) -> None:
     choices += [{"everything": True}, {"late": True}, {"low": 1, "high": 9}]
     me = Actor(school.users["teacher"])
     with school.store.write() as session:
-        assignment = review_worklist.require(session, school.assignment)
+        assignment = review_worklist.find_assignment(session, school.assignment)
         for choice in choices:
             filters = Filters(**choice)
-            found = [one.id for one in review_worklist.page_of(session, assignment, filters).items]
+            found = [one.id for one in review_worklist.load_page(session, assignment, filters).items]
             beside = review_worklist.neighbours(session, assignment, filters, anna)
             if anna in found:  # neighbours are those of the list
                 around = [None, *found, None]
                 at = around.index(anna)
                 assert beside == (around[at - 1], around[at + 1]), choice
         curve = Curve(kind="floor", points=5)
-        seen = curves.preview(session, assignment, curve).seen
-        assert curves.apply(session, assignment, curve, me, seen=seen, reason="r") == 1
-        (bulk,) = curves.bulks(session, school.assignment)
-        assert curves.undo(session, assignment, bulk.id, me) == 1
+        seen = curves.preview_curve(session, assignment, curve).seen
+        assert curves.apply_curve(session, assignment, curve, me, seen=seen, reason="r") == 1
+        (bulk,) = curves.list_applied_curves(session, school.assignment)
+        assert curves.undo_curve(session, assignment, bulk.id, me) == 1
         assert release.release_all(session, school.assignment, me) == 1
         assert release.withdraw_all(session, school.assignment, me) == 1
         release.set_policy(session, assignment, "at", now(session), me)
-        (name,) = release.due_releases(session)
+        (name,) = release.list_due_releases(session)
         assert release.release_due(session, name) == 0  # the one that is not held was withdrawn
-        assert release.counts(session, school.assignment).withdrawn == 1
-        assert len(second_marking.drawn(session, assignment, 9, "s")) == 2
-        assert [one.others for one in second_marking.to_mark(session, school.assignment, [anna], me)] == [0]
+        assert release.count_grades(session, school.assignment).withdrawn == 1
+        assert len(second_marking.draw_sample(session, assignment, 9, "s")) == 2
+        assert [one.others for one in second_marking.load_sample(session, school.assignment, [anna], me)] == [
+            0
+        ]
     school.close()
 
 
@@ -307,7 +309,7 @@ def test_a_stable_order_pages_without_gaps(school: School) -> None:
         seen += re.findall(r'href="/submissions/(\w+)/review', text)
     assert (len(seen), len(set(seen))) == (60, 60)
     with school.store.read() as session:
-        assignment = review_worklist.require(session, school.assignment)
+        assignment = review_worklist.find_assignment(session, school.assignment)
         for before, here, after in zip(seen, seen[1:], seen[2:], strict=False):
             found = review_worklist.neighbours(session, assignment, Filters(everything=True), here)
             assert found == (before, after)
@@ -537,13 +539,17 @@ def test_what_was_withdrawn_is_not_released_by_itself_when_it_is_graded_again(
         with school.store.write() as session:
             row = session.get_one(tables.Submission, one)
             again = add_round(session, row, row.assignment, reason="regrade", priority="interactive").id
-            current = locking.locked(session, again)
+            current = locking.lock_round(session, again)
             assert current is not None
-            finish_round.finish(
-                session, current, report("again"), finish_round.ending(session, current.id), release=at_once
+            finish_round.finish_round(
+                session,
+                current,
+                report("again"),
+                finish_round.load_round_end(session, current.id),
+                release=at_once,
             )
     with school.store.read() as session:
-        now_ = {one: views.submission_view(session, one) for one in (submission, usual)}
+        now_ = {one: views.load_view(session, one) for one in (submission, usual)}
     assert (now_[submission].released, now_[submission].withdrawn) == (False, True)
     assert (now_[usual].released, now_[usual].withdrawn) == (at_once, False)
 
@@ -607,11 +613,11 @@ def test_grades_are_released_at_their_date(school: School) -> None:
     with school.store.write() as session:
         assignment = session.get_one(tables.Assignment, school.assignment)
         assignment.release_at = now(session) + timedelta(days=100)
-        assert release.due_releases(session) == []
-        assert not release.by_itself(assignment.release, assignment.release_at, now(session))
+        assert release.list_due_releases(session) == []
+        assert not release.is_automatic(assignment.release, assignment.release_at, now(session))
     school.store.clock_offset_s = 100 * 86_400 + 30
     with school.store.read() as session:
-        (name,) = release.due_releases(session)
+        (name,) = release.list_due_releases(session)
     do_chores(Server(config=school.services.config, store=school.store, dispatch=None))  # type: ignore[arg-type]
     with school.store.write() as session:
         assert release.release_due(session, name) == 0  # another sweeper, at the same moment
@@ -619,14 +625,14 @@ def test_grades_are_released_at_their_date(school: School) -> None:
     assert released == {plain: True, held: False, kept: False}
     # what ended meanwhile is released at the second look, then it is over
     school.grade(late, report())
-    school.store.clock_offset_s += periodic_tasks.TURN_S + 1
+    school.store.clock_offset_s += periodic_tasks.LEASE_S + 1
     with school.store.write() as session:
-        assert release.due_releases(session) == [name]
+        assert release.list_due_releases(session) == [name]
         assert release.release_due(session, name) == 1
     school.store.clock_offset_s += 86_400
     with school.store.write() as session:
         assert release.release_due(session, name) == 0
-        assert release.due_releases(session) == []
+        assert release.list_due_releases(session) == []
 
 
 # --- curves -------------------------------------------------------------------------------------------
@@ -652,10 +658,10 @@ def test_a_curve_is_previewed_applied_and_undone_as_one(school: School) -> None:
     assert grade_of(school, ben).released_at is None
     assert news(school) == ["grade.changed"]  # of the one that students know
     with school.store.write() as session:
-        from grading.store.grades.final_score import settle
+        from grading.store.grades.final_score import update_final_score
 
         found = session.query(tables.Grade).order_by(tables.Grade.id).all()
-        assert [settle(session, grade).final_points for grade in found] == [10, 5]
+        assert [update_final_score(session, grade).final_points for grade in found] == [10, 5]
         (bulk,) = {row.bulk for row in session.query(tables.Change)}
     elsewhere = f"/assignments/{school.quick}/review/curve/undo"
     assert post(teacher, elsewhere, bulk=bulk).status_code == 404

@@ -19,7 +19,7 @@ from grading.store import Store, schema
 from grading.store.assignments import versions
 from grading.store.assignments.versions import NewVersion
 from grading.store.rounds import preparing, queue, retry
-from grading.store.rounds.locking import locked, set_round
+from grading.store.rounds.locking import lock_round, set_round
 from grading.store.tables import Round, RoundStage
 from tests.support.factories import RUBRIC, add_assignment, begin_round, hand_in
 from tests.support.queued_rounds import PREPARED, cost, fill
@@ -82,7 +82,7 @@ class Line:
     def release(self, priority: str, limit: int) -> None:
         found = queue.next_queued(self.session, priority, limit)
         assert len(found) == min(limit, sum(len(w) for (p, *_), w in self.waits.items() if p == priority))
-        queue.served(self.session, found)
+        queue.mark_served(self.session, found)
         for one in found:
             set_round(self.session, one.round_id, state=RoundState.RUNNING)
             key = next(key for key, rows in self.waits.items() if one.round_id in rows)
@@ -191,16 +191,16 @@ def test_the_cost_does_not_grow_with_what_waits(store: Store) -> None:
         for priority in PRIORITIES:
             found = queue.next_queued(session, priority, 16)
             assert len(found) == 16
-            queue.served(session, found)
+            queue.mark_served(session, found)
             for stage in ("analysis", "feedback"):
-                assert len(queue.due_again(session, {(stage, priority): 16})) == 16
+                assert len(queue.list_due_retries(session, {(stage, priority): 16})) == 16
 
     def join(session: Session) -> None:
         session.execute(update(Round).where(Round.id == joins).values(state=RoundState.RECEIVED))
         assert preparing.save_prepared(session, joins, PREPARED)
 
     def count(session: Session) -> None:
-        found = queue.backlog(session, 50)
+        found = queue.count_backlog(session, 50)
         assert found["analysis", "batch"] + found["feedback", "batch"] == 2 * 50 + 50
 
     costs = []
@@ -222,10 +222,12 @@ def test_what_was_replayed_waits_as_batch_work(store: Store) -> None:
         session.execute(update(Round).values(state=RoundState.PARTIAL))
         session.execute(update(RoundStage).values(state=StageState.DEAD))
     with store.write() as session:
-        assert retry.replay(session, round_id, "grader")
+        assert retry.retry_round(session, round_id, "grader")
     with store.write() as session:
-        assert queue.due_again(session, {("feedback", "interactive"): 9}) == []
-        assert [one.round_id for one in queue.due_again(session, {("feedback", "batch"): 9})] == [round_id]
-        current = locked(session, round_id)
+        assert queue.list_due_retries(session, {("feedback", "interactive"): 9}) == []
+        assert [one.round_id for one in queue.list_due_retries(session, {("feedback", "batch"): 9})] == [
+            round_id
+        ]
+        current = lock_round(session, round_id)
         assert current is not None
         assert current.priority == "batch"

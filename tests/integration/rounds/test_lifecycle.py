@@ -56,7 +56,9 @@ def begin(store: Store, round_id: str) -> dict[str, RunOrder]:
 
 def record(store: Store, order: RunOrder, **other: object) -> lifecycle.Recorded:
     with store.write() as session:
-        return lifecycle.record(session, [result(order.run_id, order.round_id, order.stage, **other)])[0]  # type: ignore[arg-type]
+        return lifecycle.record_results(
+            session, [result(order.run_id, order.round_id, order.stage, **other)]
+        )[0]  # type: ignore[arg-type]
 
 
 def stage(store: Store, round_id: str, name: str) -> RoundStage:
@@ -66,13 +68,15 @@ def stage(store: Store, round_id: str, name: str) -> RoundStage:
 
 def combine(store: Store, round_id: str) -> bool:
     with store.write() as session:
-        current = finish_round.complete(session, round_id)
+        current = finish_round.lock_complete(session, round_id)
         if current is None:
             return False
         results = {r.stage: r for r in finish_round.accepted_results(session, round_id)}
         dead = {s.stage: s.message for s in current.stages.values() if s.state == StageState.DEAD}
         made = scoring.combine(RUBRIC, Evidence(added_lines=1), results, dead)
-        finish_round.finish(session, current, made, finish_round.ending(session, current.id), release=False)
+        finish_round.finish_round(
+            session, current, made, finish_round.load_round_end(session, current.id), release=False
+        )
         return True
 
 
@@ -107,7 +111,7 @@ def test_the_last_of_both_stages_makes_a_round_complete(store: Store, assignment
     last = record(store, orders["analysis"])
     assert last.outcome == "accepted"
     with store.write() as session:
-        assert last.complete == locking.locked(session, accepted.round_id)
+        assert last.complete == locking.lock_round(session, accepted.round_id)
     assert combine(store, accepted.round_id)
     assert not combine(store, accepted.round_id)
     with store.read() as session:
@@ -121,7 +125,7 @@ def test_results_of_one_round_in_one_transaction_make_it_complete_once(store: St
     results = [result(one.run_id, accepted.round_id, one.stage) for one in orders.values()]
     unknown = result("0" * 32, accepted.round_id, "analysis")
     with store.write() as session:
-        made = lifecycle.record(session, [*results, results[0], unknown])
+        made = lifecycle.record_results(session, [*results, results[0], unknown])
     assert [one.outcome for one in made] == ["accepted", "accepted", "duplicate", "unknown"]
     assert [one.complete is not None for one in made] == [False, True, False, False]
     assert combine(store, accepted.round_id)
@@ -134,7 +138,9 @@ def test_a_failure_and_its_repair_in_one_transaction_count_in_their_order(
     order = begin(store, accepted.round_id)["analysis"]
     failed = result(order.run_id, accepted.round_id, "analysis", ok=False, retry="elsewhere", message="m")
     with store.write() as session:
-        made = lifecycle.record(session, [failed, result(order.run_id, accepted.round_id, "analysis")])
+        made = lifecycle.record_results(
+            session, [failed, result(order.run_id, accepted.round_id, "analysis")]
+        )
     assert [one.outcome for one in made] == ["failed", "duplicate"]
     assert stage(store, accepted.round_id, "analysis").state == StageState.FAILED
 
@@ -166,7 +172,7 @@ def test_the_first_valid_result_wins(store: Store, assignment: int) -> None:
     accepted = hand_in(store, assignment)
     order = begin(store, accepted.round_id)["analysis"]
     with store.write() as session:
-        lifecycle.lose(session, order.run_id, "machine died", loss="alone")
+        lifecycle.mark_lost(session, order.run_id, "machine died", loss="alone")
     with store.write() as session:
         second = begin_stage(session, accepted.round_id, "analysis")
     assert second is not None
@@ -182,7 +188,7 @@ def test_a_late_result_of_a_lost_run_still_counts_when_it_is_first(store: Store,
     accepted = hand_in(store, assignment)
     order = begin(store, accepted.round_id)["analysis"]
     with store.write() as session:
-        lifecycle.lose(session, order.run_id, "machine died", loss="alone")
+        lifecycle.mark_lost(session, order.run_id, "machine died", loss="alone")
     assert record(store, order).outcome == "accepted"
     with store.write() as session:
         assert begin_stage(session, accepted.round_id, "analysis") is None
@@ -194,7 +200,7 @@ def test_a_stage_that_a_late_result_ended_stays_done_when_the_run_in_its_place_f
     accepted = hand_in(store, assignment)
     first = begin(store, accepted.round_id)["analysis"]
     with store.write() as session:
-        lifecycle.lose(session, first.run_id, "machine died", loss="alone")
+        lifecycle.mark_lost(session, first.run_id, "machine died", loss="alone")
     with store.write() as session:
         second = begin_stage(session, accepted.round_id, "analysis")
     assert second is not None
@@ -244,12 +250,15 @@ def test_a_result_nobody_asked_for_is_ignored(store: Store, assignment: int) -> 
     order = begin(store, accepted.round_id)["analysis"]
     with store.write() as session:
         assert (
-            lifecycle.record(session, [result("f" * 32, accepted.round_id, "analysis")])[0].outcome
+            lifecycle.record_results(session, [result("f" * 32, accepted.round_id, "analysis")])[0].outcome
             == "unknown"
         )
-        assert lifecycle.record(session, [result(order.run_id, "f" * 32, "analysis")])[0].outcome == "unknown"
         assert (
-            lifecycle.record(session, [result(order.run_id, order.round_id, "feedback")])[0].outcome
+            lifecycle.record_results(session, [result(order.run_id, "f" * 32, "analysis")])[0].outcome
+            == "unknown"
+        )
+        assert (
+            lifecycle.record_results(session, [result(order.run_id, order.round_id, "feedback")])[0].outcome
             == "unknown"
         )
     assert stage(store, accepted.round_id, "analysis").state == StageState.DISPATCHED
@@ -267,7 +276,7 @@ def test_three_failures_make_a_stage_dead_and_the_round_partial(
     for _ in range(2):
         assert stage(store, accepted.round_id, "analysis").state == StageState.FAILED
         with store.read() as session:
-            assert queue.due_again(session, {("analysis", "interactive"): 5}) == []  # it waits first
+            assert queue.list_due_retries(session, {("analysis", "interactive"): 5}) == []  # it waits first
         with store.write() as session:
             again = begin_stage(session, accepted.round_id, "analysis")
         assert again is not None
@@ -292,7 +301,7 @@ def test_a_run_no_machine_began_costs_no_try(store: Store, assignment: int) -> N
     order = begin(store, accepted.round_id)["analysis"]
     for _ in range(5):
         with store.write() as session:
-            assert lifecycle.lose(session, order.run_id, "message vanished", loss="unbegun") is None
+            assert lifecycle.mark_lost(session, order.run_id, "message vanished", loss="unbegun") is None
             again = begin_stage(session, accepted.round_id, "analysis")
         assert again is not None
         order = again
@@ -304,10 +313,10 @@ def test_a_complete_round_whose_body_was_lost_is_found(store: Store, assignment:
     for order in begin(store, accepted.round_id).values():
         record(store, order)
     with store.read() as session:
-        assert queue.forgotten(session, 10) == [accepted.round_id]
+        assert queue.list_stuck_rounds(session, 10) == [accepted.round_id]
     assert combine(store, accepted.round_id)
     with store.read() as session:
-        assert queue.forgotten(session, 10) == []
+        assert queue.list_stuck_rounds(session, 10) == []
 
 
 def test_waiting_rounds_are_fair_and_interactive_ones_first(store: Store, assignment: int) -> None:

@@ -19,7 +19,7 @@ from grading.broker.machine_status import MachineState
 from grading.execution.throughput import Rate
 from grading.store import Store, tables
 from grading.store.rounds import preparing, queue
-from grading.store.rounds.queue import places
+from grading.store.rounds.queue import load_positions
 from grading.store.views import submission as views
 from tests.integration.webapp import School
 
@@ -75,7 +75,7 @@ def test_places_are_the_order_in_which_rounds_are_sent(database_url: str) -> Non
     with school.store.write() as session:
         session.execute(update(tables.Course).where(tables.Course.slug == "ba").values(served_interactive=7))
     with school.store.read() as session:
-        line = places(session)
+        line = load_positions(session)
         for priority in ("interactive", "batch"):
             order = [one.round_id for one in queue.next_queued(session, priority, 1000)]
             assert len(order) > 7
@@ -90,12 +90,12 @@ def test_what_is_still_prepared_stands_where_it_will_join(school: School) -> Non
     first = [prepared(school, school.hand_in("anna")) for _ in range(3)]
     late = school.hand_in("ben")
     with school.store.read() as session:
-        before = places(session)
+        before = load_positions(session)
         (mine,) = session.query(tables.Round.id).filter_by(submission_id=late).one()
     assert before.before[mine] == 1  # everyone's first goes before anyone's second
     prepared(school, late)
     with school.store.read() as session:
-        assert places(session).before == before.before
+        assert load_positions(session).before == before.before
     assert before.before[first[1]] == 2
 
 
@@ -109,7 +109,7 @@ def statements(store: Store) -> list[str]:
 def test_a_hundred_who_ask_look_once(school: School) -> None:
     submissions = [school.hand_in("anna") for _ in range(3)]
     with school.store.read() as session:
-        seen = [views.submission_view(session, one) for one in submissions]
+        seen = [views.load_view(session, one) for one in submissions]
         asked, given = statements(school.store), Expecting(school.dispatch)
         found = {given.queue(session, one).position for one in seen * 33}  # type: ignore[union-attr]
     assert found == {1, 2, 3}
@@ -186,7 +186,7 @@ def test_where_no_machine_does_a_stage_no_time_is_told(
     prepared(school, mine)
     assert asked(school, mine) == {"position": 1, "eta_s": None}
     with school.app.test_request_context(), school.store.read() as session:
-        view = views.submission_view(session, mine)
+        view = views.load_view(session, mine)
         assert live(view, progress(session, view), sees_score=True).detail == "Place 1."
 
 
@@ -241,7 +241,7 @@ def test_what_was_sent_and_not_begun_has_a_place(school: School, monkeypatch: py
     prepared(school, queued)
     assert [asked(school, one)["position"] for one in (begun, first, second, queued)] == [0, 1, 2, 3]
     with school.app.test_request_context(), school.store.read() as session:
-        view = views.submission_view(session, first)
+        view = views.load_view(session, first)
         shown = live(view, progress(session, view), sees_score=False)
     assert shown.headline == "Next in line"
     assert shown.detail.startswith("Place 1. About ")
@@ -254,6 +254,6 @@ def test_words_are_coarse(school: School, monkeypatch: pytest.MonkeyPatch) -> No
     mine = school.hand_in("anna")
     prepared(school, mine)
     with school.app.test_request_context(), school.store.read() as session:
-        view = views.submission_view(session, mine)
+        view = views.load_view(session, mine)
         shown = live(view, progress(session, view), sees_score=True)
     assert shown.detail == "Place 1. About 6 minutes to go."

@@ -53,15 +53,15 @@ def run_all(store: Store, round_id: str, *, release: bool = False, **ok: bool) -
     for order in orders:
         with store.write() as session:
             kind = {"ok": True} if ok[order.stage] else {"ok": False, "retry": "never", "message": "no model"}
-            lifecycle.record(session, [result(order.run_id, round_id, order.stage, **kind)])[0]  # type: ignore[arg-type]
+            lifecycle.record_results(session, [result(order.run_id, round_id, order.stage, **kind)])[0]  # type: ignore[arg-type]
     with store.write() as session:
-        current = finish_round.complete(session, round_id)
+        current = finish_round.lock_complete(session, round_id)
         assert current is not None
-        finish_round.finish(
+        finish_round.finish_round(
             session,
             current,
             outcome(session, round_id),
-            finish_round.ending(session, current.id),
+            finish_round.load_round_end(session, current.id),
             release=release,
         )
 
@@ -83,16 +83,16 @@ def test_only_the_dead_stage_of_a_partial_round_is_done_again_and_there_is_one_g
     run_all(store, round_id, analysis=True, feedback=False)
     assert states(store, round_id) == ("partial", {"analysis": "done", "feedback": "dead"})
     with store.read() as session:
-        (listed,) = retry.given_up(session)
+        (listed,) = retry.list_dead_rounds(session)
     assert [(s.stage, s.error, s.message) for s in listed.stages] == [
         ("feedback", "engine_failed", "no model")
     ]
     with store.write() as session:
-        assert retry.replay(session, round_id, "user:1")
+        assert retry.retry_round(session, round_id, "user:1")
     assert states(store, round_id) == ("running", {"analysis": "done", "feedback": "failed"})
     with store.write() as session:
-        assert not retry.replay(session, round_id, "user:1")  # it is under way
-        assert retry.given_up(session) == []
+        assert not retry.retry_round(session, round_id, "user:1")  # it is under way
+        assert retry.list_dead_rounds(session) == []
     run_all(store, round_id, analysis=True, feedback=True)
     assert states(store, round_id) == ("graded", {"analysis": "done", "feedback": "done"})
     with store.read() as session:
@@ -116,10 +116,10 @@ def test_a_replayed_grade_that_was_taken_back_is_not_shown_by_itself(store: Stor
         run_all(store, round_id, analysis=True, feedback=False)
         with store.write() as session:
             if seen != "never":
-                grades.release(session, round_id, teacher)
+                grades.release_grade(session, round_id, teacher)
             if seen == "withdrawn":
-                grades.withdraw(session, round_id, teacher, "not yet")
-            assert retry.replay(session, round_id, teacher.name)
+                grades.withdraw_grade(session, round_id, teacher, "not yet")
+            assert retry.retry_round(session, round_id, teacher.name)
         # the rule of the assignment would release it now, as it does what nobody took back
         run_all(store, round_id, release=True, analysis=True, feedback=True)
         with store.read() as session:
@@ -133,10 +133,10 @@ def test_a_replayed_stage_has_all_its_tries_again(store: Store) -> None:
     run_all(store, round_id, analysis=False, feedback=False)
     assert states(store, round_id)[0] == "failed"
     with store.write() as session:
-        assert retry.replay(session, round_id, "cli")
+        assert retry.retry_round(session, round_id, "cli")
         order = begin_stage(session, round_id, "analysis")
         assert order is not None
-        lifecycle.record(session, [result(order.run_id, round_id, "analysis", ok=False)])
+        lifecycle.record_results(session, [result(order.run_id, round_id, "analysis", ok=False)])
         stage = session.get_one(RoundStage, (round_id, "analysis"))
         assert (stage.state, stage.tries, stage.runs) == (StageState.FAILED, 1, 2)
 
@@ -144,9 +144,9 @@ def test_a_replayed_stage_has_all_its_tries_again(store: Store) -> None:
 def test_a_round_that_could_not_be_prepared_is_prepared_again(store: Store) -> None:
     round_id = hand_in(store, add_assignment(store)).round_id
     with store.write() as session:
-        preparing.reject(session, round_id, "The checks failed on it.")
+        preparing.reject_round(session, round_id, "The checks failed on it.")
     with store.write() as session:
-        assert retry.replay(session, round_id, "cli")
+        assert retry.retry_round(session, round_id, "cli")
     with store.write() as session:
         assert session.get_one(Round, round_id).state == RoundState.RECEIVED
         assert [row.key for row in outbox.claim(session, "prepare", 5, 60)] == [round_id]
@@ -158,8 +158,8 @@ def test_a_graded_round_is_left_alone(store: Store) -> None:
     round_id = hand_in(store, add_assignment(store)).round_id
     run_all(store, round_id, analysis=True, feedback=True)
     with store.write() as session:
-        assert not retry.replay(session, round_id, "cli")
-        assert retry.count(session) == 0
+        assert not retry.retry_round(session, round_id, "cli")
+        assert retry.count_dead_rounds(session) == 0
     assert states(store, round_id)[0] == "graded"
 
 

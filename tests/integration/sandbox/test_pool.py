@@ -33,10 +33,10 @@ from grading.store import Store, outbox, schema
 from grading.store.privacy import backup, erasure, retention
 from grading.store.privacy.erasure import find_student
 from grading.store.rounds import preparing, retry
-from grading.store.rounds.queue import places
+from grading.store.rounds.queue import load_positions
 from grading.store.tables import KeptTrial, Round
-from grading.store.views.status import speed
-from grading.store.views.submission import submission_view
+from grading.store.views.status import load_speed
+from grading.store.views.submission import load_view
 from tests.integration.sandbox.test_sandbox_runs import RIGHT, School, made, share
 from tests.support.aging import redis_rows
 from tests.support.services import SqliteDatabases
@@ -89,11 +89,11 @@ def test_a_page_says_that_the_work_is_run(lite: School) -> None:
         submission_id = session.scalars(select(Round.submission_id).where(Round.id == round_id)).one()
 
     def outlook(session: SqlSession) -> Outlook:
-        return Outlook(places(session), speed(session))
+        return Outlook(load_positions(session), load_speed(session))
 
     def said() -> str:
         with lite.server.store.read() as session:
-            view = submission_view(session, submission_id)
+            view = load_view(session, submission_id)
             waits = Progress(queue=outlook(session).queue(view, 0.0), stages={})
         return live(view, waits, sees_score=False).detail
 
@@ -300,7 +300,7 @@ def test_the_database_goes_away_in_the_middle(lite: School, monkeypatch: pytest.
         assert lite.row(round_id).state == RoundState.RECEIVED
         assert lite.rows(round_id)["trial"].tries == 0
     with monkeypatch.context() as patch:
-        patch.setattr(outbox, "let_go", gone)
+        patch.setattr(outbox, "release_hold", gone)
         patch.setattr(preparing, "save_prepared", gone)
         with pytest.raises(OperationalError):
             tried(lite, round_id)
@@ -353,7 +353,7 @@ def test_a_row_that_nothing_waits_for_is_closed(lite: School) -> None:
     round_id = handed_on(lite)
     assert tried(lite, round_id) is None
     with lite.server.store.write() as session:
-        outbox.again(session, "trial", round_id)
+        outbox.reopen(session, "trial", round_id)
     lite.later(round_id)
     Canaries(lite.server.dispatch.registry.redis).beat("checks", "here:1", "v")
     lite.server.dispatch.registry.redis.delete(*celery_app.CHECKS_QUEUES)
@@ -394,7 +394,7 @@ def test_a_pool_that_ends_ends_its_boxes_and_gives_their_rounds_back(lite: Schoo
 def erased(school: School, who: str) -> Counter[str]:
     """Erase a student, in SQL and in Redis."""
     with school.server.store.write() as session:
-        gone = erasure.erase(session, find_student(session, who), "test")
+        gone = erasure.erase_student(session, find_student(session, who), "test")
     withdraw(school.server.dispatch.registry.redis, (*gone.student.submissions, *gone.student.rounds))
     return gone.counts
 
@@ -450,7 +450,7 @@ def test_old_trials_go_and_what_waits_for_the_pool_stays(lite: School) -> None:
     lite.server.store.clock_offset_s += 400 * 86_400
     kept = Retention(submissions_days=30, trials_days=30, messages_days=4)
     with lite.server.store.write() as session:
-        while retention.remove_some(session, kept):
+        while retention.delete_chunk(session, kept):
             pass
     assert lite.kept() == 0
     assert lite.rows(waits)["trial"].done_at is None
@@ -461,10 +461,10 @@ def test_old_trials_go_and_what_waits_for_the_pool_stays(lite: School) -> None:
 def test_a_round_that_could_not_be_prepared_goes_the_same_way_when_it_is_replayed(lite: School) -> None:
     round_id = handed_on(lite)
     with lite.server.store.write() as session:
-        preparing.reject(session, round_id, "The checks failed.")
+        preparing.reject_round(session, round_id, "The checks failed.")
     assert tried(lite, round_id) is None
     with lite.server.store.write() as session:
-        assert retry.replay(session, round_id, "test")
+        assert retry.retry_round(session, round_id, "test")
     assert not prepare(lite.server, round_id)
     assert tried(lite, round_id) is None
     assert share(lite.evidence(round_id)) == 1.0
@@ -477,7 +477,7 @@ def test_what_waits_and_what_is_kept_survive_a_restore(lite: School, tmp_path: P
     archive = tmp_path / "grader.zip"
     backup.write_backup(lite.server.store, archive)
     url = f"sqlite:///{tmp_path}/again.db"
-    backup.restore(url, archive, replace=False, safety=tmp_path / "before.zip")
+    backup.restore_backup(url, archive, replace=False, safety=tmp_path / "before.zip")
     again = Store(url, clock_offset_s=60.0)
     try:
         server = dataclasses.replace(lite.server, store=again)

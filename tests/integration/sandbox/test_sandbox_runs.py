@@ -24,7 +24,7 @@ from grading.store.assignments import versions
 from grading.store.assignments.versions import NewVersion
 from grading.store.database import now
 from grading.store.submissions import intake, receipts
-from grading.store.submissions.intake import Incoming
+from grading.store.submissions.intake import IncomingSubmission
 from grading.store.tables import KeptTrial, Outbox, Round
 from tests.support.factories import COURSE, add_student, hand_in
 from tests.support.services import SqliteDatabases
@@ -203,13 +203,15 @@ def test_data_that_was_handed_in_lies_beside_the_work_when_it_is_run(lite: Schoo
     store = lite.server.store
     student = add_student(store, "ada")
     with store.write() as session:
-        accepted = intake.accept(session, Incoming(lite.assignment, student, "api", content))
+        accepted = intake.accept_submission(
+            session, IncomingSubmission(lite.assignment, student, "api", content)
+        )
     assert not prepare(lite.server, accepted.round_id)
     try_round(lite.server, lite.lab, lite.holding, accepted.round_id)
     assert share(lite.evidence(accepted.round_id)) == 1.0
     assert share(lite.tried("ben", source)) == 0.0  # without the file it does not run
     with store.read() as session:
-        listed = receipts.files_of(session, accepted.submission_id)
+        listed = receipts.list_files(session, accepted.submission_id)
     assert [file.path for file in listed] == ["double.py", "factor.csv"]
 
 

@@ -67,13 +67,13 @@ def test_runs_of_a_dead_process_are_lost_together_also_when_the_search_breaks_of
         hold(server, run_id)
     beat(server, ago_s=60)
     seen: list[int] = []
-    really = lifecycle.lose
+    really = lifecycle.mark_lost
 
     def lose(*arguments: Any, **options: Any) -> str | None:
         seen.append(len(server.dispatch.registry.held()))
         return really(*arguments, **options)
 
-    monkeypatch.setattr(lifecycle, "lose", lose)
+    monkeypatch.setattr(lifecycle, "mark_lost", lose)
     lost.sweep()
     assert seen == [3, 3, 3]
     assert server.dispatch.registry.held() == []
@@ -102,7 +102,7 @@ def test_the_oldest_runs_are_looked_at_first(server: Server) -> None:
             update(Run).where(Run.id == old.id).values(dispatched_at=old.dispatched_at.replace(year=2020))
         )
     with server.store.read() as session:
-        assert [run_id for run_id, _ in queue.in_flight(session, limit=1)] == [runs[2]]
+        assert [run_id for run_id, _ in queue.list_in_flight(session, limit=1)] == [runs[2]]
 
 
 def test_a_clock_of_redis_that_was_set_makes_no_machine_dead(

@@ -48,7 +48,7 @@ def store(fresh_database: Callable[..., str]) -> Iterator[Store]:
 def fill(store: Store, count: int, kind: str = "a") -> None:
     with store.write() as session:
         for number in range(count):
-            assert outbox.put(session, kind, str(number), {"number": number})
+            assert outbox.add(session, kind, str(number), {"number": number})
 
 
 def take(store: Store, limit: int = 1, overdue_s: float = 0.0) -> list[Delivery]:
@@ -89,10 +89,10 @@ def test_a_sender_that_died_loses_its_row_when_the_lease_ends(store: Store) -> N
     (second,) = take(store)
     assert (first.tries, second.tries) == (1, 2)
     with store.write() as session:  # the first was only slow: it says nothing of the second's try
-        assert not outbox.failed(session, first, "late", None)
+        assert not outbox.mark_failed(session, first, "late", None)
     assert rows(store, "a")[0].done_at is None
     with store.write() as session:
-        outbox.done(session, first)
+        outbox.mark_done(session, first)
     store.clock_offset_s = 10 * LEASE_S
     assert take(store) == []
 
@@ -101,20 +101,20 @@ def test_tries_wait_as_long_as_told_and_the_last_leaves_a_dead_row(store: Store)
     fill(store, 1)
     (row,) = take(store)
     with store.write() as session:
-        assert not outbox.failed(session, row, "no\0t yet", 300)
+        assert not outbox.mark_failed(session, row, "no\0t yet", 300)
     store.clock_offset_s = 200
     assert take(store) == []
     store.clock_offset_s = 301
     (row,) = take(store)
     with store.write() as session:
-        assert outbox.failed(session, row, "", None)
+        assert outbox.mark_failed(session, row, "", None)
     (dead,) = rows(store, "a")
     assert dead.done_at is not None
     assert dead.error == "failed"
     with store.write() as session:
-        assert not outbox.put(session, "a", "0", {"number": 99})
-        assert outbox.again(session, "a", "0")
-        assert not outbox.again(session, "a", "none")
+        assert not outbox.add(session, "a", "0", {"number": 99})
+        assert outbox.reopen(session, "a", "0")
+        assert not outbox.reopen(session, "a", "none")
     assert [(row.tries, row.payload) for row in take(store)] == [(1, {"number": 0})]
 
 
@@ -401,8 +401,8 @@ def test_a_first_receiver_is_not_told_of_what_happened_before_there_could_be_one
     schema.upgrade(url, "0003")
     store = Store(url)
     with store.write() as session:
-        outbox.put(session, "event", "graded:1", {})
-        outbox.put(session, "prepare", "1", {})
+        outbox.add(session, "event", "graded:1", {})
+        outbox.add(session, "prepare", "1", {})
     schema.upgrade(url)
     assert [row.done_at is not None for row in (*rows(store, "event"), *rows(store, "prepare"))] == [
         True,

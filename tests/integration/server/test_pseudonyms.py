@@ -18,7 +18,7 @@ from grading.store.accounts import users
 from grading.store.assignments import versions
 from grading.store.assignments.versions import NewVersion
 from grading.store.submissions import intake
-from grading.store.submissions.intake import Incoming
+from grading.store.submissions.intake import IncomingSubmission
 from grading.store.tables import Grade, Round
 from tests.support.factories import COURSE, RUBRIC, result
 from workers.server import record
@@ -50,7 +50,9 @@ def hand_in(store: Store) -> str:
         new = NewVersion("sales", "Sales", "r", "at_once", digest="1", rubric=RUBRIC)
         assignment, _, _ = versions.import_version(session, COURSE, new)
         student = users.find_or_create_student(session, "local", IDENTIFIER, NAME, MAIL, assignment.course_id)
-        return intake.accept(session, Incoming(assignment.id, student.id, "api", files)).round_id
+        return intake.accept_submission(
+            session, IncomingSubmission(assignment.id, student.id, "api", files)
+        ).round_id
 
 
 def test_what_is_sent_holds_no_name(server: Server) -> None:

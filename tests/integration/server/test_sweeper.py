@@ -256,7 +256,7 @@ def test_a_complete_round_that_nobody_combined_is_combined(cluster: Cluster) -> 
     for stage in BOTH:
         run_id = cluster.take(round_id, stage)
         with cluster.server.store.write() as session:
-            lifecycle.record(session, [result(run_id, round_id, stage)])
+            lifecycle.record_results(session, [result(run_id, round_id, stage)])
         cluster.leases.give_back(cluster.leases.held_of([run_id])[run_id])
     assert cluster.state(round_id) == RoundState.RUNNING
     cluster.sweep()
@@ -559,14 +559,14 @@ def test_what_an_operator_says_while_the_sweeper_tells_who_is_out_stays(
 ) -> None:
     store, told = cluster.server.store, []
     with store.write() as session:
-        operations.put(session, "dgx-spark-2", "admin", out=not out)
+        operations.set_drained(session, "dgx-spark-2", "admin", out=not out)
     tell = type(cluster.leases).drain
 
     def late(leases: Leases, machines: Iterable[str]) -> None:
         told.append(sorted(machines))
         if len(told) == 1:  # it read who is out, and has not said so
             with store.write() as session:
-                now_out = operations.put(session, "dgx-spark-2", "admin", out=out)
+                now_out = operations.set_drained(session, "dgx-spark-2", "admin", out=out)
             tell(leases, now_out)
         tell(leases, machines)
 

@@ -201,14 +201,14 @@ class Uniqueness(RuleBasedStateMachine):
     @rule()
     def the_sweeper_combines(self) -> None:
         with self.store.read() as session:
-            found = queue.forgotten(session, 10)
+            found = queue.list_stuck_rounds(session, 10)
         for round_id in found:
             record.combine(self.server, round_id)
 
     @rule(round_id=known_rounds)
     def somebody_replays(self, round_id: str) -> None:
         with self.store.write() as session:
-            self.replayed = retry.replay(session, round_id, "test")
+            self.replayed = retry.retry_round(session, round_id, "test")
 
     def draw_runs(self, data: st.DataObject, most: int) -> list[str]:
         if not self.network.sent:
@@ -218,7 +218,7 @@ class Uniqueness(RuleBasedStateMachine):
 
     def lose(self, run_id: str, loss: Loss) -> None:
         with self.store.write() as session:
-            to_combine = lifecycle.lose(session, run_id, "gone", loss)
+            to_combine = lifecycle.mark_lost(session, run_id, "gone", loss)
         if to_combine is not None:
             record.combine(self.server, to_combine)
 

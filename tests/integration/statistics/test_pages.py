@@ -32,7 +32,7 @@ def school(tmp_path: Path) -> Iterator[School]:
 
 def facts(school: School, assignment: int | None = None) -> Overview:
     with school.store.read() as session:
-        return overview(class_statistics.read(session, assignment or school.assignment))
+        return overview(class_statistics.load_submissions(session, assignment or school.assignment))
 
 
 def graded(school: School, name: str, load: float, think: float) -> str:
@@ -60,7 +60,7 @@ def test_only_what_counts_is_counted(school_url: str) -> None:
 
 def read(school: School) -> tuple[class_statistics.Work, ...]:
     with school.store.read() as session:
-        return class_statistics.read(session, school.assignment).works
+        return class_statistics.load_submissions(session, school.assignment).works
 
 
 def test_people_beside_the_grader(school_url: str) -> None:

@@ -52,8 +52,8 @@ def test_each_change_of_an_assignment_has_a_stamp_of_its_own(school_url: str) ->
     def curve(session: Session) -> None:
         assignment = session.get_one(tables.Assignment, school.assignment)
         wanted = Curve.model_validate({"kind": "add", "points": 1.0})
-        seen = curves.preview(session, assignment, wanted).seen
-        assert curves.apply(session, assignment, wanted, teacher, seen=seen, reason="why") == 1
+        seen = curves.preview_curve(session, assignment, wanted).seen
+        assert curves.apply_curve(session, assignment, wanted, teacher, seen=seen, reason="why") == 1
 
     steps: list[Callable[[], object]] = [
         lambda: school.hand_in("ben"),
@@ -122,13 +122,13 @@ def test_a_savepoint_that_is_taken_back_takes_no_touch_along(school_url: str) ->
 def test_many_marks_become_one_that_never_was(school_url: str) -> None:
     school = School(school_url)
     seen = {stamps(school)[0]}
-    for number in range(change_tracking.TIDY_FROM + 2):
+    for number in range(change_tracking.MERGE_FROM + 2):
         with school.store.write() as session:
             session.get_one(tables.Assignment, school.assignment).title = f"Homework {number}"
         seen.add(stamps(school)[0])
     with school.store.write() as session:
-        assert change_tracking.tidy(session) >= 1
-        assert change_tracking.tidy(session) == 0
+        assert change_tracking.merge_markers(session) >= 1
+        assert change_tracking.merge_markers(session) == 0
         here = tables.Touch.assignment_id == school.assignment
         assert session.scalar(select(func.count()).select_from(tables.Touch).where(here)) == 1
     assert stamps(school)[0] not in seen

@@ -66,7 +66,7 @@ def failed(one: Result, **other: object) -> Result:
 
 def record(store: Store, one: Result) -> None:
     with store.write() as session:
-        lifecycle.record(session, [one])
+        lifecycle.record_results(session, [one])
 
 
 def end(store: Store, round_id: str, state: str) -> None:
@@ -161,7 +161,7 @@ def test_counts_of_runs_never_fall(local: Store) -> None:
     results = begun(local, add_assignment(local), "s1")
     run = results["analysis"]
     with local.write() as session:
-        lifecycle.lose(session, run.run_id, "gone", "alone")
+        lifecycle.mark_lost(session, run.run_id, "gone", "alone")
     history = History(local)
 
     def runs() -> dict[tuple[str, ...], int]:
@@ -191,7 +191,7 @@ def test_what_waits_is_as_old_as_the_oldest(store: Store) -> None:
     with store.write() as session:
         session.add(Drain(machine="dgx-spark-1", by="ada", since=now(session)))
     with later(store, 130).read() as session:
-        now_open = metrics.open_now(session)
+        now_open = metrics.count_open(session)
     waiting = now_open.rounds["received", "interactive"]
     assert waiting.count == 2
     assert 130 <= waiting.oldest_s < 160
@@ -205,7 +205,7 @@ def test_what_waits_is_as_old_as_the_oldest(store: Store) -> None:
     with store.write() as session:
         session.execute(update(Outbox).values(done_at=now(session)))
     with store.read() as session:
-        assert metrics.open_now(session).outbox["prepare"].count == 0
+        assert metrics.count_open(session).outbox["prepare"].count == 0
 
 
 def test_a_look_costs_little(local: Store) -> None:

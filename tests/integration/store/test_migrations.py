@@ -19,9 +19,9 @@ from tests.support.services import SqliteDatabases
 
 def test_up_down_and_up_again(database_url: str) -> None:
     store = Store(database_url)
-    assert schema.current(store) is None
+    assert schema.current_revision(store) is None
     schema.upgrade(database_url)
-    assert schema.current(store) == schema.newest()
+    assert schema.current_revision(store) == schema.newest_revision()
     schema.downgrade(database_url, "base")
     assert inspect(store.engine).get_table_names() == ["alembic_version"]
     schema.upgrade(database_url)

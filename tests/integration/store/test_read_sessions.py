@@ -45,7 +45,7 @@ def test_connections_that_were_ended_are_made_anew(store: Store, monkeypatch: py
     with store.look() as session:
         assert session.execute(select(tables.User.name)).scalar_one() == "Ada"
     if store.engine.dialect.name == "postgresql":
-        monkeypatch.setattr(database, "TRUSTED_S", -1.0)
+        monkeypatch.setattr(database, "PING_AFTER_S", -1.0)
         ends = (
             "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and "
         )

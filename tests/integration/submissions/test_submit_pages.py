@@ -142,10 +142,10 @@ def test_what_was_uploaded_is_kept_for_a_day(school: School) -> None:
     kept = school.services.config.retention
     school.store.clock_offset_s = 23 * 3600
     with school.store.write() as session:
-        assert retention.remove_some(session, kept)["uploads"] == 0
+        assert retention.delete_chunk(session, kept)["uploads"] == 0
     school.store.clock_offset_s = 25 * 3600
     with school.store.write() as session:
-        assert retention.remove_some(session, kept)["uploads"] == 1
+        assert retention.delete_chunk(session, kept)["uploads"] == 1
     assert school.count(tables.Blob) == 0
     assert client.get(address).status_code == 404
 
@@ -407,7 +407,7 @@ def test_only_starter_and_data_can_be_downloaded(school: School) -> None:
     }
     with school.store.write() as session:
         version = session.query(tables.RubricVersion).filter_by(assignment_id=school.assignment).one()
-        version.files = dict(zip(files, blobs.keep(session, files.values()), strict=True))
+        version.files = dict(zip(files, blobs.store_blobs(session, files.values()), strict=True))
         version.task = "# Do *this*\n\n<script>alert(1)</script>"
     client, url = school.client("anna"), f"/assignments/{school.assignment}"
     page = client.get(url).get_data(as_text=True)
@@ -531,7 +531,7 @@ def test_a_group_hands_in_together(both: School) -> None:
     )
     with both.store.read() as session:
         assignment = session.get_one(tables.Assignment, both.assignment)
-        assert groups.together(session, assignment, both.users["ben"]) == (
+        assert groups.group_members(session, assignment, both.users["ben"]) == (
             both.users["anna"],
             both.users["ben"],
         )
@@ -580,7 +580,7 @@ def test_both_of_a_pair_leave_at_once(both: School) -> None:
     change(both, group_size=3)
     with both.store.write() as session:
         for name in ("anna", "ben"):
-            groups.add(session, both.assignment, both.users[name], "f" * 32, confirmed=True)
+            groups.add_member(session, both.assignment, both.users[name], "f" * 32, confirmed=True)
     clients = [both.client(name) for name in ("anna", "ben")]
     tokens = [form_token(client) for client in clients]
 
@@ -620,7 +620,7 @@ def test_staff_make_groups_by_hand_by_chance_and_by_file(school: School) -> None
         assert [one.name for one in first.people] == ["Anna", "Ben"]
     assert post(teacher, f"{url}/fill").status_code == 303
     with school.store.read() as session:
-        sizes = sorted(len(one.people) for one in groups.listed(session, school.assignment))
+        sizes = sorted(len(one.people) for one in groups.list_groups(session, school.assignment))
         assert sizes == [2, 2, 3]
         assert groups.group_of(session, school.assignment, anna) == first
     table = teacher.get(f"{url}.csv").get_data(as_text=True)
@@ -676,7 +676,7 @@ def test_home_says_what_waits_for_staff(school: School) -> None:
     with school.store.read() as session:
         (one,) = [
             w
-            for w in staff_home.waiting(session, frozenset({school.course}))
+            for w in staff_home.load_work(session, frozenset({school.course}))
             if w.assignment_id == school.assignment
         ]
     assert (one.to_review, one.held, one.requests, one.not_graded, one.in_grading) == (2, 1, 1, 1, 1)
@@ -721,13 +721,13 @@ def test_bounds_of_extensions_groups_and_uploads(school: School) -> None:
     change(school, due_at=ago(school, days=1))
     with school.store.write() as session, pytest.raises(extensions.NotExtended):
         assignment = session.get_one(tables.Assignment, school.assignment)
-        extensions.give(session, assignment, [], now(session), "", actor)
+        extensions.grant_extension(session, assignment, [], now(session), "", actor)
     with school.store.write() as session:
         assignment = session.get_one(tables.Assignment, school.assignment)
         assignment.group_size = 2
-        made = groups.fill(session, assignment, "user:1")
+        made = groups.arrange_at_random(session, assignment, "user:1")
         assert made == (1, 2)
-    assert timedelta(days=retention.UPLOADS_DAYS) == uploads.KEPT_FOR
+    assert timedelta(days=retention.UPLOADS_DAYS) == uploads.KEEP_FOR
 
 
 def test_a_notebook_under_another_kernel_is_read_in_the_assignments_language(tmp_path: Path) -> None:

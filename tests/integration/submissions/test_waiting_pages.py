@@ -194,7 +194,7 @@ def test_readers_are_read_together(school: School) -> None:
     with school.store.read() as session:
         ids = [*school.users.values(), 999]
         with counted(school.store) as said:
-            found = waits.readers(session, ids)
+            found = waits.load_readers(session, ids)
         assert len([one for one in said if one != "BEGIN"]) == 2
         user = session.get_one(tables.User, school.users["teacher"])
         assert found[user.id].stamp == users.session_stamp(user)

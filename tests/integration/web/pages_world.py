@@ -138,7 +138,7 @@ def ids_of(school: School) -> Ids:
             "LMS", "https://lms.example", "c", "https://lms.example/a", "https://lms.example/t",
             "https://lms.example/k",
         )  # fmt: skip
-        platforms.add(session, new, "test")
+        platforms.register_platform(session, new, "test")
         for name in ("mate", "far"):
             school.users[name] = users.create_user(session, name, name=name.capitalize()).id
         other = session.get_one(tables.Assignment, school.elsewhere).course_id
@@ -165,7 +165,7 @@ def _things(
         moment = now(session)
         round_ = session.query(tables.Round).filter_by(submission_id=submission).one()
         version = session.query(tables.RubricVersion).filter_by(assignment_id=assignment).one()
-        version.files = {"data/a.csv": blobs.keep(session, [b"a,b\n"])[0]}
+        version.files = {"data/a.csv": blobs.store_blobs(session, [b"a,b\n"])[0]}
         work: dict[str, Any] = {"round_id": round_.id, "submission_id": submission}
         made: dict[str, Any] = {"by": by, "at": moment}
         group = {"assignment_id": assignment, "group_id": f"{course:032x}"}
@@ -208,10 +208,10 @@ def _things(
         token = users.create_token(session, user, "t", ("read",), timedelta(days=1))
         content = read([UploadedFile("work.py", b"x = 1\n")])
         found = session.get_one(tables.Assignment, assignment)
-        upload = uploads.put(
+        upload = uploads.save_upload(
             session, assignment, user, content, uploads.read_upload(session, found, content), ""
         )
-        batch = class_uploads.add(session, assignment, Actor(by), "class.zip", _class_zip())
+        batch = class_uploads.create_class_upload(session, assignment, Actor(by), "class.zip", _class_zip())
         return {
             "course_id": course,
             "assignment_id": assignment,

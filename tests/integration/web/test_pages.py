@@ -18,7 +18,7 @@ from grading.documents import UploadedFile, read
 from grading.domain.model import RoundState
 from grading.store import tables
 from grading.store.accounts import credentials, users
-from grading.store.accounts.sign_in_attempts import OF_ONE, Caller
+from grading.store.accounts.sign_in_attempts import ONE_SOURCE, Caller
 from grading.store.reporting import operations
 from tests.integration.webapp import CODE, School, form_token, limit, report, stop_the_clock
 
@@ -60,7 +60,7 @@ def test_sign_in_leads_on_but_never_outside(school: School) -> None:
 def test_after_wrong_passwords_the_next_try_waits(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
     stop_the_clock(monkeypatch)
     with_password(school)
-    for _ in range(OF_ONE.free + 1):
+    for _ in range(ONE_SOURCE.free + 1):
         assert sign_in(school, "wrong")[0] == 401
     assert sign_in(school, PASSWORD)[0] == 429
     school.store.clock_offset_s = 1

@@ -59,7 +59,7 @@ class Pulling:
     def pull(self, only: int | None = None) -> Pulled:
         """Bring people and new attempts of all links, or of one; what one course lacks stops no other."""
         with self.server.store.read() as session:
-            found = links.live(session, only)
+            found = links.list_live_links(session, only)
         total = Pulled()
         for _, group in groupby(sorted(found, key=lambda one: one.course_row), lambda one: one.course_row):
             if not self.stop.is_set():
@@ -73,7 +73,7 @@ class Pulling:
             total = Pulled(people=self._people(talk, first))
         except GraderError as error:
             with self.server.store.write() as session:
-                links.people_read(session, first.course_row, error.message)
+                links.record_people(session, first.course_row, error.message)
             log.warning("course %s of Canvas cannot be read: %s", first.canvas_course, error.message)
             return Pulled(errors=(error.message,))
         for link in of_course:
@@ -92,7 +92,7 @@ class Pulling:
             with self.server.store.write() as session:
                 lms_rosters.update_roster(session, link.connection, told)
         with self.server.store.write() as session:
-            links.people_read(session, link.course_row, "")
+            links.record_people(session, link.course_row, "")
         return len(found)
 
     def _pull_link(self, talk: Talk, link: Link) -> Pulled:
@@ -101,8 +101,8 @@ class Pulling:
         try:
             task = talk.task(link.canvas_course, link.canvas_assignment)
             with self.server.store.write() as session:
-                links.read(session, link.id, task)
-                known, students = links.known(session, link), links.students(session, link)
+                links.update_link(session, link.id, task)
+                known, students = links.list_imported(session, link), links.list_students(session, link)
             if task.problem:
                 raise CanvasFailed(f"“{task.title}” in Canvas: {task.problem}.")
             for attempt in talk.attempts(link.canvas_course, link.canvas_assignment):
@@ -120,7 +120,7 @@ class Pulling:
             raise
         finally:
             with self.server.store.write() as session:
-                links.pulled(session, link, error)
+                links.record_pull(session, link, error)
             if error:
                 log.warning("link %d of Canvas: %s", link.id, error)
         return total + Pulled(errors=(error,) if error else ())
@@ -141,11 +141,11 @@ class Pulling:
             raise
         except GraderError as error:
             with self.server.store.write() as session:
-                links.refuse(session, link, attempt, error.message)
+                links.refuse_attempt(session, link, attempt, error.message)
             log.warning("link %d: an attempt becomes no hand-in: %s", link.id, error.message)
             return Pulled(refused=1)
         try:
-            accepted = links.accept(self.server.store, link, attempt, content)
+            accepted = links.import_attempt(self.server.store, link, attempt, content)
         except Forbidden:
             return Pulled()  # somebody here keeps them out
         if accepted is None:
@@ -158,7 +158,7 @@ PULL = "canvas-pull"
 
 
 @dataclass
-class Bridge(ScoreSync[Link, scores.Turn]):
+class Bridge(ScoreSync[Link, scores.ScoreLease]):
     """People, attempts and scores. Before a post Canvas is asked what it has, as an answer may be lost."""
 
     kind = platform.KIND
@@ -202,11 +202,11 @@ class Bridge(ScoreSync[Link, scores.Turn]):
 
     def links(self, session: Session) -> Sequence[int]:
         """That have not ended."""
-        return [one.id for one in links.live(session)]
+        return [one.id for one in links.list_live_links(session)]
 
     def link(self, session: Session, number: int) -> Link | None:
         """That has not ended."""
-        return next(iter(links.live(session, number)), None)
+        return next(iter(links.list_live_links(session, number)), None)
 
     def receiver(self, link: Link) -> Hashable:
         """The Canvas."""
@@ -214,16 +214,16 @@ class Bridge(ScoreSync[Link, scores.Turn]):
 
     def reconcile_link(self, session: Session, link: Link) -> int:
         """By comparing what was posted with what counts."""
-        return scores.reconcile(session, link)
+        return scores.add_missing_scores(session, link)
 
-    def take(self, session: Session, link: Link, user_id: int) -> scores.Turn | str:
+    def take(self, session: Session, link: Link, user_id: int) -> scores.ScoreLease | str:
         """The turn of a student."""
         base = self.server.config.server.public_url.rstrip("/")
         canvases = self.server.config.server.canvases
         feedback = all(one.feedback for one in canvases if one.name == link.connection)
-        return scores.take(session, link.id, user_id, self.lease_s, base, feedback=feedback)
+        return scores.lease_score(session, link.id, user_id, self.lease_s, base, feedback=feedback)
 
-    def post(self, link: Link, turn: scores.Turn) -> bool:
+    def post(self, link: Link, turn: scores.ScoreLease) -> bool:
         """Whether Canvas did not have it yet."""
         mark = f"{self.server.config.server.public_url.rstrip('/')}/submissions/"
         place = (link.canvas_course, link.canvas_assignment, turn.canvas_user)
@@ -231,13 +231,13 @@ class Bridge(ScoreSync[Link, scores.Turn]):
         self._talks[link.connection] = talk
         return talk.tell(*place, turn.wanted, talk.there(*place, mark))
 
-    def sent(self, session: Session, turn: scores.Turn, answer: bool) -> bool:
+    def sent(self, session: Session, turn: scores.ScoreLease, answer: bool) -> bool:
         """With whether it was posted."""
-        return scores.told(session, turn, posted=answer)
+        return scores.record_sent(session, turn, posted=answer)
 
-    def failed(self, session: Session, turn: scores.Turn, error: GraderError, *, dead: bool) -> None:
+    def failed(self, session: Session, turn: scores.ScoreLease, error: GraderError, *, dead: bool) -> None:
         """With its message."""
-        scores.failed(session, turn, error.message, given_up=dead)
+        scores.record_failure(session, turn, error.message, given_up=dead)
 
     def unreachable(self, error: GraderError) -> bool:
         """No whole answer in time, or the token is refused."""
@@ -245,7 +245,7 @@ class Bridge(ScoreSync[Link, scores.Turn]):
 
     def tidy(self, session: Session) -> None:
         """Delete old attempts."""
-        scores.tidy(session)
+        scores.delete_old_attempts(session)
 
     def talk(self, connection: str) -> Talk:
         """To one Canvas. Raises CanvasFailed where it is not in config.toml or has no token."""
@@ -273,7 +273,7 @@ class Bridge(ScoreSync[Link, scores.Turn]):
     def compare(self, only: int | None = None) -> int:
         """Compare what Canvas has with what was released; how many differ. Nothing is overwritten."""
         with self.server.store.read() as session:
-            found = links.live(session, only)
+            found = links.list_live_links(session, only)
         return sum(self._compare(link) for link in found if not self.stop.is_set())
 
     def _compare(self, link: Link) -> int:
@@ -285,8 +285,8 @@ class Bridge(ScoreSync[Link, scores.Turn]):
             log.warning("link %d of Canvas cannot be compared: %s", link.id, error)
         with self.server.store.write() as session:
             if not error:
-                count = scores.compare(session, link, theirs)
-            links.compared(session, link.id, error)
+                count = scores.store_differences(session, link, theirs)
+            links.record_comparison(session, link.id, error)
         if count:
             log.warning("link %d: %d scores differ between Canvas and here", link.id, count)
         return count

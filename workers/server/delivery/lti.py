@@ -24,7 +24,7 @@ from grading.integrations.lti.values import (
 from grading.store import outbox
 from grading.store.database import Store, now
 from grading.store.integrations.lti import launch, platform, platforms, scores
-from grading.store.integrations.lti.scores import Column, Turn
+from grading.store.integrations.lti.scores import Column, ScoreLease
 from workers.server.context import Server
 from workers.server.delivery.score_sync import ScoreSync
 
@@ -33,7 +33,7 @@ GONE = (404, 410)
 
 
 @dataclass
-class Passback(ScoreSync[Column, Turn]):
+class Passback(ScoreSync[Column, ScoreLease]):
     """Scores, rosters and comparisons by LTI's services."""
 
     kind = platform.KIND
@@ -49,7 +49,7 @@ class Passback(ScoreSync[Column, Turn]):
     def talk(self) -> Talk:
         """Made at the first use, then kept for its tokens."""
         if self._talk is None:
-            self._talk = Talk(lambda: platforms.signing(self.store), self.config.allowed, self._now)
+            self._talk = Talk(lambda: platforms.signing_key(self.store), self.config.allowed, self._now)
         return self._talk
 
     def work(self) -> int:
@@ -62,11 +62,11 @@ class Passback(ScoreSync[Column, Turn]):
 
     def links(self, session: Session) -> Sequence[int]:
         """Of platforms that are switched on."""
-        return scores.links(session)
+        return scores.list_links(session)
 
     def link(self, session: Session, number: int) -> Column | None:
         """With its column in the gradebook."""
-        return scores.column(session, number)
+        return scores.load_column(session, number)
 
     def receiver(self, link: Column) -> Hashable:
         """The platform."""
@@ -74,20 +74,20 @@ class Passback(ScoreSync[Column, Turn]):
 
     def reconcile_link(self, session: Session, link: Column) -> int:
         """By comparing what was sent with what counts."""
-        return scores.reconcile(session, link.link_id)
+        return scores.add_missing_scores(session, link.link_id)
 
-    def take(self, session: Session, link: Column, user_id: int) -> Turn | str:
+    def take(self, session: Session, link: Column, user_id: int) -> ScoreLease | str:
         """The turn of a student."""
-        return scores.take(session, link, user_id, self.lease_s, self.config.public_url.rstrip("/"))
+        return scores.lease_score(session, link, user_id, self.lease_s, self.config.public_url.rstrip("/"))
 
-    def sent(self, session: Session, turn: Turn, answer: int) -> bool:
+    def sent(self, session: Session, turn: ScoreLease, answer: int) -> bool:
         """With the status of the answer."""
-        return scores.told(session, turn, answer)
+        return scores.record_sent(session, turn, answer)
 
-    def failed(self, session: Session, turn: Turn, error: GraderError, *, dead: bool) -> None:
+    def failed(self, session: Session, turn: ScoreLease, error: GraderError, *, dead: bool) -> None:
         """With the status of the answer, if there was one."""
         status = error.answered if isinstance(error, PlatformFailed) else None
-        scores.failed(session, turn, status, error.message, given_up=dead)
+        scores.record_failure(session, turn, status, error.message, given_up=dead)
 
     def unreachable(self, error: GraderError) -> bool:
         """No whole answer in time."""
@@ -95,20 +95,20 @@ class Passback(ScoreSync[Column, Turn]):
 
     def tidy(self, session: Session) -> None:
         """Delete old attempts."""
-        scores.tidy(session)
+        scores.delete_old_attempts(session)
 
-    def post(self, link: Column, turn: Turn) -> int:
+    def post(self, link: Column, turn: ScoreLease) -> int:
         """The status of a score that was taken. Raises PlatformFailed, Refused."""
         url = link.line_item or self._line_item(link, turn)
         body = score(turn.subject, turn.standing, turn.stamp)
         answer = self.talk.send(link.platform, [SCOPE_SCORES], "POST", with_path(url, "scores"), SCORE, body)
         if answer.status in GONE and link.line_item_ours:
             with self.store.write() as session:
-                scores.forget_line_item(session, link.link_id, url)
+                scores.delete_line_item(session, link.link_id, url)
         require_ok(answer, "sending a score")
         return answer.status
 
-    def _line_item(self, found: Column, turn: Turn) -> str:
+    def _line_item(self, found: Column, turn: ScoreLease) -> str:
         """The column of a link: the one there is, or a new one. Raises PlatformFailed."""
         if not found.line_items_url:
             raise PlatformFailed(
@@ -125,7 +125,7 @@ class Passback(ScoreSync[Column, Turn]):
         if not url:
             raise PlatformFailed("The platform made a column without saying where it is.")
         with self.store.write() as session:
-            return scores.keep_line_item(session, found.link_id, url, ours=ours)
+            return scores.store_line_item(session, found.link_id, url, ours=ours)
 
     def _existing(self, found: Column, resource: str) -> str:
         """The address of the column that belongs to this link, or nothing."""
@@ -145,22 +145,24 @@ class Passback(ScoreSync[Column, Turn]):
             if not rows:
                 break
             try:
-                launch.update(self.store, self.talk, int(rows[0].payload["context"]), rows[0].payload["by"])
+                launch.update_roster(
+                    self.store, self.talk, int(rows[0].payload["context"]), rows[0].payload["by"]
+                )
             except GraderError as error:
                 with self.store.write() as session:
-                    launch.keep_error(session, int(rows[0].payload["context"]), error.message)
-                    outbox.failed(session, rows[0], error.message, None)
+                    launch.record_error(session, int(rows[0].payload["context"]), error.message)
+                    outbox.mark_failed(session, rows[0], error.message, None)
                 log.warning("roster %s: %s", rows[0].key, error.message)
                 continue
             with self.store.write() as session:
-                outbox.done(session, rows[0])
+                outbox.mark_done(session, rows[0])
             count += 1
         return count
 
     def compare(self, only: int | None = None) -> int:
         """Compare what platforms have with what we have; how many differences. Nothing is overwritten."""
         with self.store.read() as session:
-            links = scores.links(session) if only is None else [only]
+            links = scores.list_links(session) if only is None else [only]
         total = 0
         for link in links:
             if self.stop.is_set():
@@ -172,19 +174,19 @@ class Passback(ScoreSync[Column, Turn]):
 
     def _compare(self, link: int) -> int:
         with self.store.read() as session:
-            found = scores.column(session, link)
+            found = scores.load_column(session, link)
         if found is None or not found.line_item:
             return 0
         try:
             url = with_path(found.line_item, "results")
-            pages = scores.read(self.talk.pages(found.platform, [SCOPE_RESULTS], url, scores.KIND))
+            pages = scores.read_results(self.talk.pages(found.platform, [SCOPE_RESULTS], url, scores.KIND))
         except GraderError as error:
             with self.store.write() as session:
-                scores.keep_error(session, link, error.message)
+                scores.record_comparison_error(session, link, error.message)
             log.warning("link %d cannot be compared: %s", link, error.message)
             return 0
         with self.store.write() as session:
-            different = scores.keep(session, found, pages)
+            different = scores.store_differences(session, found, pages)
         for one in different:
             log.warning(
                 "link %d, user %d: the platform has %s, here it is %s",

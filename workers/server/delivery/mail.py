@@ -163,7 +163,7 @@ class MailSender:
         mail = self.server.config.mail
         if not mail.on:
             with self.server.store.write() as session:
-                outbox.end_all(session, mails.KIND, "no mail is sent: config.toml names no server")
+                outbox.fail_all(session, mails.KIND, "no mail is sent: config.toml names no server")
             return 0
         taken = 0
         while taken < AT_ONCE and not self.stop.is_set() and (row := self._next()) is not None:
@@ -188,7 +188,7 @@ class MailSender:
     def _deliver(self, smtp: smtplib.SMTP, row: Delivery) -> bool:
         """Whether the server took it. Raises FAILURES where nothing more can be sent now."""
         with self.server.store.read() as session:
-            letter = mails.letter(session, row.payload)
+            letter = mails.load_letter(session, row.payload)
         if letter is None or not valid_address(letter.address):
             self._end(row, "" if letter is None else "this is no address that mail can be sent to")
             return False
@@ -235,14 +235,14 @@ class MailSender:
     def _end(self, row: Delivery, error: str) -> None:
         with self.server.store.write() as session:
             if error:
-                outbox.failed(session, row, error, None)
+                outbox.mark_failed(session, row, error, None)
                 log.warning("letter %d cannot be delivered: %s", row.id, error)
             else:
-                outbox.done(session, row)
+                outbox.mark_done(session, row)
 
     def _put_off(self, row: Delivery, error: str) -> None:
         wait = RETRIES_S[row.tries - 1] if row.tries <= len(RETRIES_S) else None
         with self.server.store.write() as session:
-            outbox.failed(session, row, error, wait)
+            outbox.mark_failed(session, row, error, wait)
         what = "given up" if wait is None else f"again in {wait:g} s"
         log.warning("letter %d: %s; %s", row.id, error, what)

@@ -108,10 +108,10 @@ class ScoreSync(ABC, Generic[Link, Turn]):
     def due(self, name: str, every: timedelta) -> Iterator[bool]:
         """Whether it is due and this process has it; planned again before it begins, so that it ends once."""
         with self.store.write() as session:
-            periodic_tasks.plan(session, name)
-            mine = periodic_tasks.take(session, name) is not None
+            periodic_tasks.schedule(session, name)
+            mine = periodic_tasks.claim(session, name) is not None
             if mine:
-                periodic_tasks.again(session, name, every)
+                periodic_tasks.reschedule(session, name, every)
         yield mine
 
     def reconcile_when_due(self) -> None:
@@ -156,16 +156,16 @@ class ScoreSync(ABC, Generic[Link, Turn]):
         with self.store.write() as session:
             link = self.link(session, int(row.payload["link"]))
             if link is None:
-                outbox.done(session, row)
+                outbox.mark_done(session, row)
                 return False
             if self.receiver(link) in silent:
-                outbox.failed(session, row, "the platform does not answer", _wait(row) or RETRIES_S[-1])
+                outbox.mark_failed(session, row, "the platform does not answer", _wait(row) or RETRIES_S[-1])
                 return False
             turn = self.take(session, link, int(row.payload["user"]))
             if turn == "busy":
-                outbox.failed(session, row, "another process sends it", RETRIES_S[0])
+                outbox.mark_failed(session, row, "another process sends it", RETRIES_S[0])
             elif isinstance(turn, str):
-                outbox.done(session, row)
+                outbox.mark_done(session, row)
             if isinstance(turn, str):
                 return False
         return self._try(row, link, turn, silent)
@@ -180,16 +180,16 @@ class ScoreSync(ABC, Generic[Link, Turn]):
             return False
         with self.store.write() as session:
             if self.sent(session, turn, answer):
-                outbox.done(session, row)
+                outbox.mark_done(session, row)
             else:
-                outbox.failed(session, row, "another process sent it since", RETRIES_S[0])
+                outbox.mark_failed(session, row, "another process sent it since", RETRIES_S[0])
         return bool(answer)
 
     def _retry(self, row: Delivery, turn: Turn, error: GraderError) -> None:
         wait = _wait(row)
         with self.store.write() as session:
             self.failed(session, turn, error, dead=wait is None)
-            outbox.failed(session, row, error.message, wait)
+            outbox.mark_failed(session, row, error.message, wait)
         what = "dead" if wait is None else f"again in {wait:g} s"
         whose = (row.payload["link"], row.payload["user"])
         log.warning("%s: score of link %s, user %s: %s; %s", self.kind, *whose, error.message, what)

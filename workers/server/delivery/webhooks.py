@@ -125,11 +125,11 @@ class Relay:
         while not self.stop.is_set():
             with self.server.store.write() as session:
                 events = outbox.claim(session, "event", FAN_OUT_AT_ONCE, LEASE_S)
-                told = [one for one in self.receivers if not outbox.known(session, "gone", one.mark)]
+                told = [one for one in self.receivers if not outbox.exists(session, "gone", one.mark)]
                 for event in events:
                     for receiver in told:
-                        outbox.put(session, receiver.kind, event.key, _message(event))
-                    outbox.done(session, event)
+                        outbox.add(session, receiver.kind, event.key, _message(event))
+                    outbox.mark_done(session, event)
             count += len(events)
             if len(events) < FAN_OUT_AT_ONCE:
                 break
@@ -204,14 +204,14 @@ class Relay:
         with self.server.store.write() as session:
             webhooks.record_attempt(session, attempt)
             if not attempt.error:
-                outbox.done(session, row)
+                outbox.mark_done(session, row)
                 webhooks.record_success(session, receiver.name, receiver.mark)
             elif attempt.status == GONE:
-                outbox.put(session, "gone", receiver.mark, {"url": receiver.url})
-                outbox.end_all(session, "gone", "answered 410: it wants no more messages")
-                outbox.end_all(session, receiver.kind, "answered 410")
+                outbox.add(session, "gone", receiver.mark, {"url": receiver.url})
+                outbox.fail_all(session, "gone", "answered 410: it wants no more messages")
+                outbox.fail_all(session, receiver.kind, "answered 410")
             else:
-                outbox.failed(session, row, attempt.error, wait)
+                outbox.mark_failed(session, row, attempt.error, wait)
                 paused = webhooks.record_failure(session, receiver.name, receiver.mark)
         _tell_log(receiver, row, attempt, wait, paused)
 

@@ -41,10 +41,10 @@ class Refused:
 
 
 @dataclass(frozen=True)
-class Seen:
+class CoursePage:
     """Everything of a course."""
 
-    links: tuple[links.Shown, ...]
+    links: tuple[links.LinkEntry, ...]
     scores: tuple[Score, ...]
     refused: tuple[Refused, ...]
 
@@ -54,12 +54,12 @@ class Seen:
         return bool(self.links)
 
 
-def course(session: Session, course_id: int) -> Seen:
+def load_course_page(session: Session, course_id: int) -> CoursePage:
     """All of it, in a fixed number of queries; of a course without links in one."""
-    found = tuple(links.listing(session, course_id))
+    found = tuple(links.list_links(session, course_id))
     if not found:
-        return Seen((), (), ())
-    return Seen(found, _scores(session, course_id), _refused(session, course_id))
+        return CoursePage((), (), ())
+    return CoursePage(found, _scores(session, course_id), _refused(session, course_id))
 
 
 def _scores(session: Session, course_id: int) -> tuple[Score, ...]:
@@ -96,7 +96,9 @@ def _refused(session: Session, course_id: int) -> tuple[Refused, ...]:
     return tuple(Refused(*row) for row in session.execute(query))
 
 
-def of_course(session: Session, course_id: int, pairs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def filter_of_course(
+    session: Session, course_id: int, pairs: Iterable[tuple[int, int]]
+) -> list[tuple[int, int]]:
     """Those of these links and students that belong to the course and have a score."""
     query = select(CanvasScore.link_id, CanvasScore.user_id)
     query = query.join(CanvasLink, CanvasLink.id == CanvasScore.link_id)

@@ -16,7 +16,7 @@ from grading.domain.errors import Conflict, NotFound
 from grading.integrations.canvas.values import Attempt, NotForTheBridge, Task
 from grading.store import tables
 from grading.store.accounts import users
-from grading.store.audit import note
+from grading.store.audit import write_audit
 from grading.store.database import Store, now
 from grading.store.integrations.canvas import platform
 from grading.store.integrations.canvas.platform import KIND
@@ -28,7 +28,7 @@ from grading.store.integrations.canvas.tables import (
     CanvasTry,
 )
 from grading.store.submissions import intake
-from grading.store.submissions.intake import Accepted, Incoming
+from grading.store.submissions.intake import Accepted, IncomingSubmission
 from grading.store.tables import Assignment, Course, Identity, Membership, Submission
 
 
@@ -54,7 +54,7 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Shown:
+class LinkEntry:
     """A link with how it does."""
 
     link: Link
@@ -85,21 +85,23 @@ def _link(row: Any) -> Link:
     )  # fmt: skip
 
 
-def live(session: Session, only: int | None = None) -> list[Link]:
+def list_live_links(session: Session, only: int | None = None) -> list[Link]:
     """All links, or the one of this number."""
     where = () if only is None else (CanvasLink.id == only,)
     return [_link(row) for row in session.execute(_links(*where))]
 
 
-def find(session: Session, link_id: int) -> Link:
+def load_link(session: Session, link_id: int) -> Link:
     """One link. Raises NotFound."""
-    found = live(session, link_id)
+    found = list_live_links(session, link_id)
     if not found:
         raise NotFound(f"There is no link {link_id}; `grader canvas list` has them.")
     return found[0]
 
 
-def link(session: Session, connection: str, task: Task, title: str, assignment_id: int, by: str) -> int:
+def link_assignment(
+    session: Session, connection: str, task: Task, title: str, assignment_id: int, by: str
+) -> int:
     """Let an assignment of a Canvas be this one; the link's number. Raises NotForTheBridge, Conflict."""
     if task.problem:
         raise NotForTheBridge(f"“{task.title}” cannot be linked: {task.problem}.")
@@ -119,9 +121,11 @@ def link(session: Session, connection: str, task: Task, title: str, assignment_i
     row.title, row.points_possible = task.title, task.points
     session.flush()
     session.info[platform.KIND] = True
-    note(session, by, "canvas.link", f"assignment:{assignment_id}", {"link": row.id, "canvas": connection})
+    write_audit(
+        session, by, "canvas.link", f"assignment:{assignment_id}", {"link": row.id, "canvas": connection}
+    )
     theirs = select(Submission.id).where(Submission.assignment_id == assignment_id, Submission.number > 0)
-    platform.wake(session, session.scalars(theirs))
+    platform.add_scores(session, session.scalars(theirs))
     return row.id
 
 
@@ -150,9 +154,9 @@ def _course(
 
 def unlink(session: Session, link_id: int, by: str) -> None:
     """Pull and tell nothing more; hand-ins, grades and what was pulled stay. Raises NotFound."""
-    found = find(session, link_id)
+    found = load_link(session, link_id)
     session.execute(update(CanvasLink).where(CanvasLink.id == link_id).values(ended_at=now(session)))
-    note(session, by, "canvas.unlink", f"assignment:{found.assignment_id}", {"link": link_id})
+    write_audit(session, by, "canvas.unlink", f"assignment:{found.assignment_id}", {"link": link_id})
 
 
 def _forget(session: Session, link_id: int) -> None:
@@ -160,13 +164,13 @@ def _forget(session: Session, link_id: int) -> None:
         session.execute(delete(table).where(table.link_id == link_id))
 
 
-def read(session: Session, link_id: int, task: Task) -> None:
+def update_link(session: Session, link_id: int, task: Task) -> None:
     """What the assignment there is called and counts now; everybody's score where that changed."""
     row = session.get_one(CanvasLink, link_id)
     row.title, row.points_possible = task.title, task.points
 
 
-def pulled(session: Session, link: Link, error: str) -> None:
+def record_pull(session: Session, link: Link, error: str) -> None:
     """A pull of a link has ended."""
     values: dict[str, Any] = {"error": error[:500]}
     if not error:
@@ -174,7 +178,7 @@ def pulled(session: Session, link: Link, error: str) -> None:
     session.execute(update(CanvasLink).where(CanvasLink.id == link.id).values(values))
 
 
-def people_read(session: Session, course_row: int, error: str) -> None:
+def record_people(session: Session, course_row: int, error: str) -> None:
     """The people of a course were read, or could not be."""
     values: dict[str, Any] = {"error": error[:500]}
     if not error:
@@ -182,13 +186,13 @@ def people_read(session: Session, course_row: int, error: str) -> None:
     session.execute(update(CanvasCourse).where(CanvasCourse.id == course_row).values(values))
 
 
-def compared(session: Session, link_id: int, error: str) -> None:
+def record_comparison(session: Session, link_id: int, error: str) -> None:
     """A comparison has ended."""
     values: dict[str, Any] = {"compare_error": error[:500], "compared_at": now(session)}
     session.execute(update(CanvasLink).where(CanvasLink.id == link_id).values(values))
 
 
-def listing(session: Session, course_id: int | None = None) -> list[Shown]:
+def list_links(session: Session, course_id: int | None = None) -> list[LinkEntry]:
     """All links, or those of a course here, with how they do; in a fixed number of queries."""
     where = () if course_id is None else (Assignment.course_id == course_id,)
     rows = session.execute(_links(*where)).all()
@@ -199,7 +203,7 @@ def listing(session: Session, course_id: int | None = None) -> list[Shown]:
     kinds = (one.told_at.is_not(None), one.error != "", one.differs_at.is_not(None))
     told = _counts(session, one, *kinds)
     return [
-        Shown(
+        LinkEntry(
             _link(row), row[0].pulled_at, row[0].compared_at,
             tuple(one for one in (row[1].error, row[0].error, row[0].compare_error) if one),
             *taken.get(row[0].id, (0, 0)), *told.get(row[0].id, (0, 0, 0, 0))[1:],
@@ -215,7 +219,7 @@ def _counts(session: Session, table: Any, *which: Any) -> Mapping[int, Sequence[
     return {row[0]: row[1:] for row in session.execute(query)}
 
 
-def known(session: Session, link: Link) -> set[tuple[str, int]]:
+def list_imported(session: Session, link: Link) -> set[tuple[str, int]]:
     """What was pulled: people there and attempts."""
     query = select(Identity.subject, CanvasTaken.attempt).join(
         CanvasTaken, CanvasTaken.user_id == Identity.user_id
@@ -224,14 +228,14 @@ def known(session: Session, link: Link) -> set[tuple[str, int]]:
     return {(row.subject, row.attempt) for row in session.execute(query)}
 
 
-def students(session: Session, link: Link) -> set[str]:
+def list_students(session: Session, link: Link) -> set[str]:
     """Who may have handed in: the course's students here who are known from this Canvas, by number there."""
     query = select(Identity.subject).join(Membership, Membership.user_id == Identity.user_id)
     here = (Identity.provider == link.provider, Membership.course_id == link.course_id)
     return set(session.scalars(query.where(*here, Membership.role == "student")))
 
 
-def accept(store: Store, link: Link, attempt: Attempt, content: HandIn) -> Accepted | None:
+def import_attempt(store: Store, link: Link, attempt: Attempt, content: HandIn) -> Accepted | None:
     """Hand in an attempt; nothing where another process did, or whose it is nobody knows here.
 
     Raises what handing in does.
@@ -242,23 +246,25 @@ def accept(store: Store, link: Link, attempt: Attempt, content: HandIn) -> Accep
             if row is None:
                 return None
             session.flush()
-            accepted = intake.accept(
+            accepted = intake.accept_submission(
                 session,
-                Incoming(link.assignment_id, row.user_id, KIND, content, at=attempt.at, trusted=True),
+                IncomingSubmission(
+                    link.assignment_id, row.user_id, KIND, content, at=attempt.at, trusted=True
+                ),
             )  # Canvas has its own door, and this comes minutes later
             row.submission_id = accepted.submission_id
             return accepted
     except IntegrityError:
         with store.read() as session:
-            if (attempt.user, attempt.number) in known(session, link):
+            if (attempt.user, attempt.number) in list_imported(session, link):
                 return None
         raise
 
 
-def refuse(session: Session, link: Link, attempt: Attempt, error: str) -> None:
+def refuse_attempt(session: Session, link: Link, attempt: Attempt, error: str) -> None:
     """Remember that an attempt can be no hand-in, and why."""
     row = _row(session, link, attempt, error)
-    if row is not None and (attempt.user, attempt.number) not in known(session, link):
+    if row is not None and (attempt.user, attempt.number) not in list_imported(session, link):
         session.merge(row)
 
 

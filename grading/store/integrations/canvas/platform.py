@@ -24,9 +24,9 @@ KIND = "canvas"
 _ANY = select(CanvasLink.id).limit(1)
 
 
-def wake(session: Session, submission_ids: Iterable[str]) -> int:
+def add_scores(session: Session, submission_ids: Iterable[str]) -> int:
     """What counts of these hand-ins may have changed; of everybody who handed in, for each live link."""
-    if not linked(session):
+    if not mark_linked(session):
         return 0
     session.flush()
     count = 0
@@ -39,26 +39,26 @@ def wake(session: Session, submission_ids: Iterable[str]) -> int:
         query = query.join(both, both.c.assignment_id == CanvasLink.assignment_id)
         query = query.where(CanvasLink.ended_at.is_(None)).order_by(CanvasLink.id, both.c.user_id)
         for row in session.execute(query).all():
-            count += put(session, row.id, row.user_id, row.submission_id)
+            count += add_score(session, row.id, row.user_id, row.submission_id)
     return count
 
 
-def linked(session: Session) -> bool:
+def mark_linked(session: Session) -> bool:
     """Whether anything is linked at all, asked once in a transaction: most schools have no Canvas."""
     if KIND not in session.info:
         session.info[KIND] = session.scalar(_ANY) is not None
     return bool(session.info[KIND])
 
 
-def put(session: Session, link_id: int, user_id: int, submission_id: str = "") -> int:
+def add_score(session: Session, link_id: int, user_id: int, submission_id: str = "") -> int:
     """One row; always a new one: another may be on its way with what counted before."""
     payload = {"link": link_id, "user": user_id, "submission": submission_id}
-    return int(outbox.put(session, KIND, f"{link_id}:{user_id}:{new_id()}", payload))
+    return int(outbox.add(session, KIND, f"{link_id}:{user_id}:{new_id()}", payload))
 
 
 PLATFORM = LearningPlatform(
     name=KIND,
-    grade_changed=wake,
+    grade_changed=add_scores,
     personal=(CanvasTaken, CanvasScore, CanvasTry),
     detach=_detach,
 )

@@ -28,7 +28,7 @@ KEPT = timedelta(days=365)
 
 
 @dataclass(frozen=True)
-class Turn:
+class ScoreLease:
     """The right to tell Canvas what counts of one student, for a while."""
 
     link: Link
@@ -38,7 +38,7 @@ class Turn:
     wanted: Wanted
 
 
-def people(session: Session, link: Link) -> dict[int, str]:
+def list_people(session: Session, link: Link) -> dict[int, str]:
     """Who is known from this Canvas: the number here, and the one there."""
     query = select(Identity.user_id, Identity.subject).where(Identity.provider == link.provider)
     found = {row.user_id: row.subject for row in session.execute(query.order_by(Identity.id.desc()))}
@@ -51,11 +51,11 @@ def _person(session: Session, link: Link, user_id: int) -> str | None:
     return subject if subject is not None and values.NUMBER.fullmatch(subject) else None
 
 
-def take(
+def lease_score(
     session: Session, link_id: int, user_id: int, seconds: float, base: str, *, feedback: bool
-) -> Turn | str:
+) -> ScoreLease | str:
     """The turn to tell of somebody; or why there is nothing to do: `same`, `busy`, `nobody`."""
-    found = next(iter(links.live(session, link_id)), None)
+    found = next(iter(links.list_live_links(session, link_id)), None)
     person = _person(session, found, user_id) if found is not None else None
     if found is None or person is None:
         return "nobody"
@@ -73,7 +73,7 @@ def take(
         return "same"
     row.turn, row.busy_until = row.turn + 1, moment + timedelta(seconds=seconds)
     session.flush()
-    return Turn(found, user_id, row.turn, person, wanted)
+    return ScoreLease(found, user_id, row.turn, person, wanted)
 
 
 def _row(session: Session, link_id: int, user_id: int) -> CanvasScore:
@@ -91,12 +91,12 @@ def _wanted(session: Session, link: Link, standing: tuple[Any, ...], base: str, 
     if points is None:
         return Wanted(None, "")
     there, address = values.share(points, of, link.points_possible), f"{base}/submissions/{submission}"
-    grade = views.submission_view(session, submission).grade if feedback else None
+    grade = views.load_view(session, submission).grade if feedback else None
     text = values.words(grade.report, points, of, address) if grade is not None else address
     return Wanted(there, text)
 
 
-def told(session: Session, turn: Turn, *, posted: bool) -> bool:
+def record_sent(session: Session, turn: ScoreLease, *, posted: bool) -> bool:
     """Canvas has it. False when it is somebody else's turn since: then that one tells what counts."""
     fields: dict[str, Any] = {"told": turn.wanted.digest, "points": turn.wanted.points}
     fields |= {"told_at": now(session), "busy_until": None, "error": "", "given_up": False}
@@ -105,20 +105,20 @@ def told(session: Session, turn: Turn, *, posted: bool) -> bool:
     return _write(session, turn, fields)
 
 
-def failed(session: Session, turn: Turn, error: str, *, given_up: bool) -> bool:
+def record_failure(session: Session, turn: ScoreLease, error: str, *, given_up: bool) -> bool:
     """It did not work. False when it is somebody else's turn since."""
     error = "".join(c if c.isprintable() else " " for c in error)[:MAX_ERROR] or "failed"
     _note(session, turn, False, error)
     return _write(session, turn, {"busy_until": None, "error": error, "given_up": given_up})
 
 
-def _write(session: Session, turn: Turn, fields: Mapping[str, Any]) -> bool:
+def _write(session: Session, turn: ScoreLease, fields: Mapping[str, Any]) -> bool:
     mine = (CanvasScore.link_id == turn.link.id, CanvasScore.user_id == turn.user_id)
     statement = update(CanvasScore).where(*mine, CanvasScore.turn == turn.number).values(**fields)
     return session.execute(statement.returning(CanvasScore.turn)).first() is not None
 
 
-def _note(session: Session, turn: Turn, posted: bool, error: str) -> None:
+def _note(session: Session, turn: ScoreLease, posted: bool, error: str) -> None:
     session.add(
         CanvasTry(
             link_id=turn.link.id, user_id=turn.user_id, at=now(session), points=turn.wanted.points,
@@ -127,12 +127,12 @@ def _note(session: Session, turn: Turn, posted: bool, error: str) -> None:
     )  # fmt: skip
 
 
-def tidy(session: Session) -> None:
+def delete_old_attempts(session: Session) -> None:
     """Forget tries of long ago."""
     session.execute(delete(CanvasTry).where(CanvasTry.at < now(session) - KEPT))
 
 
-def again(session: Session, link_id: int, only: int | None = None) -> int:
+def resend_scores(session: Session, link_id: int, only: int | None = None) -> int:
     """Look again at what Canvas has, of one student or of all that failed or differ; how many."""
     mine = [CanvasScore.link_id == link_id]
     if only is None:
@@ -141,10 +141,10 @@ def again(session: Session, link_id: int, only: int | None = None) -> int:
         mine.append(CanvasScore.user_id == only)
     fresh = {"told": "", "error": "", "given_up": False}
     users = session.scalars(update(CanvasScore).where(*mine).values(fresh).returning(CanvasScore.user_id))
-    return sum(platform.put(session, link_id, user) for user in users.all())
+    return sum(platform.add_score(session, link_id, user) for user in users.all())
 
 
-def reconcile(session: Session, link: Link) -> int:
+def add_missing_scores(session: Session, link: Link) -> int:
     """Leave word for everybody whose points Canvas should know and does not; how many."""
     query = select(Outbox.payload).where(Outbox.kind == platform.KIND, Outbox.done_at.is_(None))
     waiting = {(one.get("link"), one.get("user")) for one in session.scalars(query)}
@@ -152,19 +152,19 @@ def reconcile(session: Session, link: Link) -> int:
     known = {row.user_id: row for row in rows}
     count = 0
     for user, (points, of, _) in released_scores(
-        session, link.assignment_id, list(people(session, link))
+        session, link.assignment_id, list(list_people(session, link))
     ).items():
         row = known.get(user) or CanvasScore(told_at=None, points=None, given_up=False)
         wanted = values.share(points, of, link.points_possible)
         untold = row.told_at is None and points is not None
         if (untold or row.points != wanted) and not row.given_up and (link.id, user) not in waiting:
-            count += platform.put(session, link.id, user)
+            count += platform.add_score(session, link.id, user)
     return count
 
 
-def compare(session: Session, link: Link, theirs: Mapping[str, There]) -> int:
+def store_differences(session: Session, link: Link, theirs: Mapping[str, There]) -> int:
     """Keep where Canvas has other points than were released here; how many. Nothing is overwritten."""
-    known = people(session, link)
+    known = list_people(session, link)
     here = released_scores(session, link.assignment_id, list(known))
     session.execute(
         update(CanvasScore).where(CanvasScore.link_id == link.id).values(theirs=None, differs_at=None)

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Executable, bindparam, func, select
 from sqlalchemy.orm import Session
 
-from grading.store.database import always
+from grading.store.database import literal_limit
 from grading.store.integrations.lti.tables import (
     LtiContext,
     LtiDifference,
@@ -78,7 +78,7 @@ class Try:
 
 
 @dataclass(frozen=True)
-class Seen:
+class CoursePage:
     """Everything of a course."""
 
     contexts: tuple[Context, ...]
@@ -93,7 +93,7 @@ class Seen:
         return bool(self.contexts)
 
 
-def contexts(session: Session, course_id: int) -> tuple[Context, ...]:
+def list_contexts(session: Session, course_id: int) -> tuple[Context, ...]:
     """The courses of platforms that are this one."""
     return tuple(Context(*row) for row in session.execute(_contexts(), {"course_id": course_id}))
 
@@ -106,13 +106,13 @@ def _contexts() -> Executable:
     return query.where(one.course_id == bindparam("course_id")).order_by(one.id)
 
 
-def course(session: Session, course_id: int) -> Seen:
+def load_course_page(session: Session, course_id: int) -> CoursePage:
     """All of it, in a fixed number of queries; of a course without links in two."""
-    here, wanted = contexts(session, course_id), {"course_id": course_id}
+    here, wanted = list_contexts(session, course_id), {"course_id": course_id}
     links = tuple(Link(*row) for row in session.execute(_links(), wanted))
     if not links:
-        return Seen(here, (), (), (), ())
-    return Seen(
+        return CoursePage(here, (), (), (), ())
+    return CoursePage(
         here,
         links,
         tuple(Score(*row) for row in session.execute(_failed(), wanted)),
@@ -124,7 +124,7 @@ def course(session: Session, course_id: int) -> Seen:
     )
 
 
-def problems(session: Session, course_id: int) -> int:
+def list_problems(session: Session, course_id: int) -> int:
     """Scores of a course that did not arrive or differ."""
     failed = select(func.count()).select_from(LtiScore).join(LtiLink, LtiLink.id == LtiScore.link_id)
     failed = failed.join(Assignment, Assignment.id == LtiLink.assignment_id)
@@ -153,7 +153,7 @@ def _failed() -> Any:
     one = LtiScore
     query = select(one.link_id, one.user_id, User.name, Assignment.title, one.error, one.given_up)
     query = query.where(HERE, one.error != "").order_by(User.name, one.user_id, one.link_id)
-    return _of_somebody(query, one).limit(always(MOST))
+    return _of_somebody(query, one).limit(literal_limit(MOST))
 
 
 @cache
@@ -161,14 +161,14 @@ def _different() -> Any:
     one = LtiDifference
     query = select(one.link_id, one.user_id, User.name, Assignment.title, one.ours, one.theirs)
     query = query.where(HERE).order_by(User.name, one.user_id, one.link_id)
-    return _of_somebody(query, one).limit(always(MOST))
+    return _of_somebody(query, one).limit(literal_limit(MOST))
 
 
 @cache
 def _tries() -> Any:
     one = LtiTry
     query = select(one.at, User.name, Assignment.title, one.points, one.status, one.error)
-    return _of_somebody(query.where(HERE).order_by(one.id.desc()), one).limit(always(TRIES))
+    return _of_somebody(query.where(HERE).order_by(one.id.desc()), one).limit(literal_limit(TRIES))
 
 
 def _of_somebody(query: Any, table: Any) -> Any:
@@ -180,7 +180,9 @@ def _of_somebody(query: Any, table: Any) -> Any:
     )
 
 
-def of_course(session: Session, course_id: int, pairs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def filter_of_course(
+    session: Session, course_id: int, pairs: Iterable[tuple[int, int]]
+) -> list[tuple[int, int]]:
     """Those of these links and students that belong to the course and have a score."""
     query = select(LtiScore.link_id, LtiScore.user_id).join(LtiLink, LtiLink.id == LtiScore.link_id)
     query = query.join(Assignment, Assignment.id == LtiLink.assignment_id)

@@ -31,7 +31,7 @@ from grading.integrations.lti.values import (
 from grading.store import outbox
 from grading.store.accounts import users
 from grading.store.assignments import versions
-from grading.store.audit import note
+from grading.store.audit import write_audit
 from grading.store.database import Store, now
 from grading.store.integrations.lti import platform, platforms
 from grading.store.integrations.lti.tables import (
@@ -53,12 +53,12 @@ from grading.store.tables import (
     new_id,
 )
 
-WAITS_FOR = timedelta(days=1)
+PENDING_FOR = timedelta(days=1)
 """How long an instructor may take to choose."""
 
 
 @dataclass(frozen=True)
-class Arrived:
+class LaunchResult:
     """Who came, and where they are led."""
 
     user_id: int
@@ -83,24 +83,24 @@ def use_nonce(session: Session, platform_id: int, launch: Launch) -> None:
         raise LaunchRefused("This launch was used before. Open it in the learning platform again.")
 
 
-def arrive(session: Session, platform: Platform, launch: Launch) -> Arrived:
+def handle_launch(session: Session, platform: Platform, launch: Launch) -> LaunchResult:
     """Find or make the person, the course's row and the link's. Raises Forbidden for a disabled account."""
     # launches of a platform one after the other: two of the same person at once make one account
     session.execute(select(LtiPlatform.id).where(LtiPlatform.id == platform.id).with_for_update())
     context = _context(session, platform, launch)
-    user = person(session, platform, launch.subject, launch.name, launch.email)
-    belong(session, context, user, launch.subject, launch.role)
+    user = find_or_create_user(session, platform, launch.subject, launch.name, launch.email)
+    enrol_member(session, context, user, launch.subject, launch.role)
     link = _link(session, context, launch)
-    note(
+    write_audit(
         session, f"user:{user.id}", "lti.launch", f"context:{context.id}",
         {"platform": platform.id, "role": launch.role}, context.course_id,
     )  # fmt: skip
-    return Arrived(
+    return LaunchResult(
         user.id, launch.role, context.id, context.course_id, None if link is None else link.assignment_id
     )
 
 
-def person(session: Session, platform: Platform, subject: str, name: str, email: str) -> User:
+def find_or_create_user(session: Session, platform: Platform, subject: str, name: str, email: str) -> User:
     """Who this is here: known by issuer and subject, never by an address. Raises Forbidden."""
     user = users.find_user(session, platform.provider, subject)
     if user is None:
@@ -108,14 +108,14 @@ def person(session: Session, platform: Platform, subject: str, name: str, email:
         user.identities.append(Identity(provider=platform.provider, subject=subject))
         session.add(user)
         session.flush()
-        note(session, "lti", "user.create", f"user:{user.id}", {"provider": platform.name})
+        write_audit(session, "lti", "user.create", f"user:{user.id}", {"provider": platform.name})
     if user.disabled:
         raise Forbidden("This account is disabled here. Ask whoever runs this server.")
     user.name, user.email = user.name or name, user.email or email
     return user
 
 
-def belong(session: Session, context: LtiContext, user: User, subject: str, role: str) -> None:
+def enrol_member(session: Session, context: LtiContext, user: User, subject: str, role: str) -> None:
     """Their place in the platform's course, and in ours. A role that was given here by hand stays."""
     known = session.get(LtiMember, (context.id, user.id))
     if context.course_id is not None:
@@ -124,7 +124,7 @@ def belong(session: Session, context: LtiContext, user: User, subject: str, role
             before = "" if mine is None else mine.role
             users.enrol(session, user.id, context.course_id, role)
             detail = {"before": before, "after": role}
-            note(session, "lti", "role.change", f"user:{user.id}", detail, context.course_id)
+            write_audit(session, "lti", "role.change", f"user:{user.id}", detail, context.course_id)
     if known is None:
         known = LtiMember(context_id=context.id, user_id=user.id, subject=subject, role=role, active=True)
         session.add(known)
@@ -140,7 +140,7 @@ def _tell_earlier(session: Session, context_id: int, user_id: int) -> None:
     shared = select(SubmissionMember.submission_id).where(SubmissionMember.user_id == user_id)
     linked = select(LtiLink.assignment_id).where(LtiLink.context_id == context_id)
     theirs = select(Submission.id).where(Submission.assignment_id.in_(linked), Submission.number > 0)
-    platform.wake(
+    platform.add_scores(
         session,
         session.scalars(theirs.where((Submission.student_id == user_id) | Submission.id.in_(shared))),
     )
@@ -193,16 +193,16 @@ def add_link(session: Session, context_id: int, link: str, assignment_id: int, b
     row = LtiLink(context_id=context_id, link=link, assignment_id=assignment_id)
     session.add(row)
     session.flush()
-    platform.linked(session)
-    note(session, by, "lti.link", f"assignment:{assignment_id}", {"context": context_id})
+    platform.mark_linked(session)
+    write_audit(session, by, "lti.link", f"assignment:{assignment_id}", {"context": context_id})
     theirs = select(Submission.id).where(Submission.assignment_id == assignment_id, Submission.number > 0)
-    platform.wake(session, session.scalars(theirs))
+    platform.add_scores(session, session.scalars(theirs))
     return row
 
 
-def wait(session: Session, user_id: int, context_id: int, launch: Launch) -> str:
+def save_pending_launch(session: Session, user_id: int, context_id: int, launch: Launch) -> str:
     """Remember a launch that waits for a choice; its id."""
-    session.execute(delete(LtiLaunch).where(LtiLaunch.created_at < now(session) - WAITS_FOR))
+    session.execute(delete(LtiLaunch).where(LtiLaunch.created_at < now(session) - PENDING_FOR))
     payload: dict[str, Any] = {"title": launch.link_title, "deployment": launch.deployment}
     payload |= {"deep": dict(launch.deep), "line_item": launch.endpoint.get("lineitem")}
     row = LtiLaunch(
@@ -213,15 +213,15 @@ def wait(session: Session, user_id: int, context_id: int, launch: Launch) -> str
     return row.id
 
 
-def waiting(session: Session, launch_id: str, user_id: int) -> LtiLaunch:
+def load_pending_launch(session: Session, launch_id: str, user_id: int) -> LtiLaunch:
     """A launch that waits for this person. Raises NotFound."""
     row = session.get(LtiLaunch, launch_id)
-    if row is None or row.user_id != user_id or row.created_at < now(session) - WAITS_FOR:
+    if row is None or row.user_id != user_id or row.created_at < now(session) - PENDING_FOR:
         raise NotFound("This choice is over. Open the link in the learning platform again.")
     return row
 
 
-def lead(session: Session, row: LtiLaunch, assignment_id: int, by: str) -> None:
+def set_link_target(session: Session, row: LtiLaunch, assignment_id: int, by: str) -> None:
     """Let the link of a waiting launch lead to this assignment."""
     link = add_link(session, row.context_id, row.link, assignment_id, by)
     link.line_item = link.line_item or _url(row.payload.get("line_item"))
@@ -238,15 +238,15 @@ def link_course(session: Session, context_id: int, course_id: int, by: str) -> N
         raise Forbidden("This course of the platform belongs to another course here already.")
     context.course_id = course_id
     session.flush()
-    note(session, by, "lti.course", f"course:{course_id}", {"context": context_id})
+    write_audit(session, by, "lti.course", f"course:{course_id}", {"context": context_id})
     for member in session.scalars(select(LtiMember).where(LtiMember.context_id == context_id)).all():
         if session.get(Membership, (member.user_id, course_id)) is None:
             users.enrol(session, member.user_id, course_id, member.role)
             detail = {"before": "", "after": member.role}
-            note(session, by, "role.change", f"user:{member.user_id}", detail, course_id)
+            write_audit(session, by, "role.change", f"user:{member.user_id}", detail, course_id)
 
 
-def new_course(session: Session, context_id: int, by: str) -> int:
+def create_course(session: Session, context_id: int, by: str) -> int:
     """Make a course for a platform's course; its id."""
     context = session.get_one(LtiContext, context_id)
     title = (context.title or f"Course {context_id}")[:200]
@@ -256,7 +256,7 @@ def new_course(session: Session, context_id: int, by: str) -> int:
     row = Course(slug=slug, title=title)
     session.add(row)
     session.flush()
-    note(session, by, "course.create", f"course:{row.id}", {"slug": slug})
+    write_audit(session, by, "course.create", f"course:{row.id}", {"slug": slug})
     link_course(session, context_id, row.id, by)
     return row.id
 
@@ -277,13 +277,13 @@ def teaches(session: Session, context_id: int, user_id: int) -> bool:
     return member is not None and member.active and member.role == "instructor"
 
 
-def taught_by(session: Session, user_id: int) -> frozenset[int]:
+def courses_taught(session: Session, user_id: int) -> frozenset[int]:
     """The courses somebody is an instructor of."""
     query = select(Membership.course_id).where(Membership.user_id == user_id, Membership.role == "instructor")
     return frozenset(session.scalars(query))
 
 
-def items(
+def content_items(
     session: Session, row: LtiLaunch, assignment_ids: Sequence[int], launch_url: str
 ) -> list[dict[str, Any]]:
     """Links to assignments of a launch's course. Raises NotFound for others."""
@@ -315,12 +315,12 @@ class Row:
     active: bool
 
 
-def wish(session: Session, context_id: int, by: str) -> None:
+def request_roster(session: Session, context_id: int, by: str) -> None:
     """Have a roster brought up to date soon."""
-    outbox.put(session, KIND, f"{context_id}:{new_id()}", {"context": context_id, "by": by})
+    outbox.add(session, KIND, f"{context_id}:{new_id()}", {"context": context_id, "by": by})
 
 
-def update(store: Store, talk: Talk, context_id: int, by: str) -> tuple[int, int]:
+def update_roster(store: Store, talk: Talk, context_id: int, by: str) -> tuple[int, int]:
     """Read the platform's list and follow it; how many are in it, and how many are not any more.
 
     Who is not in it any more keeps their place and their work here; a person takes them out.
@@ -329,7 +329,7 @@ def update(store: Store, talk: Talk, context_id: int, by: str) -> tuple[int, int
         context = session.get(LtiContext, context_id)
         if context is None or context.course_id is None:
             raise NotFound("There is no course here that belongs to this one.")
-        platform, url = platforms.find(session, context.platform_id), context.roster_url
+        platform, url = platforms.load_platform(session, context.platform_id), context.roster_url
     if not url:
         raise PlatformFailed(
             "The platform does not offer names and roles for this course. Let its administrator turn that "
@@ -344,11 +344,11 @@ def update(store: Store, talk: Talk, context_id: int, by: str) -> tuple[int, int
         context = session.get_one(LtiContext, context_id)
         context.roster_at, context.roster_error = now(session), ""
         detail = {"count": len(rows), "gone": gone}
-        note(session, by, "lti.roster", f"course:{context.course_id}", detail)
+        write_audit(session, by, "lti.roster", f"course:{context.course_id}", detail)
     return len(rows), gone
 
 
-def keep_error(session: Session, context_id: int, error: str) -> None:
+def record_error(session: Session, context_id: int, error: str) -> None:
     """It did not work."""
     context = session.get(LtiContext, context_id)
     if context is not None:
@@ -358,15 +358,15 @@ def keep_error(session: Session, context_id: int, error: str) -> None:
 def _follow(session: Session, context_id: int, rows: Iterable[Row]) -> None:
     context = session.get_one(LtiContext, context_id)
     session.execute(select(LtiPlatform.id).where(LtiPlatform.id == context.platform_id).with_for_update())
-    platform = platforms.find(session, context.platform_id)
+    platform = platforms.load_platform(session, context.platform_id)
     for row in rows:
         if not row.active:
             continue
         try:
-            user = person(session, platform, row.subject, row.name, row.email)
+            user = find_or_create_user(session, platform, row.subject, row.name, row.email)
         except Forbidden:
             continue  # somebody here keeps them out
-        belong(session, context, user, row.subject, row.role)
+        enrol_member(session, context, user, row.subject, row.role)
 
 
 def _leave(session: Session, context_id: int, there: set[str]) -> int:

@@ -31,7 +31,7 @@ KIND = "lti"
 _ANY = select(LtiLink.id).limit(1)
 
 
-def wake(session: Session, submission_ids: Iterable[str]) -> int:
+def add_scores(session: Session, submission_ids: Iterable[str]) -> int:
     """What counts of these hand-ins may have changed; of everybody who handed in, in each linked course."""
     if not _linked(session):
         return 0
@@ -53,7 +53,7 @@ def wake(session: Session, submission_ids: Iterable[str]) -> int:
             .order_by(LtiLink.id, people.c.user_id)
         )
         for row in session.execute(query).all():
-            count += put(session, row.id, row.user_id, row.submission_id)
+            count += add_score(session, row.id, row.user_id, row.submission_id)
     return count
 
 
@@ -64,20 +64,20 @@ def _linked(session: Session) -> bool:
     return bool(session.info["lti"])
 
 
-def linked(session: Session) -> None:
+def mark_linked(session: Session) -> None:
     """There is a link from now on."""
     session.info["lti"] = True
 
 
-def put(session: Session, link_id: int, user_id: int, submission_id: str = "") -> int:
+def add_score(session: Session, link_id: int, user_id: int, submission_id: str = "") -> int:
     """One row; always a new one: another may be on its way with what counted before."""
     payload = {"link": link_id, "user": user_id, "submission": submission_id}
-    return int(outbox.put(session, KIND, f"{link_id}:{user_id}:{new_id()}", payload))
+    return int(outbox.add(session, KIND, f"{link_id}:{user_id}:{new_id()}", payload))
 
 
 PLATFORM = LearningPlatform(
     name=KIND,
-    grade_changed=wake,
+    grade_changed=add_scores,
     personal=(LtiMember, LtiScore, LtiTry, LtiDifference),
     transient=(LtiLaunch,),
     titles={"platform": _titles},

@@ -17,7 +17,7 @@ from grading.domain.errors import Conflict, GraderError, NotFound
 from grading.domain.ssrf import read
 from grading.integrations.lti.keys import ToolKey, new_key, public_jwk
 from grading.integrations.lti.values import Platform, PlatformRefused
-from grading.store.audit import note
+from grading.store.audit import write_audit
 from grading.store.database import Store, now
 from grading.store.integrations.lti.tables import (
     LtiContext,
@@ -36,7 +36,7 @@ from grading.store.integrations.lti.tables import (
 
 TICKET_FOR = timedelta(days=2)
 CODE_FOR = timedelta(hours=24)
-MOST_UNKNOWN = 50
+MAX_UNKNOWN = 50
 """Installations of a platform that may wait to be accepted."""
 
 
@@ -81,7 +81,7 @@ class Course:
 
 
 @dataclass(frozen=True)
-class Shown:
+class PlatformEntry:
     """A platform on the administrators' page."""
 
     platform: Platform
@@ -91,10 +91,10 @@ class Shown:
     courses: tuple[Course, ...]
 
 
-def add(session: Session, new: NewPlatform, by: str) -> int:
+def register_platform(session: Session, new: NewPlatform, by: str) -> int:
     """Register a platform; its number. Raises PlatformRefused, and Conflict when it is registered."""
-    new = cleaned(new)
-    if find_by(session, new.issuer, new.client_id) is not None:
+    new = validate_platform(new)
+    if find_platform(session, new.issuer, new.client_id) is not None:
         raise Conflict("This issuer with this client id is registered already.")
     others = select(LtiPlatform.jwks_url).where(LtiPlatform.issuer == new.issuer)
     if any(url != new.jwks_url for url in session.scalars(others)):
@@ -108,14 +108,14 @@ def add(session: Session, new: NewPlatform, by: str) -> int:
     session.flush()
     for name in new.deployments:
         accept_deployment(session, row.id, name, by)
-    note(session, by, "lti.platform", f"platform:{row.id}", {"issuer": row.issuer})
+    write_audit(session, by, "lti.platform", f"platform:{row.id}", {"issuer": row.issuer})
     return row.id
 
 
 _FIELDS = ("name", "issuer", "client_id", "authorize_url", "token_url", "jwks_url", "audience")
 
 
-def cleaned(new: NewPlatform) -> NewPlatform:
+def validate_platform(new: NewPlatform) -> NewPlatform:
     """Without blanks around. Raises PlatformRefused."""
     said = {name: getattr(new, name).strip() for name in _FIELDS}
     said["name"] = said["name"] or urlsplit(said["issuer"]).hostname or said["issuer"]
@@ -174,7 +174,7 @@ def platform_of(row: LtiPlatform) -> Platform:
     )  # fmt: skip
 
 
-def find(session: Session, platform_id: int) -> Platform:
+def load_platform(session: Session, platform_id: int) -> Platform:
     """A platform that may launch. Raises NotFound."""
     row = session.get(LtiPlatform, platform_id)
     if row is None or not row.enabled:
@@ -182,7 +182,7 @@ def find(session: Session, platform_id: int) -> Platform:
     return platform_of(row)
 
 
-def find_by(session: Session, issuer: str, client_id: str = "") -> Platform | None:
+def find_platform(session: Session, issuer: str, client_id: str = "") -> Platform | None:
     """The platform that may launch with this issuer; without a client id the only one of it."""
     query = select(LtiPlatform).where(LtiPlatform.issuer == issuer, LtiPlatform.enabled)
     if client_id:
@@ -199,7 +199,7 @@ def origins(session: Session) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(one) for origins in rows for one in origins))
 
 
-def keep_jwks(session: Session, platform_id: int, jwks: Mapping[str, Any]) -> None:
+def cache_jwks(session: Session, platform_id: int, jwks: Mapping[str, Any]) -> None:
     """Remember the keys a platform publishes."""
     values = {"jwks": dict(jwks), "jwks_at": now(session)}
     session.execute(update(LtiPlatform).where(LtiPlatform.id == platform_id).values(values))
@@ -217,7 +217,7 @@ def set_enabled(session: Session, platform_id: int, enabled: bool, by: str) -> N
     if row is None:
         raise NotFound("There is no such platform.")
     row.enabled = enabled
-    note(session, by, "lti.platform.enabled", f"platform:{platform_id}", {"enabled": enabled})
+    write_audit(session, by, "lti.platform.enabled", f"platform:{platform_id}", {"enabled": enabled})
 
 
 def deployment_accepted(session: Session, platform_id: int, name: str) -> bool:
@@ -226,7 +226,7 @@ def deployment_accepted(session: Session, platform_id: int, name: str) -> bool:
     if row is not None:
         return row.accepted
     waiting = select(func.count()).where(LtiDeployment.platform_id == platform_id, ~LtiDeployment.accepted)
-    if (session.scalar(waiting) or 0) < MOST_UNKNOWN:
+    if (session.scalar(waiting) or 0) < MAX_UNKNOWN:
         session.add(LtiDeployment(platform_id=platform_id, deployment=name, seen_at=now(session)))
     return False
 
@@ -239,10 +239,10 @@ def accept_deployment(session: Session, platform_id: int, name: str, by: str) ->
         session.add(row)
     row.accepted = True
     session.flush()
-    note(session, by, "lti.deployment", f"platform:{platform_id}", {"deployment": name})
+    write_audit(session, by, "lti.deployment", f"platform:{platform_id}", {"deployment": name})
 
 
-def listing(session: Session) -> tuple[Shown, ...]:
+def list_platforms(session: Session) -> tuple[PlatformEntry, ...]:
     """All platforms."""
     deployments: dict[int, list[Deployment]] = {}
     for one in session.scalars(select(LtiDeployment).order_by(LtiDeployment.deployment)):
@@ -252,7 +252,7 @@ def listing(session: Session) -> tuple[Shown, ...]:
         known = Course(row.id, row.title, row.context, row.course_id)
         courses.setdefault(row.platform_id, []).append(known)
     return tuple(
-        Shown(
+        PlatformEntry(
             platform_of(row), row.enabled, row.created_at,
             tuple(deployments.get(row.id, ())), tuple(courses.get(row.id, ())),
         )
@@ -267,7 +267,7 @@ def make_ticket(session: Session, by: str, course_id: int | None = None) -> str:
     row = LtiTicket(hash=_hash(secret), course_id=course_id, created_by=by[:100], expires_at=moment + valid)
     session.add(row)
     object_ = "platform:new" if course_id is None else f"course:{course_id}"
-    note(session, by, "lti.ticket", object_)
+    write_audit(session, by, "lti.ticket", object_)
     return secret
 
 
@@ -298,13 +298,13 @@ def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def names(found: Iterable[Shown]) -> dict[int, str]:
+def platform_names(found: Iterable[PlatformEntry]) -> dict[int, str]:
     """Number -> name."""
     return {one.platform.id: one.platform.name for one in found}
 
 
 @dataclass(frozen=True)
-class Stops:
+class RemovalEffects:
     """What ends when a platform is removed."""
 
     name: str
@@ -315,7 +315,7 @@ class Stops:
     """Scores that did not arrive yet."""
 
 
-def known(session: Session, platform_id: int) -> NewPlatform:
+def load_registration(session: Session, platform_id: int) -> NewPlatform:
     """What was said of a platform, on or off. Raises NotFound."""
     row = _row(session, platform_id)
     return NewPlatform(
@@ -324,13 +324,13 @@ def known(session: Session, platform_id: int) -> NewPlatform:
     )  # fmt: skip
 
 
-def change(session: Session, platform_id: int, new: NewPlatform, by: str) -> tuple[str, ...]:
+def change_platform(session: Session, platform_id: int, new: NewPlatform, by: str) -> tuple[str, ...]:
     """Say other things of a platform; the fields that changed. The issuer stays: people are known by it.
 
     Raises NotFound, PlatformRefused, and Conflict where the client id is another registration's.
     """
     row = _row(session, platform_id, lock=True)
-    new = cleaned(replace(new, issuer=row.issuer))
+    new = validate_platform(replace(new, issuer=row.issuer))
     same = (LtiPlatform.issuer == row.issuer, LtiPlatform.client_id == new.client_id)
     if session.scalar(select(LtiPlatform.id).where(*same, LtiPlatform.id != row.id)) is not None:
         raise Conflict("This issuer with this client id is registered already.")
@@ -348,11 +348,11 @@ def change(session: Session, platform_id: int, new: NewPlatform, by: str) -> tup
         session.execute(update(LtiPlatform).where(LtiPlatform.issuer == row.issuer).values(keys))
     session.flush()
     if changed:
-        note(session, by, "lti.platform.change", f"platform:{platform_id}", {"fields": changed})
+        write_audit(session, by, "lti.platform.change", f"platform:{platform_id}", {"fields": changed})
     return tuple(changed)
 
 
-def stops(session: Session, platform_id: int) -> Stops:
+def load_removal_effects(session: Session, platform_id: int) -> RemovalEffects:
     """What a removal would end. Raises NotFound."""
     row = _row(session, platform_id)
     contexts = select(LtiContext.id).where(LtiContext.platform_id == platform_id)
@@ -366,15 +366,15 @@ def stops(session: Session, platform_id: int) -> Stops:
         session.scalar(query) or 0
         for query in (linked, select(func.count()).select_from(links.subquery()), people, waiting)
     )
-    return Stops(row.name, *counts)
+    return RemovalEffects(row.name, *counts)
 
 
-def remove(session: Session, platform_id: int, by: str) -> Stops:
+def remove_platform(session: Session, platform_id: int, by: str) -> RemovalEffects:
     """Forget a platform, its courses, links and what it was told; what was that is returned. Raises NotFound.
 
     Accounts, places in courses, hand-ins and grades stay; registered again, people come back to them.
     """
-    found = stops(session, platform_id)
+    found = load_removal_effects(session, platform_id)
     row = _row(session, platform_id, lock=True)
     issuer = row.issuer
     contexts = select(LtiContext.id).where(LtiContext.platform_id == platform_id)
@@ -391,7 +391,7 @@ def remove(session: Session, platform_id: int, by: str) -> Stops:
     session.delete(row)
     session.flush()
     detail = {"issuer": issuer, "courses": found.courses, "links": found.links}
-    note(session, by, "lti.platform.remove", f"platform:{platform_id}", detail)
+    write_audit(session, by, "lti.platform.remove", f"platform:{platform_id}", detail)
     return found
 
 
@@ -406,7 +406,7 @@ SHOWN_FOR = timedelta(days=7)
 """How long a key that was replaced is still shown: platforms keep what they fetched."""
 
 
-def signing(store: Store) -> ToolKey:
+def signing_key(store: Store) -> ToolKey:
     """The key that signs now; the first one is made here."""
     with store.read() as session:
         found = _newest(session)
@@ -418,7 +418,7 @@ def signing(store: Store) -> ToolKey:
         return known if known is not None else _add(session, made, "system")
 
 
-def rotate(session: Session, made: ToolKey, by: str) -> None:
+def rotate_key(session: Session, made: ToolKey, by: str) -> None:
     """Sign with this one from now on; those before it are shown for a week."""
     moment = now(session)
     for row in session.scalars(select(LtiKey).where(LtiKey.shown_until.is_(None)).with_for_update()):
@@ -426,7 +426,7 @@ def rotate(session: Session, made: ToolKey, by: str) -> None:
     _add(session, made, by)
 
 
-def jwks(session: Session) -> dict[str, Any]:
+def public_jwks(session: Session) -> dict[str, Any]:
     """What platforms are shown."""
     valid = or_(LtiKey.shown_until.is_(None), LtiKey.shown_until > now(session))
     rows = session.scalars(select(LtiKey).where(valid).order_by(LtiKey.created_at.desc(), LtiKey.kid))
@@ -442,5 +442,5 @@ def _newest(session: Session) -> ToolKey | None:
 def _add(session: Session, made: ToolKey, by: str) -> ToolKey:
     session.add(LtiKey(kid=made.kid, private=made.private, created_at=now(session)))
     session.flush()
-    note(session, by, "lti.key", f"key:{made.kid}")
+    write_audit(session, by, "lti.key", f"key:{made.kid}")
     return made

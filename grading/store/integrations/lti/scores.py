@@ -53,7 +53,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Turn:
+class ScoreLease:
     """The right to tell a platform the score of one student, for a while."""
 
     link_id: int
@@ -65,7 +65,7 @@ class Turn:
     standing: Standing
 
 
-def column(session: Session, link_id: int) -> Column | None:
+def load_column(session: Session, link_id: int) -> Column | None:
     """The column of a link; nothing where its platform may not be spoken to any more."""
     query = (
         select(LtiLink, LtiContext, LtiPlatform, Assignment)
@@ -85,14 +85,16 @@ def column(session: Session, link_id: int) -> Column | None:
     )  # fmt: skip
 
 
-def links(session: Session) -> list[int]:
+def list_links(session: Session) -> list[int]:
     """All links of platforms that may be spoken to."""
     query = select(LtiLink.id).join(LtiContext, LtiContext.id == LtiLink.context_id)
     query = query.join(LtiPlatform, LtiPlatform.id == LtiContext.platform_id).where(LtiPlatform.enabled)
     return list(session.scalars(query.order_by(LtiLink.id)))
 
 
-def take(session: Session, column: Column, user_id: int, seconds: float, base: str) -> Turn | str:
+def lease_score(
+    session: Session, column: Column, user_id: int, seconds: float, base: str
+) -> ScoreLease | str:
     """The turn to tell of somebody; or why there is nothing to do: `same`, `busy`, `nobody`."""
     insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
     member = session.get(LtiMember, (column.context_id, user_id))
@@ -114,7 +116,7 @@ def take(session: Session, column: Column, user_id: int, seconds: float, base: s
     points, of, submission = found
     standing = Standing(points, of, f"{base}/submissions/{submission}")
     session.flush()
-    return Turn(column.link_id, user_id, row.turn, member.subject, row.stamp, standing)
+    return ScoreLease(column.link_id, user_id, row.turn, member.subject, row.stamp, standing)
 
 
 def _same(row: LtiScore, found: tuple[Any, ...]) -> bool:
@@ -124,7 +126,7 @@ def _same(row: LtiScore, found: tuple[Any, ...]) -> bool:
     return row.points == found[0] and (found[0] is None or row.max_points == found[1])
 
 
-def told(session: Session, turn: Turn, status: int) -> bool:
+def record_sent(session: Session, turn: ScoreLease, status: int) -> bool:
     """The platform took it. False when it is somebody else's turn since: then that one tells what counts."""
     values: dict[str, Any] = {"points": turn.standing.points, "max_points": turn.standing.max_points}
     values |= {"told_at": now(session), "busy_until": None, "error": "", "given_up": False}
@@ -132,20 +134,22 @@ def told(session: Session, turn: Turn, status: int) -> bool:
     return _write(session, turn, values)
 
 
-def failed(session: Session, turn: Turn, status: int | None, error: str, *, given_up: bool) -> bool:
+def record_failure(
+    session: Session, turn: ScoreLease, status: int | None, error: str, *, given_up: bool
+) -> bool:
     """It did not work. False when it is somebody else's turn since."""
     error = _sentence(error)
     _note(session, turn, status, error)
     return _write(session, turn, {"busy_until": None, "error": error, "given_up": given_up})
 
 
-def _write(session: Session, turn: Turn, values: Mapping[str, Any]) -> bool:
+def _write(session: Session, turn: ScoreLease, values: Mapping[str, Any]) -> bool:
     mine = (LtiScore.link_id == turn.link_id, LtiScore.user_id == turn.user_id, LtiScore.turn == turn.number)
     statement = update(LtiScore).where(*mine).values(**values).returning(LtiScore.turn)
     return session.execute(statement).first() is not None
 
 
-def _note(session: Session, turn: Turn, status: int | None, error: str) -> None:
+def _note(session: Session, turn: ScoreLease, status: int | None, error: str) -> None:
     session.add(
         LtiTry(
             link_id=turn.link_id, user_id=turn.user_id, at=now(session), stamp=turn.stamp,
@@ -158,12 +162,12 @@ def _sentence(error: str) -> str:
     return "".join(c if c.isprintable() else " " for c in error)[:MAX_ERROR] or "failed"
 
 
-def tidy(session: Session) -> None:
+def delete_old_attempts(session: Session) -> None:
     """Forget tries of long ago."""
     session.execute(delete(LtiTry).where(LtiTry.at < now(session) - KEPT))
 
 
-def keep_line_item(session: Session, link_id: int, url: str, *, ours: bool) -> str:
+def store_line_item(session: Session, link_id: int, url: str, *, ours: bool) -> str:
     """Remember a link's column; the one that was there first stays."""
     row = session.get_one(LtiLink, link_id, with_for_update=True, populate_existing=True)
     if not row.line_item and 0 < len(url) <= 1000:
@@ -171,24 +175,24 @@ def keep_line_item(session: Session, link_id: int, url: str, *, ours: bool) -> s
     return row.line_item
 
 
-def forget_line_item(session: Session, link_id: int, url: str) -> None:
+def delete_line_item(session: Session, link_id: int, url: str) -> None:
     """The column is gone."""
     row = session.get_one(LtiLink, link_id, with_for_update=True, populate_existing=True)
     if row.line_item == url:
         row.line_item, row.line_item_ours = "", False
 
 
-def again(session: Session, link_id: int, user_id: int) -> None:
+def resend_score(session: Session, link_id: int, user_id: int) -> None:
     """Tell the platform what counts, whatever it was told before."""
     mine = (LtiScore.link_id == link_id, LtiScore.user_id == user_id)
     forgotten = {"told_at": None, "error": "", "given_up": False}
     session.execute(update(LtiScore).where(*mine).values(forgotten))
-    platform.put(session, link_id, user_id)
+    platform.add_score(session, link_id, user_id)
 
 
-def reconcile(session: Session, link_id: int) -> int:
+def add_missing_scores(session: Session, link_id: int) -> int:
     """Leave word for everybody whose score a platform should know and does not; how many."""
-    found = column(session, link_id)
+    found = load_column(session, link_id)
     if found is None:
         return 0
     members = select(LtiMember.user_id).where(LtiMember.context_id == found.context_id)
@@ -200,7 +204,7 @@ def reconcile(session: Session, link_id: int) -> int:
     for user, standing in released_scores(session, found.assignment_id, users).items():
         row = known.get(user) or LtiScore(told_at=None, given_up=False)
         if not _same(row, standing) and not row.given_up and (link_id, user) not in waiting:
-            count += platform.put(session, link_id, user)
+            count += platform.add_score(session, link_id, user)
     return count
 
 
@@ -219,7 +223,7 @@ class Difference:
     max_points: float
 
 
-def read(pages: Iterable[Any]) -> dict[str, float | None]:
+def read_results(pages: Iterable[Any]) -> dict[str, float | None]:
     """Subject -> the share of the highest score that a platform has for them; nothing: no score."""
     found: dict[str, float | None] = {}
     for page in pages:
@@ -237,7 +241,9 @@ def _share(one: Mapping[str, Any]) -> float | None:
     return float(score) / whole
 
 
-def keep(session: Session, column: Column, theirs: Mapping[str, float | None]) -> list[Difference]:
+def store_differences(
+    session: Session, column: Column, theirs: Mapping[str, float | None]
+) -> list[Difference]:
     """Keep what differs, in place of what was found before."""
     session.execute(delete(LtiDifference).where(LtiDifference.link_id == column.link_id))
     members = session.scalars(select(LtiMember).where(LtiMember.context_id == column.context_id)).all()
@@ -279,7 +285,7 @@ def difference(user_id: int, ours: tuple[Any, ...] | None, share: float | None) 
     return Difference(user_id, points, theirs, most)
 
 
-def keep_error(session: Session, link_id: int, error: str) -> None:
+def record_comparison_error(session: Session, link_id: int, error: str) -> None:
     """A comparison that did not work."""
     link = session.get_one(LtiLink, link_id)
     link.compared_at, link.compare_error = now(session), error[:500]
