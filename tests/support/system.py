@@ -28,6 +28,7 @@ from grading.store.assignments import versions
 from grading.store.assignments.versions import NewVersion
 from grading.store.tables import Grade, Round, Run
 from tests.support.factories import COURSE, RUBRIC
+from tests.support.fork_server import SUPPORTED, Process, fork_server
 
 ASSIGNMENT = f"{COURSE}/sales"
 STOP_S = 15.0
@@ -55,17 +56,21 @@ class Parts:
 
     folder: Path
     environ: dict[str, str]
-    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    running: dict[str, subprocess.Popen[bytes] | Process] = field(default_factory=dict)
 
     def start(
         self, name: str, *command: str, prefix: Sequence[str] = (), environ: Mapping[str, str] | None = None
     ) -> None:
         """Start `PREFIX grader COMMAND`, with more environment; its output goes to `name`.log."""
-        grader = [sys.executable, "-m", "cli", "--config", str(self.folder / "config.toml")]
+        words = ("--config", str(self.folder / "config.toml"), *command)
+        environ = {**self.environ, **(environ or {})}
         with (self.folder / f"{name}.log").open("ab") as log:
+            if SUPPORTED and not prefix:
+                self.running[name] = fork_server().start(words, environ, log)
+                return
             self.running[name] = subprocess.Popen(
-                [*prefix, *grader, *command],
-                env={**self.environ, **(environ or {})},
+                [*prefix, sys.executable, "-m", "cli", *words],
+                env=environ,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -23,6 +23,7 @@ from tests.faults.harness.ledger import Ledger, Verdict, verdict
 from tests.faults.harness.machines import Box, config_of
 from tests.faults.harness.netns import Link
 from tests.faults.harness.proxy import Proxy, running_proxy
+from tests.support.fork_server import Process
 from tests.support.system import Site, count_final, furnish, site, until
 
 SERVER = ("web", "store", "sweep")
@@ -72,7 +73,7 @@ class Cluster:
         """kill -9 of its process group; it stays dead."""
         self.site.parts.kill(name)
 
-    def stop(self, name: str) -> subprocess.Popen[bytes]:
+    def stop(self, name: str) -> subprocess.Popen[bytes] | Process:
         """SIGTERM; the process, which may take a while."""
         process = self.site.parts.running.pop(name)
         process.terminate()

@@ -68,10 +68,14 @@ def secured(tmp_path_factory: pytest.TempPathFactory, authority: Certificates) -
                 made.parts.start(name, name)
             for name in ("one", "two"):
                 made.parts.environ["GRADER_REDIS_URL"] = urls[f"machine.{name}"]
-                made.parts.start(name, "worker", name)
+                made.parts.start(name, "worker", name, prefix=EXECUTED)
             made.until_alive("one", "two", timeout_s=20)
             factories.add_assignment(made.store)
             yield made
+
+
+EXECUTED = ("env",)
+"""So that the process's own environment is read, not that of a server of forks."""
 
 
 def _machines() -> list[dict[str, Any]]:

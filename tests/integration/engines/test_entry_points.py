@@ -87,7 +87,8 @@ def test_a_worker_grades_with_it(
 ) -> None:
     with site(tmp_path, CONFIG, sqlite_databases.fresh(schema.upgrade), redis_url) as made:
         made.parts.start("store", "store")
-        made.parts.start("one", "worker", "dgx-spark-1", environ={"PYTHONPATH": str(installed)})
+        path = ("env", f"PYTHONPATH={installed}")
+        made.parts.start("one", "worker", "dgx-spark-1", prefix=path)
         made.until_alive("dgx-spark-1")
         accepted = hand_in(made.store, add_assignment(made.store, release="at_once"), "s-1")
         assert made.dispatch.announce(accepted.round_id)

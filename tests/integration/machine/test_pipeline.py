@@ -67,6 +67,7 @@ def start(made: Site) -> None:
     made.parts.start("store", "store")
     for machine in MACHINES:
         made.parts.start(machine, "worker", machine)
+    made.until_alive(*MACHINES)
 
 
 def announce(made: Site, count: int, priority: str = "interactive") -> list[str]:
@@ -82,7 +83,6 @@ def announce(made: Site, count: int, priority: str = "interactive") -> list[str]
 
 def test_submissions_are_graded_once_by_machines_that_share_the_work(two_machines: Site) -> None:
     start(two_machines)
-    two_machines.until_alive(*MACHINES)
     announce(two_machines, 6, "batch")
     announce(two_machines, 6)
     two_machines.until_final(12, 90)
