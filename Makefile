@@ -9,7 +9,7 @@ SHARED := -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 export VENV
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast lint format types imports programs soak bench-guard bench checks screenshots lock install clean
+.PHONY: help demo test tests test-fast lint format types imports programs soak bench-guard bench checks screenshots lock install clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -20,7 +20,10 @@ demo: ## grade the samples on this machine and keep serving; ONCE=1 stops after 
 
 test: ## everything CI runs: lint, types, import rules, all tests
 	@scripts/bootstrap develop
-	@$(MAKE) -j2 --no-print-directory types programs lint imports
+	@$(MAKE) -j2 --no-print-directory programs lint imports
+	@$(MAKE) -j2 --no-print-directory types tests
+
+tests: install ## all tests, nothing else
 	@echo "tests"
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest $(SHARED) $(ARGS)
 
