@@ -1,10 +1,11 @@
-"""How a report reads on pages: lines with comments, points, flags, pictures, results of runs.
+"""How a report and the submission it is about are rendered: lines with comments, points, flags, images, runs.
 
-No routes; what routes show of it belongs to results, review and submissions.
+Views do not belong here; app.results, app.review and app.submissions show what is rendered. Words that other
+pages share belong to app.web.
 """
 
 from __future__ import annotations
 
-from app.reports import template_helpers
+from app.reports import result
 
-blueprints = (template_helpers.helpers,)
+blueprints = (result.helpers,)

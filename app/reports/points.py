@@ -1,15 +1,22 @@
-"""How points add up, in one plain sentence."""
+"""How points come about, in words: sums, levels, late penalties, deductions, people's changes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from types import MappingProxyType
 
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
 from app.web.i18n import ngettext, number
+from app.web.markdown import one_line
 from grading.domain.lateness import Lateness
-from grading.domain.outcome import CriterionGrade
+from grading.domain.model import CheckOutcome
+from grading.domain.outcome import Adjusted, Corrected, CriterionGrade, Report
+from grading.domain.rubric import Adjustment
+from grading.store.grades.change_history import MadeChange
+from grading.store.views.assignment import ShownAdjustment
 from grading.store.views.grade_history import ScoreTerms
 from grading.store.views.submission import GradeView
 
@@ -21,10 +28,12 @@ LEVELS = (
     N_("complete and convincing"),
 )
 """`DEFAULT_LEVELS` of rubrics, for translators."""
+LONGEST = 300
+"""Characters of words that were changed, in the list."""
 
 
 @dataclass(frozen=True)
-class Sum:
+class PointsSum:
     """What counts, and how it came to that."""
 
     total: str
@@ -37,9 +46,9 @@ class Sum:
     """A sentence for a late hand-in; empty in time."""
 
 
-def summed(grade: GradeView, terms: ScoreTerms) -> Sum:
+def points_sum(grade: GradeView, terms: ScoreTerms) -> PointsSum:
     """The points of a grade in words, such as `27 of 30, 10 % off for one day late: 24.3`."""
-    return Sum(
+    return PointsSum(
         total="" if grade.final_points is None else number(grade.final_points),
         so_far=number(grade.points_so_far),
         most=number(grade.max_points),
@@ -57,11 +66,11 @@ def _steps(grade: GradeView, late: Lateness) -> str:
     elif grade.adjustment < 0:
         steps.append(_("%(points)s taken off by a person", points=number(-grade.adjustment)))
     if grade.credit != 1:
-        steps.append(_off(number(100 * (1 - grade.credit)), late.days))
+        steps.append(_late_penalty(number(100 * (1 - grade.credit)), late.days))
     return f"{', '.join(steps)}: {number(grade.final_points)}"
 
 
-def _off(percent: str, days: int) -> str:
+def _late_penalty(percent: str, days: int) -> str:
     if days == 1:
         return _("%(percent)s %% off for one day late", percent=percent)
     return ngettext(
@@ -91,13 +100,184 @@ def level_words(found: CriterionGrade, levels: Sequence[str]) -> str:
         return ""
     below = min(int(found.level), found.highest)
     if found.level - below < 0.05 or below == found.highest:
-        return level_said(levels[below])
+        return level_text(levels[below])
     if found.level - below > 0.95:
-        return level_said(levels[below + 1])
-    lower, upper = level_said(levels[below]), level_said(levels[below + 1])
+        return level_text(levels[below + 1])
+    lower, upper = level_text(levels[below]), level_text(levels[below + 1])
     return _("between “%(lower)s” and “%(upper)s”", lower=lower, upper=upper)
 
 
-def level_said(words: str) -> str:
+def level_text(words: str) -> str:
     """A level in the reader's language where nobody gave it words of their own."""
     return _(words) if words in LEVELS else words
+
+
+@dataclass(frozen=True)
+class AdjustmentLine:
+    """One adjustment: what it says, whether it applies, and the points it takes."""
+
+    adjustment: str
+    title: str
+    description: str
+    rule: str
+    """Such as: takes 20 % of the points of Cleaning."""
+    state: str
+    taken: str
+    """Points with a minus; empty where it takes none."""
+    evidence: tuple[CheckOutcome, ...]
+    corrected: Corrected | None
+    applies: bool
+    undecided: bool
+
+
+def adjustment_lines(report: Report, *, everything: bool) -> tuple[AdjustmentLine, ...]:
+    """Those of a report; without `everything` those that apply, may apply or were decided by a person."""
+    titles = {one.criterion: one.title for one in report.criteria}
+    shown = (o for o in report.adjustments if everything or o.applies or o.undecided or o.corrected)
+    return tuple(_line(one, titles) for one in shown)
+
+
+def adjustments_sum(report: Report) -> str:
+    """How the points of the criteria come to those of the whole; empty where nothing lies between them."""
+    judged = round(sum(one.points or 0.0 for one in report.criteria), 2)
+    taken = round(sum(one.points for one in report.adjustments), 2)
+    lost = report.bonus_lost
+    if not taken and not lost:
+        return ""
+    steps = [_("The criteria give %(points)s", points=number(judged))]
+    steps += [_("deductions take %(points)s", points=number(taken))] if taken else []
+    steps += [_("%(points)s of the bonus are above its limit", points=number(lost))] if lost else []
+    return f"{', '.join(steps)}: {number(report.points_so_far)}"
+
+
+def rule_words(one: Adjusted | Adjustment | ShownAdjustment, titles: Mapping[str, str]) -> str:
+    """What an adjustment does when it applies."""
+    names = [one_line(titles.get(name, name)) for name in one.criteria]
+    about = _quoted(names) if names else ""
+    if one.cap is not None:
+        percent = number(100 * one.cap)
+        if about:
+            return _(
+                "leaves at most %(percent)s %% of the points of %(criteria)s", percent=percent, criteria=about
+            )
+        return _("leaves at most %(percent)s %% of all points", percent=percent)
+    percent = number(100 * (one.deduct or 0.0))
+    if about:
+        return _("takes %(percent)s %% of the points of %(criteria)s", percent=percent, criteria=about)
+    return _("takes %(percent)s %% of all points", percent=percent)
+
+
+def offered_words(one: Adjustment | ShownAdjustment, titles: Mapping[str, str] = MappingProxyType({})) -> str:
+    """The same before anything is handed in."""
+    said = rule_words(one, titles)
+    said += _(", for each thing that is missing") if one.each else ""
+    return said + (_(", in proportion to what is missing") if one.partly else "")
+
+
+def _quoted(names: Sequence[str]) -> str:
+    quoted = [_("“%(title)s”", title=name) for name in names]
+    if len(quoted) == 1:
+        return quoted[0]
+    return _("%(some)s and %(last)s", some=", ".join(quoted[:-1]), last=quoted[-1])
+
+
+def _line(one: Adjusted, titles: Mapping[str, str]) -> AdjustmentLine:
+    full = one if one.applies else one.model_copy(update={"deduct": one.at_worst})
+    return AdjustmentLine(
+        adjustment=one.adjustment,
+        title=one_line(one.title),
+        description=one.description.strip(),
+        rule=rule_words(full, titles),
+        state=_state(one),
+        taken=f"−{number(one.points)}" if one.points else "",
+        evidence=one.evidence,
+        corrected=one.corrected,
+        applies=one.applies,
+        undecided=one.undecided,
+    )
+
+
+def _state(one: Adjusted) -> str:
+    if one.corrected is not None:
+        return _("applied by a person") if one.applies else _("waived by a person")
+    if one.undecided:
+        return _("not decided: a check could not be run")
+    if not one.applies:
+        return _("does not apply")
+    return _("applies") if one.points else _("applies, but nothing is left to take")
+
+
+@dataclass(frozen=True)
+class ChangeInWords:
+    """One change as the page tells it."""
+
+    at: datetime
+    by: str
+    words: str
+    reason: str
+    grading: int
+    undone: str
+    undone_at: datetime | None
+
+
+def changes_in_words(changes: Sequence[MadeChange], titles: Mapping[str, str]) -> tuple[ChangeInWords, ...]:
+    """The changes in words. `titles` are those that `change_titles` gives."""
+    return tuple(
+        ChangeInWords(
+            one.at, one.by, _words(one, titles), one.reason, one.grading, _undone(one), one.undone_at
+        )
+        for one in changes
+    )
+
+
+def change_titles(report: Report | None) -> dict[str, str]:
+    """What changes of a report name: titles of criteria by id, of adjustments as `adjustment:…`."""
+    if report is None:
+        return {}
+    adjusted = {f"adjustment:{one.adjustment}": one.title for one in report.adjustments}
+    return {one.criterion: one.title for one in report.criteria} | adjusted
+
+
+def _undone(one: MadeChange) -> str:
+    if one.undone_at is None:
+        return ""
+    by = one_line(one.undone_by) or _("somebody")
+    return _("Taken back by %(name)s,", name=by)
+
+
+def _words(one: MadeChange, titles: Mapping[str, str]) -> str:
+    title = one_line(titles.get(one.target, one.target), 100)
+    if one.kind == "points":
+        was = _points_or_none(one.before.get("points"))
+        return _(
+            "“%(title)s”: %(was)s → %(now)s points",
+            title=title,
+            was=was,
+            now=_points_or_none(one.value.get("points")),
+        )
+    if one.kind == "adjust":
+        said = _("the total: %(points)s points", points=_signed(one.value.get("points")))
+        return f"{said} ({_('for many at once')})" if one.bulk else said
+    if one.kind in ("waive", "apply"):
+        title = one_line(titles.get(f"adjustment:{one.target}", one.target), 100)
+        if one.kind == "waive":
+            return _("“%(title)s” is waived", title=title)
+        return _("“%(title)s” is applied in full", title=title)
+    text = one_line(str(one.value.get("text") or ""), LONGEST)
+    return {
+        "reason": _("the reason of “%(title)s”: %(text)s", title=title, text=text),
+        "remark": _("a remark: %(text)s", text=text),
+        "hide": _("a remark is not shown"),
+        "add": _("a comment: %(text)s", text=text),
+        "text": _("the text: %(text)s", text=text),
+    }.get(one.kind, one_line(one.kind))
+
+
+def _points_or_none(value: object) -> str:
+    return number(float(value)) if isinstance(value, int | float) else _("not judged")
+
+
+def _signed(value: object) -> str:
+    return (
+        f"{'+' if value >= 0 else '−'}{number(abs(float(value)))}" if isinstance(value, int | float) else "0"
+    )

@@ -1,23 +1,31 @@
-"""The graded result as the pages of a submission show it."""
+"""The graded result as the pages of a submission show it, its parts cached as HTML."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import cast
 
-from flask import current_app, render_template
+from flask import Blueprint, current_app, render_template, request
+from flask.blueprints import BlueprintSetupState
 from flask.sansio.app import App
+from markupsafe import Markup
 from sqlalchemy.orm import Session
 
-from app.reports import changes, points
-from app.reports import parts as result_parts
+from app.reports import executions, flags, points, provenance, rendering
 from app.reports.images import Numbers
+from app.reports.points import level_text
 from app.web import auth, viewing
+from app.web.i18n import current
 from app.web.i18n import gettext as _
-from grading.domain.model import Document
+from app.web.stage_titles import title_of
+from grading.domain.model import Document, Location
 from grading.domain.outcome import Report
 from grading.domain.permissions import Actor, Subject, may
+from grading.domain.stages import Written, written
+from grading.shared.cache import Remembered, mark
 from grading.store.grades.change_history import MadeChange
 from grading.store.review import regrade_requests as regrades
 from grading.store.views import (
@@ -26,8 +34,15 @@ from grading.store.views import (
     submission_lists,
 )
 from grading.store.views.grade_history import ScoreTerms
-from grading.store.views.submission import SubmissionView, WholeSubmission
+from grading.store.views.submission import SubmissionView, SubmittedWork, WholeSubmission
 from grading.store.views.submission_lists import SubmissionLine
+
+MOST_KEPT = 32 * 1024 * 1024
+"""Characters of all results together."""
+AT_ONCE = 8
+"""Pictures of a page that are fetched with it; of more, each when it comes into sight."""
+Pictures = Mapping[tuple[str, int], Sequence[int]]
+"""(document, cell) -> the numbers of its pictures that can be shown."""
 
 
 def rendered(
@@ -47,26 +62,24 @@ def rendered(
         whose = actor.user_id if own else view.student_id
         attempts = submission_lists.list_attempts(session, whose, view.assignment_id)
     titles = {one.criterion: one.title for one in report.criteria} if report else {}
-    found = _pictures(session, view.id, given.documents)
+    found = _image_numbers(session, view.id, given.documents)
     written = {one.stage: one.written_at for one in view.stages if one.written_at} if report else {}
     sent = may(actor, "prompt.see", auth.subject_of(view))
     prompts = {s.stage: s.accepted_run for s in view.stages if s.accepted_run} if report and sent else {}
-    parts = result_parts.parts(
-        result_parts.Given(view, report, given, terms, written, prompts, found, staff=staff, own=own)
-    )
+    made = result_parts(Given(view, report, given, terms, written, prompts, found, staff=staff, own=own))
     return render_template(
         "results/_result.html",
         view=view,
         report=report,
-        parts=parts,
+        parts=made,
         actor=actor,
         staff=staff,
         own=own,
-        sum=points.summed(view.grade, terms) if report and view.grade else None,
+        sum=points.points_sum(view.grade, terms) if report and view.grade else None,
         counted=_counted(actor, view, terms, attempts),
         touched=touched(report),
         gradings=grade_history.list_gradings(session, view.id) if view.regraded else (),
-        changes=changes.told(_changes(session, view), changes.titles(report))
+        changes=points.changes_in_words(_changes(session, view), points.change_titles(report))
         if staff and view.changed
         else (),
         **_regrades(session, actor, view, titles),
@@ -133,25 +146,162 @@ def _regrades(
 def remember(app: App) -> None:
     """Keep what is known of pictures with this app."""
     app.extensions["grader-pictures"] = Numbers()
-    result_parts.remember(app)
+    _remember_parts(app)
 
 
-def _pictures(
+def _image_numbers(
     session: Session, submission_id: str, documents: tuple[Document, ...]
 ) -> dict[tuple[str, int], list[int]]:
     """(document, cell) -> the numbers of its pictures that can be shown."""
     known = cast(Numbers, current_app.extensions["grader-pictures"])
     found: dict[tuple[str, int], list[int]] = {}
-    for path, name in _notebooks(session, submission_id, documents):
+    for path, name in notebooks_with_images(session, submission_id, documents):
         for cell, number in known.of(name, partial(grade_history.load_content, session, name)):
             found.setdefault((path, cell), []).append(number)
     return found
 
 
-def _notebooks(
+def notebooks_with_images(
     session: Session, submission_id: str, documents: tuple[Document, ...]
 ) -> list[tuple[str, str]]:
     """(path, SHA-256) of the notebooks that have pictures."""
     some = [one.path for one in documents if any(o.image for c in one.cells for o in c.outputs)]
     names = grade_history.list_notebooks(session, submission_id) if some else {}
     return [(path, names[path]) for path in some if path in names]
+
+
+@dataclass(frozen=True)
+class Given:
+    """All that the parts are made of."""
+
+    view: SubmissionView
+    report: Report | None
+    """As this reader may see it."""
+    handed_in: SubmittedWork
+    terms: ScoreTerms
+    written: Mapping[str, datetime]
+    prompts: Mapping[str, str]
+    """Stage -> the run whose prompt this reader may look at."""
+    pictures: Pictures
+    staff: bool
+    own: bool
+
+    @property
+    def key(self) -> str:
+        """Equal where all of it is, for readers of one language."""
+        seen = self.view.grade.mark if self.report is not None and self.view.grade is not None else ""
+        return mark(
+            current(),
+            request.root_path,
+            self.view.id,
+            self.report is not None,
+            seen,
+            self.handed_in.mark,
+            sorted(self.terms.levels.items()),
+            sorted(self.written.items()),
+            sorted(self.prompts.items()),
+            sorted((place, list(some)) for place, some in self.pictures.items()),
+            self.staff,
+            self.own,
+        )
+
+
+@dataclass(frozen=True)
+class Parts:
+    """HTML, and where the page has what quotes and checks point to."""
+
+    feedback: Markup
+    criteria: Markup
+    documents: Markup
+    origin: Markup
+    places: Mapping[Location, str]
+
+    @property
+    def size(self) -> int:
+        """Characters of all of it."""
+        return sum(map(len, (self.feedback, self.criteria, self.documents, self.origin)))
+
+
+def _remember_parts(app: App) -> None:
+    """Keep parts with this app."""
+    kept: Remembered[Parts] = Remembered(MOST_KEPT)
+    app.extensions["grader-result-parts"] = kept
+
+
+def result_parts(given: Given) -> Parts:
+    """Those of a result, made unless they are known."""
+    kept = cast("Remembered[Parts]", current_app.extensions["grader-result-parts"])
+    key = given.key
+    found = kept.find(key)
+    if found is None:
+        room = rendering.Room()
+        found = _made(given, room)
+        if room.coloured():  # else it may lack colours
+            kept.put(key, found.size, found)
+    return found
+
+
+def _made(given: Given, room: rendering.Room) -> Parts:
+    view, report, handed_in = given.view, given.report, given.handed_in
+    original = view.grade.original if view.grade is not None else None
+    shown = rendering.hand_in(
+        handed_in.documents,
+        report,
+        original,
+        trial=handed_in.trial,
+        staff=given.staff,
+        pictures=given.pictures,
+        room=room,
+    )
+
+    def part(name: str) -> Markup:
+        html = render_template(
+            "results/_part.html",
+            part=f"results/_{name}.html",
+            view=view,
+            report=report,
+            shown=shown,
+            notes=handed_in.notes,
+            staff=given.staff,
+            own=given.own,
+            terms=given.terms,
+            many_pictures=sum(map(len, given.pictures.values())) > AT_ONCE,
+            written=given.written,
+            prompts=given.prompts,
+            level_words=points.level_words,
+            place_words=flags.place_words,
+        )
+        return Markup(html)  # noqa: S704 - of templates that escape
+
+    return Parts(
+        feedback=part("feedback") if report else Markup(""),
+        criteria=part("criteria") if report else Markup(""),
+        documents=part("documents"),
+        origin=part("origin") if report else Markup(""),
+        places=shown.places,
+    )
+
+
+helpers = Blueprint("reports", __name__)
+
+
+@helpers.record
+def _add(state: BlueprintSetupState) -> None:
+    state.app.jinja_env.filters.update(finding=rendering.finding, suggestion=rendering.suggestion)
+    state.app.jinja_env.globals.update(
+        further_stages=further_stages,
+        provenance_rows=provenance.report_rows,
+        listed_tests=executions.listed_tests,
+        said=executions.said,
+        run_notes=executions.run_notes,
+        level_text=level_text,
+        flag_notes=flags.flag_notes,
+        adjusted_lines=points.adjustment_lines,
+        adjusted_sum=points.adjustments_sum,
+        adjusted_offer=points.offered_words,
+    )
+
+
+def further_stages(report: Report) -> list[tuple[str, Written]]:
+    """Title in the reader's language and texts of what stages wrote that the report has no field for."""
+    return [(title_of(one.stage), one) for one in written(report.outputs)]

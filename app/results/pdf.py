@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from app.reports import adjustments, executions, flags, points
+from markdown_it.token import Token
+
+from app.reports import executions, flags, points
 from app.reports.images import Picture
-from app.reports.rendering import hand_in
-from app.reports.template_helpers import further_stages
-from app.results import pdf_documents, pdf_markdown
+from app.reports.rendering import CUT, Comment, Room, ShownCell, ShownDocument, hand_in
+from app.reports.result import further_stages
 from app.web.check_messages import said as in_words
 from app.web.i18n import current, fixed, number
 from app.web.i18n import gettext as _
-from app.web.markdown import beyond_fonts, one_line, seen
+from app.web.markdown import beyond_fonts, one_line, readable, reader, seen
 from app.web.stage_titles import title_of
 from grading.domain.model import CheckOutcome, Document
 from grading.domain.outcome import Corrected, CriterionGrade, Report
 from grading.execution.display import ShownTrial
 from grading.store.views.grade_history import ScoreTerms
 from grading.store.views.submission import SubmissionView
+
+LINES, CHARS, PICTURES = 1_500, 120_000, 24
+"""Of a hand-in that a PDF shows."""
+PIXELS = 12_000_000
+"""Of all its pictures."""
+COLUMNS = 96
+"""Characters of a printed line; a longer one goes on in the next."""
+LINES_OF_ONE = 200
+"""Lines that one line of a hand-in may become."""
+WIDTH_PT = 440.0
+Block = dict[str, Any]
+"""`kind` is text, head, item (with `mark` and `depth`) or code; it has `runs` of (words, how), or `text`."""
+_HOW = {"strong_open": "b", "em_open": "i", "strong_close": "", "em_close": ""}
 
 
 @dataclass(frozen=True)
@@ -45,11 +60,11 @@ def data(given: Printed) -> tuple[dict[str, Any], dict[str, bytes]]:
     numbers = {place: list(found) for place, found in given.pictures.items()}
     shown = hand_in(
         given.documents, report, view.grade.original, trial=given.trial, staff=given.staff,
-        pictures=numbers, room=pdf_documents.room(),
+        pictures=numbers, room=room(),
     )  # fmt: skip
-    files = pdf_documents.Files(given.pictures)
-    documents = [pdf_documents.document(one, files) for one in shown.documents]
-    summed = points.summed(view.grade, given.terms)
+    files = Files(given.pictures)
+    documents = [document_data(one, files) for one in shown.documents]
+    summed = points.points_sum(view.grade, given.terms)
     made: dict[str, Any] = {
         "lang": current()[:2],
         "course": one_line(view.course_title),
@@ -64,10 +79,12 @@ def data(given: Printed) -> tuple[dict[str, Any], dict[str, bytes]]:
         "first": [*_feedback(report), *_further(report)],
         "notes": [*_failures(report), *_flags(report, given.staff)],
         "criteria": [_criterion(one, given) for one in report.criteria],
-        "adjustments": [_adjusted(one, given.staff) for one in adjustments.lines(report, everything=False)],
-        "added_up": adjustments.summed(report),
+        "adjustments": [
+            _adjusted(one, given.staff) for one in points.adjustment_lines(report, everything=False)
+        ],
+        "added_up": points.adjustments_sum(report),
         "then": _review(report),
-        "loose": [pdf_documents.comment(one) for one in shown.loose],
+        "loose": [comment(one) for one in shown.loose],
         "documents": documents,
         "origins": list(_origins(report)),
         "words": {
@@ -90,17 +107,17 @@ def _time(moment: datetime) -> str:
 # --- words --------------------------------------------------------------------------------------------
 
 
-def _piece(title: str, text: str, changed: Corrected | None = None) -> dict[str, Any]:
-    return {"title": title, "blocks": pdf_markdown.blocks(text), "changed": pdf_documents.changed(changed)}
+def _piece(title: str, text: str, corrected: Corrected | None = None) -> dict[str, Any]:
+    return {"title": title, "blocks": blocks(text), "changed": changed(corrected)}
 
 
 def _listed(title: str, texts: Sequence[str]) -> dict[str, Any]:
-    blocks = []
+    made = []
     for text in texts:
-        first, *rest = pdf_markdown.blocks(text) or [{"kind": "text", "runs": [["", ""]]}]
+        first, *rest = blocks(text) or [{"kind": "text", "runs": [["", ""]]}]
         item = {**first, "kind": "item", "mark": "•", "depth": 0} if "runs" in first else first
-        blocks += [item, *rest]
-    return {"title": title, "blocks": blocks, "changed": ""}
+        made += [item, *rest]
+    return {"title": title, "blocks": made, "changed": ""}
 
 
 def _origin(report: Report, stage: str) -> str:
@@ -165,41 +182,41 @@ def _flags(report: Report, staff: bool) -> Iterator[str]:
         yield " ".join([flag.words, *(part.words for part in flag.parts)])
 
 
-def _adjusted(found: adjustments.Line, staff: bool) -> dict[str, Any]:
+def _adjusted(found: points.AdjustmentLine, staff: bool) -> dict[str, Any]:
     return {
         "title": found.title,
         "points": found.taken,
         "rule": f"{found.rule[:1].upper()}{found.rule[1:]}; {found.state}.",
-        "blocks": pdf_markdown.blocks(found.description),
+        "blocks": blocks(found.description),
         "checks": [_check(one, staff) for one in found.evidence],
-        "changed": pdf_documents.changed(found.corrected),
+        "changed": changed(found.corrected),
     }
 
 
 def _criterion(found: CriterionGrade, given: Printed) -> dict[str, Any]:
     most = number(found.max_points)
     level = points.level_words(found, given.terms.levels.get(found.criterion, ()))
-    changed = pdf_documents.changed(found.corrected)
+    changed_words = changed(found.corrected)
     if found.corrected and found.basis == "person" and found.corrected.points is not None:
         was = _("Before: %(was)s points", was=number(found.corrected.points))
-        changed = f"{changed} {was}"
+        changed_words = f"{changed_words} {was}"
     return {
         "title": one_line(found.title) + (f" ({_('bonus')})" if found.bonus else ""),
         "points": _("not judged")
         if found.points is None
         else _("%(points)s of %(most)s", points=number(found.points), most=most),
         "level": _("Level: %(level)s", level=one_line(level)) if level else "",
-        "blocks": pdf_markdown.blocks(found.reason),
+        "blocks": blocks(found.reason),
         "checks": [_check(one, given.staff) for one in found.evidence],
         "quotes": [
             {
-                "text": pdf_documents.wrapped(quote.text)[0],
+                "text": wrapped(quote.text)[0],
                 "place": flags.place_words(quote.location) if quote.location else "",
             }
             for quote in found.quotes
         ],
         "basis": title_of(found.stage),
-        "changed": changed,
+        "changed": changed_words,
     }
 
 
@@ -229,3 +246,182 @@ def _all_text(value: object) -> Iterator[str]:
     elif isinstance(value, dict | list):
         for one in value.values() if isinstance(value, dict) else value:
             yield from _all_text(one)
+
+
+def room() -> Room:
+    """What a PDF takes of a hand-in; without colours."""
+    return Room(LINES, CHARS, PICTURES, until=0.0)
+
+
+class Files:
+    """The pictures that go into a PDF, by the names that the template knows them by."""
+
+    def __init__(self, pictures: Mapping[tuple[str, int], Mapping[int, Picture]]) -> None:
+        self._pictures = pictures
+        self._pixels = PIXELS
+        self.kept: dict[str, bytes] = {}
+
+    def part(self, document: str, cell: int, number: int) -> dict[str, Any]:
+        """A picture, or that there is no room for it."""
+        found = self._pictures[document, cell][number]
+        alt = _("Picture in the output of cell %(number)s", number=cell)
+        self._pixels -= found.width * found.height
+        if self._pixels < 0:
+            return {"kind": "note", "text": _("(%(what)s: not printed, there are too many)", what=alt)}
+        name = f"{len(self.kept)}.{'jpg' if found.kind == 'jpeg' else 'png'}"
+        self.kept[name] = found.data
+        width = min(WIDTH_PT, found.width * 0.6, 600.0 * found.width / found.height)
+        return {"kind": "picture", "file": name, "alt": alt, "width": width}
+
+
+def document_data(shown: ShownDocument, files: Files) -> dict[str, Any]:
+    """One document as the parts of which it is printed."""
+    said = [_cut() if note == CUT else note for note in shown.notes]
+    parts = [_note(note) for note in (*said, *shown.ran)]
+    parts += [comment(one) for one in shown.comments]
+    for cell in shown.cells:
+        if shown.kind == "notebook":
+            word = _("code") if cell.cell.kind == "code" else _("text")
+            parts.append(
+                {"kind": "head", "text": _("Cell %(number)s, %(kind)s", number=cell.cell.number, kind=word)}
+            )
+        parts += _code(cell)
+        parts += [{"kind": "output", "text": wrapped(text)[0]} for text in cell.outputs]
+        parts += [files.part(shown.path, cell.cell.number, number) for number in cell.pictures]
+        if cell.ran:
+            parts.append(_note(cell.ran.words))
+            parts += [{"kind": "output", "text": wrapped(text)[0]} for text in cell.ran.outputs]
+        parts += [comment(one) for one in cell.comments]
+    return {"path": one_line(shown.path), "parts": parts}
+
+
+def _cut() -> str:
+    """What is said where a hand-in is too long."""
+    return _("Only the beginning of a hand-in this long is printed. All of it was handed in.")
+
+
+def _note(text: str) -> dict[str, Any]:
+    return {"kind": "note", "text": seen(text)}
+
+
+def _code(cell: ShownCell) -> Iterator[dict[str, Any]]:
+    """The lines of a cell, broken off where a comment stands."""
+    source, lines, numbers = cell.cell.lines, list[str](), list[str]()
+    for line in cell.lines:
+        made, count = wrapped(source[line.number - cell.cell.first_line])
+        lines.append(made)
+        numbers += [str(line.number), *[""] * (count - 1)]
+        if line.comments:
+            yield {"kind": "code", "text": "\n".join(lines), "numbers": numbers}
+            yield from map(comment, line.comments)
+            lines, numbers = [], []
+    if lines:
+        yield {"kind": "code", "text": "\n".join(lines), "numbers": numbers}
+
+
+def wrapped(text: str) -> tuple[str, int]:
+    """The text with no line longer than COLUMNS, and how many lines it has."""
+    made: list[str] = []
+    for line in seen(text).expandtabs(4).split("\n"):
+        made += _pieces(line)
+    return "\n".join(made), len(made)
+
+
+def _pieces(line: str) -> list[str]:
+    if line.isascii():
+        found = [line[at : at + COLUMNS] for at in range(0, len(line), COLUMNS)] or [""]
+    else:
+        found, wide = [""], 0
+        for char in line:
+            wide += 2 if unicodedata.east_asian_width(char) in "WF" else 1
+            if wide > COLUMNS:
+                found.append("")
+                wide = 1
+            found[-1] += char
+    return found if len(found) <= LINES_OF_ONE else [*found[:LINES_OF_ONE], "…"]
+
+
+def changed(found: Corrected | None) -> str:
+    """That a person changed it, and the words that stood there before."""
+    if found is None:
+        return ""
+    before = one_line(found.text, 1_000)
+    said = _("Changed by a person.")
+    return f"{said} {_('Before: %(text)s', text=before)}" if before else said
+
+
+def comment(found: Comment) -> dict[str, Any]:
+    """A comment as a part."""
+    kinds = {
+        "praise": _("Well done"),
+        "note": _("Note"),
+        "minor": _("Small issue"),
+        "major": _("Important"),
+        "suggestion": _("Suggestion"),
+        "run": _("When we ran it"),
+        "path": _("Path"),
+        "person": _("Comment by a person"),
+    }
+    kind = kinds.get(found.kind, found.kind)
+    title = one_line(found.title or found.by, 300)
+    return {
+        "kind": "comment",
+        "tone": found.kind,
+        "title": f"{kind}: {title}" if title else kind,
+        "blocks": blocks(found.detail),
+        "example": wrapped(found.example)[0] if found.example else "",
+        "changed": changed(found.corrected),
+    }
+
+
+def blocks(text: str) -> list[Block]:
+    """What the text says, block by block."""
+    text = seen(text.strip())
+    if not text:
+        return []
+    if not readable(text):
+        return [{"kind": "text", "runs": [[text, ""]]}]
+    return list(_blocks(reader().parse(text)))
+
+
+def plain(text: str) -> list[Block]:
+    """Text as it is."""
+    return [{"kind": "text", "runs": [[seen(text), ""]]}] if text.strip() else []
+
+
+def _blocks(tokens: Sequence[Token]) -> Iterator[Block]:
+    depth, marks, mark, head = 0, [], "", False
+    for token in tokens:
+        if token.type in ("bullet_list_open", "ordered_list_open"):
+            depth += 1
+            marks.append(int(token.attrGet("start") or 1) if token.type.startswith("ordered") else None)
+        elif token.type in ("bullet_list_close", "ordered_list_close"):
+            depth -= 1
+            marks.pop()
+        elif token.type == "list_item_open":
+            mark = "•" if marks[-1] is None else f"{marks[-1]}."
+            marks[-1] = None if marks[-1] is None else marks[-1] + 1
+        elif token.type in ("heading_open", "heading_close"):
+            head = token.type == "heading_open"
+        elif token.type in ("fence", "code_block"):
+            yield {"kind": "code", "text": token.content.rstrip("\n")}
+        elif token.type == "inline":
+            runs = _runs(token.children or [])
+            kind = "item" if depth else "head" if head else "text"
+            yield {"kind": kind, "runs": runs, "depth": max(0, min(depth, 6) - 1), "mark": mark}
+            mark = ""
+
+
+def _runs(children: Sequence[Token]) -> list[list[str]]:
+    runs: list[list[str]] = []
+    how = ""
+    for child in children:
+        if child.type in _HOW:
+            how = _HOW[child.type]
+        elif child.type == "code_inline":
+            runs.append([child.content, "c"])
+        elif child.type in ("softbreak", "hardbreak"):
+            runs.append([" " if child.type == "softbreak" else "\n", how])
+        elif child.content:
+            runs.append([child.content, how])
+    return runs

@@ -60,7 +60,7 @@ def _made(data: Mapping[str, Any], pictures: Mapping[str, bytes]) -> bytes | Non
         (place / "result.typ").write_bytes((HERE / "print" / "result.typ").read_bytes())
         for name, content in pictures.items():
             (place / name).write_bytes(content)
-        command = [sys.executable, "-I", str(HERE / "typesetting_there.py")]
+        command = [sys.executable, "-I", str(HERE / "typesetting_process.py")]
         environment = {"RAYON_NUM_THREADS": "1", "HOME": folder, "PATH": "/nowhere"}
         try:
             done = subprocess.run(

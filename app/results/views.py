@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from app.reports import images, result
 from app.reports.images import Numbers, Picture
-from app.reports.result import _notebooks
+from app.reports.result import notebooks_with_images
 from app.results import pdf as printing
 from app.results import typesetting
 from app.web import auth, viewing, zip_stream
@@ -131,7 +131,7 @@ def _of_class(submission_id: str) -> bytes:
 def _printed(session: Session, view: SubmissionView, report: Report, staff: bool) -> printing.Printed:
     documents = submission.load_documents(session, view.id)
     found: dict[tuple[str, int], dict[int, Picture]] = {}
-    for path, name in _notebooks(session, view.id, documents):
+    for path, name in notebooks_with_images(session, view.id, documents):
         for (cell, number), one in images.pictures(grade_history.load_content(session, name)).items():
             found.setdefault((path, cell), {})[number] = one
     terms = grade_history.load_terms(session, view.id, view.round_id)

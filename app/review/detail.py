@@ -12,9 +12,7 @@ from flask.sansio.app import App
 from markupsafe import Markup
 from sqlalchemy.orm import Session
 
-from app.reports import adjustments as adjusted
-from app.reports import changes as changed
-from app.reports import comments, flags, rendering
+from app.reports import flags, points, rendering
 from app.reports.flags import place_words
 from app.reports.rendering import Shown
 from app.web.i18n import current
@@ -76,7 +74,7 @@ class Adjustment:
     """A deduction or cap in words, and what a person decided about it."""
 
     number: int
-    line: adjusted.Line
+    line: points.AdjustmentLine
     change: Made | None
 
 
@@ -195,7 +193,7 @@ def _places(documents: Sequence[Document]) -> Iterator[Place]:
 
 def entries(made: Sequence[Made], report: Report | None) -> tuple[Entry, ...]:
     """Changes in words."""
-    told = changed.told(made, changed.titles(report))
+    told = points.changes_in_words(made, points.change_titles(report))
     return tuple(Entry(one, words.words) for one, words in zip(made, told, strict=True))
 
 
@@ -208,13 +206,13 @@ def _criteria(given: Rubric, now: Report, was: Report, counts: Sequence[Made]) -
             Level(level, words[level] if level < len(words) else "", at_level(new, level))
             for level in range(new.highest + 1)
         )
-        changes = [_last(counts, kind, new.criterion) for kind in ("points", "reason")]
-        made.append(Criterion(number, new, old, levels, *changes))
+        latest = [_last(counts, kind, new.criterion) for kind in ("points", "reason")]
+        made.append(Criterion(number, new, old, levels, *latest))
     return tuple(made)
 
 
 def _adjustments(now: Report, counts: Sequence[Made]) -> Iterator[Adjustment]:
-    for number, line in enumerate(adjusted.lines(now, everything=True), start=1):
+    for number, line in enumerate(points.adjustment_lines(now, everything=True), start=1):
         mine = (one for one in counts if one.kind in ("waive", "apply") and one.target == line.adjustment)
         yield Adjustment(number, line, next(mine, None))
 
@@ -233,9 +231,9 @@ def _remarks(was: Report, counts: Sequence[Made]) -> tuple[Remark, ...]:
     ]
     for target, remark in numbered:
         if isinstance(remark, Finding):
-            comment, text = comments.finding(remark), remark.detail
+            comment, text = rendering.finding(remark), remark.detail
         else:
-            comment, text = comments.suggestion(remark), remark.how
+            comment, text = rendering.suggestion(remark), remark.how
         said, hidden = _last(counts, "remark", target), _last(counts, "hide", target)
         place = flags.place_words(remark.location) if remark.location else ""
         new = str(said.value.get("text", "")) if said else text

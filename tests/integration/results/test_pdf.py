@@ -16,10 +16,9 @@ import pytest
 import typst
 
 from app.reports.images import Picture
-from app.results import pdf as printing
-from app.results import pdf_documents, typesetting
+from app.results import pdf, typesetting
 from app.results import views as results
-from app.results.pdf_markdown import blocks
+from app.results.pdf import blocks
 from app.web.markdown import markdown
 from app.web.zip_stream import file_name, stream
 from grading.domain.errors import NotFound
@@ -45,13 +44,13 @@ def data_of(school: School, submission: str, staff: bool = False) -> tuple[dict[
     with school.app.test_request_context(), school.store.read() as session:
         view = views.load_view(session, submission)
         assert view.grade is not None
-        return printing.data(results._printed(session, view, view.grade.report, staff))
+        return pdf.data(results._printed(session, view, view.grade.report, staff))
 
 
-def inside(pdf: bytes) -> bytes:
+def inside(data: bytes) -> bytes:
     """The PDF with its streams unpacked."""
-    found = [pdf]
-    for packed in re.findall(rb"stream\r?\n(.*?)\r?\nendstream", pdf, re.DOTALL):
+    found = [data]
+    for packed in re.findall(rb"stream\r?\n(.*?)\r?\nendstream", data, re.DOTALL):
         try:
             found.append(zlib.decompress(packed))
         except zlib.error:
@@ -135,8 +134,8 @@ def test_students_get_nothing_of_hidden_tests(school: School) -> None:
     for word in executed.SECRETS:
         assert word not in mine
     assert "hidden-name" in theirs
-    for pdf in (mine, theirs):
-        assert "2 of 4 tests passed" in pdf
+    for text in (mine, theirs):
+        assert "2 of 4 tests passed" in text
 
 
 def test_what_others_wrote_is_never_markup(school: School, tmp_path: Path) -> None:
@@ -148,9 +147,9 @@ def test_what_others_wrote_is_never_markup(school: School, tmp_path: Path) -> No
         session.get_one(tables.Assignment, school.assignment).title = TYPST[:180]
     school.grade(submission, made, released=True)
     found, files = data_of(school, submission)
-    pdf = inside(typesetting.typeset(found, files))
+    printed = inside(typesetting.typeset(found, files))
     for bad in (b"/URI", b"/JavaScript", b"/JS", b"/EmbeddedFile", b"/Launch", b"localhost"):
-        assert bad not in pdf
+        assert bad not in printed
     folder = tmp_path / "typst"
     folder.mkdir()
     raws = said(found, folder, "raw")
@@ -167,15 +166,15 @@ def test_a_long_hand_in_is_cut_and_that_is_said(school: School) -> None:
     school.grade(submission, report(), released=True)
     found, files = data_of(school, submission)
     (document,) = found["documents"]
-    assert sum(part["text"].count("\n") + 1 for part in parts(document, "code")) <= pdf_documents.LINES + 20
+    assert sum(part["text"].count("\n") + 1 for part in parts(document, "code")) <= pdf.LINES + 20
     assert "Only the beginning of a hand-in this long is printed" in document["parts"][0]["text"]
     assert len(typesetting.typeset(found, files)) < 3_000_000
     wide = school.hand_in("anna", data=("a" * 100_000 + "\n").encode(), name="w.py")
     school.grade(wide, report(), released=True)
     (document,) = data_of(school, wide)[0]["documents"]
     (block,) = parts(document, "code")
-    assert max(map(len, block["text"].split("\n"))) <= pdf_documents.COLUMNS
-    assert block["text"].count("\n") <= pdf_documents.LINES_OF_ONE
+    assert max(map(len, block["text"].split("\n"))) <= pdf.COLUMNS
+    assert block["text"].count("\n") <= pdf.LINES_OF_ONE
     assert len(block["numbers"]) == block["text"].count("\n") + 1
 
 
@@ -183,10 +182,10 @@ def test_pictures_have_a_bound_and_broken_ones_cost_only_themselves(school: Scho
     submission = school.hand_in("anna", data=notebook(code("x", *[picture(png(9, 9))] * 40)), name=NOTEBOOK)
     school.grade(submission, report(), released=True)
     found, files = data_of(school, submission)
-    assert len(files) == pdf_documents.PICTURES
+    assert len(files) == pdf.PICTURES
     files["0.png"] = b"no picture"
     assert typesetting.typeset(found, files).startswith(b"%PDF-")
-    big = pdf_documents.Files({("a", 1): {0: Picture("png", b"", 5_000, 5_000)}})
+    big = pdf.Files({("a", 1): {0: Picture("png", b"", 5_000, 5_000)}})
     with school.app.test_request_context():
         assert big.part("a", 1, 0)["kind"] == "note"
     assert big.kept == {}
@@ -213,7 +212,9 @@ def test_logs_quote_nothing_of_what_could_not_be_typeset(
     secret = "Ada's words\x1b[2J\nWARNING root: all is lost"
     (tmp_path / "print").mkdir()
     (tmp_path / "print" / "result.typ").write_text('#panic(sys.inputs.at("data"))')
-    (tmp_path / "typesetting_there.py").write_bytes((typesetting.HERE / "typesetting_there.py").read_bytes())
+    (tmp_path / "typesetting_process.py").write_bytes(
+        (typesetting.HERE / "typesetting_process.py").read_bytes()
+    )
     monkeypatch.setattr("app.results.typesetting.HERE", tmp_path)
     with pytest.raises(typesetting.NotPrinted), caplog.at_level("WARNING"):
         typesetting.typeset({"title": secret}, {})
