@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit, urlunsplit
@@ -104,6 +105,11 @@ class PostgresDatabases:
         """Drop the templates, for servers that outlive the tests."""
         for name in self.templates.values():
             self.drop(self._url(name))
+        self._admin.close()
+
+    @cached_property
+    def _admin(self) -> psycopg.Connection:
+        return psycopg.connect(libpq(self.admin_url), autocommit=True)
 
     def _template(self, prepare: Prepare) -> str:
         if prepare not in self.templates:
@@ -114,7 +120,9 @@ class PostgresDatabases:
 
     def _create(self, template: str) -> str:
         name = f"grader_test_{secrets.token_hex(6)}"
-        self._run(f'CREATE DATABASE "{name}" TEMPLATE "{template}" ENCODING \'UTF8\'')
+        # small files are copied sooner than they are written to the log, as it is done otherwise since 15
+        strategy = "STRATEGY FILE_COPY" if self._admin.info.server_version >= 15_00_00 else ""
+        self._run(f'CREATE DATABASE "{name}" TEMPLATE "{template}" ENCODING \'UTF8\' {strategy}')
         return self._url(name)
 
     def _url(self, name: str) -> str:
@@ -124,8 +132,7 @@ class PostgresDatabases:
         ).replace("postgresql:", "postgresql+psycopg:", 1)
 
     def _run(self, statement: str) -> None:
-        with psycopg.connect(libpq(self.admin_url), autocommit=True) as connection:
-            connection.execute(statement.encode())
+        self._admin.execute(statement.encode())
 
 
 def in_memory() -> Path | None:
