@@ -12,14 +12,15 @@ import sys
 import threading
 import time
 
-from cli.commands import serve as commands
+from cli.commands.serve import up
 from cli.main import main
-from cli.servers import gateway, web
-from workers.machine import start as machine
-from workers.sandbox import start as sandbox
-from workers.server import start as server
+from cli.servers.gateway import GatewayServer
+from cli.servers.web import WebServer
+from workers.machine.start import start
+from workers.sandbox.worker import start_checks
+from workers.server.tasks import start_store
 
-LOADED = (commands, gateway, web, machine, sandbox, server)
+LOADED = (up, GatewayServer, WebServer, start, start_checks, start_store)
 """What the processes import when they start."""
 MESSAGE_BYTES = 1 << 17
 

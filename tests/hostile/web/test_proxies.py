@@ -24,6 +24,7 @@ from cli.servers.http import HttpServer
 from tests.faults.harness.machines import Box, config_of
 from tests.hostile.web.proxies import DEPLOY, PROXIES, Places, environ_in, make_certificate, nginx, running
 from tests.hostile.web.slow_connections import main
+from tests.support.connections import held
 from tests.support.system import ASSIGNMENT, furnish, site, until
 
 REFUSED_AFTER = 20
@@ -244,7 +245,7 @@ def _cut_off(port: int, request: bytes) -> bool:
     """Whether an answer of which nothing was read for a time was not sent to its end."""
     with _connected(port) as connection:
         connection.sendall(request)
-        time.sleep(4)  # the time is what is tested: nobody tells that they gave up
+        until(lambda: not held(port, connection), 30, "it is let go")
         got = 0
         try:
             while data := connection.recv(256 * 1024):

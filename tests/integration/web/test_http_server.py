@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from flask import Flask
 from cli.dev.embedded_redis import free_port
 from cli.servers.connections import MIB, PIPELINED, Bounds
 from cli.servers.http import HttpServer
+from tests.support.connections import held
 from tests.support.system import until
 
 LARGE = 16 * MIB
@@ -144,7 +144,7 @@ def test_who_does_not_read_a_large_answer_keeps_no_thread_and_is_let_go(port: in
             reader.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
             assert reader.recv(1) == b"H"
         assert answered(port)  # by the one thread there is
-        time.sleep(4)  # to wait without reading is what is tested
+        until(lambda: not held(port, *readers), 30, "all are let go")
         for reader in readers:
             assert _rest(reader) < LARGE
 
