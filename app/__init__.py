@@ -27,6 +27,7 @@ from app.web.i18n import translate
 from app.web.platform_pages import platform_pages
 from app.web.services import Services
 from grading.shared import telemetry
+from grading.shared.installed_messages import load_installed_messages
 
 __all__ = ["Services", "create_app"]
 
@@ -50,6 +51,7 @@ def create_app(services: Services) -> Flask:
     auth.load_users(app)
     viewing.watch(app, services.store)
     Bootstrap5(app)
+    load_installed_messages()
     translate(app)
     template_globals.install(app)
     for package in PACKAGES:

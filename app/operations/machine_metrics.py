@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from prometheus_client.core import Metric
@@ -17,31 +18,6 @@ from grading.broker.machine_status import MachineState
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 """Of an engine, as config.toml takes it."""
 CIRCUIT = {"closed": 0, "probing": 1, "open": 2}
-
-ENGINE_GAUGES = {
-    "running": "Generations in the engine's batch now.",
-    "waiting": "Generations that wait for room or for their prefix now.",
-    "cache_bytes": "Bytes that prefix caches hold now.",
-}
-ENGINE_COUNTERS = {
-    "requests": "Generations begun.",
-    "cancelled": "Generations ended early: nobody waited for them any more, or their time was up.",
-    "prompt_tokens": "Tokens of prompts, as the engine counts.",
-    "cached_tokens": "Of these, tokens that came from a prefix cache.",
-    "output_tokens": "Tokens written, as the engine counts.",
-    "prefill_chunks": "Chunks of prompts that were read.",
-    "decode_steps": "Steps of the batch, a token for each generation in it.",
-    "prefix_lookups": "Prompts with a prefix that a class shares.",
-    "prefix_hits": "Of these, prompts whose prefix was in the cache.",
-    "hybrid_direct": "Prompts read here although another machine could have been asked.",
-    "hybrid_disaggregated": "Prompts that another machine read.",
-    "hybrid_failed": "Prompts read here because another machine did not.",
-    "hybrid_bytes": "Bytes of caches that came from other machines.",
-    "speculative_drafted": "Generations that a draft model proposed tokens for.",
-    "speculative_direct": "Generations that had a draft model and no use for it.",
-    "speculative_proposed": "Tokens that draft models proposed.",
-    "speculative_accepted": "Of these, tokens that were the model's own.",
-}
 
 
 class FromQueue(Collector):
@@ -117,18 +93,18 @@ def _circuits(machines: Sequence[MachineState]) -> Metric:
 
 
 def _engines(machines: Sequence[MachineState]) -> Iterator[Metric]:
-    """What live machines' engines count; only engines and names of ours, whatever machines say."""
-    said = [
-        ((one.name, engine), one.engines[engine])
-        for one in machines
-        if one.alive
-        for engine in _engines_of(one)
-        if engine in one.engines
-    ]
-    labels = ("machine", "engine")
-    for name, text in ENGINE_GAUGES.items():
-        values = [(key, counted[name]) for key, counted in said if name in counted]
-        yield gauge(f"grader_engine_{name}", text, values, *labels)
-    for name, text in ENGINE_COUNTERS.items():
-        values = [(key, counted[name]) for key, counted in said if name in counted]
-        yield counter(f"grader_engine_{name}", text, values, *labels)
+    """What live machines' engines count, by the names that their machine declares; of our engines only."""
+    live = [one for one in machines if one.alive]
+    for name in sorted({name for one in live for name in one.metrics}):
+        # one family has one type and one help: where machines differ, what most of them say
+        declared = Counter(one.metrics[name] for one in live if name in one.metrics)
+        metric = declared.most_common(1)[0][0]
+        values = [
+            ((one.name, engine), one.engines[engine][name])
+            for one in live
+            if name in one.metrics and one.metrics[name].kind == metric.kind
+            for engine in _engines_of(one)
+            if name in one.engines.get(engine, {})
+        ]
+        make = counter if metric.kind == "counter" else gauge
+        yield make(f"grader_engine_{name}", metric.help, values, "machine", "engine")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from app.web.check_messages import said as in_words
-from app.web.i18n import fixed, number
+from app.web.i18n import fixed, number, render_message
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
-from grading.domain.jobs import Hybrid, Provenance, Speculative
+from grading.domain.details import Measurement, label_code, strategy_code, title_code
+from grading.domain.jobs import Provenance
+from grading.domain.messages import known_messages
 from grading.domain.outcome import Report
 from grading.store.rounds.prompts import Missing
 
@@ -90,8 +91,7 @@ def rows(found: Sequence[Provenance]) -> Rows:
         (_("First token after"), [seconds(p.first_token_s) for p in found]),
         (_("Took"), [f"{fixed(p.seconds, 1)} s" for p in found]),
         *timed,
-        *hybrid_rows(found),
-        *draft_rows(found),
+        *detail_rows(found),
         (_("Sampling"), [sampling(p.sampling) for p in found]),
         *examples_row(found),
         (_("Answer repaired"), [_("yes") if p.repaired else _("no") for p in found]),
@@ -108,69 +108,43 @@ def examples_row(found: Sequence[Provenance]) -> Rows:
     ]
 
 
-def hybrid_rows(found: Sequence[Provenance]) -> Rows:
-    """Who read the prompt, why, and where the time went; nothing where nobody else could have read it."""
-    if not any(p.hybrid for p in found):
-        return []
-    accounts = [(p, p.hybrid) for p in found]
-    return [
-        (_("Prompt read on"), [h.reader or p.machine if h else NOTHING for p, h in accounts]),
-        (_("Why there"), [in_words(h.why) if h else NOTHING for _p, h in accounts]),
-        (_("Reading and sending"), [_spans(h) if h else NOTHING for _p, h in accounts]),
-        (
-            _("Read where it was written, expected"),
-            [seconds(h.expected_s.get("here")) if h else NOTHING for _p, h in accounts],
-        ),
-        (_("First token after reading began"), [seconds(h.first_s) if h else NOTHING for _p, h in accounts]),
-    ]
+def detail_rows(found: Sequence[Provenance]) -> Rows:
+    """What engines report of their strategies, whatever it is called: the strategy, why, and measurements."""
+    made: Rows = []
+    for name in dict.fromkeys(name for p in found for name in p.details):
+        reported = [p.details.get(name) for p in found]
+        title = _words_for(title_code(name), name)
+        strategies = [
+            _words_for(strategy_code(name, one.strategy), one.strategy) if one else NOTHING
+            for one in reported
+        ]
+        made.append((title, strategies))
+        if any(one and str(one.reason) for one in reported):
+            reasons = [render_message(one.reason) or NOTHING if one else NOTHING for one in reported]
+            made.append((_("%(title)s: why", title=title), reasons))
+        for label in dict.fromkeys(label for one in reported if one for label in one.values):
+            cells = [_measured(one.values.get(label) if one else None) for one in reported]
+            made.append((f"{title}: {_words_for(label_code(name, label), label)}", cells))
+    return made
 
 
-def draft_rows(found: Sequence[Provenance]) -> Rows:
-    """What a draft model was good for; nothing where there was none."""
-    if not any(p.speculative for p in found):
-        return []
-    accounts = [p.speculative for p in found]
-    return [
-        (_("Draft model"), [one.draft if one else NOTHING for one in accounts]),
-        (_("Proposals of the draft model"), [_proposals(one) if one else NOTHING for one in accounts]),
-        (_("Why drafted, or not"), [in_words(one.why) if one else NOTHING for one in accounts]),
-    ]
+def _words_for(code: str, name: str) -> str:
+    """The message of that code where one is known and needs no parameters, else the name as words."""
+    kind = known_messages().get(code)
+    return name.replace("_", " ").strip() if kind is None or kind.names else render_message(kind())
 
 
-def _proposals(account: Speculative) -> str:
-    """How many were the model's own tokens, and where the time went."""
-    if not account.rounds:
-        return _("none")
-    return _(
-        "%(count)s of %(all)s tokens accepted; read %(read)s, proposed %(drafted)s, checked %(checked)s",
-        count=account.accepted,
-        all=account.proposed,
-        read=seconds(account.read_s),
-        drafted=seconds(account.draft_s),
-        checked=seconds(account.check_s),
-    )
-
-
-_SPANS = (
-    (N_("waited %(time)s"), "queued_s"),
-    (N_("read %(time)s"), "prefill_s"),
-    (N_("compressed %(time)s"), "compress_s"),
-    (N_("sent %(time)s"), "transfer_s"),
-    (N_("after reading %(time)s"), "tail_s"),
-    (N_("put in place %(time)s"), "convert_s"),
-)
-
-
-def _spans(account: Hybrid) -> str:
-    """What was measured, the bytes that were sent, and whether they were rounded."""
-    said = [
-        _(text, time=seconds(value)) for text, name in _SPANS if (value := getattr(account, name)) is not None
-    ]
-    if account.sent_bytes:
-        said.append(_("%(count)s MB", count=fixed(account.sent_bytes / 1e6, 1)))
-    if account.kv_bits:
-        said.append(_("rounded to %(count)s bits on the way", count=account.kv_bits))
-    return ", ".join(said) or NOTHING
+def _measured(one: Measurement | None) -> str:
+    """A number with its unit, or a text."""
+    if one is None:
+        return NOTHING
+    if isinstance(one.value, str):
+        return one.value or NOTHING
+    if one.unit == "s":
+        return seconds(one.value)
+    if one.unit == "bytes":
+        return _("%(count)s MB", count=fixed(one.value / 1e6, 1))
+    return f"{number(one.value)} {one.unit}".strip()
 
 
 def _prompt_tokens(found: Provenance) -> str:

@@ -23,30 +23,6 @@ SENTENCES: tuple[str, ...] = (
     N_("nothing"),
     N_("it takes %(p1)s"),
     N_("%(p1)s comes soon"),
-    # of machines, why a prompt was read where it was
-    N_("There is no reading machine."),
-    N_("Only %(p1)s tokens have to be read."),
-    N_("It is not known yet how long this way takes."),
-    N_("This way was not taken for %(p1)s jobs."),
-    N_("The strategy of this stage is %(p1)s."),
-    N_("Reading here takes about %(p1)s, on %(p2)s with sending %(p3)s."),
-    # of machines, why an answer had a draft model or none
-    N_("Others were written at the same time, a token for all in each step."),
-    N_("The answer ended before it was time for a draft."),
-    N_("The model wrote a token that the draft model does not have."),
-    N_("The setting draft_always says so."),
-    N_("It is not known yet how long a step without a draft takes."),
-    N_("It is not known yet how many proposals are accepted."),
-    N_("Nothing is left to propose."),
-    N_("A draft that nearly pays was not tried for %(p1)s answers."),
-    N_(
-        "About %(p1)s more tokens take %(p2)s without a draft and %(p3)s with %(p4)s proposed at a time, of "
-        "which %(p5)s are accepted."
-    ),
-    N_(
-        "Even if all proposals were accepted, about %(p1)s more tokens would take %(p2)s with a draft and "
-        "%(p3)s without."
-    ),
     # of a rubric that cannot be taken
     N_("give either deduct or cap"),
     N_("each and partly go with deduct only"),

@@ -68,7 +68,9 @@ class Beat:
     drained: bool = False
     """It has heard that it was taken out, and takes nothing new."""
     engines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """engine -> what it counts, by the names in docs/observability.md."""
+    """engine -> what it counts, by names that `metrics` has."""
+    metrics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """name -> {"kind": "counter" or "gauge", "help"}, as the machine's engines declare them."""
     limit: int = 0
     """Generations at once that it takes now, as it measured to be best; 0: all slots."""
     limit_why: str = ""
@@ -139,7 +141,9 @@ SHAPES: dict[str, Callable[[Any], bool]] = {
     ),
     **dict.fromkeys(("slots", "busy", "guests", "limit", "joins_after_s", "age_s"), _number),
     **dict.fromkeys(("running", "left", "load_s"), lambda v: _all(v, _number)),
-    **dict.fromkeys(("stages", "engines", "paces"), lambda v: _all(v, lambda one: isinstance(one, dict))),
+    **dict.fromkeys(
+        ("stages", "engines", "metrics", "paces"), lambda v: _all(v, lambda one: isinstance(one, dict))
+    ),
     "circuits": lambda v: _all(
         v, lambda one: isinstance(one, dict) and isinstance(one.get("stages", []), list | dict)
     ),

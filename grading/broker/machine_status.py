@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from grading.broker.canaries import OVERDUE_S
 from grading.broker.heartbeats import Beat
 from grading.domain.model_digests import Difference, claims, differing
 from grading.scheduling.cluster_view import Pace, Peer
+
+MAX_METRICS = 64
+"""Of one machine; more are left out."""
+METRIC_NAME = re.compile(r"(?!.*_(total|created|sum|count|bucket|info)$)[a-z][a-z0-9_]{0,59}")
+MAX_HELP = 200
+
+
+@dataclass(frozen=True)
+class EngineMetric:
+    """A number that an engine reports, as the engine declares it."""
+
+    kind: Literal["counter", "gauge"]
+    help: str
 
 
 @dataclass(frozen=True)
@@ -32,6 +47,8 @@ class MachineState:
     """How long its last canary waits for an answer; 0 when it was answered, nothing when none was sent."""
     engines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """engine -> what it counts, all live processes of the machine together."""
+    metrics: Mapping[str, EngineMetric] = field(default_factory=dict)
+    """What its engines may count, by name."""
     beat: Beat | None = None
     """The last word of its newest process, with speeds, circuits and what it listens to."""
 
@@ -65,8 +82,24 @@ def as_beats_tell(machine: MachineState, beats: Sequence[Beat]) -> MachineState:
         beat_age_s=newest.age_s,
         drained=newest.drained,
         engines=_counted([beat for beat in mine if beat.alive]),
+        metrics=_declared([beat for beat in mine if beat.alive]),
         beat=newest,
     )
+
+
+def _declared(beats: Sequence[Beat]) -> dict[str, EngineMetric]:
+    """Bounded in number and size: machines are not trusted."""
+    found: dict[str, EngineMetric] = {}
+    for name, said in sorted(
+        (pair for beat in beats for pair in beat.metrics.items()), key=lambda pair: pair[0]
+    ):
+        kind, text = said.get("kind"), said.get("help")
+        fits = METRIC_NAME.fullmatch(name) and kind in ("counter", "gauge") and isinstance(text, str)
+        if fits and len(found) < MAX_METRICS:
+            found[name] = EngineMetric(
+                "counter" if kind == "counter" else "gauge", " ".join(str(text).split())[:MAX_HELP]
+            )
+    return found
 
 
 def _counted(beats: Sequence[Beat]) -> dict[str, dict[str, float]]:

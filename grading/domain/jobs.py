@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from grading.domain.details import Details
 from grading.domain.errors import Retry
 from grading.domain.model import Document, Evidence, Flag, Location
 from grading.domain.rubric import Rubric
@@ -23,6 +24,10 @@ def _nothing(value: object) -> bool:
 
 def _none(value: object) -> bool:
     return value == ()
+
+
+def _empty(value: object) -> bool:
+    return value == {}
 
 
 class WorkedExample(Value):
@@ -189,66 +194,6 @@ class Timings(Value):
     """Wrote the answer."""
 
 
-class Hybrid(Value):
-    """How a prompt was read that another machine may read: which way, why, and where the seconds went.
-
-    Seconds that one machine measured are by its own clock; they overlap, so they do not add up to `first_s`.
-    """
-
-    strategy: Literal["direct", "disaggregated"]
-    why: str
-    reader: str = ""
-    """The machine that read the prompt; empty where it was read where the answer was written."""
-    fault: str = ""
-    """The code of what kept another machine from reading it, if so."""
-    expected_s: dict[str, float] = Field(default_factory=dict)
-    """Seconds until the first token that each way was expected to take; `here` is the direct one."""
-    first_s: float = 0.0
-    """Seconds from knowing the tokens of the prompt until the first token of the answer."""
-    tokenise_s: float | None = None
-    queued_s: float | None = None
-    """Waited at the reading machine."""
-    prefill_s: float | None = None
-    """Read the prompt."""
-    compress_s: float | None = None
-    transfer_s: float | None = None
-    """Sending; most of it beside the reading."""
-    tail_s: float | None = None
-    """From the end of reading to the last byte."""
-    convert_s: float | None = None
-    """Put what arrived into the cache."""
-    decode_s: float | None = None
-    sent_bytes: int = 0
-    kv_bits: int | None = None
-    """8 where keys and values were rounded to 8 bits on their way; the answer may differ then."""
-    speed_up: float | None = None
-    """Expected seconds of the direct way, with the same writing, over those it took."""
-
-
-class Speculative(Value):
-    """What a draft model was good for: it proposes tokens, which the model that answers checks all at once.
-
-    The answer is the model's own in any case.
-    """
-
-    strategy: Literal["direct", "speculative"]
-    why: str
-    draft: str
-    """The draft model."""
-    expected_s: dict[str, float] = Field(default_factory=dict)
-    """Seconds until the end that both ways were expected to take when it was decided last."""
-    rounds: int = 0
-    proposed: int = 0
-    accepted: int = 0
-    """Proposed tokens that were the model's own."""
-    read_s: float = 0.0
-    """The draft model read the prompt."""
-    draft_s: float = 0.0
-    """It proposed."""
-    check_s: float = 0.0
-    """The model checked."""
-
-
 class SentPrompt(Value):
     """The two messages a model was sent, to the letter; of a repaired answer those of the first try."""
 
@@ -275,10 +220,8 @@ class Provenance(Value):
     """False for the `rules` engine."""
     examples: tuple[str, ...] = Field(default=(), exclude_if=_none)
     """Keys of the examples that the model read."""
-    hybrid: Hybrid | None = Field(default=None, exclude_if=_nothing)
-    """Of an engine that may have prompts read elsewhere."""
-    speculative: Speculative | None = Field(default=None, exclude_if=_nothing)
-    """Of a model that has a draft model."""
+    details: Details = Field(default_factory=dict, exclude_if=_empty)
+    """What the engine reports of its strategies, by name."""
 
 
 class Result(Value):

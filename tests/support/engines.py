@@ -17,11 +17,13 @@ import jsonschema
 
 from bench.models import Shape
 from cli.dev.embedded_redis import free_port
+from grading.domain.details import Detail
 from grading.domain.jobs import Job, Material
 from grading.domain.model import Evidence
 from grading.domain.rubric import Criterion, Rubric
 from tests.support.factories import document
-from workers.machine.engines import Request
+from workers.machine.engines import Request, known_engines
+from workers.machine.engines.base import Metric
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -160,3 +162,15 @@ def _await(process: subprocess.Popen[str], sentence: str, seconds: float) -> Non
     threading.Thread(target=read, daemon=True).start()
     assert seen.wait(seconds), f"mlx_lm.server said nothing of {sentence!r} for {seconds} s"
     assert any(sentence in line for line in said), f"mlx_lm.server ended: {''.join(said)[-2000:]}"
+
+
+def measured(detail: Detail, name: str) -> Any:
+    """What an engine reports under that name of a detail; None where it reports nothing."""
+    found = detail.values.get(name)
+    return None if found is None else found.value
+
+
+def all_metrics() -> dict[str, Metric]:
+    """What the engines of this tree may report, by name."""
+    engines = [entry.load() for entry in known_engines().values()]
+    return {name: one for engine in engines for name, one in getattr(engine, "metrics", {}).items()}

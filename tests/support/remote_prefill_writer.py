@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import Any
 from unittest import mock
 
-from tests.support.engines import ask, quiet
+from tests.support.engines import ask, measured, quiet
 from tests.support.remote_prefill import prefilled, writing
 from workers.machine.engines.remote_prefill import planner, protocol
 from workers.machine.engines.remote_prefill.protocol import Channel, Frame, Kind
@@ -36,8 +36,10 @@ def main(address: str) -> None:
                     stack.enter_context(mock.patch.object(protocol, "STALL_S", STALL_S))
                     stack.enter_context(mock.patch.object(Channel, "receive", stopping()))
                 made = engine.generate(ask(**given), quiet)
-            assert made.hybrid is not None
-            way = {"strategy": made.hybrid.strategy, "fault": made.hybrid.fault}
+            way = {
+                "strategy": made.details["remote_prefill"].strategy,
+                "fault": measured(made.details["remote_prefill"], "fault"),
+            }
             say(text=made.text, read=prefilled(before, dict(engine.counters())), **way)
 
 

@@ -6,10 +6,11 @@ import logging
 import math
 import threading
 from collections.abc import Mapping
+from dataclasses import asdict
 
 from grading.config.settings import Machine
 from grading.domain.errors import EngineError
-from workers.machine.engines.base import COUNTERS, Counts, Engine, Identifies, LoadsModels
+from workers.machine.engines.base import Engine, Identifies, LoadsModels, ReportsMetrics
 
 log = logging.getLogger(__name__)
 PATIENCE_S = 600.0
@@ -82,14 +83,22 @@ class Weights:
 
 
 def counters(engines: Mapping[str, Engine]) -> dict[str, dict[str, float]]:
-    """What each engine that counts says, as far as it is a number with a name that is known."""
-    return {name: _counted(engine) for name, engine in engines.items() if isinstance(engine, Counts)}
+    """What each engine that counts reports, as far as it is a number with a name that it declares."""
+    return {name: _counted(engine) for name, engine in engines.items() if isinstance(engine, ReportsMetrics)}
 
 
-def _counted(engine: Counts) -> dict[str, float]:
+def metric_types(engines: Mapping[str, Engine]) -> dict[str, dict[str, str]]:
+    """Name -> kind and help of all that these engines may report."""
+    reporting = [engine for engine in engines.values() if isinstance(engine, ReportsMetrics)]
+    return {name: asdict(one) for engine in reporting for name, one in engine.metrics.items()}
+
+
+def _counted(engine: ReportsMetrics) -> dict[str, float]:
     try:
-        said = engine.counters()
-        return {name: float(said[name]) for name in COUNTERS if math.isfinite(said.get(name, math.nan))}
+        found = engine.counters()
+        return {
+            name: float(found[name]) for name in engine.metrics if math.isfinite(found.get(name, math.nan))
+        }
     except Exception:
-        log.exception("an engine cannot say what it counts")  # figures must not cost the machine its beat
+        log.exception("an engine cannot report its metrics")  # figures must not cost the machine its beat
         return {}

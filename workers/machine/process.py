@@ -24,7 +24,7 @@ from workers.machine import results
 from workers.machine.circuits import Circuits
 from workers.machine.claims import Claiming
 from workers.machine.engines.base import Engine, TellsLoss
-from workers.machine.model_digests import Weights, counters
+from workers.machine.model_digests import Weights, counters, metric_types
 from workers.machine.progress import Telling
 from workers.machine.requeue import Returns
 from workers.machine.results import Send, offer, without_prompt
@@ -256,6 +256,7 @@ class MachineProcess:
                 role=machine.role,
                 drained=self.drained or self.stopping,
                 engines=counters(self.engines),
+                metrics=metric_types(self.engines),
                 circuits=self.circuits.state(),
                 reserved=machine.reserved,
                 joins_after_s=machine.patience_s,

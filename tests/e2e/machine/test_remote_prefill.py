@@ -10,9 +10,10 @@ from bench.models import make_model
 from cli.commands.submit import Client
 from cli.dev.embedded_redis import free_port
 from cli.dev.local_stack import accepts_uploads
-from grading.domain.jobs import Hybrid, Result
+from grading.domain.details import Detail
+from grading.domain.jobs import Result
 from grading.store.tables import Run
-from tests.support.engines import SMALLER
+from tests.support.engines import SMALLER, measured
 from tests.support.services import SqliteDatabases
 from tests.support.system import ASSIGNMENT, Site, count_final, furnish, site, until
 from workers.machine.engines.remote_prefill.protocol import SECRET_VARIABLE
@@ -59,11 +60,15 @@ def test_one_machine_reads_and_another_writes(
         until(lambda: accepts_uploads(url), 30, "the web app answers")
         until(lambda: "prefill_listens" in log(tmp_path), 60, "prompts are read")
         first = hand_in(system, client, tmp_path, 1)
-        assert (first.strategy, first.reader, first.fault) == ("disaggregated", "spark", "")
-        assert first.sent_bytes > 100_000
+        assert (first.strategy, measured(first, "reader"), measured(first, "fault")) == (
+            "disaggregated",
+            "spark",
+            "",
+        )
+        assert measured(first, "sent_bytes") > 100_000
         system.parts.kill("prefill")
         second = hand_in(system, client, tmp_path, 2)
-        assert (second.strategy, second.fault) == ("direct", "peer_unreachable")
+        assert (second.strategy, measured(second, "fault")) == ("direct", "peer_unreachable")
 
 
 def log(folder: Path) -> str:
@@ -71,7 +76,7 @@ def log(folder: Path) -> str:
     return "".join(path.read_text() for path in folder.glob("**/prefill*.log"))
 
 
-def hand_in(system: Site, client: Client, folder: Path, count: int) -> Hybrid:
+def hand_in(system: Site, client: Client, folder: Path, count: int) -> Detail:
     """Have one more graded; how its feedback came about."""
     work = folder / "work.R"
     work.write_text("sales <- read.csv('sales.csv')\nmean(sales$price)\n")
@@ -82,5 +87,4 @@ def hand_in(system: Site, client: Client, folder: Path, count: int) -> Hybrid:
     assert len(runs) == count
     result = Result.model_validate(runs[-1].result)
     assert result.ok, result
-    assert result.provenance.hybrid is not None
-    return result.provenance.hybrid
+    return result.provenance.details["remote_prefill"]

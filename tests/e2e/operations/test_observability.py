@@ -8,7 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,11 @@ from grading.broker.heartbeats import Beat
 from grading.store import Store, schema
 from grading.store.database import now
 from grading.store.rounds import lifecycle, locking, preparing
+from tests.support.engines import all_metrics
 from tests.support.factories import add_assignment, begin_round, hand_in, result
 from tests.support.servers.otlp import Collector, collector
 from tests.support.services import SqliteDatabases
 from tests.support.system import ASSIGNMENT, Site, furnish, site, until
-from workers.machine.engines.base import COUNTERS
 
 COUNT = 3
 WORK = "# Isolde Wagenknecht counts her Zwetschgen\nmean(sales)"
@@ -49,7 +49,15 @@ options = { seconds = 0.1 }
 analysis = { engine = "instant", model = "m" }
 feedback = { engine = "instant", model = "m" }
 """
-BATCHING = Beat("beside", "dgx-spark-1", 2, 0, engines={"instant": dict.fromkeys(COUNTERS, 1.0)})
+METRICS = all_metrics()
+BATCHING = Beat(
+    "beside",
+    "dgx-spark-1",
+    2,
+    0,
+    engines={"instant": dict.fromkeys(METRICS, 1.0)},
+    metrics={name: asdict(one) for name, one in METRICS.items()},
+)
 """The machine's second process, with an engine that counts everything there is to count."""
 SPANS = {"accept": 1, "prepare": 1, "dispatch": 2, "run": 2, "record": 2, "combine": 1}
 """Of one hand-in."""

@@ -204,8 +204,7 @@ def test_a_machine_that_reads_for_others_has_a_second_service(
         assert SECRET not in (site.there / "var" / "prefill-lab-1.service.json").read_text()
         with writing(model, f"127.0.0.1:{port}") as hybrid:
             made = hybrid.generate(ask(str(model), schema={}, max_output_tokens=2), quiet)
-        assert made.hybrid is not None
-        assert made.hybrid.strategy == "disaggregated", made.hybrid
+        assert made.details["remote_prefill"].strategy == "disaggregated", made.details["remote_prefill"]
 
         monkeypatch.delenv(SECRET_VARIABLE)  # what is there stays
         again = grader("deploy", "lab-1", "--environment", ENVIRONMENT)

@@ -5,23 +5,29 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from flask.testing import FlaskClient
 from sqlalchemy import select
 
+from app import Services, create_app
+from app.web.auth import SignedIn
 from cli.doctor.machines import unknown_engines
 from grading.config.machines import EngineSettings, Machine, Placement
 from grading.domain.errors import ConfigError
 from grading.domain.outcome import Report
 from grading.store import schema
+from grading.store.accounts import sessions, users
 from grading.store.tables import Grade
 from tests.support.factories import add_assignment, hand_in
 from tests.support.services import SqliteDatabases
-from tests.support.system import site
+from tests.support.system import Site, site, until
 from workers.machine.engines import known_engines, open_engines
 
 OWN = {"rules", "instant", "ollama", "openai", "mlx", "hybrid", "sharded"}
+COUNTED = 'grader_engine_smallest_answers_total{engine="smallest",machine="dgx-spark-1"} 2.0'
 CONFIG = """
 [[machines]]
 name = "dgx-spark-1"
@@ -37,6 +43,29 @@ feedback = { engine = "smallest", model = "none" }
 def machine(engine: str, **options: str) -> Machine:
     stages = {"analysis": Placement(engine=engine, model="none")}
     return Machine(name="one", stages=stages, engines={engine: EngineSettings(options=options)})
+
+
+def browsers(site: Site) -> tuple[FlaskClient, FlaskClient]:
+    """Clients of the web app: of nobody, and of the administrator."""
+    app = create_app(Services(site.config, site.store, site.dispatch, secret_key="only for tests"))
+    visitor, administrator = app.test_client(), app.test_client()
+    with site.store.write() as session, administrator.session_transaction() as cookie:
+        user = users.find_user(session, "local", "admin")
+        assert user is not None
+        found = users.load_reader(session, user.id)
+        assert found is not None
+        cookie["_user_id"] = SignedIn(found, sessions.begin(session, user.id)).get_id()
+        cookie["_fresh"] = True
+    return visitor, administrator
+
+
+def token(site: Site) -> dict[str, str]:
+    """The header of a new token of the administrator."""
+    with site.store.write() as session:
+        user = users.find_user(session, "local", "admin")
+        assert user is not None
+        made = users.create_token(session, user.id, "test", ["read"], timedelta(hours=1))
+    return {"Authorization": f"Bearer {made.secret}"}
 
 
 @pytest.fixture(scope="module")
@@ -90,9 +119,30 @@ def test_a_worker_grades_with_it(
         path = ("env", f"PYTHONPATH={installed}")
         made.parts.start("one", "worker", "dgx-spark-1", prefix=path)
         made.until_alive("dgx-spark-1")
+        with made.store.write() as session:
+            users.ensure_administrator(session)
         accepted = hand_in(made.store, add_assignment(made.store, release="at_once"), "s-1")
         assert made.dispatch.announce(accepted.round_id)
         made.until_final(1, 90)
         with made.store.read() as session:
             report = Report.model_validate(session.scalars(select(Grade.report)).one())
+        visitor, administrator = browsers(made)
+        until(lambda: COUNTED in visitor.get("/metrics").text, 30, "a heartbeat counts both answers")
+        metrics = visitor.get("/metrics").text
+        page = administrator.get(f"/submissions/{accepted.submission_id}").text
+        answer = visitor.get(f"/api/v1/submissions/{accepted.submission_id}", headers=token(made))
+    told = answer.json["report"]["stages"]["feedback"]["details"]["size_of_answer"]
+    length = told["values"]["answer_length"]
+    assert told["strategy"] == "minimal"
+    assert length["unit"] == "characters"
+    assert told["reason"]["message"] == "Nothing shorter follows the schema."
+    for text in (
+        "size of answer",
+        "minimal",
+        "answer length",
+        f"{length['value']} characters",
+        "Nothing shorter",
+    ):
+        assert text in page
+    assert "# HELP grader_engine_smallest_answers_total Answers as small as can be." in metrics
     assert {(one.engine, one.digest) for one in report.stages.values()} == {("smallest", "from elsewhere")}

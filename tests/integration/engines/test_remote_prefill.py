@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bench.models import WINDOW, Kind, make_model
-from tests.support.engines import SCHEMA, Heard, ask, quiet
+from tests.support.engines import SCHEMA, Heard, ask, measured, quiet
 from tests.support.remote_prefill import STEP, alone, prefilled, reading, together, writing
 from workers.machine.engines.base import Generation, Request
 from workers.machine.engines.mlx.engine import MlxEngine
@@ -54,7 +54,7 @@ def prompt(model: Path, number: int, **changes: Any) -> Request:
 
 
 def read_elsewhere(made: Generation) -> bool:
-    return made.hybrid is not None and made.hybrid.strategy == "disaggregated"
+    return made.details["remote_prefill"].strategy == "disaggregated"
 
 
 # a dozen are of every length, with and without a system message
@@ -68,7 +68,7 @@ def test_many_prompts_give_the_tokens_of_one_machine(
         request = prompt(model, number)
         here, there = direct.generate(request, quiet), hybrid.generate(request, quiet)
         assert there.text == here.text, number
-        assert read_elsewhere(there), there.hybrid
+        assert read_elsewhere(there), there.details["remote_prefill"]
         assert there.tokens.output == here.tokens.output
     assert (
         prefilled(before, dict(hybrid.counters())) == count
@@ -132,7 +132,7 @@ def test_what_a_class_shares_is_read_and_sent_once(tmp_path: Path) -> None:
             request = ask(str(model), system=system, user=f"work {number}", schema={}, max_output_tokens=8)
             made.append(hybrid.generate(request, quiet))
             assert made[-1].text == direct.generate(request, quiet).text
-    sent = [one.hybrid.sent_bytes for one in made if one.hybrid]
+    sent = [measured(one.details["remote_prefill"], "sent_bytes") for one in made]
     assert made[0].tokens.cached == 0
     assert made[1].tokens.cached == made[2].tokens.cached > WINDOW
     assert sent[1] < sent[0] / 4
@@ -149,9 +149,8 @@ def test_the_reader_knows_what_another_writer_had_read(tmp_path: Path) -> None:
             two = second.generate(request, quiet)
     assert one.text == two.text
     assert (one.tokens.cached, two.tokens.cached > 0) == (0, True)
-    assert one.hybrid
-    assert two.hybrid
-    assert two.hybrid.sent_bytes == pytest.approx(one.hybrid.sent_bytes, rel=0.02)
+    sent = [measured(made.details["remote_prefill"], "sent_bytes") for made in (one, two)]
+    assert sent[1] == pytest.approx(sent[0], rel=0.02)
 
 
 @pytest.mark.parametrize("settings", [{"zstd": True}, {"zstd": True, "kv_bits": 8}], ids=str)
@@ -165,10 +164,9 @@ def test_what_is_sent_can_be_made_smaller_and_the_result_says_so(
             whole = plain.generate(request, quiet)
         with writing(model, address, **settings) as smaller:
             made = smaller.generate(request, quiet)
-    assert whole.hybrid
-    assert made.hybrid
-    assert made.hybrid.sent_bytes < whole.hybrid.sent_bytes * (0.4 if "kv_bits" in settings else 1.0)
-    assert made.hybrid.kv_bits == settings.get("kv_bits")
+    sent = [measured(one.details["remote_prefill"], "sent_bytes") for one in (made, whole)]
+    assert sent[0] < sent[1] * (0.4 if "kv_bits" in settings else 1.0)
+    assert measured(made.details["remote_prefill"], "kv_bits") == settings.get("kv_bits")
     if "kv_bits" not in settings:
         assert made.text == whole.text
 
@@ -178,14 +176,11 @@ def test_the_result_says_where_the_time_went(tmp_path: Path) -> None:
     heard = Heard()
     with reading(model) as address, writing(model, address) as hybrid:
         made = hybrid.generate(prompt(model, 9), heard)
-    account = made.hybrid
-    assert account is not None
-    assert (account.strategy, account.reader, account.fault) == ("disaggregated", "spark", "")
-    spans = (account.tokenise_s, account.queued_s, account.prefill_s, account.transfer_s, account.tail_s)
-    for span in (*spans, account.compress_s, account.convert_s, account.decode_s):
-        assert span is not None
-        assert 0 <= span < account.first_s + (account.decode_s or 0) + 1
-    assert account.prefill_s
-    assert account.first_s > account.prefill_s
-    assert "reading" in heard.phases
+    detail = made.details["remote_prefill"]
+    assert (detail.strategy, measured(detail, "reader")) == ("disaggregated", "spark")
+    assert measured(detail, "fault") is None
+    whole = measured(detail, "first_s") + measured(detail, "decode_s")
+    for name in ("tokenise", "queued", "prefill", "transfer", "tail", "compress", "convert", "decode"):
+        assert 0 <= measured(detail, f"{name}_s") < whole + 1, name
+    assert measured(detail, "first_s") > measured(detail, "prefill_s") > 0
     assert hybrid.counters()["hybrid_disaggregated"] == 1

@@ -48,8 +48,7 @@ def still_reads(model: Path, honest: HybridEngine) -> Iterator[None]:
     """Whatever a test does, somebody honest is served afterwards."""
     yield
     made = honest.generate(ask(str(model), system="", user="hello", schema={}, max_output_tokens=2), quiet)
-    assert made.hybrid is not None
-    assert made.hybrid.strategy == "disaggregated", made.hybrid
+    assert made.details["remote_prefill"].strategy == "disaggregated", made.details["remote_prefill"]
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import pytest
 from bench.models import make_model
 from cli.dev.embedded_redis import free_port
 from grading.domain.errors import Cancelled, ConfigError, ModelMissing
-from tests.support.engines import SMALLER, ask, quiet
+from tests.support.engines import SMALLER, ask, measured, quiet
 from tests.support.remote_prefill import Spoil, alone, link, prefill_process, reading, writing
 from workers.machine.engines.base import Cancel, Generation
 from workers.machine.engines.remote_prefill import planner, protocol
@@ -64,10 +64,9 @@ def answer(model: Path, address: str, **settings: Any) -> Generation:
 
 
 def told(made: Generation) -> str:
-    assert made.hybrid is not None
-    assert made.hybrid.strategy == "direct"
-    assert made.hybrid.why
-    return made.hybrid.fault
+    assert made.details["remote_prefill"].strategy == "direct"
+    assert str(made.details["remote_prefill"].reason)
+    return measured(made.details["remote_prefill"], "fault")
 
 
 def flipped(at: int) -> Spoil:
@@ -152,8 +151,7 @@ def test_the_same_weights_in_another_precision_are_refused(
 
 
 def why(made: Generation) -> str:
-    assert made.hybrid is not None
-    return made.hybrid.why
+    return str(made.details["remote_prefill"].reason)
 
 
 def test_who_has_other_weights_is_told_what_to_do(model: Path, expected: str, tmp_path: Path) -> None:
@@ -219,7 +217,7 @@ def test_a_cache_beyond_the_cap_is_not_begun(model: Path, expected: str) -> None
 def test_a_reader_that_is_killed(model: Path, expected: str, tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
     with prefill_process(tmp_path, address, [model]) as process:
-        first = answer(model, address).hybrid
+        first = answer(model, address).details["remote_prefill"]
         assert first is not None
         assert first.strategy == "disaggregated", first
 
@@ -247,8 +245,7 @@ def test_a_writer_that_leaves_is_noticed(model: Path) -> None:
             hybrid.generate(ask(str(model), user=LONG, schema={}, cancel=cancel), quiet)
         with writing(model, address) as hybrid:  # the reader goes on with others
             made = hybrid.generate(ask(str(model), user="next", schema={}, max_output_tokens=4), quiet)
-        assert made.hybrid is not None
-        assert made.hybrid.strategy == "disaggregated"
+        assert made.details["remote_prefill"].strategy == "disaggregated"
     until(lambda: not any(thread.name == "prefill" for thread in threading.enumerate()))
 
 
@@ -262,7 +259,7 @@ def test_a_reader_that_failed_is_left_alone_for_a_while(model: Path) -> None:
     ):
         for _ in range(3):
             made = hybrid.generate(ask(str(model), user=LONG, schema={}, max_output_tokens=4), quiet)
-            faults.append(made.hybrid.fault if made.hybrid else "")
+            faults.append(measured(made.details["remote_prefill"], "fault"))
     assert faults == ["peer_lost", "", ""]
 
 

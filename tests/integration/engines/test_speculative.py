@@ -19,15 +19,16 @@ from cli.deploy.models import Wanted, wanted
 from grading.config.machines import EngineSettings, Machine, Placement
 from grading.domain.errors import ConfigError, EngineError, ModelMissing
 from tests.support.decode_loop import Driven, alone, words
-from tests.support.engines import SMALLER, ask, quiet
+from tests.support.engines import SMALLER, ask, measured, quiet
 from workers.machine.engines import Generation, Request, open_engine
 from workers.machine.engines.cost_model import Faded
 from workers.machine.engines.mlx.engine import MlxEngine
 from workers.machine.engines.mlx.generation import Patience, unheard
 from workers.machine.engines.mlx.model import LoadedModel, load_model
 from workers.machine.engines.mlx.models import Models
-from workers.machine.engines.speculative.decode_loop import BUSY, FOREIGN, DraftLane, Drafts
+from workers.machine.engines.speculative.decode_loop import DraftLane, Drafts
 from workers.machine.engines.speculative.draft_rounds import drawn, odd
+from workers.machine.engines.speculative.messages import BUSY, FOREIGN
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -119,9 +120,10 @@ def test_the_tokens_are_those_of_the_model_alone(
         answers = [drafted.generate(request, quiet) for request in asked]
         told = drafted.counters()
     assert [said(answer) for answer in answers] == expected
-    accounts = [one.speculative for one in answers if one.speculative and one.speculative.rounds]
+    found = [one.details["speculative"] for one in answers]
+    accounts = [one for one in found if measured(one, "rounds")]
     assert len(accounts) >= len(asked) / 2
-    proposed, accepted = sum(a.proposed for a in accounts), sum(a.accepted for a in accounts)
+    proposed, accepted = (sum(measured(a, name) for a in accounts) for name in ("proposed", "accepted"))
     assert accepted == proposed if not noise else 0.1 * proposed < accepted < proposed
     assert (told["speculative_proposed"], told["speculative_accepted"]) == (proposed, accepted)
     assert told["speculative_drafted"] == len(accounts) == len(asked) - told["speculative_direct"]
@@ -136,8 +138,11 @@ def test_a_seed_gives_the_same_with_a_draft(pair: tuple[Path, Path], sampling: d
     with engine(model) as plain, engine(model, draft) as drafted:
         expected, answer = plain.generate(request, quiet), drafted.generate(request, quiet)
     assert said(answer) == said(expected)
-    assert answer.speculative is not None
-    assert 0 < answer.speculative.accepted < answer.speculative.proposed
+    assert (
+        0
+        < measured(answer.details["speculative"], "accepted")
+        < measured(answer.details["speculative"], "proposed")
+    )
 
 
 def test_at_a_temperature_each_token_has_the_models_own_chance() -> None:
@@ -207,10 +212,8 @@ def test_who_comes_meanwhile_does_not_wait_for_the_drafted_one(driven: Driven) -
     driven.finish()
     assert first.output == alone(driven.loaded, first_ids, 120)
     assert other.output == alone(driven.loaded, other_ids, 10)
-    assert other.speculative is not None
-    assert first.speculative is not None
-    assert (other.speculative.strategy, other.speculative.why) == ("direct", BUSY)
-    assert first.speculative.strategy == "speculative"
+    assert (other.details["speculative"].strategy, other.details["speculative"].reason) == ("direct", BUSY())
+    assert first.details["speculative"].strategy == "speculative"
     assert driven.count("speculative_drafted") == driven.count("speculative_direct") == 1
 
 
@@ -293,8 +296,7 @@ def test_what_was_measured_decides(pair: tuple[Path, Path], step_s: float, strat
     ids = words(driven.loaded, 40, 1)
     first = driven.ask((), ids, 40).ticket
     driven.finish()
-    assert first.speculative is not None
-    assert first.speculative.strategy == "speculative"  # nobody knew yet
+    assert first.details["speculative"].strategy == "speculative"  # nobody knew yet
     learned = lane._draft.learned
     assert learned.speeds.draft.value > 0 < learned.speeds.check.at(1, 4)
     # a step that takes for ever, or no time at all: a few more steps do not change that
@@ -302,9 +304,8 @@ def test_what_was_measured_decides(pair: tuple[Path, Path], step_s: float, strat
     second = driven.ask((), ids, 40).ticket
     driven.finish()
     assert second.output == first.output == alone(driven.loaded, ids, 40)
-    assert second.speculative is not None
-    assert second.speculative.strategy == strategy
-    assert "proposed at a time, of which" in second.speculative.why
+    assert second.details["speculative"].strategy == strategy
+    assert "proposed at a time, of which" in str(second.details["speculative"].reason)
 
 
 # --- what cannot be ---------------------------------------------------------------------------------------
@@ -319,8 +320,7 @@ def test_a_token_that_the_draft_model_lacks_ends_the_drafting(
     with engine(model) as plain, engine(model, smaller) as drafted:
         expected, answer = plain.generate(request, quiet), drafted.generate(request, quiet)
     assert said(answer) == said(expected)
-    assert answer.speculative is not None
-    assert answer.speculative.why == FOREIGN
+    assert answer.details["speculative"].reason == FOREIGN()
 
 
 def test_another_vocabulary_is_refused_when_the_model_is_loaded(
@@ -403,5 +403,5 @@ def test_an_engine_without_drafts_says_nothing_of_them(pair: tuple[Path, Path]) 
     model, _ = pair
     with engine(model) as plain:
         request = ask(str(model), system="Grade.", schema={}, max_output_tokens=4)
-        assert plain.generate(request, quiet).speculative is None
+        assert plain.generate(request, quiet).details == {}
         assert not [name for name in plain.counters() if name.startswith("speculative")]

@@ -13,14 +13,12 @@ import click
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.operations.machine_metrics import ENGINE_COUNTERS, ENGINE_GAUGES
 from app.submissions.status import PHASES
 from cli.commands import machines as machines_command
 from grading.broker.heartbeats import Beat, Lease
-from grading.broker.machine_status import MachineState, an_hour
+from grading.broker.machine_status import MAX_METRICS, EngineMetric, MachineState, an_hour, as_beats_tell
 from grading.store import tables
 from tests.integration.webapp import School, report, without_tokens
-from workers.machine.engines.base import COUNTERS
 
 OURS, OTHER = "sha256:06c1097efce0431c", "sha256:ffff097efce0431c"
 
@@ -84,36 +82,58 @@ def test_what_machines_say_is_escaped(school: School, monkeypatch: pytest.Monkey
     assert not [tag for tag in ("<b>1", "<i>x") if tag in page(school)]
 
 
-def test_engines_counters_are_served_by_known_names_only(
+def test_metrics_of_engines_are_served_as_their_machine_declares_them(
     school: School, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    declared = {
+        "prompt_tokens": EngineMetric("counter", "Tokens of prompts."),
+        "cached_tokens": EngineMetric("counter", "Tokens from a cache."),
+        "running": EngineMetric("gauge", "Generations now."),
+    }
     counted = {"prompt_tokens": 4000.0, "cached_tokens": 3000.0, "running": 2.0, "unheard_of": 1.0}
+    other = {"running": EngineMetric("counter", "Something else.")}
     states = [
-        machine("a", OURS, engines={"ollama": counted, "stranger": counted}),
-        machine("gone", OURS, engines={"ollama": counted}, alive=False),
+        machine("a", OURS, engines={"ollama": counted, "stranger": counted}, metrics=declared),
+        machine("b", OURS, engines={"ollama": {"running": 1.0}}, metrics={"running": declared["running"]}),
+        machine("c", OURS, engines={"ollama": {"running": 7.0}}, metrics=other),
+        machine("gone", OURS, engines={"ollama": counted}, metrics=declared, alive=False),
     ]
     monkeypatch.setattr(school.dispatch, "machines", lambda: states)
     assert "ollama: 3,000 of 4,000 prompt tokens from the cache" in page(school)
     answer = school.client().get("/api/v1/machines", headers=school.token("teacher")).get_json()
     assert answer["machines"][0]["engines"]["ollama"] == counted
     text = school.client().get("/metrics").get_data(as_text=True)
+    assert "# HELP grader_engine_running Generations now." in text
     served = {
-        (sample.name, frozenset(sample.labels.items())): sample.value
+        (sample.name, sample.labels["machine"], sample.labels["engine"]): sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
         if sample.name.startswith("grader_engine_")
     }
-    labels = frozenset({("machine", "a"), ("engine", "ollama")})
     assert served == {
-        ("grader_engine_prompt_tokens_total", labels): 4000,
-        ("grader_engine_cached_tokens_total", labels): 3000,
-        ("grader_engine_running", labels): 2,
+        ("grader_engine_prompt_tokens_total", "a", "ollama"): 4000,
+        ("grader_engine_cached_tokens_total", "a", "ollama"): 3000,
+        ("grader_engine_running", "a", "ollama"): 2,
+        ("grader_engine_running", "b", "ollama"): 1,
     }
 
 
-def test_everything_engines_may_count_has_a_series() -> None:
-    assert ENGINE_COUNTERS.keys() | ENGINE_GAUGES.keys() == COUNTERS.keys()
-    assert not ENGINE_COUNTERS.keys() & ENGINE_GAUGES.keys()
+def test_what_a_machine_declares_is_bounded() -> None:
+    fine = {"kind": "counter", "help": "Fine."}
+    declared: dict[str, Any] = {
+        **{f"many_{chr(97 + n // 26)}{chr(97 + n % 26)}": fine for n in range(100)},
+        **dict.fromkeys(("Capital", "a b", "x" * 61, "requests_total", "1st", ""), fine),
+        "kindless": {"help": "No kind."},
+        "summary": {"kind": "summary", "help": "Not known."},
+        "helpless": {"kind": "gauge", "help": 7},
+        "long": {"kind": "gauge", "help": "two\nlines " + "x" * 1000},
+    }
+    state = MachineState("a", "primary", 1, {})
+    found = as_beats_tell(state, [Beat("p", "a", 1, 0, metrics=declared)]).metrics
+    assert len(found) == MAX_METRICS
+    assert found["long"].help.startswith("two lines xxx")
+    assert len(found["long"].help) == 200
+    assert all(name == "long" or name.startswith("many_") for name in found)
 
 
 # --- runs ---------------------------------------------------------------------------------------------

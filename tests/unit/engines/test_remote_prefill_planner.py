@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from workers.machine.engines.cost_model import Fit
+from workers.machine.engines.remote_prefill.messages import NO_READER
 from workers.machine.engines.remote_prefill.planner import (
     HERE,
     LEAST_TOKENS,
@@ -163,8 +164,8 @@ def chosen(**changes: float) -> Choice:
 def test_it_explains_itself() -> None:
     choice = chosen()
     assert (choice.strategy, choice.reader) == ("disaggregated", "reader")
-    assert choice.why.startswith("Reading here takes about 1")
-    assert "on reader with sending" in choice.why
+    assert str(choice.why).startswith("Reading here takes about 1")
+    assert "on reader with sending" in str(choice.why)
 
 
 def test_short_prompts_stay_here() -> None:
@@ -182,7 +183,7 @@ def test_a_reader_that_failed_is_asked_again_later() -> None:
     now = [0.0]
     learning = Learning(["reader"], clock=lambda: now[0])
     learning.failed("reader")
-    assert learning.choose("m", Work(0, 5000, {}, 1)).why == "There is no reading machine."
+    assert learning.choose("m", Work(0, 5000, {}, 1)).why == NO_READER()
     now[0] = 5.1
     assert "reader" in learning.known("m")
     learning.failed("reader")

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from grading.config.machines import Machine
-from grading.domain.jobs import Hybrid, Job, Speculative, Timings, Tokens
+from grading.domain.details import Detail
+from grading.domain.jobs import Job, Timings, Tokens
 
 
 class Cancel:
@@ -95,10 +96,8 @@ class Generation:
     sampling: dict[str, Any] = field(default_factory=dict)
     timings: Timings = field(default_factory=Timings)
     """By the engine's or its server's own clock."""
-    hybrid: Hybrid | None = None
-    """Of an engine that may have prompts read elsewhere."""
-    speculative: Speculative | None = None
-    """Of a model with a draft model."""
+    details: Mapping[str, Detail] = field(default_factory=dict)
+    """What the engine reports of its strategies, by name; see `grading.domain.details`."""
 
 
 Phase = Literal["queued", "loading", "reading", "generating"]
@@ -194,35 +193,39 @@ class TellsLoss(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Metric:
+    """A number that an engine reports: a `counter` since its start, or a `gauge` of now."""
+
+    kind: Literal["counter", "gauge"]
+    help: str
+    """What it counts, as a sentence: /metrics serves it."""
+
+
 @runtime_checkable
-class Counts(Protocol):
-    """An engine that counts what it does. Names are those of docs/observability.md."""
+class ReportsMetrics(Protocol):
+    """An engine that counts what it does.
+
+    /metrics serves `NAME` as `grader_engine_NAME`, counters with `_total` behind it. Names are of small
+    letters, digits and underscores, at most 60 characters; at most 64 names of a machine are served.
+    """
+
+    metrics: Mapping[str, Metric]
+    """All that it may report, by name."""
 
     def counters(self) -> Mapping[str, float]:
-        """Since its start, or now: see `COUNTERS`."""
+        """The values; what it does not know is left out."""
         ...
 
 
-COUNTERS: Mapping[str, str] = {
-    "running": "generations in the batch now",
-    "waiting": "generations that wait for room or for their prefix now",
-    "requests": "generations begun",
-    "cancelled": "generations ended because nobody waited for them any more, or by their deadline",
-    "prompt_tokens": "tokens of prompts",
-    "cached_tokens": "tokens of prompts that came from a prefix cache",
-    "output_tokens": "tokens written",
-    "decode_steps": "steps of decoding, each of them a token for all in the batch",
-    "prefill_chunks": "pieces of prompts read, each of them between two steps of decoding",
-    "prefix_lookups": "prompts with a shared prefix",
-    "prefix_hits": "prompts whose shared prefix was in the cache",
-    "cache_bytes": "bytes the prefix caches hold now",
-    "hybrid_direct": "prompts read here although another machine could have been asked",
-    "hybrid_disaggregated": "prompts that another machine read",
-    "hybrid_failed": "prompts read here because another machine did not",
-    "hybrid_bytes": "bytes of caches that came from other machines",
-    "speculative_drafted": "generations that a draft model proposed tokens for",
-    "speculative_direct": "generations that had a draft model and no use for it",
-    "speculative_proposed": "tokens that draft models proposed",
-    "speculative_accepted": "of these, tokens that were the model's own",
+METRICS: Mapping[str, Metric] = {
+    "running": Metric("gauge", "Generations in the engine's batch now."),
+    "requests": Metric("counter", "Generations begun."),
+    "cancelled": Metric(
+        "counter", "Generations ended early: nobody waited for them any more, or their time was up."
+    ),
+    "prompt_tokens": Metric("counter", "Tokens of prompts, as the engine counts."),
+    "cached_tokens": Metric("counter", "Of these, tokens that came from a prefix cache."),
+    "output_tokens": Metric("counter", "Tokens written, as the engine counts."),
 }
-"""What an engine may count, and what it means; an engine leaves out what it does not know."""
+"""What most engines report."""

@@ -202,8 +202,7 @@ class _Run:
                 output=so_far.tokens.output + used.output,
             ),
             timings=_together(so_far.timings, generation.timings),
-            hybrid=generation.hybrid or so_far.hybrid,
-            speculative=generation.speculative or so_far.speculative,
+            details={**so_far.details, **generation.details},
         )
         return generation
 

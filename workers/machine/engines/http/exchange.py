@@ -408,7 +408,7 @@ class Tally:
             watch.end(EngineError(CLOSED))
 
     def counters(self) -> Mapping[str, float]:
-        """By the names of `base.COUNTERS`; tokens from a cache only once a server told of some."""
+        """By the names of `base.METRICS`; tokens from a cache only once a server told of some."""
         with self._lock:
             cached = {"cached_tokens": self._cached} if self._cached else {}
             return {"running": len(self._running), **self._counts, **cached}

@@ -21,22 +21,23 @@ from importlib import import_module
 from typing import Any
 
 from grading.domain.errors import EngineError
+from workers.machine.engines.base import METRICS, Metric
 from workers.machine.engines.mlx.constraint import hand_out
 from workers.machine.engines.mlx.generation import Samplers, Ticket
 from workers.machine.engines.mlx.model import LoadedModel
 from workers.machine.engines.mlx.prefix_caches import Layers, Prefix, Prefixes
 
-COUNTED = (
-    "requests",
-    "cancelled",
-    "prompt_tokens",
-    "cached_tokens",
-    "output_tokens",
-    "prefix_lookups",
-    "prefix_hits",
-    "decode_steps",
-    "prefill_chunks",
-)
+BATCH_METRICS: Mapping[str, Metric] = {
+    **METRICS,
+    "waiting": Metric("gauge", "Generations that wait for room or for their prefix now."),
+    "cache_bytes": Metric("gauge", "Bytes that prefix caches hold now."),
+    "prefill_chunks": Metric("counter", "Chunks of prompts that were read."),
+    "decode_steps": Metric("counter", "Steps of the batch, a token for each generation in it."),
+    "prefix_lookups": Metric("counter", "Prompts with a prefix that a class shares."),
+    "prefix_hits": Metric("counter", "Of these, prompts whose prefix was in the cache."),
+}
+"""What an engine reports that decodes in batches of its own."""
+COUNTED = tuple(name for name, one in BATCH_METRICS.items() if one.kind == "counter")
 
 
 class Tally:

@@ -10,15 +10,15 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from grading.domain.errors import EngineError
-from workers.machine.engines.base import Generation, Measure, Progress, Request
+from workers.machine.engines.base import Generation, Measure, Metric, Progress, Request
 from workers.machine.engines.http.answer import messages
 from workers.machine.engines.mlx.constraint import Constraint
-from workers.machine.engines.mlx.decode_loop import Runner, Shape, Tally
+from workers.machine.engines.mlx.decode_loop import BATCH_METRICS, Runner, Shape, Tally
 from workers.machine.engines.mlx.generation import Patience, Sampling, Ticket, Watch, generation, unheard
 from workers.machine.engines.mlx.model import LoadedModel, Prompt, load_model
 from workers.machine.engines.mlx.models import Models
 from workers.machine.engines.mlx.prefix_caches import Layers, Prefixes, default_bytes
-from workers.machine.engines.speculative.decode_loop import Drafts
+from workers.machine.engines.speculative.decode_loop import SPECULATIVE_METRICS, Drafts
 
 CLOSE_SECONDS = 30.0
 
@@ -54,6 +54,7 @@ class MlxEngine:
 
     name = "mlx"
     uses_model = True
+    metrics: Mapping[str, Metric] = {**BATCH_METRICS, **SPECULATIVE_METRICS}
 
     def __init__(
         self,
@@ -99,7 +100,7 @@ class MlxEngine:
             return loaded.measure()
 
     def counters(self) -> Mapping[str, float]:
-        """What `base.COUNTERS` names."""
+        """See `metrics`."""
         runner = self._runner
         now = runner.gauges() if runner is not None else {"running": 0, "waiting": 0, "cache_bytes": 0}
         return {**self._tally.read(), **now}

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
+from grading.domain.details import Detail
 from grading.domain.errors import BudgetExceeded, Cancelled, EngineError, OutputEndless
-from grading.domain.jobs import Speculative, Timings, Tokens
+from grading.domain.jobs import Timings, Tokens
 from workers.machine.engines.base import Cancel, Generation, Phase, Progress, Request
 from workers.machine.engines.http.answer import MAX_TEXT_BYTES, PROGRESS_EVERY_S, wrote_something
 from workers.machine.engines.mlx.constraint import Constraint
@@ -141,8 +142,8 @@ class Ticket:
     warm: tuple[Layers, int] | None = None
     """The cache of so many first tokens, where another machine read them."""
     stage: str = ""
-    speculative: Speculative | None = None
-    """Of a model with a draft model, at its end: what that was good for."""
+    details: dict[str, Detail] = field(default_factory=dict)
+    """What is reported at its end, by name."""
     done: Future[str] = field(default_factory=Future)
     """The finish reason, or an EngineError; cancelled when it was dropped because nobody waits."""
     phases: list[Phase] = field(default_factory=list)
@@ -269,7 +270,7 @@ def generation(
         closed=bound is not None and bound.closed,
         sampling=_sampling(request, "json_schema_bound" if bound else "none"),
         timings=ticket.timings(since),
-        speculative=ticket.speculative,
+        details=ticket.details,
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from grading.domain.errors import BudgetExceeded, ConfigError, EngineError, JobInvalid, OutputInvalid
 from grading.domain.jobs import Timings, Tokens
-from workers.machine.engines.base import Cancel, Generation, Progress, Request
+from workers.machine.engines.base import METRICS, Cancel, Generation, Progress, Request
 from workers.machine.engines.http.answer import Answer, messages, wrote_something
 from workers.machine.engines.http.errors import broke_off
 from workers.machine.engines.http.exchange import Limits, Patience, Tally, Watch
@@ -51,6 +51,7 @@ class OllamaEngine:
 
     name = "ollama"
     uses_model = True
+    metrics = METRICS
 
     def __init__(
         self,
@@ -94,7 +95,7 @@ class OllamaEngine:
             return self._wire.exchange(watch, model, lambda client: self._models.digest(client, model))
 
     def counters(self) -> Mapping[str, float]:
-        """See `base.COUNTERS`; Ollama does not tell which tokens came from its cache."""
+        """See `base.METRICS`; Ollama does not tell which tokens came from its cache."""
         return self._tally.counters()
 
     def close(self) -> None:

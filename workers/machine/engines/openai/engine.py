@@ -21,7 +21,7 @@ from grading.domain.errors import (
     OutputEndless,
 )
 from grading.domain.jobs import Timings, Tokens
-from workers.machine.engines.base import Cancel, Generation, Measure, Phase, Progress, Request
+from workers.machine.engines.base import METRICS, Cancel, Generation, Measure, Phase, Progress, Request
 from workers.machine.engines.http.answer import Answer, lines, messages, wrote_something
 from workers.machine.engines.http.errors import broke_off, garbled, not_a_page, reason, unreachable
 from workers.machine.engines.http.exchange import Heard, Limits, Patience, Tally, Watch
@@ -337,6 +337,7 @@ class OpenAIEngine:
 
     name = "openai"
     uses_model = True
+    metrics = METRICS
 
     def __init__(
         self,
@@ -390,7 +391,7 @@ class OpenAIEngine:
             return self._peer.server.measure(model, wire, self._peer.open)
 
     def counters(self) -> Mapping[str, float]:
-        """See `base.COUNTERS`."""
+        """See `base.METRICS`."""
         return self._tally.counters()
 
     def close(self) -> None:

@@ -8,14 +8,18 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from grading.domain.details import Detail, Measurement
 from grading.domain.errors import ConfigError
-from grading.domain.jobs import Hybrid, Tokens
-from workers.machine.engines.base import Generation, Measure, Progress, Request
+from grading.domain.jobs import Tokens
+from grading.domain.messages import Message
+from workers.machine.engines.base import Generation, Measure, Metric, Progress, Request
+from workers.machine.engines.mlx.decode_loop import BATCH_METRICS
 from workers.machine.engines.mlx.engine import MlxEngine, Ready
 from workers.machine.engines.mlx.prefix_caches import Layers
 from workers.machine.engines.remote_prefill import planner
 from workers.machine.engines.remote_prefill.cache import Want
 from workers.machine.engines.remote_prefill.client import Fetch, Fetched, Peer, Way
+from workers.machine.engines.remote_prefill.messages import CONFIGURED, DETAIL, FAILED, FAILED_THERE
 from workers.machine.engines.remote_prefill.planner import Choice, Learning, Took, Work
 from workers.machine.engines.remote_prefill.protocol import OutOfTime, TransferError, secret
 
@@ -85,47 +89,80 @@ class Trip:
             got.queued_s,
         )
 
-    def account(self, generation: Generation, bits: int | None) -> Hybrid:
-        """What the result says of it."""
-        choice = self.choice
-        why = choice.why if choice else ""
+    def detail(self, generation: Generation, bits: int | None) -> Detail:
+        """What the result reports of it.
+
+        Seconds that one machine measured are by its own clock; they overlap, so they do not add up to
+        `first_s`, which is from knowing the tokens of the prompt until the first token of the answer.
+        """
+        timings = generation.timings
+        values = {**self._expected(), **self._overall(generation)}
         if self.fault is not None:
-            why = f"{why} {self.fault.message} So the prompt was read where the answer is written.".strip()
-        first, decode = self.first_s(generation), generation.timings.output_s
-        expected = dict(choice.expected_s) if choice else {}
-        direct = expected.get(planner.HERE)
-        made = Hybrid(
-            strategy="disaggregated" if self.fetched else "direct",
-            why=why,
-            fault=self.fault.code if self.fault else "",
-            expected_s=expected,
-            first_s=first,
-            tokenise_s=self.ready.tokenise_s if self.ready else None,
-            decode_s=decode,
-            speed_up=(direct + (decode or 0.0)) / (first + (decode or 0.0)) if direct else None,
-        )
-        if self.fetched is None or choice is None:
-            return made.model_copy(update={"prefill_s": generation.timings.prompt_s})
+            values["fault"] = Measurement(value=self.fault.code)
+        if self.fetched is None or self.choice is None:
+            return Detail(
+                strategy="direct",
+                reason=self._reason(),
+                values={**values, **_in_s(prefill_s=timings.prompt_s)},
+            )
         got = self.fetched.account
-        return made.model_copy(
-            update={
-                "reader": choice.reader,
-                "queued_s": got.queued_s,
-                "prefill_s": got.read_s,
-                "compress_s": got.compress_s,
-                "transfer_s": got.send_s,
-                "tail_s": got.tail_s,
-                "convert_s": self.fetched.convert_s,
-                "sent_bytes": got.bytes,
-                "kv_bits": bits,
-            }
+        values |= {
+            "reader": Measurement(value=self.choice.reader),
+            "sent_bytes": Measurement(value=got.bytes, unit="bytes"),
+            **_in_s(
+                queued_s=got.queued_s,
+                prefill_s=got.read_s,
+                compress_s=got.compress_s,
+                transfer_s=got.send_s,
+                tail_s=got.tail_s,
+                convert_s=self.fetched.convert_s,
+            ),
+        }
+        if bits is not None:
+            values["kv_bits"] = Measurement(value=bits, unit="bits")
+        return Detail(strategy="disaggregated", reason=self._reason(), values=values)
+
+    def _reason(self) -> Message:
+        """Why the prompt was read where it was."""
+        why = self.choice.why if self.choice else None
+        if self.fault is None:
+            return why or Message()
+        error = self.fault.message
+        return FAILED(error=error) if why is None else FAILED_THERE(reason=why, error=error)
+
+    def _expected(self) -> dict[str, Measurement]:
+        """Seconds until the first token that the chosen way and the direct one were expected to take."""
+        if self.choice is None:
+            return {}
+        times = self.choice.expected_s
+        return _in_s(
+            expected_s=times.get(self.choice.reader or planner.HERE),
+            expected_direct_s=times.get(planner.HERE),
         )
+
+    def _overall(self, generation: Generation) -> dict[str, Measurement]:
+        first, decode = self.first_s(generation), generation.timings.output_s
+        values = _in_s(
+            first_s=first, tokenise_s=self.ready.tokenise_s if self.ready else None, decode_s=decode
+        )
+        if self.choice and (direct := self.choice.expected_s.get(planner.HERE)):
+            written = decode or 0.0
+            values["speed_up"] = Measurement(value=(direct + written) / (first + written))
+        return values
 
     def counts(self) -> dict[str, float]:
         """What it adds to the counters."""
         if self.fetched is None:
             return {"hybrid_failed": 1.0} if self.fault else {"hybrid_direct": 1.0}
         return {"hybrid_disaggregated": 1.0, "hybrid_bytes": float(self.fetched.account.bytes)}
+
+
+REMOTE_PREFILL_METRICS: Mapping[str, Metric] = {
+    "hybrid_direct": Metric("counter", "Prompts read here although another machine could have been asked."),
+    "hybrid_disaggregated": Metric("counter", "Prompts that another machine read."),
+    "hybrid_failed": Metric("counter", "Prompts read here because another machine did not."),
+    "hybrid_bytes": Metric("counter", "Bytes of caches that came from other machines."),
+}
 
 
 class HybridEngine:
@@ -138,6 +175,7 @@ class HybridEngine:
 
     name = "hybrid"
     uses_model = True
+    metrics: Mapping[str, Metric] = {**BATCH_METRICS, **REMOTE_PREFILL_METRICS}
 
     def __init__(
         self,
@@ -191,7 +229,7 @@ class HybridEngine:
         return self._mlx.measure(model, seconds, progress)
 
     def counters(self) -> Mapping[str, float]:
-        """Those of the mlx engine."""
+        """See `metrics`."""
         with self._lock:
             return {**self._mlx.counters(), **self._counted}
 
@@ -215,7 +253,7 @@ class HybridEngine:
         times = {name: planner.expected(one, name, work) for name, one in known.items() if one.times}
         reader = self._learning.nearest(times) if asked == "disaggregated" else ""
         chosen: planner.Strategy = "disaggregated" if reader else "direct"
-        return Choice(chosen, reader, f"The strategy of this stage is {asked}.", times, True), work
+        return Choice(chosen, reader, CONFIGURED(strategy=asked), times, True), work
 
     def _work(self, ready: Ready) -> Work:
         have, end = self._fetch.have(ready), len(ready.prompt.ids) - 1
@@ -258,7 +296,7 @@ class HybridEngine:
 
     def _learned(self, trip: Trip, generation: Generation) -> Generation:
         """What the job teaches, and the generation with its account."""
-        account = trip.account(generation, self._way.bits)
+        detail = trip.detail(generation, self._way.bits)
         if (
             trip.ready is not None
             and trip.choice is not None
@@ -274,7 +312,7 @@ class HybridEngine:
             cached = max(trip.fetched.have, trip.fetched.account.cached)
             tokens = Tokens(prompt=tokens.prompt, cached=cached, output=tokens.output)
         self._count(trip)
-        return replace(generation, hybrid=account, tokens=tokens)
+        return replace(generation, details={**generation.details, DETAIL: detail}, tokens=tokens)
 
     def _count(self, trip: Trip) -> None:
         with self._lock:
@@ -287,3 +325,8 @@ def _peer(name: str, address: str) -> Peer:
     if not host or not port.isdigit():
         raise ConfigError(f"engines.hybrid.readers.{name}: write host:port, as 10.0.0.1:7300.")
     return Peer(name, host.strip("[]"), int(port))
+
+
+def _in_s(**seconds: float | None) -> dict[str, Measurement]:
+    """Durations by name, without those that are not known."""
+    return {name: Measurement(value=value, unit="s") for name, value in seconds.items() if value is not None}

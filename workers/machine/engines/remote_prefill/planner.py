@@ -13,7 +13,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from grading.domain.messages import Message
 from workers.machine.engines.cost_model import AGAIN, FADES, NEARLY, Faded, ReadingSpeed
+from workers.machine.engines.remote_prefill.messages import (
+    FEW_TOKENS,
+    NO_READER,
+    NOT_MEASURED,
+    NOT_TAKEN,
+    ON_READER,
+    PREDICTED,
+)
 
 Strategy = Literal["direct", "disaggregated"]
 LEAST_BUDGET_S = 1.0
@@ -75,7 +84,7 @@ class Choice:
 
     strategy: Strategy
     reader: str
-    why: str
+    why: Message
     expected_s: Mapping[str, float]
     ordered: bool = False
     """By config.toml, whatever it takes."""
@@ -107,21 +116,20 @@ def choose(known: Mapping[str, Known], work: Work) -> Choice:
     readers = [name for name in known if name != HERE]
     times = {name: expected(one, name, work) for name, one in known.items() if one.measured}
     if not readers or work.read < LEAST_TOKENS:
-        why = "There is no reading machine." if not readers else f"Only {work.read} tokens have to be read."
+        why = FEW_TOKENS(tokens=work.read) if readers else NO_READER()
         return Choice("direct", "", why, times)
     best = min(times, key=lambda name: (times[name], name), default=HERE)
     for name in (*readers, HERE):
         near = name not in times or times[name] < NEARLY * times[best]
         if near and not known[name].times:
-            return _way(name, "It is not known yet how long this way takes.", times)
+            return _way(name, NOT_MEASURED(), times)
         if near and known[name].since >= AGAIN:
-            return _way(name, f"This way was not taken for {known[name].since} jobs.", times)
+            return _way(name, NOT_TAKEN(jobs=known[name].since), times)
     here = times[HERE]
     if best != HERE and times[best] * math.exp(_doubt(known[best])) >= here:
         best = HERE
-    said = [f"Reading here takes about {here:.2f} s"]
-    said += [f"on {name} with sending {times[name]:.2f} s" for name in readers]
-    return _way(best, f"{', '.join(said)}.", times)
+    elsewhere = [ON_READER(reader=name, time=f"{times[name]:.2f} s") for name in readers]
+    return _way(best, PREDICTED(here=f"{here:.2f} s", elsewhere=elsewhere), times)
 
 
 def _doubt(known: Known) -> float:
@@ -129,7 +137,7 @@ def _doubt(known: Known) -> float:
     return min(0.5 * known.error.value, 0.1)
 
 
-def _way(name: str, why: str, times: Mapping[str, float]) -> Choice:
+def _way(name: str, why: Message, times: Mapping[str, float]) -> Choice:
     return Choice("direct" if name == HERE else "disaggregated", "" if name == HERE else name, why, times)
 
 

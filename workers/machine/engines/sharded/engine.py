@@ -12,7 +12,7 @@ from grading.config.machines import Machine
 from grading.domain.errors import ConfigError, EngineError, ModelMissing
 from workers.machine.engines.base import ChecksMachine, Generation, Measure, Progress, Request
 from workers.machine.engines.http.answer import messages
-from workers.machine.engines.mlx.decode_loop import Tally
+from workers.machine.engines.mlx.decode_loop import BATCH_METRICS, Tally
 from workers.machine.engines.mlx.generation import Patience, Sampling, Ticket, Watch, generation, unheard
 from workers.machine.engines.mlx.model import LoadedModel
 from workers.machine.engines.sharded.loading import load_words
@@ -40,6 +40,7 @@ class ShardedEngine(ChecksMachine):
 
     name = "sharded"
     uses_model = True
+    metrics = BATCH_METRICS
 
     @classmethod
     def check_machine(cls, machine: Machine) -> None:
@@ -101,7 +102,7 @@ class ShardedEngine(ChecksMachine):
         return self._tokenizer(model).measure()
 
     def counters(self) -> Mapping[str, float]:
-        """What `base.COUNTERS` names."""
+        """See `metrics`."""
         crew = self.crew
         now = crew.gauges() if crew is not None else {"running": 0, "waiting": 0, "cache_bytes": 0}
         return {**self._tally.read(), **now}

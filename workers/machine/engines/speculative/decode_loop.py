@@ -13,22 +13,21 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from grading.domain.details import Detail, Measurement
 from grading.domain.errors import ConfigError, EngineError, ModelMissing
-from grading.domain.jobs import Speculative
+from grading.domain.messages import Message
+from workers.machine.engines.base import Metric
 from workers.machine.engines.mlx.decode_loop import Lane, Shape, Tally
 from workers.machine.engines.mlx.generation import Ticket
 from workers.machine.engines.mlx.model import LoadedModel, load_model
 from workers.machine.engines.mlx.prefix_caches import Prefixes
 from workers.machine.engines.speculative import planner
 from workers.machine.engines.speculative.draft_rounds import Reader, Round, Solo, fresh, odd
+from workers.machine.engines.speculative.messages import BUSY, CONFIGURED, DETAIL, FOREIGN, SHORT
 from workers.machine.engines.speculative.planner import Choice, Habits, Speeds, Work
 
 LOOK_EVERY = 16
 """Rounds until it is asked again whether drafts pay."""
-BUSY = "Others were written at the same time, a token for all in each step."
-SHORT = "The answer ended before it was time for a draft."
-ORDERED = "The setting draft_always says so."
-FOREIGN = "The model wrote a token that the draft model does not have."
 
 
 @dataclass(eq=False)
@@ -59,7 +58,7 @@ class Draft:
 class Story:
     """What happened to one generation here, for its account."""
 
-    why: str = SHORT
+    why: Message = field(default_factory=SHORT)
     expected_s: Mapping[str, float] = field(default_factory=dict)
     predicted: float | None = None
     """Seconds a token of rounds."""
@@ -79,19 +78,21 @@ class Story:
         """Seconds a token of rounds took, each of which wrote one that was not proposed."""
         return (self.draft_s + self.check_s) / (self.accepted + self.rounds) if self.rounds else None
 
-    def account(self, draft: str) -> Speculative:
-        """What the result says of it."""
-        return Speculative(
+    def detail(self, draft: str) -> Detail:
+        """What the result reports of it."""
+        expected = {"expected_s": "speculative", "expected_direct_s": "direct"}
+        seconds = {name: self.expected_s[way] for name, way in expected.items() if way in self.expected_s}
+        seconds |= {"read_s": self.read_s, "draft_s": self.draft_s, "check_s": self.check_s}
+        counts = {"proposed": self.proposed, "accepted": self.accepted}
+        return Detail(
             strategy="speculative" if self.rounds else "direct",
-            why=self.why,
-            draft=draft,
-            expected_s=dict(self.expected_s),
-            rounds=self.rounds,
-            proposed=self.proposed,
-            accepted=self.accepted,
-            read_s=self.read_s,
-            draft_s=self.draft_s,
-            check_s=self.check_s,
+            reason=self.why,
+            values={
+                "draft_model": Measurement(value=draft[-200:]),
+                "rounds": Measurement(value=self.rounds),
+                **{name: Measurement(value=count, unit="tokens") for name, count in counts.items()},
+                **{name: Measurement(value=value, unit="s") for name, value in seconds.items()},
+            },
         )
 
 
@@ -116,7 +117,7 @@ class DraftLane(Lane):
     def step(self) -> None:
         """A step of the batch, or a round, or a chunk for the draft model to read."""
         if self._solo is not None and (self._queue or self._solo.ticket.over()):
-            self._join(self._solo, BUSY)
+            self._join(self._solo, BUSY())
         if self._solo is not None:
             self._go_on(self._solo)
             return
@@ -139,7 +140,7 @@ class DraftLane(Lane):
                 story = self._stories[ticket]
                 story.decided, story.steps = False, 0
                 if not story.rounds:
-                    story.why, story.expected_s = BUSY, {}
+                    story.why, story.expected_s = BUSY(), {}
             return
         for uid, ticket in self._running.items():
             story = self._stories[ticket]
@@ -165,7 +166,7 @@ class DraftLane(Lane):
         written, learned = len(ticket.output), self._draft.learned
         work = Work(have, read - have, written, ticket.max_tokens - written)
         if self._draft.always:
-            choice = Choice(self._draft.longest, ORDERED, {})
+            choice = Choice(self._draft.longest, CONFIGURED(), {})
         else:
             choice = planner.choose(learned.speeds, learned.of(ticket.stage), work, self._draft.longest)
         story.why, story.expected_s = choice.why, choice.expected_s
@@ -192,7 +193,7 @@ class DraftLane(Lane):
     def _go_on(self, solo: Solo) -> None:
         ticket, story, learned = solo.ticket, self._stories[solo.ticket], self._draft.learned
         if solo.foreign:
-            return self._join(solo, FOREIGN)
+            return self._join(solo, FOREIGN())
         if len(solo.ids) - 1 - solo.reader.have > self._draft.longest:
             had, count, seconds = solo.reader.read(solo.ids[:-1], ticket.prompt.shared)
             story.read_s += seconds
@@ -255,7 +256,7 @@ class DraftLane(Lane):
             bound.take(ticket.output[-1])
         self._forget(uid).end(reason)
 
-    def _join(self, solo: Solo, why: str) -> None:
+    def _join(self, solo: Solo, why: Message) -> None:
         """Back into the batch, which takes it from where it stands."""
         ticket = solo.ticket
         self._stories[ticket].why = why
@@ -274,7 +275,7 @@ class DraftLane(Lane):
         """It ends: its account, what is counted of it, and what it teaches."""
         ticket = super()._forget(uid)
         story, learned = self._stories.pop(ticket), self._draft.learned
-        ticket.speculative = story.account(self._draft.name)
+        ticket.details[DETAIL] = story.detail(self._draft.name)
         self._tally.add(
             speculative_drafted=bool(story.rounds),
             speculative_direct=not story.rounds,
@@ -291,7 +292,12 @@ class DraftLane(Lane):
         return next(uid for uid, one in self._running.items() if one is ticket)
 
 
-COUNTED = ("speculative_direct", "speculative_drafted", "speculative_proposed", "speculative_accepted")
+SPECULATIVE_METRICS: Mapping[str, Metric] = {
+    "speculative_drafted": Metric("counter", "Generations that a draft model proposed tokens for."),
+    "speculative_direct": Metric("counter", "Generations that had a draft model and no use for it."),
+    "speculative_proposed": Metric("counter", "Tokens that draft models proposed."),
+    "speculative_accepted": Metric("counter", "Of these, tokens that were the model's own."),
+}
 
 
 @dataclass(eq=False)
@@ -321,7 +327,7 @@ class Drafts:
     @property
     def counted(self) -> tuple[str, ...]:
         """Counters that an engine with draft models has beside those of all."""
-        return COUNTED if self.names else ()
+        return tuple(SPECULATIVE_METRICS) if self.names else ()
 
     def places(self, name: str) -> int:
         """How many loaded models it makes."""

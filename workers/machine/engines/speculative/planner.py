@@ -10,7 +10,16 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from grading.domain.messages import Message
 from workers.machine.engines.cost_model import AGAIN, NEARLY, Faded, Fit, ReadingSpeed
+from workers.machine.engines.speculative.messages import (
+    ACCEPTANCE_NOT_MEASURED,
+    NEVER_PAYS,
+    NOT_TRIED,
+    NOTHING_LEFT,
+    PREDICTED,
+    STEP_NOT_MEASURED,
+)
 
 STEADY = 0.995
 """What a checked proposal still counts when the next one comes."""
@@ -97,7 +106,7 @@ class Choice:
     """
 
     tokens: int
-    why: str
+    why: Message
     expected_s: Mapping[str, float]
     token_s: float | None = None
     """Seconds that a token written with drafts was expected to take."""
@@ -113,9 +122,9 @@ def choose(speeds: Speeds, habits: Habits, work: Work, longest: int) -> Choice:
     left = habits.left(work.written, work.most)
     direct = {"direct": left * speeds.plain.value}
     if not speeds.plain.weight:
-        return Choice(0, "It is not known yet how long a step without a draft takes.", {})
+        return Choice(0, STEP_NOT_MEASURED(), {})
     if left < 2:
-        return Choice(0, "Nothing is left to propose.", direct)
+        return Choice(0, NOTHING_LEFT(), direct)
     known = habits.accepted.tries > 0
     rate = habits.accepted.value if known else 1.0
     reading = speeds.reading.seconds(work.have, work.read)
@@ -123,23 +132,15 @@ def choose(speeds: Speeds, habits: Habits, work: Work, longest: int) -> Choice:
     best = min(rounds, key=lambda k: (rounds[k], k))
     times = {**direct, "speculative": reading + left * rounds[best]}
     if not known and times["speculative"] < times["direct"]:
-        return Choice(longest, "It is not known yet how many proposals are accepted.", direct)
-    direct_s, draft_s = f"{times['direct']:.2f} s", f"{times['speculative']:.2f} s"
+        return Choice(longest, ACCEPTANCE_NOT_MEASURED(), direct)
+    both = {"direct": f"{times['direct']:.2f} s", "drafted": f"{times['speculative']:.2f} s"}
     if not known:
-        why = (
-            f"Even if all proposals were accepted, about {left} more tokens would take {draft_s} with a "
-            f"draft and {direct_s} without."
-        )
-        return Choice(0, why, times)
-    why = (
-        f"About {left} more tokens take {direct_s} without a draft and {draft_s} with {best} proposed at a "
-        f"time, of which {rate:.0%} are accepted."
-    )
+        return Choice(0, NEVER_PAYS(tokens=left, **both), times)
+    why = PREDICTED(tokens=left, proposals=best, accepted=f"{rate:.0%}", **both)
     if times["speculative"] * math.exp(_doubt(habits)) < times["direct"]:
         return Choice(best, why, times, rounds[best])
     if habits.since >= AGAIN and times["speculative"] < NEARLY * times["direct"]:
-        why = f"A draft that nearly pays was not tried for {habits.since} answers."
-        return Choice(best, why, times, rounds[best])
+        return Choice(best, NOT_TRIED(answers=habits.since), times, rounds[best])
     return Choice(0, why, times)
 
 
