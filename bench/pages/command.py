@@ -48,7 +48,7 @@ def _walk(
 ) -> tuple[dict[str, object], list[str]]:
     from app import Services, create_app
     from bench.pages import dataset, page_times
-    from cli.servers.web import settle
+    from cli.servers.http import settle
     from grading.broker.dispatch import open_dispatch
     from grading.config.settings import parse
     from grading.store import Store, schema

@@ -1,4 +1,4 @@
-"""The commands of `grader`, a module each.
+"""The commands of `grader`, several of one subject in a module.
 
-Deployment and diagnostics have packages of their own.
+They read arguments, call `grading`, `app` or `workers`, and print; deployment and diagnostics have packages.
 """

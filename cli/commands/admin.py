@@ -1,9 +1,9 @@
-"""Administration beside the database: assignments, tokens, users, migrations."""
+"""Administration of what the database holds: assignments, tokens, users, its schema."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,12 +12,17 @@ from sqlalchemy.orm import Session
 
 from cli.settings import Settings
 from grading.assignments.loader import Assignment, read_folder
-from grading.domain.errors import AssignmentError, NotFound
+from grading.domain.errors import AssignmentError, NotFound, SandboxUnavailable
 from grading.store import Store, schema
 from grading.store.accounts import credentials, users
 from grading.store.assignments import versions
 from grading.store.audit import write_audit
 from grading.store.grades import extensions
+from workers.sandbox.backends import open_sandbox
+from workers.sandbox.import_scores import Score, contents, decided, require_proven, scores
+from workers.sandbox.runner import Lab, Shelf
+from workers.sandbox.runtimes import find_runtime
+from workers.sandbox.session import Trials
 
 
 @contextmanager
@@ -61,7 +66,7 @@ def import_assignment(settings: Settings, folder: Path, course: str | None, forc
     Its solution and starter are run through its rubric, and what they earn is printed. A rubric of another
     autograder is refused where its solution earns less than 95 %, or its starter more than 5 %.
     """
-    from cli.commands.import_scores import tried
+    from cli.commands.admin import tried
 
     read = read_folder(folder)
     _refuse_unknown_stages(settings, read)
@@ -181,3 +186,61 @@ def user_password(settings: Settings, sign_in_name: str, password: str) -> None:
         credentials.revoke_tokens(session, found.id, "cli")
         write_audit(session, "cli", "user.password", f"user:{found.id}", {})
     click.echo(f"'{sign_in_name}' can sign in with it now.")
+
+
+def tried(settings: Settings, read: Assignment, *, refuse: bool) -> None:
+    """Run solution and starter through the rubric and print what they earn. Raises RubricNotProven."""
+    if not (read.solution or read.starter):
+        click.echo("There is neither a solution nor a starter: nobody tried this rubric yet.")
+        return
+    checks = settings.config.checks
+    with closing(Store(settings.config.database.url)) as store, Shelf() as shelf:
+        schema.require_newest(store)
+        sandbox = open_sandbox(checks.sandbox, engine=checks.engine, image=checks.image)
+        trials = Trials(sandbox, lambda language: find_runtime(language, checks))
+        if sandbox.problem():
+            click.echo(f"⚠ Nothing was run, so checks that need a run do not count: {sandbox.problem()}")
+        try:
+            found = scores(read, Lab(store, trials, shelf, contents(read)), checks.limits)
+        except SandboxUnavailable as error:
+            click.echo(f"⚠ Solution and starter could not be run: {error.message}")
+            return
+    for line in table(read, found):
+        click.echo(line)
+    if refuse:
+        require_proven(found)
+
+
+def table(read: Assignment, found: Sequence[Score]) -> list[str]:
+    """Points by criterion, the whole, and what no check decides."""
+    by_checks, open_ones = decided(read, found)
+    wide = max((len(one.id) for one in by_checks), default=0)
+    heads = [one.work for one in found]
+    lines = [f"{'':{wide}}  " + "  ".join(f"{head:>{_width(head)}}" for head in heads)]
+    for criterion in by_checks:
+        cells = [_cell(criterion.points * one.shares.get(criterion.id, 0), criterion.points) for one in found]
+        lines.append(_line(criterion.id, wide, heads, cells))
+    totals = [f"{_cell(one.points, one.most)} ({one.share:.0%})" for one in found]
+    lines = [*lines, _line("all", wide, heads, totals)] if by_checks else ["No check decides any criterion."]
+    if open_ones:
+        names = ", ".join(f"{one.id} ({one.points:g})" for one in open_ones)
+        lines.append(f"Not counted, as a model or a person decides: {names}")
+    return lines + _losses(found)
+
+
+def _losses(found: Sequence[Score]) -> list[str]:
+    """Where the solution itself loses points."""
+    return [f"⚠ solution: {line}" for one in found if one.work == "solution" for line in one.lost]
+
+
+def _line(name: str, wide: int, heads: Sequence[str], cells: Sequence[str]) -> str:
+    padded = (f"{cell:>{_width(head)}}" for head, cell in zip(heads, cells, strict=True))
+    return f"{name:{wide}}  " + "  ".join(padded)
+
+
+def _width(head: str) -> int:
+    return max(len(head), 20)
+
+
+def _cell(points: float, most: float) -> str:
+    return f"{round(points, 2):g} / {most:g}"

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import click
 
 from cli.commands.admin import writing
-from cli.doctor.finding import Finding, Patient, failure, shut, warning
+from cli.doctor.finding import Finding, Installation, failure, shut, warning
 from cli.settings import Settings
 from grading.domain.errors import GraderError
 from grading.integrations.canvas.values import NotForTheBridge, place, tokens
@@ -188,10 +188,10 @@ def _bridge(settings: Settings) -> Iterator[Bridge]:
         server.store.close()
 
 
-def diagnose(patient: Patient) -> Iterator[Finding]:
+def diagnose(installation: Installation) -> Iterator[Finding]:
     """For `grader doctor`: addresses that are not permitted, and missing tokens."""
-    server = patient.config.server
-    known = tokens(server.canvases, patient.environ)
+    server = installation.config.server
+    known = tokens(server.canvases, installation.environ)
     for one in server.canvases:
         problem = shut(one.url, server.allowed)
         if problem:

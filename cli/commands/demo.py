@@ -1,14 +1,16 @@
-"""`grader demo`: the whole system with the samples, on a fresh machine, without a model."""
+"""Life for the demo: due dates, a released grade, a change by a person, a regrade request, an extension."""
 
 from __future__ import annotations
 
 import os
 import secrets
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import click
@@ -16,18 +18,178 @@ from rich.console import Console
 from rich.table import Table
 from sqlalchemy.orm import Session
 
-from cli.commands import demo_class, demo_platform
 from cli.commands.admin import store_assignment
 from cli.commands.submit import Client
 from cli.dev.embedded_redis import free_port
 from cli.dev.local_stack import System
+from cli.dev.lti_platform.server import Running, link_course
+from cli.dev.lti_platform.world import World
 from cli.settings import Settings
 from grading.assignments.loader import read_folder
-from grading.domain.errors import GraderError
+from grading.domain.changes import Change
+from grading.domain.errors import GraderError, NotFound
+from grading.domain.lateness import LateRule
+from grading.domain.outcome import Report
+from grading.domain.permissions import Actor
 from grading.domain.stages import STAGES
-from grading.store import Store
+from grading.store import Store, tables
 from grading.store.accounts import users
+from grading.store.assignments import settings as assignment_settings
 from grading.store.assignments import versions
+from grading.store.database import now
+from grading.store.grades import change_history, extensions, release
+from grading.store.integrations.lti import launch, platforms
+from grading.store.integrations.lti.platform import add_scores
+from grading.store.integrations.lti.tables import LtiContext
+from grading.store.review import edits, regrade_requests
+
+OPEN, RELEASED = "business-analytics/python-basket", "business-analytics/sales-cleaning"
+TO_SEE = ("s-1001", "s-1002", "s-1003", "s-1004")
+"""Whose grade for RELEASED they can see; the others wait for a person, one of them held."""
+STUDENT = "s-1003"
+"""Who is signed in as `student`: one grade to look at, and one assignment still to hand in."""
+UNHAPPY, CHANGED, EXTENDED = "s-1004", "s-1002", "s-1005"
+
+
+def name_people(session: Session) -> None:
+    """`student` and `instructor` sign in as people with names; the student is one of the samples'."""
+    if users.find_user(session, "local", "student") is None:
+        user = _user(session, STUDENT)
+        user.identities.append(tables.Identity(provider="local", subject="student"))
+    if users.find_user(session, "local", "instructor") is None:
+        users.create_user(session, "instructor", name="Ben Weber")
+    session.flush()
+
+
+def set_dates(session: Session) -> None:
+    """One assignment is due tomorrow, where being late costs something, the other in a week."""
+    actor = _instructor(session)
+    for slug, days, late in (
+        (OPEN, 1, LateRule(per_day=0.1, days=3, grace_minutes=15)),
+        (RELEASED, 7, LateRule()),
+    ):
+        assignment = versions.find_by_name(session, slug)
+        settings = assignment_settings.settings_of(assignment)
+        if settings.due is None:
+            due = (now(session) + timedelta(days=days)).replace(hour=21, minute=59, second=0, microsecond=0)
+            changed = settings.model_copy(update={"due": due, "late": late})
+            extensions.apply_settings(session, assignment, changed, actor)
+
+
+def bring_to_life(store: Store, submissions: Mapping[tuple[str, str], str]) -> None:
+    """What people do once hand-ins (by assignment and student) are graded; nothing a second time."""
+    with store.write() as session:
+        actor = _instructor(session)
+        asked = release.lock_current_grade(session, submissions[RELEASED, UNHAPPY])
+        if asked is None or asked.released_at is not None:
+            return
+        _give_full_points(session, submissions[RELEASED, CHANGED], actor)
+        for student in TO_SEE:
+            grade = release.lock_current_grade(session, submissions[RELEASED, student])
+            if grade is not None:
+                release.release_grade(session, grade.round_id, actor)
+        unhappy = users.actor_of(session, _user(session, UNHAPPY))
+        reason = "The line with the revenue runs on my computer. Could somebody look at it again?"
+        regrade_requests.create_request(session, unhappy, submissions[RELEASED, UNHAPPY], "", reason)
+        _extend(session, actor)
+
+
+def _give_full_points(session: Session, submission_id: str, actor: Actor) -> None:
+    """A person gives all points of one criterion that lost some, with a reason."""
+    grade = release.lock_current_grade(session, submission_id)
+    if grade is None:
+        return
+    lost = [one for one in Report.model_validate(grade.report).criteria if (one.points or 0) < one.max_points]
+    if lost:
+        reason = "The task leaves this open; your way is as good."
+        wanted = Change(kind="points", target=lost[0].criterion, points=lost[0].max_points, reason=reason)
+        edits.change_grade(
+            session, submission_id, wanted, change_history.stamp(session, grade.round_id), actor
+        )
+
+
+def _extend(session: Session, actor: Actor) -> None:
+    """One student has three days more for the assignment that is still open."""
+    assignment = versions.find_by_name(session, OPEN)
+    if assignment.due_at is not None:
+        until = assignment.due_at + timedelta(days=3)
+        extensions.grant_extension(
+            session, assignment, [_user(session, EXTENDED).id], until, "Was ill.", actor
+        )
+
+
+def _instructor(session: Session) -> Actor:
+    return users.actor_of(session, _user(session, "instructor"))
+
+
+def _user(session: Session, name: str) -> tables.User:
+    found = users.find_user(session, "local", name)
+    if found is None:
+        raise NotFound(f"The demo knows no “{name}”.")
+    return found
+
+
+HOST = "127.0.0.1"
+"""Another host name than Grader's, which is localhost here: for browsers another site."""
+ALLOWED = "127.0.0.1/32"
+PEOPLE = {"teacher-1": "instructor", "student-1": "student"}
+"""Who of the platform is whom of the demo."""
+
+
+class DemoPlatform:
+    """The platform while the demo runs; without one the demo goes on."""
+
+    def __init__(self, store: Store, tool: str, course: str) -> None:
+        self._running: Running | None = None
+        self.url = ""
+        port = free_port()
+        world = World.furnished(f"http://{HOST}:{port}", tool)
+        try:
+            _introduce(store, world, course)
+            self._running = Running(world, HOST, port)
+            self.url = world.base
+        except (GraderError, OSError) as error:
+            click.echo(f"Without a learning platform to try: {error}", err=True)
+
+    def __enter__(self) -> DemoPlatform:
+        (self._running or nullcontext()).__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._running is not None:
+            self._running.__exit__(kind, error, trace)
+
+
+def _introduce(store: Store, world: World, slug: str) -> None:
+    """The platform is known, its course is the demo's, and its people are those of the demo."""
+    with store.write() as session:
+        course = versions.find_or_create_course(session, slug)
+        listed = (
+            session.query(tables.Assignment).filter_by(course_id=course.id).order_by(tables.Assignment.id)
+        )
+        link_course(session, world, course.id, {one.id: one.title for one in listed})
+        platform = platforms.find_platform(session, world.base, world.client_id)
+        assert platform is not None
+        for subject, name in PEOPLE.items():
+            user = users.find_user(session, "local", name)
+            known = users.find_user(session, platform.provider, subject)
+            if user is not None and known is None:
+                user.identities.append(tables.Identity(provider=platform.provider, subject=subject))
+        session.flush()
+        context = session.query(LtiContext).filter_by(platform_id=platform.id).one()
+        for subject, name in PEOPLE.items():
+            user = launch.find_or_create_user(session, platform, subject, "", "")
+            launch.enrol_member(session, context, user, subject, name)
+        for link in world.links.values():
+            assignment = int(link.custom["grader_assignment"])
+            launch.add_link(session, context.id, link.id, assignment, "demo")
+        student = users.find_user(session, platform.provider, "student-1")
+        if student is not None:
+            mine = session.query(tables.Submission.id).filter_by(student_id=student.id)
+            add_scores(session, [one.id for one in mine])
+
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 COURSE = "business-analytics"
@@ -62,7 +224,7 @@ def demo(settings: Settings, once: bool, port: int | None, folder: Path) -> None
     os.environ.pop("GRADER_REDIS_URL", None)
     chosen = port or _port(settings.config.server.port)
     os.environ["GRADER_PUBLIC_URL"] = f"http://localhost:{chosen}"
-    os.environ["GRADER_OUTSIDE_ALLOWED"] = demo_platform.ALLOWED
+    os.environ["GRADER_OUTSIDE_ALLOWED"] = ALLOWED
     settings = Settings(settings.path)  # read with these addresses
     click.echo("Starting Redis, the web app, the store worker, the pool, the sweeper and four machines …")
     with System(settings, engine="rules", port=chosen, folder=folder, own_redis=True) as system:
@@ -70,7 +232,7 @@ def demo(settings: Settings, once: bool, port: int | None, folder: Path) -> None
         system.until_ready(PATIENCE_S)
         views = _hand_in(Client(system.url, people.token), samples())
         store = Store(settings.config.database.url)
-        demo_class.bring_to_life(store, {(one.assignment, one.student): view["id"] for one, view in views})
+        bring_to_life(store, {(one.assignment, one.student): view["id"] for one, view in views})
         _show(views)
         _say_what_was_not_run(views)
         graded = all(view["status"] == "graded" for _, view in views)
@@ -80,7 +242,7 @@ def demo(settings: Settings, once: bool, port: int | None, folder: Path) -> None
                 raise GraderError("Not every sample was graded; see the logs in " + str(folder))
             click.echo(f"All were graded. Logs and data are in {system.folder}.")
             return
-        with demo_platform.DemoPlatform(store, f"http://localhost:{chosen}", COURSE) as platform:
+        with DemoPlatform(store, f"http://localhost:{chosen}", COURSE) as platform:
             store.close()
             _say_where(system, people, platform.url)
             click.echo("Ctrl-C ends it.")
@@ -115,14 +277,14 @@ def furnish(database_url: str) -> People:
         course = versions.find_or_create_course(session, COURSE)
         for sample in samples():
             users.find_or_create_student(session, "local", sample.student, sample.name, "", course.id)
-        demo_class.name_people(session)
+        name_people(session)
         for name in WHO_SEES:
             user = users.find_user(session, "local", name) or users.create_user(session, name)
             users.enrol(session, user.id, course.id, name)
         administrator = users.find_user(session, "local", ADMINISTRATOR)
         assert administrator is not None
         passwords = {name: _new_password(session, name) for name in (*WHO_SEES, ADMINISTRATOR)}
-        demo_class.set_dates(session)
+        set_dates(session)
         token = users.create_token(
             session, administrator.id, "demo", ["submit", "read"], timedelta(days=1)
         ).secret

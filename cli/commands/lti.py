@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from cli.commands.admin import writing
-from cli.doctor.finding import Finding, Patient
+from cli.doctor.finding import Finding, Installation
 from cli.settings import Settings
 from grading.domain.errors import GraderError
 from grading.integrations.lti.keys import new_key
@@ -176,8 +176,7 @@ def compare(context: click.Context) -> None:
 @click.pass_obj
 def platform(settings: Settings, host: str, port: int) -> None:
     """A small learning platform to try LTI with, on this computer only. It is registered by itself."""
-    from cli.dev.lti_platform.joining import join
-    from cli.dev.lti_platform.serving import Running
+    from cli.dev.lti_platform.server import Running, join
     from cli.dev.lti_platform.world import World
 
     if host not in ("localhost", "127.0.0.1", "::1") and not host.endswith(".localhost"):
@@ -211,6 +210,6 @@ def _passback(settings: Settings, store: Store) -> Passback:
     return Passback(settings.config.server, store)
 
 
-def diagnose(_patient: Patient) -> Iterator[Finding]:
+def diagnose(_installation: Installation) -> Iterator[Finding]:
     """For `grader doctor`: nothing; platforms are known by the database only, and their page shows errors."""
     return iter(())

@@ -1,8 +1,12 @@
-"""`grader machines`: load, speed and health."""
+"""Commands on machines: their state, taking them out of service, their users of Redis."""
 
 from __future__ import annotations
 
 import json
+import os
+import secrets
+import threading
+import time
 from collections.abc import Mapping
 from dataclasses import asdict
 
@@ -10,11 +14,15 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from cli.settings import Settings
-from grading.broker.dispatch import open_dispatch
+from cli.commands.admin import writing
+from cli.settings import MIN_SECRET, Settings
+from grading.broker.dispatch import Dispatch, open_dispatch
+from grading.broker.heartbeats import DEAD_AFTER_S
 from grading.broker.machine_status import Condition, MachineState, an_hour, condition, machines_that_differ
-from grading.domain.errors import GraderError
+from grading.config.redis_url import on_loopback
+from grading.domain.errors import ConfigError, GraderError
 from grading.domain.model_digests import short
+from grading.store.reporting import operations
 
 
 @click.command()
@@ -80,3 +88,128 @@ def _say_more(state: MachineState) -> None:
 def _model(place: Mapping[str, str]) -> str:
     digest = f", {short(place['digest'])}" if place.get("digest") else ""
     return f"{place['model']} ({place['engine']}{digest})"
+
+
+BY = "cli"
+LOOK_S = 0.5
+
+
+@click.command()
+@click.argument("machine")
+@click.option("--back", is_flag=True, help="Take the machine in again.")
+@click.option("--why", default="", help="Why it is out; shown on the page Machines.")
+@click.option(
+    "--wait",
+    "patience_s",
+    type=click.FloatRange(0),
+    default=900,
+    show_default=True,
+    help="Seconds it may take to finish.",
+)
+@click.pass_obj
+def drain(settings: Settings, machine: str, back: bool, why: str, patience_s: float) -> None:
+    """Take MACHINE out: it gets nothing new, and this returns when it has finished what it had."""
+    settings.config.machine(machine)
+    with writing(settings) as session:
+        out = operations.set_drained(session, machine, BY, out=not back, why=why)
+    dispatch = open_dispatch(settings.running)
+    if not dispatch.tell_out(out):
+        click.echo("Redis is away; the machine hears of it when Redis is back.")
+        return
+    if back:
+        _wait_back(dispatch, machine)
+    else:
+        _wait_out(dispatch, machine, patience_s)
+
+
+def _wait_back(dispatch: Dispatch, machine: str) -> None:
+    """Return when the machine has heard it, with its next beat."""
+    end, pause = time.monotonic() + DEAD_AFTER_S, threading.Event()
+    while (state := _state(dispatch, machine)).drained and time.monotonic() < end:
+        pause.wait(LOOK_S)
+    dispatch.release()
+    click.echo(
+        f"{machine} is back{' and takes work again' if state.alive else '; its worker is not running'}."
+    )
+
+
+def _wait_out(dispatch: Dispatch, machine: str, patience_s: float) -> None:
+    """Return when the machine has heard it and does nothing any more."""
+    end, told, pause = time.monotonic() + patience_s, -1, threading.Event()
+    while True:
+        state = _state(dispatch, machine)
+        if not state.alive:
+            if dispatch.backlog() is None:
+                raise GraderError(f"Redis is away: nobody knows what {machine} still does. It stays out.")
+            click.echo(f"{machine} is not running; it gets nothing when it starts again.")
+            return
+        if state.drained and state.busy == 0:
+            click.echo(f"{machine} is out and does nothing any more. Back: grader drain {machine} --back")
+            return
+        if state.busy not in (0, told):
+            told = state.busy
+            click.echo(f"{machine} finishes {told} run{'' if told == 1 else 's'} …")
+        if time.monotonic() >= end:
+            raise GraderError(
+                f"{machine} still works on {state.busy} run(s) after {patience_s:g} s. It stays out; "
+                "wait longer with --wait, or stop its worker: what it has goes to others."
+            )
+        pause.wait(LOOK_S)
+
+
+def _state(dispatch: Dispatch, machine: str) -> MachineState:
+    return next(state for state in dispatch.machines() if state.name == machine)
+
+
+VARIABLE = "GRADER_REDIS_PASSWORD_SERVER"
+
+
+@click.group()
+def redis() -> None:
+    """The Redis that server and machines share."""
+
+
+@redis.command()
+@click.option("--machine", "only", help="Only this machine's user.")
+@click.pass_obj
+def acl(settings: Settings, only: str | None) -> None:
+    """Print users.acl: a user for the server and one a machine, each with the least it needs.
+
+    The server's password comes from GRADER_REDIS_PASSWORD_SERVER or the server's GRADER_REDIS_URL, else it
+    is made. Those of machines are made of it and of chance. users.acl holds their hashes only; each
+    computer's GRADER_REDIS_URL goes to standard error, once.
+    """
+    from grading.broker import redis_security, signing
+
+    config = settings.config
+    names = [config.machine(only).name] if only else [machine.name for machine in config.machines]
+    password = _password(config.redis.url, must_be_known=only is not None)
+    keys = signing.Keyring(password, users=True)
+    users = {} if only else {signing.SERVER: password}
+    users |= {signing.machine_user(name): keys.machine_password(name) for name in names}
+    for line in redis_security.lines(config, users)[1 if only else 0 :]:
+        click.echo(line)
+    for user, password in users.items():
+        click.echo(f"{user}: GRADER_REDIS_URL={redis_security.url_of(config, user, password)}", err=True)
+    if on_loopback(config.redis.url):
+        click.echo("On the machines, put the server's address in the place of this computer's.", err=True)
+
+
+def _password(url: str, *, must_be_known: bool) -> str:
+    """The server's. That of a machine must be made of the one that the server has."""
+    from grading.broker import signing
+
+    given = os.environ.get(VARIABLE)
+    if given is None:
+        known = signing.keyring(url)
+        if known.users:
+            return known.password
+        if must_be_known:
+            raise ConfigError(
+                "The password of one machine is made of the server's: set GRADER_REDIS_URL to the address of "
+                f"its user '{signing.SERVER}', or {VARIABLE} to its password."
+            )
+        return secrets.token_urlsafe(32)
+    if len(given) < MIN_SECRET:
+        raise ConfigError(f"{VARIABLE}: needs at least {MIN_SECRET} characters.")
+    return given

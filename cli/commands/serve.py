@@ -40,7 +40,7 @@ PORT = click.option("--port", type=click.IntRange(1, 65535), help="Another port 
 @click.pass_obj
 def web(settings: Settings, port: int | None, host: str | None, folder: Path) -> None:
     """The web app: pages, API, webhooks."""
-    from cli.servers.web import WebServer
+    from cli.servers.http import WebServer
 
     server = settings.config.server
     configure("web")
@@ -74,7 +74,7 @@ def worker(
 ) -> None:
     """The worker of one MACHINE of config.toml; run it on that machine."""
     if service is not None:
-        from cli.deploy.service import show
+        from cli.deploy.commands import show
 
         show(settings, settings.config.machine(machine).name, service)
         return
@@ -153,7 +153,7 @@ def gateway(settings: Settings, port: int | None, host: str | None) -> None:
 
     Machines answer it where config.toml says `enabled = true` under [gateway]; see docs/gateway.md.
     """
-    from cli.servers.gateway import GatewayServer
+    from cli.servers.http import GatewayServer
 
     wanted = settings.config.gateway
     configure("gateway")

@@ -13,7 +13,7 @@ from typing import Any
 
 from cli.deploy.ssh import MachineError, Remote
 
-THERE = Path(__file__).parent / "remote" / "deploy_there.py"
+DEPLOY_SCRIPT = Path(__file__).parent / "remote" / "deploy.py"
 CHUNK = 1 << 20
 HASH_BYTES_A_S = 50e6
 """How slowly a machine may read and hash its files before the wait for it ends."""
@@ -117,7 +117,7 @@ def _missing(remote: Remote, files: Sequence[File], where: str, quick: bool) -> 
     rows = json.dumps([one.row for one in files]).encode()
     limit_s = min(60 + sum(one.size for one in files) / HASH_BYTES_A_S, LONGEST_S)
     words = ("have", where, *(["quick"] if quick else []))
-    answer = remote.call(THERE, *words, stdin=rows, timeout_s=limit_s)
+    answer = remote.call(DEPLOY_SCRIPT, *words, stdin=rows, timeout_s=limit_s)
     offsets = answer["have"]
     missing = [(one, min(offsets.get(one.path, 0), one.size)) for one in files]
     missing = [(one, offset) for one, offset in missing if offset >= 0]
@@ -154,7 +154,7 @@ def _send(
                     done += len(data)
                     progress(done)
 
-    answer = remote.stream(THERE, "receive", where, *(["public"] if public else []), write=write)
+    answer = remote.stream(DEPLOY_SCRIPT, "receive", where, *(["public"] if public else []), write=write)
     return list(answer["damaged"])
 
 

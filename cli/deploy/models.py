@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cli.deploy.files import THERE as FILES_THERE
-from cli.deploy.files import File, Progress, copy, file, files_of, manifest, size
-from cli.deploy.remote.deploy_models_there import ollama_manifest
+from cli.deploy.files import DEPLOY_SCRIPT, File, Progress, copy, file, files_of, manifest, size
+from cli.deploy.remote.deploy_models import ollama_manifest
 from cli.deploy.ssh import MachineError, Remote
 from grading.config.settings import Machine
 from grading.domain.model_digests import Claim
 
-THERE = Path(__file__).parent / "remote" / "deploy_models_there.py"
+MODELS_SCRIPT = Path(__file__).parent / "remote" / "deploy_models.py"
 VERIFY_S = 3600.0
 PULL_S = 6 * 3600.0
 LOOK_S = 30.0
@@ -57,11 +56,11 @@ def look(remote: Remote, one: Wanted, *, quick: bool) -> dict[str, Any]:
     kept = remote.ssh.models or ""
     limit_s = LOOK_S if quick else VERIFY_S
     if one.engine == "openai":
-        answer = remote.call(THERE, "openai", one.url, one.model, timeout_s=LOOK_S)
+        answer = remote.call(MODELS_SCRIPT, "openai", one.url, one.model, timeout_s=LOOK_S)
     elif one.engine == "ollama":
-        answer = remote.call(THERE, "ollama", one.url, one.model, kept, *words, timeout_s=limit_s)
+        answer = remote.call(MODELS_SCRIPT, "ollama", one.url, one.model, kept, *words, timeout_s=limit_s)
     else:
-        answer = remote.call(THERE, "mlx", one.model, kept, *words, timeout_s=limit_s)
+        answer = remote.call(MODELS_SCRIPT, "mlx", one.model, kept, *words, timeout_s=limit_s)
     assert isinstance(answer, dict)
     return answer
 
@@ -113,7 +112,7 @@ class Models:
         self.say(f"{one} is {found['state']} there; the machine fetches it, which may take hours")
         words = ("pull", one.url, one.model) if one.engine == "ollama" else ("download", one.model)
         kept = self.remote.ssh.models or ""
-        done = self.remote.call(THERE, *words, kept, timeout_s=PULL_S)
+        done = self.remote.call(MODELS_SCRIPT, *words, kept, timeout_s=PULL_S)
         if not done["ok"]:
             raise MachineError(f"{self.remote.machine}: {one} could not be fetched: {done['why'].strip()}")
         return "fetched, "
@@ -136,7 +135,7 @@ class Models:
         return self._copy_ollama(offer) if one.engine == "ollama" else self._copy_mlx(one, offer)
 
     def _copy_ollama(self, offer: Offer) -> int:
-        place = self.remote.call(THERE, "ollama_store", self.remote.ssh.models or "")
+        place = self.remote.call(MODELS_SCRIPT, "ollama_store", self.remote.ssh.models or "")
         if place["problem"]:
             raise MachineError(
                 f"{self.remote.machine}: {place['problem']} for {self.remote.address}; give it the right to "
@@ -145,16 +144,16 @@ class Models:
         return copy(self.remote, offer.files, place["store"], self.progress, public=True)
 
     def _copy_mlx(self, one: Wanted, offer: Offer) -> int:
-        place = self.remote.call(THERE, "mlx_place", one.model, self.remote.ssh.models or "")
+        place = self.remote.call(MODELS_SCRIPT, "mlx_place", one.model, self.remote.ssh.models or "")
         folder = f"{place['store']}/{place['folder']}"
         # as the hub's client keeps it: a snapshot by the hash of its content
         revision = offer.digest[:40]
         into = f"{folder}/snapshots/{revision}" if place["cache"] else folder
         sent = copy(self.remote, offer.files, into, self.progress)
         listed = manifest(offer.files)
-        self.remote.call(FILES_THERE, "put", f"{into}.manifest.json", "600", stdin=listed)
+        self.remote.call(DEPLOY_SCRIPT, "put", f"{into}.manifest.json", "600", stdin=listed)
         if place["cache"]:
-            self.remote.call(FILES_THERE, "put", f"{folder}/refs/main", "600", stdin=revision.encode())
+            self.remote.call(DEPLOY_SCRIPT, "put", f"{folder}/refs/main", "600", stdin=revision.encode())
         return sent
 
 

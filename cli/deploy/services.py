@@ -1,18 +1,196 @@
-"""What one machine runs as services over there: installed, started, stopped, looked at."""
+"""Services of a machine: their units for systemd and launchd, and how they are run over SSH."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import plistlib
+import time
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from types import TracebackType
 from typing import Any, Literal
 
-from cli.deploy.files import THERE as FILES_THERE
-from cli.deploy.heartbeats import Beats
-from cli.deploy.service_units import PREFILL_GRACE_S, Kind, Service
-from cli.deploy.ssh import MachineError, Remote
-from grading.config.settings import Machine
+from redis.exceptions import RedisError
 
-THERE = Path(__file__).parent / "remote" / "cluster_there.py"
+from cli.deploy.files import DEPLOY_SCRIPT
+from cli.deploy.ssh import MachineError, Remote
+from grading.broker.dispatch import open_leases
+from grading.broker.heartbeats import Beat
+from grading.config.settings import Config, Machine
+from grading.domain.errors import ConfigError
+from grading.domain.model_digests import Claim, claims
+
+POLL_S = 0.2
+
+
+class Beats:
+    """Reads beats from the Redis of a configuration; a context manager gives the connection back."""
+
+    def __init__(self, config: Config) -> None:
+        self._leases = open_leases(config)
+
+    def __enter__(self) -> Beats:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leases.redis.close()
+
+    def ages(self) -> dict[str, dict[str, float]]:
+        """For each machine that beats, its processes and the seconds since their last beat."""
+        found: dict[str, dict[str, float]] = {}
+        for beat in self._alive():
+            found.setdefault(beat.machine, {})[beat.process] = beat.age_s
+        return found
+
+    def _alive(self) -> list[Beat]:
+        try:
+            self._leases.seek()
+            return [beat for beat in self._leases.beats() if beat.alive]
+        except RedisError as error:
+            raise MachineError(f"Redis does not answer ({error}), so no beat can be seen.") from None
+
+    def claims(self) -> list[Claim]:
+        """What each machine that beats says of the weights of its models."""
+        return [one for beat in self._alive() for one in claims(beat.machine, beat.stages)]
+
+    def of(self, machine: str) -> set[str]:
+        """The processes of a machine that beat."""
+        return set(self.ages().get(machine, {}))
+
+    def until_new(self, machine: str, before: set[str], timeout_s: float) -> float:
+        """Wait for a beat of a process that was not there before; the seconds it took."""
+        begun = time.monotonic()
+        while not self.of(machine) - before:
+            if time.monotonic() - begun > timeout_s:
+                raise MachineError(f"{machine}: started, but no beat came within {timeout_s:.0f} s.")
+            time.sleep(POLL_S)
+        return time.monotonic() - begun
+
+
+Kind = Literal["systemd", "launchd", "supervised"]
+MARGIN_S = 20
+"""More than a part itself takes to end, so that what it hands back still goes out."""
+PREFILL_GRACE_S = 30.0
+"""What reads prompts for others may take to end; those that it reads for go on by themselves."""
+# $1 is the file of secrets, readable by its owner only; the rest is the command. After `exec` the part
+# has the shell's process id, so that signals reach it.
+WRAPPER = 'set -a; . "$1"; set +a; shift; exec "$@"'
+
+
+@dataclass(frozen=True)
+class Service:
+    """A part of Grader as something that is kept running. `grace_s` is how long it may take to end."""
+
+    name: str
+    command: tuple[str, ...]
+    folder: PurePosixPath
+    env_file: PurePosixPath
+    grace_s: float
+    log: PurePosixPath
+    environment: dict[str, str] = field(default_factory=dict)
+    system: bool = False
+    user: str | None = None
+
+    @property
+    def stop_s(self) -> int:
+        """Seconds after which what still runs is killed."""
+        return int(self.grace_s) + MARGIN_S
+
+    def rendered(self, kind: Kind) -> str:
+        """The unit, the property list or the description, as its file has it."""
+        return {"systemd": systemd, "launchd": launchd, "supervised": supervised}[kind](self)
+
+    @property
+    def _wrapped(self) -> list[str]:
+        return ["/bin/sh", "-c", WRAPPER, "grader", str(self.env_file), *self.command]
+
+
+def systemd(service: Service) -> str:
+    """A unit; `systemctl stop` asks the main process to finish before anything is killed."""
+    environment = "".join(f"Environment={_word(f'{k}={v}')}\n" for k, v in service.environment.items())
+    user = f"User={service.user}\n" if service.system and service.user else ""
+    return f"""[Unit]
+Description=Grader {service.name}
+After=network-online.target
+Wants=network-online.target
+StartLimitIntervalSec=0
+
+[Service]
+{user}WorkingDirectory={_path(service.folder)}
+EnvironmentFile={_path(service.env_file)}
+{environment}ExecStart={" ".join(_word(word) for word in service.command)}
+Restart=always
+RestartSec=2
+KillMode=mixed
+TimeoutStopSec={service.stop_s}
+UMask=0077
+NoNewPrivileges=true
+
+[Install]
+WantedBy={"multi-user.target" if service.system else "default.target"}
+"""
+
+
+def _word(word: str) -> str:
+    """A word as a unit has it: quoted, with what systemd would fill in written twice."""
+    escaped = _refuse_lines(word).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{escaped.replace("$", "$$")}"' if set(escaped) - _SAFE else escaped
+
+
+_SAFE = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789./_-=:+@,")
+
+
+def _path(path: PurePosixPath) -> str:
+    # not quoted: these settings take the rest of the line
+    return _refuse_lines(str(path)).replace("%", "%%")
+
+
+def _refuse_lines(text: str) -> str:
+    if not text.isprintable():
+        raise ConfigError(f"{text!r} cannot stand in a service: it has characters that are not printable.")
+    return text
+
+
+def launchd(service: Service) -> str:
+    """A property list without secrets: a shell reads their file and becomes the part."""
+    content = {
+        "Label": f"grader.{service.name}",
+        "ProgramArguments": service._wrapped,
+        "WorkingDirectory": str(service.folder),
+        "EnvironmentVariables": dict(service.environment),
+        "RunAtLoad": True,
+        "KeepAlive": True,
+        "ThrottleInterval": 5,
+        "ExitTimeOut": service.stop_s,
+        "ProcessType": "Interactive",  # else macOS slows it down
+        "StandardOutPath": str(service.log),
+        "StandardErrorPath": str(service.log),
+        "Umask": 0o077,
+        **({"UserName": service.user} if service.system and service.user else {}),
+    }
+    return plistlib.dumps(content, sort_keys=False).decode("utf-8")
+
+
+def supervised(service: Service) -> str:
+    """What a machine without a service manager starts."""
+    content = {
+        "command": service._wrapped,
+        "folder": str(service.folder),
+        "environment": service.environment,
+    }
+    return json.dumps(content, indent=1) + "\n"
+
+
+def env_line(name: str, value: str) -> str:
+    """A variable as both a shell and systemd read it; refuses what they would read differently."""
+    if not value.isprintable() or "'" in value or "\\" in value:
+        raise ConfigError(f"{name} has a quote, backslash or unprintable character; write it as %27, %5C, …")
+    return f"{name}='{value}'\n"
+
+
+SERVICE_SCRIPT = Path(__file__).parent / "remote" / "cluster.py"
 SPARE_S = 60.0
 
 
@@ -93,7 +271,7 @@ class MachineService:
     def _call(self, action: str, content: str = "") -> dict[str, Any]:
         stop_s = self.grace_s + 20
         answer = self.remote.call(
-            THERE,
+            SERVICE_SCRIPT,
             *(action, self.remote.ssh.service, self.name, str(stop_s)),
             stdin=content.encode(),
             timeout_s=stop_s + SPARE_S if action in ("stop", "restart") else SPARE_S,
@@ -124,7 +302,7 @@ class MachineService:
         address = self.machine.prefill.listen
         state = self.do("restart" if again else "start")
         words = ("listens", *address.rsplit(":", 1), str(wait_s))
-        listens = self.remote.call(FILES_THERE, *words, timeout_s=wait_s + SPARE_S)
+        listens = self.remote.call(DEPLOY_SCRIPT, *words, timeout_s=wait_s + SPARE_S)
         if not listens or not self.do("state").running:
             raise self._with_log(
                 f"{self.machine.name}: {self.name} was started, but does not listen at {address} within "

@@ -1,31 +1,125 @@
-"""What `grader deploy` does to a machine, step by step. Each step says what it found or changed.
-
-Over there a version of Grader is a folder of its own, and so is an environment; `current` and `environment`
-point to those in use and change at once, just before the restart. What runs keeps what it started with.
-"""
+"""Which packages a machine needs, and its wheels when it cannot fetch them itself."""
 
 from __future__ import annotations
 
 import hashlib
+import re
+import subprocess
+import sys
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from packaging.markers import Marker
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from pydantic import ValidationError
 
-from cli.deploy.files import THERE, Progress, copy, file, program, size
-from cli.deploy.heartbeats import Beats
+from cli.deploy.files import DEPLOY_SCRIPT, Progress, copy, file, program, size
 from cli.deploy.models import Models, wanted
-from cli.deploy.packages import fetch_wheels, lock_for, platforms
-from cli.deploy.service_units import env_line
-from cli.deploy.services import MachineService, State, services_of
+from cli.deploy.services import Beats, MachineService, State, env_line, services_of
 from cli.deploy.ssh import MachineError, Remote
 from cli.settings import Settings
 from grading.config.settings import Machine, Redis
 from grading.domain.model_digests import Claim, Difference, differing
 from workers.machine.engines.remote_prefill import protocol as prefill
+
+ROOT = Path(__file__).resolve().parents[2]
+NEEDED_BY_OTHERS = {"packaging", "pyyaml"}
+"""Packages that tests name and that libraries need as well."""
+DOWNLOAD_S = 3600.0
+OLDEST_GLIBC = 17
+
+
+def lock_for(machine: Machine, markers: Mapping[str, str], root: Path = ROOT) -> str:
+    """The locked packages of a machine: names, versions and hashes, without any that are not for it.
+
+    In-process models are locked with the tests' packages, the rest in the lock of every installation.
+    """
+    in_process = any(one.engine in ("mlx", "hybrid", "sharded") for one in machine.stages.values())
+    mlx = bool(machine.prefill) or in_process
+    path = root / ("requirements-test.lock" if mlx else "requirements.lock")
+    try:
+        text = path.read_text(encoding="utf-8")
+        extras = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+            "optional-dependencies"
+        ]
+    except FileNotFoundError as error:
+        raise MachineError(f"{error.filename} is not there; deploy from a checkout of Grader.") from None
+    named = {canonicalize_name(Requirement(one).name) for one in [*extras["test"], *extras["embedded"]]}
+    unwanted = {str(name) for name in named} - NEEDED_BY_OTHERS
+    kept = [one for one in _entries(text) if _wanted(one, unwanted, markers)]
+    return "".join(_without_marker(one) for one in kept)
+
+
+def _entries(text: str) -> list[str]:
+    """A package with its hashes each."""
+    return re.findall(r"^[A-Za-z0-9][^\n]*\n(?:[ \t]+[^\n]*\n)*", text, re.MULTILINE)
+
+
+def _wanted(entry: str, unwanted: set[str], markers: Mapping[str, str]) -> bool:
+    head = entry.split("\n", 1)[0].rstrip(" \\")
+    name, _, marker = head.partition(";")
+    if canonicalize_name(name.partition("==")[0].strip()) in unwanted:
+        return False
+    return not marker.strip() or Marker(marker).evaluate(dict(markers))
+
+
+def _without_marker(entry: str) -> str:
+    # pip would read them for this computer when it fetches wheels for another
+    return re.sub(r"\s*;[^\n]*?(\s*\\)?\n", r"\1\n", entry, count=1)
+
+
+def platforms(facts: Mapping[str, Any]) -> list[str]:
+    """The platform tags whose wheels run on a machine, best first."""
+    arch = facts["markers"]["platform_machine"]
+    if facts["markers"]["sys_platform"] == "darwin":
+        major, _, rest = facts["macos"].partition(".")
+        minor = rest.partition(".")[0] or "0"
+        return [f"macosx_{major}_{minor if int(major) < 11 else 0}_{arch}"]
+    glibc = re.fullmatch(r"2\.(\d+)", facts["glibc"])
+    if facts["markers"]["sys_platform"] != "linux" or glibc is None:
+        raise MachineError(f"There are no wheels for {facts['platform']}; use Linux with glibc, or macOS.")
+    newest = int(glibc[1])
+    tags = [f"manylinux_2_{minor}_{arch}" for minor in range(newest, OLDEST_GLIBC - 1, -1)]
+    return [*tags, f"manylinux2014_{arch}", f"linux_{arch}"]
+
+
+def fetch_wheels(lock: str, facts: Mapping[str, Any], folder: Path) -> list[Path]:
+    """The wheels of a lock for a machine, kept in `folder`; nothing is fetched that is there already.
+
+    MachineError when a package has no wheel for that platform or no package index is within reach.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = folder / "requirements.lock"
+    wanted.write_text(lock, encoding="utf-8")
+    version = ".".join(facts["version"].split(".")[:2])
+    command = [
+        *(sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "-q", "download"),
+        *("--no-deps", "--require-hashes", "--only-binary=:all:", "--implementation", "cp"),
+        *("--python-version", version, "--dest", str(folder), "-r", str(wanted)),
+    ]
+    for tag in platforms(facts):
+        command += ["--platform", tag]
+    said = ""
+    for source in (["--no-index", "--find-links", str(folder)], []):
+        try:
+            done = subprocess.run(
+                [*command, *source], capture_output=True, text=True, timeout=DOWNLOAD_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise MachineError(f"The wheels did not come within {DOWNLOAD_S / 60:.0f} minutes.") from None
+        if done.returncode == 0:
+            return sorted(folder.glob("*.whl"))
+        said = " ".join((done.stderr or done.stdout).split())[-400:]
+    raise MachineError(
+        f"This computer cannot fetch all wheels for {facts['platform']} with Python {version}: {said} "
+        f"Put what is missing into {folder}, or give the machine a way to a package index."
+    )
+
 
 INSTALL_S = 3600.0
 KEPT = 1
@@ -93,8 +187,8 @@ class Deployment:
     def _services(self) -> list[MachineService]:
         return services_of(self.machine, self.remote)
 
-    def _there(self, *words: str, stdin: bytes = b"", timeout_s: float = 60.0) -> Any:
-        return self.remote.call(THERE, *words, stdin=stdin, timeout_s=timeout_s)
+    def _run_remote(self, *words: str, stdin: bytes = b"", timeout_s: float = 60.0) -> Any:
+        return self.remote.call(DEPLOY_SCRIPT, *words, stdin=stdin, timeout_s=timeout_s)
 
     def _note(self, changed: bool, what: str) -> str:
         if changed:
@@ -102,7 +196,7 @@ class Deployment:
         return "changed" if changed else "the same"
 
     def _look(self) -> str:
-        self.facts = self._there("facts")
+        self.facts = self._run_remote("facts")
         if not self.facts["writable"]:
             raise MachineError(
                 f"{self.machine.name}: {self.facts['folder']} cannot be written by {self.remote.address}; "
@@ -120,7 +214,7 @@ class Deployment:
     def _packages(self) -> str:
         if self.options.environment:
             self.environment = self.options.environment
-            if not self._there("exists", f"{self.environment}/bin/python"):
+            if not self._run_remote("exists", f"{self.environment}/bin/python"):
                 raise MachineError(f"{self.machine.name}: there is no {self.environment}/bin/python.")
             return f"{self.environment} is used as it is"
         lock = lock_for(self.machine, self.facts["markers"])
@@ -132,7 +226,7 @@ class Deployment:
         name = hashlib.sha256(made_of.encode()).hexdigest()[:12]
         self.environment = f"{self.facts['folder']}/environments/{name}"
         count = lock.count("==")
-        if self._there("exists", f"environments/{name}/finished"):
+        if self._run_remote("exists", f"environments/{name}/finished"):
             return f"{count} packages are there"
         if not self.facts["venv"]:
             raise MachineError(
@@ -143,7 +237,7 @@ class Deployment:
         if self.options.offline:
             words.append(self._wheels(lock))
         self.say(f"installing {count} packages, which takes a few minutes")
-        self._there(*words, stdin=lock.encode(), timeout_s=INSTALL_S)
+        self._run_remote(*words, stdin=lock.encode(), timeout_s=INSTALL_S)
         return f"{count} packages installed" + (" from wheels" if self.options.offline else "")
 
     def _wheels(self, lock: str) -> str:
@@ -159,11 +253,12 @@ class Deployment:
 
     def _secrets_file(self) -> str:
         lines = "".join(env_line(name, value) for name, value in self._secrets().items())
-        return "grader.env " + self._note(self._there("keep_secrets", stdin=lines.encode()), "grader.env")
+        kept = self._run_remote("keep_secrets", stdin=lines.encode())
+        return "grader.env " + self._note(kept, "grader.env")
 
     def _secrets(self) -> dict[str, str]:
         """The machine's own variables; those that are not given here stay as they are over there."""
-        there = self._there("secrets")
+        there = self._run_remote("secrets")
         given = self._given("GRADER_REDIS_URL")
         url = given or self.settings.config.redis.url
         if urlsplit(url).hostname in LOOPBACK and self.remote.ssh.host not in LOOPBACK:
@@ -210,7 +305,7 @@ class Deployment:
     def _install(self) -> str:
         config = self.settings.path.read_bytes()
         described = [(one, one.described(self.facts), one.do("state").kind) for one in self._services]
-        now = self._there("switch", self.version, self.environment, stdin=config)
+        now = self._run_remote("switch", self.version, self.environment, stdin=config)
         said = [f"{what} {self._note(changed, what)}" for what, changed in now.items()]
         for one, service, kind in described:
             state = self._states[one.name] = one.do("install", service.rendered(kind))
@@ -233,7 +328,7 @@ class Deployment:
             state, seconds = one.start(beats, self.options.wait_s, again=again)
         if not (state.changed or again):
             return "runs and beats; nothing had changed"
-        self._there("tidy", str(KEPT))
+        self._run_remote("tidy", str(KEPT))
         return f"{'started again' if again else 'started'}; beats after {seconds:.1f} s"
 
     def differences(self) -> list[Difference]:

@@ -1,1 +1,4 @@
-"""What runs on a developer's computer only: the local system, an embedded Redis, a test platform."""
+"""What runs on one computer only: the local stack, an embedded Redis, a test platform for LTI.
+
+Nothing of it is needed where parts run as services.
+"""

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import requests
 
-from cli.dev.supervised_redis import SupervisedRedis
+from cli.dev.embedded_redis import SupervisedRedis
 from cli.dev.supervisor import GRACE_S, Part, Supervisor, part_argv
 from cli.settings import Settings, forget_redis, remember_redis, secret_key
 from grading.broker import redis_security

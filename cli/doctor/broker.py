@@ -20,7 +20,7 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
-from cli.doctor.finding import Bounds, Finding, Patient, failure, ok, size, warning
+from cli.doctor.finding import Bounds, Finding, Installation, failure, ok, size, warning
 from grading.broker import redis_keys
 from grading.broker.dispatch import AWAY
 from grading.broker.leases import connect
@@ -33,9 +33,9 @@ DURABLE = "set `appendonly yes` and `appendfsync everysec` in redis.conf"
 ROOM = "raise maxmemory in redis.conf, or find out what else uses this Redis"
 
 
-def check(patient: Patient) -> Iterator[Finding]:
+def diagnose(installation: Installation) -> Iterator[Finding]:
     """All of it; the first finding is a failure when Redis cannot be used, and then the only one."""
-    url = patient.config.redis.url
+    url = installation.config.redis.url
     client = connect(url)
     client.set_retry(Retry(NoBackoff(), 1))
     try:
@@ -46,10 +46,10 @@ def check(patient: Patient) -> Iterator[Finding]:
     try:
         yield ok("redis", f"answers at {place(url)}")
         yield from _closed(url)
-        yield from _tls(url, patient.bounds)
+        yield from _tls(url, installation.bounds)
         yield _writes(client)
-        yield _keys(client, patient)
-        yield from _state(client, patient.bounds)
+        yield _keys(client, installation)
+        yield from _state(client, installation.bounds)
     except AWAY as error:
         yield failure("redis", f"went away while it was looked at: {error}", "look at its log")
     finally:
@@ -124,11 +124,11 @@ def _writes(client: Redis) -> Finding:
     return ok("redis", "takes writes")
 
 
-def _keys(client: Redis, patient: Patient) -> Finding:
+def _keys(client: Redis, installation: Installation) -> Finding:
     """The sweeper sets wrong ones aside within seconds; one is found without it, or if a program insists."""
     name = "redis keys"
     try:
-        wrong = redis_keys.of_another_type(client, redis_keys.expected(patient.config))
+        wrong = redis_keys.of_another_type(client, redis_keys.expected(installation.config))
     except NoPermissionError:
         return ok(name, "not looked at, as this user may not")
     if wrong:

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from cli.commands.serve import ENGINE, FOLDER, PORT
-from cli.doctor.finding import Bounds, Finding, Patient, failure, ok
+from cli.doctor.finding import Bounds, Finding, Installation, failure, ok
 from cli.settings import Settings, with_own_redis
 from grading.config.settings import Config
 from grading.domain.errors import ConfigError, GraderError
@@ -66,23 +66,23 @@ def examine(
             yield failure("configuration", line, "correct it; docs/configuration.md has every key")
         return
     yield ok("configuration", f"{settings.path} is valid")
-    from cli.doctor import broker, database, machines, mail, messages, sandbox, server
+    from cli.doctor import broker, database, delivery, machines, server
 
-    patient = Patient(config, folder, os.environ, bounds)
-    yield from server.secrets(patient)
+    installation = Installation(config, folder, os.environ, bounds)
+    yield from server.secrets(installation)
     usable = False
-    for finding in broker.check(patient):
+    for finding in broker.diagnose(installation):
         usable = usable or finding.level == "ok"
         yield finding
-    yield from database.check(patient, redis=usable)
-    yield from messages.check(patient)
-    yield from server.disks(patient)
-    yield from server.web(patient)
-    yield from mail.check(patient)
-    yield from sandbox.check(patient)
+    yield from database.diagnose(installation, redis=usable)
+    yield from delivery.diagnose_webhooks(installation)
+    yield from server.disks(installation)
+    yield from server.web(installation)
+    yield from delivery.diagnose_mail(installation)
+    yield from server.sandbox(installation)
     if usable:
-        yield from server.parts(patient)
-        yield from machines.check(patient)
+        yield from server.parts(installation)
+        yield from machines.diagnose(installation)
 
 
 def _running(config: Config, folder: Path, port: int | None) -> Config:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from cli.doctor.finding import Finding, Patient, disk, failure, ok, warning
+from cli.doctor.finding import Finding, Installation, disk, failure, ok, warning
 from grading.broker.dispatch import AWAY
 from grading.broker.leases import Leases, connect
 from grading.domain.errors import GraderError
@@ -24,15 +24,15 @@ MANY_SLOTS = 64
 UPGRADE = "run `grader db upgrade`"
 
 
-def check(patient: Patient, *, redis: bool) -> Iterator[Finding]:
+def diagnose(installation: Installation, *, redis: bool) -> Iterator[Finding]:
     """All of it; without an answer only that is found. With `redis`, its clock is compared, too."""
-    store = Store(patient.config.database.url)
+    store = Store(installation.config.database.url)
     try:
         file = file_of(store)
         if file is not None and not file.exists():
             yield failure("database", f"there is no database {file} yet", UPGRADE)
             return
-        yield from _look(patient, store, file, redis)
+        yield from _look(installation, store, file, redis)
     except SQLAlchemyError as error:
         reason = str(getattr(error, "orig", None) or type(error).__name__).splitlines()[0]
         yield failure(
@@ -49,7 +49,7 @@ def check(patient: Patient, *, redis: bool) -> Iterator[Finding]:
         store.close()
 
 
-def _look(patient: Patient, store: Store, file: Path | None, redis: bool) -> Iterator[Finding]:
+def _look(installation: Installation, store: Store, file: Path | None, redis: bool) -> Iterator[Finding]:
     at = schema.current_revision(store)
     known = load_facts(store)
     ahead_s = known.now.timestamp() - time.time()
@@ -59,16 +59,16 @@ def _look(patient: Patient, store: Store, file: Path | None, redis: bool) -> Ite
         yield failure("database tables", message, UPGRADE)
     else:
         yield ok("database tables", f"at revision {at}")
-    yield from _fit(patient, known, file)
-    yield from _clocks(patient, ahead_s, redis)
+    yield from _fit(installation, known, file)
+    yield from _clocks(installation, ahead_s, redis)
     if at == schema.newest_revision():
         with store.read() as session:
-            yield from _backlog(patient, metrics.count_open(session))
+            yield from _backlog(installation, metrics.count_open(session))
 
 
-def _fit(patient: Patient, known: DatabaseFacts, file: Path | None) -> Iterator[Finding]:
+def _fit(installation: Installation, known: DatabaseFacts, file: Path | None) -> Iterator[Finding]:
     name = "database kind"
-    slots = sum(machine.slots for machine in patient.config.machines)
+    slots = sum(machine.slots for machine in installation.config.machines)
     if not known.durable:
         remedy = "set `fsync = on` and `synchronous_commit = on`" if file is None else "let SQLite use WAL"
         yield warning(name, "what it commits may be lost when the power fails", remedy)
@@ -82,7 +82,7 @@ def _fit(patient: Patient, known: DatabaseFacts, file: Path | None) -> Iterator[
     else:
         yield ok(name, "SQLite is enough for one server")
     remedy = "make room, or put the database elsewhere"
-    yield disk("disk of the database", shutil.disk_usage(file.parent).free, patient.bounds, remedy)
+    yield disk("disk of the database", shutil.disk_usage(file.parent).free, installation.bounds, remedy)
 
 
 def _file_system(path: Path) -> str:
@@ -96,26 +96,26 @@ def _file_system(path: Path) -> str:
     return max(found)[1] if found else ""
 
 
-def _clocks(patient: Patient, ahead_s: float, redis: bool) -> Iterator[Finding]:
+def _clocks(installation: Installation, ahead_s: float, redis: bool) -> Iterator[Finding]:
     """The database's clock decides; others that differ confuse whoever reads logs."""
     apart = {"this computer": abs(ahead_s)}
     if redis:
-        client = connect(patient.config.redis.url)
+        client = connect(installation.config.redis.url)
         with suppress(*AWAY):  # gone since it was looked at
             apart["Redis"] = abs(Leases(client).time() - time.time() - ahead_s)
         client.close()
     for name, seconds in apart.items():
-        if seconds > patient.bounds.clock_s:
+        if seconds > installation.bounds.clock_s:
             message = f"the clock of {name} is {seconds:.0f} s from the database's"
             yield warning("clocks", message, "let both computers set their clocks by NTP")
-    if max(apart.values()) <= patient.bounds.clock_s:
+    if max(apart.values()) <= installation.bounds.clock_s:
         yield ok("clocks", f"no more than {max(apart.values()):.1f} s apart")
 
 
-def _backlog(patient: Patient, now_open: Open) -> Iterator[Finding]:
+def _backlog(installation: Installation, now_open: Open) -> Iterator[Finding]:
     waiting = sum((w for (state, _), w in now_open.rounds.items() if state != "running"), Waiting(0, 0.0))
     message = f"{waiting.count} hand-ins wait, the oldest for {waiting.oldest_s / 60:.0f} minutes"
-    if waiting.oldest_s > patient.bounds.backlog_s:
+    if waiting.oldest_s > installation.bounds.backlog_s:
         yield warning("backlog", message, "look at the machines below; add slots or machines")
     else:
         yield ok("backlog", message if waiting.count else "nothing waits")

@@ -1,4 +1,4 @@
-"""One line of the doctor's list, and what all checks are given."""
+"""A finding of the doctor, and what all diagnostics are given."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GB = 1_000_000_000
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found; `remedy` says what to do about it, empty when all is well."""
+    """What a diagnostic found; `remedy` says what to do about it, empty when all is well."""
 
     check: str
     level: Level
@@ -57,7 +57,7 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class Patient:
+class Installation:
     """The installation that is looked at."""
 
     config: Config

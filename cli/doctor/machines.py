@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from cli.doctor.finding import Finding, Patient, disk, failure, ok, size, warning
+from cli.doctor.finding import Finding, Installation, disk, failure, ok, size, warning
 from grading.broker.canaries import EXAMINATIONS
 from grading.broker.celery_app import EXAMINE, own_queue
 from grading.broker.dispatch import AWAY, Dispatch, open_dispatch
@@ -33,12 +33,12 @@ OTHERWISE = "look at the engine's log there, and at docs/model-faults.md"
 Examination = Mapping[str, Any]
 
 
-def check(patient: Patient) -> Iterator[Finding]:
+def diagnose(installation: Installation) -> Iterator[Finding]:
     """All machines of the configuration, and those that beat without being in it."""
-    dispatch = open_dispatch(patient.config)
+    dispatch = open_dispatch(installation.config)
     try:
         able = [state.name for state in dispatch.machines() if state.alive and not state.hung]
-        answers = _examine(patient, dispatch, able)
+        answers = _examine(installation, dispatch, able)
         states = {state.name: state for state in dispatch.machines()}
         dispatch.registry.seek()
         beats = {beat.machine for beat in dispatch.registry.beats() if beat.alive}
@@ -47,18 +47,18 @@ def check(patient: Patient) -> Iterator[Finding]:
     finally:
         dispatch.registry.redis.close()
         dispatch.celery.close()
-    for machine in patient.config.machines:
-        yield from _machine(patient, machine, states[machine.name], answers.get(machine.name))
+    for machine in installation.config.machines:
+        yield from _machine(installation, machine, states[machine.name], answers.get(machine.name))
     for name in sorted(beats - states.keys()):
         message = "it beats, but is not in this configuration"
         yield warning(f"machine {name}", message, "stop its worker, or add it to config.toml")
     yield from _weights(states.values(), answers)
 
 
-def _examine(patient: Patient, dispatch: Dispatch, names: Sequence[str]) -> dict[str, Examination]:
+def _examine(installation: Installation, dispatch: Dispatch, names: Sequence[str]) -> dict[str, Examination]:
     """Ask machines to examine themselves, all at once; those that do not answer in time are left out."""
-    patience = patient.bounds.patience_s
-    models = max((len(_models(m)) for m in patient.config.machines), default=1)
+    patience = installation.bounds.patience_s
+    models = max((len(_models(m)) for m in installation.config.machines), default=1)
     wait = patience * models + TRAVEL_S
     until = dispatch.registry.time() + wait
     open_ = {uuid.uuid4().hex: name for name in names}
@@ -98,7 +98,7 @@ def _models(machine: Machine) -> set[tuple[str, str]]:
 
 
 def _machine(
-    patient: Patient, machine: Machine, state: MachineState, found: Examination | None
+    installation: Installation, machine: Machine, state: MachineState, found: Examination | None
 ) -> Iterator[Finding]:
     name = f"machine {machine.name}"
     if not state.alive:
@@ -109,7 +109,7 @@ def _machine(
     yield from _state(name, machine, state)
     if found is not None:
         try:
-            yield from [*_found(name, patient, found)]
+            yield from [*_found(name, installation, found)]
         except (LookupError, TypeError, ValueError, AttributeError):
             message = "its answer to the examination cannot be read; it seems to run another version"
             yield failure(f"{name} software", message, "bring both to the same version")
@@ -167,15 +167,15 @@ def _words(stages: Mapping[str, str]) -> str:
     return ", ".join(f"{stage}: {model}" for stage, model in sorted(stages.items())) or "nothing"
 
 
-def _found(name: str, patient: Patient, found: Examination) -> Iterator[Finding]:
+def _found(name: str, installation: Installation, found: Examination) -> Iterator[Finding]:
     if found["software"] != software():
         message = f"runs software {found['software']}, here is {software()}"
         yield warning(f"{name} software", message, "bring both to the same version and restart the worker")
-    yield _link(f"{name} link", patient, found["link"])
+    yield _link(f"{name} link", installation, found["link"])
     for model in found["models"]:
         yield _model(name, model)
     remedy = "make room there; model servers keep models nobody uses any more"
-    yield disk(f"{name} disk", int(found["disk_free_bytes"]), patient.bounds, remedy)
+    yield disk(f"{name} disk", int(found["disk_free_bytes"]), installation.bounds, remedy)
     memory = found["memory"]
     available = memory.get("available_bytes")
     message = f"{size(memory['total_bytes'])} in all"
@@ -188,13 +188,13 @@ def _found(name: str, patient: Patient, found: Examination) -> Iterator[Finding]
         yield ok(f"{name} memory", f"{message}, {size(available)} available")
 
 
-def _link(name: str, patient: Patient, link: Mapping[str, Any]) -> Finding:
+def _link(name: str, installation: Installation, link: Mapping[str, Any]) -> Finding:
     if "error" in link:
         message = f"it does not carry even small amounts: {link['error']}"
         return failure(name, message, "look at the network between this machine and Redis")
     there, back = link["to_server_bytes_s"], link["from_server_bytes_s"]
     message = f"{link['latency_s'] * 1000:.1f} ms a round trip, {size(there)}/s there, {size(back)}/s back"
-    bounds = patient.bounds
+    bounds = installation.bounds
     if link["latency_s"] > bounds.latency_s or min(there, back) < bounds.bytes_s:
         return warning(name, message, "use a cable, or look for what else fills the line")
     return ok(name, message)

@@ -1,4 +1,4 @@
-"""The parts beside the database: secrets, disks, web app, store worker, sweeper."""
+"""The server's processes: secrets, disks, web app, store worker, sweeper, the sandbox."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from pathlib import Path
 
 import requests
 
-from cli.doctor.finding import Finding, Patient, disk, failure, ok, warning
+from cli.doctor.finding import Finding, Installation, disk, failure, ok, warning
 from cli.settings import MIN_SECRET, event_secrets
 from grading.broker.canaries import OVERDUE_S, Canaries, PartBeat, Waiting
 from grading.broker.celery_app import CHECKS, STORE
 from grading.broker.dispatch import AWAY
 from grading.broker.leases import connect
 from grading.domain.errors import ConfigError
+from grading.execution.model import TrialLanguage
+from workers.sandbox.backends import open_sandbox
+from workers.sandbox.runtimes import find_runtime
 
 PARTS = {"store": "grader store", "sweeper": "grader sweep", "checks": "grader checks"}
 CANARIES = {"store": STORE, "checks": CHECKS}
@@ -23,12 +26,12 @@ WEB_S = 5.0
 AS_WHOM = "run `grader doctor` as the user whom the web app runs as"
 
 
-def secrets(patient: Patient) -> Iterator[Finding]:
+def secrets(installation: Installation) -> Iterator[Finding]:
     """What must stand in the environment or in the folder for generated secrets."""
-    given = patient.environ.get("GRADER_SECRET_KEY")
-    yield _kept_key(patient.folder / "secret_key") if given is None else _key("GRADER_SECRET_KEY", given)
+    given = installation.environ.get("GRADER_SECRET_KEY")
+    yield _kept_key(installation.folder / "secret_key") if given is None else _key("GRADER_SECRET_KEY", given)
     try:
-        event_secrets(patient.config, patient.environ)
+        event_secrets(installation.config, installation.environ)
     except ConfigError as error:
         yield failure("secrets", error.message, "set it to what the other side signs with")
 
@@ -53,17 +56,20 @@ def _key(name: str, key: str) -> Finding:
     return ok("secrets", f"{name} is set")
 
 
-def disks(patient: Patient) -> Iterator[Finding]:
+def disks(installation: Installation) -> Iterator[Finding]:
     """Room for what processes write: logs and keys, and uploads while they are read."""
-    folder = patient.folder if patient.folder.exists() else Path()
-    for name, path in ((f"disk of {patient.folder}", folder), ("disk of /tmp", Path(tempfile.gettempdir()))):
+    folder = installation.folder if installation.folder.exists() else Path()
+    for name, path in (
+        (f"disk of {installation.folder}", folder),
+        ("disk of /tmp", Path(tempfile.gettempdir())),
+    ):
         remedy = f"make room on the disk that holds {path.resolve()}"
-        yield disk(name, shutil.disk_usage(path).free, patient.bounds, remedy)
+        yield disk(name, shutil.disk_usage(path).free, installation.bounds, remedy)
 
 
-def web(patient: Patient) -> Iterator[Finding]:
+def web(installation: Installation) -> Iterator[Finding]:
     """Whether hand-ins are accepted, here and where people look for it."""
-    server = patient.config.server
+    server = installation.config.server
     host = "127.0.0.1" if server.host in ("0.0.0.0", "::") else server.host  # noqa: S104 - compared, not bound
     yield _ready("web app", f"http://{host}:{server.port}", "start it with `grader web` and look at its log")
     if server.public_url.startswith("https://"):
@@ -89,9 +95,9 @@ def _ready(name: str, address: str, remedy: str) -> Finding:
     return failure(name, f"something else answers at {address} (status {answer.status_code})", remedy)
 
 
-def parts(patient: Patient) -> Iterator[Finding]:
+def parts(installation: Installation) -> Iterator[Finding]:
     """Whether the processes beside the database say that they live, and the store worker takes work."""
-    client = connect(patient.config.redis.url)
+    client = connect(installation.config.redis.url)
     canaries = Canaries(client)
     try:
         beats, waiting = canaries.parts(), canaries.waiting(list(CANARIES.values()))
@@ -100,7 +106,7 @@ def parts(patient: Patient) -> Iterator[Finding]:
     finally:
         client.close()
     for name, command in PARTS.items():
-        if name == "checks" and patient.config.checks.sandbox == "none":
+        if name == "checks" and installation.config.checks.sandbox == "none":
             continue
         canary = waiting.get(CANARIES.get(name, ""), Waiting(0.0, 0.0))
         yield _part(name, command, [beat for beat in beats if beat.part == name], canary)
@@ -118,3 +124,25 @@ def _part(name: str, command: str, beats: list[PartBeat], waiting: Waiting) -> F
         message = f"the store worker took no work for {waiting.waits_s:.0f} s"
         return failure(name, message, "look at its log and restart it")
     return ok(name, f"lives ({', '.join(beat.process for beat in alive)})")
+
+
+LANGUAGES: tuple[tuple[TrialLanguage, str], ...] = (("python", "Python"), ("r", "R"))
+REMEDY = "mend it, or set [checks] sandbox to none, if nothing is to be run; docs/sandbox.md has more"
+
+
+def sandbox(installation: Installation) -> Iterator[Finding]:
+    """The sandbox and the interpreters in it."""
+    settings = installation.config.checks
+    if settings.sandbox == "none":
+        yield ok("sandbox", "no work is run, as [checks] sandbox says")
+        return
+    backend = open_sandbox(settings.sandbox, engine=settings.engine, image=settings.image)
+    if problem := backend.problem():
+        yield warning("sandbox", problem, REMEDY)
+        return
+    yield ok("sandbox", f"work is run in {backend.name}")
+    for language, name in LANGUAGES:
+        runtime = find_runtime(language, settings)
+        said = f"work in {name} is run"
+        remedy = f"mend it, unless no course uses {name}; its work is graded without a run until then"
+        yield warning("sandbox", runtime.problem, remedy) if runtime.problem else ok("sandbox", said)

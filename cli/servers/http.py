@@ -1,12 +1,15 @@
-"""A Flask app under waitress: one process with threads, and connections that wait without one."""
+"""The web app and the gateway as processes: Flask apps under waitress, with threads for their requests."""
 
 from __future__ import annotations
 
+import gc
 import logging
+import os
 import resource
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -15,8 +18,18 @@ from waitress import wasyncore
 from waitress.adjustments import Adjustments
 from waitress.task import ThreadedTaskDispatcher
 
+from app import create_app
+from app.gateway import Door, create_gateway
+from app.web.services import Services
 from cli.servers.connections import MIB, PIPELINED, BoundedServer, Bounds
+from cli.settings import lms_secrets, secret_key
+from grading.broker import celery_app
+from grading.broker.dispatch import Dispatch, open_dispatch, open_leases
+from grading.broker.gateway_requests import CHAT, Talks, chat_queue
+from grading.config.settings import Config
 from grading.domain.errors import ConfigError
+from grading.shared import telemetry
+from grading.store import Store
 
 LOOK_S = 1
 THREADS_END_S = 2.0
@@ -127,3 +140,89 @@ def _allow_files(wanted: int) -> None:
     allowed = wanted + 512 if hard == resource.RLIM_INFINITY else min(wanted + 512, hard)
     if soft != resource.RLIM_INFINITY and soft < allowed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+
+
+def open_door(config: Config, store: Store, dispatch: Dispatch) -> Door:
+    """The door of the web app, over the connections it has anyway."""
+
+    def send(guest: str, model: str) -> None:
+        to, quiet = chat_queue(model), celery_app.unsaid()
+        dispatch.celery.send_task(CHAT, args=[guest], task_id=guest, queue=to, ignore_result=True, **quiet)
+
+    return Door(config, store, dispatch.registry, Talks(dispatch.registry.redis), send)
+
+
+def create_web_app(config: Config, folder: Path) -> Flask:
+    """The app, wired to the store and the queue."""
+    store, dispatch = Store(config.database.url), open_dispatch(config)
+    return create_app(
+        Services(
+            config=config,
+            store=store,
+            dispatch=dispatch,
+            door=open_door(config, store, dispatch),
+            secret_key=secret_key(folder),
+            lms_secrets=lms_secrets(config, os.environ),
+            metrics_token=os.environ.get("GRADER_METRICS_TOKEN", ""),
+        )
+    )
+
+
+YOUNG = 50_000
+"""Objects after which the collector looks for cycles; a page makes some thousands, of which none stays."""
+
+
+def settle() -> None:
+    """Let the collector of cycles leave alone what is there for good: to look through it all takes 0.3 s."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG)
+
+
+class WebServer(HttpServer):
+    """The web app as its own process."""
+
+    def __init__(self, config: Config, folder: Path, host: str, port: int) -> None:
+        def traced() -> Flask:
+            telemetry.start("web", os.environ)
+            app = create_web_app(config, folder)
+            settle()
+            return app
+
+        bounds = Bounds(body_bytes=config.server.max_upload_mb * MIB)
+        threads = config.server.threads
+        super().__init__(host, port, threads=threads, graceful_s=20, bounds=bounds, build=traced)
+
+
+SPARE_THREADS = 8
+"""For refusing and listing while as many requests are open as may be."""
+
+
+def create_gateway_app(config: Config) -> Flask:
+    """The gateway, wired to the store and the queue."""
+    celery = celery_app.celery_app(config.redis.url, config.redis.visibility_timeout_s)
+
+    def send(guest: str, model: str) -> None:
+        to = chat_queue(model)
+        celery.send_task(
+            CHAT, args=[guest], task_id=guest, queue=to, ignore_result=True, **celery_app.unsaid()
+        )
+
+    leases = open_leases(config)
+    return create_gateway(Door(config, Store(config.database.url), leases, Talks(leases.redis), send))
+
+
+class GatewayServer(HttpServer):
+    """The gateway as its own process."""
+
+    def __init__(self, config: Config, host: str, port: int) -> None:
+        threads = config.gateway.at_once + SPARE_THREADS
+        super().__init__(
+            host,
+            port,
+            threads=threads,
+            graceful_s=5,
+            bounds=Bounds(body_bytes=config.gateway.max_body_kb * 1024),
+            build=lambda: create_gateway_app(config),
+            notices_leaving=True,
+        )

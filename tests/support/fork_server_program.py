@@ -14,8 +14,7 @@ import time
 
 from cli.commands.serve import up
 from cli.main import main
-from cli.servers.gateway import GatewayServer
-from cli.servers.web import WebServer
+from cli.servers.http import GatewayServer, WebServer
 from workers.machine.start import start
 from workers.sandbox.worker import start_checks
 from workers.server.tasks import start_store

@@ -1,4 +1,4 @@
-"""The test platform's pages and services, as a small Flask app."""
+"""The test platform's few pages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 from werkzeug.wrappers import Response as BaseResponse
 
-from cli.dev.lti_platform import pages
 from cli.dev.lti_platform.world import Item, Refusal, World
 from grading.integrations.lti.client import LINE_ITEM, LINE_ITEMS, RESULTS, ROSTER
 from grading.integrations.lti.values import (
@@ -27,6 +26,52 @@ from grading.integrations.lti.values import (
     SCOPE_ROSTER,
     SCOPE_SCORES,
 )
+
+_HEAD = """<!doctype html><html lang="en"><meta charset="utf-8"><title>A learning platform to try with</title>
+<style>body{font:16px system-ui;max-width:70rem;margin:2rem auto;padding:0 1rem}
+iframe{width:100%;height:45rem;border:1px solid #888}td,th{padding:.2rem .8rem;text-align:left}</style>
+<p><a href="/">{{ world.title }}</a> · <a href="/gradebook">Gradebook</a></p>"""
+
+HOME = (
+    _HEAD
+    + """<h1>{{ world.title }}</h1>
+<p>A learning platform to try with. Choose who you are and what you open; Grader appears in a frame.</p>
+{% for person in world.people.values() %}<h2>{{ person.name }} ({{ person.role }})</h2><ul>
+{% for link in world.links.values() %}
+<li><a href="{{ url_for('opened', person=person.id, link=link.id) }}">{{ link.title }}</a></li>{% endfor %}
+{% if person.role == "Instructor" %}
+<li><a href="{{ url_for('opened', person=person.id) }}">Place a new link …</a></li>{% endif %}
+</ul>{% endfor %}</html>"""
+)
+
+OPEN = _HEAD + """<iframe name="tool" title="Grader" src="{{ start }}"></iframe></html>"""
+
+PLACED = (
+    _HEAD
+    + """<p>Placed. These links are in the course now:</p><ul>
+{% for link in world.links.values() %}<li>{{ link.title }}</li>{% endfor %}</ul></html>"""
+)
+
+GRADEBOOK = (
+    _HEAD
+    + """<h1>Gradebook</h1><table>
+<tr><th>Person</th>{% for item in world.items.values() %}
+<th>{{ item.label }} ({{ "%g"|format(item.most) }})</th>{% endfor %}</tr>
+{% for person in world.people.values() if person.role == "Learner" %}<tr><th>{{ person.name }}</th>
+{% for item in world.items.values() %}{% set score = item.scores.get(person.id) %}
+<td data-cell="{{ person.id }}-{{ item.id }}">
+{%- if score %}{{ "%g"|format(score.scoreGiven / score.scoreMaximum * item.most) }}
+<small>{{ score.comment }}</small>{% else %}–{% endif %}</td>{% endfor %}</tr>{% endfor %}</table>
+{% if not world.items %}
+<p>No column yet: Grader makes one with the first released grade, or when a link is placed.</p>{% endif %}
+</html>"""
+)
+
+POST = """<!doctype html><meta charset="utf-8"><title>To the tool</title>
+<form method="post" action="{{ url }}" id="f">{% for name, value in fields.items() %}
+<input type="hidden" name="{{ name }}" value="{{ value }}">{% endfor %}<button>Go on</button></form>
+<script>document.getElementById("f").submit()</script>"""
+
 
 TIMEOUT_S = 15.0
 
@@ -46,14 +91,14 @@ def create_platform(world: World) -> Flask:
 def _add_pages(app: Flask, world: World) -> None:
     @app.get("/")
     def home() -> str:
-        return render_template_string(pages.HOME, world=world)
+        return render_template_string(HOME, world=world)
 
     @app.get("/open")
     def opened() -> str:
         """A page with the tool in a frame."""
         person, link = request.args.get("person", ""), request.args.get("link", "")
         begin = url_for("start", person=person, link=link)
-        return render_template_string(pages.OPEN, world=world, start=begin)
+        return render_template_string(OPEN, world=world, start=begin)
 
     @app.get("/start")
     def start() -> BaseResponse:
@@ -68,7 +113,7 @@ def _add_pages(app: Flask, world: World) -> None:
 
     @app.get("/gradebook")
     def gradebook() -> str:
-        return render_template_string(pages.GRADEBOOK, world=world)
+        return render_template_string(GRADEBOOK, world=world)
 
     @app.post("/deep")
     def deep() -> str:
@@ -78,7 +123,7 @@ def _add_pages(app: Flask, world: World) -> None:
             raise Refusal(400, "the answer has another deployment, or lacks the data")
         for one in said.get(f"{DEEP}content_items", []):
             world.add_link(str(one.get("title")), one.get("custom") or {}, one.get("lineItem"))
-        return render_template_string(pages.PLACED, world=world)
+        return render_template_string(PLACED, world=world)
 
 
 def _add_login(app: Flask, world: World) -> None:
@@ -98,7 +143,7 @@ def _add_login(app: Flask, world: World) -> None:
             raise Refusal(400, "nobody, or no such link")
         token = world.id_token(person, link, said.get("nonce", ""))
         return render_template_string(
-            pages.POST, url=said["redirect_uri"], fields={"id_token": token, "state": said.get("state", "")}
+            POST, url=said["redirect_uri"], fields={"id_token": token, "state": said.get("state", "")}
         )
 
     @app.post("/token")

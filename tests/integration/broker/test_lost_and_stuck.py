@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import select
 
-from cli.commands.drain import _wait_out
+from cli.commands.machines import _wait_out
 from cli.main import grader
 from grading.broker.dispatch import open_dispatch
 from grading.broker.heartbeats import DEAD_AFTER_S, Beat, Lease
@@ -233,7 +233,7 @@ def test_all_that_was_given_up_is_replayed_in_helpings(
     with server.store.write() as session:
         for round_id in given_up:
             preparing.reject_round(session, round_id, "No.")
-    monkeypatch.setattr("cli.commands.replay.AT_ONCE", 2)
+    monkeypatch.setattr("cli.commands.data.AT_ONCE", 2)
     arguments = ["--config", str(root / "config.toml"), "replay", "--all"]
     done = CliRunner().invoke(grader, arguments, env={"GRADER_DATABASE_URL": server.store.url})
     assert "5 of 5" in done.output

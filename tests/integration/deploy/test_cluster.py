@@ -15,8 +15,8 @@ import pytest
 from sqlalchemy import select
 
 from bench.models import make_model
-from cli.deploy.files import THERE as FILES
-from cli.deploy.services import THERE
+from cli.deploy.files import DEPLOY_SCRIPT
+from cli.deploy.services import SERVICE_SCRIPT
 from cli.deploy.ssh import MachineError, Remote, Unreachable
 from cli.dev.embedded_redis import free_port
 from cli.dev.local_stack import System
@@ -315,19 +315,19 @@ def test_hostile_words_do_not_become_commands(server: SshServer, tmp_path: Path)
         host="127.0.0.1", user=server.user, port=server.port, folder=folder, python=sys.executable
     )
     remote = Remote("lab-1", hostile, str(server.config))
-    assert remote.call(FILES, "facts")["folder"] == folder
+    assert remote.call(DEPLOY_SCRIPT, "facts")["folder"] == folder
     with pytest.raises(MachineError):
-        remote.call(THERE, "state", words, words, "1")
+        remote.call(SERVICE_SCRIPT, "state", words, words, "1")
     assert os.listdir(tmp_path) == []
     sly = Ssh.model_construct(
         host=f"-oProxyCommand=touch {hit}", user=None, port=22, folder="~/x", python=None
     )
     with pytest.raises(Unreachable):
-        Remote("lab-1", sly, str(server.config)).call(FILES, "facts")
+        Remote("lab-1", sly, str(server.config)).call(DEPLOY_SCRIPT, "facts")
     assert not hit.exists()
 
 
 def test_a_machine_without_python_says_what_to_install(server: SshServer) -> None:
     ssh = Ssh(host="127.0.0.1", user=server.user, port=server.port, python="python2.7")
     with pytest.raises(MachineError, match=r"lab-1: there is no python2\.7\. Install it"):
-        Remote("lab-1", ssh, str(server.config)).call(FILES, "facts")
+        Remote("lab-1", ssh, str(server.config)).call(DEPLOY_SCRIPT, "facts")

@@ -16,11 +16,10 @@ from typing import Any
 
 import pytest
 
-from cli.deploy.files import THERE, copy, file, files_of
+from cli.deploy.files import DEPLOY_SCRIPT, copy, file, files_of
 from cli.deploy.models import Models, Wanted
-from cli.deploy.packages import fetch_wheels, platforms
 from cli.deploy.ssh import MachineError, Remote
-from cli.deploy.steps import Deployment, Options
+from cli.deploy.steps import Deployment, Options, fetch_wheels, platforms
 from cli.settings import Settings
 from grading.config.settings import Machine, Ssh
 from grading.domain.errors import ConfigError
@@ -121,12 +120,12 @@ def test_copies_stay_in_their_folder_and_on_their_disk(remote: Remote, tmp_path:
 
 def test_secrets_are_kept_for_the_owner_and_others_stay(remote: Remote, tmp_path: Path) -> None:
     for line in (b"B='old'\n", b"A='1'\n", b"B='new'\n"):
-        assert remote.call(THERE, "keep_secrets", stdin=line) is True
-    assert remote.call(THERE, "keep_secrets", stdin=b"B='new'\n") is False
+        assert remote.call(DEPLOY_SCRIPT, "keep_secrets", stdin=line) is True
+    assert remote.call(DEPLOY_SCRIPT, "keep_secrets", stdin=b"B='new'\n") is False
     path = tmp_path / "there" / "grader.env"
     assert path.read_text() == "A='1'\nB='new'\n"
     assert path.stat().st_mode & 0o777 == 0o600
-    assert remote.call(THERE, "secrets") == ["A", "B"]
+    assert remote.call(DEPLOY_SCRIPT, "secrets") == ["A", "B"]
 
 
 def test_a_machine_gets_its_own_address_of_redis(server: SshServer, remote: Remote, tmp_path: Path) -> None:

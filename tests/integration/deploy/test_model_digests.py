@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from cli.deploy.models import Wanted
-from cli.deploy.remote.deploy_models_there import fingerprint as there
-from cli.deploy.remote.deploy_models_there import mlx
+from cli.deploy.remote.deploy_models import fingerprint as there
+from cli.deploy.remote.deploy_models import mlx
 from cli.deploy.ssh import Remote
 from cli.main import grader
 from cli.settings import Settings

@@ -14,8 +14,8 @@ import pytest
 from sqlalchemy import select
 
 from app.web.i18n import FOLDER
-from cli.doctor import mail as doctor_mail
-from cli.doctor.finding import Patient
+from cli.doctor import delivery as doctor_mail
+from cli.doctor.finding import Installation
 from grading.config.mail import Mail, valid_address
 from grading.config.settings import Config
 from grading.domain.errors import ConfigError
@@ -369,12 +369,12 @@ def test_no_password_and_no_letter_in_the_clear(
 def test_the_doctor_looks_at_the_mail_server_and_sends_nothing(
     tmp_path: Path, box: Mailbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cli.doctor.mail.MAIL_S", 30.0)
+    monkeypatch.setattr("cli.doctor.delivery.MAIL_S", 30.0)
 
     def said(url: str, **environ: str) -> tuple[str, str, str]:
         mail = Mail(url=url, sender=SENDER if url else "")
         config = configuration().model_copy(update={"mail": mail})
-        (found,) = doctor_mail.check(Patient(config, tmp_path, environ))
+        (found,) = doctor_mail.diagnose_mail(Installation(config, tmp_path, environ))
         return found.level, found.message, found.remedy
 
     assert said("")[:2] == ("ok", "none is sent: config.toml names no server")
@@ -389,7 +389,7 @@ def test_the_doctor_looks_at_the_mail_server_and_sends_nothing(
     level, message, remedy = said(box.url)
     assert (level, "no encryption" in message, "smtps" in remedy) == ("failure", True, True)
     box.says = lambda _: "hang"
-    monkeypatch.setattr("cli.doctor.mail.MAIL_S", 0.3)
+    monkeypatch.setattr("cli.doctor.delivery.MAIL_S", 0.3)
     assert "did not answer as a mail server within 0.3 s" in said(box.url)[1]
     assert not {"MAIL", "RCPT", "DATA"} & {line.split()[0] for line in box.commands if line.split()}
     assert box.letters == []

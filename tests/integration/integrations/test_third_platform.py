@@ -21,8 +21,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 import cli.main
 from app.web.platform_pages import PlatformPages, platform_pages
-from cli.doctor import messages
-from cli.doctor.finding import Patient, warning
+from cli.doctor import delivery
+from cli.doctor.finding import Installation, warning
 from grading.domain import learning_platforms
 from grading.domain.errors import GraderError
 from grading.store import outbox
@@ -145,7 +145,7 @@ def modules(templates: Path) -> dict[str, ModuleType]:
         f"app.{NAME}": {"PAGES": pages},
         f"cli.commands.{NAME}": {
             NAME: registry,
-            "diagnose": lambda _patient: iter([warning(NAME, "has no address", "name one")]),
+            "diagnose": lambda _installation: iter([warning(NAME, "has no address", "name one")]),
         },
     }
     made = {}
@@ -233,5 +233,5 @@ def test_it_has_a_command_and_a_diagnosis(school: School, tmp_path: Path) -> Non
     listed = CliRunner().invoke(cli.main.grader, ["--help"])
     assert NAME in listed.output
     assert "registry of the school" in CliRunner().invoke(cli.main.grader, [NAME, "--help"]).output
-    found = list(messages.check(Patient(school.services.config, tmp_path, {})))
+    found = list(delivery.diagnose_webhooks(Installation(school.services.config, tmp_path, {})))
     assert [one.message for one in found if one.check == NAME] == ["has no address"]

@@ -19,8 +19,7 @@ from werkzeug.serving import make_server
 
 from app import Services, create_app
 from app.webhooks import file_download, views
-from cli.commands.webhook import webhook
-from cli.commands.webhook_listener import Listener
+from cli.commands.webhook import Listener, webhook
 from cli.settings import Settings
 from grading.domain.errors import Conflict
 from grading.integrations import events

@@ -14,7 +14,7 @@ from flask.testing import FlaskClient
 from werkzeug.serving import make_server
 
 from cli.dev.embedded_redis import free_port
-from cli.dev.lti_platform.serving import Running
+from cli.dev.lti_platform.server import Running
 from cli.dev.lti_platform.world import World
 from grading.store.integrations.lti import launch as launching
 from grading.store.integrations.lti import platforms

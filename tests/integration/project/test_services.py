@@ -20,9 +20,8 @@ from playwright.sync_api import Browser, Error, Page
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from cli.dev import embedded_redis, supervised_redis
-from cli.dev.embedded_redis import RedisProcess, RedisUnavailable, start_redis
-from cli.dev.supervised_redis import SupervisedRedis
+from cli.dev import embedded_redis
+from cli.dev.embedded_redis import RedisProcess, RedisUnavailable, SupervisedRedis, start_redis
 from tests.support import ports
 from tests.support.network_guard import NetworkRefused
 from tests.support.services import Databases, Prepare, libpq
@@ -121,7 +120,7 @@ def test_a_supervised_redis_gives_way_to_a_stranger_at_its_port(tmp_path: Path) 
 
 def test_no_test_gets_the_port_of_a_redis_that_another_supervises() -> None:
     of_tests = range(ports.FIRST, ports.FIRST + ports.EACH * (ports.ALONE + 1))
-    assert not set(of_tests) & set(supervised_redis.PORTS)
+    assert not set(of_tests) & set(embedded_redis.PORTS)
 
 
 def test_a_port_in_use_is_an_error_with_the_reason(tmp_path: Path, redis_server: RedisProcess) -> None:

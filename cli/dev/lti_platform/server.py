@@ -1,12 +1,16 @@
-"""Making the test platform and Grader known to each other, without anybody typing."""
+"""Runs the test platform, and registers it with Grader without a click."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
+from types import TracebackType
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
+from werkzeug.serving import WSGIRequestHandler, make_server
 
+from cli.dev.lti_platform.views import create_platform
 from cli.dev.lti_platform.world import World
 from grading.integrations.lti.values import ASSIGNMENT
 from grading.store.integrations.lti import launch, platforms
@@ -31,7 +35,7 @@ def join(session: Session, world: World) -> int:
     return known.id
 
 
-def furnish(session: Session, world: World, course_id: int, assignments: Mapping[int, str]) -> None:
+def link_course(session: Session, world: World, course_id: int, assignments: Mapping[int, str]) -> None:
     """The platform's course is this one, and a link leads to each of these assignments."""
     number = join(session, world)
     here = (LtiContext.platform_id == number, LtiContext.context == world.context)
@@ -48,3 +52,34 @@ def furnish(session: Session, world: World, course_id: int, assignments: Mapping
     world.links.clear()
     for assignment_id, title in assignments.items():
         world.add_link(title, {ASSIGNMENT: str(assignment_id)}, None)
+
+
+class _Quiet(WSGIRequestHandler):
+    """Logs nothing: addresses carry who somebody says they are."""
+
+    def log(self, type: str, message: str, *args: object) -> None:
+        """Nothing."""
+
+
+class Running:
+    """The platform in a thread; a context manager ends it."""
+
+    def __init__(self, world: World, host: str, port: int) -> None:
+        self.world = world
+        self._server = make_server(host, port, create_platform(world), threaded=True, request_handler=_Quiet)
+        self.port = self._server.server_port
+        self._thread = threading.Thread(target=self._serve, name="lti-platform", daemon=True)
+
+    def _serve(self) -> None:
+        self._server.serve_forever(poll_interval=0.05)
+
+    def __enter__(self) -> Running:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()

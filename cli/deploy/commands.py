@@ -1,24 +1,109 @@
-"""`grader cluster`: the workers of all machines from one place, over SSH."""
+"""The commands `grader deploy`, `grader cluster` and `grader service`."""
 
 from __future__ import annotations
 
+import getpass
 import json
+import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from pathlib import Path, PurePosixPath
+from typing import cast
 
 import click
 from rich.console import Console
 from rich.table import Table
 
-from cli.deploy.files import program
-from cli.deploy.heartbeats import Beats
+from cli.deploy.files import program, size
 from cli.deploy.models import Wanted, look, wanted
-from cli.deploy.services import MachineService, services_of
+from cli.deploy.services import PREFILL_GRACE_S, Beats, Kind, MachineService, Service, services_of
 from cli.deploy.ssh import MachineError, remote_of
+from cli.deploy.steps import Deployment, Options
 from cli.settings import Settings
 from grading.config.settings import Machine
+
+
+@dataclass
+class Shown:
+    """How far a copy is: in place on a terminal, else a line at every quarter."""
+
+    terminal: bool
+    _quarter: int = 0
+
+    def line(self, text: str) -> None:
+        """Something that a step says while it works."""
+        click.echo(f"    {text}")
+
+    def progress(self, done: int, total: int) -> None:
+        """So many bytes of so many were sent."""
+        share = done / total if total else 1.0
+        if self.terminal:
+            end = "\r" if done < total else "\n"
+            click.echo(f"    {share:4.0%} of {size(total)}", nl=False)
+            click.echo(end, nl=False)
+        elif int(share * 4) != self._quarter and total > 1e8:
+            self.line(f"{share:.0%} of {size(total)}")
+        self._quarter = int(share * 4)
+
+
+@click.command()
+@click.argument("machine")
+@click.option("--dry-run", is_flag=True, help="Only print the steps; nothing is reached or changed.")
+@click.option("--offline", is_flag=True, help="The machine has no internet: wheels come from this computer.")
+@click.option(
+    "--model-folder",
+    "model_folders",
+    multiple=True,
+    metavar="[MODEL=]PATH",
+    help="Copy models from a folder here: an MLX model, a Hugging Face cache, or Ollama's models.",
+)
+@click.option(
+    "--environment", metavar="PATH", help="An environment that is already on the machine; none is made."
+)
+@click.option(
+    "--wheels",
+    type=click.Path(path_type=Path),
+    default="var/wheels",
+    show_default=True,
+    help="Where wheels for machines without internet are kept on this computer.",
+)
+@click.option("--quick", is_flag=True, help="Compare sizes of model files only, not their hashes.")
+@click.option(
+    "--wait", "wait_s", type=float, default=60.0, show_default=True, help="Seconds to wait for a beat."
+)
+@click.pass_obj
+def deploy(
+    settings: Settings,
+    machine: str,
+    dry_run: bool,
+    offline: bool,
+    model_folders: tuple[str, ...],
+    environment: str | None,
+    wheels: Path,
+    quick: bool,
+    wait_s: float,
+) -> None:
+    """Set up MACHINE over SSH, or bring it up to date: program, packages, settings, models, service.
+
+    The machine's address of Redis comes from GRADER_REDIS_URL_<MACHINE> (DGX_SPARK_1 for dgx-spark-1), else
+    from GRADER_REDIS_URL. Running it again changes only what is different; what runs is started again only
+    then, after it has finished or handed back its work.
+    """
+    shown = Shown(sys.stdout.isatty())
+    chosen = settings.config.machine(machine)
+    options = Options(environment, offline, model_folders, wheels, quick, wait_s)
+    one = Deployment(settings, chosen, remote_of(chosen), options, os.environ, shown.line, shown.progress)
+    steps = one.steps()
+    for number, (name, does, step) in enumerate(steps, 1):
+        click.echo(f"{number}/{len(steps)} {name}: {does if dry_run else step()}")
+    if not dry_run:
+        click.echo(f"{machine}: {', '.join(one.changed) + ' changed' if one.changed else 'nothing changed'}")
+        for difference in one.differences():
+            click.echo(f"! {difference.message}\n  → {difference.remedy}")
+
 
 WAIT_S = 60.0
 MACHINES = click.argument("machines", nargs=-1, metavar="[MACHINE]...")
@@ -217,3 +302,100 @@ def _all_at_once(services: Sequence[MachineService], do: Callable[[MachineServic
 
 def _say(service: MachineService, text: str) -> None:
     click.echo(f"{service.label}: {text}")
+
+
+PARTS = {"web": 30.0, "store": 60.0, "checks": 30.0, "sweep": 30.0, "gateway": 30.0, "up": 120.0}
+"""The parts of the server and the seconds they may take to end."""
+KIND = click.Choice(["systemd", "launchd"])
+
+
+@click.command()
+@click.argument("name")
+@click.option("--kind", type=KIND, help="Of which service manager; this computer's own otherwise.")
+@click.option(
+    "--env-file",
+    type=click.Path(path_type=Path),
+    help="The file with the secrets; /etc/grader.env for root, grader.env beside config.toml otherwise.",
+)
+@click.option("--user", help="Whom a service of the system runs as; for root.")
+@click.option("--prefill", is_flag=True, help="Of a machine: what reads prompts for others, not its worker.")
+@click.pass_obj
+def service(
+    settings: Settings, name: str, kind: str | None, env_file: Path | None, user: str | None, prefill: bool
+) -> None:
+    """Print the systemd unit or launchd property list of NAME: a part of the server, or a machine.
+
+    Parts are web, store, checks, sweep, gateway and up.
+    It names this environment, this config.toml and a file of secrets (GRADER_REDIS_URL='…' in each line),
+    which must be readable by its owner only. For machines in reach of SSH, `grader deploy` does all of it.
+    """
+    show(settings, name, kind, env_file, user, prefill=prefill)
+
+
+def show(
+    settings: Settings,
+    name: str,
+    kind: str | None = None,
+    env_file: Path | None = None,
+    user: str | None = None,
+    *,
+    prefill: bool = False,
+) -> None:
+    """Print the unit or property list of a part on this computer; where to put it goes to standard error."""
+    chosen = cast(Kind, kind or ("launchd" if sys.platform == "darwin" else "systemd"))
+    one = _service(settings, name, env_file, user, os.getuid() == 0, prefill)
+    click.echo((_systemd_help if chosen == "systemd" else _launchd_help)(one), err=True)
+    click.echo(one.rendered(chosen), nl=False)
+
+
+def _service(
+    settings: Settings, name: str, env_file: Path | None, user: str | None, system: bool, prefill: bool
+) -> Service:
+    folder = settings.path.resolve().parent
+    default = Path("/etc/grader.env") if system else folder / "grader.env"
+    command = (sys.executable, "-m", "cli", "--config", str(settings.path.resolve()))
+    words: tuple[str, ...]
+    if name in PARTS:
+        words, full, grace_s = (name,), name, PARTS[name]
+    else:
+        machine = settings.config.machine(name)
+        words, full, grace_s = ("worker", name), f"worker-{name}", machine.grace_s
+        if prefill:
+            words, full, grace_s = ("prefill", name), f"prefill-{name}", PREFILL_GRACE_S
+    return Service(
+        name=full,
+        command=(*command, *words),
+        folder=PurePosixPath(Path(__file__).resolve().parents[2]),
+        env_file=PurePosixPath((env_file or default).absolute()),
+        grace_s=grace_s,
+        log=PurePosixPath(folder / "var" / f"{full}.log"),
+        environment={"PYTHONUNBUFFERED": "1"},
+        system=system,
+        user=(user or os.environ.get("SUDO_USER") or getpass.getuser()) if system else None,
+    )
+
+
+def _systemd_help(one: Service) -> str:
+    unit = f"grader-{one.name}.service"
+    where = "/etc/systemd/system" if one.system else "~/.config/systemd/user"
+    scope = "" if one.system else " --user"
+    linger = "" if one.system else "\n  loginctl enable-linger        # to run while nobody is signed in"
+    return f"""This goes to {where}/{unit}. Then:
+  systemctl{scope} daemon-reload && systemctl{scope} enable --now {unit}{linger}
+{_secrets(one)}"""
+
+
+def _launchd_help(one: Service) -> str:
+    where = "/Library/LaunchDaemons" if one.system else "~/Library/LaunchAgents"
+    domain = "system" if one.system else "gui/$(id -u)"
+    plist = f"{where}/grader.{one.name}.plist"
+    return f"""This goes to {plist}. Then:
+  launchctl bootstrap {domain} {plist}
+{_secrets(one)}"""
+
+
+def _secrets(one: Service) -> str:
+    names = "GRADER_REDIS_URL='rediss://…'"
+    if one.name in PARTS:
+        names += ", GRADER_DATABASE_URL, GRADER_SECRET_KEY"
+    return f"Secrets stand in {one.env_file}, mode 0600, a line each: {names}\n"

@@ -1,0 +1,102 @@
+"""What is sent to people and learning systems: mail servers, secrets, closed addresses, paused receivers."""
+
+from __future__ import annotations
+
+import smtplib
+import socket
+import ssl
+from collections.abc import Iterator
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from cli.doctor.finding import Finding, Installation, failure, ok, shut, warning
+from cli.settings import lms_secrets, mail_password
+from grading.domain.errors import ConfigError
+from grading.domain.learning_platforms import platform_modules
+from grading.store import Store
+from grading.store.integrations import webhooks
+from grading.store.reporting.operations import file_of
+from workers.server.delivery.mail import FAILURES, NotEncrypted, connected
+
+MAIL_S = 5.0
+"""For the whole talk; the sweeper has more patience."""
+
+
+def diagnose_mail(installation: Installation) -> Iterator[Finding]:
+    """Find the server, greet it, encrypt, and sign in where the configuration names a user."""
+    mail = installation.config.mail
+    if not mail.on:
+        yield ok("mail", "none is sent: config.toml names no server")
+        return
+    where = f"{mail.host}:{mail.port}"
+    try:
+        with connected(mail, mail_password(installation.config, installation.environ), MAIL_S):
+            pass
+    except ConfigError as error:
+        yield failure("mail", error.message, "set it for the sweeper, and for `grader doctor`")
+    except (*FAILURES, NotEncrypted) as error:
+        yield failure("mail", *_why(error, where))
+    else:
+        yield ok("mail", f"{where} takes letters{f' from {mail.user}' if mail.user else ''}")
+
+
+def _why(error: Exception, where: str) -> tuple[str, str]:
+    """What is wrong and what to do; nothing of what the server said, which may be anything."""
+    match error:
+        case NotEncrypted():
+            said = f"{where} offers no encryption (STARTTLS), so nothing is sent to it"
+            return said, "use smtps in mail.url, or a server on this computer"
+        case smtplib.SMTPAuthenticationError():
+            said = f"{where} refuses the user or the password"
+            return said, "correct the user in mail.url, or GRADER_MAIL_PASSWORD"
+        case ssl.SSLCertVerificationError():
+            said = f"the certificate of {where} is not trusted"
+            return said, "write the name that is in its certificate into mail.url, or renew it"
+        case ssl.SSLError():
+            said = f"{where} does not speak TLS as mail.url says"
+            return said, "smtps is encrypted at once (mostly port 465), smtp begins in the clear (25 or 587)"
+        case socket.gaierror():
+            return f"nobody knows the address of {where}", "correct mail.url, or look at DNS"
+        case TimeoutError() | smtplib.SMTPServerDisconnected():
+            said = f"{where} did not answer as a mail server within {MAIL_S:g} s"
+            return said, "look at its port in mail.url, at the firewall, and at the server"
+    return f"{where} cannot be used ({type(error).__name__})", "start it, or correct mail.url"
+
+
+def diagnose_webhooks(installation: Installation) -> Iterator[Finding]:
+    """All of it. What only the database knows is left out while that is away, which is said elsewhere."""
+    for platform in platform_modules("cli.commands.{}").values():
+        yield from platform.diagnose(installation)
+    server = installation.config.server
+    if not (server.lms_connections or server.event_receivers):
+        return
+    made_here, paused = _stored(installation)
+    for name, secrets in lms_secrets(installation.config, installation.environ).items():
+        if not secrets and name not in made_here:
+            variable = f"GRADER_LMS_{name.upper().replace('-', '_')}_SECRET"
+            message = f"server.lms_connections: '{name}' has no secret; {variable} is not set"
+            remedy = f"set it to what the other side signs with, or run `grader webhook secret add {name}`"
+            yield failure("secrets", message, remedy)
+    for receiver in server.event_receivers:
+        problem = shut(receiver.url, server.allowed)
+        if problem:
+            yield warning("events", f"receiver {receiver.name}: {problem}", "see docs/events.md")
+        if receiver.name in paused:
+            message = f"receiver {receiver.name} took nothing for two days and is paused; its messages wait"
+            yield failure("events", message, f"mend it, then `grader webhook resume {receiver.name}`")
+
+
+def _stored(installation: Installation) -> tuple[set[str], set[str]]:
+    """Connections with a live secret that was made here, and receivers that are paused."""
+    store = Store(installation.config.database.url)
+    try:
+        file = file_of(store)
+        if file is not None and not file.exists():
+            return set(), set()
+        with store.read() as session:
+            live = {one.connection for one in webhooks.list_secrets(session) if one.ended_at is None}
+            return live, {one.name for one in webhooks.list_receivers(session) if one.paused_at is not None}
+    except (SQLAlchemyError, OSError):
+        return set(), set()
+    finally:
+        store.close()
