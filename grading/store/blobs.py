@@ -56,7 +56,7 @@ def delete_unused_blobs(session: Session, names: Iterable[str]) -> int:
             with session.begin_nested():
                 removed += delete_rows(session, Blob, Blob.sha256 == name, ~files, ~batches, ~uploads).total()
         except IntegrityError:
-            continue  # somebody hands the same file in at this moment
+            continue  # somebody submits the same file at this moment
     return removed
 
 

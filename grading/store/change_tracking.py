@@ -111,7 +111,7 @@ def _marks(of_assignment: bool) -> Select[int, int]:
 
 
 def mark_changed(session: Session, submission_ids: Iterable[str]) -> None:
-    """These hand-ins changed, by statements `BY_HAND`."""
+    """These submissions changed, by statements `BY_HAND`."""
     _changes_of(session).submissions.update(submission_ids)
 
 

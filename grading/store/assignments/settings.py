@@ -85,7 +85,7 @@ def set_columns(assignment: tables.Assignment, settings: Settings) -> None:
 def lock_assignment(session: Session, assignment: tables.Assignment) -> None:
     """Keep others from changing the assignment until the transaction ends; it is read anew."""
     session.flush()
-    # not the key: whoever hands in refers to the row, and holds what we may come to need. Only this row: it
+    # not the key: whoever submits refers to the row, and holds what we may come to need. Only this row: it
     # may have been read together with its course, and PostgreSQL locks nothing on the outer side of a join
     session.refresh(assignment, with_for_update={"key_share": True, "of": tables.Assignment})
 

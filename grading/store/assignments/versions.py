@@ -246,7 +246,7 @@ class VersionEntry(Value):
     note: str
     published_at: datetime | None
     counts: bool
-    """It is the one that hand-ins are graded with now."""
+    """It is the one that submissions are graded with now."""
 
 
 @dataclass(frozen=True)

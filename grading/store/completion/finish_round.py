@@ -176,7 +176,7 @@ def finish_round(
 
 
 def _withdrawn_by(session: Session, current: LockedRound, end: RoundEnd) -> int | None:
-    """Who took back what students had last seen of this hand-in, if somebody did."""
+    """Who took back what students had last seen of this submission, if somebody did."""
     if end.withdrawn_by is not None or end.number == 1:
         return end.withdrawn_by
     last = session.execute(_LAST_SEEN, {"at_submission": current.submission_id}).first()

@@ -44,7 +44,7 @@ class CourseEntry:
 
 @dataclass(frozen=True)
 class NewestSubmission:
-    """A reader's newest hand-in; points only when they are released."""
+    """A reader's newest submission; points only when they are released."""
 
     id: str
     number: int
@@ -155,7 +155,7 @@ def _assignments(hidden: bool) -> Any:
 
 
 def _newest(session: Session, course_id: int, reader_id: int) -> Mapping[int, NewestSubmission]:
-    """The reader's newest hand-in for each assignment, also those a group member handed in."""
+    """The reader's newest submission for each assignment, also those a group member submitted."""
     found = {}
     for row in session.execute(_newest_submissions(), {"course_id": course_id, "reader_id": reader_id}):
         shown: tuple[Any, ...] = (row.final_points, row.points_so_far, row.max_points)
@@ -200,7 +200,7 @@ def _newest_submissions() -> Any:
 
 
 def count_submitters(session: Session, course_id: int) -> Mapping[int, int]:
-    """How many students handed something in, by assignment; one look into an index for each student."""
+    """How many students submitted something, by assignment; one look into an index for each student."""
     one = (
         select(Submission.id)
         .where(Submission.assignment_id == Assignment.id, Submission.student_id == Membership.user_id)

@@ -28,7 +28,7 @@ class Person(Value):
 
 
 class Group(Value):
-    """Those who hand in together; who has not confirmed yet is only invited."""
+    """Those who submit together; who has not confirmed yet is only invited."""
 
     id: str
     people: tuple[Person, ...]
@@ -39,7 +39,7 @@ class Group(Value):
 
 
 def group_members(session: Session, assignment: Assignment, student_id: int) -> tuple[int, ...]:
-    """The numbers of all a hand-in of this student counts for, the student among them, sorted."""
+    """The numbers of all a submission of this student counts for, the student among them, sorted."""
     if assignment.group_size < 2:
         return (student_id,)
     return confirmed_members(session, assignment.id, student_id)
@@ -176,7 +176,7 @@ def confirm_invitation(session: Session, assignment: Assignment, user_id: int) -
 
 
 def leave_group(session: Session, assignment: Assignment, user_id: int) -> None:
-    """Leave a group, or decline an invitation. Raises GroupProblem once the group has handed in."""
+    """Leave a group, or decline an invitation. Raises GroupProblem once the group has submitted."""
     row = _locked_with_group(session, assignment.id, user_id)
     if row is None:
         return
@@ -189,7 +189,7 @@ def leave_group(session: Session, assignment: Assignment, user_id: int) -> None:
 
 
 def has_submitted(session: Session, assignment_id: int, group_id: str) -> bool:
-    """Whether members of a group have handed in together."""
+    """Whether members of a group have submitted together."""
     people = _ids(session, assignment_id, group_id)
     member, own = tables.SubmissionMember, tables.Submission
     query = (
@@ -262,7 +262,7 @@ def arrange_groups(
     """Put students into groups by label, as staff say: user -> label, an empty one for no group.
 
     Those who are not named stay where they are. A label stands for a new group of exactly these; where the
-    same people are together already, nothing changes. Hand-ins that are there stay whose they were. Returns
+    same people are together already, nothing changes. Submissions that are there stay whose they were. Returns
     how many groups there are and how many students changed. Raises GroupProblem.
     """
     known = {one.user_id: one for one in list_students(session, assignment.course_id)}

@@ -522,7 +522,7 @@ def _enrol(session: Session, user_id: int, course_id: int, role: str, before: st
 
 
 def remove_member(session: Session, course_id: int, user_id: int, actor: Actor) -> None:
-    """Take somebody out of a course and its groups. What they handed in, and its grades, stay."""
+    """Take somebody out of a course and its groups. What they submitted, and its grades, stay."""
     found = load_membership(session, course_id, user_id)
     _not_oneself(user_id, actor)
     of_course = select(tables.Assignment.id).where(tables.Assignment.course_id == course_id)

@@ -58,7 +58,7 @@ class Page:
 
 
 def _query(assignment_id: int) -> Any:
-    """The last change of points of each criterion of each hand-in, of those that were not undone."""
+    """The last change of points of each criterion of each submission, of those that were not undone."""
     change, later, submission = tables.Change, aliased(tables.Change), tables.Submission
     example = tables.Example
     after = select(later.id).where(
@@ -162,7 +162,7 @@ def propose_excerpt(
     """What the student wrote for a criterion, without names: the lines of their own in its place.
 
     Without a place (the criterion's `where`), or with nothing of their own there, the words the model quoted;
-    failing those, the first lines of the hand-in.
+    failing those, the first lines of the submission.
     """
     documents = _documents(session, found.round_id, found.submission_id)
     for identity in identities:
@@ -176,7 +176,7 @@ def propose_excerpt(
 
 
 def _documents(session: Session, round_id: str, submission_id: str) -> tuple[Document, ...]:
-    """The hand-in with what the student added marked."""
+    """The submission with what the student added marked."""
     starter = session.scalar(
         select(tables.RubricVersion.starter).join(tables.Round).where(tables.Round.id == round_id)
     )

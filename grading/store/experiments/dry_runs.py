@@ -45,7 +45,7 @@ class StartedDryRun:
 
 
 def select_submissions(session: Session, assignment_id: int, which: Selection | Sequence[str]) -> list[str]:
-    """Hand-ins of an assignment: the newest of each student, all, or those of these ids that there are."""
+    """Submissions of an assignment: the newest of each student, all, or those of these ids that there are."""
     table = tables.Submission
     query = (
         select(table.id)
@@ -76,7 +76,7 @@ def start_dry_run(
     purpose: Purpose,
     actor: Actor,
 ) -> StartedDryRun:
-    """Grade these hand-ins with this version, as batch work that nobody waits for. Raises Conflict."""
+    """Grade these submissions with this version, as batch work that nobody waits for. Raises Conflict."""
     if not submissions:
         raise Conflict("Choose at least one hand-in.")
     made = tables.DryRun(
@@ -282,7 +282,7 @@ def _lines(one: bool) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class RecentSubmission:
-    """A hand-in that can be chosen."""
+    """A submission that can be chosen."""
 
     id: str
     student: str
@@ -291,7 +291,7 @@ class RecentSubmission:
 
 
 def list_recent(session: Session, assignment_id: int) -> tuple[tuple[RecentSubmission, ...], bool]:
-    """The newest hand-ins of an assignment, and whether there are more."""
+    """The newest submissions of an assignment, and whether there are more."""
     rows = session.execute(_recent(), {"assignment_id": assignment_id}).all()
     return tuple(RecentSubmission(*row) for row in rows[:RECENT]), len(rows) > RECENT
 
@@ -319,9 +319,9 @@ def count_states(session: Session, dry_run_id: str) -> dict[str, int]:
 
 
 def _next_number(session: Session, assignment_id: int, user_id: int) -> int:
-    """Below those of real hand-ins, which begin with 1."""
+    """Below those of real submissions, which begin with 1."""
     table = tables.Submission
-    # the same lock as that of a hand-in
+    # the same lock as that of a submission
     session.execute(select(tables.User.id).where(tables.User.id == user_id).with_for_update())
     mine = (table.assignment_id == assignment_id, table.student_id == user_id, table.source == TRIAL)
     lowest = session.scalar(select(func.min(table.number)).where(*mine))
@@ -335,7 +335,7 @@ def create_sample_submission(
     what: Literal["starter", "solution"],
     actor: Actor,
 ) -> str | None:
-    """The starter or the solution as a hand-in that nobody sees; nothing where there is none."""
+    """The starter or the solution as a submission that nobody sees; nothing where there is none."""
     documents = version.starter if what == "starter" else version.solution
     if not documents:
         return None

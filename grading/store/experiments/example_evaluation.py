@@ -1,7 +1,7 @@
 """Whether examples help: corrections that are no examples are graded again with them, beside people's levels.
 
 The new gradings never count. Of each criterion, the grader's level before and after is compared with the
-person's, on the same hand-ins.
+person's, on the same submissions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from grading.store.rounds.example_usage import keys_of
 
 PURPOSE: Final = "examples"
 MOST = 200
-"""Hand-ins that are graded again at most, those corrected last."""
+"""Submissions that are graded again at most, those corrected last."""
 MOST_READ = 500
 """Corrections that are looked at."""
 
@@ -43,7 +43,7 @@ class HeldOutCorrections:
 
     @property
     def submissions(self) -> tuple[str, ...]:
-        """Their hand-ins, each once."""
+        """Their submissions, each once."""
         return tuple(dict.fromkeys(one.submission_id for one in self.corrections))
 
 
@@ -171,7 +171,7 @@ def _effect(found: Correction, triples: Sequence[tuple[float, float, float]]) ->
 
 @dataclass(frozen=True)
 class _SecondGrading:
-    """The second grading of a hand-in."""
+    """The second grading of a submission."""
 
     levels: Mapping[str, tuple[float, int]]
     keys: frozenset[str]
@@ -179,7 +179,7 @@ class _SecondGrading:
 
 
 def _graded(session: Session, run: tables.DryRun) -> dict[str, _SecondGrading]:
-    """By hand-in; of the reports only what is compared is read."""
+    """By submission; of the reports only what is compared is read."""
     grade, link = tables.Grade, tables.DryRunRound
     query = (
         select(grade.submission_id, grade.report["criteria"].label("c"), grade.report["stages"].label("s"))
@@ -223,7 +223,7 @@ def _judged_before(session: Session, assignment_id: int, run: tables.DryRun) -> 
 
 
 def _examples_of(session: Session, assignment_id: int, until: datetime | None = None) -> set[tuple[str, str]]:
-    """Hand-in and criterion of what has ever been an example, be it off or removed since."""
+    """Submission and criterion of what has ever been an example, be it off or removed since."""
     example = tables.Example
     query = select(example.submission_id, example.criterion).where(example.assignment_id == assignment_id)
     if until is not None:

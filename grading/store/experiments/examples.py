@@ -292,7 +292,7 @@ class ExampleRefused(GraderError):
 
 
 def check_texts(session: Session, submission_id: str, excerpt: str, reason: str) -> tuple[str, str]:
-    """Both without the names of those who handed it in. Raises ExampleRefused."""
+    """Both without the names of those who submitted it. Raises ExampleRefused."""
     kept = excerpt.replace("\r\n", "\n").replace("\0", "").strip("\n ")
     why = " ".join(reason.replace("\0", "").split())
     if not kept:
@@ -310,7 +310,7 @@ def check_texts(session: Session, submission_id: str, excerpt: str, reason: str)
 
 
 def as_document(text: str) -> Document:
-    """A text as if it had been handed in by itself."""
+    """A text as if it had been submitted by itself."""
     lines = tuple(range(1, text.count("\n") + 2))
     cell = Cell(number=1, kind="markdown", source=text, language="markdown", added=lines)
     return Document(path="excerpt.md", kind="prose", language="markdown", cells=(cell,))

@@ -26,12 +26,12 @@ MOST_READ = 500
 
 
 class GradeImpact(Value):
-    """One hand-in of a dry run."""
+    """One submission of a dry run."""
 
     submission_id: str
     round_id: str
     trial: str
-    """starter or solution; empty for a student's hand-in"""
+    """starter or solution; empty for a student's submission"""
     student: str
     number: int
     state: str
@@ -176,7 +176,7 @@ def _with_changes(
 
 
 class ReportPair(Value):
-    """One hand-in of a dry run with both reports, to be looked at beside each other."""
+    """One submission of a dry run with both reports, to be looked at beside each other."""
 
     move: GradeImpact
     before: Report | None

@@ -37,7 +37,7 @@ def to_change(row: Any, by: str) -> Change:
 
 
 def lateness_of(session: Session, submission: tables.Submission) -> Lateness:
-    """How late a hand-in is, by the rule of now."""
+    """How late a submission is, by the rule of now."""
     assignment = submission.assignment
     due = due_of(session, assignment, submission.student_id)
     return lateness(submission.created_at, due, LateRule.model_validate(assignment.late or {}))
@@ -59,10 +59,10 @@ def update_final_score(session: Session, grade: tables.Grade) -> Settled:
 
 
 def counting_submissions(assignment_id: int, counts: str) -> Select[tuple[str]]:
-    """The ids of these hand-ins; `counts` as in `Assignment.counts`.
+    """The ids of these submissions; `counts` as in `Assignment.counts`.
 
     The students are found by jumping from one to the next in an index, so that this costs by the student and
-    not by the hand-in.
+    not by the submission.
     """
     mine = Submission.assignment_id == assignment_id
     first = select(func.min(Submission.student_id).label("id")).where(mine)
@@ -89,9 +89,9 @@ def counting_of_assignment(assignment: Assignment) -> Select[tuple[str]]:
 
 
 def released_scores(session: Session, assignment_id: int, users: Sequence[int]) -> dict[int, tuple[Any, ...]]:
-    """Who -> (points, of how many, hand-in) of what was released; no points where it was taken back.
+    """Who -> (points, of how many, submission) of what was released; no points where it was taken back.
 
-    Of those whose grades were released or taken back at some time. A newer hand-in that is not graded yet
+    Of those whose grades were released or taken back at some time. A newer submission that is not graded yet
     takes nothing away.
     """
     assignment = session.get(Assignment, assignment_id)

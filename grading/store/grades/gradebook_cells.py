@@ -1,4 +1,4 @@
-"""Which hand-in of each student counts for each assignment, and what it came to, for the gradebook."""
+"""Which submission of each student counts for each assignment, and what it came to, for the gradebook."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Column(Value):
 
 
 class Cell(Value):
-    """What counts of a student for an assignment; without a hand-in only `state` says something."""
+    """What counts of a student for an assignment; without a submission only `state` says something."""
 
     submission_id: str = ""
     state: str = "ahead"
@@ -65,7 +65,7 @@ class Cell(Value):
 def load_cells(
     session: Session, listed: Sequence[Column], students: Sequence[int], *, released_only: bool
 ) -> Mapping[tuple[int, int], Cell]:
-    """(assignment, student) -> what counts of what they handed in, or others of their group."""
+    """(assignment, student) -> what counts of what they submitted, or others of their group."""
     found: dict[tuple[int, int], list[Any]] = defaultdict(list)
     for query, ids in _queries(listed):
         for row in session.execute(query, {"assignments": ids, "students": list(students)}):
@@ -78,7 +78,7 @@ def load_cells(
 
 
 def _queries(listed: Sequence[Column]) -> Iterator[tuple[Select[Any], list[int]]]:
-    """One hand-in of each student for each assignment, by an index; then those of their groups."""
+    """One submission of each student for each assignment, by an index; then those of their groups."""
     for rule in ("latest", "best"):
         ids = [one.id for one in listed if one.counts == rule]
         if ids:

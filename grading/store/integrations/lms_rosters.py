@@ -1,4 +1,4 @@
-"""What a learning system says of its courses: who is in them, and which assignments they have."""
+"""What a learning platform says of its courses: who is in them, and which assignments they have."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_NAMED = 50
 
 @dataclass(frozen=True)
 class Connection(Actor):
-    """A learning system that says so itself."""
+    """A learning platform that says so itself."""
 
     connection: str = ""
 
@@ -41,7 +41,7 @@ class Connection(Actor):
 def update_roster(session: Session, connection: str, told: Roster) -> dict[str, Any]:
     """Do what a roster says; how many of what, and ids that keep what they had. Raises NotFound.
 
-    A learning system makes nobody of the staff a student, and takes none of them out; accounts that are
+    A learning platform makes nobody of the staff a student, and takes none of them out; accounts that are
     disabled or an administrator's stay as they are, and names of who also comes from elsewhere.
     """
     by, course = Connection(0, connection=connection), _course(session, told.course)
@@ -66,7 +66,7 @@ def update_roster(session: Session, connection: str, told: Roster) -> dict[str, 
 
 
 def upsert_assignment(session: Session, connection: str, told: Assigned) -> dict[str, Any]:
-    """Give an assignment the title and date of the learning system, or make it. Raises NotFound.
+    """Give an assignment the title and date of the learning platform, or make it. Raises NotFound.
 
     A new one is hidden and has a draft of a rubric: people write and publish it.
     """

@@ -90,7 +90,7 @@ def _of_rounds(session: Session, rounds: Sequence[str]) -> Counter[str]:
 
 
 def delete_prompts(session: Session, rounds: Sequence[str]) -> Counter[str]:
-    """Delete what models read of the hand-ins of these rounds; what a class shares goes when unused."""
+    """Delete what models read of the submissions of these rounds; what a class shares goes when unused."""
     return delete_rows(session, Prompt, Prompt.run_id.in_(select(Run.id).where(Run.round_id.in_(rounds))))
 
 

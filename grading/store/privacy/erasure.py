@@ -82,7 +82,7 @@ def erase_student(session: Session, known: StudentIdentity, by: str) -> Erased:
 
     The row of the user stays, empty and disabled: so the number is never given to somebody else.
     """
-    # whoever hands in locks this row, too; their next hand-in finds it disabled. `key_share` lets rows that
+    # whoever submits locks this row, too; their next submission finds it disabled. `key_share` lets rows that
     # refer to it through: who adds a round holds the submission that is waited for next
     session.execute(select(User.id).where(User.id == known.user_id).with_for_update(key_share=True))
     lock_submissions(session, Submission.student_id == known.user_id)

@@ -205,7 +205,7 @@ PARTLY: dict[str, Callable[[Any], Any]] = {
 
 
 def _folders(session: Session, student: Student) -> dict[str, str]:
-    """course/assignment/hand-in-n by submission."""
+    """course/assignment/submission-n by submission."""
     query = (
         select(Submission.id, Submission.number, Assignment.slug, Course.slug.label("course"))
         .join(Assignment, Assignment.id == Submission.assignment_id)

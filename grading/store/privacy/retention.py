@@ -1,4 +1,4 @@
-"""How long things are kept: what is due to go, and taking it away in small helpings.
+"""How long things are kept: what is due to go, and taking it away in small chunks.
 
 Work under way and grades that were not released stay, however old they are.
 """
@@ -48,7 +48,7 @@ MANY = 1000
 """Small rows of one transaction."""
 FINAL = [state.value for state in RoundState if state.final]
 UPLOADS_DAYS = 1
-"""What was uploaded and not handed in is kept so long; the page says so."""
+"""What was uploaded and not submitted is kept so long; the page says so."""
 NEVER_DELETED = "student.erase"
 """Audit rows of erasures stay: after a restore they say what must be erased again."""
 
@@ -62,7 +62,7 @@ def count_overdue(session: Session, kept: Retention) -> dict[str, int]:
 
 
 def delete_chunk(session: Session, kept: Retention) -> Counter[str]:
-    """Take away one helping of what is overdue; empty when there is nothing left to do."""
+    """Take away one chunk of what is overdue; empty when there is nothing left to do."""
     done: Counter[str] = Counter()
     for kind, query in _queries(session, kept).items():
         done[kind] = _remove(session, kind, query)
@@ -142,7 +142,7 @@ def _old_results(before: datetime) -> Select[Any]:
 
 
 def _remove(session: Session, kind: str, query: Select[Any]) -> int:
-    """One helping of a kind; returns how many."""
+    """One chunk of a kind; returns how many."""
     if kind in TABLES:
         return _remove_rows(session, TABLES[kind], query)
     ids = list(session.scalars(query.limit(CHUNK_SIZE)))

@@ -1,4 +1,4 @@
-"""What statistics of an assignment rest on: the hand-ins that count, in a fixed number of queries."""
+"""What statistics of an assignment rest on: the submissions that count, in a fixed number of queries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from grading.store import tables
 from grading.store.grades.final_score import counting_submissions
 
 TRIAL = "trial"
-"""The source of what staff handed in to try a rubric; it counts nowhere."""
+"""The source of what staff submitted to try a rubric; it counts nowhere."""
 MAX_REMARKS = 30
 MAX_CHARS = 200
 CHUNK_SIZE = 50
@@ -33,7 +33,7 @@ def _students_of(assignment_id: int) -> Any:
 
 
 def load_submissions(session: Session, assignment_id: int) -> Works:
-    """All hand-ins of an assignment that count, with their current grading."""
+    """All submissions of an assignment that count, with their current grading."""
     chosen = _counting(assignment_id, session.get_one(tables.Assignment, assignment_id).counts)
     changes = _changes(session, chosen)
     rows = list(_works(session, chosen, changes))
@@ -72,7 +72,7 @@ def _counting(assignment_id: int, counts: str) -> Subquery:
 def _works(
     session: Session, chosen: Subquery, changes: Mapping[str, Sequence[Change]]
 ) -> Iterator[tuple[Work, int | None, tuple[str, dict[str, CriterionGrade]]]]:
-    """Each hand-in, who reviewed it, its round, and its criteria as grading left them; newest grade first."""
+    """Each submission, who reviewed it, its round, and its criteria as grading left them; newest grade first."""
     submission, round_, grade = tables.Submission, tables.Round, tables.Grade
     query = (
         select(
@@ -193,7 +193,7 @@ def _levels(
     marks: Sequence[tables.Mark],
     changes: Sequence[Change],
 ) -> Iterator[PersonLevel]:
-    """What people said of a hand-in's criteria: marks, else a change, else a review that left it."""
+    """What people said of a submission's criteria: marks, else a change, else a review that left it."""
     given = {one.target: one for one in changes if one.kind == "points" and one.points is not None}
     for name, one in grader.items():
         own = [mark for mark in marks if mark.criterion == name]

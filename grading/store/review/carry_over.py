@@ -1,4 +1,4 @@
-"""What people changed in one grade of a hand-in, for another one: looked at, and copied."""
+"""What people changed in one grade of a submission, for another one: looked at, and copied."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class CarriedChanges:
 
 
 def load_carry_over(session: Session, pairs: Sequence[tuple[int, int]]) -> dict[int, CarriedChanges]:
-    """For (old grade, new grade) of the same hand-in, by the new one: what goes with it.
+    """For (old grade, new grade) of the same submission, by the new one: what goes with it.
 
     Pairs without any change are left out; so many queries, however many pairs.
     """

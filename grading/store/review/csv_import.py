@@ -52,7 +52,7 @@ class PlannedChange(Value):
 
 
 class Total(Value):
-    """What counts of a hand-in, now and with the changes; nothing while there is no total."""
+    """What counts of a submission, now and with the changes; nothing while there is no total."""
 
     before: float | None
     after: float | None
@@ -63,7 +63,7 @@ class Plan(Value):
 
     changes: tuple[PlannedChange, ...]
     totals: Mapping[str, Total]
-    """By hand-in, of those that change."""
+    """By submission, of those that change."""
     same: int
     """Cells that say what stands there already."""
     problems: tuple[tuple[int, str], ...]
@@ -83,7 +83,7 @@ class PlanChanged(Conflict):
 
 
 def plan_import(session: Session, assignment: tables.Assignment, table: GradeTable) -> Plan:
-    """What the table would change of the hand-ins that count now."""
+    """What the table would change of the submissions that count now."""
     users = _users(session, assignment.course_id, sorted({one.student for one in table.wishes}))
     listed = [one for one in load_columns(session, assignment.course_id) if one.id == assignment.id]
     ids = sorted({user for user, _ in users.values()})
@@ -104,7 +104,7 @@ def plan_import(session: Session, assignment: tables.Assignment, table: GradeTab
         if isinstance(made, str):
             problems.append((wish.line, made))
         elif (made.submission_id, made.target) in done:
-            # of a group one hand-in counts for all
+            # of a group one submission counts for all
             earlier = done[made.submission_id, made.target]
             problems.append((wish.line, f"line {earlier} is about the same hand-in"))
         else:

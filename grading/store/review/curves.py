@@ -63,7 +63,7 @@ class Preview(Value):
     after: tuple[int, ...]
     """Grades in each tenth of the highest points."""
     incomplete: int
-    """Hand-ins without a total: they stay as they are."""
+    """Submissions without a total: they stay as they are."""
     seen: str
     """Tells this state of the grades from another."""
 
@@ -82,7 +82,7 @@ class AppliedCurve(Value):
 def preview_curve(
     session: Session, assignment: Assignment, curve: Curve, everything: bool = False
 ) -> Preview:
-    """What the curve does to the hand-ins that count, or to all. Raises CurveRefused."""
+    """What the curve does to the submissions that count, or to all. Raises CurveRefused."""
     found, names = _found(session, assignment, everything), {}
     whole = [grade for grade in found if grade.points is not None]
     result = _moved(session, assignment, curve, whole)

@@ -20,7 +20,7 @@ from grading.store.submissions import mail_notifications
 from grading.store.submissions.intake import add_round
 
 MOST_OF_ONE = 30
-"""Requests for one hand-in, whatever became of them."""
+"""Requests for one submission, whatever became of them."""
 LONGEST = 4_000
 """Characters of a reason or an answer."""
 Verdict = Literal["declined", "points", "again"]
@@ -109,7 +109,7 @@ def _change(session: Session, actor: Actor, row: tables.RegradeRequest, given: A
 
 
 def _again(session: Session, row: tables.RegradeRequest) -> str:
-    """A new round of the hand-in."""
+    """A new round of the submission."""
     current = _current(session, row.submission_id)
     if current.finished_at is None:
         raise Conflict("This hand-in is being graded right now. Wait until that is done.")

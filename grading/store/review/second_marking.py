@@ -18,7 +18,7 @@ from grading.store.grades.final_score import counting_of_assignment
 from grading.store.tables import Assignment, Audit, Grade, Mark, Round, RubricVersion, Submission
 
 MOST = 50
-"""Hand-ins of one draw: their ids stand in its address."""
+"""Submissions of one draw: their ids stand in its address."""
 SEEN = ("grade.view", "grade.change", "grade.undo", "grade.accept")
 """What somebody did, by the audit, who knows what the model gave."""
 
@@ -31,7 +31,7 @@ class MarkRefused(GraderError):
 
 
 class ToMark(Value):
-    """A hand-in of a draw."""
+    """A submission of a draw."""
 
     id: str
     marked: bool
@@ -41,7 +41,7 @@ class ToMark(Value):
 
 
 def draw_sample(session: Session, assignment: Assignment, count: int, seed: str) -> list[str]:
-    """So many graded hand-ins by chance, the same for everybody with this seed."""
+    """So many graded submissions by chance, the same for everybody with this seed."""
     query = (
         select(Submission.id)
         .join(Round, (Round.submission_id == Submission.id) & Round.current)
@@ -53,7 +53,7 @@ def draw_sample(session: Session, assignment: Assignment, count: int, seed: str)
 
 
 def load_sample(session: Session, assignment_id: int, ids: Sequence[str], actor: Actor) -> tuple[ToMark, ...]:
-    """How far the marking of these hand-ins is; what is not of the assignment is left out."""
+    """How far the marking of these submissions is; what is not of the assignment is left out."""
     mine = func.max(Mark.id).filter(Mark.by == actor.user_id)
     others = func.count(distinct(Mark.by)).filter(Mark.by != actor.user_id)
     query = (

@@ -59,7 +59,7 @@ def version_when_chosen() -> Any:
 def load_examples(
     session: Session, assignment_id: int, submission_id: str, student_id: int
 ) -> list[ActiveExample]:
-    """Examples for the grading of a hand-in, by criterion, in one query.
+    """Examples for the grading of a submission, by criterion, in one query.
 
     Without those from work of the same student, or of a group with them: nobody is graded with their own.
     """
@@ -83,7 +83,7 @@ def load_examples(
 
 
 def list_uses(session: Session, assignment_id: int) -> dict[str, list[str]]:
-    """Key of an example -> hand-ins with a grading that was shown it, in one query."""
+    """Key of an example -> submissions with a grading that was shown it, in one query."""
     query = (
         select(tables.Grade.submission_id, tables.Grade.report["stages"].label("stages"))
         .join(tables.Submission, tables.Submission.id == tables.Grade.submission_id)
@@ -100,7 +100,7 @@ def list_uses(session: Session, assignment_id: int) -> dict[str, list[str]]:
 
 
 def student_names(session: Session, submission_ids: Iterable[str]) -> dict[str, str]:
-    """Whose each of these hand-ins is."""
+    """Whose each of these submissions is."""
     query = select(tables.Submission.id, tables.User.name).join(
         tables.User, tables.User.id == tables.Submission.student_id
     )
@@ -116,7 +116,7 @@ def keys_of(stages: Any) -> Iterable[str]:
 
 
 def delete_quoting_prompts(session: Session, submission_ids: Sequence[str]) -> None:
-    """Take prompts away that showed excerpts of these hand-ins, as their students are erased.
+    """Take prompts away that showed excerpts of these submissions, as their students are erased.
 
     What others' models read cannot be shown any more then: a prompt is kept whole or not at all.
     """

@@ -34,7 +34,7 @@ class ReceivedRound:
     subjects: tuple[str, ...]
     """By which other systems know the student."""
     files: Mapping[str, str]
-    """Path -> SHA-256 of what was handed in."""
+    """Path -> SHA-256 of what was submitted."""
 
 
 # made once: putting a statement together costs more than running it

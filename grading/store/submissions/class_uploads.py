@@ -109,7 +109,7 @@ def match_students(entries: Sequence[StudentFiles], known: Sequence[Member]) -> 
 def confirm_class_upload(
     session: Session, batch: tables.Batch, course_id: int, choices: Sequence[Choice], actor: Actor
 ) -> list[Accepted]:
-    """Hand in for all chosen students in this transaction. Raises Conflict when it was done before."""
+    """Submit for all chosen students in this transaction. Raises Conflict when it was done before."""
     if batch.confirmed_at is not None:
         raise Conflict("This class upload was already handed in.")
     allowed = {member.user_id for member in list_students(session, course_id)}

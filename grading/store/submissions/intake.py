@@ -1,4 +1,4 @@
-"""Accepting a hand-in: one transaction for the submission, its files, its first round and its outbox row."""
+"""Accepting a submission: one transaction for the submission, its files, its first round and its outbox row."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Idempotency = idempotency_keys.Idempotency
 
 @dataclass(frozen=True)
 class IncomingSubmission:
-    """A hand-in that was read and may be stored."""
+    """A submission that was read and may be stored."""
 
     assignment_id: int
     student_id: int
@@ -53,9 +53,9 @@ class IncomingSubmission:
     submitted_by: int | None = None
     idempotency: Idempotency | None = None
     at: datetime | None = None
-    """When its last byte was here, where that was before it was handed in."""
+    """When its last byte was here, where that was before it was submitted."""
     trusted: bool = False
-    """Staff or a learning system say so: due date and number of hand-ins do not bind."""
+    """Staff or a learning platform say so: due date and number of submissions do not bind."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Accepted:
 
 
 def accept_submission(session: Session, incoming: IncomingSubmission) -> Accepted:
-    """Store a hand-in and its first round, or find the one the same idempotency key led to."""
+    """Store a submission and its first round, or find the one the same idempotency key led to."""
     before = _repeated(session, incoming.idempotency)
     if before is not None:
         return before
@@ -101,9 +101,9 @@ def _repeated(session: Session, idempotency: Idempotency | None) -> Accepted | N
 
 
 def _locked(session: Session, assignment: Assignment, student_id: int) -> tuple[int, ...]:
-    """The student and whom they hand in with, locked.
+    """The student and whom they submit with, locked.
 
-    These rows are the lock that keeps hand-in numbers apart, and an erasure from what comes in. Raises
+    These rows are the lock that keeps submission numbers apart, and an erasure from what comes in. Raises
     Forbidden.
     """
     people = groups.group_members(session, assignment, student_id)
@@ -222,27 +222,27 @@ class SubmissionPolicy(Value):
     closes: datetime | None
     """When nothing is accepted any more; nothing: never."""
     lateness: Lateness
-    """Of what would be handed in at that moment."""
+    """Of what would be submitted at that moment."""
     used: int
-    """Hand-ins that count for the one of them who has most."""
+    """Submissions that count for the one of them who has most."""
     most: int | None
     archived: bool
 
     @property
     def left(self) -> int | None:
-        """Hand-ins that are left; nothing: any number."""
+        """Submissions that are left; nothing: any number."""
         return None if self.most is None else max(0, self.most - self.used)
 
     @property
     def open(self) -> bool:
-        """Whether a student may hand in."""
+        """Whether a student may submit."""
         return not self.archived and not self.lateness.closed and self.left != 0
 
 
 def submission_policy(
     session: Session, assignment: tables.Assignment, student_id: int, people: Sequence[int], moment: datetime
 ) -> SubmissionPolicy:
-    """How things stand for `student_id`, who hands in with `people` (themselves among them)."""
+    """How things stand for `student_id`, who submits with `people` (themselves among them)."""
     due = due_of(session, assignment, student_id)
     used = max((count for count, _ in count_submissions(session, assignment.id, people).values()), default=0)
     terms = PolicyTerms(
@@ -252,7 +252,7 @@ def submission_policy(
 
 
 class PolicyTerms(NamedTuple):
-    """What an assignment says about handing in."""
+    """What an assignment says about submitting."""
 
     due_at: datetime | None
     late: Mapping[str, Any] | None
@@ -263,7 +263,7 @@ class PolicyTerms(NamedTuple):
 def evaluate_policy(
     terms: PolicyTerms, due: datetime | None, used: int, moment: datetime
 ) -> SubmissionPolicy:
-    """How things stand for somebody with this date and so many hand-ins."""
+    """How things stand for somebody with this date and so many submissions."""
     rule = LateRule.model_validate(terms.late or {})
     return SubmissionPolicy(
         due=due,
@@ -306,7 +306,7 @@ def require_open(
 def count_submissions(
     session: Session, assignment_id: int, people: Sequence[int]
 ) -> dict[int, tuple[int, int]]:
-    """For each of these people how many hand-ins count for them, and the highest number among them."""
+    """For each of these people how many submissions count for them, and the highest number among them."""
     own, member = tables.Submission, tables.SubmissionMember
     mine = select(own.id, own.student_id.label("user_id"), own.number).where(
         own.assignment_id == assignment_id, own.student_id.in_(people), own.source != TRIAL

@@ -19,7 +19,7 @@ KIND = "mail"
 
 @dataclass(frozen=True)
 class Letter:
-    """To whom, in which language (empty: they chose none), and about which hand-in for what."""
+    """To whom, in which language (empty: they chose none), and about which submission for what."""
 
     address: str
     language: str
@@ -30,12 +30,12 @@ class Letter:
 
 
 def set_mail_preference(session: Session, submission_id: str, user_id: int, *, wanted: bool) -> None:
-    """Somebody wants, or does not want, to hear of this hand-in, whatever they chose for all of theirs."""
+    """Somebody wants, or does not want, to hear of this submission, whatever they chose for all of theirs."""
     session.merge(MailWish(submission_id=submission_id, user_id=user_id, wanted=wanted))
 
 
 def load_mail_preference(session: Session, submission_id: str, user_id: int) -> tuple[bool, str]:
-    """Whether somebody wants to hear of this hand-in, and their address (empty: there is none)."""
+    """Whether somebody wants to hear of this submission, and their address (empty: there is none)."""
     of_it = and_(MailWish.submission_id == submission_id, MailWish.user_id == User.id)
     query = select(func.coalesce(MailWish.wanted, User.mail_when_ready), User.email)
     row = session.execute(query.outerjoin(MailWish, of_it).where(User.id == user_id)).first()

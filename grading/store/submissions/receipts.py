@@ -1,4 +1,4 @@
-"""What a student can prove a hand-in with: its files, their hashes, and one fingerprint of them all."""
+"""What a student can prove a submission with: its files, their hashes, and one fingerprint of them all."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ReceivedFile(Value):
 
 
 class Receipt(Value):
-    """A hand-in as it was accepted."""
+    """A submission as it was accepted."""
 
     submission_id: str
     course_id: int
@@ -68,7 +68,7 @@ def received_file(path: str, data: bytes) -> ReceivedFile:
 
 
 def load_receipt(session: Session, submission_id: str) -> Receipt:
-    """The receipt of a hand-in. Raises NotFound."""
+    """The receipt of a submission. Raises NotFound."""
     row = (
         session.execute(_head(), {"submission_id": submission_id}).first()
         if submission_id.isalnum()
@@ -107,7 +107,7 @@ def load_receipt(session: Session, submission_id: str) -> Receipt:
 
 @cache
 def _head() -> Select[Any]:
-    """A hand-in with its assignment, course and student, and whether it counts for others, too."""
+    """A submission with its assignment, course and student, and whether it counts for others, too."""
     own, assignment, extension = tables.Submission, tables.Assignment, tables.Extension
     theirs = and_(extension.assignment_id == assignment.id, extension.student_id == own.student_id)
     columns = (
@@ -138,7 +138,7 @@ def _head() -> Select[Any]:
 
 
 def list_files(session: Session, submission_id: str) -> tuple[ReceivedFile, ...]:
-    """The files of a hand-in as the receipt lists them."""
+    """The files of a submission as the receipt lists them."""
     file = tables.SubmissionFile
     query = select(file.path, file.sha256, file.size).where(file.submission_id == submission_id)
     return tuple(sort_by_path(ReceivedFile(**row._mapping) for row in session.execute(query)))

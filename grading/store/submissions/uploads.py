@@ -1,4 +1,4 @@
-"""What was uploaded and is not handed in yet: kept for a day, and shown before it counts."""
+"""What was uploaded and is not submitted yet: kept for a day, and shown before it counts."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from grading.store.tables import (
 )
 
 GRACE_PERIOD = timedelta(minutes=15)
-"""Who hands in so soon after the upload was complete has handed in at that moment."""
+"""Who submits so soon after the upload was complete has submitted at that moment."""
 KEEP_FOR = timedelta(days=1)
 """See `grading.store.privacy.retention`."""
 
 
 class PendingUpload(Value):
-    """An upload that is not handed in yet."""
+    """An upload that is not submitted yet."""
 
     id: str
     assignment_id: int
     user_id: int
     created_at: datetime
     counts_until: datetime
-    """Handed in by then, it is handed in at `created_at`; later, when it is handed in."""
+    """Submitted by then, it is submitted at `created_at`; later, when it is submitted."""
     counts_at: datetime
-    """The time it would have if it were handed in now."""
+    """The time it would have if it were submitted now."""
     kept_until: datetime
     reading: Reading
     files: tuple[ReceivedFile, ...] = ()
@@ -76,7 +76,7 @@ def save_upload(
     session: Session, assignment_id: int, user_id: int, content: HandIn, read: Reading, form_key: str
 ) -> str:
     """Keep an upload in place of an earlier one of the same person; returns its id."""
-    # the lock of handing in: an upload is not replaced while it is being handed in
+    # the lock of submitting: an upload is not replaced while it is being submitted
     session.execute(select(User.id).where(User.id == user_id).with_for_update())
     discard_upload(session, assignment_id, user_id)
     files = [received_file(file.name, file.data) for file in content.files]
@@ -113,7 +113,7 @@ def load_upload(session: Session, upload_id: str, user_id: int) -> PendingUpload
 
 
 def find_pending(session: Session, user_id: int, assignment_id: int | None = None) -> list[PendingUpload]:
-    """What somebody uploaded and did not hand in."""
+    """What somebody uploaded and did not submit."""
     query = select(Upload).where(Upload.user_id == user_id)
     if assignment_id is not None:
         query = query.where(Upload.assignment_id == assignment_id)
@@ -135,7 +135,7 @@ def _waiting(session: Session, row: Upload) -> PendingUpload:
 
 
 def claim_upload(session: Session, upload_id: str, user_id: int, caller: str) -> tuple[PendingUpload, HandIn]:
-    """An upload that is to be handed in, locked. Raises HandedIn when it was, NotFound when it is gone."""
+    """An upload that is to be submitted, locked. Raises HandedIn when it was, NotFound when it is gone."""
     if upload_id.isalnum():
         # an update, so that SQLite and PostgreSQL both keep a second one waiting
         session.execute(update(Upload).where(Upload.id == upload_id).values(form_key=Upload.form_key))
@@ -150,7 +150,7 @@ def claim_upload(session: Session, upload_id: str, user_id: int, caller: str) ->
 
 
 def find_submission(session: Session, caller: str, upload_id: str) -> str | None:
-    """The submission an upload became, if it was handed in."""
+    """The submission an upload became, if it was submitted."""
     row = (
         session.get(IdempotencyKey, (caller, idempotency_key(upload_id[:32])))
         if upload_id.isalnum()
@@ -160,7 +160,7 @@ def find_submission(session: Session, caller: str, upload_id: str) -> str | None
 
 
 def idempotency_key(upload_id: str) -> str:
-    """The idempotency key under which an upload is handed in, once."""
+    """The idempotency key under which an upload is submitted, once."""
     return f"upload:{upload_id}"
 
 
@@ -180,7 +180,7 @@ def discard_upload(session: Session, assignment_id: int, user_id: int) -> bool:
 
 
 def mark_submitted(session: Session, upload_ids: Sequence[str]) -> None:
-    """Uploads that were handed in in this transaction: their files are the hand-in's now."""
+    """Uploads that were submitted in this transaction: their files are the submission's now."""
     delete_rows(session, UploadFile, UploadFile.upload_id.in_(upload_ids))
     delete_rows(session, Upload, Upload.id.in_(upload_ids))
 
@@ -208,7 +208,7 @@ def find_form_outcome(
 
 
 def delete_uploads(session: Session, ids: Sequence[str]) -> Counter[str]:
-    """Delete what was uploaded and not handed in."""
+    """Delete what was uploaded and not submitted."""
     counts: Counter[str] = Counter()
     for some in chunks(ids):
         names = list(session.scalars(select(UploadFile.sha256).where(UploadFile.upload_id.in_(some))))

@@ -1,4 +1,4 @@
-"""What is handed in for what: assignments, their versions, submissions and files."""
+"""What is submitted for what: assignments, their versions, submissions and files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from grading.store.tables.base import Base, Id, new_id
 from grading.store.tables.people import Course, User
 
 TRIAL = "trial"
-"""The source of a starter or solution that a rubric is tried on: a hand-in that has no current round."""
+"""The source of a starter or solution that a rubric is tried on: a submission that has no current round."""
 
 
 class Assignment(Base):
@@ -36,7 +36,7 @@ class Assignment(Base):
     language: Mapped[str] = mapped_column(String(32), default="")
     release: Mapped[str] = mapped_column(String(20), default="after_review")
     due_at: Mapped[datetime | None]
-    """What is handed in later is late: graded all the same, with the credit that `late` leaves."""
+    """What is submitted later is late: graded all the same, with the credit that `late` leaves."""
     release_at: Mapped[datetime | None]
     """When grades are released by themselves, where `release` is `at`."""
     late: Mapped[dict[str, Any]] = mapped_column(default=dict)
@@ -44,9 +44,9 @@ class Assignment(Base):
     max_hand_ins: Mapped[int | None]
     """So many a student; nothing: any number."""
     group_size: Mapped[int] = mapped_column(Integer, default=1)
-    """So many may hand in together."""
+    """So many may submit together."""
     counts: Mapped[str] = mapped_column(String(10), default="latest")
-    """Which of a student's hand-ins counts: `latest` or `best`."""
+    """Which of a student's submissions counts: `latest` or `best`."""
     visible: Mapped[bool] = mapped_column(Boolean, default=True)
     """Whether students see it."""
     created_at: Mapped[datetime]
@@ -94,7 +94,7 @@ class Blob(Base):
 
 
 class Submission(Base):
-    """What one student handed in, once; the student's `number`-th for this assignment."""
+    """What one student submitted, once; the student's `number`-th for this assignment."""
 
     __tablename__ = "submissions"
     id: Mapped[str] = mapped_column(Id, primary_key=True, default=new_id)
@@ -121,7 +121,7 @@ class Submission(Base):
 
 
 class SubmissionMember(Base):
-    """Somebody the submission counts for beside the student who handed it in: a member of the group."""
+    """Somebody the submission counts for beside the student who submitted it: a member of the group."""
 
     __tablename__ = "submission_members"
     submission_id: Mapped[str] = mapped_column(ForeignKey("submissions.id"), primary_key=True)
@@ -129,7 +129,7 @@ class SubmissionMember(Base):
 
 
 class MailWish(Base):
-    """Somebody wants, or does not want, a mail when they can see the result of this hand-in."""
+    """Somebody wants, or does not want, a mail when they can see the result of this submission."""
 
     __tablename__ = "mail_wishes"
     submission_id: Mapped[str] = mapped_column(ForeignKey("submissions.id"), primary_key=True)
@@ -171,7 +171,7 @@ class SubmissionFile(Base):
 
 
 class Upload(Base):
-    """Files somebody uploaded and has not handed in yet; at most one a person and assignment."""
+    """Files somebody uploaded and has not submitted yet; at most one a person and assignment."""
 
     __tablename__ = "uploads"
     id: Mapped[str] = mapped_column(Id, primary_key=True, default=new_id)

@@ -57,7 +57,7 @@ class EventReceiver(Base):
 
 
 class WebhookSecret(Base):
-    """A signing secret of a learning system: only its salt; with the server's own key it makes the secret."""
+    """A signing secret of a learning platform: only its salt; with the server's own key it makes the secret."""
 
     __tablename__ = "webhook_secrets"
     id: Mapped[int] = mapped_column(primary_key=True)

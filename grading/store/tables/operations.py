@@ -27,7 +27,7 @@ class IdempotencyKey(Base):
     key: Mapped[str] = mapped_column(String(200), primary_key=True)
     body_hash: Mapped[str] = mapped_column(String(64))
     submission_id: Mapped[str | None] = mapped_column(ForeignKey("submissions.id"))
-    """Of a hand-in."""
+    """Of a submission."""
     answer: Mapped[dict[str, Any] | None]
     """What else was answered: status, body, place. Numbers and ids only, nothing of a person."""
     created_at: Mapped[datetime]

@@ -32,7 +32,7 @@ class Course(Base):
     drop_lowest: Mapped[int] = mapped_column(Integer, default=0)
     """So many of a student's lowest grades do not count in the course."""
     archived: Mapped[bool] = mapped_column(Boolean, default=False)
-    """Over: it can be looked at, and nothing is handed in any more."""
+    """Over: it can be looked at, and nothing is submitted any more."""
 
 
 class User(Base):

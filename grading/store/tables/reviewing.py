@@ -106,7 +106,7 @@ class Example(Base):
 
 
 class DryRun(Base):
-    """A change of the rubric tried on hand-ins before it counts: rounds that are not current."""
+    """A change of the rubric tried on submissions before it counts: rounds that are not current."""
 
     __tablename__ = "dry_runs"
     id: Mapped[str] = mapped_column(Id, primary_key=True, default=new_id)
@@ -121,7 +121,7 @@ class DryRun(Base):
 
 
 class DryRunRound(Base):
-    """One hand-in of a dry run."""
+    """One submission of a dry run."""
 
     __tablename__ = "dry_run_rounds"
     dry_run_id: Mapped[str] = mapped_column(ForeignKey("dry_runs.id"), primary_key=True)

@@ -196,11 +196,11 @@ class Grade(Base):
     points_so_far: Mapped[float] = mapped_column(Float)
     max_points: Mapped[float] = mapped_column(Float)
     final_points: Mapped[float | None] = mapped_column(Float)
-    """What counts: `points` with the adjustment and the credit of a late hand-in."""
+    """What counts: `points` with the adjustment and the credit of a late submission."""
     adjustment: Mapped[float] = mapped_column(Float, default=0.0)
     """Points that staff added to the total, or took away."""
     credit: Mapped[float] = mapped_column(Float, default=1.0)
-    """The part of the points that a late hand-in keeps."""
+    """The part of the points that a late submission keeps."""
     held: Mapped[bool] = mapped_column(Boolean, default=False)
     report: Mapped[dict[str, Any]]
     created_at: Mapped[datetime]

@@ -74,7 +74,7 @@ def list_assignments(
 
 
 class SubmissionFilters(Value):
-    """Which hand-ins a list shows; nothing means all."""
+    """Which submissions a list shows; nothing means all."""
 
     staff_of: frozenset[int] | None = None
     """Courses of which all may be seen; of others only what counts for `reader`."""
@@ -92,7 +92,7 @@ class SubmissionFilters(Value):
 def list_submissions(
     session: Session, wanted: SubmissionFilters, after: tuple[datetime, str] | None, limit: int
 ) -> tuple[SubmissionLine, ...]:
-    """Hand-ins, the newest first; which they are by indexes alone, then all that belongs to those few."""
+    """Submissions, the newest first; which they are by indexes alone, then all that belongs to those few."""
     own, round_, grade = tables.Submission, tables.Round, tables.Grade
     query: Select[Any] = (
         select(own.id)

@@ -98,7 +98,7 @@ class Overview(Value):
     group_size: int
     now: datetime
     ready: bool
-    """It has a rubric, so it can be handed in."""
+    """It has a rubric, so it can be submitted."""
     task: str = ""
     criteria: tuple[ShownCriterion, ...] = ()
     adjustments: tuple[ShownAdjustment, ...] = ()
@@ -118,7 +118,7 @@ class AssignmentPage:
 
     shown: Overview
     attempts: tuple[SubmissionLine, ...]
-    """All hand-ins of the reader."""
+    """All submissions of the reader."""
     uploaded: bool
     """The reader has uploaded something."""
 

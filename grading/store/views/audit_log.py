@@ -28,9 +28,9 @@ class NamedObject:
     id: str
     name: str = ""
     of: str = ""
-    """Of a hand-in: whose; of a token: whose."""
+    """Of a submission: whose; of a token: whose."""
     number: int = 0
-    """Of a hand-in."""
+    """Of a submission."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from grading.store.views.gradebook import Row, iterate_rows
 from grading.tabular.grades_csv import ADJUSTMENT, column_title
 
 CHUNK_SIZE = 20
-"""Hand-ins that are read together, so that memory does not grow with the class."""
+"""Submissions that are read together, so that memory does not grow with the class."""
 README = """Everything of one assignment.
 
 grades.csv   what counts of each student
@@ -147,7 +147,7 @@ def _some(rows: Iterator[Row], size: int) -> Iterator[list[Row]]:
 
 
 def export_files(store: Store, assignment_id: int) -> Iterator[tuple[str, bytes]]:
-    """Name and content of each file but the table; a transaction for each helping, none is kept open."""
+    """Name and content of each file but the table; a transaction for each chunk, none is kept open."""
     yield "README.txt", README.encode()
     names = zip_names.Names()
     with store.read() as session:
@@ -163,7 +163,7 @@ def export_files(store: Store, assignment_id: int) -> Iterator[tuple[str, bytes]
 
 
 def _folders(session: Session, ids: Sequence[str]) -> dict[str, str]:
-    """Somebody's name and number, which no two have, and which hand-in it is."""
+    """Somebody's name and number, which no two have, and which submission it is."""
     subject = (
         select(Identity.subject).where(Identity.user_id == User.id).order_by(Identity.id).limit(1)
     ).scalar_subquery()

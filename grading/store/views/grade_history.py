@@ -1,4 +1,4 @@
-"""How a grade came to stand as it does: lateness, which hand-in counts, gradings so far, people's changes."""
+"""How a grade came to stand as it does: lateness, which submission counts, gradings so far, people's changes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from grading.store.grades.change_history import MadeChange
 from grading.store.grades.final_score import counting_of_assignment
 
 MOST = 100
-"""Gradings, and changes, that are listed of one hand-in; the newest."""
+"""Gradings, and changes, that are listed of one submission; the newest."""
 
 
 class ScoreTerms(Value):
-    """What the points of a hand-in depend on beside its report."""
+    """What the points of a submission depend on beside its report."""
 
     lateness: Lateness
     due_at: datetime | None
@@ -56,7 +56,7 @@ def load_terms(session: Session, submission_id: str, round_id: str) -> ScoreTerm
 
 
 def terms_of(row: Any) -> ScoreTerms:
-    """The same, of a row of a hand-in that has `TERMS`."""
+    """The same, of a row of a submission that has `TERMS`."""
     due = own_due(row.due_at, row.own)
     criteria = row.rubric.get("criteria", [])
     return ScoreTerms(
@@ -72,12 +72,12 @@ TERMS = (
     tables.Assignment.due_at, tables.Extension.due_at.label("own"), tables.Assignment.late,
     tables.Assignment.counts, tables.RubricVersion.rubric,
 )  # fmt: skip
-"""What `terms_of` reads, beside when it was handed in."""
+"""What `terms_of` reads, beside when it was submitted."""
 EXTENDED = and_(
     tables.Extension.assignment_id == tables.Assignment.id,
     tables.Extension.student_id == tables.Submission.student_id,
 )
-"""Which extension is of a hand-in; there may be none."""
+"""Which extension is of a submission; there may be none."""
 
 
 @cache
@@ -90,7 +90,7 @@ def _terms() -> Select[Any]:
 
 
 def list_gradings(session: Session, submission_id: str) -> tuple[Grading, ...]:
-    """The rounds of a hand-in, the newest first, without those of a dry run that was not applied."""
+    """The rounds of a submission, the newest first, without those of a dry run that was not applied."""
     rows = session.execute(_gradings(), {"submission_id": submission_id})
     return tuple(Grading.model_validate(dict(row._mapping)) for row in rows)
 
@@ -128,7 +128,7 @@ def _gradings() -> Executable:
 
 
 def list_changes(session: Session, submission_id: str) -> tuple[MadeChange, ...]:
-    """What people changed in the gradings of a hand-in, the newest first."""
+    """What people changed in the gradings of a submission, the newest first."""
     rows = session.execute(_changes(), {"submission_id": submission_id})
     return tuple(
         MadeChange(
@@ -159,7 +159,7 @@ def _changes() -> Executable:
 
 
 def list_notebooks(session: Session, submission_id: str) -> dict[str, str]:
-    """Path -> SHA-256 of the notebooks of a hand-in."""
+    """Path -> SHA-256 of the notebooks of a submission."""
     file = tables.SubmissionFile
     query = select(file.path, file.sha256).where(file.submission_id == submission_id)
     return {path: name for path, name in session.execute(query) if path.lower().endswith(".ipynb")}
@@ -171,7 +171,7 @@ def load_content(session: Session, sha256: str) -> bytes:
 
 
 class GradedSubmission(Value):
-    """A hand-in of somebody that has a grade."""
+    """A submission of somebody that has a grade."""
 
     submission_id: str
     number: int
@@ -180,7 +180,7 @@ class GradedSubmission(Value):
 
 
 def list_counting(session: Session, assignment: tables.Assignment) -> tuple[GradedSubmission, ...]:
-    """Of each student the hand-in that counts, if it has a grade; by name. One query."""
+    """Of each student the submission that counts, if it has a grade; by name. One query."""
     submission = tables.Submission
     query = (
         select(

@@ -1,4 +1,4 @@
-"""Requests for a regrade as their readers see them: one, those of a hand-in, pages of them."""
+"""Requests for a regrade as their readers see them: one, those of a submission, pages of them."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Request(Value):
     assignment_id: int
     assignment_title: str
     number: int
-    """Of the hand-in."""
+    """Of the submission."""
     owner_id: int
-    """Whose hand-in it is."""
+    """Whose submission it is."""
     student_id: int
     student: str
     """Who asked."""
@@ -66,7 +66,7 @@ def load_request(session: Session, request_id: int) -> Request:
 
 
 def list_of_submission(session: Session, submission_id: str) -> tuple[Request, ...]:
-    """All requests for a hand-in, the newest first."""
+    """All requests for a submission, the newest first."""
     return tuple(map(_request, session.execute(_of_submission(), {"submission_id": submission_id})))
 
 

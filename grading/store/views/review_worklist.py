@@ -1,4 +1,4 @@
-"""What the list of hand-ins under review may show, and its lines, as values."""
+"""What the list of submissions under review may show, and its lines, as values."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ Sort = Literal["name", "-name", "new", "old", "points", "-points", "todo", "crit
 
 
 class Filters(Value):
-    """What the list shows; the defaults show the hand-in of each student that counts."""
+    """What the list shows; the defaults show the submission of each student that counts."""
 
     everything: bool = False
-    """All hand-ins, not only those that count."""
+    """All submissions, not only those that count."""
     q: str = Field(default="", max_length=200)
     """In the name or id of the student, or the words of the flags."""
     look: Look = ""
@@ -54,7 +54,7 @@ class Filters(Value):
 
 
 class WorklistEntry(Value):
-    """A hand-in in the list."""
+    """A submission in the list."""
 
     id: str
     number: int
@@ -89,7 +89,7 @@ class Page(Value):
 
 PER_PAGE = 25
 MOST_COUNTED = 5_000
-"""More hand-ins than that are not counted, nor paged through: a filter finds what is wanted."""
+"""More submissions than that are not counted, nor paged through: a filter finds what is wanted."""
 
 
 def list_ids(session: Session, assignment: Assignment, filters: Filters) -> tuple[str, ...]:
@@ -107,7 +107,7 @@ def load_page(
     page: int = 1,
     order: Sequence[str] | None = None,
 ) -> Page:
-    """One page of hand-ins, in the order of the filter, which somebody may know already.
+    """One page of submissions, in the order of the filter, which somebody may know already.
 
     What fits is found once, as ids; all else is read for the lines of the page only.
     """
@@ -132,7 +132,7 @@ def load_page(
 def neighbours(
     session: Session, assignment: Assignment, filters: Filters, submission_id: str, page: Page | None = None
 ) -> tuple[str | None, str | None]:
-    """The hand-ins before and after this one in the list, also when it does not fit the filter any more.
+    """The submissions before and after this one in the list, also when it does not fit the filter any more.
 
     A page of the same list saves looking for them.
     """
@@ -293,7 +293,7 @@ def _order(filters: Filters) -> tuple[tuple[Any, ...], bool]:
 
 
 def _due(session: Session, assignment: Assignment) -> tuple[datetime | None, dict[int, datetime]]:
-    """From when on a hand-in is late, for all and for those with an extension."""
+    """From when on a submission is late, for all and for those with an extension."""
     grace = timedelta(minutes=LateRule.model_validate(assignment.late or {}).grace_minutes)
     own = select(Extension.student_id, Extension.due_at).where(Extension.assignment_id == assignment.id)
     if assignment.due_at is None:

@@ -26,7 +26,7 @@ Stamp = tuple[tuple[int, int], ...]
 
 
 class AssignmentWork(Value):
-    """An assignment as its staff see it: how many hand-ins wait for what."""
+    """An assignment as its staff see it: how many submissions wait for what."""
 
     assignment_id: int
     course_id: int

@@ -1,4 +1,4 @@
-"""Where hand-ins stand, for the pages that wait for them: all in a few queries, and without any report."""
+"""Where submissions stand, for the pages that wait for them: all in a few queries, and without any report."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from grading.store.views.submission import StageView, SubmissionView
 
 @dataclass(frozen=True)
 class LiveStatus:
-    """What somebody who waits for a hand-in may be told; the rest is in `views.SubmissionView`."""
+    """What somebody who waits for a submission may be told; the rest is in `views.SubmissionView`."""
 
     id: str
     course_id: int
@@ -64,7 +64,7 @@ class LiveStatus:
 
 
 Standing = LiveStatus | SubmissionView
-"""What words about a hand-in's state depend on, however it was read."""
+"""What words about a submission's state depend on, however it was read."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ _STAGES = (
 
 
 def load_statuses(session: Session, submission_ids: Iterable[str]) -> dict[str, LiveStatus]:
-    """Those of these hand-ins that there are."""
+    """Those of these submissions that there are."""
     found: dict[str, LiveStatus] = {}
     for ids in chunks([one for one in submission_ids if one.isalnum()]):
         heads = session.execute(_HEADS.where(Submission.id.in_(ids))).all()
@@ -218,7 +218,7 @@ class Speed:
     every_s: float = TYPICAL_S
     """Between two that finish."""
     prepare_s: float = 0.0
-    """From a hand-in to the queue, with running its work."""
+    """From a submission to the queue, with running its work."""
     combine_s: float = 0.0
     """From the last result to the grade."""
 

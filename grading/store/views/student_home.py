@@ -1,4 +1,4 @@
-"""What a student sees first: their assignments and their newest hand-ins. Two queries, one with the clock."""
+"""What a student sees first: their assignments and their newest submissions. Two queries, one with the clock."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ class AssignmentCard(Value):
     extended: bool
     closes: datetime | None
     lateness: Lateness
-    """Of what is handed in now."""
+    """Of what is submitted now."""
     hand_ins: int
     most: int | None
     newest: SubmissionLine | None
     uploaded_at: datetime | None
-    """Something was uploaded then and is not handed in."""
+    """Something was uploaded then and is not submitted."""
     invited: bool
     """A classmate asks them into a group."""
 
     @property
     def open(self) -> bool:
-        """Whether something can be handed in now."""
+        """Whether something can be submitted now."""
         return not self.lateness.closed and (self.most is None or self.hand_ins < self.most)
 
 
@@ -50,7 +50,7 @@ class StudentHome(Value):
     cards: tuple[AssignmentCard, ...]
     """Those still to be done first, by due date."""
     newest: Page
-    """The first page of their hand-ins."""
+    """The first page of their submissions."""
 
 
 def load_home(session: Session, user_id: int, course_ids: Collection[int]) -> StudentHome:

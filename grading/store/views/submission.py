@@ -185,7 +185,7 @@ class GradeView(Value):
     max_points: float
     adjustment: float
     credit: float
-    """The part of the points that a late hand-in keeps."""
+    """The part of the points that a late submission keeps."""
     final_points: float | None
     """What counts."""
     held: bool
@@ -363,9 +363,9 @@ def _stage(told: Sequence[Any]) -> StageView:
 
 
 DIMMED_CHARS = 300_000
-"""Longest hand-in that is compared with the starter at each look."""
+"""Longest submission that is compared with the starter at each look."""
 MAX_DOCUMENT_BYTES = 24 * 1024 * 1024
-"""Characters of the hand-ins that are kept as they were read."""
+"""Characters of the submissions that are kept as they were read."""
 _parsed: Remembered[tuple[Document, ...]] = Remembered(MAX_DOCUMENT_BYTES)
 
 
@@ -385,7 +385,7 @@ class SubmittedWork:
 
 @dataclass(frozen=True)
 class WholeSubmission:
-    """A submission with its current round, what was handed in, and what its points depend on."""
+    """A submission with its current round, what was submitted, and what its points depend on."""
 
     view: SubmissionView
     handed_in: SubmittedWork

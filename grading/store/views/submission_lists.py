@@ -1,4 +1,4 @@
-"""What `lists` asks of the database: which hand-ins, and all that a line needs of them."""
+"""What `lists` asks of the database: which submissions, and all that a line needs of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from grading.store.submissions.intake import counts_for
 
 
 def counting_query(user_id: Any, assignment_id: Any = None) -> Subquery:
-    """The hand-ins that count for a user, alone or in a group; by indexes that hold all of these columns."""
+    """The submissions that count for a user, alone or in a group; by indexes that hold all of these columns."""
     own, member = tables.Submission, tables.SubmissionMember
     columns = select(own.id, own.assignment_id, own.number, own.created_at)
     mine = columns.where(own.student_id == user_id, own.number > 0)  # what is lower is a trial
@@ -61,7 +61,7 @@ LINE_COLUMNS = len(_COLUMNS) - 1
 def line_query(some: Subquery | None = None) -> Select[Any]:
     """All that a line needs, without reports and other large things; one row for each member of a group.
 
-    `some` are the hand-ins wanted; they come first, as planners do not look through so many tables.
+    `some` are the submissions wanted; they come first, as planners do not look through so many tables.
     """
     own = tables.Extension
     theirs = and_(
@@ -142,7 +142,7 @@ class Filters(Value):
 
     course_ids: frozenset[int] | None = None
     own: int | None = None
-    """With `course_ids`: also what this student handed in elsewhere."""
+    """With `course_ids`: also what this student submitted elsewhere."""
     student_id: int | None = None
     assignment_id: int | None = None
     state: str | None = None
@@ -225,7 +225,7 @@ def _pages(total: int) -> int:
 
 
 def list_attempts(session: Session, student_id: int, assignment_id: int) -> tuple[SubmissionLine, ...]:
-    """All hand-ins of an assignment that count for a student, the first one first."""
+    """All submissions of an assignment that count for a student, the first one first."""
     wanted = {"user_id": student_id, "assignment_id": assignment_id}
     return group_lines(session.execute(_attempts(), wanted))
 
@@ -311,7 +311,7 @@ def _in_state(query: Select[Any], id_: Any, given: frozenset[str]) -> Select[Any
 
 
 def load_lines(session: Session, ids: Sequence[str]) -> tuple[SubmissionLine, ...]:
-    """These hand-ins, in this order."""
+    """These submissions, in this order."""
     rows = session.execute(_lines(), {"ids": list(ids)}) if ids else ()
     found = {line.id: line for line in group_lines(rows)}
     return tuple(found[one] for one in ids if one in found)
@@ -324,7 +324,7 @@ def _lines() -> Select[Any]:
 
 
 def lines_query(some: Subquery, *more: Any) -> Select[Any]:
-    """What `put_together` needs of the hand-ins whose `id` is among these, with more columns."""
+    """What `put_together` needs of the submissions whose `id` is among these, with more columns."""
     return line_query(some).add_columns(*more).order_by(tables.SubmissionMember.user_id)
 
 

@@ -116,7 +116,7 @@ def link_assignment(
         session.add(row)
         session.flush()
     elif row.assignment_id != assignment_id:
-        _forget(session, row.id)  # what was pulled became hand-ins of another assignment
+        _forget(session, row.id)  # what was pulled became submissions of another assignment
     row.assignment_id, row.ended_at = assignment_id, None
     row.title, row.points_possible = task.title, task.points
     session.flush()
@@ -153,7 +153,7 @@ def _course(
 
 
 def unlink(session: Session, link_id: int, by: str) -> None:
-    """Pull and tell nothing more; hand-ins, grades and what was pulled stay. Raises NotFound."""
+    """Pull and tell nothing more; submissions, grades and what was pulled stay. Raises NotFound."""
     found = load_link(session, link_id)
     session.execute(update(CanvasLink).where(CanvasLink.id == link_id).values(ended_at=now(session)))
     write_audit(session, by, "canvas.unlink", f"assignment:{found.assignment_id}", {"link": link_id})
@@ -229,16 +229,16 @@ def list_imported(session: Session, link: Link) -> set[tuple[str, int]]:
 
 
 def list_students(session: Session, link: Link) -> set[str]:
-    """Who may have handed in: the course's students here who are known from this Canvas, by number there."""
+    """Who may have submitted: the course's students here who are known from this Canvas, by number there."""
     query = select(Identity.subject).join(Membership, Membership.user_id == Identity.user_id)
     here = (Identity.provider == link.provider, Membership.course_id == link.course_id)
     return set(session.scalars(query.where(*here, Membership.role == "student")))
 
 
 def import_attempt(store: Store, link: Link, attempt: Attempt, content: HandIn) -> Accepted | None:
-    """Hand in an attempt; nothing where another process did, or whose it is nobody knows here.
+    """Submit an attempt; nothing where another process did, or whose it is nobody knows here.
 
-    Raises what handing in does.
+    Raises what submitting does.
     """
     try:
         with store.write() as session:
@@ -262,7 +262,7 @@ def import_attempt(store: Store, link: Link, attempt: Attempt, content: HandIn) 
 
 
 def refuse_attempt(session: Session, link: Link, attempt: Attempt, error: str) -> None:
-    """Remember that an attempt can be no hand-in, and why."""
+    """Remember that an attempt can be no submission, and why."""
     row = _row(session, link, attempt, error)
     if row is not None and (attempt.user, attempt.number) not in list_imported(session, link):
         session.merge(row)

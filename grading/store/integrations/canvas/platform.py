@@ -25,7 +25,7 @@ _ANY = select(CanvasLink.id).limit(1)
 
 
 def add_scores(session: Session, submission_ids: Iterable[str]) -> int:
-    """What counts of these hand-ins may have changed; of everybody who handed in, for each live link."""
+    """What counts of these submissions may have changed; of everybody who submitted, for each live link."""
     if not mark_linked(session):
         return 0
     session.flush()

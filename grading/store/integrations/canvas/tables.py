@@ -50,7 +50,7 @@ class CanvasLink(Base):
 
 
 class CanvasTaken(Base):
-    """An attempt in Canvas that was pulled: the hand-in it became, or why it became none."""
+    """An attempt in Canvas that was pulled: the submission it became, or why it became none."""
 
     __tablename__ = "canvas_taken"
     link_id: Mapped[int] = mapped_column(ForeignKey("canvas_links.id"), primary_key=True)

@@ -135,7 +135,7 @@ def enrol_member(session: Session, context: LtiContext, user: User, subject: str
 
 
 def _tell_earlier(session: Session, context_id: int, user_id: int) -> None:
-    """What they handed in before the platform knew them here is told, too."""
+    """What they submitted before the platform knew them here is told, too."""
     session.flush()
     shared = select(SubmissionMember.submission_id).where(SubmissionMember.user_id == user_id)
     linked = select(LtiLink.assignment_id).where(LtiLink.context_id == context_id)

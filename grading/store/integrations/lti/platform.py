@@ -32,7 +32,7 @@ _ANY = select(LtiLink.id).limit(1)
 
 
 def add_scores(session: Session, submission_ids: Iterable[str]) -> int:
-    """What counts of these hand-ins may have changed; of everybody who handed in, in each linked course."""
+    """What counts of these submissions may have changed; of everybody who submitted, in each linked course."""
     if not _linked(session):
         return 0
     count = 0

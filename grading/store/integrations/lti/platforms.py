@@ -372,7 +372,7 @@ def load_removal_effects(session: Session, platform_id: int) -> RemovalEffects:
 def remove_platform(session: Session, platform_id: int, by: str) -> RemovalEffects:
     """Forget a platform, its courses, links and what it was told; what was that is returned. Raises NotFound.
 
-    Accounts, places in courses, hand-ins and grades stay; registered again, people come back to them.
+    Accounts, places in courses, submissions and grades stay; registered again, people come back to them.
     """
     found = load_removal_effects(session, platform_id)
     row = _row(session, platform_id, lock=True)
