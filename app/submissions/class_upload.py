@@ -127,11 +127,11 @@ def _limits() -> Limits:
     )
 
 
-def _entries(session: Session, batch: tables.Batch) -> tuple[StudentFiles, ...]:
+def _entries(session: Session, batch: tables.ClassUpload) -> tuple[StudentFiles, ...]:
     return open_class(UploadedFile(batch.filename, class_uploads.load_zip(session, batch)), _limits())
 
 
-def _batch(session: Session, actor: Actor, batch_id: str) -> tuple[tables.Batch, tables.Assignment]:
+def _batch(session: Session, actor: Actor, batch_id: str) -> tuple[tables.ClassUpload, tables.Assignment]:
     batch = class_uploads.load_class_upload(session, batch_id)
     return batch, _assignment(session, actor, batch.assignment_id)
 

@@ -13,8 +13,8 @@ from sqlalchemy.orm import Session
 
 from grading.store.bulk import delete_rows
 from grading.store.tables import (
-    Batch,
     Blob,
+    ClassUpload,
     RubricVersion,
     SubmissionFile,
     UploadFile,
@@ -46,7 +46,7 @@ def delete_unused_blobs(session: Session, names: Iterable[str]) -> int:
         return 0
     material = {name for files in session.scalars(select(RubricVersion.files)) for name in files.values()}
     files = select(SubmissionFile.sha256).where(SubmissionFile.sha256 == Blob.sha256).exists()
-    batches = select(Batch.sha256).where(Batch.sha256 == Blob.sha256).exists()
+    class_uploads = select(ClassUpload.sha256).where(ClassUpload.sha256 == Blob.sha256).exists()
     uploads = select(UploadFile.sha256).where(UploadFile.sha256 == Blob.sha256).exists()
     removed = 0
     for name in wanted:
@@ -54,7 +54,9 @@ def delete_unused_blobs(session: Session, names: Iterable[str]) -> int:
             continue
         try:
             with session.begin_nested():
-                removed += delete_rows(session, Blob, Blob.sha256 == name, ~files, ~batches, ~uploads).total()
+                removed += delete_rows(
+                    session, Blob, Blob.sha256 == name, ~files, ~class_uploads, ~uploads
+                ).total()
         except IntegrityError:
             continue  # somebody submits the same file at this moment
     return removed

@@ -1,9 +1,9 @@
-"""Which courses and assignments changed, so that pages about a whole class may keep what they made of it.
+"""Change stamps of courses and assignments, by which pages about a whole class validate their caches.
 
-Each transaction that changes what such pages rest on leaves one row for each assignment: a mark drawn by lot.
-All marks together are the stamp of a course or an assignment. It is read by an index, and is another one as
-soon as one more transaction has committed, in whatever order they do. Nobody waits for anybody, as rows are
-only added; the sweeper puts many into one (`tidy`).
+Each transaction that changes what such pages read adds one row for each assignment: a marker with a random
+value. The stamp of a course or an assignment is the number of its markers and the sum of their values. It is
+read from an index, and changes as soon as one more transaction commits, in whatever order they do. No
+transaction waits for another here, as rows are only added; the sweeper merges them (`merge_markers`).
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from grading.store.tables import (
     Assignment,
     Base,
     Change,
+    ChangeMarker,
     Course,
     DryRun,
     Example,
@@ -47,25 +48,24 @@ from grading.store.tables import (
     RubricVersion,
     Submission,
     SubmissionMember,
-    Touch,
     User,
 )
 
 Stamp = tuple[int, int]
 VALUE_BITS = 40
-"""Of a mark: many thousands of them have a sum that every database can hold."""
+"""Of a marker's value: the sum of many thousands of them fits into 64 bits."""
 MERGE_FROM = 50
-"""Marks of an assignment that are put into one."""
+"""Markers of an assignment from which on they are merged."""
 ALL_COURSES = (0, 0)
-TRACKED_MANUALLY = {"touches": "by hand"}
-"""Execution options of a statement on many rows whose place `touch` is told, or where nothing is to tell."""
+TRACKED_MANUALLY = {"change_tracking": "manual"}
+"""Execution options of a statement on many rows whose changes the caller records by `mark_changed`."""
 _OF_SUBMISSION = (Grade, Round, Change, Mark, SubmissionMember, RegradeRequest)
 _OF_ASSIGNMENT = (Submission, RubricVersion, Extension, GroupMember, Example, DryRun)
-_WATCHED = (*_OF_SUBMISSION, *_OF_ASSIGNMENT, Assignment, Course, Membership)
-_INSERT = Base.metadata.tables["touches"].insert()
+_TRACKED_TABLES = (*_OF_SUBMISSION, *_OF_ASSIGNMENT, Assignment, Course, Membership)
+_INSERT = Base.metadata.tables["change_markers"].insert()
 _INSERT_OF = _INSERT.from_select(
-    ["course_id", "assignment_id", "mark"],
-    select(Assignment.course_id, Assignment.id, bindparam("mark", type_=BigInteger)).where(
+    ["course_id", "assignment_id", "value"],
+    select(Assignment.course_id, Assignment.id, bindparam("value", type_=BigInteger)).where(
         or_(
             Assignment.id.in_(bindparam("assignments", expanding=True)),
             Assignment.id.in_(
@@ -81,7 +81,7 @@ _RELEVANT_COLUMNS: dict[type[Any], tuple[str, ...]] = {
     User: ("name",),
     Course: ("title", "archived", "drop_lowest"),
 }
-"""Columns that others than these may change without a touch."""
+"""Tables of which only changes of these columns count."""
 
 
 @dataclass
@@ -95,40 +95,40 @@ class _Changes:
 
 
 def stamp(session: Session, course_id: int, assignment_id: int | None = None) -> Stamp:
-    """Equal as long as nothing of an assignment has changed, or of a course and all in it."""
+    """The stamp of an assignment, or of a course and all in it: equal as long as nothing changes there."""
     given = {"course_id": course_id, "assignment_id": assignment_id}
-    count, marks = session.execute(_marks(assignment_id is not None), given).one()
-    return count, int(marks)
+    count, total = session.execute(_marker_sum(assignment_id is not None), given).one()
+    return count, int(total)
 
 
 @cache
-def _marks(of_assignment: bool) -> Select[int, int]:
-    query = select(func.count(), func.coalesce(func.sum(Touch.mark), 0))
-    query = query.where(Touch.course_id.in_((bindparam("course_id", type_=Integer), 0)))
+def _marker_sum(of_assignment: bool) -> Select[int, int]:
+    query = select(func.count(), func.coalesce(func.sum(ChangeMarker.value), 0))
+    query = query.where(ChangeMarker.course_id.in_((bindparam("course_id", type_=Integer), 0)))
     if of_assignment:
-        query = query.where(Touch.assignment_id.in_((bindparam("assignment_id", type_=Integer), 0)))
+        query = query.where(ChangeMarker.assignment_id.in_((bindparam("assignment_id", type_=Integer), 0)))
     return query
 
 
 def mark_changed(session: Session, submission_ids: Iterable[str]) -> None:
-    """These submissions changed, by statements `BY_HAND`."""
+    """Record that these submissions change, by statements with the options `TRACKED_MANUALLY`."""
     _changes_of(session).submissions.update(submission_ids)
 
 
 def mark_assignment_changed(session: Session, course_id: int, assignment_id: int) -> None:
-    """Something of this assignment changed, by statements that nobody watches."""
+    """Record that something of this assignment changes, by statements that are not tracked."""
     _changes_of(session).known.add((course_id, assignment_id))
 
 
 def track_changes(writing: sessionmaker[Session]) -> None:
-    """Note what these sessions change, when they commit."""
+    """Add markers for what sessions of this factory change, when they commit."""
     event.listen(writing, "after_flush", _after_flush)
     event.listen(writing, "do_orm_execute", _statement)
     event.listen(writing, "before_commit", _before_commit)
 
 
 def _changes_of(session: Session) -> _Changes:
-    known: _Changes = session.info.setdefault("touched", _Changes())
+    known: _Changes = session.info.setdefault("changes", _Changes())
     return known
 
 
@@ -157,11 +157,15 @@ def _note(session: Session, row: Any) -> None:
 
 
 def _statement(state: ORMExecuteState) -> None:
-    """A statement on many rows touches everything, unless somebody says what."""
+    """A statement on many rows changes all courses, unless its options say that it is tracked manually."""
     if not (state.is_insert or state.is_update or state.is_delete):
         return
     mapper = state.bind_mapper
-    if mapper is not None and mapper.class_ in _WATCHED and "touches" not in state.execution_options:
+    if (
+        mapper is not None
+        and mapper.class_ in _TRACKED_TABLES
+        and "change_tracking" not in state.execution_options
+    ):
         _changes_of(state.session).known.add(ALL_COURSES)
 
 
@@ -169,28 +173,30 @@ def _before_commit(session: Session) -> None:
     if session.in_nested_transaction():
         return  # what is written in a savepoint may be taken back with it
     session.flush()
-    seen: _Changes | None = session.info.pop("touched", None)
+    seen: _Changes | None = session.info.pop("changes", None)
     if seen is None:
         return
     if ALL_COURSES in seen.known:
         seen = _Changes(known={ALL_COURSES})
     if seen.submissions or seen.assignments:
         of_them = {"submissions": list(seen.submissions), "assignments": list(seen.assignments)}
-        session.connection().execute(_INSERT_OF, {**of_them, "mark": secrets.randbits(VALUE_BITS)})
+        session.connection().execute(_INSERT_OF, {**of_them, "value": secrets.randbits(VALUE_BITS)})
     if seen.known:
-        mark = secrets.randbits(VALUE_BITS)
-        rows = [{"course_id": one, "assignment_id": other, "mark": mark} for one, other in seen.known]
+        value = secrets.randbits(VALUE_BITS)
+        rows = [{"course_id": one, "assignment_id": other, "value": value} for one, other in seen.known]
         session.connection().execute(_INSERT, rows)
 
 
 def merge_markers(session: Session) -> int:
-    """Put the marks of an assignment into one where there are many; of how many assignments."""
-    many = select(Touch.course_id, Touch.assignment_id).group_by(Touch.course_id, Touch.assignment_id)
+    """Merge the markers of assignments that have many; returns of how many assignments."""
+    many = select(ChangeMarker.course_id, ChangeMarker.assignment_id).group_by(
+        ChangeMarker.course_id, ChangeMarker.assignment_id
+    )
     found = session.execute(many.having(func.count() > MERGE_FROM)).all()
     for course_id, assignment_id in found:
-        here = (Touch.course_id == course_id, Touch.assignment_id == assignment_id)
-        session.execute(delete(Touch).where(*here))
-        # a new one: a mark of the past alone could be a stamp of the past
-        row = {"course_id": course_id, "assignment_id": assignment_id, "mark": secrets.randbits(VALUE_BITS)}
-        session.execute(insert(Touch).values(row))
+        here = (ChangeMarker.course_id == course_id, ChangeMarker.assignment_id == assignment_id)
+        session.execute(delete(ChangeMarker).where(*here))
+        # a new one: a value of the past alone could repeat an earlier stamp
+        row = {"course_id": course_id, "assignment_id": assignment_id, "value": secrets.randbits(VALUE_BITS)}
+        session.execute(insert(ChangeMarker).values(row))
     return len(found)

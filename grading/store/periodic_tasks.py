@@ -11,7 +11,7 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.orm import Session
 
 from grading.store.database import now
-from grading.store.tables import Chore
+from grading.store.tables import PeriodicTask
 
 LEASE_S = 60.0
 """Nobody else takes up a chore so soon after it was taken up: its part must be done by then."""
@@ -21,37 +21,41 @@ def schedule(session: Session, name: str, payload: dict[str, Any] | None = None)
     """Have a chore done from now on; nothing happens if it is known."""
     insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
     row = {"name": name, "not_before": now(session), "payload": payload or {}}
-    session.execute(insert(Chore).values(row).on_conflict_do_nothing())
+    session.execute(insert(PeriodicTask).values(row).on_conflict_do_nothing())
 
 
 def list_due(session: Session, prefix: str) -> list[str]:
     """The names of chores that are due and begin so."""
-    query = select(Chore.name).where(Chore.name.startswith(prefix, autoescape=True))
-    return list(session.scalars(query.where(Chore.not_before <= now(session)).order_by(Chore.name)))
+    query = select(PeriodicTask.name).where(PeriodicTask.name.startswith(prefix, autoescape=True))
+    return list(
+        session.scalars(query.where(PeriodicTask.not_before <= now(session)).order_by(PeriodicTask.name))
+    )
 
 
 def is_scheduled(session: Session, name: str) -> bool:
     """Whether there is such a chore."""
-    return session.get(Chore, name) is not None
+    return session.get(PeriodicTask, name) is not None
 
 
 def claim(session: Session, name: str) -> dict[str, Any] | None:
     """The payload of a chore, for whoever came first; nothing when it is not due."""
     moment = now(session)
     row = session.execute(
-        update(Chore)
-        .where(Chore.name == name, Chore.not_before <= moment)
+        update(PeriodicTask)
+        .where(PeriodicTask.name == name, PeriodicTask.not_before <= moment)
         .values(not_before=moment + timedelta(seconds=LEASE_S))
-        .returning(Chore.payload)
+        .returning(PeriodicTask.payload)
     ).one_or_none()
     return None if row is None else dict(row.payload)
 
 
 def reschedule(session: Session, name: str, after: timedelta) -> None:
     """A chore is done for now."""
-    session.execute(update(Chore).where(Chore.name == name).values(not_before=now(session) + after))
+    session.execute(
+        update(PeriodicTask).where(PeriodicTask.name == name).values(not_before=now(session) + after)
+    )
 
 
 def remove(session: Session, name: str) -> None:
     """A chore is done for good."""
-    session.execute(delete(Chore).where(Chore.name == name))
+    session.execute(delete(PeriodicTask).where(PeriodicTask.name == name))

@@ -39,11 +39,11 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("sha256"),
     )
     op.create_table(
-        "chores",
-        sa.Column("name", sa.String(length=100), nullable=False),
-        sa.Column("not_before", sa.DateTime(timezone=True), nullable=False),
-        sa.Column("payload", sa.JSON(), nullable=False),
-        sa.PrimaryKeyConstraint("name"),
+        "change_markers",
+        sa.Column("course_id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("assignment_id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("value", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.PrimaryKeyConstraint("course_id", "assignment_id", "value"),
     )
     op.create_table(
         "courses",
@@ -124,6 +124,13 @@ def upgrade() -> None:
     )
     op.create_index("outbox_open", "outbox", ["done_at", "not_before"])
     op.create_table(
+        "periodic_tasks",
+        sa.Column("name", sa.String(length=100), nullable=False),
+        sa.Column("not_before", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("payload", sa.JSON(), nullable=False),
+        sa.PrimaryKeyConstraint("name"),
+    )
+    op.create_table(
         "sent_messages",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("receiver", sa.String(length=40), nullable=False),
@@ -146,7 +153,7 @@ def upgrade() -> None:
     op.create_index("sent_messages_by_receiver", "sent_messages", ["receiver", "id"])
     op.create_index("sent_messages_by_time", "sent_messages", ["at"])
     op.create_table(
-        "sign_in_tries",
+        "sign_in_attempts",
         sa.Column("account", sa.String(length=64), nullable=False),
         sa.Column("source", sa.String(length=64), nullable=False),
         sa.Column("failures", sa.Integer(), nullable=False),
@@ -154,19 +161,12 @@ def upgrade() -> None:
         sa.Column("last_at", sa.DateTime(timezone=True), nullable=False),
         sa.PrimaryKeyConstraint("account", "source"),
     )
-    op.create_index("sign_in_tries_by_time", "sign_in_tries", ["last_at"])
+    op.create_index("sign_in_attempts_by_time", "sign_in_attempts", ["last_at"])
     op.create_table(
         "system_messages",
         sa.Column("sha256", sa.String(length=64), nullable=False),
         sa.Column("content", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("sha256"),
-    )
-    op.create_table(
-        "touches",
-        sa.Column("course_id", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("assignment_id", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("mark", sa.BigInteger(), autoincrement=False, nullable=False),
-        sa.PrimaryKeyConstraint("course_id", "assignment_id", "mark"),
     )
     op.create_table(
         "users",
@@ -351,20 +351,6 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_tokens_user_id"), "tokens", ["user_id"])
     op.create_table(
-        "batches",
-        sa.Column("id", sa.String(length=32), nullable=False),
-        sa.Column("assignment_id", sa.Integer(), nullable=False),
-        sa.Column("created_by", sa.Integer(), nullable=False),
-        sa.Column("sha256", sa.String(length=64), nullable=False),
-        sa.Column("filename", sa.String(length=400), nullable=False),
-        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
-        sa.Column("confirmed_at", sa.DateTime(timezone=True), nullable=True),
-        sa.ForeignKeyConstraint(["assignment_id"], ["assignments.id"]),
-        sa.ForeignKeyConstraint(["created_by"], ["users.id"]),
-        sa.ForeignKeyConstraint(["sha256"], ["blobs.sha256"]),
-        sa.PrimaryKeyConstraint("id"),
-    )
-    op.create_table(
         "canvas_links",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("canvas_course_id", sa.Integer(), nullable=False),
@@ -383,6 +369,20 @@ def upgrade() -> None:
         sa.UniqueConstraint("canvas_course_id", "canvas_assignment"),
     )
     op.create_index(op.f("ix_canvas_links_assignment_id"), "canvas_links", ["assignment_id"])
+    op.create_table(
+        "class_uploads",
+        sa.Column("id", sa.String(length=32), nullable=False),
+        sa.Column("assignment_id", sa.Integer(), nullable=False),
+        sa.Column("created_by", sa.Integer(), nullable=False),
+        sa.Column("sha256", sa.String(length=64), nullable=False),
+        sa.Column("filename", sa.String(length=400), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("confirmed_at", sa.DateTime(timezone=True), nullable=True),
+        sa.ForeignKeyConstraint(["assignment_id"], ["assignments.id"]),
+        sa.ForeignKeyConstraint(["created_by"], ["users.id"]),
+        sa.ForeignKeyConstraint(["sha256"], ["blobs.sha256"]),
+        sa.PrimaryKeyConstraint("id"),
+    )
     op.create_table(
         "extensions",
         sa.Column("assignment_id", sa.Integer(), nullable=False),
@@ -516,25 +516,18 @@ def upgrade() -> None:
     op.create_index(op.f("ix_uploads_user_id"), "uploads", ["user_id"])
     op.create_index("uploads_by_time", "uploads", ["created_at"])
     op.create_table(
-        "canvas_scores",
-        sa.Column("link_id", sa.Integer(), nullable=False),
-        sa.Column("user_id", sa.Integer(), nullable=False),
-        sa.Column("told", sa.String(length=64), nullable=False),
-        sa.Column("points", sa.Float(), nullable=True),
-        sa.Column("told_at", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("busy_until", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("turn", sa.Integer(), nullable=False),
-        sa.Column("error", sa.String(length=500), nullable=False),
-        sa.Column("given_up", sa.Boolean(), nullable=False),
-        sa.Column("theirs", sa.Float(), nullable=True),
-        sa.Column("differs_at", sa.DateTime(timezone=True), nullable=True),
-        sa.ForeignKeyConstraint(["link_id"], ["canvas_links.id"]),
-        sa.ForeignKeyConstraint(["user_id"], ["users.id"]),
-        sa.PrimaryKeyConstraint("link_id", "user_id"),
+        "cached_executions",
+        sa.Column("key", sa.String(length=64), nullable=False),
+        sa.Column("submission_id", sa.String(length=32), nullable=True),
+        sa.Column("content", sa.JSON(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(["submission_id"], ["submissions.id"]),
+        sa.PrimaryKeyConstraint("key"),
     )
-    op.create_index("canvas_scores_of_user", "canvas_scores", ["user_id"])
+    op.create_index("cached_executions_by_time", "cached_executions", ["created_at"])
+    op.create_index(op.f("ix_cached_executions_submission_id"), "cached_executions", ["submission_id"])
     op.create_table(
-        "canvas_taken",
+        "canvas_attempts",
         sa.Column("link_id", sa.Integer(), nullable=False),
         sa.Column("user_id", sa.Integer(), nullable=False),
         sa.Column("attempt", sa.Integer(), autoincrement=False, nullable=False),
@@ -547,10 +540,10 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["user_id"], ["users.id"]),
         sa.PrimaryKeyConstraint("link_id", "user_id", "attempt"),
     )
-    op.create_index("canvas_taken_of_submission", "canvas_taken", ["submission_id"])
-    op.create_index("canvas_taken_of_user", "canvas_taken", ["user_id"])
+    op.create_index("canvas_attempts_of_submission", "canvas_attempts", ["submission_id"])
+    op.create_index("canvas_attempts_of_user", "canvas_attempts", ["user_id"])
     op.create_table(
-        "canvas_tries",
+        "canvas_score_attempts",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("link_id", sa.Integer(), nullable=False),
         sa.Column("user_id", sa.Integer(), nullable=False),
@@ -562,8 +555,26 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["user_id"], ["users.id"]),
         sa.PrimaryKeyConstraint("id"),
     )
-    op.create_index("canvas_tries_of_link", "canvas_tries", ["link_id", "id"])
-    op.create_index("canvas_tries_of_user", "canvas_tries", ["user_id"])
+    op.create_index("canvas_score_attempts_of_link", "canvas_score_attempts", ["link_id", "id"])
+    op.create_index("canvas_score_attempts_of_user", "canvas_score_attempts", ["user_id"])
+    op.create_table(
+        "canvas_scores",
+        sa.Column("link_id", sa.Integer(), nullable=False),
+        sa.Column("user_id", sa.Integer(), nullable=False),
+        sa.Column("told", sa.String(length=64), nullable=False),
+        sa.Column("points", sa.Float(), nullable=True),
+        sa.Column("sent_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("leased_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("lease", sa.Integer(), nullable=False),
+        sa.Column("error", sa.String(length=500), nullable=False),
+        sa.Column("given_up", sa.Boolean(), nullable=False),
+        sa.Column("theirs", sa.Float(), nullable=True),
+        sa.Column("differs_at", sa.DateTime(timezone=True), nullable=True),
+        sa.ForeignKeyConstraint(["link_id"], ["canvas_links.id"]),
+        sa.ForeignKeyConstraint(["user_id"], ["users.id"]),
+        sa.PrimaryKeyConstraint("link_id", "user_id"),
+    )
+    op.create_index("canvas_scores_of_user", "canvas_scores", ["user_id"])
     op.create_table(
         "dry_runs",
         sa.Column("id", sa.String(length=32), nullable=False),
@@ -638,24 +649,7 @@ def upgrade() -> None:
     )
     op.create_index("lti_differences_of_user", "lti_differences", ["user_id"])
     op.create_table(
-        "lti_scores",
-        sa.Column("link_id", sa.Integer(), nullable=False),
-        sa.Column("user_id", sa.Integer(), nullable=False),
-        sa.Column("stamp", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("points", sa.Float(), nullable=True),
-        sa.Column("max_points", sa.Float(), nullable=False),
-        sa.Column("told_at", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("busy_until", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("turn", sa.Integer(), nullable=False),
-        sa.Column("error", sa.String(length=500), nullable=False),
-        sa.Column("given_up", sa.Boolean(), nullable=False),
-        sa.ForeignKeyConstraint(["link_id"], ["lti_links.id"]),
-        sa.ForeignKeyConstraint(["user_id"], ["users.id"]),
-        sa.PrimaryKeyConstraint("link_id", "user_id"),
-    )
-    op.create_index("lti_scores_of_user", "lti_scores", ["user_id"])
-    op.create_table(
-        "lti_tries",
+        "lti_score_attempts",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("link_id", sa.Integer(), nullable=False),
         sa.Column("user_id", sa.Integer(), nullable=False),
@@ -668,10 +662,27 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["user_id"], ["users.id"]),
         sa.PrimaryKeyConstraint("id"),
     )
-    op.create_index(op.f("ix_lti_tries_user_id"), "lti_tries", ["user_id"])
-    op.create_index("lti_tries_of_link", "lti_tries", ["link_id", "id"])
+    op.create_index(op.f("ix_lti_score_attempts_user_id"), "lti_score_attempts", ["user_id"])
+    op.create_index("lti_score_attempts_of_link", "lti_score_attempts", ["link_id", "id"])
     op.create_table(
-        "mail_wishes",
+        "lti_scores",
+        sa.Column("link_id", sa.Integer(), nullable=False),
+        sa.Column("user_id", sa.Integer(), nullable=False),
+        sa.Column("stamp", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("points", sa.Float(), nullable=True),
+        sa.Column("max_points", sa.Float(), nullable=False),
+        sa.Column("sent_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("leased_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("lease", sa.Integer(), nullable=False),
+        sa.Column("error", sa.String(length=500), nullable=False),
+        sa.Column("given_up", sa.Boolean(), nullable=False),
+        sa.ForeignKeyConstraint(["link_id"], ["lti_links.id"]),
+        sa.ForeignKeyConstraint(["user_id"], ["users.id"]),
+        sa.PrimaryKeyConstraint("link_id", "user_id"),
+    )
+    op.create_index("lti_scores_of_user", "lti_scores", ["user_id"])
+    op.create_table(
+        "mail_preferences",
         sa.Column("submission_id", sa.String(length=32), nullable=False),
         sa.Column("user_id", sa.Integer(), nullable=False),
         sa.Column("wanted", sa.Boolean(), nullable=False),
@@ -679,7 +690,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["user_id"], ["users.id"]),
         sa.PrimaryKeyConstraint("submission_id", "user_id"),
     )
-    op.create_index(op.f("ix_mail_wishes_user_id"), "mail_wishes", ["user_id"])
+    op.create_index(op.f("ix_mail_preferences_user_id"), "mail_preferences", ["user_id"])
     op.create_table(
         "rounds",
         sa.Column("id", sa.String(length=32), nullable=False),
@@ -692,7 +703,7 @@ def upgrade() -> None:
         sa.Column("priority", sa.String(length=20), nullable=False),
         sa.Column("course_id", sa.Integer(), nullable=False),
         sa.Column("student_id", sa.Integer(), nullable=False),
-        sa.Column("line", sa.Integer(), nullable=False),
+        sa.Column("queue_turn", sa.Integer(), nullable=False),
         sa.Column("prepared", sa.JSON(), nullable=True),
         sa.Column("failure", sa.Text(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
@@ -718,14 +729,14 @@ def upgrade() -> None:
     op.create_index(
         "queued_of_student",
         "rounds",
-        ["priority", "course_id", "student_id", "line"],
+        ["priority", "course_id", "student_id", "queue_turn"],
         sqlite_where=sa.text("state = 'queued'"),
         postgresql_where=sa.text("state = 'queued'"),
     )
     op.create_index(
         "queued_rounds",
         "rounds",
-        ["priority", "course_id", "line", "created_at", "id"],
+        ["priority", "course_id", "queue_turn", "created_at", "id"],
         sqlite_where=sa.text("state = 'queued'"),
         postgresql_where=sa.text("state = 'queued'"),
     )
@@ -752,17 +763,6 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("submission_id", "user_id"),
     )
     op.create_index(op.f("ix_submission_members_user_id"), "submission_members", ["user_id"])
-    op.create_table(
-        "trials",
-        sa.Column("key", sa.String(length=64), nullable=False),
-        sa.Column("submission_id", sa.String(length=32), nullable=True),
-        sa.Column("content", sa.JSON(), nullable=False),
-        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
-        sa.ForeignKeyConstraint(["submission_id"], ["submissions.id"]),
-        sa.PrimaryKeyConstraint("key"),
-    )
-    op.create_index(op.f("ix_trials_submission_id"), "trials", ["submission_id"])
-    op.create_index("trials_by_time", "trials", ["created_at"])
     op.create_table(
         "upload_files",
         sa.Column("upload_id", sa.String(length=32), nullable=False),
@@ -961,21 +961,21 @@ def downgrade() -> None:
         "dry_run_rounds",
         "changes",
         "upload_files",
-        "trials",
         "submission_members",
         "submission_files",
         "rounds",
-        "mail_wishes",
-        "lti_tries",
+        "mail_preferences",
         "lti_scores",
+        "lti_score_attempts",
         "lti_differences",
         "inbound_webhooks",
         "idempotency_keys",
         "examples",
         "dry_runs",
-        "canvas_tries",
-        "canvas_taken",
         "canvas_scores",
+        "canvas_score_attempts",
+        "canvas_attempts",
+        "cached_executions",
         "uploads",
         "submissions",
         "rubric_versions",
@@ -984,8 +984,8 @@ def downgrade() -> None:
         "lti_launches",
         "group_members",
         "extensions",
+        "class_uploads",
         "canvas_links",
-        "batches",
         "tokens",
         "saved_comments",
         "reset_links",
@@ -1000,17 +1000,17 @@ def downgrade() -> None:
         "assignments",
         "webhook_secrets",
         "users",
-        "touches",
         "system_messages",
-        "sign_in_tries",
+        "sign_in_attempts",
         "sent_messages",
+        "periodic_tasks",
         "outbox",
         "lti_platforms",
         "lti_keys",
         "event_receivers",
         "drains",
         "courses",
-        "chores",
+        "change_markers",
         "blobs",
         "audit",
     ):

@@ -19,8 +19,8 @@ from grading.store.database import now
 from grading.store.learning_platforms import all_tables
 from grading.store.submissions.intake import Idempotency, IncomingSubmission, accept_submission
 from grading.store.tables import (
+    CachedExecution,
     InboundWebhook,
-    KeptTrial,
     Outbox,
 )
 from tests.support.factories import COURSE
@@ -72,7 +72,7 @@ def hand_in_canaries(store: Store, assignment: int, user_id: int) -> None:
         )  # fmt: skip
         trial = {"end": "finished", "cells": [{"number": 1, "state": "ran", "error": f"{CANARY} printed"}]}
         session.add(
-            KeptTrial(
+            CachedExecution(
                 key=accepted.submission_id * 2, submission_id=accepted.submission_id, content=trial,
                 created_at=now(session),
             )

@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 
 from grading.domain.errors import GraderError
 from grading.store.database import now
-from grading.store.tables import Identity, SignInTry
+from grading.store.tables import Identity, SignInAttempt
 
 RESET_AFTER = timedelta(hours=12)
 """After so long without a wrong password a counter begins anew."""
@@ -28,7 +28,7 @@ FEW = 3
 longer with addresses that are new to the account: who attacks from one address uses up nothing of theirs."""
 NEW, FAILED = "new addresses", "failed addresses"
 EVER = datetime(2000, 1, 1, tzinfo=UTC)
-_KEY = (SignInTry.account, SignInTry.source)
+_KEY = (SignInAttempt.account, SignInAttempt.source)
 _KEYS = select(*_KEY)
 
 
@@ -117,26 +117,26 @@ def count_attempt(session: Session, sign_in_name: str, caller: Caller, *, known:
 
 def record_success(session: Session, tried: Attempt) -> None:
     """Take back that a try was counted. Its address or browser begins anew; what others gave stays."""
-    at = SignInTry.account == tried.account
-    session.execute(delete(SignInTry).where(at, SignInTry.source == tried.own))
-    counted = (at, SignInTry.source == tried.others, SignInTry.failures > 0)
-    taken_back = {"failures": SignInTry.failures - 1, "next_at": EVER}
-    session.execute(update(SignInTry).where(*counted).values(taken_back))
+    at = SignInAttempt.account == tried.account
+    session.execute(delete(SignInAttempt).where(at, SignInAttempt.source == tried.own))
+    counted = (at, SignInAttempt.source == tried.others, SignInAttempt.failures > 0)
+    taken_back = {"failures": SignInAttempt.failures - 1, "next_at": EVER}
+    session.execute(update(SignInAttempt).where(*counted).values(taken_back))
 
 
 def reset_account(session: Session, user_id: int) -> None:
     """Begin anew with an account, such as after a new password."""
     named = select(Identity.subject).where(Identity.user_id == user_id, Identity.provider == "local")
-    theirs = SignInTry.account.in_([_digest(name) for name in session.scalars(named)])
+    theirs = SignInAttempt.account.in_([_digest(name) for name in session.scalars(named)])
     # in the order in which a try takes them, or both could wait for each other
     session.execute(_KEYS.where(theirs).order_by(*_KEY).with_for_update())
-    session.execute(delete(SignInTry).where(theirs))
+    session.execute(delete(SignInAttempt).where(theirs))
 
 
 def delete_expired(session: Session) -> None:
     """Take away the counters that begin anew."""
-    old = _KEYS.where(SignInTry.last_at < now(session) - RESET_AFTER)
-    session.execute(delete(SignInTry).where(tuple_(*_KEY).in_(old.with_for_update(skip_locked=True))))
+    old = _KEYS.where(SignInAttempt.last_at < now(session) - RESET_AFTER)
+    session.execute(delete(SignInAttempt).where(tuple_(*_KEY).in_(old.with_for_update(skip_locked=True))))
 
 
 def network(address: str) -> str:
@@ -158,12 +158,12 @@ def _own(account: str, caller: Caller, *, known: bool) -> str:
     return f"address {_digest(account + network(caller.address))[:32]}"
 
 
-def _counter(session: Session, account: str, source: str) -> SignInTry:
+def _counter(session: Session, account: str, source: str) -> SignInAttempt:
     """One counter, locked. Always taken in one order: that of an address, then that of many."""
     new = {"account": account, "source": source, "failures": 0, "next_at": EVER, "last_at": now(session)}
     insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
-    session.execute(insert(SignInTry).values(new).on_conflict_do_nothing())
-    return session.get_one(SignInTry, (account, source), with_for_update=True)
+    session.execute(insert(SignInAttempt).values(new).on_conflict_do_nothing())
+    return session.get_one(SignInAttempt, (account, source), with_for_update=True)
 
 
 def _digest(text: str) -> str:

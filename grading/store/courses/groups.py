@@ -262,8 +262,8 @@ def arrange_groups(
     """Put students into groups by label, as staff say: user -> label, an empty one for no group.
 
     Those who are not named stay where they are. A label stands for a new group of exactly these; where the
-    same people are together already, nothing changes. Submissions that are there stay whose they were. Returns
-    how many groups there are and how many students changed. Raises GroupProblem.
+    same people are together already, nothing changes. Earlier submissions keep their owners. Returns how many
+    groups there are and how many students changed. Raises GroupProblem.
     """
     known = {one.user_id: one for one in list_students(session, assignment.course_id)}
     if set(wanted) - set(known):

@@ -94,7 +94,9 @@ def list_due_releases(session: Session) -> list[str]:
     names = [f"{TASK_PREFIX}{row.id}:{row.release_at.timestamp():.0f}" for row in session.execute(of_them)]
     if not names:
         return []
-    known = select(tables.Chore.name).where(tables.Chore.name.in_(names), tables.Chore.not_before > moment)
+    known = select(tables.PeriodicTask.name).where(
+        tables.PeriodicTask.name.in_(names), tables.PeriodicTask.not_before > moment
+    )
     over = set(session.scalars(known))
     return [name for name in names if name not in over]
 

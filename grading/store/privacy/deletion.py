@@ -14,15 +14,15 @@ from grading.store.bulk import chunks, delete_rows
 from grading.store.learning_platforms import known_platforms
 from grading.store.rounds import example_usage
 from grading.store.tables import (
-    Batch,
+    CachedExecution,
     Change,
+    ClassUpload,
     DryRunRound,
     Example,
     Grade,
     IdempotencyKey,
     InboundWebhook,
-    KeptTrial,
-    MailWish,
+    MailPreference,
     Mark,
     Outbox,
     Prompt,
@@ -57,14 +57,22 @@ def delete_submissions(session: Session, ids: Sequence[str]) -> Counter[str]:
             session.scalars(select(SubmissionFile.sha256).where(SubmissionFile.submission_id.in_(some)))
         )
         example_usage.delete_quoting_prompts(session, some)
-        for theirs in (Change, Mark, RegradeRequest, Example, DryRunRound, SubmissionMember, MailWish):
+        for theirs in (Change, Mark, RegradeRequest, Example, DryRunRound, SubmissionMember, MailPreference):
             counts += delete_rows(session, theirs, theirs.submission_id.in_(some))
         for few in chunks(rounds):
             counts += _of_rounds(session, few)
         counts += delete_rows(session, Outbox, Outbox.key.in_([f"received:{one}" for one in some]))
         for platform in known_platforms():
             platform.detach(session, some)
-        for table in (Grade, Round, IdempotencyKey, InboundWebhook, SubmissionFile, KeptTrial, SentMessage):
+        for table in (
+            Grade,
+            Round,
+            IdempotencyKey,
+            InboundWebhook,
+            SubmissionFile,
+            CachedExecution,
+            SentMessage,
+        ):
             counts += delete_rows(session, table, table.submission_id.in_(some))
         counts += delete_rows(session, Submission, Submission.id.in_(some))
         counts["blobs"] += delete_unused_blobs(session, names)
@@ -96,7 +104,7 @@ def delete_prompts(session: Session, rounds: Sequence[str]) -> Counter[str]:
 
 def delete_class_uploads(session: Session, ids: Sequence[str]) -> Counter[str]:
     """Delete class zips."""
-    names = list(session.scalars(select(Batch.sha256).where(Batch.id.in_(ids))))
-    counts = delete_rows(session, Batch, Batch.id.in_(ids))
+    names = list(session.scalars(select(ClassUpload.sha256).where(ClassUpload.id.in_(ids))))
+    counts = delete_rows(session, ClassUpload, ClassUpload.id.in_(ids))
     counts["blobs"] += delete_unused_blobs(session, names)
     return +counts

@@ -31,12 +31,12 @@ from grading.store.submissions.uploads import delete_uploads
 from grading.store.tables import (
     Assignment,
     Audit,
-    Batch,
+    ClassUpload,
     Extension,
     GroupMember,
     IdempotencyKey,
     Identity,
-    MailWish,
+    MailPreference,
     Membership,
     Outbox,
     RegradeRequest,
@@ -88,14 +88,14 @@ def erase_student(session: Session, known: StudentIdentity, by: str) -> Erased:
     lock_submissions(session, Submission.student_id == known.user_id)
     student = find_student(session, known.name)
     counts = delete_submissions(session, student.submissions)
-    counts += delete_class_uploads(session, student.batches)
+    counts += delete_class_uploads(session, student.class_uploads)
     counts += delete_uploads(
         session, list(session.scalars(select(Upload.id).where(Upload.user_id == student.user_id)))
     )
     counts += _scattered(session, student)
     sign_in_attempts.reset_account(session, student.user_id)
     sessions.end_sessions(session, student.user_id)
-    for table in (Token, Membership, Identity, ResetLink, GroupMember, SubmissionMember, MailWish):
+    for table in (Token, Membership, Identity, ResetLink, GroupMember, SubmissionMember, MailPreference):
         counts += delete_rows(session, table, table.user_id == student.user_id)
     for platform in known_platforms():
         for theirs in (*platform.personal, *platform.transient):
@@ -260,7 +260,7 @@ class Student(StudentIdentity):
     rounds: tuple[str, ...]
     runs: tuple[str, ...]
     tokens: tuple[int, ...]
-    batches: tuple[str, ...]
+    class_uploads: tuple[str, ...]
     """Class zips of their courses: any of them may hold their work."""
 
     @property
@@ -276,14 +276,14 @@ def find_student(session: Session, who: str) -> Student:
     Raises NotFound, Conflict when it fits several people, Forbidden for staff.
     """
     known = find_identity(session, who)
-    submissions, rounds, runs, tokens, batches = _belongings(known.user_id)
+    submissions, rounds, runs, tokens, class_uploads = _belongings(known.user_id)
     return Student(
         **vars(known),
         submissions=tuple(session.scalars(submissions.order_by(Submission.created_at))),
         rounds=tuple(session.scalars(rounds.order_by(Round.created_at))),
         runs=tuple(session.scalars(runs)),
         tokens=tuple(session.scalars(tokens)),
-        batches=tuple(session.scalars(batches)),
+        class_uploads=tuple(session.scalars(class_uploads)),
     )
 
 
@@ -297,12 +297,12 @@ def count_student(session: Session, who: str) -> tuple[StudentIdentity, dict[str
 @cache
 def _counts() -> Any:
     user_id: Any = bindparam("user_id")
-    submissions, _rounds, _runs, tokens, batches = (
+    submissions, _rounds, _runs, tokens, class_uploads = (
         select(func.count()).select_from(query.subquery()).scalar_subquery() for query in _belongings(user_id)
     )
     of_round = select(func.count()).where(Run.round_id == Round.id).correlate(Round).scalar_subquery()
     return (
-        select(submissions, func.count(), func.coalesce(func.sum(of_round), 0), tokens, batches)
+        select(submissions, func.count(), func.coalesce(func.sum(of_round), 0), tokens, class_uploads)
         .select_from(Round)
         .where(Round.student_id == user_id)
     )
@@ -372,5 +372,5 @@ def _belongings(user_id: int | Any) -> tuple[Select[Any], ...]:
         rounds,
         select(Run.id).where(Run.round_id.in_(rounds)),
         select(Token.id).where(Token.user_id == user_id),
-        select(Batch.id).where(Batch.assignment_id.in_(assignments)),
+        select(ClassUpload.id).where(ClassUpload.assignment_id.in_(assignments)),
     )

@@ -28,6 +28,7 @@ from grading.store.tables import (
     Assignment,
     Audit,
     Base,
+    CachedExecution,
     Change,
     Course,
     DryRunRound,
@@ -38,8 +39,7 @@ from grading.store.tables import (
     IdempotencyKey,
     Identity,
     InboundWebhook,
-    KeptTrial,
-    MailWish,
+    MailPreference,
     Mark,
     Membership,
     OpenSession,
@@ -120,7 +120,7 @@ def _rows(session: Session, student: Student) -> Iterator[tuple[type[Base], Iter
     yield User, _plain(_in(session, User, User.id, ids))
     theirs: list[type[Any]] = [table for platform in known_platforms() for table in platform.personal]
     of_person: tuple[type[Any], ...] = (
-        Identity, Membership, Token, ResetLink, OpenSession, GroupMember, SubmissionMember, MailWish,
+        Identity, Membership, Token, ResetLink, OpenSession, GroupMember, SubmissionMember, MailPreference,
     )  # fmt: skip
     for table in (*of_person, *theirs):
         yield table, _plain(_in(session, table, table.user_id, ids))
@@ -133,7 +133,7 @@ def _rows(session: Session, student: Student) -> Iterator[tuple[type[Base], Iter
     yield Submission, _plain(_in(session, Submission, Submission.id, student.submissions))
     for asked in (Extension, RegradeRequest):
         yield asked, _plain(_in(session, asked, asked.student_id, ids))
-    for owned in (SubmissionFile, Round, Grade, *ADDED, KeptTrial, IdempotencyKey, InboundWebhook):
+    for owned in (SubmissionFile, Round, Grade, *ADDED, CachedExecution, IdempotencyKey, InboundWebhook):
         yield owned, _plain(_in(session, owned, owned.submission_id, student.submissions))
     for part in (RoundStage, Run):
         yield part, _plain(_in(session, part, part.round_id, student.rounds))
@@ -198,7 +198,7 @@ def _own_work(value: dict[str, Any]) -> dict[str, Any]:
 PARTLY: dict[str, Callable[[Any], Any]] = {
     "rounds.prepared": _prepared,
     "grades.report": _report_shown,
-    "trials.content": _own_work,
+    "cached_executions.content": _own_work,
     "prompts.user_message": prompts.text,
 }
 """Columns that hold things of the instructor's beside the student's, or that people cannot read."""

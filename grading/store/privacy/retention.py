@@ -29,11 +29,11 @@ from grading.store.submissions.uploads import delete_uploads
 from grading.store.tables import (
     Audit,
     Base,
-    Batch,
+    CachedExecution,
+    ClassUpload,
     Grade,
     IdempotencyKey,
     InboundWebhook,
-    KeptTrial,
     Outbox,
     Round,
     Run,
@@ -101,9 +101,9 @@ def _query(kind: str, before: datetime) -> Any:
     if kind == "results":
         return _old_results(before)
     if kind == "trials":
-        return select(KeptTrial.key).where(KeptTrial.created_at < before)
+        return select(CachedExecution.key).where(CachedExecution.created_at < before)
     if kind == "class zips":
-        return select(Batch.id).where(Batch.created_at < before)
+        return select(ClassUpload.id).where(ClassUpload.created_at < before)
     if kind == "uploads":
         return select(Upload.id).where(Upload.created_at < before)
     if kind == "audit":
@@ -187,5 +187,5 @@ TABLES: dict[str, type[Base]] = {
     "inbound webhooks": InboundWebhook,
     "outbox": Outbox,
     "sent messages": SentMessage,
-    "trials": KeptTrial,
+    "trials": CachedExecution,
 }

@@ -72,7 +72,7 @@ def _counting(assignment_id: int, counts: str) -> Subquery:
 def _works(
     session: Session, chosen: Subquery, changes: Mapping[str, Sequence[Change]]
 ) -> Iterator[tuple[Work, int | None, tuple[str, dict[str, CriterionGrade]]]]:
-    """Each submission, who reviewed it, its round, and its criteria as grading left them; newest grade first."""
+    """Each submission with its reviewer, its round and its criteria as graded; the newest grade first."""
     submission, round_, grade = tables.Submission, tables.Round, tables.Grade
     query = (
         select(

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from grading.store.database import now
 from grading.store.tables import Base
 
-_TRIALS: Table = Base.metadata.tables["trials"]
+_TRIALS: Table = Base.metadata.tables["cached_executions"]
 
 
 def find_execution(session: Session, key: str) -> Any | None:

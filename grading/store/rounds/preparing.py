@@ -64,7 +64,7 @@ _QUEUE = (
         state=RoundState.QUEUED,
         prepared=bindparam("content"),
         prepared_at=bindparam("at"),
-        line=queue.LAST_IN_LINE,
+        queue_turn=queue.NEXT_TURN,
     )
     .returning(_ROUNDS.c.submission_id)
 )

@@ -1,9 +1,9 @@
-"""What waits in SQL: to be prepared, to be sent, to be sent again, to be combined.
+"""The queue in SQL: rounds to prepare, stages to dispatch or to retry, rounds to combine.
 
-The order of queued rounds lies in an index: finding the next ones costs the same whatever waits. Each has a
-`line` within its course and priority: a student's first waiting round stands beside the one whose turn it is
-there, each further one a place behind the one before, so that everyone's first goes before anyone's second.
-Courses take turns: next is the one that was served longest ago. Who is in many courses has a place in each.
+Queued rounds are served round-robin: courses take turns, the one served longest ago first, and so do the
+students of a course. The `queue_turn` of a round, within its course and priority, says in which turn it is
+served: a student's first queued round gets the turn that is served now, each further one the turn after the
+one before. An index holds that order, so finding the next rounds costs the same however many are queued.
 """
 
 from __future__ import annotations
@@ -60,17 +60,17 @@ class DueRetry:
 # --- statements, made once: putting one together costs more than running it ---------------------------------
 
 
-def _last_in_line() -> ColumnElement[int]:
+def _next_turn() -> ColumnElement[int]:
     """The place behind a student's own, else beside the one whose turn it is, else the first."""
     same = aliased(Round)
     there = (same.state == _QUEUED, same.priority == Round.priority, same.course_id == Round.course_id)
-    own = select(func.max(same.line) + 1).where(*there, same.student_id == Round.student_id)
-    turn = select(func.min(same.line)).where(*there)
+    own = select(func.max(same.queue_turn) + 1).where(*there, same.student_id == Round.student_id)
+    turn = select(func.min(same.queue_turn)).where(*there)
     return func.coalesce(own.correlate(Round).scalar_subquery(), turn.correlate(Round).scalar_subquery(), 0)
 
 
-LAST_IN_LINE = _last_in_line()
-"""The `line` of a round that becomes queued, for the statement that makes it so."""
+NEXT_TURN = _next_turn()
+"""The `queue_turn` of a round that becomes queued, for the statement that makes it so."""
 
 
 def _courses_that_wait(priority: str) -> Select[Any]:
@@ -96,7 +96,7 @@ _NEXT_OF_COURSE = (
         Round.priority == bindparam("priority"),
         Round.course_id == bindparam("course"),
     )
-    .order_by(Round.line, Round.created_at, Round.id)
+    .order_by(Round.queue_turn, Round.created_at, Round.id)
     .limit(bindparam("most"))
 )
 _LAST_SERVED = {priority: select(func.coalesce(func.max(served), 0)) for priority, served in _SERVED.items()}
@@ -256,9 +256,9 @@ def list_stuck_rounds(session: Session, limit: int) -> list[str]:
 MOST = 20_000
 """Rounds that are looked at, and so the last place that is told."""
 _LINES = (
-    select(Round.id, Round.course_id, Round.student_id, Round.line)
+    select(Round.id, Round.course_id, Round.student_id, Round.queue_turn)
     .where(Round.state == _QUEUED, Round.priority == bindparam("priority"))
-    .order_by(Round.course_id, Round.line, Round.created_at, Round.id)
+    .order_by(Round.course_id, Round.queue_turn, Round.created_at, Round.id)
     .limit(MOST)
 )
 _RECEIVED = (
@@ -334,8 +334,8 @@ def _order(session: Session, priority: str) -> list[str]:
     last: dict[tuple[int, int], int] = {}
     """(course, student) -> line of the last one"""
     for row in session.execute(_LINES, {"priority": priority}):
-        lines[row.course_id].append((row.line, row.id))
-        last[row.course_id, row.student_id] = row.line
+        lines[row.course_id].append((row.queue_turn, row.id))
+        last[row.course_id, row.student_id] = row.queue_turn
     for new in session.execute(_RECEIVED, {"priority": priority}):
         here, key = lines[new.course_id], (new.course_id, new.student_id)
         line = last[key] + 1 if key in last else here[0][0] if here else 0

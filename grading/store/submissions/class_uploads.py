@@ -53,7 +53,7 @@ def create_class_upload(
 ) -> str:
     """Keep a zip for its preview; returns the batch's id."""
     (sha256,) = store_blobs(session, [data])
-    row = tables.Batch(
+    row = tables.ClassUpload(
         assignment_id=assignment_id,
         created_by=actor.user_id,
         sha256=sha256,
@@ -66,15 +66,15 @@ def create_class_upload(
     return row.id
 
 
-def load_class_upload(session: Session, batch_id: str) -> tables.Batch:
+def load_class_upload(session: Session, batch_id: str) -> tables.ClassUpload:
     """The batch. Raises NotFound."""
-    row = session.get(tables.Batch, batch_id) if batch_id.isalnum() else None
+    row = session.get(tables.ClassUpload, batch_id) if batch_id.isalnum() else None
     if row is None:
         raise NotFound("There is no such class upload.")
     return row
 
 
-def load_zip(session: Session, batch: tables.Batch) -> bytes:
+def load_zip(session: Session, batch: tables.ClassUpload) -> bytes:
     """The bytes of the zip."""
     return load_blob(session, batch.sha256)
 
@@ -107,7 +107,7 @@ def match_students(entries: Sequence[StudentFiles], known: Sequence[Member]) -> 
 
 
 def confirm_class_upload(
-    session: Session, batch: tables.Batch, course_id: int, choices: Sequence[Choice], actor: Actor
+    session: Session, batch: tables.ClassUpload, course_id: int, choices: Sequence[Choice], actor: Actor
 ) -> list[Accepted]:
     """Submit for all chosen students in this transaction. Raises Conflict when it was done before."""
     if batch.confirmed_at is not None:
@@ -149,9 +149,11 @@ def _unique(pairs: Sequence[tuple[str, Member]]) -> Mapping[str, Member]:
     return {key: member for key, member in found.items() if member is not None}
 
 
-def lock_class_upload(session: Session, batch_id: str) -> tables.Batch:
+def lock_class_upload(session: Session, batch_id: str) -> tables.ClassUpload:
     """The batch, locked until the transaction ends."""
-    row = session.scalar(select(tables.Batch).where(tables.Batch.id == batch_id).with_for_update())
+    row = session.scalar(
+        select(tables.ClassUpload).where(tables.ClassUpload.id == batch_id).with_for_update()
+    )
     if row is None:
         raise NotFound("There is no such class upload.")
     return row

@@ -1,4 +1,4 @@
-"""Accepting a submission: one transaction for the submission, its files, its first round and its outbox row."""
+"""Accept a submission: one transaction for it, its files, its first round and its outbox row."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def add_round(
     # not the key: who holds a round, which this may wait for, refers to it
     session.execute(mine.with_for_update(key_share=True))
     earlier = update(Round).where(Round.submission_id == submission.id).values(current=False)
-    session.execute(earlier.execution_options(**TRACKED_MANUALLY))  # the new one touches the same
+    session.execute(earlier.execution_options(**TRACKED_MANUALLY))  # the new one marks the same
     number = session.execute(
         select(func.coalesce(func.max(Round.number), 0)).where(Round.submission_id == submission.id)
     ).scalar_one()

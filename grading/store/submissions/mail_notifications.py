@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from grading.store import outbox
 from grading.store.bulk import chunks
-from grading.store.tables import Assignment, Grade, MailWish, Round, Submission, SubmissionMember, User
+from grading.store.tables import Assignment, Grade, MailPreference, Round, Submission, SubmissionMember, User
 
 KIND = "mail"
 
@@ -31,14 +31,14 @@ class Letter:
 
 def set_mail_preference(session: Session, submission_id: str, user_id: int, *, wanted: bool) -> None:
     """Somebody wants, or does not want, to hear of this submission, whatever they chose for all of theirs."""
-    session.merge(MailWish(submission_id=submission_id, user_id=user_id, wanted=wanted))
+    session.merge(MailPreference(submission_id=submission_id, user_id=user_id, wanted=wanted))
 
 
 def load_mail_preference(session: Session, submission_id: str, user_id: int) -> tuple[bool, str]:
     """Whether somebody wants to hear of this submission, and their address (empty: there is none)."""
-    of_it = and_(MailWish.submission_id == submission_id, MailWish.user_id == User.id)
-    query = select(func.coalesce(MailWish.wanted, User.mail_when_ready), User.email)
-    row = session.execute(query.outerjoin(MailWish, of_it).where(User.id == user_id)).first()
+    of_it = and_(MailPreference.submission_id == submission_id, MailPreference.user_id == User.id)
+    query = select(func.coalesce(MailPreference.wanted, User.mail_when_ready), User.email)
+    row = session.execute(query.outerjoin(MailPreference, of_it).where(User.id == user_id)).first()
     return (bool(row[0]), row[1]) if row is not None else (False, "")
 
 
@@ -67,12 +67,14 @@ def recipients_query(these: ColumnElement[bool]) -> Select[Any]:
     members = select(Round.id, member.submission_id, member.user_id)
     members = members.join(member, member.submission_id == Round.submission_id).where(these)
     people = owners.union(members).subquery()
-    of_it = and_(MailWish.submission_id == people.c.submission_id, MailWish.user_id == people.c.user_id)
+    of_it = and_(
+        MailPreference.submission_id == people.c.submission_id, MailPreference.user_id == people.c.user_id
+    )
     return (
         select(people)
         .join(User, User.id == people.c.user_id)
-        .outerjoin(MailWish, of_it)
-        .where(func.coalesce(MailWish.wanted, User.mail_when_ready), User.email != "", ~User.disabled)
+        .outerjoin(MailPreference, of_it)
+        .where(func.coalesce(MailPreference.wanted, User.mail_when_ready), User.email != "", ~User.disabled)
     )
 
 

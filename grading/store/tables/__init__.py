@@ -5,11 +5,11 @@ Queries belong to the package of their capability.
 
 from grading.store.tables.assignments import (
     Assignment,
-    Batch,
     Blob,
+    ClassUpload,
     Extension,
     GroupMember,
-    MailWish,
+    MailPreference,
     RubricVersion,
     Submission,
     SubmissionFile,
@@ -18,16 +18,16 @@ from grading.store.tables.assignments import (
     UploadFile,
 )
 from grading.store.tables.base import Base, Id, UtcDateTime, new_id
-from grading.store.tables.change_tracking import Touch
+from grading.store.tables.change_tracking import ChangeMarker
 from grading.store.tables.messages import EventReceiver, SentMessage, WebhookSecret
 from grading.store.tables.operations import (
     Audit,
-    Chore,
+    CachedExecution,
     Drain,
     IdempotencyKey,
     InboundWebhook,
-    KeptTrial,
     Outbox,
+    PeriodicTask,
 )
 from grading.store.tables.people import (
     Course,
@@ -35,7 +35,7 @@ from grading.store.tables.people import (
     Membership,
     OpenSession,
     ResetLink,
-    SignInTry,
+    SignInAttempt,
     Token,
     User,
 )
@@ -54,10 +54,10 @@ __all__ = [
     "Assignment",
     "Audit",
     "Base",
-    "Batch",
+    "ClassUpload",
     "Blob",
     "Change",
-    "Chore",
+    "PeriodicTask",
     "Course",
     "Drain",
     "DryRun",
@@ -71,8 +71,8 @@ __all__ = [
     "IdempotencyKey",
     "Identity",
     "InboundWebhook",
-    "KeptTrial",
-    "MailWish",
+    "CachedExecution",
+    "MailPreference",
     "Mark",
     "Membership",
     "OpenSession",
@@ -86,13 +86,13 @@ __all__ = [
     "Run",
     "SavedComment",
     "SentMessage",
-    "SignInTry",
+    "SignInAttempt",
     "Submission",
     "SubmissionFile",
     "SubmissionMember",
     "SystemMessage",
     "Token",
-    "Touch",
+    "ChangeMarker",
     "Upload",
     "UploadFile",
     "User",

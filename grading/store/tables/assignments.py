@@ -128,10 +128,10 @@ class SubmissionMember(Base):
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), primary_key=True, index=True)
 
 
-class MailWish(Base):
+class MailPreference(Base):
     """Somebody wants, or does not want, a mail when they can see the result of this submission."""
 
-    __tablename__ = "mail_wishes"
+    __tablename__ = "mail_preferences"
     submission_id: Mapped[str] = mapped_column(ForeignKey("submissions.id"), primary_key=True)
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), primary_key=True, index=True)
     wanted: Mapped[bool] = mapped_column(Boolean)
@@ -202,10 +202,10 @@ class UploadFile(Base):
     size: Mapped[int]
 
 
-class Batch(Base):
+class ClassUpload(Base):
     """A class zip between its preview and its confirmation."""
 
-    __tablename__ = "batches"
+    __tablename__ = "class_uploads"
     id: Mapped[str] = mapped_column(Id, primary_key=True, default=new_id)
     assignment_id: Mapped[int] = mapped_column(ForeignKey("assignments.id"))
     created_by: Mapped[int] = mapped_column(ForeignKey("users.id"))

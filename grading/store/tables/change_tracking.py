@@ -1,4 +1,4 @@
-"""What changed, so that what was made of a whole class is made again."""
+"""Markers of changes, which validate caches about a whole class."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from sqlalchemy.orm import Mapped, mapped_column
 from grading.store.tables.base import Base
 
 
-class Touch(Base):
-    """A transaction changed something of an assignment; see `grading.store.change_tracking`.
+class ChangeMarker(Base):
+    """A transaction that changed something of an assignment; see `grading.store.change_tracking`.
 
     It has no foreign keys, as it outlives what was removed.
     """
 
-    __tablename__ = "touches"
+    __tablename__ = "change_markers"
     course_id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
     """0: of all courses."""
     assignment_id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
     """0: of the course itself."""
-    mark: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
-    """Drawn by lot for each transaction."""
+    value: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    """Random, the same in all rows of a transaction."""

@@ -1,4 +1,4 @@
-"""Messages to other systems as they were sent, who gets them, and the secrets of those who send to us."""
+"""Webhooks: attempts to send events, receivers, and the secrets of senders."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class EventReceiver(Base):
 
 
 class WebhookSecret(Base):
-    """A signing secret of a learning platform: only its salt; with the server's own key it makes the secret."""
+    """A signing secret of a learning platform: the salt from which the server's key derives it."""
 
     __tablename__ = "webhook_secrets"
     id: Mapped[int] = mapped_column(primary_key=True)

@@ -104,22 +104,22 @@ class Audit(Base):
     )
 
 
-class KeptTrial(Base):
+class CachedExecution(Base):
     """What running a document showed, by the content of all that decides it: grading again costs nothing."""
 
-    __tablename__ = "trials"
+    __tablename__ = "cached_executions"
     key: Mapped[str] = mapped_column(String(64), primary_key=True)
     submission_id: Mapped[str | None] = mapped_column(ForeignKey("submissions.id"), index=True)
     """Whose work it was, the first time; nothing for the instructor's own code."""
     content: Mapped[dict[str, Any]]
     created_at: Mapped[datetime]
-    __table_args__ = (Index("trials_by_time", "created_at"),)
+    __table_args__ = (Index("cached_executions_by_time", "created_at"),)
 
 
-class Chore(Base):
+class PeriodicTask(Base):
     """Something to be done again from time to time: the daily retention, withdrawals after an erasure."""
 
-    __tablename__ = "chores"
+    __tablename__ = "periodic_tasks"
     name: Mapped[str] = mapped_column(String(100), primary_key=True)
     not_before: Mapped[datetime]
     payload: Mapped[dict[str, Any]]

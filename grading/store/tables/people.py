@@ -106,10 +106,10 @@ class ResetLink(Base):
     used_at: Mapped[datetime | None]
 
 
-class SignInTry(Base):
+class SignInAttempt(Base):
     """A counter of wrong passwords for a sign-in name, whether it exists or not."""
 
-    __tablename__ = "sign_in_tries"
+    __tablename__ = "sign_in_attempts"
     account: Mapped[str] = mapped_column(String(64), primary_key=True)
     """SHA-256 of the sign-in name."""
     source: Mapped[str] = mapped_column(String(64), primary_key=True)
@@ -119,7 +119,7 @@ class SignInTry(Base):
     """When the next try is permitted."""
     last_at: Mapped[datetime]
     """When the last one was; the sweeper takes away what is old."""
-    __table_args__ = (Index("sign_in_tries_by_time", "last_at"),)
+    __table_args__ = (Index("sign_in_attempts_by_time", "last_at"),)
 
 
 class OpenSession(Base):

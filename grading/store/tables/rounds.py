@@ -65,7 +65,7 @@ class Round(Base):
     priority: Mapped[str] = mapped_column(String(20), default="interactive")
     course_id: Mapped[int] = mapped_column(ForeignKey("courses.id"))
     student_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
-    line: Mapped[int] = mapped_column(Integer, default=0)
+    queue_turn: Mapped[int] = mapped_column(Integer, default=0)
     """While it is queued: its place in its course and priority, see grading/store/rounds/queue.py."""
     prepared: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
     """Documents without names, and evidence: what every job of the round carries. Large."""
@@ -92,8 +92,8 @@ class Round(Base):
         Index("rounds_of_student", "student_id", "course_id", "id"),
         Index("rounds_by_state", "state", "priority", "created_at"),
         # only what waits, whatever has ever been graded; each holds all that is asked of it
-        Index("queued_rounds", "priority", "course_id", "line", "created_at", "id", **QUEUED),
-        Index("queued_of_student", "priority", "course_id", "student_id", "line", **QUEUED),
+        Index("queued_rounds", "priority", "course_id", "queue_turn", "created_at", "id", **QUEUED),
+        Index("queued_of_student", "priority", "course_id", "student_id", "queue_turn", **QUEUED),
         # holds all that measures need: the rows are large
         Index("rounds_by_end", "finished_at", "state", "priority", "created_at"),
     )

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from grading.store.database import literal_limit
 from grading.store.learning_platforms import known_platforms
-from grading.store.tables import Assignment, Audit, Batch, Course, Identity, Submission, Token, User
+from grading.store.tables import Assignment, Audit, ClassUpload, Course, Identity, Submission, Token, User
 
 PER_PAGE = 25
 MAX_PEOPLE = 50
@@ -194,8 +194,8 @@ def _named_submissions() -> Any:
     )
 
 
-def _batches(session: Session, ids: list[str]) -> Iterable[NamedObject]:
-    query = select(Batch.id, Batch.filename).where(Batch.id.in_(ids))
+def _class_uploads(session: Session, ids: list[str]) -> Iterable[NamedObject]:
+    query = select(ClassUpload.id, ClassUpload.filename).where(ClassUpload.id.in_(ids))
     return [NamedObject("batch", row.id, row.filename) for row in session.execute(query)]
 
 
@@ -206,5 +206,5 @@ LOADERS = {
     "course": _courses,
     "assignment": _assignments,
     "submission": _submissions,
-    "batch": _batches,
+    "batch": _class_uploads,
 }

@@ -1,4 +1,4 @@
-"""How a grade came to stand as it does: lateness, which submission counts, gradings so far, people's changes."""
+"""Grade history: lateness, which submission counts, gradings so far, people's changes."""
 
 from __future__ import annotations
 

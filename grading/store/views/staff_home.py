@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from grading.domain.model import RoundState
 from grading.domain.value import Value
-from grading.store.tables import Assignment, Course, Grade, RegradeRequest, Round, Submission, Touch
+from grading.store.tables import Assignment, ChangeMarker, Course, Grade, RegradeRequest, Round, Submission
 
 NOT_GRADED = (RoundState.FAILED.value, RoundState.PARTIAL.value)
 IN_GRADING = (RoundState.RECEIVED.value, RoundState.QUEUED.value, RoundState.RUNNING.value)
@@ -121,10 +121,12 @@ def _listed() -> Any:
 
 
 def _stamps(session: Session, courses: Mapping[int, int]) -> dict[int, Stamp]:
-    """As `touches.stamp`, of many assignments at once."""
-    query = select(Touch.course_id, Touch.assignment_id, func.count(), func.sum(Touch.mark))
-    query = query.where(Touch.course_id.in_({0, *courses.values()}))
-    rows = session.execute(query.group_by(Touch.course_id, Touch.assignment_id))
+    """The stamps of `change_tracking.stamp`, of many assignments at once."""
+    query = select(
+        ChangeMarker.course_id, ChangeMarker.assignment_id, func.count(), func.sum(ChangeMarker.value)
+    )
+    query = query.where(ChangeMarker.course_id.in_({0, *courses.values()}))
+    rows = session.execute(query.group_by(ChangeMarker.course_id, ChangeMarker.assignment_id))
     marks = {(course, assignment): (count, int(total)) for course, assignment, count, total in rows}
     none = (0, 0)
     return {

@@ -1,4 +1,4 @@
-"""What a student sees first: their assignments and their newest submissions. Two queries, one with the clock."""
+"""The student's home page: assignments and newest submissions, in two queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `lists` asks of the database: which submissions, and all that a line needs of them."""
+"""Lists of submissions and assignments, page by page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from grading.store.submissions.intake import counts_for
 
 
 def counting_query(user_id: Any, assignment_id: Any = None) -> Subquery:
-    """The submissions that count for a user, alone or in a group; by indexes that hold all of these columns."""
+    """The submissions that count for a user, alone or in a group; covering indexes hold these columns."""
     own, member = tables.Submission, tables.SubmissionMember
     columns = select(own.id, own.assignment_id, own.number, own.created_at)
     mine = columns.where(own.student_id == user_id, own.number > 0)  # what is lower is a trial

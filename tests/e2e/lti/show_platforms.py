@@ -11,10 +11,10 @@ from grading.store import tables
 from grading.store.database import now
 from grading.store.integrations import webhooks
 from grading.store.integrations.canvas import links
-from grading.store.integrations.canvas.tables import CanvasLink, CanvasScore, CanvasTaken
+from grading.store.integrations.canvas.tables import CanvasAttempt, CanvasLink, CanvasScore
 from grading.store.integrations.lti import launch, platforms
 from grading.store.integrations.lti.platforms import NewPlatform
-from grading.store.integrations.lti.tables import LtiContext, LtiDifference, LtiScore, LtiTry
+from grading.store.integrations.lti.tables import LtiContext, LtiDifference, LtiScore, LtiScoreAttempt
 from tests.integration.webapp import School
 
 REFUSED = "sending a score: the platform answered 422: Unprocessable: the line item is closed"
@@ -53,11 +53,11 @@ def _platforms(session: Session, school: School, shown: int, users: list[int], m
     link.compared_at = moment - timedelta(hours=5)
     for number, user in enumerate(users):
         score = LtiScore(link_id=link.id, user_id=user, points=15.5 - number, max_points=20.0)
-        score.told_at, score.error = moment - timedelta(minutes=9 * number), REFUSED if number == 3 else ""
+        score.sent_at, score.error = moment - timedelta(minutes=9 * number), REFUSED if number == 3 else ""
         session.add(score)
         session.add(
-            LtiTry(
-                link_id=link.id, user_id=user, at=score.told_at, points=score.points,
+            LtiScoreAttempt(
+                link_id=link.id, user_id=user, at=score.sent_at, points=score.points,
                 status=422 if score.error else 204, error=score.error,
             )
         )  # fmt: skip
@@ -81,13 +81,13 @@ def _canvas(session: Session, assignment: int, users: list[int], moment: datetim
     row = session.get_one(CanvasLink, number)
     row.pulled_at = moment - timedelta(minutes=4)
     for attempt, user in enumerate(users[:2]):
-        taken = CanvasTaken(link_id=number, user_id=user, attempt=1, late=False, at=moment)
+        taken = CanvasAttempt(link_id=number, user_id=user, attempt=1, late=False, at=moment)
         taken.error = "homework.docx cannot be graded; hand in .ipynb, .py or .zip." if attempt else ""
         session.add(taken)
     failed = CanvasScore(link_id=number, user_id=users[0], points=None, error=AWAY)
     differs = CanvasScore(link_id=number, user_id=users[2], points=17.0, theirs=12.0, differs_at=moment)
     for score in (failed, differs):
-        score.told, score.turn, score.told_at = "", 1, moment - timedelta(hours=1)
+        score.told, score.lease, score.sent_at = "", 1, moment - timedelta(hours=1)
         session.add(score)
 
 

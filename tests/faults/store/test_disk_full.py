@@ -115,7 +115,7 @@ def full_disk(school: School) -> Iterator[None]:
         event.remove(engine, "connect", no_more_pages)
         engine.dispose()
         return
-    last = ("outbox", "batches")
+    last = ("outbox", "class_uploads")
     with engine.begin() as connection:
         connection.execute(text(FULL_ON_POSTGRESQL))
         for table in last:

@@ -177,7 +177,7 @@ def test_parallel_guesses_are_all_counted(school: School) -> None:
         found = list(pool.map(lambda number: tried(school, caller=Caller(f"10.0.{number}.1")), range(16)))
     assert found == ["wrong"] * 16
     with school.store.read() as session:
-        counters = session.query(tables.SignInTry).filter_by(source=sign_in_attempts.NEW)
+        counters = session.query(tables.SignInAttempt).filter_by(source=sign_in_attempts.NEW)
         assert [one.failures for one in counters] == [16]
 
 
@@ -203,7 +203,7 @@ def test_old_counters_go(school: School) -> None:
     for left in (2, 0):
         with school.store.write() as session:
             sign_in_attempts.delete_expired(session)
-            assert session.query(tables.SignInTry).count() == left
+            assert session.query(tables.SignInAttempt).count() == left
         later(school, timedelta(hours=1).total_seconds())
 
 
@@ -245,10 +245,10 @@ def _cost(school: School, hasher: Hasher, name: str, password: str) -> tuple[lis
     with statements(school) as heard:
         assert credentials.verify_password(school.store, name, password, HERE) is None
     computed, after = hasher.computed, everything(school.store)
-    assert after == {**before, "sign_in_tries": after["sign_in_tries"]}
+    assert after == {**before, "sign_in_attempts": after["sign_in_attempts"]}
     with school.store.write() as session:
-        failures = list(session.scalars(select(tables.SignInTry.failures)))
-        session.execute(delete(tables.SignInTry))
+        failures = list(session.scalars(select(tables.SignInAttempt.failures)))
+        session.execute(delete(tables.SignInAttempt))
     return heard, computed, failures
 
 

@@ -270,7 +270,7 @@ def _dispatched(made: Site, rounds: list[str]) -> int:
         return len(session.scalars(select(Run.id).where(Run.round_id.in_(rounds))).all())
 
 
-HOUSEKEEPING = ("chores", "touches")
+HOUSEKEEPING = ("periodic_tasks", "change_markers")
 """Tables that the sweeper tidies each minute."""
 
 

@@ -25,7 +25,7 @@ from grading.store import tables
 from grading.store.accounts import users
 from grading.store.grades import release as grades
 from grading.store.integrations.canvas import links, scores
-from grading.store.integrations.canvas.tables import CanvasScore, CanvasTaken, CanvasTry
+from grading.store.integrations.canvas.tables import CanvasAttempt, CanvasScore, CanvasScoreAttempt
 from tests.integration.webapp import CODE, School, form_token, report
 from tests.support.servers.canvas_server import ASSIGNMENT, COURSE, LONG_ID, ME, FakeCanvas, canvas_server
 from workers.server.context import Server
@@ -144,7 +144,7 @@ def test_a_class_comes_over_is_graded_and_sees_it_in_canvas(school_url: str, ser
         }
         roles = {row.role for row in session.query(tables.Membership).filter_by(user_id=here.user(14))}
     assert roles == {"grader"}
-    assert {(row.user_id, row.attempt, row.late) for row in here.rows(CanvasTaken)} == {
+    assert {(row.user_id, row.attempt, row.late) for row in here.rows(CanvasAttempt)} == {
         (here.user(ADA), 1, False),
         (here.user(BOB), 1, True),
     }
@@ -237,7 +237,7 @@ def test_a_token_that_is_refused_loses_no_score(here: Bridged) -> None:
     here.school.store.clock_offset_s += 6
     assert here.bridge.push() == 1
     assert here.canvas.told(ADA)[0] == 17.0
-    tries = here.rows(CanvasTry)
+    tries = here.rows(CanvasScoreAttempt)
     assert [(one.posted, bool(one.error)) for one in tries] == [(False, True), (True, False)]
     assert "leaked" not in repr([vars(one) for one in tries])
 
@@ -255,7 +255,7 @@ def test_an_answer_that_is_lost_makes_no_second_comment(here: Bridged) -> None:
     assert here.bridge.push() == 0  # it is there: nothing to post
     assert here.canvas.posts == posts
     assert len(here.canvas.told(ADA)[1]) == 1
-    assert here.rows(CanvasScore)[0].told_at is not None
+    assert here.rows(CanvasScore)[0].sent_at is not None
 
 
 def test_what_teachers_write_in_canvas_stays(here: Bridged) -> None:
@@ -307,7 +307,7 @@ def test_files_that_cannot_be_taken_are_remembered_and_others_come(here: Bridged
     pulled = here.bridge.pull()
     assert (pulled.handed_in, pulled.refused) == (1, 1)
     assert here.bridge.pull().refused == 0
-    refused = [one for one in here.rows(CanvasTaken) if one.submission_id is None]
+    refused = [one for one in here.rows(CanvasAttempt) if one.submission_id is None]
     assert len(refused) == 1
     assert "cannot be graded" in refused[0].error
     page = here.school.client("teacher").get(f"/courses/{here.school.course}/platform")
@@ -323,7 +323,7 @@ def test_a_file_leads_nowhere_that_is_forbidden(here: Bridged) -> None:
     here.canvas.submit(ADA, {"work.py": CODE})
     here.canvas.moods[:] = ["file away"]
     assert here.bridge.pull().refused == 1
-    assert "10.1.2.3" in here.rows(CanvasTaken)[0].error
+    assert "10.1.2.3" in here.rows(CanvasAttempt)[0].error
 
 
 def test_the_token_goes_to_no_other_address(here: Bridged) -> None:

@@ -412,7 +412,7 @@ def test_an_erased_student_gets_no_mail(school: School, box: Mailbox) -> None:
         mails.set_mail_preference(session, submission, school.users["anna"], wanted=True)
         erasure.erase_student(session, find_student(session, "anna"), "test")
     assert rows(school.store) == []
-    assert school.count(tables.MailWish) == 0
+    assert school.count(tables.MailPreference) == 0
     assert sender(school, box).send_due() == 0
 
 
@@ -471,7 +471,7 @@ def test_the_page_offers_mail_for_ones_own_hand_in(tmp_path: Path) -> None:
     teacher = school.client("teacher")
     refused = teacher.post(f"{page}/mail", data={**wanted, "csrf_token": form_token(teacher)})
     assert refused.status_code == 404
-    assert school.count(tables.MailWish) == 1
+    assert school.count(tables.MailPreference) == 1
     school.close()
 
 

@@ -23,7 +23,14 @@ from grading.integrations.lti.keys import new_key, signed
 from grading.store.accounts import users
 from grading.store.grades import release as grades
 from grading.store.integrations.lti import course_page, launch, platforms, scores
-from grading.store.integrations.lti.tables import LtiContext, LtiLink, LtiNonce, LtiPlatform, LtiScore, LtiTry
+from grading.store.integrations.lti.tables import (
+    LtiContext,
+    LtiLink,
+    LtiNonce,
+    LtiPlatform,
+    LtiScore,
+    LtiScoreAttempt,
+)
 from grading.store.tables import Audit, Identity, Membership, Outbox, Round, User
 from tests.integration.lti.lti_world import Campus, campus, new
 from tests.integration.webapp import form_token
@@ -80,7 +87,7 @@ def test_a_student_lands_on_handing_in_and_their_released_grade_arrives(here: Ca
     assert "scoreGiven" not in here.world.log[-1]
     assert item.scores == {}
     assert sender.send_due() == 0
-    assert [one.status for one in rows(here, LtiTry)] == [204, 204]
+    assert [one.status for one in rows(here, LtiScoreAttempt)] == [204, 204]
 
 
 def test_a_platform_that_is_down_for_an_hour_has_the_score_afterwards(here: Campus) -> None:
@@ -108,7 +115,7 @@ def test_a_platform_that_is_down_for_an_hour_has_the_score_afterwards(here: Camp
     later(here, 7201)
     assert sender.send_due() == 1
     assert here.world.items[1].scores["student-1"]["scoreGiven"] == 8.5
-    assert [one.status for one in rows(here, LtiTry)] == [None, None, None, None, 204]
+    assert [one.status for one in rows(here, LtiScoreAttempt)] == [None, None, None, None, 204]
     assert overview_of(here).failed == ()
 
 
@@ -391,7 +398,9 @@ def test_a_platform_is_changed_and_removed_and_grades_stay(here: Campus) -> None
     assert here.passback().send_due() == 1
     assert boss.post(f"{page}/remove", data={"csrf_token": token}).status_code == 303
     assert boss.get(page).status_code == 404
-    left = [rows(here, one) for one in (LtiPlatform, LtiContext, LtiLink, LtiScore, LtiTry, LtiNonce)]
+    left = [
+        rows(here, one) for one in (LtiPlatform, LtiContext, LtiLink, LtiScore, LtiScoreAttempt, LtiNonce)
+    ]
     assert left == [[]] * 6
     assert here.passback().send_due() == 0
     with here.school.store.read() as session:
@@ -449,7 +458,7 @@ def killed(here: Campus, times: int) -> None:
         )
         assert done.returncode == -signal.SIGKILL
         with here.school.store.write() as session:  # as if the leases had run out
-            session.query(LtiScore).update({"busy_until": None})
+            session.query(LtiScore).update({"leased_until": None})
             past = session.query(User).first()
             assert past is not None
             session.query(Outbox).filter_by(kind="lti", done_at=None).update({"not_before": past.created_at})

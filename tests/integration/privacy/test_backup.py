@@ -100,7 +100,7 @@ def test_a_backup_taken_while_others_write_is_one_moment(
     )
     now = everything(system.store)
     with opened(url) as restored:
-        for name, rows in everything(restored, "audit", "chores").items():
+        for name, rows in everything(restored, "audit", "periodic_tasks").items():
             assert set(rows) <= set(now[name]), name
         counted = {"submissions": Submission, "grades": Grade, "files": SubmissionFile}
         assert {name: count(restored, table) for name, table in counted.items()} == manifest.counts

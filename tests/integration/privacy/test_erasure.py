@@ -37,7 +37,7 @@ from grading.store.submissions.intake import Idempotency, IncomingSubmission, ac
 from grading.store.tables import (
     Audit,
     Blob,
-    Chore,
+    PeriodicTask,
     Round,
     Submission,
     User,
@@ -49,18 +49,18 @@ from tests.support.services import SqliteDatabases
 from workers.server.housekeeping import DAILY, TIDY, do_chores
 
 PERSONAL = {
-    "assignments", "audit", "batches", "blobs", "chores", "courses", "grades", "idempotency_keys",
-    "identities",
+    "assignments", "audit", "class_uploads", "blobs", "courses", "grades", "idempotency_keys",
+    "identities", "periodic_tasks",
     "inbound_webhooks", "memberships", "open_sessions", "outbox", "prompts", "round_stages", "rounds",
-    "rubric_versions",
-    "runs", "submission_files", "submissions", "system_messages", "tokens", "trials", "users", "drains",
+    "rubric_versions", "tokens",
+    "cached_executions", "runs", "submission_files", "submissions", "system_messages", "users", "drains",
     "changes", "dry_run_rounds", "dry_runs", "examples", "extensions", "group_members", "marks",
-    "regrade_requests", "reset_links", "saved_comments", "sign_in_tries", "submission_members",
-    "uploads", "upload_files", "mail_wishes", "touches",
+    "regrade_requests", "reset_links", "saved_comments", "sign_in_attempts", "submission_members",
+    "uploads", "upload_files", "mail_preferences", "change_markers",
     "sent_messages", "event_receivers", "webhook_secrets",
     "lti_keys", "lti_platforms", "lti_contexts", "lti_deployments", "lti_nonces", "lti_tickets",
-    "lti_launches", "lti_links", "lti_members", "lti_differences", "lti_scores", "lti_tries",
-    "canvas_courses", "canvas_links", "canvas_taken", "canvas_scores", "canvas_tries",
+    "lti_launches", "lti_links", "lti_members", "lti_differences", "lti_scores", "lti_score_attempts",
+    "canvas_courses", "canvas_links", "canvas_attempts", "canvas_scores", "canvas_score_attempts",
 }  # fmt: skip
 """The tables that erasure was thought through for."""
 
@@ -96,12 +96,13 @@ def test_nothing_of_an_erased_student_stays(system: Played, tmp_path: Path) -> N
         assert hits(store).keys() >= {
             "users",
             "identities",
+            "periodic_tasks",
             "submissions",
             "rounds",
             "outbox",
             "audit",
             "blobs",
-            "trials",
+            "cached_executions",
         }
         assert any(one in "\n".join(redis_rows(redis)) for one in student.runs)
     with store.write() as session:
@@ -175,11 +176,11 @@ def test_a_late_answer_for_erased_work_is_ignored_and_withdrawn(lite: Played) ->
     do_chores(lite.server)
     assert not [key for job in jobs for key in redis.scan_iter() if job["run_id"] in key]
     with store.read() as session:
-        (chore,) = session.scalars(select(Chore.name).where(Chore.name.not_in([DAILY, TIDY])))
+        (chore,) = session.scalars(select(PeriodicTask.name).where(PeriodicTask.name.not_in([DAILY, TIDY])))
     lite.pass_time(3 * 3600)
     do_chores(lite.server)
     with store.read() as session:
-        assert session.get(Chore, chore) is None
+        assert session.get(PeriodicTask, chore) is None
 
 
 def test_errors_of_the_database_say_nothing_of_the_work(lite: Played) -> None:
@@ -266,7 +267,9 @@ def test_class_zips_of_the_course_go_with_an_erasure(lite: Played) -> None:
         class_uploads.create_class_upload(
             session, assignment, Actor(admin.id, True), "class.zip", b"a whole class"
         )
-        assert erasure.erase_student(session, find_student(session, "ada"), "test").counts["batches"] == 1
+        assert (
+            erasure.erase_student(session, find_student(session, "ada"), "test").counts["class_uploads"] == 1
+        )
         assert session.scalars(select(Blob.data)).all() == []
 
 
@@ -363,6 +366,7 @@ def test_an_export_holds_every_canary_and_nothing_of_others(lite: Played) -> Non
     held = {
         "users",
         "identities",
+        "periodic_tasks",
         "memberships",
         "tokens",
         "submissions",

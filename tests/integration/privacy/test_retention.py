@@ -23,17 +23,17 @@ from grading.store.privacy import retention as keeping
 from grading.store.submissions import class_uploads
 from grading.store.tables import (
     Audit,
-    Batch,
     Blob,
-    Chore,
+    ClassUpload,
     Grade,
     IdempotencyKey,
     InboundWebhook,
     OpenSession,
     Outbox,
+    PeriodicTask,
     Round,
     Run,
-    SignInTry,
+    SignInAttempt,
     Submission,
 )
 from tests.support.aging import DAY_S, Fresh, Played, played
@@ -66,7 +66,7 @@ def test_old_sessions_and_counters_of_wrong_passwords_go(system: Played) -> None
         system.pass_time(days * DAY_S)
         do_chores(system.server)
         with store.read() as session:
-            left.append((session.query(SignInTry).count(), session.query(OpenSession).count()))
+            left.append((session.query(SignInAttempt).count(), session.query(OpenSession).count()))
     assert left == [(2, 1), (0, 1), (0, 0)]
 
 
@@ -130,7 +130,7 @@ def test_messages_zips_and_audit_are_kept_so_many_days(lite: Played) -> None:
         done = keeping.delete_chunk(session, kept)
         assert (done["class zips"], done["idempotency keys"], done["inbound webhooks"]) == (1, 1, 1)
         assert session.scalars(select(Audit.object)).all() == ["user:99"]
-        for table in (Batch, IdempotencyKey, InboundWebhook):
+        for table in (ClassUpload, IdempotencyKey, InboundWebhook):
             assert session.execute(select(func.count()).select_from(table)).scalar_one() == 0
         # what was not sent yet waits on, however old
         assert "mail" in session.scalars(select(Outbox.kind)).all()
@@ -153,11 +153,11 @@ def test_the_daily_chore_is_done_once_a_day_by_one_of_several(
 
     def left() -> int:
         with store.read() as session:
-            return session.execute(select(func.count()).select_from(Batch)).scalar_one()
+            return session.execute(select(func.count()).select_from(ClassUpload)).scalar_one()
 
     upload()
     with store.write() as session:
-        session.execute(update(Batch).values(created_at=now(session) - timedelta(days=2)))
+        session.execute(update(ClassUpload).values(created_at=now(session) - timedelta(days=2)))
     do_chores(system.server)
     assert left() == 1  # it was done today
     system.pass_time(1.01 * DAY_S)
@@ -169,4 +169,4 @@ def test_the_daily_chore_is_done_once_a_day_by_one_of_several(
     assert left() == 0
     with store.read() as session:
         # there was something: the next helping comes at once, not tomorrow
-        assert session.get_one(Chore, DAILY).not_before < now(session) + timedelta(minutes=1)
+        assert session.get_one(PeriodicTask, DAILY).not_before < now(session) + timedelta(minutes=1)

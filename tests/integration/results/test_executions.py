@@ -167,7 +167,7 @@ def test_an_export_for_the_student_holds_no_hidden_test(school: School) -> None:
     kept |= {"answers": [{"state": "value", "value": {"text": SECRETS[3]}}], "variables": {}}
     with school.store.write() as session:
         session.add(
-            tables.KeptTrial(key="k", submission_id=submission, content=kept, created_at=now(session))
+            tables.CachedExecution(key="k", submission_id=submission, content=kept, created_at=now(session))
         )
     buffer = io.BytesIO()
     with school.store.write() as session:
@@ -176,7 +176,7 @@ def test_an_export_for_the_student_holds_no_hidden_test(school: School) -> None:
         everything = b"".join(archive.read(name) for name in archive.namelist()).decode()
         data = json.loads(archive.read("data.json"))
     assert not [word for word in NEVER if word in everything]
-    assert data["trials"][0]["content"] == {"end": "finished", "cells": kept["cells"]}
+    assert data["cached_executions"][0]["content"] == {"end": "finished", "cells": kept["cells"]}
     assert "(120, 6)" in json.dumps(data["rounds"][0]["prepared"]["trial"])
     tests = data["grades"][0]["report"]["criteria"][0]["evidence"][0]["tests"]
     assert [test["passed"] for test in tests if not test["hidden"]] == [True, False, False, True]

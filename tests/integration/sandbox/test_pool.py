@@ -34,7 +34,7 @@ from grading.store.privacy import backup, erasure, retention
 from grading.store.privacy.erasure import find_student
 from grading.store.rounds import preparing, retry
 from grading.store.rounds.queue import load_positions
-from grading.store.tables import KeptTrial, Round
+from grading.store.tables import CachedExecution, Round
 from grading.store.views.status import load_speed
 from grading.store.views.submission import load_view
 from tests.integration.sandbox.test_sandbox_runs import RIGHT, School, made, share
@@ -404,7 +404,7 @@ def test_what_running_an_erased_students_work_showed_goes_with_them(school: Scho
     assert share(school.tried("ada", mine)) == share(school.tried("ben", mine)) == 1.0
     assert school.kept() == 2  # the work of both, and the expected values
     boxes = school.sandbox.opened
-    assert erased(school, "ada")["trials"] == 1
+    assert erased(school, "ada")["cached_executions"] == 1
     assert school.kept() == 1
     assert share(school.tried("cem", mine)) == 1.0  # ben's same work is still there, and is run again
     assert school.sandbox.opened == boxes + 1
@@ -440,7 +440,7 @@ def test_a_student_is_erased_while_their_work_is_run(lite: School) -> None:
     assert tried(lite, round_id) is None
     assert lite.rows(round_id) == {}
     with lite.server.store.read() as session:
-        owners = session.scalars(select(KeptTrial.submission_id)).all()
+        owners = session.scalars(select(CachedExecution.submission_id)).all()
     assert owners == [None] * len(owners)
 
 

@@ -25,7 +25,7 @@ from grading.store.assignments.versions import NewVersion
 from grading.store.database import now
 from grading.store.submissions import intake, receipts
 from grading.store.submissions.intake import IncomingSubmission
-from grading.store.tables import KeptTrial, Outbox, Round
+from grading.store.tables import CachedExecution, Outbox, Round
 from tests.support.factories import COURSE, add_student, hand_in
 from tests.support.services import SqliteDatabases
 from tests.support.system import close_dispatch
@@ -134,7 +134,7 @@ class School:
 
     def kept(self) -> int:
         with self.server.store.read() as session:
-            return session.execute(select(func.count()).select_from(KeptTrial)).scalar_one()
+            return session.execute(select(func.count()).select_from(CachedExecution)).scalar_one()
 
 
 def made(url: str, redis_url: str, root: Path, sandbox: Sandbox) -> Iterator[School]:

@@ -129,7 +129,7 @@ def test_many_marks_become_one_that_never_was(school_url: str) -> None:
     with school.store.write() as session:
         assert change_tracking.merge_markers(session) >= 1
         assert change_tracking.merge_markers(session) == 0
-        here = tables.Touch.assignment_id == school.assignment
-        assert session.scalar(select(func.count()).select_from(tables.Touch).where(here)) == 1
+        here = tables.ChangeMarker.assignment_id == school.assignment
+        assert session.scalar(select(func.count()).select_from(tables.ChangeMarker).where(here)) == 1
     assert stamps(school)[0] not in seen
     school.close()

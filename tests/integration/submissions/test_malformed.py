@@ -32,7 +32,7 @@ STORED = (
     tables.Blob,
     tables.Round,
     tables.Outbox,
-    tables.Batch,
+    tables.ClassUpload,
     tables.InboundWebhook,
     tables.IdempotencyKey,
 )

@@ -9,7 +9,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from grading.store.integrations.canvas import links
-from grading.store.integrations.canvas.tables import CanvasLink, CanvasScore, CanvasTaken
+from grading.store.integrations.canvas.tables import CanvasAttempt, CanvasLink, CanvasScore
 from grading.store.tables import Assignment, User
 
 MOST = 200
@@ -84,13 +84,13 @@ def _scores(session: Session, course_id: int) -> tuple[Score, ...]:
 
 def _refused(session: Session, course_id: int) -> tuple[Refused, ...]:
     query = (
-        select(User.name, Assignment.title, CanvasTaken.attempt, CanvasTaken.error)
-        .join(User, User.id == CanvasTaken.user_id)
-        .join(CanvasLink, CanvasLink.id == CanvasTaken.link_id)
+        select(User.name, Assignment.title, CanvasAttempt.attempt, CanvasAttempt.error)
+        .join(User, User.id == CanvasAttempt.user_id)
+        .join(CanvasLink, CanvasLink.id == CanvasAttempt.link_id)
         .join(Assignment, Assignment.id == CanvasLink.assignment_id)
         .where(Assignment.course_id == course_id, CanvasLink.ended_at.is_(None))
-        .where(CanvasTaken.error != "")
-        .order_by(CanvasTaken.at.desc(), User.name)
+        .where(CanvasAttempt.error != "")
+        .order_by(CanvasAttempt.at.desc(), User.name)
         .limit(MOST)
     )
     return tuple(Refused(*row) for row in session.execute(query))

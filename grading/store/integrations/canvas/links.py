@@ -21,11 +21,11 @@ from grading.store.database import Store, now
 from grading.store.integrations.canvas import platform
 from grading.store.integrations.canvas.platform import KIND
 from grading.store.integrations.canvas.tables import (
+    CanvasAttempt,
     CanvasCourse,
     CanvasLink,
     CanvasScore,
-    CanvasTaken,
-    CanvasTry,
+    CanvasScoreAttempt,
 )
 from grading.store.submissions import intake
 from grading.store.submissions.intake import Accepted, IncomingSubmission
@@ -160,7 +160,7 @@ def unlink(session: Session, link_id: int, by: str) -> None:
 
 
 def _forget(session: Session, link_id: int) -> None:
-    for table in (CanvasTaken, CanvasScore, CanvasTry):
+    for table in (CanvasAttempt, CanvasScore, CanvasScoreAttempt):
         session.execute(delete(table).where(table.link_id == link_id))
 
 
@@ -198,9 +198,9 @@ def list_links(session: Session, course_id: int | None = None) -> list[LinkEntry
     rows = session.execute(_links(*where)).all()
     if not rows:
         return []
-    taken = _counts(session, CanvasTaken, CanvasTaken.error != "")
+    taken = _counts(session, CanvasAttempt, CanvasAttempt.error != "")
     one = CanvasScore
-    kinds = (one.told_at.is_not(None), one.error != "", one.differs_at.is_not(None))
+    kinds = (one.sent_at.is_not(None), one.error != "", one.differs_at.is_not(None))
     told = _counts(session, one, *kinds)
     return [
         LinkEntry(
@@ -221,10 +221,10 @@ def _counts(session: Session, table: Any, *which: Any) -> Mapping[int, Sequence[
 
 def list_imported(session: Session, link: Link) -> set[tuple[str, int]]:
     """What was pulled: people there and attempts."""
-    query = select(Identity.subject, CanvasTaken.attempt).join(
-        CanvasTaken, CanvasTaken.user_id == Identity.user_id
+    query = select(Identity.subject, CanvasAttempt.attempt).join(
+        CanvasAttempt, CanvasAttempt.user_id == Identity.user_id
     )
-    query = query.where(Identity.provider == link.provider, CanvasTaken.link_id == link.id)
+    query = query.where(Identity.provider == link.provider, CanvasAttempt.link_id == link.id)
     return {(row.subject, row.attempt) for row in session.execute(query)}
 
 
@@ -268,11 +268,11 @@ def refuse_attempt(session: Session, link: Link, attempt: Attempt, error: str) -
         session.merge(row)
 
 
-def _row(session: Session, link: Link, attempt: Attempt, error: str) -> CanvasTaken | None:
+def _row(session: Session, link: Link, attempt: Attempt, error: str) -> CanvasAttempt | None:
     user: tables.User | None = users.find_user(session, link.provider, attempt.user)
     if user is None:
         return None
-    row = CanvasTaken(
+    row = CanvasAttempt(
         link_id=link.id, user_id=user.id, attempt=attempt.number, late=attempt.late,
         error=error[:500], at=now(session),
     )  # fmt: skip

@@ -9,14 +9,19 @@ from sqlalchemy.orm import Session
 
 from grading.store import outbox
 from grading.store.bulk import chunks
-from grading.store.integrations.canvas.tables import CanvasLink, CanvasScore, CanvasTaken, CanvasTry
+from grading.store.integrations.canvas.tables import (
+    CanvasAttempt,
+    CanvasLink,
+    CanvasScore,
+    CanvasScoreAttempt,
+)
 from grading.store.learning_platforms import LearningPlatform
 from grading.store.tables import Submission, SubmissionMember, new_id
 
 
 def _detach(session: Session, submission_ids: Sequence[str]) -> None:
     # that an attempt was pulled stays known, or it would be pulled again
-    pulled = update(CanvasTaken).where(CanvasTaken.submission_id.in_(submission_ids))
+    pulled = update(CanvasAttempt).where(CanvasAttempt.submission_id.in_(submission_ids))
     session.execute(pulled.values(submission_id=None))
 
 
@@ -25,7 +30,7 @@ _ANY = select(CanvasLink.id).limit(1)
 
 
 def add_scores(session: Session, submission_ids: Iterable[str]) -> int:
-    """What counts of these submissions may have changed; of everybody who submitted, for each live link."""
+    """Add outbox rows for the scores of everybody who has these submissions, for each live link."""
     if not mark_linked(session):
         return 0
     session.flush()
@@ -59,6 +64,6 @@ def add_score(session: Session, link_id: int, user_id: int, submission_id: str =
 PLATFORM = LearningPlatform(
     name=KIND,
     grade_changed=add_scores,
-    personal=(CanvasTaken, CanvasScore, CanvasTry),
+    personal=(CanvasAttempt, CanvasScore, CanvasScoreAttempt),
     detach=_detach,
 )

@@ -18,7 +18,7 @@ from grading.store.database import now
 from grading.store.grades.final_score import released_scores
 from grading.store.integrations.canvas import links, platform
 from grading.store.integrations.canvas.links import Link
-from grading.store.integrations.canvas.tables import CanvasScore, CanvasTry
+from grading.store.integrations.canvas.tables import CanvasScore, CanvasScoreAttempt
 from grading.store.tables import Identity, Outbox
 from grading.store.views import submission as views
 
@@ -61,25 +61,25 @@ def lease_score(
         return "nobody"
     row = _row(session, link_id, user_id)
     moment = now(session)
-    if row.busy_until is not None and row.busy_until > moment:
+    if row.leased_until is not None and row.leased_until > moment:
         return "busy"
     standing = released_scores(session, found.assignment_id, [user_id]).get(user_id)
-    if standing is None or (row.told_at is None and standing[0] is None):
+    if standing is None or (row.sent_at is None and standing[0] is None):
         row.error, row.given_up = "", False
         return "same"
     wanted = _wanted(session, found, standing, base, feedback=feedback)
     if row.told == wanted.digest:
         row.error, row.given_up = "", False
         return "same"
-    row.turn, row.busy_until = row.turn + 1, moment + timedelta(seconds=seconds)
+    row.lease, row.leased_until = row.lease + 1, moment + timedelta(seconds=seconds)
     session.flush()
-    return ScoreLease(found, user_id, row.turn, person, wanted)
+    return ScoreLease(found, user_id, row.lease, person, wanted)
 
 
 def _row(session: Session, link_id: int, user_id: int) -> CanvasScore:
     """Locked; made where there is none."""
     insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
-    new = {"link_id": link_id, "user_id": user_id, "told": "", "turn": 0, "error": "", "given_up": False}
+    new = {"link_id": link_id, "user_id": user_id, "told": "", "lease": 0, "error": "", "given_up": False}
     session.execute(insert(CanvasScore).values(new).on_conflict_do_nothing())
     key = (link_id, user_id)
     return session.get_one(CanvasScore, key, with_for_update=True, populate_existing=True)
@@ -99,7 +99,7 @@ def _wanted(session: Session, link: Link, standing: tuple[Any, ...], base: str, 
 def record_sent(session: Session, turn: ScoreLease, *, posted: bool) -> bool:
     """Canvas has it. False when it is somebody else's turn since: then that one tells what counts."""
     fields: dict[str, Any] = {"told": turn.wanted.digest, "points": turn.wanted.points}
-    fields |= {"told_at": now(session), "busy_until": None, "error": "", "given_up": False}
+    fields |= {"sent_at": now(session), "leased_until": None, "error": "", "given_up": False}
     fields |= {"theirs": None, "differs_at": None}
     _note(session, turn, posted, "")
     return _write(session, turn, fields)
@@ -109,18 +109,18 @@ def record_failure(session: Session, turn: ScoreLease, error: str, *, given_up: 
     """It did not work. False when it is somebody else's turn since."""
     error = "".join(c if c.isprintable() else " " for c in error)[:MAX_ERROR] or "failed"
     _note(session, turn, False, error)
-    return _write(session, turn, {"busy_until": None, "error": error, "given_up": given_up})
+    return _write(session, turn, {"leased_until": None, "error": error, "given_up": given_up})
 
 
 def _write(session: Session, turn: ScoreLease, fields: Mapping[str, Any]) -> bool:
     mine = (CanvasScore.link_id == turn.link.id, CanvasScore.user_id == turn.user_id)
-    statement = update(CanvasScore).where(*mine, CanvasScore.turn == turn.number).values(**fields)
-    return session.execute(statement.returning(CanvasScore.turn)).first() is not None
+    statement = update(CanvasScore).where(*mine, CanvasScore.lease == turn.number).values(**fields)
+    return session.execute(statement.returning(CanvasScore.lease)).first() is not None
 
 
 def _note(session: Session, turn: ScoreLease, posted: bool, error: str) -> None:
     session.add(
-        CanvasTry(
+        CanvasScoreAttempt(
             link_id=turn.link.id, user_id=turn.user_id, at=now(session), points=turn.wanted.points,
             posted=posted, error=error,
         )
@@ -129,7 +129,7 @@ def _note(session: Session, turn: ScoreLease, posted: bool, error: str) -> None:
 
 def delete_old_attempts(session: Session) -> None:
     """Forget tries of long ago."""
-    session.execute(delete(CanvasTry).where(CanvasTry.at < now(session) - KEPT))
+    session.execute(delete(CanvasScoreAttempt).where(CanvasScoreAttempt.at < now(session) - KEPT))
 
 
 def resend_scores(session: Session, link_id: int, only: int | None = None) -> int:
@@ -154,9 +154,9 @@ def add_missing_scores(session: Session, link: Link) -> int:
     for user, (points, of, _) in released_scores(
         session, link.assignment_id, list(list_people(session, link))
     ).items():
-        row = known.get(user) or CanvasScore(told_at=None, points=None, given_up=False)
+        row = known.get(user) or CanvasScore(sent_at=None, points=None, given_up=False)
         wanted = values.share(points, of, link.points_possible)
-        untold = row.told_at is None and points is not None
+        untold = row.sent_at is None and points is not None
         if (untold or row.points != wanted) and not row.given_up and (link.id, user) not in waiting:
             count += platform.add_score(session, link.id, user)
     return count
@@ -177,7 +177,7 @@ def store_differences(session: Session, link: Link, theirs: Mapping[str, There])
         if values.same_points(ours, found, link.points_possible):
             continue
         row = _row(session, link.id, user)
-        if row.busy_until is None:  # else somebody tells it at this moment
+        if row.leased_until is None:  # else somebody tells it at this moment
             row.theirs, row.differs_at = found, now(session)
             count += 1
     session.flush()

@@ -49,10 +49,10 @@ class CanvasLink(Base):
     __table_args__ = (UniqueConstraint("canvas_course_id", "canvas_assignment"),)
 
 
-class CanvasTaken(Base):
+class CanvasAttempt(Base):
     """An attempt in Canvas that was pulled: the submission it became, or why it became none."""
 
-    __tablename__ = "canvas_taken"
+    __tablename__ = "canvas_attempts"
     link_id: Mapped[int] = mapped_column(ForeignKey("canvas_links.id"), primary_key=True)
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), primary_key=True)
     attempt: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
@@ -62,8 +62,8 @@ class CanvasTaken(Base):
     error: Mapped[str] = mapped_column(String(500), default="")
     at: Mapped[datetime]
     __table_args__ = (
-        Index("canvas_taken_of_user", "user_id"),
-        Index("canvas_taken_of_submission", "submission_id"),
+        Index("canvas_attempts_of_user", "user_id"),
+        Index("canvas_attempts_of_submission", "submission_id"),
     )
 
 
@@ -77,9 +77,9 @@ class CanvasScore(Base):
     """A digest of the points and the comment that it took last; empty: nothing yet."""
     points: Mapped[float | None] = mapped_column(Float)
     """What it took last, in its own points; nothing: none."""
-    told_at: Mapped[datetime | None]
-    busy_until: Mapped[datetime | None]
-    turn: Mapped[int] = mapped_column(Integer, default=0)
+    sent_at: Mapped[datetime | None]
+    leased_until: Mapped[datetime | None]
+    lease: Mapped[int] = mapped_column(Integer, default=0)
     """Tells one sender from the next."""
     error: Mapped[str] = mapped_column(String(500), default="")
     given_up: Mapped[bool] = mapped_column(Boolean, default=False)
@@ -89,10 +89,10 @@ class CanvasScore(Base):
     __table_args__ = (Index("canvas_scores_of_user", "user_id"),)
 
 
-class CanvasTry(Base):
+class CanvasScoreAttempt(Base):
     """One try to tell Canvas a score; `posted` says that it had to be changed there."""
 
-    __tablename__ = "canvas_tries"
+    __tablename__ = "canvas_score_attempts"
     id: Mapped[int] = mapped_column(primary_key=True)
     link_id: Mapped[int] = mapped_column(ForeignKey("canvas_links.id"))
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
@@ -101,6 +101,6 @@ class CanvasTry(Base):
     posted: Mapped[bool] = mapped_column(Boolean, default=False)
     error: Mapped[str] = mapped_column(String(500), default="")
     __table_args__ = (
-        Index("canvas_tries_of_link", "link_id", "id"),
-        Index("canvas_tries_of_user", "user_id"),
+        Index("canvas_score_attempts_of_link", "link_id", "id"),
+        Index("canvas_score_attempts_of_user", "user_id"),
     )

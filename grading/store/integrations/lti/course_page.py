@@ -18,7 +18,7 @@ from grading.store.integrations.lti.tables import (
     LtiLink,
     LtiPlatform,
     LtiScore,
-    LtiTry,
+    LtiScoreAttempt,
 )
 from grading.store.tables import Assignment, User
 
@@ -138,7 +138,7 @@ def list_problems(session: Session, course_id: int) -> int:
 
 @cache
 def _links() -> Executable:
-    told = func.count(LtiScore.user_id).filter(LtiScore.told_at.is_not(None))
+    told = func.count(LtiScore.user_id).filter(LtiScore.sent_at.is_not(None))
     failed = func.count(LtiScore.user_id).filter(LtiScore.error != "")
     one = LtiLink
     columns = (one.id, one.assignment_id, Assignment.title, told.label("told"), failed.label("failed"))
@@ -166,7 +166,7 @@ def _different() -> Any:
 
 @cache
 def _tries() -> Any:
-    one = LtiTry
+    one = LtiScoreAttempt
     query = select(one.at, User.name, Assignment.title, one.points, one.status, one.error)
     return _of_somebody(query.where(HERE).order_by(one.id.desc()), one).limit(literal_limit(TRIES))
 

@@ -16,7 +16,7 @@ from grading.store.integrations.lti.tables import (
     LtiMember,
     LtiPlatform,
     LtiScore,
-    LtiTry,
+    LtiScoreAttempt,
 )
 from grading.store.learning_platforms import LearningPlatform
 from grading.store.tables import Submission, SubmissionMember, new_id
@@ -32,7 +32,7 @@ _ANY = select(LtiLink.id).limit(1)
 
 
 def add_scores(session: Session, submission_ids: Iterable[str]) -> int:
-    """What counts of these submissions may have changed; of everybody who submitted, in each linked course."""
+    """Add outbox rows for the scores of everybody who has these submissions, in each linked course."""
     if not _linked(session):
         return 0
     count = 0
@@ -78,7 +78,7 @@ def add_score(session: Session, link_id: int, user_id: int, submission_id: str =
 PLATFORM = LearningPlatform(
     name=KIND,
     grade_changed=add_scores,
-    personal=(LtiMember, LtiScore, LtiTry, LtiDifference),
+    personal=(LtiMember, LtiScore, LtiScoreAttempt, LtiDifference),
     transient=(LtiLaunch,),
     titles={"platform": _titles},
 )

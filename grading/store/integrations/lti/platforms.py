@@ -30,8 +30,8 @@ from grading.store.integrations.lti.tables import (
     LtiNonce,
     LtiPlatform,
     LtiScore,
+    LtiScoreAttempt,
     LtiTicket,
-    LtiTry,
 )
 
 TICKET_FOR = timedelta(days=2)
@@ -382,7 +382,7 @@ def remove_platform(session: Session, platform_id: int, by: str) -> RemovalEffec
     # whoever tells a score or launches at this moment refers to these: they come to their end first
     session.execute(contexts.order_by(LtiContext.id).with_for_update())
     session.execute(links.order_by(LtiLink.id).with_for_update())
-    for told in (LtiDifference, LtiScore, LtiTry):
+    for told in (LtiDifference, LtiScore, LtiScoreAttempt):
         session.execute(delete(told).where(told.link_id.in_(links)))
     for part in (LtiLink, LtiMember, LtiLaunch):
         session.execute(delete(part).where(part.context_id.in_(contexts)))

@@ -26,7 +26,7 @@ from grading.store.integrations.lti.tables import (
     LtiMember,
     LtiPlatform,
     LtiScore,
-    LtiTry,
+    LtiScoreAttempt,
 )
 from grading.store.tables import Assignment, Outbox
 
@@ -100,28 +100,28 @@ def lease_score(
     member = session.get(LtiMember, (column.context_id, user_id))
     if member is None:
         return "nobody"
-    new = {"link_id": column.link_id, "user_id": user_id, "max_points": 0.0, "turn": 0, "error": ""}
+    new = {"link_id": column.link_id, "user_id": user_id, "max_points": 0.0, "lease": 0, "error": ""}
     new |= {"given_up": False}
     session.execute(insert(LtiScore).values(new).on_conflict_do_nothing())
     row = session.get_one(LtiScore, (column.link_id, user_id), with_for_update=True, populate_existing=True)
     moment = now(session)
-    if row.busy_until is not None and row.busy_until > moment:
+    if row.leased_until is not None and row.leased_until > moment:
         return "busy"
     found = released_scores(session, column.assignment_id, [user_id]).get(user_id)
     if found is None or _same(row, found):
         row.error, row.given_up = "", False
         return "same"
-    row.stamp, row.turn = rising(row.stamp, moment), row.turn + 1
-    row.busy_until = moment + timedelta(seconds=seconds)
+    row.stamp, row.lease = rising(row.stamp, moment), row.lease + 1
+    row.leased_until = moment + timedelta(seconds=seconds)
     points, of, submission = found
     standing = Standing(points, of, f"{base}/submissions/{submission}")
     session.flush()
-    return ScoreLease(column.link_id, user_id, row.turn, member.subject, row.stamp, standing)
+    return ScoreLease(column.link_id, user_id, row.lease, member.subject, row.stamp, standing)
 
 
 def _same(row: LtiScore, found: tuple[Any, ...]) -> bool:
     """Whether the platform took this last. Who was told nothing yet needs no word that there is nothing."""
-    if row.told_at is None:
+    if row.sent_at is None:
         return found[0] is None
     return row.points == found[0] and (found[0] is None or row.max_points == found[1])
 
@@ -129,7 +129,7 @@ def _same(row: LtiScore, found: tuple[Any, ...]) -> bool:
 def record_sent(session: Session, turn: ScoreLease, status: int) -> bool:
     """The platform took it. False when it is somebody else's turn since: then that one tells what counts."""
     values: dict[str, Any] = {"points": turn.standing.points, "max_points": turn.standing.max_points}
-    values |= {"told_at": now(session), "busy_until": None, "error": "", "given_up": False}
+    values |= {"sent_at": now(session), "leased_until": None, "error": "", "given_up": False}
     _note(session, turn, status, "")
     return _write(session, turn, values)
 
@@ -140,18 +140,18 @@ def record_failure(
     """It did not work. False when it is somebody else's turn since."""
     error = _sentence(error)
     _note(session, turn, status, error)
-    return _write(session, turn, {"busy_until": None, "error": error, "given_up": given_up})
+    return _write(session, turn, {"leased_until": None, "error": error, "given_up": given_up})
 
 
 def _write(session: Session, turn: ScoreLease, values: Mapping[str, Any]) -> bool:
-    mine = (LtiScore.link_id == turn.link_id, LtiScore.user_id == turn.user_id, LtiScore.turn == turn.number)
-    statement = update(LtiScore).where(*mine).values(**values).returning(LtiScore.turn)
+    mine = (LtiScore.link_id == turn.link_id, LtiScore.user_id == turn.user_id, LtiScore.lease == turn.number)
+    statement = update(LtiScore).where(*mine).values(**values).returning(LtiScore.lease)
     return session.execute(statement).first() is not None
 
 
 def _note(session: Session, turn: ScoreLease, status: int | None, error: str) -> None:
     session.add(
-        LtiTry(
+        LtiScoreAttempt(
             link_id=turn.link_id, user_id=turn.user_id, at=now(session), stamp=turn.stamp,
             points=turn.standing.points, status=status, error=error,
         )
@@ -164,7 +164,7 @@ def _sentence(error: str) -> str:
 
 def delete_old_attempts(session: Session) -> None:
     """Forget tries of long ago."""
-    session.execute(delete(LtiTry).where(LtiTry.at < now(session) - KEPT))
+    session.execute(delete(LtiScoreAttempt).where(LtiScoreAttempt.at < now(session) - KEPT))
 
 
 def store_line_item(session: Session, link_id: int, url: str, *, ours: bool) -> str:
@@ -185,7 +185,7 @@ def delete_line_item(session: Session, link_id: int, url: str) -> None:
 def resend_score(session: Session, link_id: int, user_id: int) -> None:
     """Tell the platform what counts, whatever it was told before."""
     mine = (LtiScore.link_id == link_id, LtiScore.user_id == user_id)
-    forgotten = {"told_at": None, "error": "", "given_up": False}
+    forgotten = {"sent_at": None, "error": "", "given_up": False}
     session.execute(update(LtiScore).where(*mine).values(forgotten))
     platform.add_score(session, link_id, user_id)
 
@@ -202,7 +202,7 @@ def add_missing_scores(session: Session, link_id: int) -> int:
     known = {row.user_id: row for row in session.scalars(select(LtiScore).where(LtiScore.link_id == link_id))}
     count = 0
     for user, standing in released_scores(session, found.assignment_id, users).items():
-        row = known.get(user) or LtiScore(told_at=None, given_up=False)
+        row = known.get(user) or LtiScore(sent_at=None, given_up=False)
         if not _same(row, standing) and not row.given_up and (link_id, user) not in waiting:
             count += platform.add_score(session, link_id, user)
     return count
@@ -266,7 +266,7 @@ def store_differences(
 
 def _unsent() -> Any:
     """Somebody tells it at this moment: the comparison would see the one before."""
-    return LtiScore.busy_until.is_not(None)
+    return LtiScore.leased_until.is_not(None)
 
 
 def difference(user_id: int, ours: tuple[Any, ...] | None, share: float | None) -> Difference | None:

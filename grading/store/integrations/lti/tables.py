@@ -147,9 +147,9 @@ class LtiScore(Base):
     points: Mapped[float | None] = mapped_column(Float)
     """What it took last; nothing: no points."""
     max_points: Mapped[float] = mapped_column(Float, default=0.0)
-    told_at: Mapped[datetime | None]
-    busy_until: Mapped[datetime | None]
-    turn: Mapped[int] = mapped_column(Integer, default=0)
+    sent_at: Mapped[datetime | None]
+    leased_until: Mapped[datetime | None]
+    lease: Mapped[int] = mapped_column(Integer, default=0)
     """Tells one sender from the next."""
     error: Mapped[str] = mapped_column(String(500), default="")
     """Why the last try did not work."""
@@ -157,10 +157,10 @@ class LtiScore(Base):
     __table_args__ = (Index("lti_scores_of_user", "user_id"),)
 
 
-class LtiTry(Base):
+class LtiScoreAttempt(Base):
     """One try to tell a platform a score."""
 
-    __tablename__ = "lti_tries"
+    __tablename__ = "lti_score_attempts"
     id: Mapped[int] = mapped_column(primary_key=True)
     link_id: Mapped[int] = mapped_column(ForeignKey("lti_links.id"))
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
@@ -169,7 +169,7 @@ class LtiTry(Base):
     points: Mapped[float | None] = mapped_column(Float)
     status: Mapped[int | None]
     error: Mapped[str] = mapped_column(String(500), default="")
-    __table_args__ = (Index("lti_tries_of_link", "link_id", "id"),)
+    __table_args__ = (Index("lti_score_attempts_of_link", "link_id", "id"),)
 
 
 class LtiDifference(Base):
