@@ -89,7 +89,10 @@ def _until_graded(store: Store, submission: str) -> None:
     deadline = time.perf_counter() + PATIENCE_S
     query = IS_GRADED[store.engine.dialect.name]
     # without a transaction one way to the server is enough
-    with closing(store.looking.raw_connection()) as connection, closing(connection.cursor()) as cursor:
+    with (
+        closing(store.autocommit_engine.raw_connection()) as connection,
+        closing(connection.cursor()) as cursor,
+    ):
         while time.perf_counter() < deadline:
             found = cursor.execute(query, (submission,)).fetchone()
             if found == (1,):

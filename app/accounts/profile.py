@@ -95,7 +95,7 @@ def _go_on(user_id: int) -> Response:
 
 def _page(problem: str = "", wanted: Preferences | None = None) -> str:
     actor = auth.actor()
-    with services().store.look() as store:
+    with services().store.read_autocommit() as store:
         account, wishes = user_admin.load_own_account(store, actor.user_id)
     chosen = [(one, title_of(one)) for one in languages()]
     return render_template(
@@ -150,7 +150,7 @@ def _offered(actor: Actor) -> list[str]:
 def _tokens_page(secret: str | None = None) -> str:
     actor = auth.actor()
     auth.require(actor, "tokens.own")
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         rows = credentials.list_tokens(session, actor.user_id, _before())
     scopes = _offered(actor)
     shown = rows[: credentials.TOKENS_PER_PAGE]

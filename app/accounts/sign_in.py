@@ -141,7 +141,7 @@ def caller_of(user: SignedIn) -> Caller:
 
 def remember(answer: Response, user_id: int) -> Response:
     """Let the browser show later that this account signed in there; of several accounts, the last one."""
-    with services().store.look() as store:
+    with services().store.read_autocommit() as store:
         found = users.load_reader(store, user_id)
     if found is None:  # disabled meanwhile
         return answer

@@ -122,7 +122,7 @@ def _listing(problem: str = "") -> str:
     search, kind = request.args.get("q", "")[:200], request.args.get("kind", "")
     page = request.args.get("page", "")
     number = int(page) if page.isdecimal() and len(page) < 7 else 1
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         people = user_admin.list_users(session, search, kind, number)
     return render_template(
         "accounts/users.html", people=people, search=search, kind=kind, problem=problem, form=request.form
@@ -131,7 +131,7 @@ def _listing(problem: str = "") -> str:
 
 def _person(user_id: int, problem: str = "") -> str:
     actor = _administrator()
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         account = user_admin.load_account(session, user_id)
     return render_template(
         "accounts/user.html", account=account, own=user_id == actor.user_id, problem=problem
@@ -204,7 +204,7 @@ def _asked(student: StudentIdentity) -> str:
 
 
 def _erase_page(user_id: int, problem: str = "") -> str:
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         student, counts = erasure.preview_erasure(session, f"user:{user_id}")
     return render_template(
         "accounts/erase.html",

@@ -24,7 +24,7 @@ def assignment(assignment_id: int) -> str:
 def file(assignment_id: int, path: str) -> Response:
     """One of the files that students may have."""
     actor = auth.actor()
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         data = overview.load_offered_file(session, seen(session, actor, assignment_id), path)
     response = Response(data, mimetype="application/octet-stream")
     response.headers.set("Content-Disposition", "attachment", filename=path.rpartition("/")[2])

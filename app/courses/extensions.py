@@ -65,7 +65,7 @@ def revoke(assignment_id: int, student_id: int) -> Response:
 
 
 def _page(actor: Actor, assignment_id: int, problem: str = "") -> str:
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         found = _assignment(session, actor, assignment_id)
         students = extensions.list_students(session, found)
         pages_ = max(1, -(-sum(one.extended for one in students) // GIVEN))

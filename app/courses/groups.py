@@ -101,7 +101,7 @@ def upload(assignment_id: int) -> tuple[str, int] | BaseResponse:
 def download(assignment_id: int) -> Response:
     """The groups as CSV, to be changed and sent back."""
     actor = auth.actor()
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         found = _assignment(session, actor, assignment_id)
         rows, labels = _rows(session, found)
     text = io.StringIO()
@@ -127,7 +127,7 @@ def _done(assignment_id: int, made: tuple[int, int]) -> BaseResponse:
 
 
 def _page(actor: Actor, assignment_id: int, problem: str = "") -> str:
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         found = _assignment(session, actor, assignment_id)
         shared, course = found.group_size > 1, found.course
         rows, labels = _rows(session, found) if shared else ([], {})

@@ -43,7 +43,7 @@ def again(course_id: int) -> Response:
 def show_course(course_id: int, secret: str = "") -> str:
     """The page, with a code that was made for this request."""
     auth.in_course("roster.see", course_id)
-    with services().store.look() as store:
+    with services().store.read_autocommit() as store:
         found = courses.load_course(store, course_id)
         seen = [(name, one.template, one.read(store, course_id)) for name, one in _sections()]
     return render_template("courses/platforms.html", course=found, sections=seen, secret=secret)

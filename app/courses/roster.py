@@ -33,7 +33,7 @@ def _listing(course_id: int, problem: str = "") -> str:
     search, role = request.args.get("q", "")[:200], request.args.get("role", "")
     page = request.args.get("page", "")
     number = int(page) if page.isdecimal() and len(page) < 7 else 1
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         course = courses.load_course_title(session, course_id)
         people = roster.list_members(
             session, course_id, search, role if role in roster_csv.ROLES else "", number
@@ -129,7 +129,7 @@ def invite(course_id: int) -> Response | BaseResponse:
 def person(course_id: int, user_id: int) -> str:
     """Somebody in the course, and what may be done about them."""
     actor = auth.in_course("roster.see", course_id)
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         found = roster.load_membership(session, course_id, user_id)
         course = courses.load_course(session, course_id)
         one = roster.load_person(session, user_id, found.role)
@@ -184,7 +184,7 @@ def _given() -> str:
 
 
 def _import_page(course_id: int, problem: str = "") -> str:
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         course = courses.load_course(session, course_id)
     return render_template(
         "courses/import_people.html", course=course, problem=problem, table=request.form.get("table", "")
@@ -192,7 +192,7 @@ def _import_page(course_id: int, problem: str = "") -> str:
 
 
 def _preview_page(course_id: int, text: str, table: Roster, actor: Actor, problem: str = "") -> str:
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         course = courses.load_course(session, course_id)
         plan = roster.plan_import(session, course_id, table, actor)
     return render_template(

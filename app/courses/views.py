@@ -22,7 +22,7 @@ COURSE = "/<int(max=2147483647):course_id>"
 def listing() -> str:
     """The reader's courses; all for administrators."""
     actor = auth.actor()
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         known = courses.list_courses(session, None if actor.administrator else frozenset(actor.roles))
     return render_template("courses/listing.html", courses=known, actor=actor)
 
@@ -54,7 +54,7 @@ def course(course_id: int) -> str:
     """The assignments of a course."""
     actor = auth.in_course("assignment.see", course_id)
     staff = actor.staff_in(course_id)
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         found = courses.load_course(session, course_id)
         counts = cache.of_course("handed-in", session, course_id, courses.count_submitters) if staff else None
         listed = courses.list_assignments(session, course_id, actor.user_id, counts)
@@ -92,7 +92,7 @@ def change(course_id: int) -> tuple[str, int] | Response:
 
 def _settings_page(course_id: int, wanted: Settings | None = None, problem: str = "") -> str:
     auth.in_course("course.change", course_id)
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         found = courses.load_course(session, course_id)
     return render_template(
         "courses/settings.html", course=found, wanted=wanted or courses.settings_of(found), problem=problem

@@ -37,7 +37,7 @@ CHANGE = "assignment.change"
 def listing(assignment_id: int) -> str:
     """What was tried, and the forms for more."""
     actor = auth.actor()
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
         now, has = versions.newest_state_with_files(session, assignment_id)
         top, runs = assignment_pages.head(session, found, now), dry_runs.list_dry_runs(session, assignment_id)
@@ -51,7 +51,7 @@ def listing(assignment_id: int) -> str:
 def begin(assignment_id: int) -> Response:
     """Begin what a button says: try, dry run, or re-run."""
     actor = auth.actor()
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         assignment_pages.changeable(session, actor, assignment_id)
     purpose = _purpose()
     try:
@@ -109,7 +109,7 @@ def _purpose() -> Purpose:
 def show(dry_run_id: str) -> str:
     """How far it is, and whose grade would move by how much."""
     actor = auth.actor()
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         run, found = _seen(session, actor, dry_run_id)
         top = assignment_pages.head(session, found)
         (line,) = dry_runs.list_dry_runs(session, found.id, run.id)
@@ -143,7 +143,7 @@ def show(dry_run_id: str) -> str:
 def progress(dry_run_id: str) -> Response:
     """What the page asks for while it waits."""
     actor = auth.actor()
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         run, _found = _seen(session, actor, dry_run_id)
         states = dry_runs.count_states(session, run.id)
     ended = sum(count for state, count in states.items() if state in dry_runs.ENDED)
@@ -154,7 +154,7 @@ def progress(dry_run_id: str) -> Response:
 def one(dry_run_id: str, submission_id: str) -> str:
     """One hand-in, criterion by criterion, as it counts and as it was tried."""
     actor = auth.actor()
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         run, found = _seen(session, actor, dry_run_id)
         top = assignment_pages.head(session, found)
         (line,) = dry_runs.list_dry_runs(session, found.id, run.id)

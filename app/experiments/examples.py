@@ -38,7 +38,7 @@ Page = str | Response | tuple[str, int]
 @pages.get(PLACE)
 def listing(assignment_id: int) -> str:
     """Examples, corrections to choose from, and their effect."""
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         assignment = _assignment(session, auth.actor(), assignment_id)
         return _page(session, assignment)
 
@@ -46,7 +46,7 @@ def listing(assignment_id: int) -> str:
 @pages.get(f"{PLACE}/new")
 def proposal(assignment_id: int) -> str:
     """A correction as it would be shown, to be edited first."""
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         assignment = _assignment(session, auth.actor(), assignment_id)
         return _proposal(session, assignment, _number(request.args.get("change", "")))
 
@@ -149,7 +149,7 @@ def _back(assignment_id: int, anchor: str | None = None, example: int | None = N
 
 def _again(assignment_id: int, error: GraderError, change: int = 0, example: int = 0) -> tuple[str, int]:
     """The page with what was wrong and what was typed."""
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         assignment = _assignment(session, auth.actor(), assignment_id)
         if change:
             return _proposal(session, assignment, change, error.message), error.status

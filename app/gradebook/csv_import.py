@@ -78,7 +78,7 @@ def _table(text: str, criteria: tuple[versions.Criterion, ...]) -> GradeTable:
 
 
 def _form(assignment: Assignment, problem: str = "", reason: str = "", table: str = "") -> str:
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         criteria = versions.criteria_of(session, assignment.id)
     return render_template(
         "gradebook/import.html",
@@ -92,7 +92,7 @@ def _form(assignment: Assignment, problem: str = "", reason: str = "", table: st
 
 
 def _preview(assignment: Assignment, text: str, reason: str, problem: str = "") -> str:
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         plan = csv_import.plan_import(
             session, assignment, _table(text, versions.criteria_of(session, assignment.id))
         )

@@ -51,7 +51,7 @@ class Shown:
 
 def _shown(course_id: int, search: str, page: int) -> Shown:
     """A page, kept as long as nothing changes and no date passes; what is searched for is looked up anew."""
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         known = {} if search else cache.of_course("gradebook", session, course_id, _no_pages)
         found = known.get(page)
         if found is None or (found.book.until is not None and found.book.until <= now(session)):
@@ -71,7 +71,7 @@ def _no_pages(_session: Session, _course_id: int) -> dict[int, Shown]:
 def mine(course_id: int) -> str:
     """What the reader got, as far as it is released."""
     actor = seen(course_id, "grades.own")
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         book = gradebook.load_student_row(session, courses.load_course(session, course_id), actor.user_id)
     return render_template("gradebook/mine.html", book=book, actor=actor, note=notes())
 

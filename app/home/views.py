@@ -25,7 +25,7 @@ def home() -> str:
     """Students see their assignments, staff what waits for them; who is both sees both."""
     actor = auth.actor()
     studied = studies(actor)
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         waits = first.load_work(session, actor.staff_courses, _tallies()) if actor.staff else []
         mine = student_home.load_home(session, actor.user_id, studied) if studied or not actor.staff else None
         moment = now(session)
@@ -48,7 +48,7 @@ def submissions() -> str:
         assignment_id=_number("assignment"),
         state=state if state in {s.value for s in RoundState} else None,
     )
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         listed = submission_lists.list_submissions(session, chosen, _number("page") or 1)
         courses = None if actor.administrator else frozenset(actor.roles)
         known = submission_lists.list_assignments(session, courses, actor.staff_courses)

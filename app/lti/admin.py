@@ -160,7 +160,7 @@ def _base() -> str:
 
 def _listing(problem: str = "", link: str = "") -> str:
     _administrator()
-    with services().store.look() as store:
+    with services().store.read_autocommit() as store:
         found, known = platforms.list_platforms(store), courses.list_courses(store, None)
     return render_template(
         "lti/platforms.html", found=found, courses=known, base=_base(), problem=problem, link=link,

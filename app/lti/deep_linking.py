@@ -31,7 +31,7 @@ def not_ready() -> tuple[str, int]:
 def choose(launch_id: str) -> str:
     """The course first, then the assignment."""
     actor = auth.actor()
-    with services().store.look() as store:
+    with services().store.read_autocommit() as store:
         waiting, context = _waiting(store, launch_id, actor)
         if context.course_id is None:
             mine = courses.list_courses(store, _teaches(store, actor))

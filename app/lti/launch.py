@@ -63,7 +63,7 @@ def jwks() -> Response:
 def login() -> BaseResponse:
     """The first step: send the browser to its platform, with a state and a nonce."""
     said = {name: _said(name) for name in ("iss", "login_hint", "target_link_uri", "client_id")}
-    with services().store.look() as store:
+    with services().store.read_autocommit() as store:
         platform = platforms.find_platform(store, said["iss"], said["client_id"])
     if platform is None or not said["login_hint"]:
         raise LaunchRefused("This learning platform is not registered here, or says too little about itself.")
@@ -92,7 +92,7 @@ def login() -> BaseResponse:
 def launch() -> tuple[str, int] | BaseResponse:
     """The second step: check what the platform signed, sign its reader in, lead them on."""
     state = _state()
-    with services().store.look() as store:
+    with services().store.read_autocommit() as store:
         platform = platforms.load_platform(store, int(state["p"]))
     if not hmac.compare_digest(_mark(request.cookies.get(STATE_COOKIE, "")), str(state["b"])):
         return _without_cookies(platform, state["again"])
@@ -168,7 +168,7 @@ def _checked(platform: Platform, nonce: str) -> Launch:
 def _keys(platform: Platform, token: str) -> dict[str, Any]:
     """The platform's keys; fetched when the one that is named is not among them, or they are old."""
     store = services().store
-    with store.look() as session_:
+    with store.read_autocommit() as session_:
         age = platforms.jwks_age(session_, platform.id)
     if age is not None and age < OLD:
         try:

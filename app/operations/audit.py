@@ -51,7 +51,7 @@ class Told:
 def course(course_id: int) -> str:
     """Who did what in a course."""
     auth.in_course("course.audit", course_id)
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         found = courses.load_course_title(session, course_id)
         lines = audit_log.list_entries(session, _wanted(OF_COURSE, course_id))
     return _page(lines, OF_COURSE, course=found)
@@ -61,7 +61,7 @@ def course(course_id: int) -> str:
 def everything() -> str:
     """Who did what anywhere, for administrators."""
     auth.require(auth.actor(), "administer")
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         lines = audit_log.list_entries(session, _wanted(tuple(KINDS)))
     return _page(lines, tuple(KINDS), course=None)
 

@@ -136,7 +136,7 @@ def overview(actor: Actor) -> Overview:
     """As this member of staff may see it."""
     given = services()
     parts = _parts(given)
-    with given.store.look() as session:
+    with given.store.read_autocommit() as session:
         seen = look_in(session)
         known = operations.load_figures(session, actor.staff_courses)
         runs, total = operations.list_runs_in_flight(session)

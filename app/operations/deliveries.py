@@ -23,7 +23,7 @@ def listing() -> str:
     receiver, state, page = asked.get("receiver", "")[:40], asked.get("state", ""), asked.get("page", "")
     number = int(page) if page.isdecimal() and len(page) < 7 else 1
     configured = [one.name for one in services().config.server.event_receivers]
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         found = webhooks.list_deliveries(session, receiver, state if state in STATES else "", number)
         standings = webhooks.list_receivers(session)
     names = sorted({*configured, *(one.name for one in standings)})

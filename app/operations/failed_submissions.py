@@ -47,7 +47,7 @@ def again() -> Response:
 
 
 def _given_up(actor: Actor) -> list[DeadRound]:
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         return retry.list_dead_rounds(session, actor.staff_courses)
 
 

@@ -59,7 +59,7 @@ class Seen:
 
 def look() -> Seen:
     """What Redis and the database tell now."""
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         return look_in(session)
 
 

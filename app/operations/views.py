@@ -132,7 +132,7 @@ def service(machine: str) -> BaseResponse:
 def messages() -> str:
     """What waits to be sent, and what was given up, for administrators."""
     auth.require(auth.actor(), "administer")
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         waiting, counts = measures.count_outbox(session), stored.count_dead_messages(session)
         dead = stored.list_dead_messages(session, counts)
     return render_template(
@@ -160,7 +160,7 @@ def tokens() -> str:
     """All tokens in use, for administrators."""
     auth.require(auth.actor(), "administer")
     page = request.args.get("page", "")
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         found = stored.list_tokens(session, int(page) if page.isdecimal() and len(page) < 7 else 1)
     return render_template("operations/tokens.html", tokens=found, may=SCOPE_TEXTS)
 

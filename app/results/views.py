@@ -51,7 +51,7 @@ NO_RESULT = "There is no result to look at yet."
 def picture(submission_id: str, document: int, cell: int, number: int) -> Response:
     """One picture of the outputs that were handed in, without anything else of its file."""
     actor = auth.actor()
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         view = submission.load_view(session, submission_id)
         auth.require_seen(actor, view)
         name = _notebook(session, view.id, document)

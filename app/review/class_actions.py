@@ -36,7 +36,7 @@ def act_on_selected(assignment_id: int) -> Answer:
     """Release, withdraw or mark what was ticked in the list."""
     actor, do = auth.actor(), request.form.get("do", "")
     ids = [one for one in request.form.getlist("chosen") if one.isalnum() and len(one) <= 32][:SELECTED]
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         views.of_class(session, actor, assignment_id, "mark.give")
     if not ids:
         flash(_("Tick one or more hand-ins in the list first."))
@@ -153,7 +153,7 @@ def _require_sure() -> None:
 
 
 def _ask_withdrawal(actor: Actor, assignment_id: int, ids: list[str]) -> str:
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         assignment = views.of_class(session, actor, assignment_id, "grade.release")
         line = submission_lists.assignment_line(assignment, assignment.course)
     address = worklist.address_of(worklist.filters_of(request.args))
@@ -174,7 +174,7 @@ def _moment() -> datetime | None:
 
 
 def _release_page(actor: Actor, assignment_id: int, problem: str = "") -> str:
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         assignment = views.of_class(session, actor, assignment_id, "grade.release")
         line = submission_lists.assignment_line(assignment, assignment.course)
         counts = cache.of_assignment(
@@ -195,7 +195,7 @@ def _curve_page(
     actor: Actor, assignment_id: int, form: dict[str, str], problem: str = "", status: int = 200
 ) -> Answer:
     preview: Preview | None = None
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         assignment = views.of_class(session, actor, assignment_id, "grade.adjust_all")
         line = submission_lists.assignment_line(assignment, assignment.course)
         if form.get("kind"):

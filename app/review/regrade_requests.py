@@ -85,7 +85,7 @@ def listing() -> str:
     if not actor.staff:
         auth.require(actor, "regrade.answer")
     course = _number("course")
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         found = regrade_requests.list_requests(session, actor.staff_courses, course, _number("page") or 1)
         courses = regrade_requests.list_courses(session, actor.staff_courses)
     return render_template("review/regrade_requests.html", found=found, courses=courses, course=course)
@@ -95,7 +95,7 @@ def listing() -> str:
 def show(request_id: int) -> str:
     """A request with the grade it is about, and the form for the answer."""
     actor = auth.actor()
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         found, view = _answerable(session, actor, request_id)
     return _page(actor, found, view)
 

@@ -26,7 +26,7 @@ pages = Blueprint("second_marking", __name__)
 def listing(assignment_id: int) -> str:
     """What was chosen or drawn, and how far it is marked; or a form to draw some."""
     actor = auth.actor()
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         assignment = views.of_class(session, actor, assignment_id, "mark.give")
         line = submission_lists.assignment_line(assignment, assignment.course)
         found = _drawn(session, assignment, actor)
@@ -69,7 +69,7 @@ def save(submission_id: str) -> Response | tuple[str, int]:
 
 
 def _page(actor: Actor, submission_id: str, problem: str = "") -> str:
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         whole = views.seen_whole(session, actor, submission_id, "mark.give")
         before = second_marking.load_marking_form(session, submission_id, whole.view.round_id, actor)
     return render_template(

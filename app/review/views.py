@@ -43,7 +43,7 @@ def _remember(state: BlueprintSetupState) -> None:
 def listing(assignment_id: int) -> str:
     """The list, and beside it what can be done to the whole class."""
     actor, filters = auth.actor(), worklist.filters_of(request.args)
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         assignment = of_class(session, actor, assignment_id)
         of = worklist.Of(session, assignment.course_id, assignment.id)
         left = worklist.pane(of, filters, worklist.page_of(request.args))
@@ -67,7 +67,7 @@ def page(
 ) -> str:
     """The page of one hand-in; with what was typed where it could not be saved, and why."""
     filters = worklist.filters_of(request.args)
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         whole = seen_whole(session, actor, submission_id)
         view = whole.view
         of = worklist.Of(session, view.course_id, view.assignment_id)
@@ -304,7 +304,7 @@ def _course_of_comments(session: Session, actor: Actor, course_id: int) -> table
 
 
 def _comments_page(actor: Actor, course_id: int, problem: str = "") -> str:
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         course = _course_of_comments(session, actor, course_id)
         kept = comment_bank.list_comments(session, course_id, worklist.page_of(request.args))
     return render_template("review/comments.html", course=course, kept=kept, problem=problem, actor=actor)

@@ -46,7 +46,7 @@ def _made(session: Session, assignment_id: int) -> Seen:
 @pages.get("/assignments/<int(max=2147483647):assignment_id>/statistics")
 def assignment(assignment_id: int) -> str:
     """How the class did: scores, criteria, people beside the grader, findings, time."""
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         line = _assignment(session, auth.actor(), assignment_id)
         seen = _seen(session, line)
     body = seen.pages.get(current())
@@ -75,7 +75,7 @@ def _body(line: tables.Assignment, known: Overview) -> Markup:
 @pages.get(f"/assignments/<int(max=2147483647):assignment_id>/statistics/<{NAMES}:plot>.svg")
 def picture(assignment_id: int, plot: str) -> Response:
     """A plot as a file of its own."""
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         line = _assignment(session, auth.actor(), assignment_id)
         known = _seen(session, line).known
     return _file(charts.alone(PLOTS[plot](known)), f"{line.slug}-{plot}.svg", "image/svg+xml")
@@ -84,7 +84,7 @@ def picture(assignment_id: int, plot: str) -> Response:
 @pages.get(f"/assignments/<int(max=2147483647):assignment_id>/statistics/<{NAMES}:plot>.csv")
 def numbers(assignment_id: int, plot: str) -> Response:
     """The numbers of a plot."""
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         line = _assignment(session, auth.actor(), assignment_id)
         known = _seen(session, line).known
     return _file(charts.as_csv(PLOTS[plot](known)), f"{line.slug}-{plot}.csv", "text/csv; charset=utf-8")

@@ -32,7 +32,7 @@ MAX_STUDENTS_FILES = 2000
 def form(assignment_id: int) -> str:
     """The form for the zip."""
     actor = auth.actor()
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         assignment = _assignment(session, actor, assignment_id)
     return render_template(
         "submissions/class_upload.html", assignment=assignment, server=services().config.server
@@ -44,7 +44,7 @@ def form(assignment_id: int) -> str:
 def upload(assignment_id: int) -> tuple[str, int] | Response:
     """Keep the zip and show whom its files belong to."""
     actor, given = auth.actor(), services()
-    with given.store.look() as session:
+    with given.store.read_autocommit() as session:
         assignment = _assignment(session, actor, assignment_id)
     try:
         (file, *_) = upload_forms.uploaded(request.files.getlist("zip"))
@@ -68,7 +68,7 @@ def upload(assignment_id: int) -> tuple[str, int] | Response:
 def preview(batch_id: str) -> str:
     """Each student's files, and who that is in the course."""
     actor = auth.actor()
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         batch, assignment = _batch(session, actor, batch_id)
         known = class_uploads.list_students(session, assignment.course_id)
         matches = class_uploads.match_students(_entries(session, batch), known)
@@ -81,7 +81,7 @@ def preview(batch_id: str) -> str:
 def confirm(batch_id: str) -> Response:
     """Hand in for everybody who was not left out."""
     actor, given = auth.actor(), services()
-    with given.store.look() as session:
+    with given.store.read_autocommit() as session:
         batch, assignment = _batch(session, actor, batch_id)
         entries = _entries(session, batch)
     choices, problems = _choices(entries)

@@ -118,11 +118,11 @@ class Board:
             self._readers = {**self._readers, **readers}
 
     def _read_readers(self, users: Iterable[int]) -> dict[int, Reader]:
-        with self._store.look() as opened:
+        with self._store.read_autocommit() as opened:
             return waits.load_readers(opened, users)
 
     def _read(self, submission_ids: Iterable[str]) -> dict[str, Seen]:
-        with self._store.look() as opened:
+        with self._store.read_autocommit() as opened:
             found = waits.load_statuses(opened, submission_ids)
         runs = [run for wait in found.values() for run in open_runs(wait)]
         leases = self._dispatch.leases(runs) if runs else {}
@@ -166,7 +166,7 @@ def _told(board: Board, actor: Actor, seen: Seen) -> dict[str, object]:
     subject = Subject(wait.course_id, wait.student_id, wait.released, wait.members)
     if not may(actor, "submission.see", subject):
         raise NotFound("There is no such submission.")
-    with services().store.look() as opened:
+    with services().store.read_autocommit() as opened:
         how_far = progress(opened, wait, seen.leases)
     now = live(wait, how_far, sees_score=may(actor, "score.see", subject))
     next_s = next_look_s(wait, how_far, now, board.alike(seen))

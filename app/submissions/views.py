@@ -42,7 +42,7 @@ pages = Blueprint("submissions", __name__)
 def submission(submission_id: str) -> str:
     """Live status that turns into the result."""
     actor = auth.actor()
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         whole = _visible(session, actor, submission_id)
         view = whole.view
         sees = may(actor, "score.see", auth.subject_of(view))
@@ -68,7 +68,7 @@ def submission(submission_id: str) -> str:
 def result(submission_id: str) -> str:
     """The part of the page below the status."""
     actor = auth.actor()
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         return rendered(session, actor, _visible(session, actor, submission_id))
 
 
@@ -76,7 +76,7 @@ def result(submission_id: str) -> str:
 def prompt(submission_id: str, run_id: str) -> str:
     """The exact messages a run's model was sent, for staff."""
     actor = auth.actor()
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         view = submission_views.load_view(session, submission_id)
         auth.require_seen(actor, view)
         auth.require(actor, "prompt.see", auth.subject_of(view))
@@ -249,7 +249,7 @@ def _refused(actor: Actor, assignment_id: int, error: DocumentError | Submission
 
 
 def _receipt(actor: Actor, submission_id: str) -> Receipt:
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         found = receipts.load_receipt(session, submission_id)
     if not may(actor, "submission.see", Subject(found.course_id, found.student_id, members=found.members)):
         raise NotFound("There is no such submission.")

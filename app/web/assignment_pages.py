@@ -44,7 +44,7 @@ def _allow(actor: Actor, course_id: int, visible: bool) -> None:
 
 def about(actor: Actor, assignment_id: int, problem: str = "") -> dict[str, Any]:
     """What the page of an assignment and its hand-in form show."""
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         looked = overview.load_page(session, assignment_id, actor.user_id, partial(_allow, actor))
         waiting = uploads.find_pending(session, actor.user_id, assignment_id) if looked.uploaded else []
     shown = looked.shown

@@ -69,7 +69,7 @@ def session_of(cookie: str) -> BrowserSession:
 
 def _load(cookie: str) -> SignedIn | None:
     asked = session_of(cookie)
-    with services().store.look() as store:
+    with services().store.read_autocommit() as store:
         found = signed_in.load_reader_of_session(store, asked.user_id, asked.id)
     if found is None or found.stamp != asked.stamp:
         return None

@@ -138,7 +138,7 @@ def limited(actor: Actor) -> Actor | None:
     """
     if not framed():
         return actor
-    with services().store.look() as store:
+    with services().store.read_autocommit() as store:
         courses = _host().courses(store)
     if courses is None:
         return None
@@ -152,7 +152,7 @@ def ancestors() -> str:
         return "'none'"
     if "ancestors" not in g:
         g.ancestors = "'none'"
-        with suppress(SQLAlchemyError), services().store.look() as store:
+        with suppress(SQLAlchemyError), services().store.read_autocommit() as store:
             g.ancestors = " ".join(("'self'", *_host().origins(store)))
     return str(g.ancestors)
 

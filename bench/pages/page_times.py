@@ -155,7 +155,7 @@ def counted(store: Store) -> Iterator[list[str]]:
     def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
         said.append(statement)
 
-    engines = {store.engine, store.looking}
+    engines = {store.engine, store.autocommit_engine}
     for engine in engines:
         event.listen(engine, "before_cursor_execute", note)
     try:

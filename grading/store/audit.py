@@ -1,4 +1,4 @@
-"""The audit: who did what to which object, in which course, and when."""
+"""Audit log: who did what to which object, in which course, and when."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ def write_audit(
     detail: dict[str, Any] | None = None,
     course_id: int | None = None,
 ) -> None:
-    """Add one row; `actor` and `object_` look like `user:3`, `submission:1f…`.
+    """Add a row to the audit; `actor` and `object_` look like `user:3`, `submission:1f…`.
 
-    The course of a submission, an assignment or a course is found by itself; `course_id` says it for others.
+    The course of a submission, an assignment or a course is looked up; `course_id` gives it for other
+    objects.
     """
     row: dict[str, Any] = {"at": now(session), "actor": actor[:100], "action": action[:60]}
     row |= {"object": object_[:100], "detail": detail or {}}
@@ -31,7 +32,7 @@ def write_audit(
 
 
 def _course(object_: str) -> ScalarSelect[int] | int | None:
-    """The course of an object, to be looked up by the statement that adds the row."""
+    """The course of an object: its id, or a subquery for the statement that inserts the row."""
     kind, _, name = object_.partition(":")
     if kind == "submission":
         of_it = select(tables.Assignment.course_id).join(tables.Submission)
@@ -48,7 +49,7 @@ VIEW_ACTION = "grade.view"
 
 
 def viewed_recently(session: Session, actor: str, object_: str, within: timedelta) -> bool:
-    """Whether this view of the actor is in the audit already, from not longer ago."""
+    """Whether the audit has a view of this object by this actor, not older than `within`."""
     query = select(Audit.id).where(
         Audit.object == object_[:100],
         Audit.actor == actor[:100],

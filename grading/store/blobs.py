@@ -1,4 +1,4 @@
-"""Bytes by their SHA-256; equal files are stored once."""
+"""Blobs: bytes stored once under their SHA-256."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from grading.store.tables import (
 
 
 def store_blobs(session: Session, data: Iterable[bytes]) -> list[str]:
-    """Store each of `data` unless it is there; returns their SHA-256 in order.
+    """Store each of `data` unless it is stored; returns their SHA-256 in order.
 
-    They are inserted by name: transactions with the same files in another order would wait for each other.
+    Inserts are sorted by hash: transactions that insert the same blobs in another order would deadlock.
     """
     insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
     named = [(hashlib.sha256(content).hexdigest(), content) for content in data]
@@ -35,12 +35,12 @@ def store_blobs(session: Session, data: Iterable[bytes]) -> list[str]:
 
 
 def load_blob(session: Session, sha256: str) -> bytes:
-    """The bytes of that name."""
+    """The content of a blob. Raises NoResultFound."""
     return session.execute(select(Blob.data).where(Blob.sha256 == sha256)).scalar_one()
 
 
 def delete_unused_blobs(session: Session, names: Iterable[str]) -> int:
-    """Delete those of the named blobs that nothing refers to any more; returns how many."""
+    """Delete those of these blobs that nothing refers to; returns how many."""
     wanted = sorted(set(names))
     if not wanted:
         return 0
@@ -63,6 +63,6 @@ def delete_unused_blobs(session: Session, names: Iterable[str]) -> int:
 
 
 def load_blobs(session: Session, names: Iterable[str]) -> dict[str, bytes]:
-    """Stored files by their SHA-256."""
+    """The contents of blobs by their SHA-256; unknown ones are left out."""
     rows = session.execute(select(Blob.sha256, Blob.data).where(Blob.sha256.in_(list(names))))
     return {row.sha256: row.data for row in rows}

@@ -1,4 +1,4 @@
-"""Statements over many rows: ids in chunks, deletions that are counted."""
+"""Statements over many rows: chunks of ids, deletions that return counts."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from grading.store.tables import (
 
 T = TypeVar("T")
 CHUNK_SIZE = 500
-"""Ids of one statement; databases bound how many they take."""
+"""Ids in one statement; databases limit the number of bound parameters."""
 
 
 def delete_rows(session: Session, table: type[Base], *where: Any) -> Counter[str]:
-    """Delete rows; how many, under the table's name."""
+    """Delete rows; returns their number under the table's name."""
     result = session.execute(delete(table).where(*where).execution_options(synchronize_session=False))
     assert isinstance(result, CursorResult)
     return Counter({table.__tablename__: result.rowcount})
 
 
 def chunks(ids: Sequence[T], size: int = CHUNK_SIZE) -> Iterator[Sequence[T]]:
-    """Parts of a list, none empty."""
+    """Split a list into chunks of at most `size`; none is empty."""
     for start in range(0, len(ids), size):
         yield ids[start : start + size]

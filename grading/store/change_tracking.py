@@ -53,9 +53,9 @@ from grading.store.tables import (
 
 Stamp = tuple[int, int]
 VALUE_BITS = 40
-"""Of a marker's value: the sum of many thousands of them fits into 64 bits."""
+"""Bits of a marker's value: the sum of many thousands of them fits into 64 bits."""
 MERGE_FROM = 50
-"""Markers of an assignment from which on they are merged."""
+"""Number of markers of an assignment from which on they are merged."""
 ALL_COURSES = (0, 0)
 TRACKED_MANUALLY = {"change_tracking": "manual"}
 """Execution options of a statement on many rows whose changes the caller records by `mark_changed`."""
@@ -91,7 +91,7 @@ class _Changes:
     submissions: set[str] = field(default_factory=set)
     assignments: set[int] = field(default_factory=set)
     known: set[tuple[int, int]] = field(default_factory=set)
-    """Course and assignment, as the table has them."""
+    """Pairs of course and assignment, as in the table of markers."""
 
 
 def stamp(session: Session, course_id: int, assignment_id: int | None = None) -> Stamp:

@@ -1,4 +1,4 @@
-"""Opening the store, its transactions and its clock, alike on SQLite and PostgreSQL."""
+"""The database: engines, transactions and the clock, alike on SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from grading.store import change_tracking
 
 LOCK_TIMEOUT_S = 30.0
-"""Seconds a write waits for others to finish theirs."""
+"""Seconds that a write waits for the lock."""
 POSTGRES = {
     "connect_timeout": 10,
     "keepalives_idle": 30,
@@ -39,17 +39,18 @@ POSTGRES = {
     "options": "-c idle_in_transaction_session_timeout=60s -c lock_timeout=30s",
 }
 PREPARED_STATEMENTS = 400
-"""Statements that stay prepared on a connection pages look through: with the driver's 100 few ever would."""
+"""Prepared statements cached for a connection of `read_autocommit`; the driver's default of 100 is too
+small."""
 PREPARE_THRESHOLD = 2
-"""Times a page asks something before it is prepared."""
+"""Executions of a statement on a connection before it is prepared."""
 PING_AFTER_S = 1.0
-"""Seconds for which a connection that was used is taken to be alive."""
+"""Seconds after its last use from which a pooled connection is pinged before it is used."""
 _WAL_ATTEMPTS = 20
 """Attempts to switch a new database to WAL mode: others may write between a wait and the switch."""
 
 
 class _WriterLock:
-    """A lock for one thread at a time; who waits too long gets the error of a locked database."""
+    """A lock between threads; raises the error of a locked database when the wait times out."""
 
     def __init__(self, wait_s: float) -> None:
         self._wait_s = wait_s
@@ -64,10 +65,10 @@ class _WriterLock:
 
 
 class Store:
-    """A database and the two ways to use it: `write()` and `read()`, each one transaction.
+    """A database and its sessions: `write()` and `read()` are transactions, `read_autocommit()` is for pages.
 
-    SQLite runs in WAL mode; a write takes its lock at the start, so that it never fails half way for want of
-    one, and waits for it up to `wait_s`. `clock_offset_s` shifts `now`, for tests.
+    SQLite runs in WAL mode; a write takes the lock at its start, so that it never fails half way for want
+    of it, and waits for it up to `wait_s` seconds. `clock_offset_s` shifts `now`, for tests.
     """
 
     def __init__(self, url: str, *, clock_offset_s: float = 0.0, wait_s: float = LOCK_TIMEOUT_S) -> None:
@@ -75,16 +76,16 @@ class Store:
         self.clock_offset_s = clock_offset_s
         self.engine = _engine(url, wait_s)
         postgresql = self.engine.dialect.name == "postgresql"
-        self.deriving = _async_commit_engine(self.engine.url) if postgresql else self.engine
-        """Whose connections `write(derived=True)` uses."""
+        self.async_commit_engine = _async_commit_engine(self.engine.url) if postgresql else self.engine
+        """The engine of `write(derived=True)`."""
         self._write, self._write_derived = (
             sessionmaker(engine.execution_options(write=True, derived=derived), expire_on_commit=False)
-            for engine, derived in ((self.engine, False), (self.deriving, True))
+            for engine, derived in ((self.engine, False), (self.async_commit_engine, True))
         )
         for writing in (self._write, self._write_derived):
             change_tracking.track_changes(writing)
         # SQLite has one writer; threads that wait here take turns at once, those that wait there sleep
-        self._turn: AbstractContextManager[object] = (
+        self._writer_lock: AbstractContextManager[object] = (
             _WriterLock(wait_s) if self.engine.dialect.name == "sqlite" else nullcontext()
         )
         # What only reads cannot write. So it may end with COMMIT, after which statements stay prepared: the
@@ -92,29 +93,29 @@ class Store:
         self._read = sessionmaker(
             self.engine.execution_options(postgresql_readonly=True), expire_on_commit=False
         )
-        self.looking = self.engine
-        """Whose connections `look` uses."""
-        self._look = self._read
+        self.autocommit_engine = self.engine
+        """The engine of `read_autocommit`."""
+        self._autocommit = self._read
         if postgresql:
             # at "read committed" a transaction shows no more than each query by itself, and costs more ways
-            self.looking = _autocommit_engine(self.engine.url)
-            self._look = sessionmaker(self.looking, expire_on_commit=False)
+            self.autocommit_engine = _autocommit_engine(self.engine.url)
+            self._autocommit = sessionmaker(self.autocommit_engine, expire_on_commit=False)
 
     @contextmanager
     def write(self, *, derived: bool = False) -> Iterator[Session]:
         """A session that commits at the end, or rolls back on an error.
 
-        What is `derived` can be made again from what was written before. Its commit does not wait for the
-        disk: when the computer loses its power, the last of it may be undone, in whole transactions. The next
-        commit that does wait takes all before it along.
+        Data are `derived` if they can be computed again from what was written before. Their commit is
+        asynchronous: a power failure may undo the last of these transactions, each as a whole. The next
+        synchronous commit makes all before it durable.
         """
-        with self._turn, (self._write_derived if derived else self._write).begin() as session:
+        with self._writer_lock, (self._write_derived if derived else self._write).begin() as session:
             session.info["offset"] = self.clock_offset_s
             yield session
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """A session that only reads."""
+        """A session in a read-only transaction."""
         with self._read() as session:
             session.info["offset"] = self.clock_offset_s
             yield session
@@ -122,17 +123,20 @@ class Store:
                 session.commit()
 
     @contextmanager
-    def look(self) -> Iterator[Session]:
-        """A session that only reads, for pages with a few short queries; nothing is streamed from it."""
-        with self._look() as session:
+    def read_autocommit(self) -> Iterator[Session]:
+        """A read-only session, on PostgreSQL without a transaction:
+
+        for pages with a few short queries, not for streaming.
+        """
+        with self._autocommit() as session:
             session.info["offset"] = self.clock_offset_s
             yield session
 
     def close(self) -> None:
-        """Give back all connections."""
+        """Close all connections."""
         self.engine.dispose()
-        self.looking.dispose()
-        self.deriving.dispose()
+        self.autocommit_engine.dispose()
+        self.async_commit_engine.dispose()
 
 
 _SQLITE_CLOCK, _POSTGRESQL_CLOCK = "strftime('%Y-%m-%dT%H:%M:%f', 'now')", "clock_timestamp()"
@@ -140,7 +144,7 @@ _POSTGRESQL_TIME = text(f"select {_POSTGRESQL_CLOCK}")
 
 
 def now(session: Session) -> datetime:
-    """The database's time when the session first asked, aware, in UTC: the one clock that decides."""
+    """The database's time at the session's first call, aware, in UTC. Only this clock decides."""
     if "now" not in session.info:
         moment = _fetch_time(session) + timedelta(seconds=session.info.get("offset", 0.0))
         session.info["now"] = moment
@@ -149,17 +153,17 @@ def now(session: Session) -> datetime:
 
 
 def clock_column(dialect: str) -> ColumnElement[Any]:
-    """The time as a column, for a query that reads something else, too; `told` understands it."""
+    """The database's time as a column, for queries that read other columns too; see `cache_now`."""
     return literal_column(_SQLITE_CLOCK if dialect == "sqlite" else _POSTGRESQL_CLOCK).label("clock")
 
 
 def literal_limit(count: int) -> ColumnElement[int]:
-    """A limit that is part of the query itself: with one that comes later no plan is kept."""
+    """A limit as a literal in the statement: planners use no index order for a bound one."""
     return literal_column(str(count), Integer)
 
 
 def cache_now(session: Session, value: Any) -> datetime:
-    """What `now` is, by a `clock` that a query of this session brought along; an earlier one stays."""
+    """Set what `now` returns from a value of `clock_column`, unless the session has a time already."""
     if "now" not in session.info:
         session.info["now"] = _time_of(value) + timedelta(seconds=session.info.get("offset", 0.0))
     return now(session)
@@ -178,7 +182,7 @@ def _time_of(value: Any) -> datetime:
 
 
 def parse_timestamp(told: str) -> datetime:
-    """An instant that the database wrote as text; SQLite knows of no time zones."""
+    """An instant that the database returned as text; SQLite stores UTC without a zone."""
     moment = datetime.fromisoformat(told)
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
@@ -200,7 +204,7 @@ def _engine(url: str, wait_s: float) -> Engine:
 
 
 def _postgresql_engine(url: URL, *, isolation_level: Any = None, **connect: Any) -> Engine:
-    """Connections that are tried before they are used, but for those that were used a moment ago."""
+    """An engine that pings pooled connections before use, unless used less than PING_AFTER_S ago."""
     engine = create_engine(
         url,
         isolation_level=isolation_level,
@@ -229,7 +233,7 @@ def _postgresql_engine(url: URL, *, isolation_level: Any = None, **connect: Any)
 
 
 def _autocommit_engine(url: URL) -> Engine:
-    """For queries outside of transactions, on connections of their own."""
+    """An engine in autocommit mode, with connections of its own."""
     options = {**_connect_options(url), "prepare_threshold": PREPARE_THRESHOLD}
     engine = _postgresql_engine(url, isolation_level="AUTOCOMMIT", **options)
 
@@ -241,7 +245,7 @@ def _autocommit_engine(url: URL) -> Engine:
 
 
 def _async_commit_engine(url: URL) -> Engine:
-    """For writes whose commit does not wait for the disk."""
+    """An engine whose commits do not wait for the disk."""
     given = url.query.get("options", POSTGRES["options"])
     return _postgresql_engine(
         url, **{**_connect_options(url), "options": f"{given} -c synchronous_commit=off"}
@@ -263,7 +267,7 @@ def _to_wal(connection: Any) -> None:
     """Switch a database to WAL mode, or find it there.
 
     While another connection writes to a new database, SQLite refuses the switch at once, whatever the busy
-    timeout; the lock asked for in between does wait, for as long as a write may.
+    timeout; the lock that is requested in between does wait, for as long as a write may.
     """
     for attempt in range(_WAL_ATTEMPTS):
         try:
@@ -287,12 +291,12 @@ def _sqlite_begin(connection: Any) -> None:
 
 POSTGRES_FULL = "53100"
 MIN_FREE_BYTES = 1024 * 1024
-"""Bytes; below, a file that SQLite cannot write or make is a matter of room."""
+"""Free bytes below which an error of SQLite's files counts as a full disk."""
 _PRIMARY = 0xFF
 
 
 def is_disk_full(error: BaseException, store: Store) -> bool:
-    """Whether the database had no room; what it was asked to write is rolled back."""
+    """Whether a statement failed because the disk is full; its transaction is rolled back."""
     if not isinstance(error, DBAPIError):
         return False
     code = getattr(error.orig, "sqlite_errorcode", None)
@@ -313,7 +317,7 @@ def _has_no_room(store: Store) -> bool:
 
 
 def is_unavailable(error: BaseException) -> bool:
-    """Whether the database is restarting, locked or out of connections: the same may work in a while."""
+    """Whether the database is restarting, locked or out of connections, so that a later try may succeed."""
     if isinstance(error, DBAPIError):
         return isinstance(error, OperationalError | InterfaceError) or error.connection_invalidated
     return isinstance(error, TimeoutError)

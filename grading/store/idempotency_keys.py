@@ -1,4 +1,4 @@
-"""Idempotency keys: a repeated POST does something once, and is answered as it was the first time."""
+"""Idempotency keys: a repeated POST takes effect once and gets the first answer again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from grading.store.tables import IdempotencyKey
 
 @dataclass(frozen=True)
 class Idempotency:
-    """A caller's key for one POST, with the hash of all that was asked for."""
+    """A caller's key of one POST, with the hash of its body."""
 
     caller: str
     key: str
@@ -28,7 +28,7 @@ class KeyUsed(GraderError):
 
 
 def find_key(session: Session, wanted: Idempotency | None) -> IdempotencyKey | None:
-    """What the key led to before, or nothing. Raises KeyUsed where that was another request."""
+    """The row of a key, or None. Raises KeyUsed where the key belongs to another request."""
     row = session.get(IdempotencyKey, (wanted.caller, wanted.key)) if wanted is not None else None
     if row is not None and wanted is not None and row.body_hash != wanted.body_hash:
         raise KeyUsed
@@ -38,9 +38,9 @@ def find_key(session: Session, wanted: Idempotency | None) -> IdempotencyKey | N
 def store_key(
     session: Session, used: Idempotency | None, *, submission_id: str | None = None
 ) -> IdempotencyKey | None:
-    """Remember the key in the transaction that does what was asked for; its `answer` is filled in later.
+    """Store the key in the transaction of its effect; its `answer` is filled in later.
 
-    Before anything else is done, it makes others with the same key wait. Raises IntegrityError for those.
+    Called before anything else, it makes requests with the same key wait. Raises IntegrityError for those.
     """
     if used is None:
         return None

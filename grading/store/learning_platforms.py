@@ -1,4 +1,4 @@
-"""What the store does for each kind of learning platform, found by the names of grading.domain."""
+"""Registry of learning platforms in the store, found by the names in grading.domain."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from grading.store.tables import Base
 
 
 def _keep(_session: Session, _ids: Sequence[str]) -> None:
-    """A platform that refers to no submission."""
+    """The default of `detach`: the platform refers to no submission."""
 
 
 @dataclass(frozen=True)
 class LearningPlatform:
-    """One kind; `grading.store.integrations.<name>.platform` has it as `PLATFORM`."""
+    """A kind of learning platform: `PLATFORM` of `grading.store.integrations.<name>.platform`."""
 
     name: str
     grade_changed: Callable[[Session, Sequence[str]], object]
-    """Gets ids of submissions in the transaction that may change what counts of them; only writes rows."""
+    """Called with ids of submissions in the transaction that may change which count; only adds rows."""
     personal: tuple[type[Any], ...] = ()
-    """Tables with a `user_id`, whose rows a student's export holds and their erasure deletes."""
+    """Tables with a `user_id`, whose rows a student's export contains and their erasure deletes."""
     transient: tuple[type[Any], ...] = ()
-    """The same, but of no interest to the student: erased and not exported."""
+    """Tables with a `user_id` that erasure deletes and exports leave out."""
     detach: Callable[[Session, Sequence[str]], object] = _keep
-    """Gets ids of submissions that are deleted next, to end references to them."""
+    """Called with ids of submissions before they are deleted, to remove references to them."""
     titles: Mapping[str, Callable[[Session, Sequence[str]], Iterable[tuple[str, str]]]] = field(
         default_factory=lambda: MappingProxyType({})
     )
-    """By kind of object in the audit: from ids to pairs of id and title."""
+    """Kind of object in the audit -> function from ids to pairs of id and title."""
 
 
 @cache
 def known_platforms() -> tuple[LearningPlatform, ...]:
-    """All kinds, which makes their tables known, too."""
+    """All registered platforms; importing them also registers their tables."""
     modules = platform_modules("grading.store.integrations.{}.platform")
     return tuple(module.PLATFORM for module in modules.values())
 
@@ -52,7 +52,7 @@ def all_tables() -> MetaData:
 
 
 def grade_changed(session: Session, submission_ids: Iterable[str]) -> None:
-    """Tell every platform, in the caller's transaction, that what counts of submissions may differ now."""
+    """Notify every platform, in the caller's transaction, that the grades of submissions may have changed."""
     ids = sorted(submission_ids)
     for platform in known_platforms():
         platform.grade_changed(session, ids)

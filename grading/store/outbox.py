@@ -1,6 +1,6 @@
-"""What must still be sent to somebody else: written with the thing it tells, taken by one sender at a time.
+"""Transactional outbox: messages written in the transaction they belong to, sent by one sender at a time.
 
-A row is open until `done_at` is set. With an empty `error` it is done then, with another it is dead.
+A row is open until `done_at` is set. It is done if its `error` is empty then, and dead otherwise.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from grading.store.tables import Base
 
 MAX_ERROR = 500
 REPORTED = "told"
-"""In the payload of a row that was abandoned: the try at which that was told."""
+"""Key in the payload of an overdue row: the try at which `list_overdue` returned it."""
 
 _OUTBOX: Table = Base.metadata.tables["outbox"]
 _INSERT = {
@@ -31,7 +31,7 @@ _INSERT = {
 
 @dataclass(frozen=True)
 class Delivery:
-    """A row that was taken to be sent; `tries` counts this one, too."""
+    """A row claimed for sending; `tries` includes this one."""
 
     id: int
     kind: str
@@ -43,14 +43,14 @@ class Delivery:
 
 @dataclass(frozen=True)
 class Hold:
-    """A row that one process keeps for itself as long as it says so; `tries` tells it from later holds."""
+    """A row that one process holds and extends; `tries` tells its hold from later ones."""
 
     kind: str
     key: str
     tries: int
-    """Counts this one, too."""
+    """Includes this one."""
     error: str = ""
-    """Why the try before did not work, where somebody could say so."""
+    """Why the try before failed, if that is known."""
 
 
 _INSERT_RETURNING = {name: statement.returning(_OUTBOX.c.id) for name, statement in _INSERT.items()}
@@ -58,14 +58,14 @@ _COLUMNS = ("id", "kind", "key", "payload", "created_at", "tries")
 
 
 def add(session: Session, kind: str, key: str, payload: dict[str, Any]) -> bool:
-    """Write a row, due at once. False when there is one of this kind and key, which stays as it is."""
+    """Add a row that is due at once. False when a row of this kind and key exists; it stays as it is."""
     connection = session.connection()
     row = _row(session, kind, key, payload)
     return connection.execute(_INSERT_RETURNING[connection.dialect.name], row).first() is not None
 
 
 def add_all(session: Session, kind: str, payloads: Mapping[str, dict[str, Any]]) -> None:
-    """Write rows of a kind by their keys, all due at once; where there is one of a key, it stays as it is."""
+    """Add rows of a kind by their keys, all due at once; rows that exist stay as they are."""
     connection = session.connection()
     rows = [_row(session, kind, key, payload) for key, payload in payloads.items()]
     connection.execute(_INSERT[connection.dialect.name], rows)
@@ -85,7 +85,7 @@ def reopen(session: Session, kind: str, key: str) -> bool:
 
 
 def hold(session: Session, kind: str, key: str, seconds: float) -> Hold | None:
-    """Take one row that is due, which counts a try. Nothing when it is done, or not due."""
+    """Hold a row that is due, which counts a try. None when it is done, or not due."""
     moment = now(session)
     statement = _OUTBOX.update().where(*_open(kind, key), _OUTBOX.c.not_before <= moment)
     later = {"not_before": moment + timedelta(seconds=seconds), "tries": _OUTBOX.c.tries + 1}
@@ -94,26 +94,26 @@ def hold(session: Session, kind: str, key: str, seconds: float) -> Hold | None:
 
 
 def extend_hold(session: Session, mine: Hold, seconds: float) -> bool:
-    """Hold a row for so long from now on. False when somebody else took it since."""
+    """Extend a hold by so many seconds from now. False when another process has claimed the row since."""
     later = now(session) + timedelta(seconds=seconds)
     statement = _OUTBOX.update().where(*_held(mine)).values(not_before=later)
     return session.execute(statement.returning(_OUTBOX.c.id)).first() is not None
 
 
 def release_hold(session: Session, mine: Hold) -> None:
-    """Give back what was held, as if it had not been taken; it is due again."""
+    """Release a hold without counting its try; the row is due at once."""
     fresh = {"not_before": now(session), "tries": _OUTBOX.c.tries - 1}
     session.execute(_OUTBOX.update().where(*_held(mine)).values(fresh))
 
 
 def postpone(session: Session, mine: Hold, error: str, seconds: float) -> None:
-    """Give back what was held because it did not work; it is due again after so long."""
+    """Release a hold after a failure; the row is due after so many seconds."""
     later = {"not_before": now(session) + timedelta(seconds=seconds), "error": _sentence(error)}
     session.execute(_OUTBOX.update().where(*_held(mine)).values(later))
 
 
 def list_overdue(session: Session, kind: str, overdue_s: float) -> list[str]:
-    """Keys of rows that somebody held or put off and that are due since `overdue_s`; each once a try."""
+    """Keys of rows that were held or postponed and are overdue by `overdue_s` seconds; each once per try."""
     waits = (_OUTBOX.c.kind == kind, _OUTBOX.c.done_at.is_(None), _OUTBOX.c.tries > 0)
     overdue = _OUTBOX.c.not_before <= now(session) - timedelta(seconds=overdue_s)
     query = select(_OUTBOX.c.id, _OUTBOX.c.key, _OUTBOX.c.tries, _OUTBOX.c.payload).where(*waits, overdue)
@@ -125,7 +125,7 @@ def list_overdue(session: Session, kind: str, overdue_s: float) -> list[str]:
 
 
 def is_open(session: Session, kind: str, key: str) -> bool:
-    """Whether there is something to do, now or later."""
+    """Whether there is an open row of this kind and key, due now or later."""
     return session.execute(select(_OUTBOX.c.id).where(*_open(kind, key))).first() is not None
 
 
@@ -140,9 +140,9 @@ def _held(mine: Hold) -> tuple[ColumnElement[bool], ...]:
 def claim(
     session: Session, kind: str, limit: int, lease_s: float, *, overdue_s: float = 0.0, counted: bool = True
 ) -> list[Delivery]:
-    """Take rows that are due since `overdue_s`, oldest first; nobody else gets them for `lease_s`.
+    """Claim rows that are due since `overdue_s` seconds, oldest first; they are leased for `lease_s` seconds.
 
-    Counts a try, so that a row that kills its sender does not come back for ever; not if only looked at.
+    Counts a try unless `counted` is False, so that a row that crashes its sender is not sent for ever.
     """
     moment = now(session)
     # PostgreSQL must choose the rows once, in a CTE: as a subquery it may run again and lock more of them;
@@ -169,13 +169,16 @@ def claim(
 
 
 def mark_done(session: Session, delivery: Delivery) -> None:
-    """It was sent; by whom and at which try does not matter."""
+    """Mark a row as sent, whichever sender and try it was."""
     open_still = (_OUTBOX.c.id == delivery.id, _OUTBOX.c.done_at.is_(None))
     session.execute(_OUTBOX.update().where(*open_still).values(done_at=now(session), error=""))
 
 
 def mark_failed(session: Session, delivery: Delivery, error: str, retry_in_s: float | None) -> bool:
-    """Wait for the next try, or be dead without one (True). Nothing changes when others took it since."""
+    """Schedule the next try in `retry_in_s` seconds, or mark the row dead (returns True) where that is None.
+
+    Changes nothing if another sender claimed the row since.
+    """
     mine = (_OUTBOX.c.id == delivery.id, _OUTBOX.c.done_at.is_(None), _OUTBOX.c.tries == delivery.tries)
     error = _sentence(error)
     if retry_in_s is None:
@@ -187,7 +190,7 @@ def mark_failed(session: Session, delivery: Delivery, error: str, retry_in_s: fl
 
 
 def fail_all(session: Session, kind: str, error: str) -> int:
-    """Make all open rows of a kind dead; returns how many there were."""
+    """Mark all open rows of a kind dead; returns how many there were."""
     statement = _OUTBOX.update().where(_OUTBOX.c.kind == kind, _OUTBOX.c.done_at.is_(None))
     ended = statement.values(done_at=now(session), error=_sentence(error)).returning(_OUTBOX.c.id)
     return len(session.execute(ended).all())
@@ -200,5 +203,5 @@ def exists(session: Session, kind: str, key: str) -> bool:
 
 
 def _sentence(error: str) -> str:
-    """Never empty, which would mean done; short, and without NUL, which PostgreSQL refuses."""
+    """An error as stored: never empty, which would mean sent; short; PostgreSQL refuses NUL."""
     return error.replace("\0", "")[:MAX_ERROR] or "failed"

@@ -1,4 +1,4 @@
-"""Chores: what is done again from time to time, by one of several processes and never by two at once."""
+"""Periodic tasks: each is claimed by one of several processes at a time."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from grading.store.database import now
 from grading.store.tables import PeriodicTask
 
 LEASE_S = 60.0
-"""Nobody else takes up a chore so soon after it was taken up: its part must be done by then."""
+"""Seconds for which a claimed task is not claimed again; one step of it must be done by then."""
 
 
 def schedule(session: Session, name: str, payload: dict[str, Any] | None = None) -> None:
-    """Have a chore done from now on; nothing happens if it is known."""
+    """Schedule a task from now on; nothing happens if it exists."""
     insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
     row = {"name": name, "not_before": now(session), "payload": payload or {}}
     session.execute(insert(PeriodicTask).values(row).on_conflict_do_nothing())
 
 
 def list_due(session: Session, prefix: str) -> list[str]:
-    """The names of chores that are due and begin so."""
+    """The names of due tasks with this prefix."""
     query = select(PeriodicTask.name).where(PeriodicTask.name.startswith(prefix, autoescape=True))
     return list(
         session.scalars(query.where(PeriodicTask.not_before <= now(session)).order_by(PeriodicTask.name))
@@ -33,12 +33,12 @@ def list_due(session: Session, prefix: str) -> list[str]:
 
 
 def is_scheduled(session: Session, name: str) -> bool:
-    """Whether there is such a chore."""
+    """Whether a task exists."""
     return session.get(PeriodicTask, name) is not None
 
 
 def claim(session: Session, name: str) -> dict[str, Any] | None:
-    """The payload of a chore, for whoever came first; nothing when it is not due."""
+    """The payload of a task, for the first process that claims it; None when it is not due."""
     moment = now(session)
     row = session.execute(
         update(PeriodicTask)
@@ -50,12 +50,12 @@ def claim(session: Session, name: str) -> dict[str, Any] | None:
 
 
 def reschedule(session: Session, name: str, after: timedelta) -> None:
-    """A chore is done for now."""
+    """Schedule the task's next step."""
     session.execute(
         update(PeriodicTask).where(PeriodicTask.name == name).values(not_before=now(session) + after)
     )
 
 
 def remove(session: Session, name: str) -> None:
-    """A chore is done for good."""
+    """Remove a task that is finished."""
     session.execute(delete(PeriodicTask).where(PeriodicTask.name == name))

@@ -1,4 +1,4 @@
-"""Bringing a database to the newest revision, and saying at which one it is."""
+"""Schema of the database: upgrades to the newest revision, and its present revision."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from grading.domain.errors import GraderError
 from grading.store.database import Store
 
 _ONE_AT_A_TIME = threading.Lock()
-"""Alembic keeps what it works on in its module: two threads would change each other's database."""
+"""Alembic keeps its context in its module: two threads would change each other's database."""
 MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
 
 
@@ -77,7 +77,7 @@ def current_revision(store: Store) -> str | None:
 
 
 def require_newest(store: Store) -> None:
-    """Raise a sentence that says what to do when the tables are not those of this code."""
+    """Raise StoreOutdated, with the remedy, unless the tables are those of this code."""
     at = current_revision(store)
     if at is not None and at not in known_revisions():
         raise StoreOutdated(_UNKNOWN.format(at, newest_revision()))

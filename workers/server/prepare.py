@@ -134,7 +134,7 @@ def prepare_by_running(server: Server, round_id: str, run: Run) -> bool:
 def _ending_badly(server: Server, round_id: str, prepared: Callable[[HandIn], Prepared | None]) -> bool:
     """Store what `prepared` makes of a round, or end it with a sentence. Raises what databases raise."""
     with working_on(round=round_id), span("prepare", round_id):
-        with server.store.look() as session:
+        with server.store.read_autocommit() as session:
             hand_in = _load(server, session, round_id)
         if hand_in is None:
             return False

@@ -45,7 +45,7 @@ def listing(assignment_id: int) -> str:
 def download(assignment_id: int, path: str) -> Response:
     """One of them, as it is."""
     actor = auth.actor()
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
         row = versions.load_newest(session, found).version
         if path not in row.files:
@@ -77,7 +77,7 @@ def export(assignment_id: int, version_number: int) -> Response:
     """A version as the zip of a folder, which can be imported again."""
     number = version_number
     actor = auth.actor()
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
         files = versions.export_files(
             session, found, versions.version_by_number(session, assignment_id, number)
@@ -113,7 +113,7 @@ def bring(assignment_id: int) -> tuple[str, int] | BaseResponse:
 
 def _require(actor: Actor, assignment_id: int) -> None:
     """Before anything that was sent is read."""
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         assignment_pages.changeable(session, actor, assignment_id)
 
 
@@ -138,7 +138,7 @@ def _saved(actor: Actor, assignment_id: int, new: Mapping[str, bytes], removed: 
 
 
 def _page(actor: Actor, assignment_id: int, problem: str = "") -> str:
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
         now = versions.load_newest(session, found)
         top, paths = assignment_pages.head(session, found, now), sorted(now.version.files)

@@ -109,7 +109,7 @@ def _drafts() -> Drafts:
 def ask_form(assignment_id: int) -> str:
     """What can be had: a model's draft where there is a model, and one made from the solution."""
     actor = auth.actor()
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
         now = versions.load_newest(session, found)
         top, row = assignment_pages.head(session, found, now), now.version
@@ -122,7 +122,7 @@ def ask_form(assignment_id: int) -> str:
 def ask(assignment_id: int) -> Response:
     """Ask a model; the page that follows shows how far it is."""
     actor, door = auth.actor(), services().door
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
         row = versions.load_newest(session, found).version
         asked = _question(row)
@@ -141,7 +141,7 @@ def ask(assignment_id: int) -> Response:
 def drafted(assignment_id: int, draft_id: str) -> str:
     """How far a draft is, and the rubric in the end."""
     actor = auth.actor()
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         top = assignment_pages.head(session, assignment_pages.changeable(session, actor, assignment_id))
     draft = _drafts().find(draft_id, actor.user_id, assignment_id)
     return render_template(
@@ -153,7 +153,7 @@ def drafted(assignment_id: int, draft_id: str) -> str:
 def progress(assignment_id: int, draft_id: str) -> Response:
     """What the page asks for while it waits."""
     actor = auth.actor()
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         assignment_pages.changeable(session, actor, assignment_id)
     draft = _drafts().find(draft_id, actor.user_id, assignment_id)
     return jsonify(over=draft.over, said=_said(draft))
@@ -163,7 +163,7 @@ def progress(assignment_id: int, draft_id: str) -> Response:
 def stop(assignment_id: int, draft_id: str) -> Response:
     """Nobody wants it any more."""
     actor = auth.actor()
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         assignment_pages.changeable(session, actor, assignment_id)
     _drafts().find(draft_id, actor.user_id, assignment_id).cancelled = True
     flash(_("The draft was stopped."))

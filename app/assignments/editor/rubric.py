@@ -41,7 +41,7 @@ MOST_TEXT = 1_000_000
 def edit(assignment_id: int) -> str:
     """The rubric of the newest version, to be changed."""
     actor = auth.actor()
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
         now = versions.load_newest(session, found)
         top, rubric = assignment_pages.head(session, found, now), Rubric.model_validate(now.version.rubric)
@@ -52,7 +52,7 @@ def edit(assignment_id: int) -> str:
 def save(assignment_id: int) -> tuple[str, int] | str | Response:
     """Do what a button says: change the form, show it as students see it, or save it as a draft."""
     actor, raw = auth.actor(), forms.of_form(request.form.items())
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         top = assignment_pages.head(session, assignment_pages.changeable(session, actor, assignment_id))
     action = request.form.get("do", "save")
     if action not in ("save", "preview"):
@@ -90,7 +90,7 @@ def _saved(actor: Any, assignment_id: int, rubric: Rubric, report: Sequence[str]
 def _meanwhile(assignment_id: int, raw: Raw, error: SavedMeanwhile) -> str:
     """The form with what was typed, and what somebody else changed meanwhile."""
     actor, before = auth.actor(), shared.base()
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
         top = assignment_pages.head(session, found)
         theirs = versions.comparable(versions.version_by_number(session, assignment_id, error.number))
@@ -163,7 +163,7 @@ def _fields(raw: Any, name: str = "") -> list[str]:
 def as_text(assignment_id: int) -> str:
     """The rubric as TOML or JSON."""
     actor = auth.actor()
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
         now = versions.load_newest(session, found)
         top, rubric = assignment_pages.head(session, found, now), Rubric.model_validate(now.version.rubric)
@@ -177,7 +177,7 @@ def as_text(assignment_id: int) -> str:
 def save_text(assignment_id: int) -> tuple[str, int] | Response:
     """Save what was typed as a draft."""
     actor, typed = auth.actor(), shared.text("text")
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
         top, works = (
             assignment_pages.head(session, found),

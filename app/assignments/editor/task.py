@@ -27,7 +27,7 @@ pages = Blueprint("authoring_task", __name__)
 def task(assignment_id: int) -> str:
     """The task, the instructions of the stages, and what goes with them."""
     actor = auth.actor()
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
         now = versions.load_newest(session, found)
         top, row = assignment_pages.head(session, found, now), now.version
@@ -45,7 +45,7 @@ def task(assignment_id: int) -> str:
 def save_task(assignment_id: int) -> tuple[str, int] | str | Response:
     """Save task and instructions as a draft, or show the task as students see it."""
     actor = auth.actor()
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         top = assignment_pages.head(session, assignment_pages.changeable(session, actor, assignment_id))
     fields = {name: shared.text(name) for name in ("task", "spoken_language")}
     fields |= {f"instructions:{stage}": shared.text(f"instructions:{stage}") for stage in shared.stages()}
@@ -108,7 +108,7 @@ def _task_page(
 def settings(assignment_id: int) -> str:
     """Dates, late rule, release, groups; they hold at once, whichever version counts."""
     actor = auth.actor()
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
         top = assignment_pages.head(session, found)
         fields = shared.settings_form(assignment_settings.settings_of(found))
@@ -125,7 +125,7 @@ def save_settings(assignment_id: int) -> tuple[str, int] | Response:
             said = shared.read_settings(assignment_settings.settings_of(found))
             moved = extensions.apply_settings(session, found, said, actor)
     except (AssignmentError, dates.BadDate) as error:
-        with services().store.look() as session:
+        with services().store.read_autocommit() as session:
             top = assignment_pages.head(session, assignment_pages.changeable(session, actor, assignment_id))
         return _settings_page(top, request.form.to_dict(), error.message), 422
     flash(_("The settings are saved."))

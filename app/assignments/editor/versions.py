@@ -32,7 +32,7 @@ NUMBER = "<int(max=2147483647):version_number>"
 def listing(assignment_id: int) -> str:
     """All versions, the newest first."""
     actor = auth.actor()
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
         top, rows = assignment_pages.head(session, found), versions.list_versions(session, found)
         tasked = not top.draft or bool(versions.load_newest(session, found).version.task.strip())
@@ -44,7 +44,7 @@ def version(assignment_id: int, version_number: int) -> str:
     """One version as students see it, and what it changed since another one."""
     number = version_number
     actor, other = auth.actor(), assignment_pages.whole("against")
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
         top, rows = assignment_pages.head(session, found), versions.list_versions(session, found)
         new = versions.comparable(versions.version_by_number(session, assignment_id, number))
@@ -160,7 +160,7 @@ def _empty() -> dict[str, Any]:
 
 
 def _new_page(course_id: int, fields: dict[str, Any], problem: str = "") -> str:
-    with services().store.look() as session:
+    with services().store.read_autocommit() as session:
         course = courses.load_course(session, course_id)
         title = course.title
     return render_template(

@@ -1,4 +1,4 @@
-"""Credentials of users: hashes of passwords, tokens of the API."""
+"""Credentials of users: passwords, sessions and API tokens."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class WrongPassword(Forbidden):
 def verify_password(
     store: Store, sign_in_name: str, password: str, caller: Caller, action: str = "sign_in"
 ) -> int | None:
-    """The user's id, or nothing when name or password is wrong. Raises TriedTooOften.
+    """The user's id, or None when name or password is wrong. Raises TriedTooOften.
 
-    Until it is right, all cost the same, so that nobody learns which names exist: unknown names, accounts
-    that are disabled or have no password, and others take the same statements and one computation of a hash.
+    All failures cost the same, so that nobody learns which names exist: unknown names and accounts that are
+    disabled or have no password run the same statements and one computation of a hash.
     """
     name = sign_in_name.strip()
     with store.write() as session:
@@ -54,9 +54,9 @@ def _is_known_browser(user: tables.User | None, browser: KnownBrowser | None) ->
 def change_password(
     store: Store, user_id: int, old: str, new: str, caller: Caller, *, tokens_end: bool = False
 ) -> None:
-    """Set a new password for who knows the old one; wrong ones count as at sign-in.
+    """Set a new password after checking the old one; failures count as at sign-in.
 
-    Raises WrongPassword and TriedTooOften. All sessions end; the user's API tokens where that is wanted.
+    Raises WrongPassword and TriedTooOften. All sessions end; API tokens too if `tokens_end`.
     """
     with store.read() as session:
         name = users.sign_in_name(session, user_id)
@@ -70,7 +70,7 @@ def change_password(
 
 
 def end_sessions(session: Session, user_id: int) -> None:
-    """End all sessions of a user, on all their devices; tokens stay."""
+    """End all sessions of a user on all devices; tokens stay valid."""
     user = session.get_one(tables.User, user_id, with_for_update=True)
     user.sessions += 1
     sessions.end_sessions(session, user_id)
@@ -78,7 +78,7 @@ def end_sessions(session: Session, user_id: int) -> None:
 
 
 TOKENS_PER_PAGE = 25
-"""Of a page."""
+"""Tokens on a page."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class TokenView:
 
 
 def revoke_token(session: Session, user_id: int, token_id: int) -> None:
-    """End one's own token. Raises NotFound for those of others."""
+    """Revoke one's own token. Raises NotFound for tokens of others."""
     row = session.get(tables.Token, token_id)
     if row is None or row.user_id != user_id:
         raise NotFound("There is no such token of yours.")
@@ -103,7 +103,7 @@ def revoke_token(session: Session, user_id: int, token_id: int) -> None:
 
 
 def revoke_tokens(session: Session, user_id: int, by: str) -> int:
-    """End all tokens of somebody whose password may have been known to others; says how many."""
+    """Revoke all tokens of a user whose password may be compromised; returns how many."""
     query = select(tables.Token).where(tables.Token.user_id == user_id, tables.Token.revoked_at.is_(None))
     rows, moment = session.scalars(query.order_by(tables.Token.id)).all(), now(session)
     for row in rows:
@@ -113,7 +113,7 @@ def revoke_tokens(session: Session, user_id: int, by: str) -> int:
 
 
 def list_tokens(session: Session, user_id: int, before: int | None = None) -> tuple[TokenView, ...]:
-    """A user's tokens, the newest first: so many as a page has and one more, from before a number on."""
+    """A user's tokens below id `before`, the newest first: a page and one more."""
     moment = now(session)
     token = tables.Token
     columns = (token.id, token.name, token.scopes, token.created_at, token.expires_at, token.revoked_at)

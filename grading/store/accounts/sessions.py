@@ -1,4 +1,4 @@
-"""Sessions of browsers: one is open as long as its row is there, whatever cookies were copied."""
+"""Browser sessions: open as long as the row exists, whatever cookies were copied."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from grading.store.database import now
 from grading.store.tables import OpenSession
 
 LIFETIME = timedelta(days=30)
-"""After that somebody signs in again, however often they were here; the cookie ends after 12 hours unused."""
+"""Lifetime of a session; its cookie also ends after 12 hours without use."""
 MAX_PER_USER = 200
-"""Of one person; the oldest ones end."""
+"""Open sessions of one user; the oldest ones are ended."""
 
 
 def create_session(session: Session, user_id: int) -> str:
-    """A new session of somebody; its id is a secret of their browser."""
+    """Start a session of a user; returns its id, a secret of the browser."""
     made = secrets.token_urlsafe(24)
     session.add(OpenSession(id=made, user_id=user_id, begun_at=now(session)))
     session.flush()
@@ -29,15 +29,15 @@ def create_session(session: Session, user_id: int) -> str:
 
 
 def end_session(session: Session, session_id: str) -> None:
-    """End this one; nothing happens if it is over."""
+    """End a session; nothing happens if it has ended."""
     session.execute(delete(OpenSession).where(OpenSession.id == session_id))
 
 
 def end_sessions(session: Session, user_id: int) -> None:
-    """End all of somebody."""
+    """End all sessions of a user."""
     session.execute(delete(OpenSession).where(OpenSession.user_id == user_id))
 
 
 def delete_expired(session: Session) -> None:
-    """End those that lasted long enough."""
+    """Delete sessions older than LIFETIME."""
     session.execute(delete(OpenSession).where(OpenSession.begun_at < now(session) - LIFETIME))

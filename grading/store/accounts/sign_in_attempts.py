@@ -1,7 +1,7 @@
-"""Wrong passwords, counted by account and where they come from: who may try again, and when.
+"""Throttling of wrong passwords by account and source: when the next attempt is permitted.
 
-Nobody is locked out; tries that follow wrong ones are spaced (decision 0045). Counters are kept by the digest
-of a sign-in name, so that a name that does not exist counts as one that does.
+Nobody is locked out; attempts after failures are delayed (decision 0045). Counters are stored under the
+digest of a sign-in name, so that a name that does not exist counts as one that does.
 """
 
 from __future__ import annotations
@@ -22,10 +22,13 @@ from grading.store.database import now
 from grading.store.tables import Identity, SignInAttempt
 
 RESET_AFTER = timedelta(hours=12)
-"""After so long without a wrong password a counter begins anew."""
+"""Time without a wrong password after which a counter is reset."""
 FEW = 3
-"""From so many wrong passwords on, an address shares its turns with the others that gave as many, and no
-longer with addresses that are new to the account: who attacks from one address uses up nothing of theirs."""
+"""Wrong passwords from which an address shares a counter with other failing addresses.
+
+It no longer shares one with addresses that are new to the account: an attacker from one address uses up no
+attempts of new ones.
+"""
 NEW, FAILED = "new addresses", "failed addresses"
 EVER = datetime(2000, 1, 1, tzinfo=UTC)
 _KEY = (SignInAttempt.account, SignInAttempt.source)
@@ -34,38 +37,40 @@ _KEYS = select(*_KEY)
 
 @dataclass(frozen=True)
 class Backoff:
-    """How long after a wrong password the next try is refused: doubling from 1 s to `longest_s`."""
+    """Exponential backoff of attempts after wrong passwords: from 1 s, doubling up to `longest_s`."""
 
     free: int
-    """So many wrong passwords cost nothing."""
+    """Wrong passwords without a delay."""
     longest_s: int
 
     def delay_s(self, failures: int) -> int:
-        """After so many."""
+        """The delay in seconds after so many failures."""
         beyond = failures - self.free
         return 0 if beyond <= 0 else min(self.longest_s, 2 ** min(beyond - 1, 20))
 
 
 ONE_SOURCE = Backoff(free=4, longest_s=120)
-"""Of one address, and of one browser that the account knows."""
+"""For one address, and for one browser that the account knows."""
 OTHER_SOURCES = Backoff(free=20, longest_s=60)
-"""Of all addresses that are new to the account, and of all that are not. Shorter than that of one, so that
-one address alone never uses up the turns of all."""
+"""For all addresses that are new to the account together, and for all failing ones together.
+
+Shorter than that of one source, so that one address alone never uses up the attempts of all.
+"""
 
 
 @dataclass(frozen=True)
 class KnownBrowser:
-    """A browser in which somebody signed in before, or is signed in."""
+    """A browser in which a user signed in before, or is signed in."""
 
     user_id: int
     stamp: str
-    """The session stamp of then: no other one counts."""
+    """The session stamp at that time; it must still be the account's."""
     id: str
 
 
 @dataclass(frozen=True)
 class Caller:
-    """Where a password comes from."""
+    """The source of a password: address and browser."""
 
     address: str
     browser: KnownBrowser | None = None
@@ -84,7 +89,7 @@ class TriedTooOften(GraderError):
 
 @dataclass(frozen=True)
 class Attempt:
-    """A try that was permitted, and is counted as a wrong one until it is known to be right."""
+    """A permitted attempt, counted as a failure until it is known to be a success."""
 
     account: str
     own: str
@@ -92,9 +97,9 @@ class Attempt:
 
 
 def count_attempt(session: Session, sign_in_name: str, caller: Caller, *, known: bool) -> Attempt:
-    """Count a try before its password is compared, so that parallel ones cannot pass the limit.
+    """Count an attempt before its password is compared, so that parallel ones cannot exceed the limit.
 
-    `known`: the account knows the browser. Raises TriedTooOften; then nothing may be committed.
+    `known`: the account knows the browser. Raises TriedTooOften; the caller must roll back then.
     """
     account = _digest(sign_in_name)
     own = _counter(session, account, _own(account, caller, known=known))
@@ -116,7 +121,10 @@ def count_attempt(session: Session, sign_in_name: str, caller: Caller, *, known:
 
 
 def record_success(session: Session, tried: Attempt) -> None:
-    """Take back that a try was counted. Its address or browser begins anew; what others gave stays."""
+    """Uncount a successful attempt.
+
+    The counter of its address or browser is reset; shared ones keep other failures.
+    """
     at = SignInAttempt.account == tried.account
     session.execute(delete(SignInAttempt).where(at, SignInAttempt.source == tried.own))
     counted = (at, SignInAttempt.source == tried.others, SignInAttempt.failures > 0)
@@ -125,7 +133,7 @@ def record_success(session: Session, tried: Attempt) -> None:
 
 
 def reset_account(session: Session, user_id: int) -> None:
-    """Begin anew with an account, such as after a new password."""
+    """Reset all counters of an account, such as after a new password."""
     named = select(Identity.subject).where(Identity.user_id == user_id, Identity.provider == "local")
     theirs = SignInAttempt.account.in_([_digest(name) for name in session.scalars(named)])
     # in the order in which a try takes them, or both could wait for each other
@@ -134,13 +142,13 @@ def reset_account(session: Session, user_id: int) -> None:
 
 
 def delete_expired(session: Session) -> None:
-    """Take away the counters that begin anew."""
+    """Delete counters that are due to be reset."""
     old = _KEYS.where(SignInAttempt.last_at < now(session) - RESET_AFTER)
     session.execute(delete(SignInAttempt).where(tuple_(*_KEY).in_(old.with_for_update(skip_locked=True))))
 
 
 def network(address: str) -> str:
-    """What counts as one address: of IPv6 a /64, as every customer has a whole one."""
+    """The network of an address that counts as one source: a /64 of IPv6, as every customer has one."""
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -159,7 +167,7 @@ def _own(account: str, caller: Caller, *, known: bool) -> str:
 
 
 def _counter(session: Session, account: str, source: str) -> SignInAttempt:
-    """One counter, locked. Always taken in one order: that of an address, then that of many."""
+    """One counter, locked. Locks are taken in one order: the single source's first, then the shared one."""
     new = {"account": account, "source": source, "failures": 0, "next_at": EVER, "last_at": now(session)}
     insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
     session.execute(insert(SignInAttempt).values(new).on_conflict_do_nothing())

@@ -1,4 +1,4 @@
-"""Users: their accounts, sign-in names and languages."""
+"""Users: accounts, identities, roles, and the signed-in user of a request."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _HASHER = PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
 
 @dataclass(frozen=True)
 class NewToken:
-    """A token just made; `secret` is shown once and not kept."""
+    """A new token; `secret` is shown once and not stored."""
 
     id: int
     secret: str
@@ -46,7 +46,7 @@ def create_user(
     email: str = "",
     administrator: bool = False,
 ) -> tables.User:
-    """A user with the `local` identity `sign_in_name`. Raises Conflict when it is taken."""
+    """Create a user with the `local` identity `sign_in_name`. Raises Conflict when it is taken."""
     subject = sign_in_name.strip()
     if not 0 < len(subject) <= 200 or not subject.isprintable():
         raise GraderError("A sign-in name needs 1 to 200 printable characters.")
@@ -64,7 +64,7 @@ def create_user(
 
 
 def ensure_administrator(session: Session) -> str | None:
-    """At first start make the user `admin` and return its new password; later return nothing."""
+    """Create the user `admin` if there is no administrator; returns its new password, else None."""
     if session.scalar(select(tables.User.id).where(tables.User.administrator).limit(1)) is not None:
         return None
     password = secrets.token_urlsafe(12)
@@ -83,7 +83,7 @@ def hash_password(password: str) -> str:
 
 
 def set_password(session: Session, user: tables.User, password: str, hashed: str = "") -> None:
-    """Give a user a new password; open sessions end, which also carry a stamp of the old one, and links."""
+    """Set a user's password; ends sessions and password links, resets sign-in counters."""
     user.password_hash = hashed or hash_password(password)
     sign_in_attempts.reset_account(session, user.id)
     open_sessions.end_sessions(session, user.id)
@@ -92,7 +92,7 @@ def set_password(session: Session, user: tables.User, password: str, hashed: str
 
 
 def expire_reset_links(session: Session, user_ids: Sequence[int], *, of_instructors: bool = False) -> None:
-    """Let the open links by which these people could set a password lead nowhere, or only instructors'."""
+    """Expire the open password links of these users, or only those that instructors made."""
     moment, link = now(session), tables.ResetLink
     administrators = select(tables.User.id).where(tables.User.administrator)
     of_these = link.created_by.not_in(administrators) if of_instructors else true()
@@ -103,7 +103,7 @@ def expire_reset_links(session: Session, user_ids: Sequence[int], *, of_instruct
 
 
 def password_matches(stored: str | None, password: str) -> bool:
-    """Whether it is the password of this hash; without one it is not, after the same computation."""
+    """Whether a password matches its hash. Without a hash it is False after the same computation."""
     try:
         if stored is None:
             _HASHER.hash(password)
@@ -119,13 +119,13 @@ def session_stamp(user: tables.User) -> str:
 
 
 def stamp_of(sessions: int, password_hash: str | None) -> str:
-    """The same from the columns it depends on."""
+    """The session stamp from the columns it depends on."""
     stamp = f"{sessions}:{password_hash or ''}" if sessions else password_hash or ""
     return hashlib.sha256(stamp.encode()).hexdigest()[:16]
 
 
 def find_user(session: Session, provider: str, subject: str) -> tables.User | None:
-    """The user with this identity, or nothing."""
+    """The user with this identity, or None."""
     if not subject.isprintable():
         return None
     query = select(tables.User).join(tables.Identity)
@@ -135,7 +135,7 @@ def find_user(session: Session, provider: str, subject: str) -> tables.User | No
 
 
 def sign_in_name(session: Session, user_id: int) -> str:
-    """What somebody signs in as; empty for who only comes from elsewhere."""
+    """A user's `local` subject; empty for users of other providers only."""
     query = select(tables.Identity.subject).where(
         tables.Identity.user_id == user_id, tables.Identity.provider == "local"
     )
@@ -145,7 +145,7 @@ def sign_in_name(session: Session, user_id: int) -> str:
 def find_or_create_student(
     session: Session, provider: str, subject: str, name: str, email: str, course_id: int
 ) -> tables.User:
-    """The student with this identity, made and enrolled when needed. Staff keep their role."""
+    """The student with this identity, created and enrolled if needed. Staff keep their role."""
     subject = subject.strip()
     name, email = printable(name), printable(email)
     if not 0 < len(subject) <= 200 or not subject.isprintable():
@@ -173,10 +173,11 @@ def find_or_create_student(
 
 
 def former_members(session: Session, course_id: int, user_ids: Sequence[int]) -> frozenset[int]:
-    """Those who submitted work in the course, or were removed from it, as the audit knows.
+    """Users with submissions in the course, or removed from it, by the audit.
 
-    An account that is in no course may be that of a member of staff to come: who adds it to a course of their
-    own could make a link to its password. One that was in this course before comes back.
+    An account without courses may belong to future staff: an instructor who adds it to their own course
+    could make a link to its password. Only former members of the same course come back without an
+    administrator.
     """
     found: set[int] = set()
     work, own, log = tables.Submission, tables.Assignment, tables.Audit
@@ -191,7 +192,7 @@ def former_members(session: Session, course_id: int, user_ids: Sequence[int]) ->
 
 
 def enrol(session: Session, user_id: int, course_id: int, role: str) -> None:
-    """Give a user a role in a course, in place of an earlier one."""
+    """Give a user a role in a course, replacing an earlier one."""
     if role not in ("student", "grader", "instructor"):
         raise GraderError("A role is one of student, grader, instructor.")
     session.merge(tables.Membership(user_id=user_id, course_id=course_id, role=role))
@@ -212,14 +213,14 @@ def _roles() -> Any:
 
 
 def actor_of(session: Session, user: tables.User) -> Actor:
-    """What `may` needs to know of a signed-in user."""
+    """The user as an actor, for `grading.domain.permissions`."""
     return Actor(user.id, user.administrator, roles(session, user.id))
 
 
 def create_token(
     session: Session, user_id: int, name: str, scopes: Iterable[str], valid_for: timedelta
 ) -> NewToken:
-    """A new API token `grd_…`; only its SHA-256 is kept."""
+    """Create an API token `grd_…`; only its SHA-256 is stored."""
     wanted = sorted(set(scopes))
     if not wanted or not set(wanted) <= set(SCOPES):
         raise GraderError(f"A token needs at least one of the scopes {', '.join(SCOPES)}.")
@@ -242,7 +243,7 @@ def create_token(
 
 
 def verify_token(session: Session, secret: str) -> Actor | None:
-    """Whose token this is, with its scopes; nothing when unknown, expired, revoked or of a disabled user."""
+    """The actor of a token, with its scopes; None when unknown, expired, revoked or of a disabled user."""
     if not secret.startswith("grd_"):
         return None
     row = session.scalar(select(tables.Token).where(tables.Token.hash == _token_hash(secret)))
@@ -255,7 +256,7 @@ def verify_token(session: Session, secret: str) -> Actor | None:
 
 
 def printable(text: str) -> str:
-    """Without control characters, which databases and readers stumble over."""
+    """A text without control characters, which databases and readers do not accept."""
     return "".join(c for c in text if c.isprintable()).strip()
 
 
@@ -265,15 +266,15 @@ def _token_hash(secret: str) -> str:
 
 @dataclass(frozen=True)
 class SignedInUser:
-    """Somebody who is signed in; the stamp is that of their sessions."""
+    """The signed-in user of a request; `stamp` is that of their sessions."""
 
     name: str
     actor: Actor
     stamp: str
     language: str
-    """Of the pages; empty: as the browser asks for."""
+    """Language of pages; empty: the browser's."""
     open_requests: int
-    """Requests for a regrade that wait in the courses they are staff of."""
+    """Open regrade requests in the courses they are staff of."""
 
 
 _OPEN = select(func.count()).where(RegradeRequest.state == "open")
@@ -283,7 +284,7 @@ _WAITING = case(
     (Membership.role.in_(sorted(STAFF)), _HERE.scalar_subquery()),
     else_=0,
 )
-"""Of all courses for an administrator, else of the course of the row."""
+"""In all courses for an administrator, else in the course of the row."""
 _READER = (
     select(
         User.name,
@@ -305,12 +306,12 @@ _READER_OF_SESSION = _READER.where(_OPEN_HERE)
 
 
 def load_reader(session: Session, user_id: int) -> SignedInUser | None:
-    """The user with this number who may sign in, or nothing."""
+    """The active user with this id, or None."""
     return _reader(user_id, session.execute(_READER, {"user_id": user_id}).all())
 
 
 def load_reader_of_session(session: Session, user_id: int, session_id: str) -> SignedInUser | None:
-    """The same for a session of theirs that is open, also in one query."""
+    """The active user of an open session, or None; one query."""
     given = {"user_id": user_id, "session_id": session_id}
     return _reader(user_id, session.execute(_READER_OF_SESSION, given).all())
 
@@ -331,5 +332,5 @@ def _reader(user_id: int, rows: Sequence[Any]) -> SignedInUser | None:
 
 
 def set_language(session: Session, user_id: int, language: str) -> None:
-    """Keep it with the account."""
+    """Set the language of a user's pages."""
     session.execute(update(User).where(User.id == user_id).values(language=language))

@@ -1,4 +1,4 @@
-"""What is submitted for what: assignments, their versions, submissions and files."""
+"""Tables of assignments: versions, submissions, groups, extensions, files."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from grading.store.tables.base import Base, Id, new_id
 from grading.store.tables.people import Course, User
 
 TRIAL = "trial"
-"""The source of a starter or solution that a rubric is tried on: a submission that has no current round."""
+"""Source of submissions made of a starter or solution to try a rubric; they have no current round."""
 
 
 class Assignment(Base):
-    """A piece of homework. Its rubric and material are in versions; the highest number counts."""
+    """A piece of homework. Rubric and material are in versions; the one published last counts."""
 
     __tablename__ = "assignments"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -36,15 +36,15 @@ class Assignment(Base):
     language: Mapped[str] = mapped_column(String(32), default="")
     release: Mapped[str] = mapped_column(String(20), default="after_review")
     due_at: Mapped[datetime | None]
-    """What is submitted later is late: graded all the same, with the credit that `late` leaves."""
+    """Submissions after it are late: graded all the same, with the credit that `late` leaves."""
     release_at: Mapped[datetime | None]
-    """When grades are released by themselves, where `release` is `at`."""
+    """When grades are released automatically, where `release` is `at`."""
     late: Mapped[dict[str, Any]] = mapped_column(default=dict)
-    """The fields of a `grading.domain.lateness.LateRule`; nothing: being late costs nothing."""
+    """The fields of a `grading.domain.lateness.LateRule`; empty: no penalty."""
     max_hand_ins: Mapped[int | None]
-    """So many a student; nothing: any number."""
+    """Limit for each student; None: no limit."""
     group_size: Mapped[int] = mapped_column(Integer, default=1)
-    """So many may submit together."""
+    """Largest group that submits together; 1: no groups."""
     counts: Mapped[str] = mapped_column(String(10), default="latest")
     """Which of a student's submissions counts: `latest` or `best`."""
     visible: Mapped[bool] = mapped_column(Boolean, default=True)
@@ -55,7 +55,7 @@ class Assignment(Base):
 
 
 class RubricVersion(Base):
-    """One version of an assignment's rubric, instructions, starter, solution and settings; never changed."""
+    """One version of an assignment's rubric, instructions, starter, solution and settings; immutable."""
 
     __tablename__ = "rubric_versions"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -69,23 +69,23 @@ class RubricVersion(Base):
     solution: Mapped[list[Any]]
     share_solution: Mapped[bool] = mapped_column(Boolean, default=False)
     spoken_language: Mapped[str] = mapped_column(String(40), default=ENGLISH)
-    """What feedback is written in, as its English name."""
+    """The language of feedback, by its English name."""
     show_draft: Mapped[bool] = mapped_column(Boolean, default=False)
-    """Students may see what is written while it is being written."""
+    """Students may see partial output while it is generated."""
     files: Mapped[dict[str, Any]]
-    """path -> sha256 of a blob"""
+    """Path -> SHA-256 of a blob."""
     created_at: Mapped[datetime]
     created_by: Mapped[int | None]
-    """A user's number."""
+    """Id of a user."""
     published_at: Mapped[datetime | None]
-    """Since when it may count; a draft that was tried or compared has none."""
+    """Since when it may count; drafts have none."""
     note: Mapped[str] = mapped_column(Text, default="")
     """What was changed and why."""
     __table_args__ = (UniqueConstraint("assignment_id", "number"),)
 
 
 class Blob(Base):
-    """Bytes, named by their SHA-256, so that equal files are stored once."""
+    """Bytes stored once under their SHA-256."""
 
     __tablename__ = "blobs"
     sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
@@ -94,21 +94,21 @@ class Blob(Base):
 
 
 class Submission(Base):
-    """What one student submitted, once; the student's `number`-th for this assignment."""
+    """One submission of a student; the student's `number`-th for this assignment."""
 
     __tablename__ = "submissions"
     id: Mapped[str] = mapped_column(Id, primary_key=True, default=new_id)
     assignment_id: Mapped[int] = mapped_column(ForeignKey("assignments.id"))
     student_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
     number: Mapped[int]
-    """From 1; those of trials, which are nobody's, are lower."""
+    """From 1; lower for those of source TRIAL, which belong to nobody."""
     source: Mapped[str] = mapped_column(String(20))
     documents: Mapped[list[Any]]
     notes: Mapped[list[Any]]
     submitted_by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     created_at: Mapped[datetime]
     fingerprint: Mapped[str] = mapped_column(String(64), default="")
-    """Of all its files, as on the receipt: see `grading.store.submissions.receipts`."""
+    """Hash of all its files, as on the receipt: see `grading.store.submissions.receipts`."""
     assignment: Mapped[Assignment] = relationship()
     student: Mapped[User] = relationship(foreign_keys=[student_id])
     __table_args__ = (
@@ -121,7 +121,7 @@ class Submission(Base):
 
 
 class SubmissionMember(Base):
-    """Somebody the submission counts for beside the student who submitted it: a member of the group."""
+    """A user the submission counts for beside the student who submitted it: a member of the group."""
 
     __tablename__ = "submission_members"
     submission_id: Mapped[str] = mapped_column(ForeignKey("submissions.id"), primary_key=True)
@@ -129,7 +129,7 @@ class SubmissionMember(Base):
 
 
 class MailPreference(Base):
-    """Somebody wants, or does not want, a mail when they can see the result of this submission."""
+    """Whether a user wants mail when the result of this submission is visible to them."""
 
     __tablename__ = "mail_preferences"
     submission_id: Mapped[str] = mapped_column(ForeignKey("submissions.id"), primary_key=True)
@@ -138,14 +138,14 @@ class MailPreference(Base):
 
 
 class GroupMember(Base):
-    """Who works with whom on an assignment; a student is in one group at most."""
+    """Membership in a group of an assignment; a student is in one group at most."""
 
     __tablename__ = "group_members"
     assignment_id: Mapped[int] = mapped_column(ForeignKey("assignments.id"), primary_key=True)
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), primary_key=True, index=True)
     group_id: Mapped[str] = mapped_column(Id, index=True)
     confirmed: Mapped[bool] = mapped_column(Boolean, default=False)
-    """They agreed to it, or staff said so."""
+    """The student accepted the invitation, or staff made the group."""
 
 
 class Extension(Base):
@@ -171,21 +171,21 @@ class SubmissionFile(Base):
 
 
 class Upload(Base):
-    """Files somebody uploaded and has not submitted yet; at most one a person and assignment."""
+    """Files that a user uploaded and has not submitted yet; at most one for each user and assignment."""
 
     __tablename__ = "uploads"
     id: Mapped[str] = mapped_column(Id, primary_key=True, default=new_id)
     assignment_id: Mapped[int] = mapped_column(ForeignKey("assignments.id"))
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
     form_key: Mapped[str] = mapped_column(String(64), default="")
-    """Of the form they came by: what a page asks for after a lost connection."""
+    """Key of the form they were sent by: a page looks it up after a lost connection."""
     documents: Mapped[list[Any]] = mapped_column(deferred=True)
     notes: Mapped[list[Any]]
     reading: Mapped[dict[str, Any]]
     """The fields of a `grading.checks.upload_notes.Reading`."""
     fingerprint: Mapped[str] = mapped_column(String(64))
     created_at: Mapped[datetime]
-    """When the last byte was here."""
+    """When the last byte arrived."""
     __table_args__ = (
         UniqueConstraint("assignment_id", "user_id"),
         Index("uploads_by_time", "created_at"),

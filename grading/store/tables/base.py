@@ -1,4 +1,4 @@
-"""What all tables share: the base class, ids, instants."""
+"""Base of all tables: the declarative base, ids, instants."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class UtcDateTime(TypeDecorator[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """To the database."""
+        """Convert for the database."""
         if value is None:
             return None
         value = value.astimezone(UTC)
         return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """From the database."""
+        """Convert from the database."""
         if value is None or value.tzinfo is UTC:
             return value
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
@@ -42,7 +42,7 @@ def new_id() -> str:
 
 
 class Base(DeclarativeBase):
-    """All tables of the store."""
+    """Declarative base of all tables of the store."""
 
     type_annotation_map = {datetime: UtcDateTime, dict[str, Any]: JSON, list[Any]: JSON}
 

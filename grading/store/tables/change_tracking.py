@@ -9,15 +9,15 @@ from grading.store.tables.base import Base
 
 
 class ChangeMarker(Base):
-    """A transaction that changed something of an assignment; see `grading.store.change_tracking`.
+    """A change of something of an assignment; see `grading.store.change_tracking`.
 
-    It has no foreign keys, as it outlives what was removed.
+    It has no foreign keys, as it outlives deleted rows.
     """
 
     __tablename__ = "change_markers"
     course_id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
-    """0: of all courses."""
+    """0: all courses."""
     assignment_id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
-    """0: of the course itself."""
+    """0: the course itself."""
     value: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     """Random, the same in all rows of a transaction."""

@@ -12,18 +12,18 @@ from grading.store.tables.base import Base
 
 
 class SentMessage(Base):
-    """One try to tell a receiver something, with what it answered; kept as long as `messages_days` says."""
+    """One attempt to send an event to a receiver, with its answer; deleted after `messages_days`."""
 
     __tablename__ = "sent_messages"
     id: Mapped[int] = mapped_column(primary_key=True)
     receiver: Mapped[str] = mapped_column(String(40))
     message_id: Mapped[str] = mapped_column(String(200))
-    """The same for all tries of an event."""
+    """The same for all attempts of an event."""
     event: Mapped[str] = mapped_column(String(100))
-    """The key of the event in the outbox."""
+    """Key of the event in the outbox."""
     type: Mapped[str] = mapped_column(String(40))
     submission_id: Mapped[str | None] = mapped_column(String(32), index=True)
-    """May be gone by the time a try is written down, so this refers to nothing."""
+    """No foreign key: the submission may be deleted before the attempt is recorded."""
     attempt: Mapped[int] = mapped_column(Integer)
     at: Mapped[datetime]
     seconds: Mapped[float] = mapped_column(Float)
@@ -34,9 +34,9 @@ class SentMessage(Base):
     body: Mapped[str] = mapped_column(Text)
     status: Mapped[int | None]
     error: Mapped[str] = mapped_column(Text, default="")
-    """Empty: the receiver took it."""
+    """Empty: the receiver accepted the event."""
     answer: Mapped[str] = mapped_column(Text, default="")
-    """The first bytes of what it said, as printable text."""
+    """The beginning of the response body, as printable text."""
     __table_args__ = (
         Index("sent_messages_by_receiver", "receiver", "id"),
         Index("sent_messages_by_time", "at"),
@@ -44,14 +44,14 @@ class SentMessage(Base):
 
 
 class EventReceiver(Base):
-    """How a receiver of events does: since when nothing reaches it, and whether it is left alone."""
+    """State of an event receiver: consecutive failures, and whether sending is paused."""
 
     __tablename__ = "event_receivers"
     name: Mapped[str] = mapped_column(String(40), primary_key=True)
     mark: Mapped[str] = mapped_column(String(100))
-    """Of its address: another one begins anew."""
+    """Digest of its address: another address starts with no failures."""
     failures: Mapped[int] = mapped_column(Integer, default=0)
-    """Tries that failed since it last took something."""
+    """Failed attempts since the last success."""
     failing_since: Mapped[datetime | None]
     paused_at: Mapped[datetime | None]
 

@@ -1,4 +1,4 @@
-"""What keeps the system honest: outbox, keys that count once, drains, kept trials, chores, audit."""
+"""Tables of operations: outbox, idempotency keys, drains, cached executions, periodic tasks, audit."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from grading.store.tables.base import Base
 
 
 class IdempotencyKey(Base):
-    """A caller's key and what it led to, so that a repeated POST does something once."""
+    """A caller's key and its effect, so that a repeated POST takes effect once."""
 
     __tablename__ = "idempotency_keys"
     caller: Mapped[str] = mapped_column(String(100), primary_key=True)
     key: Mapped[str] = mapped_column(String(200), primary_key=True)
     body_hash: Mapped[str] = mapped_column(String(64))
     submission_id: Mapped[str | None] = mapped_column(ForeignKey("submissions.id"))
-    """Of a submission."""
+    """The submission that the request made, if it made one."""
     answer: Mapped[dict[str, Any] | None]
-    """What else was answered: status, body, place. Numbers and ids only, nothing of a person."""
+    """The answer of other requests: status, body, location. Numbers and ids only, no personal data."""
     created_at: Mapped[datetime]
     __table_args__ = (Index("idempotency_keys_by_submission", "submission_id"),)
 
 
 class Outbox(Base):
-    """What must still be sent to somebody else; written in the transaction it belongs to."""
+    """A message to another process or system, written in the transaction it belongs to."""
 
     __tablename__ = "outbox"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -61,7 +61,7 @@ class Outbox(Base):
 
 
 class Drain(Base):
-    """A machine that an operator took out: it finishes what it has and gets nothing new."""
+    """A drained machine: it finishes its runs and gets no new ones."""
 
     __tablename__ = "drains"
     machine: Mapped[str] = mapped_column(String(40), primary_key=True)
@@ -71,7 +71,7 @@ class Drain(Base):
 
 
 class InboundWebhook(Base):
-    """A webhook that was accepted; a second one with the same id has no effect."""
+    """A webhook that was accepted; another one with the same id has no effect."""
 
     __tablename__ = "inbound_webhooks"
     connection: Mapped[str] = mapped_column(String(40), primary_key=True)
@@ -80,12 +80,12 @@ class InboundWebhook(Base):
     submission_id: Mapped[str | None] = mapped_column(ForeignKey("submissions.id"))
     received_at: Mapped[datetime]
     answer: Mapped[dict[str, Any] | None]
-    """What was answered, where it led to no submission."""
+    """The answer, where the webhook made no submission."""
     __table_args__ = (Index("inbound_webhooks_by_submission", "submission_id"),)
 
 
 class Audit(Base):
-    """Who did what to which object, and when. Rows are only added; retention may take the oldest away."""
+    """Who did what to which object, and when. Append-only; retention deletes the oldest rows."""
 
     __tablename__ = "audit"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -94,7 +94,7 @@ class Audit(Base):
     action: Mapped[str] = mapped_column(String(60))
     object: Mapped[str] = mapped_column(String(100), index=True)
     course_id: Mapped[int | None]
-    """The course it was done in, for those who teach it; nothing: of no course."""
+    """The course it was done in, whose instructors may read the row; None: no course."""
     detail: Mapped[dict[str, Any]]
     __table_args__ = (
         Index("audit_by_time", "at"),
@@ -105,19 +105,19 @@ class Audit(Base):
 
 
 class CachedExecution(Base):
-    """What running a document showed, by the content of all that decides it: grading again costs nothing."""
+    """Result of a sandbox run under the hash of all its inputs, so that grading again runs nothing."""
 
     __tablename__ = "cached_executions"
     key: Mapped[str] = mapped_column(String(64), primary_key=True)
     submission_id: Mapped[str | None] = mapped_column(ForeignKey("submissions.id"), index=True)
-    """Whose work it was, the first time; nothing for the instructor's own code."""
+    """Whose work was run first; None for the instructor's own code."""
     content: Mapped[dict[str, Any]]
     created_at: Mapped[datetime]
     __table_args__ = (Index("cached_executions_by_time", "created_at"),)
 
 
 class PeriodicTask(Base):
-    """Something to be done again from time to time: the daily retention, withdrawals after an erasure."""
+    """A task that is repeated: daily retention, deletions in Redis after an erasure."""
 
     __tablename__ = "periodic_tasks"
     name: Mapped[str] = mapped_column(String(100), primary_key=True)

@@ -1,4 +1,4 @@
-"""Who there is: courses, people, and how they are known."""
+"""Tables of people: courses, users, identities, memberships, credentials."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class Course(Base):
     slug: Mapped[str] = mapped_column(String(64), unique=True)
     title: Mapped[str] = mapped_column(String(200))
     served_interactive: Mapped[int] = mapped_column(Integer, default=0)
-    """When a round of it was last sent, in rounds of all courses: who was served longest ago is next."""
+    """Sequence number of its last dispatched round among those of all courses: the lowest is served next."""
     served_batch: Mapped[int] = mapped_column(Integer, default=0)
     drop_lowest: Mapped[int] = mapped_column(Integer, default=0)
-    """So many of a student's lowest grades do not count in the course."""
+    """Number of a student's lowest grades that do not count in the course."""
     archived: Mapped[bool] = mapped_column(Boolean, default=False)
-    """Over: it can be looked at, and nothing is submitted any more."""
+    """Read-only: nothing can be submitted any more."""
 
 
 class User(Base):
-    """A person. Signs in with a password, or through an identity of another provider."""
+    """A user, who signs in with a password or through an identity of another provider."""
 
     __tablename__ = "users"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -47,15 +47,15 @@ class User(Base):
     disabled: Mapped[bool] = mapped_column(Boolean, default=False)
     created_at: Mapped[datetime]
     language: Mapped[str] = mapped_column(String(10), default="")
-    """Of the pages, such as `de`; empty: as the browser asks for."""
+    """Language of pages, such as `de`; empty: the browser's."""
     mail_when_ready: Mapped[bool] = mapped_column(Boolean, default=False)
     sessions: Mapped[int] = mapped_column(Integer, default=0)
-    """How often all their sessions were ended at once."""
+    """Counter of "end all sessions"; part of the session stamp."""
     identities: Mapped[list[Identity]] = relationship(back_populates="user")
 
 
 class Identity(Base):
-    """Who a user is to a provider: `local` (sign-in name, student id), an LMS connection."""
+    """A user's subject at a provider: `local` (sign-in name, student id), or an LMS connection."""
 
     __tablename__ = "identities"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -80,7 +80,7 @@ class Membership(Base):
 
 
 class Token(Base):
-    """An API token; only its SHA-256 is kept."""
+    """An API token; only its SHA-256 is stored."""
 
     __tablename__ = "tokens"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -94,7 +94,7 @@ class Token(Base):
 
 
 class ResetLink(Base):
-    """A link by which somebody sets a password, once; only its SHA-256 is kept."""
+    """A link that sets a password once; only its SHA-256 is stored."""
 
     __tablename__ = "reset_links"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -107,23 +107,23 @@ class ResetLink(Base):
 
 
 class SignInAttempt(Base):
-    """A counter of wrong passwords for a sign-in name, whether it exists or not."""
+    """A counter of wrong passwords for a sign-in name, whether the name exists or not."""
 
     __tablename__ = "sign_in_attempts"
     account: Mapped[str] = mapped_column(String(64), primary_key=True)
     """SHA-256 of the sign-in name."""
     source: Mapped[str] = mapped_column(String(64), primary_key=True)
-    """Whose wrong passwords are counted: those of an address, of a browser, or of many addresses."""
+    """What is counted: wrong passwords of one address, of one browser, or of many addresses."""
     failures: Mapped[int] = mapped_column(Integer, default=0)
     next_at: Mapped[datetime]
-    """When the next try is permitted."""
+    """When the next attempt is permitted."""
     last_at: Mapped[datetime]
-    """When the last one was; the sweeper takes away what is old."""
+    """Time of the last attempt; the sweeper deletes old rows."""
     __table_args__ = (Index("sign_in_attempts_by_time", "last_at"),)
 
 
 class OpenSession(Base):
-    """A browser in which somebody is signed in, here or in the frame of a learning platform."""
+    """An open session of a browser, here or in the frame of a learning platform."""
 
     __tablename__ = "open_sessions"
     id: Mapped[str] = mapped_column(String(32), primary_key=True)

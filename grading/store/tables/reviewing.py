@@ -1,4 +1,4 @@
-"""What people add to a grading: changes, marks, requests for a regrade, comments, examples, dry runs."""
+"""Tables of reviewing: changes, marks, regrade requests, comments, examples, dry runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from grading.store.tables.base import Base, Id, new_id
 
 
 class Change(Base):
-    """One change of a grade by a person, with what stood there before. Rows are undone, never edited.
+    """One change of a grade by a person, with the value before; undone, never edited.
 
     `kind` and `target` are those of a `grading.domain.changes.Change`.
     """
@@ -27,7 +27,7 @@ class Change(Base):
     before: Mapped[dict[str, Any]]
     reason: Mapped[str] = mapped_column(Text, default="")
     bulk: Mapped[str] = mapped_column(Id, default="")
-    """The same for all changes of one bulk adjustment."""
+    """Id shared by all changes of one curve."""
     by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     at: Mapped[datetime]
     undone_at: Mapped[datetime | None]
@@ -36,7 +36,7 @@ class Change(Base):
 
 
 class Mark(Base):
-    """The level one person gives a criterion, for comparing people with each other and with the model."""
+    """The level that a person gives a criterion in second marking, beside the model's."""
 
     __tablename__ = "marks"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -45,14 +45,14 @@ class Mark(Base):
     criterion: Mapped[str] = mapped_column(String(80))
     level: Mapped[float] = mapped_column(Float)
     blind: Mapped[bool] = mapped_column(Boolean, default=False)
-    """They had not seen the model's level."""
+    """The marker had not seen the model's level."""
     by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     at: Mapped[datetime]
     __table_args__ = (UniqueConstraint("round_id", "criterion", "by"),)
 
 
 class RegradeRequest(Base):
-    """A student asks a person to look at a grade again, and what became of it."""
+    """A student's request for a regrade, and its outcome."""
 
     __tablename__ = "regrade_requests"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -73,7 +73,7 @@ class RegradeRequest(Base):
 
 
 class SavedComment(Base):
-    """A comment that staff of a course use again."""
+    """A comment in a course's comment bank."""
 
     __tablename__ = "saved_comments"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -84,9 +84,9 @@ class SavedComment(Base):
 
 
 class Example(Base):
-    """A correction that an instructor chose to show the model in later gradings of the same criterion.
+    """A correction that an instructor chose as an example for later gradings of the same criterion.
 
-    It holds words of a student's work, so it goes with that student.
+    It quotes a student's work, so it is deleted with that student.
     """
 
     __tablename__ = "examples"
@@ -95,10 +95,10 @@ class Example(Base):
     submission_id: Mapped[str] = mapped_column(ForeignKey("submissions.id"), index=True)
     criterion: Mapped[str] = mapped_column(String(80))
     excerpt: Mapped[str] = mapped_column(Text)
-    """What the student wrote, without names."""
+    """The student's text, without names."""
     model_level: Mapped[float | None] = mapped_column(Float)
     level: Mapped[float] = mapped_column(Float)
-    """What a person gave it."""
+    """The level that a person gave."""
     reason: Mapped[str] = mapped_column(Text, default="")
     active: Mapped[bool] = mapped_column(Boolean, default=True)
     by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
@@ -106,7 +106,7 @@ class Example(Base):
 
 
 class DryRun(Base):
-    """A change of the rubric tried on submissions before it counts: rounds that are not current."""
+    """A trial of a rubric change on submissions: rounds that are not current until it is applied."""
 
     __tablename__ = "dry_runs"
     id: Mapped[str] = mapped_column(Id, primary_key=True, default=new_id)

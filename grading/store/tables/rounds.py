@@ -1,4 +1,4 @@
-"""The grading: rounds, their stages and runs, and the grade."""
+"""Tables of grading: rounds, stages, runs, prompts, grades."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ TO_REVIEW: Mapping[str, Any] = {
 
 
 FLAG_TEXT = 4000
-"""Characters of the flags' words that lists look through."""
+"""Characters of the flags' messages that lists search."""
 
 
 def _flag_text(context: Any) -> str:
-    """Of the report that is being stored."""
+    """The flags' messages of the report that is stored."""
     found = context.get_current_parameters()["report"].get("flags", ())
     return "\n".join(str(flag.get("message", "")) for flag in found)[:FLAG_TEXT]
 
 
 def _criterion_points(context: Any) -> dict[str, Any]:
-    """Of the report that is being stored."""
+    """The points by criterion of the report that is stored."""
     found = context.get_current_parameters()["report"].get("criteria", ())
     return {str(one.get("criterion")): one.get("points") for one in found}
 
 
 class Round(Base):
-    """One grading of one submission. At most one a submission is current."""
+    """One grading of one submission. At most one round of a submission is current."""
 
     __tablename__ = "rounds"
     id: Mapped[str] = mapped_column(Id, primary_key=True, default=new_id)
@@ -66,16 +66,16 @@ class Round(Base):
     course_id: Mapped[int] = mapped_column(ForeignKey("courses.id"))
     student_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
     queue_turn: Mapped[int] = mapped_column(Integer, default=0)
-    """While it is queued: its place in its course and priority, see grading/store/rounds/queue.py."""
+    """Round-robin turn while it is queued, see `grading.store.rounds.queue`."""
     prepared: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
-    """Documents without names, and evidence: what every job of the round carries. Large."""
+    """Pseudonymised documents and evidence: what every job of the round contains. Large."""
     failure: Mapped[str] = mapped_column(Text, default="")
     created_at: Mapped[datetime]
     prepared_at: Mapped[datetime | None]
     dispatched_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
     withdrawn_by: Mapped[int | None]
-    """Who had taken its grade back when the round was replayed, and its grade went: a user's number."""
+    """Id of the user who had withdrawn its grade when the round was retried."""
     submission: Mapped[Submission] = relationship()
     rubric_version: Mapped[RubricVersion] = relationship()
     stages: Mapped[list[RoundStage]] = relationship(order_by="RoundStage.stage")
@@ -100,22 +100,22 @@ class Round(Base):
 
 
 class RoundStage(Base):
-    """One stage of a round: its tries and the run that counts now."""
+    """One stage of a round: its tries and its latest run."""
 
     __tablename__ = "round_stages"
     round_id: Mapped[str] = mapped_column(ForeignKey("rounds.id"), primary_key=True)
     stage: Mapped[str] = mapped_column(String(40), primary_key=True)
     state: Mapped[str] = mapped_column(String(20))
     priority: Mapped[str] = mapped_column(String(20), default="interactive")
-    """That of its round, so that what is due again is found by it."""
+    """Copy of its round's, for the index of due retries."""
     tries: Mapped[int] = mapped_column(Integer, default=0)
-    """Runs that a machine took up, or may have."""
+    """Runs that a machine began, or may have begun."""
     runs: Mapped[int] = mapped_column(Integer, default=0)
-    """Runs that were ever dispatched."""
+    """Runs that were dispatched."""
     losses: Mapped[int] = mapped_column(Integer, default=0)
     """Runs that were begun and lost with their machine."""
     alone: Mapped[bool] = mapped_column(Boolean, default=False)
-    """A run was lost together with others: the next has its machine to itself."""
+    """Its run was lost together with others: the next one gets a machine to itself."""
     avoid: Mapped[list[Any]] = mapped_column(default=list)
     """Machines that failed at it; others are tried first."""
     run_id: Mapped[str | None] = mapped_column(Id)
@@ -126,7 +126,7 @@ class RoundStage(Base):
 
 
 class Run(Base):
-    """One execution of one stage of one round. At most one a (round, stage) is accepted."""
+    """One execution of one stage of one round. At most one run of a stage is accepted."""
 
     __tablename__ = "runs"
     id: Mapped[str] = mapped_column(Id, primary_key=True, default=new_id)
@@ -163,7 +163,7 @@ class Run(Base):
 
 
 class SystemMessage(Base):
-    """What a class shares in the prompts of a stage, once for all runs that were sent it."""
+    """System message of prompts, stored once for all runs that were sent it."""
 
     __tablename__ = "system_messages"
     sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
@@ -172,17 +172,17 @@ class SystemMessage(Base):
 
 
 class Prompt(Base):
-    """What the model of a run read. Without messages it was too large to be kept."""
+    """The prompt of a run. Without messages it was too large to be stored."""
 
     __tablename__ = "prompts"
     run_id: Mapped[str] = mapped_column(ForeignKey("runs.id"), primary_key=True)
     system_sha256: Mapped[str | None] = mapped_column(ForeignKey("system_messages.sha256"), index=True)
     user_message: Mapped[bytes | None] = mapped_column(LargeBinary)
-    """UTF-8, compressed by zlib: the student's own."""
+    """UTF-8, compressed by zlib: the part about the student's work."""
 
 
 class Grade(Base):
-    """The report and points of one round; at most one a round. Seen by students once released.
+    """Report and points of one round; at most one for each. Students see it once it is released.
 
     `report` stays as it was combined. People's changes are in `changes`; `grading.store.grades.final_score`
     puts both together into the points here.
@@ -196,23 +196,23 @@ class Grade(Base):
     points_so_far: Mapped[float] = mapped_column(Float)
     max_points: Mapped[float] = mapped_column(Float)
     final_points: Mapped[float | None] = mapped_column(Float)
-    """What counts: `points` with the adjustment and the credit of a late submission."""
+    """What counts: `points` with the adjustment and the late credit."""
     adjustment: Mapped[float] = mapped_column(Float, default=0.0)
-    """Points that staff added to the total, or took away."""
+    """Points that staff added to the total, or subtracted."""
     credit: Mapped[float] = mapped_column(Float, default=1.0)
-    """The part of the points that a late submission keeps."""
+    """Share of the points that a late submission keeps."""
     held: Mapped[bool] = mapped_column(Boolean, default=False)
     report: Mapped[dict[str, Any]]
     created_at: Mapped[datetime]
     released_at: Mapped[datetime | None]
     released_by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
-    """Who released it; without `released_at`, who withdrew it."""
+    """Id of the user who released it; without `released_at`, who withdrew it."""
     reviewed_at: Mapped[datetime | None]
     reviewed_by: Mapped[int | None]
-    """A user's number."""
+    """Id of a user."""
     flag_text: Mapped[str] = mapped_column(Text, default=_flag_text)
-    """What the report's flags say, one a line: lists need no report."""
+    """Messages of the report's flags, one a line, for lists that read no reports."""
     criterion_points: Mapped[dict[str, Any]] = mapped_column(default=_criterion_points)
-    """Criterion -> points, people's changes put in; nothing where it could not be judged."""
+    """Criterion -> points with people's changes; null where it could not be judged."""
     # what waits for a person, whatever has ever been graded
     __table_args__ = (Index("grades_to_review", "round_id", "held", **TO_REVIEW),)

@@ -21,7 +21,7 @@ def store(database_url: str) -> Store:
 
 
 def test_columns_and_objects_are_as_in_every_session(store: Store) -> None:
-    with store.look() as session, store.read() as other:
+    with store.read_autocommit() as session, store.read() as other:
         row = session.execute(select(tables.User.id, tables.User.name, tables.User.created_at)).one()
         assert row == other.execute(select(tables.User.id, tables.User.name, tables.User.created_at)).one()
         assert row.created_at == datetime(2026, 11, 1, tzinfo=UTC)
@@ -32,17 +32,17 @@ def test_columns_and_objects_are_as_in_every_session(store: Store) -> None:
 
 
 def test_a_look_sees_what_was_committed_since_the_last_one(store: Store) -> None:
-    with store.look() as session:
+    with store.read_autocommit() as session:
         assert session.execute(select(tables.User.name)).scalar_one() == "Ada"
     with store.write() as session:
         session.execute(text("update users set name = 'Ada L.'"))
-    with store.look() as session:
+    with store.read_autocommit() as session:
         assert session.execute(select(tables.User.name)).scalar_one() == "Ada L."
     store.close()
 
 
 def test_connections_that_were_ended_are_made_anew(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    with store.look() as session:
+    with store.read_autocommit() as session:
         assert session.execute(select(tables.User.name)).scalar_one() == "Ada"
     if store.engine.dialect.name == "postgresql":
         monkeypatch.setattr(database, "PING_AFTER_S", -1.0)
@@ -51,6 +51,6 @@ def test_connections_that_were_ended_are_made_anew(store: Store, monkeypatch: py
         )
         with store.engine.connect() as connection:
             connection.execute(text(ends + "pid <> pg_backend_pid()"))
-    with store.look() as session:
+    with store.read_autocommit() as session:
         assert session.execute(select(tables.User.name)).scalar_one() == "Ada"
     store.close()
