@@ -34,7 +34,7 @@ def _add_titles(state: BlueprintSetupState) -> None:
 COURSES = frozenset(
     {
         "courses",
-        "people",
+        "roster",
         "gradebook",
         "audit.course",
         "assignments",
@@ -43,9 +43,6 @@ COURSES = frozenset(
         "extensions",
         "groups",
         "class_upload",
-        "imports",
-        "exports",
-        "course_platforms",
     }
     | {"review", "class_actions", "second_marking"}
     | {"authoring", "authoring_task", "authoring_files", "authoring_versions", "authoring_proposals"}

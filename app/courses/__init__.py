@@ -1,7 +1,10 @@
-"""Pages of a course: its settings, roster, groups and extensions."""
+"""Pages of a course: assignments, settings, roster, groups, extensions, links to learning platforms.
+
+What a page shows of one kind of platform belongs to that platform's package, grades belong to app.gradebook.
+"""
 
 from __future__ import annotations
 
-from app.courses import extensions, groups, platforms, roster, views
+from app.courses import extensions, groups, roster, views
 
-blueprints = (extensions.pages, groups.pages, platforms.pages, roster.pages, views.pages)
+blueprints = (extensions.pages, groups.pages, roster.pages, views.pages)

@@ -18,11 +18,11 @@ from grading.store.courses.roster import Plan
 from grading.tabular import roster_csv
 from grading.tabular.roster_csv import Roster
 
-pages = Blueprint("people", __name__, url_prefix="/courses/<int(max=2147483647):course_id>/people")
+pages = Blueprint("roster", __name__, url_prefix="/courses/<int(max=2147483647):course_id>/people")
 PERSON = "/<int(max=2147483647):user_id>"
 
 
-@pages.get("", endpoint="roster")
+@pages.get("")
 def listing(course_id: int) -> str:
     """Everybody in the course; a search and one role."""
     return _listing(course_id)
@@ -58,7 +58,7 @@ def add(course_id: int) -> tuple[str, int] | BaseResponse:
     if done.problems:
         return _listing(course_id, done.problems[0].words), 422
     flash(_told(done))
-    return redirect(url_for("people.roster", course_id=course_id, q=table.rows[0].id), 303)
+    return redirect(url_for("roster.listing", course_id=course_id, q=table.rows[0].id), 303)
 
 
 @pages.get("/import")
@@ -97,7 +97,7 @@ def confirm(course_id: int) -> tuple[str, int] | BaseResponse:
     except Conflict as error:
         return _preview_page(course_id, text, table, actor, error.message), error.status
     flash(_told(done))
-    return redirect(url_for("people.roster", course_id=course_id), 303)
+    return redirect(url_for("roster.listing", course_id=course_id), 303)
 
 
 @pages.post("/invite")
@@ -117,7 +117,7 @@ def invite(course_id: int) -> Response | BaseResponse:
                 "for people who are also in courses that you do not teach."
             )
         )
-        return redirect(url_for("people.roster", course_id=course_id), 303)
+        return redirect(url_for("roster.listing", course_id=course_id), 303)
     cells = [[one.sign_in_name, one.name, one.email, shown_links.address(made[one.user_id])] for one in rows]
     body = roster_csv.to_csv(("id", "name", "email", "link"), cells)
     name = f"{course.slug}-links.csv"
@@ -149,7 +149,7 @@ def change_role(course_id: int, user_id: int) -> BaseResponse:
     with services().store.write() as session:
         roster.set_role(session, course_id, user_id, request.form.get("role", ""), actor)
     flash(_("The role is changed."))
-    return redirect(url_for("people.person", course_id=course_id, user_id=user_id), 303)
+    return redirect(url_for("roster.person", course_id=course_id, user_id=user_id), 303)
 
 
 @pages.post(f"{PERSON}/remove")
@@ -159,7 +159,7 @@ def remove(course_id: int, user_id: int) -> BaseResponse:
     with services().store.write() as session:
         roster.remove_member(session, course_id, user_id, actor)
     flash(_("They are no longer in this course. What they handed in is kept."))
-    return redirect(url_for("people.roster", course_id=course_id), 303)
+    return redirect(url_for("roster.listing", course_id=course_id), 303)
 
 
 @pages.post(f"{PERSON}/link")
@@ -169,7 +169,7 @@ def link(course_id: int, user_id: int) -> str:
     with services().store.write() as session:
         roster.load_membership(session, course_id, user_id)
         roster.require_invitable(session, actor, course_id, [user_id])
-        back = url_for("people.person", course_id=course_id, user_id=user_id)
+        back = url_for("roster.person", course_id=course_id, user_id=user_id)
         return shown_links.page(session, user_id, actor, back, course_id)
 
 

@@ -1,4 +1,4 @@
-"""Courses: the list, a course's assignments, its settings, making one."""
+"""The pages of courses: list, assignments, settings, learning platforms."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ from werkzeug.wrappers import Response
 
 from app.web import auth, cache
 from app.web.i18n import gettext as _
+from app.web.platform_pages import CourseSection, platform_pages
 from app.web.services import services
-from grading.domain.errors import GraderError
+from grading.domain.errors import GraderError, NotFound
 from grading.domain.permissions import Subject, may
 from grading.store.courses import courses
 from grading.store.courses.courses import Settings
 
-pages = Blueprint("courses", __name__, url_prefix="/courses")
+pages = Blueprint("courses", __name__)
 NEW = "authoring_versions.new"
-COURSE = "/<int(max=2147483647):course_id>"
+COURSE = "/courses/<int(max=2147483647):course_id>"
+MOST_SCORES = 1000
+"""So many scores are sent again by one form."""
 
 
-@pages.get("")
+@pages.get("/courses")
 def listing() -> str:
     """The reader's courses; all for administrators."""
     actor = auth.actor()
@@ -27,14 +30,14 @@ def listing() -> str:
     return render_template("courses/listing.html", courses=known, actor=actor)
 
 
-@pages.get("/new")
+@pages.get("/courses/new")
 def new_form() -> str:
     """The form for a new course."""
     auth.require(auth.actor(), "course.create")
     return render_template("courses/new.html", form={})
 
 
-@pages.post("/new")
+@pages.post("/courses/new")
 def create() -> tuple[str, int] | Response:
     """Make a course."""
     actor = auth.actor()
@@ -46,7 +49,7 @@ def create() -> tuple[str, int] | Response:
     except GraderError as error:
         return render_template("courses/new.html", form=said, problem=error.message), error.status
     flash(_("The course is there. Add its people next."))
-    return redirect(url_for("people.roster", course_id=course_id), 303)
+    return redirect(url_for("roster.listing", course_id=course_id), 303)
 
 
 @pages.get(COURSE)
@@ -97,3 +100,47 @@ def _settings_page(course_id: int, wanted: Settings | None = None, problem: str 
     return render_template(
         "courses/settings.html", course=found, wanted=wanted or courses.settings_of(found), problem=problem
     )
+
+
+@pages.get("/courses/<int(max=2147483647):course_id>/platform")
+def platforms(course_id: int) -> str:
+    """Links, scores that did not arrive, differences, and the last attempts."""
+    return show_platforms(course_id)
+
+
+@pages.post("/courses/<int(max=2147483647):course_id>/platform/again")
+def send_scores_again(course_id: int) -> Response:
+    """Send the scores that the form chose, or all that failed or differ."""
+    auth.in_course("grade.release", course_id)
+    with services().store.write() as store:
+        sent = sum(
+            one.send_again(
+                store, course_id, [_pair(text) for text in request.form.getlist(name)[:MOST_SCORES]]
+            )
+            for name, one in _sections()
+        )
+    if not sent:
+        raise NotFound(_("There is nothing of this kind to send again."))
+    flash(_("It is sent again in a moment."))
+    return redirect(url_for("courses.platforms", course_id=course_id), 303)
+
+
+def show_platforms(course_id: int, secret: str = "") -> str:
+    """The page, with a code that was made for this request."""
+    auth.in_course("roster.see", course_id)
+    with services().store.read_autocommit() as store:
+        found = courses.load_course(store, course_id)
+        seen = [(name, one.template, one.read(store, course_id)) for name, one in _sections()]
+    return render_template("courses/platforms.html", course=found, sections=seen, secret=secret)
+
+
+def _sections() -> list[tuple[str, CourseSection]]:
+    found = ((name, one.course_section) for name, one in platform_pages().items())
+    return [(name, section) for name, section in found if section is not None]
+
+
+def _pair(text: str) -> tuple[int, int]:
+    """Link and student, as the form has them."""
+    link, _mark, user = text.partition(":")
+    good = link.isdecimal() and user.isdecimal() and len(link) < 10 and len(user) < 10
+    return (int(link), int(user)) if good else (0, 0)

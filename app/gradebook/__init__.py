@@ -1,7 +1,10 @@
-"""The gradebook and its files."""
+"""Pages of a course's grades: all students for staff, one's own for students, as files, changed by a file.
+
+The result of one submission belongs to app.results.
+"""
 
 from __future__ import annotations
 
-from app.gradebook import csv_import, exports, views
+from app.gradebook import views
 
-blueprints = (csv_import.pages, exports.pages, views.pages)
+blueprints = (views.pages,)

@@ -1,29 +1,46 @@
-"""The gradebook of a course: all students for staff, one's own row for students."""
+"""The gradebook of a course: its pages, its files, and points changed by a table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
-from flask import Blueprint, render_template, request
+from flask import Blueprint, Response, flash, redirect, render_template, request, url_for
 from markupsafe import Markup
 from sqlalchemy.orm import Session
+from werkzeug.wrappers import Response as BaseResponse
 
 from app.web import auth, cache
-from app.web.i18n import current
+from app.web.i18n import current, ngettext
 from app.web.i18n import gettext as _
 from app.web.services import services
-from grading.domain.errors import NotFound
+from app.web.zip_stream import ZipBuffer
+from grading.documents import zip_names
+from grading.domain.errors import DocumentError, NotFound
 from grading.domain.permissions import Actor, Subject, may
+from grading.store import Store
+from grading.store.assignments import versions
+from grading.store.audit import write_audit
 from grading.store.courses import courses
 from grading.store.database import now
 from grading.store.grades.gradebook_cells import Cell
-from grading.store.views import gradebook
+from grading.store.review import csv_import
+from grading.store.tables import Assignment
+from grading.store.views import csv_export, gradebook
 from grading.store.views.gradebook import Gradebook
+from grading.tabular import grades_csv
+from grading.tabular.grades_csv import GradeTable, TableUnreadable
+from grading.tabular.roster_csv import decode_text
 
 pages = Blueprint("gradebook", __name__)
 PAGES = 40
 """Of a course that are kept."""
+PIECE = 256 * 1024
+"""Bytes that are compressed before some are sent."""
+LONGEST_REASON = 1000
 
 
 @pages.get("/courses/<int(max=2147483647):course_id>/grades")
@@ -114,3 +131,195 @@ def notes() -> Callable[..., str]:
 def _page() -> int:
     text = request.args.get("page", "")
     return int(text) if text.isdecimal() and len(text) < 7 else 1
+
+
+@pages.get("/courses/<int(max=2147483647):course_id>/grades.csv")
+def export_csv(course_id: int) -> Response:
+    """The grades of a course, or of one of its assignments (`assignment`)."""
+    actor = seen(course_id, "grades.export")
+    number = request.args.get("assignment", "")
+    assignment = None
+    if number:
+        assignment = assignment_of(actor, int(number) if number.isdecimal() and len(number) < 10 else 0)
+        if assignment.course_id != course_id:
+            raise NotFound("There is no such assignment.")
+    separator, given = request.args.get("separator", ""), request.args
+    how = How(separator, bom="bom" in given, criteria="criteria" in given)
+    return table(actor, course_id, assignment, how)
+
+
+@dataclass(frozen=True)
+class How:
+    """How a table is written."""
+
+    separator: str = ""
+    bom: bool = False
+    criteria: bool = False
+
+
+def table(actor: Actor, course_id: int, assignment: Assignment | None, how: How) -> Response:
+    """The grades of a course, or of one of its assignments; the actor may have them."""
+    with services().store.write() as session:
+        course = courses.load_course(session, course_id)
+        about = f"assignment:{assignment.id}" if assignment else f"course:{course_id}"
+        write_audit(session, actor.name, "grades.export", about, {"criteria": how.criteria})
+    name = f"{course.slug}-{assignment.slug}" if assignment else course.slug
+    content = _table_lines(services().store, course_id, assignment, how)
+    return _file(content, f"{name}-grades.csv", "text/csv; charset=utf-8")
+
+
+def _table_lines(store: Store, course_id: int, assignment: Assignment | None, how: How) -> Iterator[bytes]:
+    separator = grades_csv.SEPARATORS.get(how.separator, ",")
+
+    def lines() -> Iterator[bytes]:
+        with store.read() as session:
+            if assignment is None:
+                header, rows = csv_export.course_table(session, course_id)
+            else:
+                header, rows = csv_export.assignment_table(session, assignment, criteria=how.criteria)
+            yield from grades_csv.csv_lines(header, rows, separator, bom=how.bom)
+
+    return lines()
+
+
+@pages.get("/assignments/<int(max=2147483647):assignment_id>/everything.zip")
+def export_zip(assignment_id: int) -> Response:
+    """All hand-ins with their reports, and the grades."""
+    actor = auth.actor()
+    assignment = assignment_of(actor, assignment_id)
+    auth.require(actor, "grades.export", Subject(assignment.course_id))
+    return all_of(actor, assignment)
+
+
+def all_of(actor: Actor, assignment: Assignment) -> Response:
+    """All of an assignment, as a zip; the actor may have it."""
+    store = services().store
+    with store.write() as session:
+        write_audit(session, actor.name, "assignment.export", f"assignment:{assignment.id}")
+        course = courses.load_course(session, assignment.course_id)
+    return _file(
+        _zipped(_files(store, assignment)), f"{course.slug}-{assignment.slug}.zip", "application/zip"
+    )
+
+
+def assignment_of(actor: Actor, assignment_id: int) -> Assignment:
+    """The assignment, as far as it exists for the reader."""
+    with services().store.read() as session:
+        found = session.get(Assignment, assignment_id)
+    if found is None or not may(actor, "assignment.see", Subject(found.course_id)):
+        raise NotFound("There is no such assignment.")
+    return found
+
+
+def _files(store: Store, assignment: Assignment) -> Iterator[tuple[str, bytes]]:
+    yield from csv_export.export_files(store, assignment.id)
+    with store.read() as session:
+        header, rows = csv_export.assignment_table(session, assignment, criteria=True)
+        yield "grades.csv", b"".join(grades_csv.csv_lines(header, rows, bom=True))
+
+
+def _zipped(files: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
+    pipe = ZipBuffer()
+    moment = datetime.now(UTC).timetuple()[:6]
+    with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files:
+            about = zipfile.ZipInfo(name, moment)
+            about.compress_type, about.external_attr = zipfile.ZIP_DEFLATED, 0o600 << 16
+            with archive.open(about, "w") as to:
+                for start in range(0, len(content), PIECE):
+                    to.write(content[start : start + PIECE])
+                    yield pipe.taken()
+            yield pipe.taken()
+    yield pipe.taken()
+
+
+def _file(content: Iterator[bytes], name: str, kind: str) -> Response:
+    response = Response(content, content_type=kind)
+    with suppress(AttributeError):
+        response.headers.set("Content-Disposition", "attachment", filename=zip_names.part(name))
+    return response
+
+
+@pages.get("/assignments/<int(max=2147483647):assignment_id>/grades/import")
+def import_form(assignment_id: int) -> str:
+    """Where a table is uploaded."""
+    assignment = _mine(assignment_id)[1]
+    return _import_form_page(assignment)
+
+
+@pages.post("/assignments/<int(max=2147483647):assignment_id>/grades/import")
+def preview_import(assignment_id: int) -> str | tuple[str, int]:
+    """What the table would change."""
+    assignment = _mine(assignment_id)[1]
+    reason = request.form.get("reason", "").strip()[:LONGEST_REASON]
+    file = request.files.get("file")
+    try:
+        text = decode_text(file.read()) if file and file.filename else request.form.get("table", "")
+        if not reason:
+            raise TableUnreadable(_("Say why the points change; students and colleagues read it."))
+        return _import_preview_page(assignment, text, reason)
+    except DocumentError as error:
+        return _import_form_page(
+            assignment, error.message, reason, request.form.get("table", "")
+        ), error.status
+
+
+@pages.post("/assignments/<int(max=2147483647):assignment_id>/grades/import/apply")
+def apply_import(assignment_id: int) -> str | tuple[str, int] | BaseResponse:
+    """Do what was looked at."""
+    actor, assignment = _mine(assignment_id)
+    text, reason = request.form.get("table", ""), request.form.get("reason", "").strip()[:LONGEST_REASON]
+    digest = request.form.get("digest", "")
+    if not reason:
+        return _import_form_page(assignment, _("Say why the points change."), reason, text), 422
+    try:
+        with services().store.write() as session:
+            found = session.get_one(Assignment, assignment_id)
+            table = _read_table(text, versions.criteria_of(session, assignment_id))
+            count = csv_import.apply_import(session, found, table, digest, reason, actor)
+    except csv_import.PlanChanged as error:
+        return _import_preview_page(assignment, text, reason, error.message), error.status
+    except DocumentError as error:
+        return _import_form_page(assignment, error.message, reason, text), error.status
+    flash(ngettext("%(count)s change was made.", "%(count)s changes were made.", count))
+    return redirect(url_for("gradebook.course", course_id=assignment.course_id), 303)
+
+
+def _mine(assignment_id: int) -> tuple[Actor, Assignment]:
+    actor = auth.actor()
+    assignment = assignment_of(actor, assignment_id)
+    auth.require(actor, "grade.adjust_all", Subject(assignment.course_id))
+    return actor, assignment
+
+
+def _read_table(text: str, criteria: tuple[versions.Criterion, ...]) -> GradeTable:
+    return grades_csv.parse_grades(text.encode(), {one.id: one.title for one in criteria})
+
+
+def _import_form_page(assignment: Assignment, problem: str = "", reason: str = "", table: str = "") -> str:
+    with services().store.read_autocommit() as session:
+        criteria = versions.criteria_of(session, assignment.id)
+    return render_template(
+        "gradebook/import.html",
+        assignment=assignment,
+        criteria=criteria,
+        problem=problem,
+        reason=reason,
+        table=table,
+        column_of=grades_csv.column_title,
+    )
+
+
+def _import_preview_page(assignment: Assignment, text: str, reason: str, problem: str = "") -> str:
+    with services().store.read_autocommit() as session:
+        plan = csv_import.plan_import(
+            session, assignment, _read_table(text, versions.criteria_of(session, assignment.id))
+        )
+    return render_template(
+        "gradebook/import_preview.html",
+        assignment=assignment,
+        plan=plan,
+        table=text,
+        reason=reason,
+        problem=problem,
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, flash, redirect, url_for
 from werkzeug.wrappers import Response
 
-from app.courses.platforms import show_course
+from app.courses.views import show_platforms
 from app.web import auth
 from app.web.i18n import gettext as _
 from app.web.services import services
@@ -23,7 +23,7 @@ def code(course_id: int) -> str:
     with services().store.write() as store:
         courses.load_course(store, course_id)
         secret = platforms.make_ticket(store, actor.name, course_id)
-    return show_course(course_id, secret)
+    return show_platforms(course_id, secret)
 
 
 @pages.post(f"{COURSE}/roster")
@@ -35,4 +35,4 @@ def update(course_id: int) -> Response:
         for one in course_page.list_contexts(store, course_id):
             launch.request_roster(store, one.id, actor.name)
     flash(_("The roster is brought up to date in a moment. Load this page again to see it."))
-    return redirect(url_for("course_platforms.course", course_id=course_id), 303)
+    return redirect(url_for("courses.platforms", course_id=course_id), 303)

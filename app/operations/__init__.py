@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.operations import audit, deliveries, failed_submissions, views, webhook_secrets
-from app.operations.views import add_metrics
+from app.operations.metrics import add_metrics
 
 __all__ = ["add_metrics", "blueprints"]
 

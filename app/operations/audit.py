@@ -1,15 +1,15 @@
-"""The audit in plain sentences: of a course for its instructors, of everything for administrators."""
+"""The audit log in plain sentences: of a course for its instructors, of everything for administrators."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from flask import Blueprint, render_template, request
 
-from app.operations.audit_texts import DETAILS, HIDDEN, NOUNS, WORDS, sentence_of
 from app.web import auth
 from app.web.auth import SCOPE_TEXTS
 from app.web.i18n import gettext as _
@@ -22,6 +22,187 @@ from grading.store.courses import courses
 from grading.store.views import audit_log
 from grading.store.views.audit_log import AuditEntry, AuditFilters, AuditPage, NamedObject
 
+ROLES: Mapping[str, str] = {
+    "student": N_("student"),
+    "grader": N_("grader"),
+    "instructor": N_("instructor"),
+}
+DETAILS: Mapping[str, str] = {
+    "made": N_("new accounts"),
+    "joined": N_("joined"),
+    "changed": N_("changed"),
+    "unchanged": N_("unchanged"),
+    "title": N_("title"),
+    "archived": N_("over"),
+    "drop_lowest": N_("lowest grades that do not count"),
+    "reason": N_("reason"),
+    "changes": N_("changes"),
+    "count": N_("how many"),
+    "credit": N_("share that is kept when late"),
+    "dry_run": N_("dry run"),
+    "hand_ins": N_("hand-ins"),
+    "held": N_("held"),
+    "final_points": N_("points now"),
+    "how": N_("where"),
+    "kept_better": N_("kept, as it was better"),
+    "kept_released": N_("kept, as it was released"),
+    "not_graded": N_("not graded"),
+    "purpose": N_("what for"),
+    "replaced": N_("replaced"),
+    "unfinished": N_("not done yet"),
+    "version": N_("version"),
+    "released": N_("released"),
+    "role": N_("role"),
+    "scopes": N_("may"),
+    "students": N_("students"),
+    "administrator": N_("administrator"),
+    "active": N_("in use"),
+    "adjustment": N_("adjustment of the total"),
+    "after": N_("afterwards"),
+    "before": N_("before"),
+    "blind": N_("without seeing the other levels"),
+    "criteria": N_("with the points of each criterion"),
+    "criterion": N_("criterion"),
+    "deployment": N_("installation"),
+    "due": N_("due"),
+    "enabled": N_("switched on"),
+    "failures": N_("failed tries"),
+    "fields": N_("what"),
+    "issuer": N_("address of the platform"),
+    "kind": N_("what was changed"),
+    "name": N_("name"),
+    "platform": N_("learning platform"),
+    "points": N_("points"),
+    "provider": N_("known by"),
+    "slug": N_("short name"),
+    "state": N_("state"),
+    "student": N_("student"),
+    "target": N_("where"),
+    "text": N_("text"),
+    "waiting": N_("waiting"),
+}
+"""What details are called; others by their names."""
+WORDS: Mapping[str, str] = {
+    **ROLES,
+    "page": N_("on its page"),
+    "review": N_("while reviewing"),
+    "example": N_("for an example"),
+    "pdf": N_("as a PDF"),
+    "zip": N_("as PDFs in a zip"),
+    "api": N_("by a program"),
+    # what a person changed of a result
+    "points": N_("points"),
+    "reason": N_("the reason"),
+    "remark": N_("a remark"),
+    "hide": N_("a remark that is not shown"),
+    "add": N_("a comment"),
+    "text": N_("a text"),
+    "adjust": N_("the total"),
+    "waive": N_("a deduction that is waived"),
+    "apply": N_("a deduction that is applied"),
+    "total": N_("the total"),
+    # what a dry run is for
+    "try": N_("trying it"),
+    "rubric": N_("a change of the rubric"),
+    "rerun": N_("grading again"),
+    # how a request for a regrade ended
+    "open": N_("open"),
+    "accepted": N_("accepted"),
+    "declined": N_("declined"),
+    "withdrawn": N_("withdrawn"),
+}
+"""Values of details that have words of their own."""
+NOUNS: Mapping[str, str] = {
+    "assignment": N_("assignment"),
+    "course": N_("course"),
+    "delivery": N_("delivery"),
+    "machine": N_("machine"),
+    "receiver": N_("receiver"),
+    "submission": N_("hand-in"),
+    "webhook_secret": N_("secret"),
+}
+"""What things without a name are called before their ids; of others the sentence says what they are."""
+HIDDEN = frozenset({"bulk", "group", "change", "context", "digest", "example", "request", "round"})
+"""Numbers that say nothing to people."""
+SENTENCES: Mapping[str, str] = {
+    "grade.view": N_("%(who)s looked at the grade of %(what)s."),
+    "grade.change": N_("%(who)s changed the grade of %(what)s."),
+    "grade.undo": N_("%(who)s took back a change of the grade of %(what)s."),
+    "grade.late": N_("%(who)s changed a date or what late work keeps; the grade of %(what)s moved with it."),
+    "grade.replace": N_("%(who)s let a new grading of %(what)s take the place of the old one."),
+    "grades.export": N_("%(who)s downloaded the grades of %(what)s as a table."),
+    "grades.import": N_("%(who)s changed grades of %(what)s by a table."),
+    "grade.accept": N_("%(who)s looked through %(what)s and accepted its grade."),
+    "grade.release": N_("%(who)s released the grade of %(what)s."),
+    "grade.release_all": N_("%(who)s released grades of %(what)s."),
+    "grade.withdraw": N_("%(who)s withdrew the grade of %(what)s."),
+    "grade.adjust_all": N_("%(who)s adjusted many grades of %(what)s."),
+    "grade.adjust_undo": N_("%(who)s took back an adjustment of many grades of %(what)s."),
+    "mark.give": N_("%(who)s gave levels of their own to %(what)s."),
+    "regrade.ask": N_("%(who)s asked for a regrade of %(what)s."),
+    "regrade.answer": N_("%(who)s answered the request for a regrade of %(what)s."),
+    "regrade.withdraw": N_("%(who)s withdrew the request for a regrade of %(what)s."),
+    "example.add": N_("%(who)s chose a correction as an example for %(what)s."),
+    "example.edit": N_("%(who)s put an example of %(what)s in other words."),
+    "example.on": N_("%(who)s switched an example of %(what)s on."),
+    "example.off": N_("%(who)s switched an example of %(what)s off."),
+    "example.remove": N_("%(who)s removed an example of %(what)s."),
+    "round.replay": N_("%(who)s had %(what)s graded again after it had not worked."),
+    "comment.save": N_("%(who)s saved a comment to use again, in %(what)s."),
+    "comment.delete": N_("%(who)s deleted a saved comment, in %(what)s."),
+    "batch.upload": N_("%(who)s uploaded the class zip %(what)s."),
+    "batch.confirm": N_("%(who)s handed in for the students of the class zip %(what)s."),
+    "group.arrange": N_("%(who)s arranged the groups of %(what)s."),
+    "group.invite": N_("%(who)s asked somebody into their group for %(what)s."),
+    "group.confirm": N_("%(who)s joined a group for %(what)s."),
+    "group.leave": N_("%(who)s left a group for %(what)s."),
+    "extension.give": N_("%(who)s gave an extension for %(what)s."),
+    "extension.revoke": N_("%(who)s took an extension for %(what)s back."),
+    "student.export": N_("%(who)s made a zip of all that is kept of %(what)s."),
+    "student.erase": N_("%(who)s erased %(what)s with all their work."),
+    "assignment.create": N_("%(who)s made the assignment %(what)s."),
+    "assignment.save": N_("%(who)s saved a draft of %(what)s."),
+    "assignment.publish": N_("%(who)s published a version of %(what)s."),
+    "assignment.settings": N_("%(who)s changed the settings of %(what)s."),
+    "assignment.export": N_("%(who)s downloaded everything of %(what)s as a zip."),
+    "dry_run.begin": N_("%(who)s began a dry run for %(what)s."),
+    "dry_run.apply": N_("%(who)s put the grades of a dry run in force for %(what)s."),
+    "dry_run.discard": N_("%(who)s threw away a dry run for %(what)s."),
+    "assignment.import": N_("%(who)s imported a version of %(what)s."),
+    "assignment.release": N_("%(who)s changed how grades of %(what)s are released."),
+    "course.create": N_("%(who)s made the course %(what)s."),
+    "course.change": N_("%(who)s changed the settings of %(what)s."),
+    "roster.import": N_("%(who)s added or changed people of %(what)s."),
+    "roster.remove": N_("%(who)s took %(what)s out of the course."),
+    "role.change": N_("%(who)s changed the role of %(what)s."),
+    "link.make": N_("%(who)s made a link by which %(what)s can set a password."),
+    "user.create": N_("%(who)s made the account of %(what)s."),
+    "user.change": N_("%(who)s changed the name or address of %(what)s."),
+    "user.email": N_("%(who)s changed the e-mail address of %(what)s."),
+    "user.password": N_("%(who)s set the password of %(what)s."),
+    "user.administrator": N_("%(who)s made %(what)s an administrator."),
+    "user.not_administrator": N_("%(who)s made %(what)s an administrator no longer."),
+    "user.disabled": N_("%(who)s disabled the account of %(what)s."),
+    "user.not_disabled": N_("%(who)s let the account of %(what)s be used again."),
+    "sign_in": N_("%(who)s signed in."),
+    "password.set": N_("The password of %(what)s was set."),
+    "password.check": N_("%(who)s gave their password to change it."),
+    "account.lock": N_("The account of %(what)s was locked for 15 minutes after too many wrong passwords."),
+    "account.unlock": N_("%(who)s unlocked the account of %(what)s."),
+    "session.end_all": N_("%(who)s ended all sessions of %(what)s."),
+    "token.create": N_("%(who)s made the API token %(what)s."),
+    "token.revoke": N_("%(who)s ended the API token %(what)s."),
+    "delivery.replay": N_("%(who)s had a message sent again."),
+    "receiver.pause": N_("A receiver of events took nothing for two days and was paused."),
+    "receiver.resume": N_("%(who)s had messages sent to a receiver of events again."),
+    "webhook_secret.create": N_("%(who)s made a signing secret for a learning system."),
+    "webhook_secret.end": N_("%(who)s ended a signing secret of a learning system."),
+    "outbox.replay": N_("%(who)s had messages sent again that had been given up."),
+    "machine.drain": N_("%(who)s took %(what)s out of work."),
+    "machine.undrain": N_("%(who)s gave %(what)s work again."),
+    "database.backup": N_("%(who)s made a backup of the database."),
+    "database.restore": N_("%(who)s restored the database from a backup."),
+}
 pages = Blueprint("audit", __name__)
 KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
     # value in the address: (title, first words of actions)
@@ -34,6 +215,12 @@ KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 MOMENT = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+\d\d:\d\d")
 OF_COURSE = ("grades", "work", "assignments", "people")
+
+
+def sentence_of(action: str) -> str | None:
+    """Its sentence, to be translated; nothing where there is none."""
+    of_platform = (pages.audit_sentences.get(action) for pages in platform_pages().values())
+    return SENTENCES.get(action) or next((one for one in of_platform if one), None)
 
 
 @dataclass(frozen=True)

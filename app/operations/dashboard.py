@@ -9,8 +9,7 @@ from pathlib import Path
 
 from sqlalchemy.engine import make_url
 
-from app.operations.machine_texts import span
-from app.operations.machines import Seen, look_in
+from app.operations.machines import Seen, look_in, span
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
 from app.web.i18n import ngettext, whole

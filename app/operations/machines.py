@@ -1,18 +1,42 @@
-"""The machines as staff see them, on the page and through the API."""
+"""The machines as staff see them, on pages and through the API."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
 from app.web.eta import expecting
+from app.web.i18n import gettext as _
+from app.web.i18n import later as N_
+from app.web.i18n import ngettext, number, whole
 from app.web.services import services
-from grading.broker.machine_status import Condition, MachineState, condition, machines_that_differ
+from grading.broker import machine_status
+from grading.broker.machine_status import (
+    USUAL,
+    CircuitTold,
+    Condition,
+    MachineState,
+    condition,
+    machines_that_differ,
+)
 from grading.domain.model_digests import Difference
 from grading.store.reporting import operations
 from grading.store.reporting.operations import RecentRun, list_recent_runs
+
+SLOW = 0.75
+"""Below this part of its usual speed a machine is called slow."""
+WORDS = {
+    "up": (N_("up"), "good", N_("It takes work.")),
+    "slow": (N_("slow"), "warn", N_("It is slower than usual, and gets less.")),
+    "broken": (N_("limited"), "warn", N_("An engine of it gets no work.")),
+    "out": (N_("out"), "warn", N_("An operator took it out.")),
+    "hung": (N_("hung"), "bad", N_("It says that it lives, but takes no work. Start it again.")),
+    "down": (N_("down"), "bad", N_("It was not heard of lately. Others do its work.")),
+}
+"""How a machine is -> a word for it, how it is marked, a sentence."""
+RESERVED = {"batch": N_("Takes batch work only."), "testing": N_("Takes only what is sent to it by name.")}
 
 
 @dataclass(frozen=True)
@@ -39,10 +63,6 @@ class SeenMachine:
         health = self.condition.health
         slow = health is not None and health < SLOW
         return "broken" if self.condition.circuits else "slow" if slow else "up"
-
-
-SLOW = 0.75
-"""Below this part of its usual speed a machine is called slow."""
 
 
 @dataclass(frozen=True)
@@ -74,3 +94,62 @@ def look_in(session: Session) -> Seen:
         for one, state in ((state.name, state) for state in states)
     ]
     return Seen(seen, given.dispatch.backlog(), waiting, machines_that_differ(states))
+
+
+def an_hour(rate: float) -> str:
+    """Jobs an hour, no finer and no further than anybody can want to know."""
+    if rate > machine_status.MOST_AN_HOUR:
+        return _("over %(count)s", count=whole(machine_status.MOST_AN_HOUR))
+    return whole(rate) if rate >= machine_status.FEW_AN_HOUR else number(round(rate, 1))
+
+
+def duration(seconds: float) -> str:
+    """Whole seconds of a job, without their unit."""
+    return whole(seconds) if seconds >= 1 else _("under 1")
+
+
+def span(seconds: float) -> str:
+    """So many seconds, minutes or hours, whose unit stays beside its number."""
+    return machine_status.span(seconds).replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def machine_word(word: str) -> tuple[str, str, str]:
+    """The word, its mark and the sentence."""
+    shown, mark, sentence = WORDS[word]
+    return _(shown), mark, _(sentence)
+
+
+def machine_notes(how: Condition) -> list[str]:
+    """What is out of the ordinary, a sentence each."""
+    return list(_notes(how))
+
+
+def _notes(how: Condition) -> Iterator[str]:
+    if how.health is not None and abs(how.health - 1.0) > USUAL:
+        yield _("Runs at %(part)s %% of its usual speed.", part=f"{100 * how.health:.0f}")
+    yield from (_circuit(one) for one in how.circuits)
+    for stage, seconds in how.loading_s.items():
+        yield _(
+            "The model of %(stage)s is not loaded; that takes about %(time)s.",
+            stage=stage,
+            time=span(seconds),
+        )
+    if how.reserved in RESERVED:
+        yield _(RESERVED[how.reserved])
+
+
+def _circuit(one: CircuitTold) -> str:
+    """An engine without work; what it said itself stays as it is."""
+    what = f"{one.engine} ({', '.join(one.stages)})" if one.stages else one.engine
+    if one.state == "probing":
+        doing = _("%(engine)s is being tried", engine=what)
+    elif one.since_s:
+        doing = _("%(engine)s gets no work for %(time)s", engine=what, time=span(one.since_s))
+    else:
+        doing = _("%(engine)s gets no work", engine=what)
+    return f"{doing}: {one.why.rstrip('.')}." if one.why else f"{doing}."
+
+
+def guests(count: int) -> str:
+    """Requests of other tools in hand."""
+    return ngettext("%(count)s guest", "%(count)s guests", count) if count else ""

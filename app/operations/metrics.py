@@ -1,27 +1,174 @@
-"""What /metrics tells. What is counted comes from SQL, so every web process says the same."""
+"""What /metrics serves: what SQL counts, what Redis knows of machines, and answered requests."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+import collections
+import hmac
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from datetime import datetime
+from ipaddress import ip_address
+from typing import Any, Generic, TypeVar
 
+from flask import Flask, Response, g, request
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.operations.metrics_history import Bounded, History
-from app.web.services import Services
-from grading.domain.errors import EngineError
+from app.web.services import Services, services
+from grading.broker.canaries import PartBeat
+from grading.broker.machine_status import MachineState
+from grading.domain.errors import EngineError, NotSignedIn
 from grading.domain.model import RoundState, RunState
+from grading.store import Store
 from grading.store.reporting import metrics
-from grading.store.reporting.metrics import END_TO_END_S, FIRST_TOKEN_S, STAGE_S, Open, Spread, Totals
+from grading.store.reporting.metrics import (
+    END_TO_END_S,
+    FIRST_TOKEN_S,
+    NOTHING,
+    STAGE_S,
+    Open,
+    Spread,
+    Totals,
+)
 
+HTTP_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+REFUSED = (
+    "Metrics are for this machine itself; from elsewhere send the token that GRADER_METRICS_TOKEN holds, "
+    "as `Authorization: Bearer …`."
+)
+T = TypeVar("T")
+PATIENCE_S = 5.0
+"""For the database and for Redis each; Prometheus waits longer than for both."""
 Labels = tuple[str, ...]
 BESIDE_ENGINES = ("machine_lost", "machine_stalled", "exhausted")
 """Error codes of runs beside those of engines."""
 WAITS = (RoundState.RECEIVED, RoundState.QUEUED)
 GAVE_A_RESULT = (RunState.DONE, RunState.DUPLICATE)
 OF_WORK = ("stage", "machine", "model")
+NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+"""Of an engine, as config.toml takes it."""
+CIRCUIT = {"closed": 0, "probing": 1, "open": 2}
+
+
+def add_metrics(app: Flask, given: Services) -> None:
+    """Serve /metrics from a registry of this app's own, and measure each request. First of all hooks."""
+    disable_created_metrics()  # type: ignore[no-untyped-call]
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(FromStore(given))
+    registry.register(FromQueue(given))
+    answered = Counter(
+        "grader_http_requests", "Answered requests.", ["endpoint", "status"], registry=registry
+    )
+    took = Histogram(
+        "grader_http_request_duration_seconds",
+        "From a request to its answer.",
+        ["endpoint"],
+        buckets=HTTP_S,
+        registry=registry,
+    )
+
+    def begin() -> None:
+        g.began = time.perf_counter()
+
+    def count(response: Response) -> Response:
+        endpoint = request.endpoint or "none"
+        answered.labels(endpoint, str(response.status_code)).inc()
+        took.labels(endpoint).observe(time.perf_counter() - g.began)
+        return response
+
+    def metrics() -> Response:
+        """For Prometheus: queues, runs, machines, grades and requests."""
+        _require_operator()
+        return Response(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
+
+    app.before_request(begin)
+    app.after_request(count)
+    app.add_url_rule("/metrics", "metrics", metrics)
+
+
+def _require_operator() -> None:
+    """Let in who asks from this machine and not through a proxy, or has the token. Raises NotSignedIn."""
+    token, given = services().metrics_token, request.headers.get("Authorization", "")
+    if token and hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
+        return
+    forwarded = "Forwarded" in request.headers or "X-Forwarded-For" in request.headers
+    if forwarded or not _loopback(request.remote_addr):
+        raise NotSignedIn(REFUSED)
+
+
+def _loopback(address: str | None) -> bool:
+    try:
+        return ip_address(address or "").is_loopback
+    except ValueError:
+        return False
+
+
+class Bounded(Generic[T]):
+    """Reads in a thread of its own, for which one waits a while; who asks meanwhile waits for the same.
+
+    A database or Redis that hangs, rather than refuses, must not take one thread of the web app a scrape.
+    """
+
+    def __init__(self, read: Callable[[], T]) -> None:
+        self._read = read
+        self._lock = threading.Lock()
+        self._running: Future[T] | None = None
+
+    def __call__(self) -> T:
+        """What was read, or what reading raised. Raises TimeoutError after PATIENCE_S."""
+        with self._lock:
+            if self._running is None or self._running.done():
+                self._running = Future()
+                threading.Thread(target=self._fulfil, args=(self._running,), daemon=True).start()
+            running = self._running
+        return running.result(PATIENCE_S)
+
+    def _fulfil(self, running: Future[T]) -> None:
+        try:
+            running.set_result(self._read())
+        except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
+            running.set_exception(error)
+
+
+@dataclass
+class History:
+    """Totals since ever: read once, then only what finished since the last look."""
+
+    store: Store
+    _settled: Totals = NOTHING
+    _until: datetime | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _highest: dict[tuple[str, ...], int] = field(default_factory=dict)
+
+    def read(self) -> tuple[Totals, Open]:
+        """Totals, and what is open. Raises SQLAlchemyError."""
+        with self._lock, self.store.read() as session:
+            until = metrics.settled_until(session)
+            if self._until is None or until > self._until:
+                self._settled = self._settled + metrics.totals(session, self._until, until)
+                self._until = until
+            recent = metrics.totals(session, self._until, None)
+            return self._settled + recent, metrics.count_open(session)
+
+    def rising(self, counted: Mapping[tuple[str, ...], int]) -> dict[tuple[str, ...], int]:
+        """The counts, never lower than before: a lost run may answer late and change its state."""
+        with self._lock:
+            for key, count in counted.items():
+                self._highest[key] = max(self._highest.get(key, 0), count)
+            return dict(self._highest)
 
 
 class FromStore(Collector):
@@ -198,3 +345,93 @@ def _histogram(
         buckets = [*zip(names, spread.at_most, strict=True), ("+Inf", spread.count)]
         family.add_metric(key, buckets, spread.total)
     return family
+
+
+class FromQueue(Collector):
+    """What Redis tells. Without it only that it is away: that says nothing about the machines."""
+
+    def __init__(self, given: Services) -> None:
+        self.given = given
+        self._read = Bounded(self._all)
+
+    def _all(self) -> tuple[dict[str, int], list[MachineState], list[PartBeat]] | None:
+        dispatch = self.given.dispatch
+        backlog = dispatch.backlog()
+        return None if backlog is None else (backlog, dispatch.machines(), dispatch.parts())
+
+    def collect(self) -> Iterator[Metric]:
+        """Queues and machines."""
+        try:
+            found = self._read()
+        except TimeoutError:
+            found = None
+        yield gauge("grader_redis_up", "1 when Redis answers.", [((), found is not None)])
+        if found is None:
+            return
+        backlog, machines, parts = found
+        lengths = [((name,), length) for name, length in backlog.items()]
+        yield gauge("grader_queue_length", "Messages in a queue of Redis.", lengths, "queue")
+        for name, text, values in (
+            ("up", "1 when it beats.", [((one.name,), one.alive) for one in machines]),
+            ("busy_slots", "Slots that generate.", [((one.name,), one.busy) for one in machines]),
+            ("guests", "Slots that guests have.", [((one.name,), one.guests) for one in machines]),
+            ("slots", "Generations at the same time.", [((one.name,), one.slots) for one in machines]),
+            ("hung", "1 when it beats but takes no work.", [((one.name,), one.hung) for one in machines]),
+        ):
+            yield gauge(f"grader_machine_{name}", text, values, "machine")
+        youngest: dict[Labels, float] = {}
+        for part in parts:
+            youngest[(part.part,)] = min(part.age_s, youngest.get((part.part,), part.age_s))
+        text = "Since a process beside the database last said that it lives."
+        yield gauge("grader_part_age_seconds", text, youngest.items(), "part")
+        yield gauge(
+            "grader_stage_machines_up",
+            "Machines that beat, were not taken out, and do this stage with an engine that answers.",
+            [((stage,), sum(_does(one, stage) for one in machines)) for stage in self.given.config.stages],
+            "stage",
+        )
+        yield _circuits(machines)
+        yield from _engines(machines)
+
+
+def _does(one: MachineState, stage: str) -> bool:
+    broken = one.beat.broken if one.beat else ()
+    return one.alive and not one.drained and stage in one.stages and stage not in broken
+
+
+def _engines_of(one: MachineState) -> list[str]:
+    """The engines that do its stages; of others, whatever a machine says, nothing is served."""
+    return sorted(
+        {engine for stage in one.stages.values() if NAME.fullmatch(engine := stage.get("engine", ""))}
+    )
+
+
+def _circuits(machines: Sequence[MachineState]) -> Metric:
+    """Of the engines that live machines use; one that is not told of is closed."""
+    said = {
+        (one.name, engine): str(one.beat.circuits.get(engine, {}).get("state", "closed"))
+        for one in machines
+        if one.alive and one.beat
+        for engine in _engines_of(one)
+    }
+    text = "Whether an engine gets work: 0 it does, 1 it is being probed, 2 it does not."
+    values = [(key, CIRCUIT[state]) for key, state in said.items() if state in CIRCUIT]
+    return gauge("grader_circuit_state", text, values, "machine", "engine")
+
+
+def _engines(machines: Sequence[MachineState]) -> Iterator[Metric]:
+    """What live machines' engines count, by the names that their machine declares; of our engines only."""
+    live = [one for one in machines if one.alive]
+    for name in sorted({name for one in live for name in one.metrics}):
+        # one family has one type and one help: where machines differ, what most of them say
+        declared = collections.Counter(one.metrics[name] for one in live if name in one.metrics)
+        metric = declared.most_common(1)[0][0]
+        values = [
+            ((one.name, engine), one.engines[engine][name])
+            for one in live
+            if name in one.metrics and one.metrics[name].kind == metric.kind
+            for engine in _engines_of(one)
+            if name in one.engines.get(engine, {})
+        ]
+        make = counter if metric.kind == "counter" else gauge
+        yield make(f"grader_engine_{name}", metric.help, values, "machine", "engine")

@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-import hmac
-import time
-from ipaddress import ip_address
 from typing import Any
 
-from flask import Blueprint, Flask, Response, flash, g, jsonify, redirect, render_template, request, url_for
+from flask import Blueprint, Response, flash, jsonify, redirect, render_template, request, url_for
 from flask.blueprints import BlueprintSetupState
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Histogram,
-    disable_created_metrics,
-    generate_latest,
-)
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from sqlalchemy.exc import SQLAlchemyError
 from werkzeug.wrappers import Response as BaseResponse
 
-from app.operations import dashboard, machine_texts
-from app.operations.machine_metrics import FromQueue
-from app.operations.machine_texts import an_hour, duration, span
-from app.operations.machines import look
-from app.operations.metrics import FromStore
+from app.operations import dashboard
+from app.operations.machines import an_hour, duration, look, machine_notes, machine_word, span
+from app.operations.machines import guests as guest_words
 from app.web import auth
 from app.web.auth import SCOPE_TEXTS
 from app.web.i18n import gettext as _
 from app.web.i18n import ngettext
-from app.web.services import Services, services
+from app.web.services import services
 from grading.domain import model_digests
-from grading.domain.errors import NotFound, NotSignedIn
+from grading.domain.errors import NotFound
 from grading.domain.permissions import may
 from grading.store import schema
 from grading.store.reporting import metrics as measures
@@ -43,17 +30,10 @@ pages = Blueprint("operations", __name__)
 @pages.record
 def _add_words(state: BlueprintSetupState) -> None:
     state.app.jinja_env.globals.update(
-        machine_word=machine_texts.machine_word,
-        machine_notes=machine_texts.machine_notes,
-        guest_words=machine_texts.guests,
+        machine_word=machine_word,
+        machine_notes=machine_notes,
+        guest_words=guest_words,
     )
-
-
-HTTP_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-REFUSED = (
-    "Metrics are for this machine itself; from elsewhere send the token that GRADER_METRICS_TOKEN holds, "
-    "as `Authorization: Bearer …`."
-)
 
 
 @pages.get("/healthz")
@@ -174,56 +154,3 @@ def end_token(token_id: int) -> BaseResponse:
         name = stored.revoke_token(session, token_id, actor.name)
     flash(_("The token “%(name)s” is ended; who uses it is refused from now on.", name=name), "success")
     return redirect(url_for("operations.tokens"), 303)
-
-
-def add_metrics(app: Flask, given: Services) -> None:
-    """Serve /metrics from a registry of this app's own, and measure each request. First of all hooks."""
-    disable_created_metrics()  # type: ignore[no-untyped-call]
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(FromStore(given))
-    registry.register(FromQueue(given))
-    answered = Counter(
-        "grader_http_requests", "Answered requests.", ["endpoint", "status"], registry=registry
-    )
-    took = Histogram(
-        "grader_http_request_duration_seconds",
-        "From a request to its answer.",
-        ["endpoint"],
-        buckets=HTTP_S,
-        registry=registry,
-    )
-
-    def begin() -> None:
-        g.began = time.perf_counter()
-
-    def count(response: Response) -> Response:
-        endpoint = request.endpoint or "none"
-        answered.labels(endpoint, str(response.status_code)).inc()
-        took.labels(endpoint).observe(time.perf_counter() - g.began)
-        return response
-
-    def metrics() -> Response:
-        """For Prometheus: queues, runs, machines, grades and requests."""
-        _require_operator()
-        return Response(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
-
-    app.before_request(begin)
-    app.after_request(count)
-    app.add_url_rule("/metrics", "metrics", metrics)
-
-
-def _require_operator() -> None:
-    """Let in who asks from this machine and not through a proxy, or has the token. Raises NotSignedIn."""
-    token, given = services().metrics_token, request.headers.get("Authorization", "")
-    if token and hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
-        return
-    forwarded = "Forwarded" in request.headers or "X-Forwarded-For" in request.headers
-    if forwarded or not _loopback(request.remote_addr):
-        raise NotSignedIn(REFUSED)
-
-
-def _loopback(address: str | None) -> bool:
-    try:
-        return ip_address(address or "").is_loopback
-    except ValueError:
-        return False

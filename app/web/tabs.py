@@ -37,10 +37,10 @@ class Way:
 COURSE: tuple[tuple[str, str, str], ...] = (
     # endpoint (its argument is `course_id`), title, action
     ("courses.course", N_("Assignments"), "assignment.see"),
-    ("people.roster", N_("People"), "roster.see"),
+    ("roster.listing", N_("People"), "roster.see"),
     ("gradebook.course", N_("Grades"), "class.see"),
     ("gradebook.mine", N_("My grades"), "grades.own"),
-    ("course_platforms.course", N_("Learning platform"), "roster.see"),
+    ("courses.platforms", N_("Learning platform"), "roster.see"),
     ("courses.settings", N_("Settings"), "course.change"),
     ("audit.course", N_("Audit"), "course.audit"),
 )
@@ -71,8 +71,8 @@ BELOW: dict[str, frozenset[str]] = {
     "examples.listing": frozenset({"examples"}),
     "extensions.listing": frozenset({"extensions"}),
     "groups.listing": frozenset({"groups"}),
-    "people.roster": frozenset({"people"}),
-    "gradebook.course": frozenset({"exports", "imports"}),
+    "roster.listing": frozenset({"roster"}),
+    "gradebook.course": frozenset({"gradebook"}),
 }
 """Tab -> the blueprints whose pages lie below it, where it is marked, too."""
 _OWN = frozenset(endpoint for endpoint, _title, _action in (*COURSE, *ASSIGNMENT))

@@ -16,14 +16,15 @@ LONGEST = 60
 _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)", re.IGNORECASE)
 
 
-class _Sink(io.RawIOBase):
-    """Takes what the zip writes until somebody fetches it. It cannot go back."""
+class ZipBuffer(io.RawIOBase):
+    """What a zip is written to, and taken from piece by piece. It cannot seek."""
 
     def __init__(self) -> None:
         super().__init__()
         self._pieces: list[bytes] = []
 
     def writable(self) -> bool:
+        """Yes."""
         return True
 
     def write(self, data: object, /) -> int:
@@ -41,7 +42,7 @@ class _Sink(io.RawIOBase):
 
 def stream(members: Iterable[tuple[str, Callable[[], bytes]]]) -> Iterator[bytes]:
     """The bytes of a zip of these files. One that cannot be made becomes a text that says why."""
-    sink, problems = _Sink(), list[str]()
+    sink, problems = ZipBuffer(), list[str]()
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_STORED) as packed:
         for name, make in members:
             try:

@@ -10,7 +10,7 @@ from pydantic import Field
 from app.api.fields import Asked, Yes
 from app.api.guards import of_assignment, of_course
 from app.api.routes import Call, get
-from app.gradebook import exports as sent
+from app.gradebook import views as sent
 from grading.store import tables
 
 CSV = "text/csv"

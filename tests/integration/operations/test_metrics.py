@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import update
 
 from app import create_app
-from app.operations import metrics_history
+from app.operations import metrics
 from grading.broker.heartbeats import Beat
 from grading.broker.machine_status import MachineState
 from grading.store import tables
@@ -126,7 +126,7 @@ def test_without_the_database_everything_else_is_told(school: School) -> None:
 def test_what_hangs_is_away_and_holds_up_one_thread_only(
     school: School, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metrics_history, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(metrics, "PATIENCE_S", 0.05)
     answers, asked = threading.Event(), []
 
     def hang(backlog: Callable[[], dict[str, int] | None] = school.dispatch.backlog) -> dict[str, int] | None:
@@ -142,7 +142,7 @@ def test_what_hangs_is_away_and_holds_up_one_thread_only(
     assert len(asked) == 1
     answers.set()
     asked[0].join(60)
-    monkeypatch.setattr(metrics_history, "PATIENCE_S", 10)
+    monkeypatch.setattr(metrics, "PATIENCE_S", 10)
     assert value(read(school), "grader_redis_up") == 1
 
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import update
 
-from app.operations.metrics_history import History
+from app.operations.metrics import History
 from grading.domain.jobs import Result, Tokens
 from grading.store import Store, schema
 from grading.store.database import now

@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from app.operations.audit_texts import sentence_of
+from app.operations.audit import sentence_of
 
 ROOT = Path(__file__).resolve().parents[3]
 ACTION = re.compile(r"[a-z_]+\.[a-z_]+")
