@@ -1,4 +1,4 @@
-"""What holds for an assignment whichever version of its rubric counts: dates, late rule, release, groups."""
+"""Settings of an assignment, independent of its rubric versions: dates, late rule, release, groups."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from grading.store.audit import write_audit as audit
 
 
 def settings_of(assignment: tables.Assignment) -> Settings:
-    """What holds whichever version counts. Not validated again."""
+    """The settings as stored, without validating them again."""
     late = LateRule.model_validate(assignment.late or {})
     return Settings.model_construct(
         title=assignment.title,
@@ -37,7 +37,7 @@ def settings_of(assignment: tables.Assignment) -> Settings:
 def change_settings(
     session: Session, assignment: tables.Assignment, settings: Settings, actor: Actor
 ) -> frozenset[str]:
-    """Keep the settings; returns the columns that changed. Grades are not touched: see grades.lateness."""
+    """Store the settings; returns the columns that changed. For grades see `grades.extensions`."""
     lock_assignment(session, assignment)
     before = _columns(settings_of(assignment))
     if settings.slug != assignment.slug:
@@ -52,7 +52,7 @@ def change_settings(
 
 
 def require_free_slug(session: Session, course_id: int, slug: str) -> None:
-    """Go on, or raise AssignmentError where the course has an assignment of that name."""
+    """Raise AssignmentError where the course has an assignment with this slug."""
     taken = select(tables.Assignment.id).where(
         tables.Assignment.course_id == course_id, tables.Assignment.slug == slug
     )
@@ -83,7 +83,7 @@ def set_columns(assignment: tables.Assignment, settings: Settings) -> None:
 
 
 def lock_assignment(session: Session, assignment: tables.Assignment) -> None:
-    """Keep others from changing the assignment until the transaction ends; it is read anew."""
+    """Lock the assignment until the transaction ends, and read it again."""
     session.flush()
     # not the key: whoever submits refers to the row, and holds what we may come to need. Only this row: it
     # may have been read together with its course, and PostgreSQL locks nothing on the outer side of a join
@@ -91,6 +91,6 @@ def lock_assignment(session: Session, assignment: tables.Assignment) -> None:
 
 
 def due_of(session: Session, assignment: tables.Assignment, student_id: int) -> datetime | None:
-    """When a student's work is due: the assignment's date, or their own."""
+    """The due date of a student: their extension's, or the assignment's."""
     extension = session.get(tables.Extension, (assignment.id, student_id))
     return own_due(assignment.due_at, extension.due_at if extension is not None else None)

@@ -1,4 +1,4 @@
-"""Versions of an assignment: drafts, published versions, their files."""
+"""Rubric versions of an assignment: drafts, publication, import and export."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from grading.store.tables import (
 
 @dataclass(frozen=True)
 class NewVersion:
-    """What an assignment folder holds, ready to be stored; `digest` identifies its content."""
+    """The content of an assignment folder, ready to be stored; `digest` identifies it."""
 
     slug: str
     title: str
@@ -56,13 +56,13 @@ class NewVersion:
     spoken_language: str = ENGLISH
     show_draft: bool = False
     report: Sequence[str] = ()
-    """What the instructor should know of how its files were read, a sentence each."""
+    """Notes for the instructor on how its files were read, a sentence each."""
     rules: Mapping[str, Any] = field(default_factory=dict)
-    """Columns of the assignment that the folder speaks of beside those above."""
+    """Columns of the assignment that the folder sets beside those above."""
 
 
 def version_of_folder(read: folders.Assignment, release: str = "after_review") -> NewVersion:
-    """What was read from a folder, ready to be stored; `release` counts where it names none."""
+    """A folder's content, ready to be stored; `release` is the default where it sets none."""
     return NewVersion(
         slug=read.slug,
         title=read.title,
@@ -85,7 +85,7 @@ def version_of_folder(read: folders.Assignment, release: str = "after_review") -
 
 
 def find_or_create_course(session: Session, slug: str, title: str | None = None) -> Course:
-    """The course of that slug, made if it is new."""
+    """The course of that slug, created if it is new."""
     found = session.execute(select(Course).where(Course.slug == slug)).scalar_one_or_none()
     if found is None:
         found = Course(slug=slug, title=title or slug.replace("-", " ").capitalize())
@@ -97,7 +97,9 @@ def find_or_create_course(session: Session, slug: str, title: str | None = None)
 def import_version(
     session: Session, course_slug: str, new: NewVersion
 ) -> tuple[Assignment, RubricVersion, bool]:
-    """Store an assignment; what is already its newest version adds none (last value False)."""
+    """Store an assignment and publish its version; a version equal to the newest is not added (last value
+    False).
+    """
     owner = find_or_create_course(session, course_slug)
     assignment = session.execute(
         select(Assignment).where(Assignment.course_id == owner.id, Assignment.slug == new.slug)
@@ -119,13 +121,13 @@ def import_version(
 
 
 def newest_version(session: Session, assignment: Assignment) -> RubricVersion | None:
-    """The version of the highest number, also a draft."""
+    """The version with the highest number, which may be a draft, or None."""
     of_it = select(RubricVersion).where(RubricVersion.assignment_id == assignment.id)
     return session.execute(of_it.order_by(RubricVersion.number.desc()).limit(1)).scalar_one_or_none()
 
 
 def find_published(session: Session, assignment: Assignment) -> RubricVersion | None:
-    """The version that was published last; drafts do not count."""
+    """The version that was published last, or None."""
     published = RubricVersion.published_at.is_not(None)
     of_it = select(RubricVersion).where(RubricVersion.assignment_id == assignment.id, published)
     last = of_it.order_by(RubricVersion.published_at.desc(), RubricVersion.number.desc())
@@ -133,7 +135,7 @@ def find_published(session: Session, assignment: Assignment) -> RubricVersion | 
 
 
 def add_version(session: Session, assignment: Assignment, new: NewVersion) -> RubricVersion:
-    """A version that does not count yet."""
+    """Add a version that is not published."""
     last = newest_version(session, assignment)
     names = store_blobs(session, new.files.values())
     version = RubricVersion(
@@ -158,12 +160,12 @@ def add_version(session: Session, assignment: Assignment, new: NewVersion) -> Ru
 
 
 def with_report(note: str, report: Sequence[str]) -> str:
-    """The note of a version, with the sentences about how its files were read on the lines below."""
+    """A version's note, with the notes on how its files were read below."""
     return "\n".join((note, *(" ".join(sentence.split()) for sentence in report)))
 
 
 def find_by_name(session: Session, name: str) -> Assignment:
-    """The assignment called `course/slug`."""
+    """The assignment `course/slug`. Raises NotFound."""
     course_slug, _, slug = name.partition("/")
     found = session.execute(
         select(Assignment).join(Course).where(Course.slug == course_slug, Assignment.slug == slug)
@@ -174,7 +176,7 @@ def find_by_name(session: Session, name: str) -> Assignment:
 
 
 def published_version(session: Session, assignment: Assignment) -> RubricVersion:
-    """The version that counts now."""
+    """The version that was published last. Raises NotFound."""
     found = find_published(session, assignment)
     if found is None:
         raise NotFound(f"The assignment '{assignment.slug}' has no rubric yet; publish or import one first.")
@@ -182,7 +184,7 @@ def published_version(session: Session, assignment: Assignment) -> RubricVersion
 
 
 class Criterion(Value):
-    """A criterion of an assignment's newest rubric."""
+    """A criterion of an assignment's published rubric."""
 
     id: str
     title: str
@@ -190,7 +192,7 @@ class Criterion(Value):
 
 
 def criteria_of(session: Session, assignment_id: int) -> tuple[Criterion, ...]:
-    """Of the newest version that counts, in their order."""
+    """The criteria of the newest published version, in their order."""
     rubric = newest_rubric(session, assignment_id)
     return tuple(
         Criterion(id=one["id"], title=one["title"], max_points=one["points"])
@@ -199,7 +201,7 @@ def criteria_of(session: Session, assignment_id: int) -> tuple[Criterion, ...]:
 
 
 def newest_rubric(session: Session, assignment_id: int) -> Mapping[str, Any]:
-    """The newest version that counts, as stored JSON; empty where there is none."""
+    """The rubric of the newest published version as stored JSON; empty where there is none."""
     query = select(RubricVersion.rubric).where(
         RubricVersion.assignment_id == assignment_id, RubricVersion.published_at.is_not(None)
     )
@@ -221,7 +223,7 @@ def _found_assignment() -> Select[Assignment]:
 
 
 VERSIONS_PER_PAGE = 200
-"""Versions that are listed."""
+"""Versions in a list."""
 MAX_NOTE = 500
 
 
@@ -238,7 +240,7 @@ class NothingChanged(Conflict):
 
 
 class VersionEntry(Value):
-    """A version in the list."""
+    """A version in a list."""
 
     number: int
     created_at: datetime
@@ -246,30 +248,30 @@ class VersionEntry(Value):
     note: str
     published_at: datetime | None
     counts: bool
-    """It is the one that submissions are graded with now."""
+    """Submissions are graded with it now."""
 
 
 @dataclass(frozen=True)
 class VersionState:
-    """Which version is written on: the newest, whether it counts or not."""
+    """State of the newest version, which editors work on."""
 
     number: int
     draft: bool
-    """It never counted."""
+    """It was never published."""
     counting: int | None
-    """The number of the one that counts; nothing before the first was published."""
+    """Number of the published version that counts; None before the first publication."""
     counting_id: int | None
 
 
 @dataclass(frozen=True)
 class NewestVersion(VersionState):
-    """The same, with the version itself."""
+    """The newest version with its state."""
 
     version: tables.RubricVersion
 
 
 def load_newest(session: Session, assignment: tables.Assignment) -> NewestVersion:
-    """What is written on now. Raises NotFound where there is no version at all."""
+    """The newest version. Raises NotFound."""
     row = session.execute(_newest(tables.RubricVersion), {"assignment_id": assignment.id}).one_or_none()
     if row is None:
         raise NotFound("This assignment has no rubric yet.")
@@ -278,7 +280,7 @@ def load_newest(session: Session, assignment: tables.Assignment) -> NewestVersio
 
 
 def newest_state(session: Session, assignment_id: int) -> VersionState:
-    """The same without what is in it. Raises NotFound where there is no version at all."""
+    """The newest version's state without its content. Raises NotFound."""
     columns = (tables.RubricVersion.number, tables.RubricVersion.published_at)
     return _state_of(session.execute(_newest(*columns), {"assignment_id": assignment_id}).one_or_none())
 
@@ -290,7 +292,7 @@ def _state_of(row: Any) -> VersionState:
 
 
 def newest_state_with_files(session: Session, assignment_id: int) -> tuple[VersionState, dict[str, bool]]:
-    """The same, with whether there is a starter and a solution."""
+    """The newest version's state, with whether it has a starter and a solution."""
     row: Any = session.execute(_newest_and_has(), {"assignment_id": assignment_id}).one_or_none()
     return _state_of(row), {"starter": row.starter, "solution": row.solution}
 
@@ -311,7 +313,7 @@ def _newest(*columns: Any) -> Select[Any]:
 
 
 def _counting(assignment_id: int | BindParameter[int], column: str = "number") -> ScalarSelect[int]:
-    """The number of the version that counts."""
+    """The version that counts: its number, or another column."""
     table = aliased(tables.RubricVersion)
     return (
         select(getattr(table, column))
@@ -336,7 +338,7 @@ def version_by_number(session: Session, assignment_id: int, number: int) -> tabl
 def list_versions(
     session: Session, assignment: tables.Assignment, below: int | None = None, limit: int = VERSIONS_PER_PAGE
 ) -> list[VersionEntry]:
-    """The versions (below a number), the newest first, in one query and without what is in them."""
+    """Versions (below a number), the newest first, in one query and without their content."""
     query = _versions() if below is None else _versions().where(tables.RubricVersion.number < below)
     rows = session.execute(query.limit(limit), {"assignment_id": assignment.id}).all()
     return [
@@ -377,12 +379,12 @@ def load_files(session: Session, row: tables.RubricVersion) -> dict[str, bytes]:
 
 
 def load_content(session: Session, row: tables.RubricVersion) -> Content:
-    """What a version holds, ready to be changed."""
+    """A version's content, ready to be edited."""
     return content_of(row, load_files(session, row))
 
 
 def content_of(row: tables.RubricVersion, stored: Mapping[str, bytes]) -> Content:
-    """The same, where its files are known."""
+    """The content of a version whose files are loaded."""
     return Content(
         rubric=Rubric.model_validate(row.rubric),
         task=row.task,
@@ -395,7 +397,7 @@ def content_of(row: tables.RubricVersion, stored: Mapping[str, bytes]) -> Conten
 
 
 def comparable(row: tables.RubricVersion) -> Side:
-    """What is compared of a version."""
+    """A version's content for comparing it with others."""
     return Side(
         rubric=Rubric.model_validate(row.rubric),
         task=row.task,
@@ -410,13 +412,13 @@ def comparable(row: tables.RubricVersion) -> Side:
 def export_files(
     session: Session, assignment: tables.Assignment, row: tables.RubricVersion
 ) -> dict[str, bytes]:
-    """The files of a version's folder, with the settings of now."""
+    """The files of a version's folder, with the present settings."""
     stored = load_files(session, row)
     return exported(stored, settings_of(assignment), content_of(row, stored))
 
 
 def reference_works(row: tables.RubricVersion) -> Works:
-    """Solution and starter of a version, which say what the words of a rubric mean."""
+    """Solution and starter of a version, from which imports derive checks."""
     solution, starter = ([Document.model_validate(d) for d in one] for one in (row.solution, row.starter))
     return Works(solution, starter, frozenset(path for path in row.files if path.startswith("data/")))
 
@@ -430,10 +432,10 @@ def save_draft(
     note: str = "",
     report: Sequence[str] = (),
 ) -> tables.RubricVersion:
-    """A new draft, made from version `base`. `report` is kept below its note.
+    """Store a new draft, made from version `base`; `report` is stored below its note.
 
     Raises SavedMeanwhile where `base` is not the newest any more, NothingChanged, and AssignmentError for
-    what no folder may say either.
+    content that is invalid in folders, too.
     """
     lock_assignment(session, assignment)
     newest = load_newest(session, assignment).version
@@ -463,7 +465,7 @@ def _comparable_folder(read: folders.Assignment) -> Side:
 
 
 def publish_version(session: Session, assignment: tables.Assignment, number: int, actor: Actor) -> bool:
-    """From now on this version counts. False when it did already."""
+    """Publish a version: from now on it counts. False when it was published before."""
     lock_assignment(session, assignment)
     row = version_by_number(session, assignment.id, number)
     if row.published_at is not None:
@@ -477,7 +479,10 @@ def publish_version(session: Session, assignment: tables.Assignment, number: int
 def restore_version(
     session: Session, assignment: tables.Assignment, number: int, actor: Actor, note: str
 ) -> tables.RubricVersion:
-    """A new draft that says what an old version said. Raises NothingChanged where that is the newest."""
+    """Store a new draft with the content of an old version.
+
+    Raises NothingChanged where that is the newest.
+    """
     old = version_by_number(session, assignment.id, number)
     base = load_newest(session, assignment).version.number
     return save_draft(session, assignment, load_content(session, old), base, actor, note)
@@ -491,7 +496,7 @@ def create_assignment(
     actor: Actor,
     report: Sequence[str] = (),
 ) -> tables.Assignment:
-    """A new assignment with a first draft. Raises Conflict where the course has one of that slug."""
+    """Create an assignment with a first draft. Raises Conflict where the course has one of that slug."""
     session.execute(select(tables.Course.id).where(tables.Course.id == course_id).with_for_update())
     require_free_slug(session, course_id, settings.slug)
     made = tables.Assignment(course_id=course_id, created_at=now(session), slug=settings.slug)

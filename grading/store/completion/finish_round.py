@@ -1,4 +1,4 @@
-"""The end of a round in SQL: its results put together into a report and a grade."""
+"""Finishing a round: the results of its stages become a report and a grade."""
 
 from __future__ import annotations
 
@@ -70,33 +70,33 @@ _LAST_SEEN = (
 
 
 def lock_complete(session: Session, round_id: str) -> LockedRound | None:
-    """The round, locked, when it can be combined now."""
+    """The round, locked, if all its stages have ended and it is running, else None."""
     current = lock_round(session, round_id)
     return current if current is not None and current.complete else None
 
 
 @dataclass(frozen=True)
 class RoundEnd:
-    """What decides about a round's end beside the results of its stages."""
+    """What a round's end depends on beside the results of its stages."""
 
     prepared: Mapping[str, Any]
     by_itself: bool
-    """Its assignment releases grades by itself now."""
+    """Its assignment releases grades automatically now."""
     credit: float
-    """The part of its points that the submission keeps."""
+    """Share of its points that the submission keeps."""
     changed: bool
-    """People changed a grade of the submission."""
+    """A person changed a grade of the submission."""
     wanted: bool
-    """Somebody wants a mail when they can see the result."""
+    """Somebody wants mail about the result."""
     withdrawn_by: int | None
-    """Who had taken its grade back when the round was replayed."""
+    """Id of the user who had withdrawn its grade when the round was retried."""
     number: int
     course_id: int
     assignment_id: int
 
 
 def load_round_end(session: Session, round_id: str) -> RoundEnd:
-    """All of it in one query."""
+    """Load all of it in one query."""
     row = session.connection().execute(_ENDING, {"at_round": round_id}).one()
     due = own_due(row.due_at, row.own)
     return RoundEnd(
@@ -113,12 +113,12 @@ def load_round_end(session: Session, round_id: str) -> RoundEnd:
 
 
 def accepted_results(session: Session, round_id: str) -> list[Result]:
-    """The result that counts of each stage that has one."""
+    """The accepted result of each stage that has one."""
     return [Result.model_validate(row) for row in read_accepted(session, round_id)]
 
 
 def dead_codes(current: LockedRound) -> dict[str, str]:
-    """The error code of each stage that is given up."""
+    """The error code of each dead stage."""
     return {
         name: stage.error or "error"
         for name, stage in current.stages.items()
@@ -129,7 +129,7 @@ def dead_codes(current: LockedRound) -> dict[str, str]:
 def finish_round(
     session: Session, current: LockedRound, report: Report, end: RoundEnd, *, release: bool
 ) -> None:
-    """running → graded, partial or failed, with its grade and the news of it for the outside."""
+    """running → graded, partial or failed: store the grade and add outbox rows about it."""
     moment = now(session)
     # whoever took the grading before it back decides about this one, too
     withdrawn_by = _withdrawn_by(session, current, end)
@@ -176,7 +176,7 @@ def finish_round(
 
 
 def _withdrawn_by(session: Session, current: LockedRound, end: RoundEnd) -> int | None:
-    """Who took back what students had last seen of this submission, if somebody did."""
+    """Id of the user who withdrew the last grade that students saw of this submission, or None."""
     if end.withdrawn_by is not None or end.number == 1:
         return end.withdrawn_by
     last = session.execute(_LAST_SEEN, {"at_submission": current.submission_id}).first()
@@ -184,7 +184,7 @@ def _withdrawn_by(session: Session, current: LockedRound, end: RoundEnd) -> int 
 
 
 def fail_round(session: Session, current: LockedRound, sentence: str) -> None:
-    """running → failed, without a grade: no report can be made of what there is."""
+    """running → failed, without a grade: the results make no report."""
     set_round(
         session,
         current.id,

@@ -1,4 +1,4 @@
-"""Courses: which there are, what their page shows, making one, its settings."""
+"""Courses: lists, the course page, creation, settings."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class CourseEntry:
 
 @dataclass(frozen=True)
 class NewestSubmission:
-    """A reader's newest submission; points only when they are released."""
+    """A reader's newest submission; with points only if they are released."""
 
     id: str
     number: int
@@ -64,16 +64,16 @@ class CourseAssignment:
     title: str
     visible: bool
     due_at: datetime | None
-    """The reader's own, where they have an extension."""
+    """The reader's own date, where they have an extension."""
     extended: bool
     newest: NewestSubmission | None
     handed_in: int
-    """So many students did; 0 for students."""
+    """Number of students who submitted; 0 for students."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What an instructor may set of a course."""
+    """Settings of a course that an instructor may change."""
 
     title: str
     archived: bool
@@ -81,7 +81,7 @@ class Settings:
 
 
 def list_courses(session: Session, course_ids: frozenset[int] | None) -> tuple[CourseEntry, ...]:
-    """These courses (nothing: all) with the number of assignments, the running ones first."""
+    """These courses (None: all) with the number of assignments; active ones first."""
     some = {} if course_ids is None else {"course_ids": list(course_ids)}
     return tuple(CourseEntry(*row) for row in session.execute(_listing(bool(some)), some))
 
@@ -110,7 +110,7 @@ def _course() -> Select[Course]:
 
 
 def load_course_title(session: Session, course_id: int) -> Any:
-    """Only `id` and `title` of it, for pages. Raises NotFound."""
+    """A course's `id` and `title` only, for pages. Raises NotFound."""
     found = session.execute(_named(), {"course_id": course_id}).one_or_none()
     if found is None:
         raise NotFound("There is no such course.")
@@ -125,7 +125,7 @@ def _named() -> Any:
 def list_assignments(
     session: Session, course_id: int, reader_id: int, counts: Mapping[int, int] | None
 ) -> tuple[CourseAssignment, ...]:
-    """The assignments of a course by due date; for staff, who give `handed_in`, also hidden ones."""
+    """The assignments of a course by due date; staff, who give `counts`, also get hidden ones."""
     newest = _newest(session, course_id, reader_id)
     rows = session.execute(_assignments(counts is not None), {"course_id": course_id, "reader_id": reader_id})
     handed = counts or {}
@@ -140,7 +140,7 @@ def list_assignments(
 
 @cache
 def _assignments(hidden: bool) -> Any:
-    """Those of a course, with a reader's own date; with hidden ones or without."""
+    """Assignments of a course with the reader's own due date, with or without hidden ones."""
     own = and_(Extension.assignment_id == Assignment.id, Extension.student_id == bindparam("reader_id"))
     query: Any = (
         select(
@@ -155,7 +155,7 @@ def _assignments(hidden: bool) -> Any:
 
 
 def _newest(session: Session, course_id: int, reader_id: int) -> Mapping[int, NewestSubmission]:
-    """The reader's newest submission for each assignment, also those a group member submitted."""
+    """The reader's newest submission for each assignment, including those of their groups."""
     found = {}
     for row in session.execute(_newest_submissions(), {"course_id": course_id, "reader_id": reader_id}):
         shown: tuple[Any, ...] = (row.final_points, row.points_so_far, row.max_points)
@@ -200,7 +200,7 @@ def _newest_submissions() -> Any:
 
 
 def count_submitters(session: Session, course_id: int) -> Mapping[int, int]:
-    """How many students submitted something, by assignment; one look into an index for each student."""
+    """Number of students who submitted, by assignment; one index lookup for each student."""
     one = (
         select(Submission.id)
         .where(Submission.assignment_id == Assignment.id, Submission.student_id == Membership.user_id)
@@ -218,7 +218,7 @@ def count_submitters(session: Session, course_id: int) -> Mapping[int, int]:
 
 
 def create_course(session: Session, slug: str, title: str, instructor: str, actor: Actor) -> int:
-    """A new course, with its first instructor where one is named; its id. Raises Conflict."""
+    """Create a course, with its first instructor if one is given; returns its id. Raises Conflict."""
     slug, title, instructor = slug.strip(), _title(title), instructor.strip()
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,63}", slug):
         raise GraderError("The short name has lower-case letters, digits and hyphens, at most 64 of them.")
@@ -241,17 +241,17 @@ def create_course(session: Session, slug: str, title: str, instructor: str, acto
 
 
 def settings_of(course: Course) -> Settings:
-    """What is set now."""
+    """The course's present settings."""
     return Settings(course.title, course.archived, course.drop_lowest)
 
 
 def lock_course(session: Session, course_id: int) -> Course:
-    """The course as it is now; nobody changes it until the transaction ends."""
+    """The course, locked until the transaction ends."""
     return session.get_one(Course, course_id, with_for_update=True, populate_existing=True)
 
 
 def change_settings(session: Session, course_id: int, wanted: Settings, actor: Actor) -> None:
-    """Set what differs."""
+    """Change the settings that differ."""
     if not 0 <= wanted.drop_lowest <= MAX_DROPPED:
         raise GraderError(f"Between 0 and {MAX_DROPPED} of the lowest grades can be left out.")
     wanted = Settings(_title(wanted.title), wanted.archived, wanted.drop_lowest)

@@ -1,4 +1,4 @@
-"""Groups of a course's students: their members, and files that name them."""
+"""Groups of students for an assignment: invitations, arrangement by staff or by file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from grading.tabular.roster_csv import GroupProblem
 
 
 class Person(Value):
-    """A student as groups show them."""
+    """A student as groups list them."""
 
     user_id: int
     name: str
@@ -28,25 +28,25 @@ class Person(Value):
 
 
 class Group(Value):
-    """Those who submit together; who has not confirmed yet is only invited."""
+    """Students who submit together; who has not confirmed yet is only invited."""
 
     id: str
     people: tuple[Person, ...]
 
     def of(self, user_id: int) -> Person | None:
-        """This user in it."""
+        """The member with this id, or None."""
         return next((one for one in self.people if one.user_id == user_id), None)
 
 
 def group_members(session: Session, assignment: Assignment, student_id: int) -> tuple[int, ...]:
-    """The numbers of all a submission of this student counts for, the student among them, sorted."""
+    """Ids of all users that a submission of this student counts for, themselves included, sorted."""
     if assignment.group_size < 2:
         return (student_id,)
     return confirmed_members(session, assignment.id, student_id)
 
 
 def confirmed_members(session: Session, assignment_id: int, student_id: int) -> tuple[int, ...]:
-    """The same, where there are groups."""
+    """The confirmed members of a student's group, for assignments with groups."""
     mine = (
         select(GroupMember.group_id)
         .where(GroupMember.assignment_id == assignment_id, GroupMember.user_id == student_id)
@@ -61,19 +61,19 @@ def confirmed_members(session: Session, assignment_id: int, student_id: int) -> 
 
 
 def group_of(session: Session, assignment_id: int, user_id: int) -> Group | None:
-    """The group somebody is in or invited to."""
+    """The group that a user is in or invited to, or None."""
     row = session.get(GroupMember, (assignment_id, user_id))
     return None if row is None else _groups(session, assignment_id, row.group_id).get(row.group_id)
 
 
 def list_groups(session: Session, assignment_id: int) -> list[Group]:
-    """All groups of an assignment, by the first name in each."""
+    """All groups of an assignment, sorted by their first member's name."""
     found = _groups(session, assignment_id).values()
     return sorted(found, key=lambda group: (group.people[0].name.casefold(), group.id))
 
 
 def list_unconfirmed(session: Session, assignment_id: int) -> frozenset[int]:
-    """Who was invited and has not answered."""
+    """Invited students who have not answered."""
     query = select(GroupMember.user_id).where(
         GroupMember.assignment_id == assignment_id, GroupMember.confirmed.is_(False)
     )
@@ -81,7 +81,7 @@ def list_unconfirmed(session: Session, assignment_id: int) -> frozenset[int]:
 
 
 def groups_digest(session: Session, assignment_id: int) -> str:
-    """A digest of who is where, so that a form knows whether it is still about the same groups."""
+    """A digest of all memberships, by which a form detects changes."""
     known = sorted(
         (row.user_id, row.group_id, row.confirmed) for row in list_memberships(session, assignment_id)
     )
@@ -126,7 +126,7 @@ def list_students(session: Session, course_id: int) -> list[Person]:
 
 
 def invite(session: Session, assignment: Assignment, by: int, sign_in_name: str) -> Person:
-    """Ask a classmate into one's own group, which is made when there is none. Raises GroupProblem."""
+    """Invite a classmate into one's own group, which is created if needed. Raises GroupProblem."""
     invited = _classmate(session, assignment, sign_in_name.strip())
     if invited is None or invited.id == by:
         raise GroupProblem(
@@ -151,10 +151,10 @@ def invite(session: Session, assignment: Assignment, by: int, sign_in_name: str)
 
 
 def _locked_with_group(session: Session, assignment_id: int, *user_ids: int) -> GroupMember | None:
-    """Lock these users and all who are with the first of them; returns the first one's place.
+    """Lock these users and the members of the first one's group; returns the first one's membership.
 
-    All in one go and in order, or two members who do this at once would wait for each other. Raises
-    GroupProblem when the group changed meanwhile.
+    One statement locks all in order, or two members who do this at once would deadlock. Raises GroupProblem
+    when the group changed meanwhile.
     """
     before = session.get(GroupMember, (assignment_id, user_ids[0]))
     people = {*user_ids, *(_ids(session, assignment_id, before.group_id) if before else ())}
@@ -166,7 +166,7 @@ def _locked_with_group(session: Session, assignment_id: int, *user_ids: int) -> 
 
 
 def confirm_invitation(session: Session, assignment: Assignment, user_id: int) -> None:
-    """Accept an invitation. Raises NotFound when there is none any more."""
+    """Accept an invitation. Raises NotFound when it has been withdrawn."""
     row = _locked_with_group(session, assignment.id, user_id)
     if row is None:
         raise NotFound("This invitation is not there any more. Ask your classmate to invite you again.")
@@ -215,7 +215,7 @@ def lock_users(session: Session, user_ids: Iterable[int]) -> None:
 
 
 def list_memberships(session: Session, assignment_id: int) -> list[GroupMember]:
-    """Everybody's place in a group of this assignment."""
+    """All memberships of an assignment's groups."""
     return list(session.scalars(select(GroupMember).where(GroupMember.assignment_id == assignment_id)))
 
 
@@ -229,7 +229,7 @@ def _ids(session: Session, assignment_id: int, group_id: str) -> list[int]:
 def add_member(
     session: Session, assignment_id: int, user_id: int, group_id: str, *, confirmed: bool
 ) -> GroupMember:
-    """Put somebody into a group. Raises Conflict when somebody else does at this moment."""
+    """Add a user to a group. Raises Conflict when another transaction does at the same time."""
     if session.get(GroupMember, (assignment_id, user_id)) is not None:
         raise Conflict("Somebody changed this group at the same moment. Load the page again.")
     row = GroupMember(assignment_id=assignment_id, user_id=user_id, group_id=group_id, confirmed=confirmed)
@@ -239,7 +239,7 @@ def add_member(
 
 
 def dissolve_if_empty(session: Session, assignment_id: int, group_id: str | None = None) -> None:
-    """A group that nobody confirmed, or with one person in it, is none."""
+    """Delete a group without confirmed members, or with a single member."""
     for group in _groups(session, assignment_id, group_id).values():
         if len(group.people) < 2 or not any(one.confirmed for one in group.people):
             session.execute(
@@ -252,18 +252,18 @@ def dissolve_if_empty(session: Session, assignment_id: int, group_id: str | None
 def audit_group(
     session: Session, actor: str, action: str, assignment_id: int, detail: dict[str, object]
 ) -> None:
-    """Leave an audit row."""
+    """Add an audit row about a group."""
     write_audit(session, actor, action, f"assignment:{assignment_id}", detail)
 
 
 def arrange_groups(
     session: Session, assignment: Assignment, wanted: Mapping[int, str], actor: str
 ) -> tuple[int, int]:
-    """Put students into groups by label, as staff say: user -> label, an empty one for no group.
+    """Put students into groups by label: user -> label, empty for no group.
 
-    Those who are not named stay where they are. A label stands for a new group of exactly these; where the
-    same people are together already, nothing changes. Earlier submissions keep their owners. Returns how many
-    groups there are and how many students changed. Raises GroupProblem.
+    Students who are not named stay in their groups. A label stands for a new group of exactly these; where
+    the same people are a group already, nothing changes. Earlier submissions keep their owners. Returns the
+    number of groups and of students who changed. Raises GroupProblem.
     """
     known = {one.user_id: one for one in list_students(session, assignment.course_id)}
     if set(wanted) - set(known):
@@ -297,7 +297,7 @@ def arrange_groups(
 def arrange_at_random(
     session: Session, assignment: Assignment, actor: str, chance: random.Random | None = None
 ) -> tuple[int, int]:
-    """Put everybody who is in no group into new ones by chance. Returns what `arrange` does."""
+    """Put all students without a group into random new ones. Returns the same as `arrange_groups`."""
     taken = {row.user_id for row in list_memberships(session, assignment.id)}
     free = [one.user_id for one in list_students(session, assignment.course_id) if one.user_id not in taken]
     (chance or random.SystemRandom()).shuffle(free)
@@ -307,7 +307,7 @@ def arrange_at_random(
 
 
 def _same(before: Mapping[int, GroupMember], people: Sequence[int]) -> str | None:
-    """The group these people, and nobody else, are in already."""
+    """The group that consists of exactly these people, or None."""
     first = before.get(people[0])
     if first is None:
         return None

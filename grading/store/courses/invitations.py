@@ -1,4 +1,4 @@
-"""Links by which somebody sets their password, once: invitations, and resets for those who forgot it."""
+"""One-time links that set a password: invitations and resets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ class LinkGone(NotFound):
 def create_links(
     session: Session, user_ids: Sequence[int], by: str, maker: int, course_id: int | None = None
 ) -> Mapping[int, str]:
-    """A secret for each of these people, for 7 days; only its SHA-256 is kept. Earlier ones end."""
+    """Create a secret for each of these users, valid for 7 days; its SHA-256 is stored.
+
+    Earlier links expire.
+    """
     users.expire_reset_links(session, user_ids)
     moment, made = now(session), {}
     for user_id in user_ids:
@@ -45,14 +48,14 @@ def create_links(
 
 
 def link_owner(session: Session, secret: str) -> tables.User:
-    """Whose password a link sets. Raises LinkGone."""
+    """The user whose password a link sets. Raises LinkGone."""
     return _open(session, secret)[1]
 
 
 def use_link(store: Store, secret: str, password: str) -> int:
-    """Set the password of a link's owner, whose number it returns; their tokens end.
+    """Set the password of a link's owner and revoke their tokens; returns their id.
 
-    Raises LinkGone, also for the second of two.
+    Raises LinkGone, also for the second of two uses.
     """
     with store.read() as session:
         link_owner(session, secret)  # before the slow part, which nobody may have for nothing
@@ -78,7 +81,7 @@ def _open(session: Session, secret: str, lock: bool = False) -> tuple[tables.Res
 
 
 def pending_until(session: Session, user_ids: Sequence[int]) -> Mapping[int, datetime]:
-    """Until when the open link of each of these people is valid; those without one are left out."""
+    """Expiry of each user's open link; users without one are left out."""
     link = tables.ResetLink
     query = select(link.user_id, link.expires_at).where(
         link.user_id.in_(user_ids), link.used_at.is_(None), link.expires_at > now(session)

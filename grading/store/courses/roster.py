@@ -1,4 +1,4 @@
-"""Roster of a course: its members, files of members, what changes."""
+"""Roster of a course: members and their roles, import of CSV rosters."""
 
 from __future__ import annotations
 
@@ -40,25 +40,25 @@ NEVER = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody in a list."""
+    """A user in a list."""
 
     user_id: int
     name: str
     email: str
     ids: tuple[str, ...]
-    """What they sign in as, their student id."""
+    """Their subjects at providers: sign-in name, student id."""
     role: str
     administrator: bool
     disabled: bool
     enters: bool
-    """They have a password."""
+    """Whether they have a password."""
     invited_until: datetime | None
-    """How long the link they were given is valid."""
+    """Expiry of their open password link."""
 
 
 @dataclass(frozen=True)
 class MemberPage:
-    """A page of a list."""
+    """A page of a list of users."""
 
     items: tuple[Person, ...]
     page: int
@@ -79,13 +79,13 @@ PERSON_COLUMNS = (
     .scalar_subquery()
     .label("invited_until"),
 )
-"""What a list reads of somebody; their role follows."""
+"""Columns that lists read of a user; the role follows."""
 
 
 def list_members(
     session: Session, course_id: int, search: str = "", role: str = "", page: int = 1
 ) -> MemberPage:
-    """The people of a course, staff first, then by name."""
+    """A page of a course's members, staff first, then by name."""
     return people_page(session, _listing(bool(role)), {"course_id": course_id, "role": role}, search, page)
 
 
@@ -105,7 +105,7 @@ def _listing(one_role: bool) -> Any:
 def people_page(session: Session, query: Any, given: Mapping[str, Any], search: str, page: int) -> MemberPage:
     """A page of users with a role each; `search` finds names, addresses and ids.
 
-    The query is one that is kept, with its order; `given` are its values.
+    `query` is a cached, ordered statement; `given` are its parameters.
     """
     page, search = max(page, 1), search.strip()[:200]
     known = {**given, "like": _like(search), "skipped": (page - 1) * PER_PAGE}
@@ -141,7 +141,7 @@ def _like(search: str) -> str:
 
 
 def _found() -> ColumnElement[bool]:
-    """By `like`, as `_like` gives it."""
+    """A search condition with the parameter `like`, as `_like` makes it."""
     like: Any = bindparam("like")
     identity = exists().where(
         tables.Identity.user_id == tables.User.id, tables.Identity.subject.ilike(like, escape="\\")
@@ -152,7 +152,7 @@ def _found() -> ColumnElement[bool]:
 
 
 def find_people(session: Session, query: Any, search: str) -> tuple[Person, ...]:
-    """The people that a query of SHOWN and a role finds; `search` finds names, addresses and ids."""
+    """The people of a query of PERSON_COLUMNS and a role; `search` finds names, addresses and ids."""
     if search.strip():
         query = query.where(_found())
     return _people(session, session.execute(query, {"like": _like(search.strip()[:200])}).all())
@@ -164,7 +164,7 @@ def _people(session: Session, rows: Sequence[Any]) -> tuple[Person, ...]:
 
 
 def person_of(session: Session, row: Any, role: str, ids: tuple[str, ...]) -> Person:
-    """Somebody, of a row with what is SHOWN."""
+    """A user from a row with PERSON_COLUMNS."""
     moment = now(session) if row.invited_until else NEVER
     return Person(
         row.id,
@@ -184,7 +184,7 @@ def _still(until: datetime | None, moment: datetime) -> datetime | None:
 
 
 def load_subjects(session: Session, user_ids: Sequence[int]) -> Mapping[int, tuple[str, ...]]:
-    """What each of these people is called by providers, the sign-in name first."""
+    """The subjects of each of these users, the sign-in name first."""
     found: dict[int, tuple[str, ...]] = {}
     for row in session.execute(_subjects(), {"user_ids": list(user_ids)}):
         found[row.user_id] = (*found.get(row.user_id, ()), row.subject)
@@ -201,7 +201,7 @@ def _subjects() -> Any:
 
 @dataclass(frozen=True)
 class NamedPerson:
-    """Somebody in a table for other programs."""
+    """A user in a table for other programs."""
 
     user_id: int
     sign_in_name: str
@@ -210,7 +210,7 @@ class NamedPerson:
 
 
 def load_named(session: Session, user_ids: Sequence[int]) -> tuple[NamedPerson, ...]:
-    """These people, in the given order."""
+    """These users, in the given order."""
     found: dict[int, NamedPerson] = {}
     for some in chunks(user_ids):
         names = load_subjects(session, some)
@@ -221,7 +221,7 @@ def load_named(session: Session, user_ids: Sequence[int]) -> tuple[NamedPerson, 
 
 
 def load_person(session: Session, user_id: int, role: str) -> Person:
-    """One of them. Raises NotFound."""
+    """A user with this role. Raises NotFound."""
     found = session.execute(_person(), {"user_id": user_id, "role": role}).all()
     if not found:
         raise NotFound("There is no such person.")
@@ -235,10 +235,10 @@ def _person() -> Any:
 
 
 def require_invitable(session: Session, actor: Actor, course_id: int, user_ids: Sequence[int]) -> None:
-    """Go on if all these people of the course may be given a link by the actor, or raise Forbidden.
+    """Raise Forbidden unless the actor may make password links for all these members of the course.
 
-    Administrators may give one to everybody; instructors to students who are staff nowhere, and whose courses
-    the actor teaches without exception: whoever knows somebody's id can add them to a course.
+    Administrators may for everybody; instructors for students who are staff nowhere and whose courses they
+    all teach, as anybody who knows an id can add its owner to a course.
     """
     if set(user_ids) - set(list_invitable(session, actor, course_id, user_ids)):
         raise Forbidden(
@@ -248,9 +248,9 @@ def require_invitable(session: Session, actor: Actor, course_id: int, user_ids: 
 
 
 def count_uninvited(session: Session, course_id: int) -> int:
-    """How many students of the course have no password yet, and a name to sign in with.
+    """Number of students of the course with a sign-in name and no password.
 
-    Not all of them may be given a link by everybody: who makes links is told by `linkable`, which is slow.
+    `list_invitable` says, more slowly, which of them the actor may make links for.
     """
     return session.scalar(_uninvited(), {"course_id": course_id}) or 0
 
@@ -274,7 +274,7 @@ def _signs_in() -> ColumnElement[bool]:
 def _only_theirs() -> tuple[ColumnElement[bool], ...]:
     """Users whose submissions and memberships are all in the actor's courses.
 
-    Whether they have a password does not matter: who sets the first one owns the account from then on.
+    Also of users without a password: whoever sets the first one owns the account from then on.
     """
     taught: Any = bindparam("taught", expanding=True)
     other, own, work = tables.Membership.__table__.alias(), tables.Assignment, tables.Submission
@@ -287,7 +287,7 @@ def _only_theirs() -> tuple[ColumnElement[bool], ...]:
 def list_invitable(
     session: Session, actor: Actor, course_id: int, user_ids: Sequence[int] | None = None
 ) -> tuple[int, ...]:
-    """Those people of the course (nothing: all who have no password) who may be given a link by the actor."""
+    """Those of these members (None: all without a password) for whom the actor may make password links."""
     taught = [course for course, role in actor.roles.items() if role == "instructor"]
     given = {"course_id": course_id, "taught": taught}
     query = _linkable(actor.administrator, user_ids is not None)
@@ -315,12 +315,12 @@ def _linkable(by_administrator: bool, some: bool) -> Any:
 
 
 RESULT_NAMES = {"new": "made", "add": "joined", "change": "changed", "same": "unchanged"}
-"""What the audit calls each kind of entry."""
+"""Names of the kinds of entries in the audit."""
 
 
 @dataclass(frozen=True)
 class Changed:
-    """A field that gets another value: `name`, `email` or `role`."""
+    """A field with a new value: `name`, `email` or `role`."""
 
     field: str
     before: str
@@ -329,11 +329,11 @@ class Changed:
 
 @dataclass(frozen=True)
 class Entry:
-    """What becomes of one line.
+    """The effect of one row of the table.
 
-    `kind`: `new` (a person is made), `add` (somebody known joins), `change`, `same`. `kept` names what the
-    line says and does not get: `name`, `email` (of who is not only this instructor's student), `role` (a
-    student line for staff), `own` (one's own role).
+    `kind`: `new` (a user is created), `add` (an existing user joins), `change`, `same`. `kept` names fields
+    of the row that are not applied: `name`, `email` (of users who are not only this instructor's students),
+    `role` (student rows of staff), `own` (one's own role).
     """
 
     row: Row
@@ -346,7 +346,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Plan:
-    """What importing a table would do."""
+    """The effects of importing a table."""
 
     entries: tuple[Entry, ...]
     problems: tuple[Problem, ...]
@@ -357,13 +357,13 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """The same as long as the same would be done."""
+        """A digest of all effects; equal for equal effects."""
         return hashlib.sha256(repr((self.entries, self.problems)).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class _ExistingUsers:
-    """Who is there already: by id, with all roles by user."""
+    """Existing users by id, with all their roles."""
 
     users: Mapping[str, tables.User]
     roles: Mapping[int, Mapping[int, str]]
@@ -375,7 +375,7 @@ class _ExistingUsers:
 
 
 def plan_import(session: Session, course_id: int, roster: Roster, actor: Actor) -> Plan:
-    """What importing the table would do; nothing is changed."""
+    """The effects of importing a table; nothing is changed."""
     return _plan(
         _existing_users(session, [row.id for row in roster.rows], course_id), course_id, roster, actor
     )
@@ -384,7 +384,7 @@ def plan_import(session: Session, course_id: int, roster: Roster, actor: Actor) 
 def apply_import(
     session: Session, course_id: int, roster: Roster, actor: Actor, digest: str | None = None
 ) -> Plan:
-    """Import the table. Raises Conflict when that would no longer do what `digest` stands for."""
+    """Import a table. Raises Conflict unless its effects still have this digest."""
     session.execute(select(tables.Course.id).where(tables.Course.id == course_id).with_for_update())
     known = _existing_users(session, [row.id for row in roster.rows], course_id)
     planned = _plan(known, course_id, roster, actor)
@@ -490,7 +490,7 @@ def _change(session: Session, user: tables.User, entry: Entry, course_id: int, a
 
 
 def load_membership(session: Session, course_id: int, user_id: int) -> tables.Membership:
-    """Somebody's place in a course. Raises NotFound."""
+    """A user's membership in a course. Raises NotFound."""
     found = session.scalar(_member(), {"user_id": user_id, "course_id": course_id})
     if found is None:
         raise NotFound("There is no such person in this course.")
@@ -504,7 +504,7 @@ def _member() -> Select[tables.Membership]:
 
 
 def set_role(session: Session, course_id: int, user_id: int, role: str, actor: Actor) -> None:
-    """Give somebody another role. One's own is for others to change."""
+    """Change a member's role; nobody changes their own."""
     found = load_membership(session, course_id, user_id)
     if role not in ROLES:
         raise GraderError("Choose a role: student, grader or instructor.")
@@ -522,7 +522,7 @@ def _enrol(session: Session, user_id: int, course_id: int, role: str, before: st
 
 
 def remove_member(session: Session, course_id: int, user_id: int, actor: Actor) -> None:
-    """Take somebody out of a course and its groups. What they submitted, and its grades, stay."""
+    """Remove a member from a course and its groups. Submissions and grades stay."""
     found = load_membership(session, course_id, user_id)
     _not_oneself(user_id, actor)
     of_course = select(tables.Assignment.id).where(tables.Assignment.course_id == course_id)

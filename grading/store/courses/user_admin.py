@@ -1,4 +1,4 @@
-"""Everybody there is, for administrators; and what somebody sets for themselves."""
+"""Accounts: administration of all users, and each user's own preferences."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from grading.store.courses.roster import MemberPage, Person
 
 Flag = L["administrator", "disabled"]
 KINDS = ("administrators", "staff", "disabled", "invited")
-"""Of accounts that a list is narrowed to."""
+"""Filters of the list of accounts."""
 
 
 @dataclass(frozen=True)
 class CourseRole:
-    """Somebody's role in a course."""
+    """A user's role in a course."""
 
     course_id: int
     title: str
@@ -36,18 +36,18 @@ class CourseRole:
 
 @dataclass(frozen=True)
 class Account:
-    """Somebody, with all their courses."""
+    """A user with all their courses."""
 
     person: Person
     places: tuple[CourseRole, ...]
     created_at: datetime
     providers: tuple[tuple[str, str], ...]
-    """Who they are to whom: (`local`, sign-in name), (an LMS, their id there)."""
+    """Identities: (`local`, sign-in name), (an LMS, their id there)."""
 
 
 @dataclass(frozen=True)
 class Preferences:
-    """What somebody sets for themselves."""
+    """What users set for themselves."""
 
     email: str
     language: str
@@ -60,7 +60,7 @@ _OF_ONE = select(
 
 
 def list_users(session: Session, search: str = "", kind: str = "", page: int = 1) -> MemberPage:
-    """A page of everybody, by name. Who was erased is left out."""
+    """A page of all users by name, without erased ones."""
     kind = kind if kind in KINDS else ""
     return roster.people_page(session, _listing(kind), {}, search, page)
 
@@ -81,12 +81,12 @@ def _listing(kind: str) -> Any:
 
 
 def load_account(session: Session, user_id: int) -> Account:
-    """Somebody. Raises NotFound, also for who was erased."""
+    """An account. Raises NotFound, also for an erased one."""
     return _found(session, user_id, session.execute(_OF_ONE, {"user_id": user_id}).first())
 
 
 def load_own_account(session: Session, user_id: int) -> tuple[Account, Preferences]:
-    """Somebody, and what they have set. Raises NotFound."""
+    """A user's own account and preferences. Raises NotFound."""
     row = session.execute(_OF_ONE, {"user_id": user_id}).first()
     account = _found(session, user_id, row)
     assert row is not None  # or there was no account
@@ -114,7 +114,10 @@ def _found(session: Session, user_id: int, row: Any) -> Account:
 def create_account(
     session: Session, sign_in_name: str, name: str, email: str, administrator: bool, actor: Actor
 ) -> int:
-    """A new account without a password; its id. Raises Conflict when the sign-in name is taken."""
+    """Create an account without a password; returns its id.
+
+    Raises Conflict when the sign-in name is taken.
+    """
     name, email = _name(name, empty=True), validate_email(email)
     made = users.create_user(session, sign_in_name, name=name, email=email, administrator=administrator)
     write_audit(session, actor.name, "user.create", f"user:{made.id}", {"administrator": administrator})
@@ -122,7 +125,7 @@ def create_account(
 
 
 def rename_user(session: Session, user_id: int, name: str, email: str, actor: Actor) -> None:
-    """Give somebody another name and address."""
+    """Change a user's name and address."""
     account = load_account(session, user_id)
     name, email = _name(name), validate_email(email)
     if (name, email) == (account.person.name, account.person.email):
@@ -133,7 +136,7 @@ def rename_user(session: Session, user_id: int, name: str, email: str, actor: Ac
 
 
 def set_flag(session: Session, user_id: int, flag: Flag, value: bool, actor: Actor) -> None:
-    """Make somebody an administrator or disable them, or undo that. Nobody does so to themselves."""
+    """Grant or revoke `administrator` or `disabled`; nobody does so to themselves."""
     load_account(session, user_id)
     if user_id == actor.user_id:
         raise Forbidden("You cannot do this to your own account; ask another administrator.")
@@ -150,7 +153,7 @@ def set_flag(session: Session, user_id: int, flag: Flag, value: bool, actor: Act
 
 
 def set_preferences(session: Session, user_id: int, wanted: Preferences) -> None:
-    """Set it. Who wants mail needs an address."""
+    """Set a user's preferences; mail needs an address."""
     email = validate_email(wanted.email)
     if wanted.mail_when_ready and not email:
         raise GraderError("Give an e-mail address, or leave out the mail about results.")
@@ -161,7 +164,7 @@ def set_preferences(session: Session, user_id: int, wanted: Preferences) -> None
 
 
 def validate_email(text: str) -> str:
-    """An address, or nothing. Raises GraderError for what is none."""
+    """A valid address or an empty text. Raises GraderError."""
     email = text.strip()
     if not email:
         return ""

@@ -1,4 +1,4 @@
-"""What people changed in one grading, and what of it is new to somebody who looked at it before."""
+"""Change history of a grade: people's changes, and which of them are newer than a form."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from grading.store.database import literal_limit
 from grading.store.tables import Change, Round, User
 
 MOST = 200
-"""Changes of one grade that are shown; the newest."""
+"""Changes of one grade that are listed; the newest."""
 
 
 class MadeChange(Value):
-    """One change by a person, also one that was taken back."""
+    """A person's change, which may be undone."""
 
     at: datetime
     by: str
@@ -35,25 +35,25 @@ class MadeChange(Value):
 
 
 class Made(MadeChange):
-    """One change, also one that was taken back, with its number."""
+    """A change with its id."""
 
     id: int
 
     @property
     def last(self) -> datetime:
-        """When something was done about it the last time."""
+        """When it was made or undone."""
         return self.undone_at or self.at
 
 
 def stamp(session: Session, round_id: str) -> str:
-    """What tells one state of a grade's changes from another: round, newest change, how many were undone."""
+    """Stamp of a grade's changes: round, newest change, number of undone ones."""
     query = select(func.max(Change.id), func.count(Change.undone_at)).where(Change.round_id == round_id)
     newest, undone = session.execute(query).one()
     return f"{round_id}.{newest or 0}.{undone}"
 
 
 def stamp_of(session: Session, round_id: str, made: Sequence[Made]) -> str:
-    """The same, of a history that was read; it is asked for only where the history was cut."""
+    """The stamp of a loaded history; a query is needed only where the history was cut."""
     if len(made) >= MOST:
         return stamp(session, round_id)
     newest = made[0].id if made else 0
@@ -72,7 +72,7 @@ def _history() -> Select[Any]:
 
 @cache
 def of_round() -> Select[Any]:
-    """All changes of a round, the newest first; each row is for `made_of`."""
+    """All changes of a round, the newest first, as rows for `made_of`."""
     one, undoer = Change, aliased(User)
     query: Any = select(
         one.id, one.at, one.kind, one.target, one.value, one.before, one.reason, one.bulk, one.undone_at,
@@ -89,7 +89,7 @@ def of_round() -> Select[Any]:
 
 
 def made_of(row: Any) -> Made:
-    """A row as a change that somebody made."""
+    """A row as a change."""
     return Made(
         id=row.id, at=row.at, by=row.name or "", kind=row.kind, target=row.target, value=row.value,
         before=row.before, reason=row.reason, bulk=bool(row.bulk), grading=row.number,
@@ -98,7 +98,7 @@ def made_of(row: Any) -> Made:
 
 
 def since(session: Session, round_id: str, seen: str) -> tuple[Made, ...]:
-    """What was changed, or taken back, after a form with the stamp `seen` was shown; the newest first."""
+    """Changes made or undone after a form with the stamp `seen` was rendered; the newest first."""
     of, newest, undone = [*seen.split("."), "", ""][:3]
     known = of == round_id and newest.isdecimal() and undone.isdecimal()
     made = history(session, round_id)

@@ -1,4 +1,4 @@
-"""Later due dates for single students, and what they do to grades that are there already."""
+"""Extensions of due dates for single students, and rescoring of grades when lateness changes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from grading.store.grades import final_score, release
 from grading.store.tables import Assignment, Extension, Grade, Round, Submission
 
 REASON = 1000
-"""Characters of a reason."""
+"""Maximum length of a reason."""
 
 
 class Student(NamedTuple):
@@ -33,11 +33,11 @@ class Student(NamedTuple):
     id: int
     name: str
     extended: bool
-    """They have a due date of their own."""
+    """They have an extension."""
 
 
 class ExtensionRow(NamedTuple):
-    """The own due date of a student of the course."""
+    """The extension of a student of the course."""
 
     student_id: int
     student: str
@@ -63,7 +63,7 @@ def list_students(session: Session, assignment: tables.Assignment) -> list[Stude
 def list_extensions(
     session: Session, assignment: tables.Assignment, page: int, each: int
 ) -> list[ExtensionRow]:
-    """A page of the extensions of students of the course, by name."""
+    """A page of the extensions of the course's students, by name."""
     wanted = {"assignment_id": assignment.id, "course_id": assignment.course_id, "skipped": (page - 1) * each}
     return [ExtensionRow._make(row) for row in session.execute(_given(each, page == 1), wanted)]
 
@@ -110,7 +110,7 @@ def grant_extension(
     reason: str,
     actor: Actor,
 ) -> int:
-    """Give these students until `due_at`; grades that are there are settled anew. Returns how many students.
+    """Extend the due date of these students to `due_at` and rescore their grades; returns how many students.
 
     Raises NotExtended.
     """
@@ -143,9 +143,9 @@ def grant_extension(
 
 
 def revoke_extension(session: Session, assignment: tables.Assignment, student_id: int, actor: Actor) -> bool:
-    """Take an extension back; grades that are there are settled anew.
+    """Revoke an extension and rescore the student's grades.
 
-    False when there was none. Raises NotFound for who is no student of the course.
+    False when there was none. Raises NotFound for users who are no students of the course.
     """
     lock_assignment(session, assignment)
     row = session.get(tables.Extension, (assignment.id, student_id))
@@ -170,7 +170,7 @@ def _students(session: Session, course_id: int, ids: Sequence[int]) -> set[int]:
 
 
 def _plain(text: str) -> str:
-    """Without control characters, which databases and readers stumble over."""
+    """A text without control characters, which databases and readers do not accept."""
     return "".join(c if c.isprintable() else " " for c in text).strip()[:REASON]
 
 
@@ -178,7 +178,7 @@ FINAL_STATES = tuple(state.value for state in RoundState if state.final)
 
 
 def apply_settings(session: Session, assignment: Assignment, settings: Settings, actor: Actor) -> int:
-    """Keep the settings; how many grades have other points now, because they are late otherwise."""
+    """Store the settings; returns how many grades changed because their lateness did."""
     changed = change_settings(session, assignment, settings, actor)
     return rescore_lateness(session, assignment, actor.name) if {"due_at", "late"} & changed else 0
 
@@ -186,9 +186,10 @@ def apply_settings(session: Session, assignment: Assignment, settings: Settings,
 def rescore_lateness(
     session: Session, assignment: Assignment, actor: str, students: Sequence[int] | None = None
 ) -> int:
-    """Those of an assignment, or of these students, that keep another part of their points now; how many.
+    """Rescore grades of an assignment, or of these students, whose late credit changed; returns how many.
 
-    Whoever calls it has the assignment locked. Each grade that moves is written down, and who saw it hears.
+    The caller holds the assignment's lock. Each change is audited, and students who saw the grade are
+    notified.
     """
     mine: list[ColumnElement[bool]] = [Submission.assignment_id == assignment.id]
     mine += [] if students is None else [Submission.student_id.in_(students)]

@@ -1,4 +1,4 @@
-"""Grades after people's changes: report, changes and late rule put together, and kept in the grade."""
+"""Final score: report, people's changes and late credit combined, and stored in the grade."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from grading.store.tables import Assignment, Grade, Round, Submission, Submissio
 
 
 def list_changes(session: Session, round_id: str) -> list[Change]:
-    """The changes of a round that were not undone, the first one first."""
+    """The changes of a round that are not undone, the first one first."""
     query = (
         select(tables.Change, tables.User.name)
         .outerjoin(tables.User, tables.User.id == tables.Change.by)
@@ -31,20 +31,20 @@ def list_changes(session: Session, round_id: str) -> list[Change]:
 
 
 def to_change(row: Any, by: str) -> Change:
-    """A row with the columns of a change as what it changes; `by` is the name of who made it."""
+    """A row with the columns of a change as a value; `by` is the author's name."""
     said = {**row.value, "id": row.id, "kind": row.kind, "target": row.target}
     return Change.model_validate({**said, "reason": row.reason, "by": by})
 
 
 def lateness_of(session: Session, submission: tables.Submission) -> Lateness:
-    """How late a submission is, by the rule of now."""
+    """Lateness of a submission by the present late rule."""
     assignment = submission.assignment
     due = due_of(session, assignment, submission.student_id)
     return lateness(submission.created_at, due, LateRule.model_validate(assignment.late or {}))
 
 
 def update_final_score(session: Session, grade: tables.Grade) -> Settled:
-    """Work the points of a grade out anew and keep them. For everybody who changes what they depend on."""
+    """Compute a grade's points again and store them; called after every change of what they depend on."""
     submission = session.get_one(tables.Submission, grade.submission_id)
     made = settled(
         Report.model_validate(grade.report),
@@ -59,10 +59,9 @@ def update_final_score(session: Session, grade: tables.Grade) -> Settled:
 
 
 def counting_submissions(assignment_id: int, counts: str) -> Select[tuple[str]]:
-    """The ids of these submissions; `counts` as in `Assignment.counts`.
+    """A query for the ids of counting submissions; `counts` as in `Assignment.counts`.
 
-    The students are found by jumping from one to the next in an index, so that this costs by the student and
-    not by the submission.
+    It jumps from student to student in an index, so its cost grows with students, not submissions.
     """
     mine = Submission.assignment_id == assignment_id
     first = select(func.min(Submission.student_id).label("id")).where(mine)
@@ -84,15 +83,15 @@ def counting_submissions(assignment_id: int, counts: str) -> Select[tuple[str]]:
 
 
 def counting_of_assignment(assignment: Assignment) -> Select[tuple[str]]:
-    """Those of an assignment, by its own rule."""
+    """The counting submissions of an assignment, by its own rule."""
     return counting_submissions(assignment.id, assignment.counts)
 
 
 def released_scores(session: Session, assignment_id: int, users: Sequence[int]) -> dict[int, tuple[Any, ...]]:
-    """Who -> (points, of how many, submission) of what was released; no points where it was taken back.
+    """User -> (points, maximum, submission) of released grades; points are None after a withdrawal.
 
-    Of those whose grades were released or taken back at some time. A newer submission that is not graded yet
-    takes nothing away.
+    Includes users whose grades were ever released. A newer submission that is not graded yet changes
+    nothing.
     """
     assignment = session.get(Assignment, assignment_id)
     if assignment is None:

@@ -1,4 +1,4 @@
-"""Which submission of each student counts for each assignment, and what it came to, for the gradebook."""
+"""Cells of the gradebook: the counting submission and score of each student and assignment."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from grading.store.tables import (
 MAX_COLUMNS = 200
 """Assignments that are shown."""
 _POINTS: WeakKeyDictionary[Engine, dict[int, float]] = WeakKeyDictionary()
-"""Database -> version of a rubric -> its points: versions never change."""
+"""Database -> rubric version -> its points; versions are immutable."""
 
 ASSIGNMENTS: Any = bindparam("assignments", expanding=True)
 STUDENTS: Any = bindparam("students", expanding=True)
@@ -44,17 +44,17 @@ class Column(Value):
     counts: str
     group_size: int
     max_points: float
-    """By the rubric of now."""
+    """By the present rubric."""
 
 
 class Cell(Value):
-    """What counts of a student for an assignment; without a submission only `state` says something."""
+    """The score that counts of a student for an assignment; without a submission only `state` is set."""
 
     submission_id: str = ""
     state: str = "ahead"
-    """graded, open (not graded yet), partial, failed, missing (it was due), ahead"""
+    """graded, open (not graded yet), partial, failed, missing (past due), ahead (not due yet)"""
     points: float | None = None
-    """What counts."""
+    """The score that counts."""
     max_points: float = 0.0
     credit: float = 1.0
     adjustment: float = 0.0
@@ -65,7 +65,7 @@ class Cell(Value):
 def load_cells(
     session: Session, listed: Sequence[Column], students: Sequence[int], *, released_only: bool
 ) -> Mapping[tuple[int, int], Cell]:
-    """(assignment, student) -> what counts of what they submitted, or others of their group."""
+    """(assignment, student) -> cell of what they or their group submitted."""
     found: dict[tuple[int, int], list[Any]] = defaultdict(list)
     for query, ids in _queries(listed):
         for row in session.execute(query, {"assignments": ids, "students": list(students)}):
@@ -154,7 +154,7 @@ def _cell(row: Any, *, released_only: bool) -> Cell:
 def load_columns(
     session: Session, course_id: int, *, visible: bool = False, assignment_id: int | None = None
 ) -> tuple[Column, ...]:
-    """The assignments of a course as they are due: all, those that students see, or one."""
+    """The assignments of a course by due date: all, those that students see, or one."""
     wanted = {"course_id": course_id, "assignment_id": assignment_id}
     query = _columns(session.get_bind().dialect.name, visible, assignment_id is not None)
     found = session.execute(query, wanted).all()

@@ -1,4 +1,4 @@
-"""Releasing grades to students, now or at a date, and withdrawing them."""
+"""Release of grades to students, at once or at a date, and their withdrawal."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from grading.store.submissions import mail_notifications
 
 POLICIES = ("at_once", "after_review", "at")
 TASK_PREFIX = "release:"
-"""How the chores begin that release an assignment's grades at its date: with its number and that date."""
+"""Prefix of the periodic tasks that release an assignment's grades: its id and the date follow."""
 RETRY_AFTER = timedelta(seconds=60)
 FOR = timedelta(minutes=2)
-"""What was being graded at the date is written by then; later gradings release themselves."""
+"""Results recorded until then after the date are released by the task; later ones when they are recorded."""
 EVER = timedelta(days=36_500)
 
 
@@ -35,7 +35,7 @@ class PolicyRefused(GraderError):
 
 
 def release_grade(session: Session, round_id: str, actor: Actor) -> None:
-    """Let the student see the grade of this round. Raises NotFound while there is none."""
+    """Release the grade of this round to the student. Raises NotFound while there is none."""
     grade = _grade(session, round_id)
     if grade.released_at is None:
         _release(session, [grade], actor.user_id, actor.name)
@@ -44,7 +44,7 @@ def release_grade(session: Session, round_id: str, actor: Actor) -> None:
 def release_all(session: Session, assignment_id: int, actor: Actor, only: Sequence[str] | None = None) -> int:
     """Release the current grades of an assignment that are complete and not held; returns how many.
 
-    `only` names the submissions it is about. What was withdrawn is released, too: a person asks for it.
+    `only` restricts it to these submissions. Withdrawn grades are released again.
     """
     where = [] if only is None else [tables.Grade.submission_id.in_(only)]
     count = _release(session, _ready(session, assignment_id, *where), actor.user_id, actor.name)
@@ -54,7 +54,7 @@ def release_all(session: Session, assignment_id: int, actor: Actor, only: Sequen
 
 
 def withdraw_grade(session: Session, round_id: str, actor: Actor, reason: str = "") -> None:
-    """Take a released grade back: the student sees that it was withdrawn. Raises NotFound without a grade."""
+    """Withdraw a released grade; the student sees that it was withdrawn. Raises NotFound without a grade."""
     grade = _grade(session, round_id)
     if grade.released_at is not None:
         _withdraw(session, grade, actor, reason)
@@ -63,7 +63,7 @@ def withdraw_grade(session: Session, round_id: str, actor: Actor, reason: str = 
 def withdraw_all(
     session: Session, assignment_id: int, actor: Actor, only: Sequence[str] | None = None, reason: str = ""
 ) -> int:
-    """Take the released grades of an assignment back, or those of these submissions; returns how many."""
+    """Withdraw the released grades of an assignment, or of these submissions; returns how many."""
     where: list[ColumnElement[bool]] = [tables.Grade.released_at.is_not(None)]
     where += [] if only is None else [tables.Grade.submission_id.in_(only)]
     found = _current(session, assignment_id, *where)
@@ -75,7 +75,7 @@ def withdraw_all(
 def set_policy(
     session: Session, assignment: tables.Assignment, policy: str, at: datetime | None, actor: Actor
 ) -> None:
-    """When grades of an assignment are released from now on. Raises PolicyRefused."""
+    """Set when grades of an assignment are released from now on. Raises PolicyRefused."""
     if policy not in POLICIES or (policy == "at" and at is None):
         raise PolicyRefused
     was = {"release": assignment.release, "at": _text(assignment.release_at)}
@@ -87,7 +87,7 @@ def set_policy(
 
 
 def list_due_releases(session: Session) -> list[str]:
-    """The chores of assignments whose date has come and whose grades were not released for it yet."""
+    """Names of tasks for assignments whose release date has passed and that were not released for it."""
     moment = now(session)
     of_them = select(tables.Assignment.id, tables.Assignment.release_at)
     of_them = of_them.where(tables.Assignment.release == "at", tables.Assignment.release_at <= moment)
@@ -102,7 +102,10 @@ def list_due_releases(session: Session) -> list[str]:
 
 
 def release_due(session: Session, name: str) -> int:
-    """Do one of `due_releases`; returns how many grades were released. Withdrawn ones stay so."""
+    """Run a task of `list_due_releases`; returns how many grades were released.
+
+    Withdrawn ones stay withdrawn.
+    """
     periodic_tasks.schedule(session, name)
     if periodic_tasks.claim(session, name) is None:
         return 0
@@ -122,12 +125,12 @@ def release_due(session: Session, name: str) -> int:
 
 
 def is_automatic(release: str, release_at: datetime | None, moment: datetime) -> bool:
-    """Whether an assignment with these settings needs nobody to release what is not held, at this moment."""
+    """Whether grades that are not held are released automatically at this moment."""
     return release == "at_once" or (release == "at" and release_at is not None and release_at <= moment)
 
 
 def add_event(session: Session, grade: tables.Grade, what: str, key: str) -> None:
-    """Leave the news for the outside; it names the submission, not the points."""
+    """Add an event about a grade to the outbox; it contains the submission's id, not the points."""
     news = {"type": what, "submission": grade.submission_id}
     grade_changed(session, [grade.submission_id])
     if not outbox.add(session, "event", key, news):
@@ -136,7 +139,10 @@ def add_event(session: Session, grade: tables.Grade, what: str, key: str) -> Non
 
 
 def lock_current_grade(session: Session, submission_id: str) -> tables.Grade | None:
-    """The grade that counts, locked. First its round, so that no other takes its place meanwhile."""
+    """The grade that counts, locked.
+
+    The round is locked first, so that no other becomes current meanwhile.
+    """
     session.flush()
     round_ = tables.Round
     query = select(round_.id).where(round_.submission_id == submission_id, round_.current)
@@ -163,7 +169,7 @@ def _grade(session: Session, round_id: str) -> tables.Grade:
 
 
 def _current(session: Session, assignment_id: int, *where: ColumnElement[bool]) -> list[tables.Grade]:
-    """Grades of current rounds, without reports; locked in one order, so that nobody waits in a circle."""
+    """Grades of current rounds without reports, locked in one order to avoid deadlocks."""
     query = (
         select(tables.Grade)
         .join(tables.Round, tables.Round.id == tables.Grade.round_id)
@@ -211,20 +217,20 @@ def _text(moment: datetime | None) -> str | None:
 
 
 class ReleaseCounts(Value):
-    """How the current grades of an assignment stand."""
+    """Numbers of an assignment's current grades by state of release."""
 
     ready: int
     """Complete, not held, not released."""
     held: int
     """Held, and not released."""
     incomplete: int
-    """Without a total, and not released."""
+    """Incomplete, and not released."""
     released: int
     withdrawn: int
 
 
 def count_grades(session: Session, assignment_id: int) -> ReleaseCounts:
-    """How many could be released, and how many were."""
+    """Count grades that could be released, and released ones."""
     grade = tables.Grade
     hidden = grade.released_at.is_(None)
     whole = grade.points.is_not(None)

@@ -1,4 +1,4 @@
-"""What people changed in one grade of a submission, for another one: looked at, and copied."""
+"""Carrying people's changes over from one grade of a submission to a newer one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MARK_COLUMNS = ("submission_id", "criterion", "level", "blind", "by", "at")
 
 @dataclass(frozen=True)
 class CarriedChanges:
-    """A grade's report and credit, and what people changed in the grade before it."""
+    """A grade's report and credit, with the changes of the grade before it."""
 
     round_id: str
     report: Report
@@ -32,9 +32,9 @@ class CarriedChanges:
 
 
 def load_carry_over(session: Session, pairs: Sequence[tuple[int, int]]) -> dict[int, CarriedChanges]:
-    """For (old grade, new grade) of the same submission, by the new one: what goes with it.
+    """For pairs (old grade, new grade) of a submission: what is carried over, by the new one.
 
-    Pairs without any change are left out; so many queries, however many pairs.
+    Pairs without changes are left out; the number of queries does not depend on the number of pairs.
     """
     by_round = _changed(session, [old for old, _ in pairs])
     if not by_round:
@@ -53,7 +53,7 @@ def load_carry_over(session: Session, pairs: Sequence[tuple[int, int]]) -> dict[
 
 
 def copy_changes(session: Session, pairs: Sequence[tuple[int, int]]) -> set[int]:
-    """Copy changes and marks to the rounds of the new grades; those of these whose points may move."""
+    """Copy changes and marks to the rounds of the new grades; returns those whose points may change."""
     found = load_carry_over(session, pairs)
     targets: dict[int, tuple[str, str]] = {
         change.id: (change.target, one.round_id) for one in found.values() for change in one.kept.changes
@@ -73,9 +73,9 @@ def copy_changes(session: Session, pairs: Sequence[tuple[int, int]]) -> set[int]
 
 
 def carry_to_round(session: Session, round_id: str, submission_id: str) -> None:
-    """A round that counts has its grade: what people changed in the one before it goes on in it.
+    """Carry changes over to a current round that got its grade.
 
-    Nothing where it has changes of its own: those of a grade that was incomplete.
+    Nothing happens where it has changes of its own, from when it was incomplete.
     """
     change, own = tables.Change, tables.Round
     number = select(own.number).where(own.id == round_id).scalar_subquery()
@@ -91,7 +91,7 @@ def carry_to_round(session: Session, round_id: str, submission_id: str) -> None:
 
 
 def _copy_marks(session: Session, pairs: Sequence[tuple[int, int]]) -> None:
-    """The levels people gave, for the comparison with the model."""
+    """Copy the levels of second marking."""
     grade, mark = tables.Grade, tables.Mark
     rounds: dict[int, str] = {}
     for some in chunks([number for pair in pairs for number in pair]):
@@ -111,7 +111,7 @@ def _columns(row: Any, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _changed(session: Session, grade_ids: Sequence[int]) -> dict[int, list[Change]]:
-    """Grade -> what people changed in it and did not take back, the first change first."""
+    """Grade -> people's changes that are not undone, the first one first."""
     found: dict[int, list[Change]] = {}
     change, grade = tables.Change, tables.Grade
     for some in chunks(grade_ids):

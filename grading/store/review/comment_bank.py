@@ -1,4 +1,4 @@
-"""Comments that the staff of a course use again."""
+"""Comment bank: comments that the staff of a course reuse."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from grading.store.database import now
 from grading.store.tables import SavedComment, User
 
 MAX_COMMENTS = 500
-"""Comments a course may keep: more cannot be found by typing either."""
+"""Comments in a course's bank."""
 MAX_CHARS = 2_000
 
 
@@ -31,7 +31,7 @@ PER_PAGE = 25
 
 
 class SavedText(Value):
-    """A comment that is kept."""
+    """A comment in the bank."""
 
     id: int
     text: str
@@ -40,7 +40,7 @@ class SavedText(Value):
 
 
 def list_texts(session: Session, course_id: int) -> tuple[str, ...]:
-    """Those of a course, in order."""
+    """The comments of a course, in order."""
     return tuple(session.scalars(_texts(), {"course_id": course_id}))
 
 
@@ -60,7 +60,7 @@ class Page(Value):
 
 
 def list_comments(session: Session, course_id: int, page: int = 1) -> Page:
-    """One page of those of a course, by their words."""
+    """One page of a course's comments, in alphabetical order."""
     of_course = SavedComment.course_id == course_id
     total = session.scalar(select(func.count()).select_from(SavedComment).where(of_course)) or 0
     pages = max(1, -(-total // PER_PAGE))
@@ -79,7 +79,7 @@ def list_comments(session: Session, course_id: int, page: int = 1) -> Page:
 
 
 def save_comment(session: Session, course_id: int, text: str, actor: Actor) -> None:
-    """Keep a comment; one that is kept already stays as it is. Raises CommentRefused."""
+    """Save a comment; an equal one stays as it is. Raises CommentRefused."""
     text = text.strip()
     if not text or len(text) > MAX_CHARS:
         raise CommentRefused(f"Write between 1 and {MAX_CHARS:,} characters to keep a comment.")
@@ -93,7 +93,7 @@ def save_comment(session: Session, course_id: int, text: str, actor: Actor) -> N
 
 
 def delete_comment(session: Session, course_id: int, comment_id: int, actor: Actor) -> None:
-    """Forget one. Raises NotFound."""
+    """Delete a comment. Raises NotFound."""
     row = session.get(SavedComment, comment_id)
     if row is None or row.course_id != course_id:
         raise NotFound("There is no such comment.")

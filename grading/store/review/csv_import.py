@@ -1,4 +1,4 @@
-"""Points that a table wants to be others: a plan that is looked at, and the changes it comes to."""
+"""CSV import of points: a plan for the preview, and its execution."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from grading.tabular.grades_csv import ADJUSTMENT, GradeTable, RequestedPoints
 
 MOST_PROBLEMS = 200
 MOST_ADJUSTED = 10.0
-"""Times the highest points."""
+"""Maximum adjustment, as a multiple of the highest points."""
 
 
 class PlannedChange(Value):
-    """One change that the table comes to."""
+    """One change that the table leads to."""
 
     submission_id: str
     round_id: str
@@ -46,32 +46,32 @@ class PlannedChange(Value):
     title: str
     before: float | None
     after: float
-    """As the table says it."""
+    """The value in the table."""
     points: float
-    """As it is written down: of an adjustment the part that is a person's own word."""
+    """The stored value: of an adjustment the part that a person adds."""
 
 
 class Total(Value):
-    """What counts of a submission, now and with the changes; nothing while there is no total."""
+    """The score of a submission, now and with the changes; None while it is incomplete."""
 
     before: float | None
     after: float | None
 
 
 class Plan(Value):
-    """What a table comes to."""
+    """The changes that a table leads to."""
 
     changes: tuple[PlannedChange, ...]
     totals: Mapping[str, Total]
     """By submission, of those that change."""
     same: int
-    """Cells that say what stands there already."""
+    """Number of cells that change nothing."""
     problems: tuple[tuple[int, str], ...]
     ignored: tuple[str, ...]
 
     @property
     def digest(self) -> str:
-        """Tells this plan from another: what was looked at is what is done."""
+        """Digest of the plan, by which the execution makes sure that it is the previewed one."""
         said = [one.model_dump(mode="json") for one in self.changes]
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
@@ -83,7 +83,7 @@ class PlanChanged(Conflict):
 
 
 def plan_import(session: Session, assignment: tables.Assignment, table: GradeTable) -> Plan:
-    """What the table would change of the submissions that count now."""
+    """Plan the changes of a table to the submissions that count now."""
     users = _users(session, assignment.course_id, sorted({one.student for one in table.wishes}))
     listed = [one for one in load_columns(session, assignment.course_id) if one.id == assignment.id]
     ids = sorted({user for user, _ in users.values()})
@@ -144,7 +144,7 @@ def _totals(
 
 
 def _summed(session: Session, rounds: Sequence[str]) -> dict[str, Callable[[Mapping[str, float]], float]]:
-    """Round -> how the points of its criteria come to those of the whole, with deductions and bonus."""
+    """Round -> function from its criteria's points to the total, with deductions and bonus."""
     found: dict[str, Callable[[Mapping[str, float]], float]] = {}
     grade = tables.Grade
     for some in chunks(rounds):
@@ -176,9 +176,9 @@ def _differs(said: RequestedPoints, grade: Any) -> bool:
 def apply_import(
     session: Session, assignment: tables.Assignment, table: GradeTable, digest: str, reason: str, actor: Actor
 ) -> int:
-    """Make the changes that were looked at, each with this reason; how many. Raises PlanChanged.
+    """Execute the previewed plan, each change with this reason; returns how many. Raises PlanChanged.
 
-    What was done already is no difference any more: the same file twice changes nothing the second time.
+    Importing the same file again changes nothing.
     """
     made = plan_import(session, assignment, table)
     if made.changes and made.digest != digest:
@@ -209,7 +209,7 @@ def _users(session: Session, course_id: int, subjects: Sequence[str]) -> Mapping
 
 
 def _grades(session: Session, submission_ids: Sequence[str]) -> dict[str, tuple[Any, float]]:
-    """Submission -> its current grade without the report, and a person's own adjustment of the total."""
+    """Submission -> its current grade without the report, and the person's adjustment of the total."""
     grade = tables.Grade
     found: dict[str, tuple[Any, float]] = {}
     for some in chunks([one for one in submission_ids if one]):
@@ -242,7 +242,7 @@ def _planned(
     known: tuple[Any, float] | None,
     criteria: Mapping[str, Criterion],
 ) -> PlannedChange | str:
-    """The change, or why there is none."""
+    """The planned change, or why it is impossible."""
     if not user:
         return f"'{wish.student}' is no student of this course"
     if known is None:

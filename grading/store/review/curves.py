@@ -1,4 +1,4 @@
-"""Curves over a class: a preview, then one change of each grade that moves, all undone as one."""
+"""Curves over a class: preview, one change of each grade, undone together."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class MovedMeanwhile(Conflict):
 
 
 class Row(Value):
-    """One grade of a preview; before and after are what counts."""
+    """One grade of a preview; before and after are final points."""
 
     submission_id: str
     student: str
@@ -54,18 +54,18 @@ class Row(Value):
 
 
 class Preview(Value):
-    """What a curve would do."""
+    """The effect of a curve."""
 
     rows: tuple[Row, ...]
     moved: int
     highest: float
     before: tuple[int, ...]
     after: tuple[int, ...]
-    """Grades in each tenth of the highest points."""
+    """Number of grades in each tenth of the highest points."""
     incomplete: int
-    """Submissions without a total: they stay as they are."""
+    """Submissions without a total, which are not curved."""
     seen: str
-    """Tells this state of the grades from another."""
+    """Digest of the present grades, by which `apply_curve` detects changes."""
 
 
 class AppliedCurve(Value):
@@ -82,7 +82,7 @@ class AppliedCurve(Value):
 def preview_curve(
     session: Session, assignment: Assignment, curve: Curve, everything: bool = False
 ) -> Preview:
-    """What the curve does to the submissions that count, or to all. Raises CurveRefused."""
+    """The effect of a curve on the submissions that count, or on all. Raises CurveRefused."""
     found, names = _found(session, assignment, everything), {}
     whole = [grade for grade in found if grade.points is not None]
     result = _moved(session, assignment, curve, whole)
@@ -114,7 +114,7 @@ def apply_curve(
     reason: str,
     everything: bool = False,
 ) -> int:
-    """Apply a curve that was previewed; returns how many grades moved.
+    """Apply a previewed curve; returns how many grades changed.
 
     Raises CurveRefused, and MovedMeanwhile when the grades are not those of the preview any more.
     """
@@ -140,7 +140,7 @@ def apply_curve(
 
 
 def list_applied_curves(session: Session, assignment_id: int) -> tuple[AppliedCurve, ...]:
-    """The curves that were applied to an assignment, the newest first."""
+    """Curves applied to an assignment, the newest first."""
     query = (
         select(
             Change.bulk.label("id"),
@@ -162,7 +162,7 @@ def list_applied_curves(session: Session, assignment_id: int) -> tuple[AppliedCu
 
 
 def undo_curve(session: Session, assignment: Assignment, bulk: str, actor: Actor) -> int:
-    """Take a curve back for everybody; returns for how many. Raises NotFound."""
+    """Undo a curve for all its grades; returns how many. Raises NotFound."""
     of_it = select(Change.round_id).join(Submission, Submission.id == Change.submission_id)
     of_it = of_it.where(Submission.assignment_id == assignment.id, Change.bulk == bulk, Change.bulk > "")
     # grades first, in one order: whoever changes one holds it, too
@@ -185,7 +185,7 @@ def undo_curve(session: Session, assignment: Assignment, bulk: str, actor: Actor
 
 
 def load_criteria(session: Session, assignment: Assignment) -> Rubric:
-    """The rubric that counts now. Raises NotFound."""
+    """The published rubric. Raises NotFound."""
     return Rubric.model_validate(versions.published_version(session, assignment).rubric)
 
 
@@ -246,7 +246,7 @@ def _set(
     actor: Actor,
     what: str,
 ) -> None:
-    """The new adjustment of a grade; the same as `settle` gives, without reading the report."""
+    """Set a grade's adjustment; equal to `update_final_score`, without reading the report."""
     was, grade.adjustment = grade.final_points, adjustment
     if grade.points is not None:
         grade.final_points = counted(grade.points, adjustment, grade.max_points, grade.credit)
@@ -258,7 +258,7 @@ def _set(
 
 
 def _adjustments(session: Session, rounds: Sequence[str]) -> Mapping[str, float]:
-    """What the adjustments of each round add up to; of one target the last one counts."""
+    """The sum of the adjustments of each round; of one target the last one counts."""
     last: dict[str, dict[str, float]] = defaultdict(dict)
     for some in chunks(rounds):
         query = select(Change.round_id, Change.target, Change.value).order_by(Change.id)

@@ -1,7 +1,7 @@
-"""What a reviewer does to one grade: change it, take a change back, accept it. The original is never touched.
+"""Edits of one grade by reviewers: change, undo, accept. The report itself is immutable.
 
-Who changes a grade says which state of it they saw (its `stamp`). When it is another by then, nothing is
-written, and they are told who changed what.
+Each edit names the state of the grade that its author saw (its `stamp`). When the grade changed since,
+nothing is written and ChangedMeanwhile says who changed what.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from grading.store.grades.change_history import Made, since, stamp
 from grading.store.grades.final_score import list_changes, update_final_score
 
 TOTAL = "total"
-"""The target of a person's own adjustment of the total."""
+"""Target of a person's adjustment of the total."""
 WORDS = (
     "analysis.summary",
     "feedback.achieved",
@@ -32,7 +32,7 @@ WORDS = (
     "feedback.practice",
     "feedback.next_step",
 )
-"""Parts of a report, beside reasons and remarks, that a person may put in other words."""
+"""Parts of a report, beside reasons and remarks, whose text a person may change."""
 NEEDS_REASON = ("points", "adjust", "waive", "apply")
 
 
@@ -56,7 +56,7 @@ class ChangedMeanwhile(Conflict):
 def change_grade(session: Session, submission_id: str, wanted: Change, seen: str, actor: Actor) -> None:
     """Make a change. Raises NotFound, ChangeRefused, ChangedMeanwhile.
 
-    Sending the same twice changes nothing the second time.
+    Sending the same change twice makes it once.
     """
     grade = _locked(session, submission_id)
     value, before = _checked(session, grade, wanted)
@@ -86,7 +86,7 @@ def change_grade(session: Session, submission_id: str, wanted: Change, seen: str
 
 
 def undo_change(session: Session, submission_id: str, change_id: int, seen: str, actor: Actor) -> None:
-    """Take a change back. Raises NotFound, ChangedMeanwhile; one that was taken back stays so."""
+    """Undo a change; an undone one stays undone. Raises NotFound, ChangedMeanwhile."""
     grade = _locked(session, submission_id)
     row = session.get(tables.Change, change_id)
     if row is None or row.round_id != grade.round_id:
@@ -103,15 +103,15 @@ def undo_change(session: Session, submission_id: str, change_id: int, seen: str,
 
 
 def require_unchanged(session: Session, round_id: str, seen: str) -> None:
-    """Go on, or raise ChangedMeanwhile."""
+    """Raise ChangedMeanwhile unless the grade has this stamp."""
     if stamp(session, round_id) != seen:
         raise ChangedMeanwhile(since(session, round_id, seen))
 
 
 def accept_grade(session: Session, submission_id: str, seen: str, actor: Actor) -> bool:
-    """A person looked at it and agrees: it is held no longer. Raises NotFound, ChangedMeanwhile.
+    """Accept a grade after review: it is held no longer. Raises NotFound, ChangedMeanwhile.
 
-    Where the assignment releases by itself, the grade is released now; whether that happened.
+    Where the assignment releases automatically, the grade is released; returns whether it was.
     """
     grade = _locked(session, submission_id)
     require_unchanged(session, grade.round_id, seen)
@@ -130,7 +130,7 @@ def accept_grade(session: Session, submission_id: str, seen: str, actor: Actor) 
 
 
 def _locked(session: Session, submission_id: str) -> tables.Grade:
-    """The grade of the current round, which nobody else changes until the transaction ends."""
+    """The grade of the current round, locked until the transaction ends."""
     grade = release.lock_current_grade(session, submission_id)
     if grade is None:
         raise NotFound("There is no grade of this hand-in yet.")
@@ -140,7 +140,7 @@ def _locked(session: Session, submission_id: str) -> tables.Grade:
 def _was_sent(
     session: Session, grade: tables.Grade, wanted: Change, value: dict[str, Any], seen: str, actor: Actor
 ) -> bool:
-    """Whether the one thing that happened since is this very change: a form that was sent twice."""
+    """Whether the only change since is this one: a form that was sent twice."""
     table = tables.Change
     newest = session.scalar(
         select(table).where(table.round_id == grade.round_id).order_by(table.id.desc()).limit(1)
@@ -158,13 +158,13 @@ def _was_sent(
 
 
 def _tell(session: Session, grade: tables.Grade, key: str) -> None:
-    """Whoever has seen the grade hears that it is another."""
+    """Add an event for everybody who has seen the grade."""
     if grade.released_at is not None:
         release.add_event(session, grade, "grade.changed", key)
 
 
 def _checked(session: Session, grade: tables.Grade, wanted: Change) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is stored of a change, and what stands there before it. Raises ChangeRefused."""
+    """The stored value of a change, and the value before it. Raises ChangeRefused."""
     original = Report.model_validate(grade.report)
     report = changed(original, list_changes(session, grade.round_id))
     if wanted.kind in NEEDS_REASON and not wanted.reason:
@@ -234,7 +234,7 @@ def _of_remark(original: Report, wanted: Change) -> tuple[dict[str, Any], dict[s
 
 
 def _placed(session: Session, submission_id: str, wanted: Change) -> dict[str, Any]:
-    """A comment with a place that is there. Lines count as in `grading.domain.model.Location`."""
+    """A comment at a location that exists. Lines count as in `grading.domain.model.Location`."""
     value: dict[str, Any] = {"text": wanted.text}
     if not wanted.document:
         return value

@@ -1,4 +1,4 @@
-"""Requests for a regrade: asking, withdrawing, answering; `regrade_lists` reads them."""
+"""Regrade requests: creation, withdrawal, answers. Lists are in `grading.store.views`."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from grading.store.submissions import mail_notifications
 from grading.store.submissions.intake import add_round
 
 MOST_OF_ONE = 30
-"""Requests for one submission, whatever became of them."""
+"""Requests for one submission, in any state."""
 LONGEST = 4_000
-"""Characters of a reason or an answer."""
+"""Maximum length of a reason or an answer."""
 Verdict = Literal["declined", "points", "again"]
 """declined; accepted with other points; accepted and graded again by the machines"""
 
 
 class Answer(Value):
-    """What staff decided; `points` is the new number of a criterion, or what is added to the whole."""
+    """The decision of staff; `points` is a criterion's new number, or what is added to the total."""
 
     verdict: Verdict
     words: str
@@ -36,7 +36,7 @@ class Answer(Value):
 
 
 def create_request(session: Session, actor: Actor, submission_id: str, criterion: str, reason: str) -> int:
-    """Write a request down; returns its number. Raises Conflict where one is open already."""
+    """Create a request; returns its id. Raises Conflict where one is open."""
     # the row is the lock that keeps two equal requests apart
     session.execute(
         select(tables.Submission.id)
@@ -64,7 +64,7 @@ def create_request(session: Session, actor: Actor, submission_id: str, criterion
 
 
 def withdraw_request(session: Session, actor: Actor, request_id: int) -> None:
-    """Take one's own request back. Raises NotFound, and Conflict when it was answered."""
+    """Withdraw one's own request. Raises NotFound, and Conflict when it is answered."""
     row = _locked(session, request_id)
     if row.student_id != actor.user_id:
         raise NotFound("There is no such request.")
@@ -75,9 +75,9 @@ def withdraw_request(session: Session, actor: Actor, request_id: int) -> None:
 
 
 def answer_request(session: Session, actor: Actor, request_id: int, given: Answer) -> str | None:
-    """Decline or accept; returns the new round, where there is one to announce.
+    """Decline or accept a request; returns the new round to announce, if there is one.
 
-    Raises NotFound, Conflict when it was answered already or there is no grade to change.
+    Raises NotFound, Conflict when it is answered or there is no grade to change.
     """
     row = _locked(session, request_id)
     if row.state != "open":
@@ -96,7 +96,7 @@ def answer_request(session: Session, actor: Actor, request_id: int, given: Answe
 
 
 def _change(session: Session, actor: Actor, row: tables.RegradeRequest, given: Answer) -> None:
-    """Other points for the criterion, or more or less of the total."""
+    """Change the points of the criterion or the total."""
     round_ = _current(session, row.submission_id)
     wanted = Change(
         kind="points" if row.criterion else "adjust",
@@ -109,7 +109,7 @@ def _change(session: Session, actor: Actor, row: tables.RegradeRequest, given: A
 
 
 def _again(session: Session, row: tables.RegradeRequest) -> str:
-    """A new round of the submission."""
+    """Add a round of the submission."""
     current = _current(session, row.submission_id)
     if current.finished_at is None:
         raise Conflict("This hand-in is being graded right now. Wait until that is done.")
@@ -148,5 +148,5 @@ def _about(row: tables.RegradeRequest) -> dict[str, int | str]:
 
 
 def _storable(text: str) -> str:
-    """Any database takes it: PostgreSQL refuses NUL."""
+    """Text without NUL, which PostgreSQL refuses."""
     return text.replace("\0", "").strip()[:LONGEST]

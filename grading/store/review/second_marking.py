@@ -1,4 +1,4 @@
-"""Second marking: levels that a person gives without the model's, to compare people and model."""
+"""Second marking: levels that people give independently of the model, to compare both."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from grading.store.grades.final_score import counting_of_assignment
 from grading.store.tables import Assignment, Audit, Grade, Mark, Round, RubricVersion, Submission
 
 MOST = 50
-"""Submissions of one draw: their ids stand in its address."""
+"""Submissions of one sample: their ids are in its address."""
 SEEN = ("grade.view", "grade.change", "grade.undo", "grade.accept")
-"""What somebody did, by the audit, who knows what the model gave."""
+"""Audit actions whose actor has seen the model's levels."""
 
 
 class MarkRefused(GraderError):
@@ -31,17 +31,17 @@ class MarkRefused(GraderError):
 
 
 class ToMark(Value):
-    """A submission of a draw."""
+    """A submission of a sample."""
 
     id: str
     marked: bool
-    """By the one who asks."""
+    """By the reader."""
     others: int
-    """People who marked it beside them."""
+    """Number of other people who marked it."""
 
 
 def draw_sample(session: Session, assignment: Assignment, count: int, seed: str) -> list[str]:
-    """So many graded submissions by chance, the same for everybody with this seed."""
+    """A random sample of graded submissions, the same for everybody with this seed."""
     query = (
         select(Submission.id)
         .join(Round, (Round.submission_id == Submission.id) & Round.current)
@@ -53,7 +53,7 @@ def draw_sample(session: Session, assignment: Assignment, count: int, seed: str)
 
 
 def load_sample(session: Session, assignment_id: int, ids: Sequence[str], actor: Actor) -> tuple[ToMark, ...]:
-    """How far the marking of these submissions is; what is not of the assignment is left out."""
+    """Progress of marking these submissions; those of other assignments are left out."""
     mine = func.max(Mark.id).filter(Mark.by == actor.user_id)
     others = func.count(distinct(Mark.by)).filter(Mark.by != actor.user_id)
     query = (
@@ -72,23 +72,23 @@ def load_sample(session: Session, assignment_id: int, ids: Sequence[str], actor:
 
 
 def rubric_of(session: Session, round_id: str) -> Rubric:
-    """What a round is graded by."""
+    """The rubric of a round."""
     query = select(RubricVersion.rubric).join(Round).where(Round.id == round_id)
     return Rubric.model_validate(session.execute(query).scalar_one())
 
 
 class MarkingForm(Value):
-    """What somebody marks by, and how they did before."""
+    """What the marking form shows."""
 
     rubric: Rubric
     given: dict[str, float]
     """Criterion -> the level they gave."""
     known: bool
-    """They looked at the grade, so that they know what the model gave."""
+    """They have seen the model's levels."""
 
 
 def load_marking_form(session: Session, submission_id: str, round_id: str, actor: Actor) -> MarkingForm:
-    """What a form to mark needs."""
+    """Load what the marking form shows."""
     mine = (Mark.round_id == round_id, Mark.by == actor.user_id)
     columns = (RubricVersion.rubric, exists().where(*mine).label("marked"), _looked(submission_id, actor))
     row = session.execute(select(*columns).join(Round).where(Round.id == round_id)).one()
@@ -106,14 +106,14 @@ def _looked(submission_id: str, actor: Actor) -> Label[bool]:
 
 
 def has_seen(session: Session, submission_id: str, actor: Actor) -> bool:
-    """Whether this person looked at the grade, so that they know what the model gave."""
+    """Whether this person has seen the grade, and so the model's levels."""
     return bool(session.scalar(select(_looked(submission_id, actor))))
 
 
 def save_marks(session: Session, submission_id: str, levels: Mapping[str, float], actor: Actor) -> bool:
-    """Keep the levels of one person for all criteria; whether they count as blind.
+    """Save the levels of one person for all criteria; returns whether they count as blind.
 
-    Raises NotFound, MarkRefused. Who marks again changes their own levels.
+    Raises NotFound, MarkRefused. Marking again changes one's own levels.
     """
     query = select(Round.id).where(Round.submission_id == submission_id, Round.current).with_for_update()
     round_id = session.scalar(query)

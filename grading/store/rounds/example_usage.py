@@ -1,4 +1,4 @@
-"""The examples that the models of a grading are shown, and which gradings were shown which."""
+"""Usage of examples: which ones a round's models read, and which submissions each one was used for."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from grading.domain.jobs import WorkedExample, heading
 from grading.store import tables
 
 TRIES = 5
-"""To take a prompt away while results come in."""
+"""Attempts to delete a prompt while results come in."""
 
 
 def any_active(version_id: Any) -> Any:
-    """Whether an example is on for the assignment of this rubric version, a column of another query."""
+    """Whether the assignment of a rubric version has an active example, as a column of another query."""
     example, version = tables.Example, tables.RubricVersion
     there = select(example.id).join(version, version.assignment_id == example.assignment_id)
     return there.where(version.id == version_id, example.active).exists()
 
 
 class ActiveExample(NamedTuple):
-    """An example that is on, and the rubric version that counted when it was chosen."""
+    """An active example, with the rubric version that counted when it was chosen."""
 
     example: WorkedExample
     version_id: int | None
@@ -45,7 +45,9 @@ def to_job_example(example: tables.Example) -> WorkedExample:
 
 
 def version_when_chosen() -> Any:
-    """The number of the rubric version that counted when an example was chosen, for a query on examples."""
+    """The id of the rubric version that counted when an example was chosen, as a column of a query on
+    examples.
+    """
     example, version = tables.Example, tables.RubricVersion
     return (
         select(version.id)
@@ -59,9 +61,10 @@ def version_when_chosen() -> Any:
 def load_examples(
     session: Session, assignment_id: int, submission_id: str, student_id: int
 ) -> list[ActiveExample]:
-    """Examples for the grading of a submission, by criterion, in one query.
+    """Active examples for the grading of a submission, by criterion, in one query.
 
-    Without those from work of the same student, or of a group with them: nobody is graded with their own.
+    Without those from work of the same student or their group: nobody is graded with their own work as
+    example.
     """
     example, member = tables.Example, tables.SubmissionMember
     theirs = select(member.user_id).where(member.submission_id == example.submission_id)
@@ -83,7 +86,7 @@ def load_examples(
 
 
 def list_uses(session: Session, assignment_id: int) -> dict[str, list[str]]:
-    """Key of an example -> submissions with a grading that was shown it, in one query."""
+    """Key of an example -> submissions with a round whose models read it, in one query."""
     query = (
         select(tables.Grade.submission_id, tables.Grade.report["stages"].label("stages"))
         .join(tables.Submission, tables.Submission.id == tables.Grade.submission_id)
@@ -100,7 +103,7 @@ def list_uses(session: Session, assignment_id: int) -> dict[str, list[str]]:
 
 
 def student_names(session: Session, submission_ids: Iterable[str]) -> dict[str, str]:
-    """Whose each of these submissions is."""
+    """The student of each of these submissions, by name."""
     query = select(tables.Submission.id, tables.User.name).join(
         tables.User, tables.User.id == tables.Submission.student_id
     )
@@ -110,15 +113,15 @@ def student_names(session: Session, submission_ids: Iterable[str]) -> dict[str, 
 
 
 def keys_of(stages: Any) -> Iterable[str]:
-    """Keys of the examples that the stages of a report were shown."""
+    """Keys of the examples that the models of a report's stages read."""
     for stage in (stages or {}).values():
         yield from stage.get("examples", ())
 
 
 def delete_quoting_prompts(session: Session, submission_ids: Sequence[str]) -> None:
-    """Take prompts away that showed excerpts of these submissions, as their students are erased.
+    """Delete prompts that quote these submissions, as their students are erased.
 
-    What others' models read cannot be shown any more then: a prompt is kept whole or not at all.
+    A prompt is stored as a whole, so those of other students' runs go too.
     """
     query = select(tables.Example.id).where(tables.Example.submission_id.in_(submission_ids))
     headings = [heading(number).encode() for number in session.scalars(query)]
@@ -145,7 +148,7 @@ def _take_away(session: Session, name: str) -> None:
 
 
 def all_exist(session: Session, keys: Sequence[str]) -> bool:
-    """Whether all of these examples are still there, be it without their words."""
+    """Whether all of these examples exist, even without their text."""
     numbers = {int(number) for key in keys if (number := key.partition(":")[0]).isdecimal()}
     found = session.scalars(select(tables.Example.id).where(tables.Example.id.in_(numbers)))
     return numbers == set(found)

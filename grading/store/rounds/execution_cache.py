@@ -1,4 +1,4 @@
-"""Trials that were run, by their content, so that the same work is not run twice."""
+"""Cache of sandbox runs by the hash of their inputs, so that equal work runs once."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _TRIALS: Table = Base.metadata.tables["cached_executions"]
 
 
 def find_execution(session: Session, key: str) -> Any | None:
-    """The trial of that key as JSON; nothing when it was not run yet."""
+    """The result under that key as JSON, or None."""
     return session.execute(select(_TRIALS.c.content).where(_TRIALS.c.key == key)).scalar_one_or_none()
 
 
 def store_execution(session: Session, key: str, submission_id: str | None, content: dict[str, Any]) -> None:
-    """Keep a trial; one that is there stays."""
+    """Store a result; one that is stored stays."""
     insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
     row = {"key": key, "submission_id": submission_id, "content": content, "created_at": now(session)}
     session.execute(insert(_TRIALS).values(row).on_conflict_do_nothing())

@@ -1,7 +1,7 @@
-"""The life of a round in SQL once it is prepared: dispatched, recorded, lost, finished.
+"""Lifecycle of a prepared round: stages dispatched, results recorded, runs lost or retried.
 
-Every step is conditional and holds the round's lock, so that doing it twice, late or in another order changes
-nothing. Plain statements, not mapped objects: this is the busiest code of the store.
+Every step is conditional and holds the round's lock, so that doing it twice, late or in another order
+changes nothing. Plain statements, not mapped objects: this is the busiest code of the store.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ from grading.store.tables import Round, new_id
 
 MAX_TRIES = 3
 MAX_LOSSES = 3
-"""Runs of a stage that may be begun and lost with their machine, whoever was to blame."""
+"""Runs of a stage that may be lost after they began, whatever the cause."""
 SUSPECT = 2
-"""Losses, the last of them together with others, after which the next run has its machine to itself."""
+"""Losses, the last one together with other runs, after which the next run gets a machine to itself."""
 BACKOFF_S: Mapping[Retry, tuple[float, float]] = {"elsewhere": (2.0, 15.0), "later": (15.0, 60.0)}
-"""Waits before the second and the third try, by what may help."""
+"""Backoff in seconds before the second and the third try, by kind of failure."""
 MAX_SENTENCE = 2000
 MAX_ERROR = 40
 OPEN = (RunState.DISPATCHED, RunState.LOST)
-"""Runs without a result: one that was lost may still answer."""
+"""States of runs without a result: a lost run may still send one."""
 
 
 @dataclass(frozen=True)
 class RunOrder:
-    """A run that was written down and must now be sent."""
+    """A run to be dispatched."""
 
     run_id: str
     round_id: str
@@ -63,19 +63,19 @@ class RunOrder:
     avoid: tuple[str, ...] = ()
     alone: bool = False
     first: bool = False
-    """It is of a queued round, which begins with it."""
+    """The round is queued, and this run is the first of its stage."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What the jobs of a round are made of, from SQL."""
+    """The stored data that the jobs of a round are made of."""
 
     prepared: Mapping[str, Any]
     rubric_version_id: int
     submission_id: str
     student_id: int
     taught: bool
-    """An example is on that its models may be shown."""
+    """Its assignment has active examples."""
 
 
 _READ_WORK = select(
@@ -87,7 +87,7 @@ _READ_WORK = select(
     any_active(Round.rubric_version_id),
 ).where(Round.id.in_(bindparam("rounds", expanding=True)))
 Loss = Literal["unbegun", "alone", "together"]
-"""How a run was lost: before a machine began it, by itself, or with others of the same process."""
+"""How a run was lost: before a machine began it, alone, or with others of the same process."""
 
 
 Outcome = Literal["accepted", "failed", "duplicate", "unknown"]
@@ -95,17 +95,17 @@ Outcome = Literal["accepted", "failed", "duplicate", "unknown"]
 
 @dataclass(frozen=True)
 class Recorded:
-    """What became of a result, and whether the round must be combined now."""
+    """The outcome of a result, and whether the round can be combined now."""
 
     outcome: Outcome
     complete: LockedRound | None = None
-    """The round as it is now, when this result was the last that it waited for."""
+    """The round as it is now, when this was the last result it needed."""
 
 
 def first_orders(session: Session, round_ids: Sequence[str]) -> list[list[RunOrder]]:
-    """Orders for all stages of each of these queued rounds, which are locked. Nothing is written yet.
+    """Orders for all stages of these queued rounds, which are locked; nothing is written yet.
 
-    Without those that somebody else began, or begins now.
+    Leaves out rounds that another process dispatched, or dispatches at the same time.
     """
     found = lock_if_free(session, round_ids).values()
     waiting = (
@@ -117,9 +117,9 @@ def first_orders(session: Session, round_ids: Sequence[str]) -> list[list[RunOrd
 
 
 def next_order(session: Session, round_id: str, stage_name: str) -> RunOrder | None:
-    """An order for the next run of one failed stage. Nothing is written yet.
+    """An order for the next run of a failed stage; nothing is written yet.
 
-    None when somebody else began it, or begins it now.
+    None when another process dispatched it, or dispatches it at the same time.
     """
     current = lock_if_free(session, [round_id]).get(round_id)
     if current is None or current.state != RoundState.RUNNING:
@@ -142,7 +142,7 @@ def _order(current: LockedRound, stage: Stage) -> RunOrder:
 
 
 def mark_dispatched(session: Session, orders: Sequence[RunOrder]) -> None:
-    """queued → running, and waiting or failed → dispatched: these orders are sent next."""
+    """queued → running, and waiting or failed → dispatched: insert the runs of these orders."""
     if not orders:
         return
     moment = now(session)
@@ -163,13 +163,13 @@ def mark_dispatched(session: Session, orders: Sequence[RunOrder]) -> None:
 
 
 def load_work(session: Session, round_ids: Sequence[str]) -> dict[str, Work]:
-    """What the jobs of these rounds are made of."""
+    """The stored data that the jobs of these rounds are made of."""
     rows = session.connection().execute(_READ_WORK, {"rounds": list(round_ids)}) if round_ids else ()
     return {round_id: Work(*columns) for round_id, *columns in rows}
 
 
 def find_order(session: Session, run_id: str) -> RunOrder | None:
-    """The order of a run that its stage waits for, to send it once more; None for every other one."""
+    """The order of a stage's present run, to send it again; None for any other run."""
     known = read_run(session, run_id)
     current = lock_round(session, known.round_id) if known is not None else None
     if known is None or current is None:
@@ -183,7 +183,7 @@ def find_order(session: Session, run_id: str) -> RunOrder | None:
 
 
 def record_results(session: Session, results: Sequence[Result]) -> list[Recorded]:
-    """Write results down. Only runs that were dispatched count; the first valid result of a stage wins."""
+    """Record results. Only dispatched runs count; the first valid result of a stage is accepted."""
     recorded: dict[int, Recorded] = {}
     left = dict(enumerate(results))
     while left:
@@ -196,7 +196,7 @@ def record_results(session: Session, results: Sequence[Result]) -> list[Recorded
 
 
 def _record_each(session: Session, results: Sequence[Result]) -> list[Recorded]:
-    """Results of different stages."""
+    """Record results of different stages."""
     rounds, run_ids = (one.round_id for one in results), (one.run_id for one in results)
     current, runs = lock_with_runs(session, rounds, run_ids)
     recorded, rows, done = [], {}, []
@@ -224,7 +224,7 @@ def _record_each(session: Session, results: Sequence[Result]) -> list[Recorded]:
 
 
 def _outcome(run: RunRow, stage: Stage, result: Result) -> Outcome:
-    """What becomes of a result of this run; late ones of earlier runs count, if they are the first."""
+    """The outcome of a result of this run; a late one of an earlier run is accepted if it is the first."""
     if run.state not in OPEN:
         return "duplicate"
     if not result.ok:
@@ -233,7 +233,7 @@ def _outcome(run: RunRow, stage: Stage, result: Result) -> Outcome:
 
 
 def _row(session: Session, result: Result, outcome: Outcome) -> dict[str, Any]:
-    """What a run that ended has in its columns."""
+    """The columns of a run that ended."""
     how = result.provenance
     states = {"accepted": RunState.DONE, "duplicate": RunState.DUPLICATE, "failed": RunState.FAILED}
     return {
@@ -254,7 +254,7 @@ def _row(session: Session, result: Result, outcome: Outcome) -> dict[str, Any]:
 
 
 def _failed(session: Session, current: LockedRound, stage: Stage, result: Result) -> Stage:
-    """The stage's run came to an end without an answer; the stage after it."""
+    """Record a failed run; returns its stage as it is now."""
     error = result.error or "error"
     dead = _fail(
         session,
@@ -270,13 +270,13 @@ def _failed(session: Session, current: LockedRound, stage: Stage, result: Result
 
 
 def _wait(retry: Retry, tries: int) -> float | None:
-    """Seconds before the next try; nothing when none can help."""
+    """Seconds before the next try; None when no retry can help."""
     waits = BACKOFF_S.get(retry)
     return waits[min(max(tries, 1), len(waits)) - 1] if waits else None
 
 
 def _avoid(stage: Stage, result: Result) -> list[str]:
-    """The machines that others are tried before."""
+    """The machines that others are preferred to."""
     failed = result.provenance.machine[:40]
     if result.retry != "elsewhere" or not failed or failed in stage.avoid:
         return stage.avoid
@@ -292,7 +292,9 @@ def _fail(
     wait_s: float | None,
     **changed: Any,
 ) -> bool:
-    """The stage waits `wait_s` for its next try, or is dead (True) when it has none left or no wait helps."""
+    """Schedule the stage's next try in `wait_s`, or mark it dead (True) when it has no tries left or
+    `wait_s` is None.
+    """
     again = wait_s is not None and stage.tries < MAX_TRIES and stage.losses < MAX_LOSSES
     set_stage(
         session,
@@ -309,17 +311,18 @@ def _fail(
 
 
 def storable_text(text: str) -> str:
-    """A sentence any database takes: PostgreSQL refuses NUL, and machines are not trusted with length."""
+    """A text that the database accepts: without NUL, which PostgreSQL refuses, and of bounded length."""
     return text.replace("\0", "")[:MAX_SENTENCE]
 
 
 def mark_lost(
     session: Session, run_id: str, message: str, loss: Loss, error: str = MachineLost.code, machine: str = ""
 ) -> str | None:
-    """dispatched → lost. Returns the round to combine, when this was its last stage under way.
+    """dispatched → lost. Returns the round to combine, if this was its last open stage.
 
-    Only a run that was lost alone costs a try: one of several that died together may have killed the others.
-    Which one is found out by giving those a machine to themselves that were lost with others twice.
+    Only a run that was lost alone counts as a try: of several that were lost together, any may have crashed
+    their process. Runs that were lost with others twice get a machine to themselves, which tells them
+    apart.
     """
     known = read_run(session, run_id)
     current = lock_round(session, known.round_id) if known is not None else None

@@ -1,7 +1,7 @@
-"""A round under its lock, and the plain statements that change it.
+"""Locked rounds: row locks, and the plain statements that change rounds, stages and runs.
 
 Not mapped objects, and on the connection itself: this is the busiest code of the store, and a session makes
-each statement half as expensive again. Whoever changes a round holds its lock.
+each statement half as expensive again. Every change of a round holds its lock.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ class Stage:
     alone: bool
     avoid: list[str]
     error: str | None
-    """The code of its last failure."""
+    """Code of its last failure."""
 
     def waits_for(self, run_id: str) -> bool:
-        """Whether this run is the one under way."""
+        """Whether this run is the stage's present one."""
         return self.state == StageState.DISPATCHED and self.run_id == run_id
 
 
 @dataclass(frozen=True)
 class LockedRound:
-    """A round, locked until the transaction ends, and its stages as they are then."""
+    """A round, locked until the transaction ends, with its stages."""
 
     id: str
     submission_id: str
@@ -56,20 +56,20 @@ class LockedRound:
     state: str
     priority: str
     current: bool
-    """Its grade is to count; not so in a dry run."""
+    """Its grade is to count; False in a dry run."""
     stages: Mapping[str, Stage]
 
     COLUMNS: ClassVar = (*("id", "submission_id", "rubric_version_id", "state", "priority", "current"),)
 
     @property
     def complete(self) -> bool:
-        """Whether it can be combined: it runs, and no stage of it is under way any more."""
+        """Whether it can be combined: it is running, and all its stages are done or dead."""
         return self.state == RoundState.RUNNING and all(one.state in OVER for one in self.stages.values())
 
 
 @dataclass(frozen=True)
 class RunRow:
-    """What a run belongs to, and its state."""
+    """Round, stage and state of a run."""
 
     round_id: str
     stage: str
@@ -141,7 +141,7 @@ _DISPATCH_STAGE = _UPDATE_STAGE.values(
 
 
 def lock_round(session: Session, round_id: str) -> LockedRound | None:
-    """The round, locked; its stages are read after the lock is there, a join would be older than it."""
+    """The round, locked; its stages are read after the lock, as a join would return an older state."""
     at = {"at_round": round_id}
     row = session.connection().execute(_LOCK, at).one_or_none()
     if row is None:
@@ -153,9 +153,9 @@ def lock_round(session: Session, round_id: str) -> LockedRound | None:
 def lock_with_runs(
     session: Session, round_ids: Iterable[str], run_ids: Iterable[str]
 ) -> tuple[dict[str, LockedRound], dict[str, RunRow]]:
-    """These rounds, and which of these runs are theirs.
+    """Lock these rounds; returns them with those of these runs that are theirs.
 
-    They are locked one after the other by their ids: two that want the same ones never block both.
+    Locks are taken in the order of ids, to avoid deadlocks.
     """
     connection, at = session.connection(), {"rounds": list(set(round_ids))}
     rows = {row.id: row._mapping for row in connection.execute(_LOCK_ALL, at)}
@@ -172,7 +172,7 @@ def lock_with_runs(
 
 
 def lock_if_free(session: Session, round_ids: Sequence[str]) -> dict[str, LockedRound]:
-    """Those of these rounds that nobody else holds, locked, in the order given."""
+    """Lock those of these rounds that no other transaction holds, in the order given."""
     at = {"rounds": list(round_ids)}
     rows = {row.id: row._mapping for row in session.connection().execute(_LOCK_IF_FREE, at)}
     stages: dict[str, dict[str, Stage]] = {name: {} for name in rows}
@@ -183,47 +183,47 @@ def lock_if_free(session: Session, round_ids: Sequence[str]) -> dict[str, Locked
 
 
 def set_round(session: Session, round_id: str, **values: Any) -> None:
-    """Change a round."""
+    """Update a round."""
     session.connection().execute(_UPDATE_ROUND, {"at_round": round_id, **values})
 
 
 def set_stage(session: Session, round_id: str, stage: str, **values: Any) -> None:
-    """Change a stage of a round."""
+    """Update a stage of a round."""
     session.connection().execute(_UPDATE_STAGE, {"at_round": round_id, "at_stage": stage, **values})
 
 
 def set_stages_done(session: Session, stages: Sequence[tuple[str, str]]) -> None:
-    """These stages of rounds have their result."""
+    """Mark stages of rounds done."""
     rows = [{"at_round": round_id, "at_stage": stage} for round_id, stage in stages]
     if rows:
         session.connection().execute(_STAGE_DONE, rows)
 
 
 def set_runs(session: Session, values: Mapping[str, Mapping[str, Any]]) -> None:
-    """Change runs, by their ids, all in the same columns."""
+    """Update runs by their ids, all in the same columns."""
     if values:
         session.connection().execute(_UPDATE_RUN, [{"at_run": name, **row} for name, row in values.items()])
 
 
 def set_run(session: Session, run_id: str, **values: Any) -> None:
-    """Change a run."""
+    """Update a run."""
     session.connection().execute(_UPDATE_RUN, {"at_run": run_id, **values})
 
 
 def read_run(session: Session, run_id: str) -> RunRow | None:
-    """The run of that id, if it was ever dispatched."""
+    """The run of that id, or None if it was never dispatched."""
     row = session.connection().execute(_READ_RUN, {"at_run": run_id}).one_or_none()
     return None if row is None else RunRow(*row)
 
 
 def set_dispatched(session: Session, round_ids: Sequence[str], at: datetime) -> None:
-    """These rounds run from now on."""
+    """Mark rounds running."""
     if round_ids:
         session.connection().execute(_BEGIN_ROUNDS, {"rounds": list(round_ids), "at": at})
 
 
 def add_runs(session: Session, runs: Sequence[Mapping[str, Any]]) -> None:
-    """New runs, each dispatched, for which its stage waits from now on."""
+    """Insert runs that are dispatched, as the present runs of their stages."""
     one = {"state": RunState.DISPATCHED, "accepted": False}
     session.connection().execute(_INSERT_RUN, [{**one, **run} for run in runs])
     session.connection().execute(
@@ -236,5 +236,5 @@ def add_runs(session: Session, runs: Sequence[Mapping[str, Any]]) -> None:
 
 
 def read_accepted(session: Session, round_id: str) -> list[Any]:
-    """The result of each stage that has an accepted one, as JSON."""
+    """The accepted result of each stage that has one, as JSON."""
     return list(session.connection().execute(_READ_ACCEPTED, {"at_round": round_id}).scalars())

@@ -1,4 +1,4 @@
-"""A round until it is prepared: its work may have to be run first, and it becomes queued or is given up."""
+"""Preparing a round: from received to queued, with a sandbox run in between where needed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from grading.store.rounds.lifecycle import storable_text
 from grading.store.tables import Base, Outbox, Round, Submission, User
 
 PREPARING = ("prepare", "trial")
-"""Outbox rows of a round that is not prepared yet: its checks, and the running of its work."""
+"""Kinds of outbox rows of a round that is not prepared: its checks, and its sandbox run."""
 
 
 @dataclass(frozen=True)
 class ReceivedRound:
-    """A round that is to be prepared, and whose work it is."""
+    """A round to be prepared, with its student."""
 
     submission_id: str
     rubric_version_id: int
@@ -32,7 +32,7 @@ class ReceivedRound:
     name: str
     email: str
     subjects: tuple[str, ...]
-    """By which other systems know the student."""
+    """The student's ids at other systems."""
     files: Mapping[str, str]
     """Path -> SHA-256 of what was submitted."""
 
@@ -77,7 +77,7 @@ _PREPARED = (
 
 
 def load_received(session: Session, round_id: str) -> ReceivedRound | None:
-    """The round, unless it is prepared or given up."""
+    """The round, or None if it is prepared or has failed."""
     row = session.connection().execute(_RECEIVED, {"at_round": round_id}).one_or_none()
     if row is None:
         return None
@@ -94,7 +94,7 @@ def load_received(session: Session, round_id: str) -> ReceivedRound | None:
 
 
 def save_prepared(session: Session, round_id: str, prepared: dict[str, Any]) -> bool:
-    """received → queued, with the documents and evidence all its jobs carry."""
+    """received → queued: store the documents and evidence that all its jobs contain."""
     at = {"at_round": round_id, "at": now(session)}
     done = session.connection().execute(_QUEUE, {**at, "content": prepared}).scalars().all()
     mark_changed(session, done)
@@ -103,9 +103,10 @@ def save_prepared(session: Session, round_id: str, prepared: dict[str, Any]) -> 
 
 
 def hand_on(session: Session, round_id: str) -> bool:
-    """The work of a received round is to be run: from now on the row "trial" says that it waits.
+    """Add the outbox row of a received round's sandbox run.
 
-    False when it was handed on before, or is prepared: a second announcement must not begin it again.
+    False when there is one already, or the round is prepared: a repeated announcement must not start it
+    again.
     """
     mine = (Outbox.kind == "prepare", Outbox.key == round_id, Outbox.done_at.is_(None))
     done = update(Outbox).where(*mine).values(done_at=now(session)).returning(Outbox.id)
@@ -117,13 +118,13 @@ def hand_on(session: Session, round_id: str) -> bool:
 
 
 def close_trials(session: Session, round_ids: Sequence[str]) -> None:
-    """Nothing is to be run for these rounds any more."""
+    """Close the outbox rows of these rounds' sandbox runs."""
     rows = (Outbox.kind == "trial", Outbox.key.in_(round_ids), Outbox.done_at.is_(None))
     session.execute(update(Outbox).where(*rows).values(done_at=now(session), error=""))
 
 
 def list_priorities(session: Session, round_ids: Sequence[str]) -> dict[str, str]:
-    """The priority of each of these rounds that is still to be prepared."""
+    """The priority of each of these rounds that is received."""
     rows = session.execute(
         select(Round.id, Round.priority).where(Round.id.in_(round_ids), Round.state == RoundState.RECEIVED)
     )
@@ -131,12 +132,12 @@ def list_priorities(session: Session, round_ids: Sequence[str]) -> dict[str, str
 
 
 def student_of(session: Session, round_id: str) -> int | None:
-    """Whose work it is; nothing when there is no such round."""
+    """Id of the round's student, or None when there is no such round."""
     return session.execute(select(Round.student_id).where(Round.id == round_id)).scalar_one_or_none()
 
 
 def reject_round(session: Session, round_id: str, sentence: str) -> None:
-    """received → failed: the round cannot be prepared, whoever tries."""
+    """received → failed: the round cannot be prepared."""
     moment = now(session)
     failed = session.execute(
         update(Round)

@@ -1,4 +1,4 @@
-"""The exact prompts of runs: what a class shares is kept once, a student's own part with its run."""
+"""Stored prompts of runs: system messages once for all, user messages with their runs."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from grading.store.tables import Base, Prompt, Round, Run, SystemMessage
 
 log = logging.getLogger(__name__)
 MOST_BYTES = 4 * 1024 * 1024
-"""Both messages together, as UTF-8; a larger prompt is not kept."""
+"""Limit for both messages together, as UTF-8; a larger prompt is not stored."""
 Missing = Literal["not over", "lost", "no prompt", "not sent", "too large", "removed", "erased"]
-"""Why there is no prompt to show."""
+"""Why there is no prompt."""
 
 _PROMPTS: Table = Base.metadata.tables["prompts"]
 _MESSAGES: Table = Base.metadata.tables["system_messages"]
@@ -50,11 +50,11 @@ _KEEP = {
     .returning(_PROMPTS.c.run_id)
     for name, insert in (("sqlite", sqlite_insert), ("postgresql", postgresql_insert))
 }
-"""A prompt whose system message is kept already, as that of almost every one is."""
+"""Insert a prompt whose system message is stored already, which is the common case."""
 
 
 class RunPrompt(Value):
-    """A run, what its model read, or why that is not known."""
+    """A run with its prompt, or the reason why there is none."""
 
     run_id: str
     round_id: str
@@ -64,7 +64,7 @@ class RunPrompt(Value):
     state: str
     error: str | None
     accepted: bool
-    """Its result is the one that counts."""
+    """Its result is the accepted one of its stage."""
     finished_at: datetime | None
     provenance: Provenance | None
     prompt: SentPrompt | None
@@ -72,23 +72,25 @@ class RunPrompt(Value):
 
     @property
     def sha256(self) -> str:
-        """The hash of the messages as they are kept, made as machines make it; empty without them."""
+        """The hash of the stored messages, computed as machines do; empty without them."""
         if self.prompt is None:
             return ""
         return hashlib.sha256(f"{self.prompt.system}\0{self.prompt.user}".encode()).hexdigest()
 
     @property
     def intact(self) -> bool | None:
-        """Whether what is kept is what the machine hashed; nothing when there is nothing to compare."""
+        """Whether the stored messages have the hash that the machine sent; None when there is nothing to
+        compare.
+        """
         if self.prompt is None or self.provenance is None:
             return None
         return self.sha256 == self.provenance.prompt_hash
 
 
 def store_prompt(session: Session, result: Result) -> None:
-    """Keep the prompt a result brought along, unless its run has one. Never stands in the result's way.
+    """Store the prompt of a result, unless its run has one; failures never stop the result.
 
-    One that is too large, or no text a database takes, is dropped; a log line says so.
+    A prompt that is too large, or that the database does not accept, is dropped with a log line.
     """
     if result.prompt is None:
         return
@@ -115,20 +117,20 @@ def store_prompt(session: Session, result: Result) -> None:
 
 
 def _keep_system(session: Session, name: str, content: bytes) -> None:
-    """Keep a system message, and lock it: nobody removes it until this is committed."""
+    """Store a system message and lock it, so that it is not deleted before this transaction commits."""
     while session.connection().execute(_HOLD, {"name": name}).first() is None:
         # one that another adds meanwhile is waited for; were it removed as unused at once, it is added again
         _put(session, _MESSAGES, sha256=name, content=zlib.compress(content))
 
 
 def _put(session: Session, table: Table, **row: Any) -> None:
-    """Add a row unless one with its key is there."""
+    """Insert a row unless one with its key exists."""
     connection = session.connection()
     connection.execute(_PUT[connection.dialect.name, table.name], row)
 
 
 def load_run_prompt(session: Session, submission_id: str, run_id: str) -> RunPrompt:
-    """A run of a submission, of whichever round, with its prompt. Raises NotFound."""
+    """A run of a submission, of any of its rounds, with its prompt. Raises NotFound."""
     query = (
         select(Run, Round.number)
         .join(Round, Round.id == Run.round_id)
@@ -159,7 +161,7 @@ def load_run_prompt(session: Session, submission_id: str, run_id: str) -> RunPro
 
 
 def _read(session: Session, run_id: str) -> tuple[SentPrompt | None, bool]:
-    """The prompt, and whether there was one that was too large."""
+    """The prompt, and whether it was too large to be stored."""
     query = (
         select(Prompt.user_message, SystemMessage.content)
         .outerjoin(SystemMessage, SystemMessage.sha256 == Prompt.system_sha256)
@@ -174,7 +176,7 @@ def _read(session: Session, run_id: str) -> tuple[SentPrompt | None, bool]:
 
 
 def text(content: bytes) -> str:
-    """A message as it is kept, to read."""
+    """A stored message as text."""
     return zlib.decompress(content).decode()
 
 
@@ -195,7 +197,7 @@ def _why(run: Run, provenance: Provenance | None) -> Missing:
 
 
 def unused_messages() -> Select[Any]:
-    """System messages that no run refers to any more: a query for their hashes."""
+    """A query for the hashes of system messages that no run refers to."""
     used = select(Prompt.run_id).where(Prompt.system_sha256 == SystemMessage.sha256).exists()
     return select(SystemMessage.sha256).where(~used).order_by(SystemMessage.sha256)
 
@@ -203,7 +205,7 @@ def unused_messages() -> Select[Any]:
 def delete_unused_messages(session: Session, names: Sequence[str]) -> int:
     """Delete those of these system messages that are still unused; returns how many.
 
-    Nothing else may be waited for after it in a transaction: whoever records a result holds its round.
+    Must be the last statement of its transaction that waits: transactions that record results hold rounds.
     """
     removed = 0
     for name in names:

@@ -31,7 +31,7 @@ _QUEUED: ColumnElement[str] = literal_column("'queued'")
 
 @dataclass(frozen=True)
 class NextRound:
-    """A queued round whose turn it is."""
+    """A queued round that is served next."""
 
     round_id: str
     course_id: int
@@ -40,12 +40,12 @@ class NextRound:
 
 @dataclass(frozen=True)
 class PendingWork:
-    """What there may be to send."""
+    """Whether there may be work to dispatch."""
 
     due: bool
     """The next try of some stage is due."""
     queued: frozenset[str]
-    """Priorities of which a round is queued."""
+    """Priorities with a queued round."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class DueRetry:
 
 
 def _next_turn() -> ColumnElement[int]:
-    """The place behind a student's own, else beside the one whose turn it is, else the first."""
+    """The turn after the student's last one, else the turn that is served now, else 0."""
     same = aliased(Round)
     there = (same.state == _QUEUED, same.priority == Round.priority, same.course_id == Round.course_id)
     own = select(func.max(same.queue_turn) + 1).where(*there, same.student_id == Round.student_id)
@@ -70,11 +70,11 @@ def _next_turn() -> ColumnElement[int]:
 
 
 NEXT_TURN = _next_turn()
-"""The `queue_turn` of a round that becomes queued, for the statement that makes it so."""
+"""The `queue_turn` of a round that becomes queued, as an expression."""
 
 
 def _courses_that_wait(priority: str) -> Select[Any]:
-    """Courses with something queued, those served longest ago first; the index is read a hop a course."""
+    """Courses with queued rounds, those served longest ago first; one index lookup for each course."""
     queued = (Round.state == _QUEUED, Round.priority == bindparam("priority"))
     found = select(func.min(Round.course_id).label("id")).where(*queued).cte("found", recursive=True)
     after = select(func.min(Round.course_id)).where(*queued, Round.course_id > found.c.id)
@@ -166,7 +166,7 @@ _FAILED_STAGES = _by_stage(
 
 
 def load_pending_work(session: Session) -> PendingWork:
-    """What there may be to send, in one query."""
+    """Whether there may be work to dispatch, in one query."""
     connection = session.connection()
     row = connection.execute(_WHAT_WAITS[connection.dialect.name]).one()
     due = row.due is not None and row.due <= cache_now(session, row.clock)
@@ -174,7 +174,7 @@ def load_pending_work(session: Session) -> PendingWork:
 
 
 def next_queued(session: Session, priority: str, limit: int) -> list[NextRound]:
-    """At most so many queued rounds in a fair order: courses take turns, and students in each."""
+    """The next queued rounds in fair order, at most `limit`."""
     if limit <= 0:
         return []
     values = {"priority": priority, "most": limit}
@@ -194,7 +194,7 @@ def next_queued(session: Session, priority: str, limit: int) -> list[NextRound]:
 
 
 def mark_served(session: Session, rounds: Sequence[NextRound]) -> None:
-    """These rounds, in this order, go out now: whose course was served goes to the end."""
+    """Record that these rounds, in this order, are dispatched: their courses go to the end of the order."""
     for priority in PRIORITIES:
         mine = {one.course_id: place for place, one in enumerate(rounds, 1) if one.priority == priority}
         if not mine:
@@ -210,7 +210,7 @@ def mark_served(session: Session, rounds: Sequence[NextRound]) -> None:
 
 
 def list_due_retries(session: Session, places: Mapping[tuple[str, str], int]) -> list[DueRetry]:
-    """Runs whose next try is due, at most so many of each stage and priority, the longest due first."""
+    """Stages whose next try is due, at most so many of each stage and priority, the longest due first."""
     found = []
     for (stage, priority), most in places.items():
         values = {"stage": stage, "priority": priority, "moment": now(session), "most": most}
@@ -219,9 +219,9 @@ def list_due_retries(session: Session, places: Mapping[tuple[str, str], int]) ->
 
 
 def count_backlog(session: Session, most: int) -> dict[tuple[str, str], int]:
-    """(stage, priority) -> runs that wait here to be sent, of the first `most` rounds of each priority.
+    """(stage, priority) -> runs that wait in SQL, among the first `most` rounds of each priority.
 
-    Counts no further, so that it costs the same whatever waits.
+    The bound keeps the cost constant.
     """
     found: Counter[tuple[str, str]] = Counter()
     for priority in PRIORITIES:
@@ -232,7 +232,7 @@ def count_backlog(session: Session, most: int) -> dict[tuple[str, str], int]:
 
 
 def list_in_flight(session: Session, limit: int = 5000) -> list[tuple[str, float]]:
-    """Dispatched runs and their age in seconds, the oldest first."""
+    """Dispatched runs with their age in seconds, the oldest first."""
     moment = now(session)
     query = select(Run.id, Run.dispatched_at).where(Run.state == RunState.DISPATCHED)
     query = query.order_by(Run.dispatched_at).limit(limit)
@@ -240,7 +240,7 @@ def list_in_flight(session: Session, limit: int = 5000) -> list[tuple[str, float
 
 
 def list_stuck_rounds(session: Session, limit: int) -> list[str]:
-    """Running rounds with no stage under way: their chord's body was lost."""
+    """Running rounds whose stages have all ended and that were not combined."""
     open_stage = (
         select(RoundStage.round_id)
         .where(
@@ -254,7 +254,7 @@ def list_stuck_rounds(session: Session, limit: int) -> list[str]:
 
 
 MOST = 20_000
-"""Rounds that are looked at, and so the last place that is told."""
+"""Rounds that are read, and so the highest position that is shown."""
 _LINES = (
     select(Round.id, Round.course_id, Round.student_id, Round.queue_turn)
     .where(Round.state == _QUEUED, Round.priority == bindparam("priority"))
@@ -285,7 +285,7 @@ _SENT = (
 
 @dataclass(frozen=True)
 class SentRun:
-    """A run that was sent to machines and has not come back."""
+    """A run that was dispatched and has no result."""
 
     run: str
     round_id: str
@@ -295,25 +295,25 @@ class SentRun:
 
 @dataclass(frozen=True)
 class QueuePositions:
-    """The line as it was. A round that is not in it came later, or does not wait."""
+    """A snapshot of the queue. A round that is not in it came later, or is not queued."""
 
     before: Mapping[str, int] = field(default_factory=dict)
-    """round -> rounds of its own priority that go before it."""
+    """Round -> rounds of its priority before it."""
     waiting: Mapping[str, int] = field(default_factory=dict)
-    """priority -> rounds that wait."""
+    """Priority -> number of rounds."""
 
     def ahead(self, round_id: str, priority: str) -> int:
-        """Rounds of its own priority that go before it."""
+        """Number of rounds of its priority before it."""
         return self.before.get(round_id, self.waiting.get(priority, 0))
 
     def position(self, round_id: str, priority: str) -> int:
-        """Its place, from 1: interactive rounds go before batch ones."""
+        """Its position, from 1: interactive rounds are before batch ones."""
         first = self.waiting.get("interactive", 0) if priority == "batch" else 0
         return first + self.ahead(round_id, priority) + 1
 
 
 def load_positions(session: Session) -> QueuePositions:
-    """The whole line."""
+    """A snapshot of the queue."""
     before: dict[str, int] = {}
     waiting = {}
     for priority in PRIORITIES:
@@ -324,15 +324,15 @@ def load_positions(session: Session) -> QueuePositions:
 
 
 def sandbox_positions(session: Session) -> dict[str, int]:
-    """The place of each round whose work waits or is run now, from 1; interactive ones first."""
+    """Position of each round whose sandbox run waits or runs, from 1; interactive ones first."""
     return {round_id: place for place, round_id in enumerate(session.scalars(_TO_RUN), 1)}
 
 
 def _order(session: Session, priority: str) -> list[str]:
     lines: dict[int, list[tuple[int, str]]] = defaultdict(list)
-    """course -> (line, round), in order"""
+    """Course -> (turn, round), in order."""
     last: dict[tuple[int, int], int] = {}
-    """(course, student) -> line of the last one"""
+    """(Course, student) -> turn of the last round."""
     for row in session.execute(_LINES, {"priority": priority}):
         lines[row.course_id].append((row.queue_turn, row.id))
         last[row.course_id, row.student_id] = row.queue_turn
@@ -345,7 +345,7 @@ def _order(session: Session, priority: str) -> list[str]:
 
 
 def _turns(session: Session, priority: str, courses: int) -> list[int]:
-    """Courses, those that were served longest ago first."""
+    """Courses, those served longest ago first."""
     if courses < 2:
         return []
     served = Course.served_interactive if priority == "interactive" else Course.served_batch
@@ -361,12 +361,12 @@ def _in_turns(lines: Mapping[int, list[tuple[int, str]]], turns: list[int]) -> I
 
 
 def list_sent(session: Session) -> list[SentRun]:
-    """What was sent and has not come back, in the order in which it was sent."""
+    """Dispatched runs without a result, in the order of dispatch."""
     return [SentRun(row.id, row.round_id, row.stage, row.priority) for row in session.execute(_SENT)]
 
 
 def count_new_rounds(session: Session, within_s: float) -> dict[str, int]:
-    """priority -> rounds that were made in the last seconds."""
+    """Priority -> rounds created in the last `within_s` seconds."""
     since = now(session) - timedelta(seconds=within_s)
     states = [state.value for state in RoundState]
     query = select(Round.priority, func.count()).where(

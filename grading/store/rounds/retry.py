@@ -1,4 +1,4 @@
-"""Rounds that were given up: listing them, and setting them going again."""
+"""Dead rounds: listing them, and retrying them with new tries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GIVEN_UP = (RoundState.PARTIAL, RoundState.FAILED)
 
 
 class DeadStage(Value):
-    """A stage that was given up."""
+    """A dead stage."""
 
     stage: str
     error: str
@@ -30,11 +30,11 @@ class DeadStage(Value):
     """For the operator."""
     runs: int
     machine: str | None
-    """Where the last run was that said so."""
+    """The machine of its last failed run."""
 
 
 class DeadRound(Value):
-    """A round without a full result that nothing will change by itself."""
+    """A round without a complete result whose stages have no tries left."""
 
     round_id: str
     submission_id: str
@@ -53,7 +53,7 @@ class DeadRound(Value):
 def list_dead_rounds(
     session: Session, course_ids: frozenset[int] | None = None, limit: int | None = 200
 ) -> list[DeadRound]:
-    """Current rounds that were given up, the latest first; of these courses (nothing: all)."""
+    """Current dead rounds of these courses (None: all), the latest first."""
     query = (
         # not whole rows: what students wrote is large
         select(
@@ -88,7 +88,7 @@ def list_dead_rounds(
 
 
 def count_dead_rounds(session: Session, course_ids: frozenset[int] | None = None) -> int:
-    """How many rounds are given up in these courses (nothing: all)."""
+    """Number of dead rounds in these courses (None: all)."""
     query = select(func.count()).where(Round.current, Round.state.in_(GIVEN_UP))
     if course_ids is not None:
         query = query.where(Round.course_id.in_(course_ids) if course_ids else false())
@@ -116,9 +116,9 @@ def _dead_stages(session: Session, round_ids: Sequence[str]) -> dict[str, list[D
 
 
 def retry_round(session: Session, round_id: str, actor: str) -> bool:
-    """partial, failed → under way again, with new tries. False when the round was not given up.
+    """partial, failed → running or received, with new tries. False when the round is not dead.
 
-    Stages that are done stay done. The incomplete grade of the round goes, and the audit keeps what it said.
+    Stages that are done stay done. The incomplete grade is deleted; the audit records its points.
     """
     current = lock_round(session, round_id)
     if current is None or current.state not in GIVEN_UP or not _is_current(session, round_id):
@@ -140,7 +140,7 @@ def _is_current(session: Session, round_id: str) -> bool:
 
 
 def _begin_again(session: Session, current: LockedRound) -> list[str]:
-    """Set the round and its dead stages back; returns their names."""
+    """Reset the round and its dead stages; returns the stages' names."""
     # nobody sits and waits for it any more; those who do go first
     under_way = {"failure": "", "finished_at": None, "priority": "batch"}
     for name in current.stages:
@@ -159,7 +159,7 @@ def _begin_again(session: Session, current: LockedRound) -> list[str]:
 
 
 def current_rounds(session: Session, submission_ids: Iterable[str]) -> dict[str, str]:
-    """The current round of each of these submissions that exist."""
+    """The current round of each of these submissions."""
     query = select(Round.submission_id, Round.id).where(
         Round.current, Round.submission_id.in_(list(submission_ids))
     )

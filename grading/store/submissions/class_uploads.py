@@ -1,4 +1,4 @@
-"""A class zip between its preview and its confirmation, and whom its files belong to."""
+"""Class uploads: a zip with the files of many students, from its preview to its confirmation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from grading.store.submissions.intake import Accepted, IncomingSubmission
 
 @dataclass(frozen=True)
 class Member:
-    """A student of the course as a batch may match them."""
+    """A student of the course with the keys that match them."""
 
     user_id: int
     name: str
@@ -32,7 +32,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Match:
-    """What a zip holds of one student, and who that is in the course, if known."""
+    """The files of one student in the zip, with the matching student of the course, if any."""
 
     entry: StudentFiles
     member: Member | None
@@ -41,7 +41,7 @@ class Match:
 
 @dataclass(frozen=True)
 class Choice:
-    """What was decided for one entry: a known student's id, or `create`."""
+    """The decision about one entry: a student's id, or None to create a student."""
 
     entry: StudentFiles
     content: HandIn
@@ -51,7 +51,7 @@ class Choice:
 def create_class_upload(
     session: Session, assignment_id: int, actor: Actor, filename: str, data: bytes
 ) -> str:
-    """Keep a zip for its preview; returns the batch's id."""
+    """Store a zip for its preview; returns the upload's id."""
     (sha256,) = store_blobs(session, [data])
     row = tables.ClassUpload(
         assignment_id=assignment_id,
@@ -67,7 +67,7 @@ def create_class_upload(
 
 
 def load_class_upload(session: Session, batch_id: str) -> tables.ClassUpload:
-    """The batch. Raises NotFound."""
+    """The class upload. Raises NotFound."""
     row = session.get(tables.ClassUpload, batch_id) if batch_id.isalnum() else None
     if row is None:
         raise NotFound("There is no such class upload.")
@@ -75,7 +75,7 @@ def load_class_upload(session: Session, batch_id: str) -> tables.ClassUpload:
 
 
 def load_zip(session: Session, batch: tables.ClassUpload) -> bytes:
-    """The bytes of the zip."""
+    """The content of the zip."""
     return load_blob(session, batch.sha256)
 
 
@@ -94,7 +94,7 @@ def list_students(session: Session, course_id: int) -> tuple[Member, ...]:
 
 
 def match_students(entries: Sequence[StudentFiles], known: Sequence[Member]) -> tuple[Match, ...]:
-    """Find each entry's student by id, else by a name that only one student of the course has."""
+    """Match each entry by id, else by a name that only one student of the course has."""
     by_id = _unique([(identity.casefold(), member) for member in known for identity in member.ids])
     by_name = _unique([(name_key(member.name), member) for member in known])
     result = []
@@ -109,7 +109,7 @@ def match_students(entries: Sequence[StudentFiles], known: Sequence[Member]) -> 
 def confirm_class_upload(
     session: Session, batch: tables.ClassUpload, course_id: int, choices: Sequence[Choice], actor: Actor
 ) -> list[Accepted]:
-    """Submit for all chosen students in this transaction. Raises Conflict when it was done before."""
+    """Submit for all chosen students in this transaction. Raises Conflict when it is confirmed already."""
     if batch.confirmed_at is not None:
         raise Conflict("This class upload was already handed in.")
     allowed = {member.user_id for member in list_students(session, course_id)}
@@ -134,14 +134,14 @@ def confirm_class_upload(
 
 
 def _create(session: Session, entry: StudentFiles, course_id: int) -> int:
-    """A new student under the id the zip gives, or under the key where it gives only a name."""
+    """Create a student under the id in the zip, or under the key where it has only a name."""
     subject = entry.id or entry.key
     user = users.find_or_create_student(session, "local", subject, entry.name or "", "", course_id)
     return user.id
 
 
 def _unique(pairs: Sequence[tuple[str, Member]]) -> Mapping[str, Member]:
-    """Keys that lead to exactly one member."""
+    """Keys of exactly one student."""
     found: dict[str, Member | None] = {}
     for key, member in pairs:
         same = found.get(key, member)
@@ -150,7 +150,7 @@ def _unique(pairs: Sequence[tuple[str, Member]]) -> Mapping[str, Member]:
 
 
 def lock_class_upload(session: Session, batch_id: str) -> tables.ClassUpload:
-    """The batch, locked until the transaction ends."""
+    """The class upload, locked until the transaction ends. Raises NotFound."""
     row = session.scalar(
         select(tables.ClassUpload).where(tables.ClassUpload.id == batch_id).with_for_update()
     )

@@ -42,7 +42,7 @@ Idempotency = idempotency_keys.Idempotency
 
 @dataclass(frozen=True)
 class IncomingSubmission:
-    """A submission that was read and may be stored."""
+    """A submission whose files were read, ready to be stored."""
 
     assignment_id: int
     student_id: int
@@ -53,14 +53,14 @@ class IncomingSubmission:
     submitted_by: int | None = None
     idempotency: Idempotency | None = None
     at: datetime | None = None
-    """When its last byte was here, where that was before it was submitted."""
+    """When its last byte arrived, if that was before it was submitted."""
     trusted: bool = False
-    """Staff or a learning platform say so: due date and number of submissions do not bind."""
+    """From staff or a learning platform: due date and limit do not apply."""
 
 
 @dataclass(frozen=True)
 class Accepted:
-    """What came of it; `repeated` when this very POST had been accepted before."""
+    """The outcome; `repeated` when this POST had been accepted before."""
 
     submission_id: str
     round_id: str
@@ -68,7 +68,7 @@ class Accepted:
 
 
 def accept_submission(session: Session, incoming: IncomingSubmission) -> Accepted:
-    """Store a submission and its first round, or find the one the same idempotency key led to."""
+    """Store a submission and its first round, or find those of the same idempotency key."""
     before = _repeated(session, incoming.idempotency)
     if before is not None:
         return before
@@ -101,10 +101,9 @@ def _repeated(session: Session, idempotency: Idempotency | None) -> Accepted | N
 
 
 def _locked(session: Session, assignment: Assignment, student_id: int) -> tuple[int, ...]:
-    """The student and whom they submit with, locked.
+    """The student and their group, locked.
 
-    These rows are the lock that keeps submission numbers apart, and an erasure from what comes in. Raises
-    Forbidden.
+    These locks keep submission numbers unique, and order erasures and submissions. Raises Forbidden.
     """
     people = groups.group_members(session, assignment, student_id)
     while True:
@@ -156,7 +155,7 @@ def _add_submission(session: Session, incoming: IncomingSubmission, people: Sequ
 def add_round(
     session: Session, submission: Submission, assignment: Assignment, *, reason: str, priority: str
 ) -> Round:
-    """A new current round for a submission, with its outbox row."""
+    """Add a new current round of a submission, with its outbox row."""
     version = versions.published_version(session, assignment)
     mine = select(Submission.id).where(Submission.id == submission.id)
     # not the key: who holds a round, which this may wait for, refers to it
@@ -213,24 +212,24 @@ class NoSubmissionsLeft(SubmissionRefused):
 
 
 class SubmissionPolicy(Value):
-    """How things stand for a student, or their group, at a moment."""
+    """What an assignment permits a student, or their group, at a moment."""
 
     due: datetime | None
     """Their own date, with an extension."""
     extended: bool
     rule: LateRule
     closes: datetime | None
-    """When nothing is accepted any more; nothing: never."""
+    """When the assignment closes; None: never."""
     lateness: Lateness
-    """Of what would be submitted at that moment."""
+    """Lateness of a submission at that moment."""
     used: int
-    """Submissions that count for the one of them who has most."""
+    """Submissions that count for the member who has most."""
     most: int | None
     archived: bool
 
     @property
     def left(self) -> int | None:
-        """Submissions that are left; nothing: any number."""
+        """Submissions left; None: no limit."""
         return None if self.most is None else max(0, self.most - self.used)
 
     @property
@@ -242,7 +241,7 @@ class SubmissionPolicy(Value):
 def submission_policy(
     session: Session, assignment: tables.Assignment, student_id: int, people: Sequence[int], moment: datetime
 ) -> SubmissionPolicy:
-    """How things stand for `student_id`, who submits with `people` (themselves among them)."""
+    """The policy for `student_id`, who submits with `people` (themselves included)."""
     due = due_of(session, assignment, student_id)
     used = max((count for count, _ in count_submissions(session, assignment.id, people).values()), default=0)
     terms = PolicyTerms(
@@ -252,7 +251,7 @@ def submission_policy(
 
 
 class PolicyTerms(NamedTuple):
-    """What an assignment says about submitting."""
+    """Columns of an assignment that the policy depends on."""
 
     due_at: datetime | None
     late: Mapping[str, Any] | None
@@ -263,7 +262,7 @@ class PolicyTerms(NamedTuple):
 def evaluate_policy(
     terms: PolicyTerms, due: datetime | None, used: int, moment: datetime
 ) -> SubmissionPolicy:
-    """How things stand for somebody with this date and so many submissions."""
+    """The policy for this due date and number of submissions."""
     rule = LateRule.model_validate(terms.late or {})
     return SubmissionPolicy(
         due=due,
@@ -278,7 +277,7 @@ def evaluate_policy(
 
 
 def require_current(assignment: tables.Assignment) -> None:
-    """Go on, or raise Archived."""
+    """Raise Archived where the course is archived."""
     if assignment.course.archived:
         raise Archived
 
@@ -286,7 +285,7 @@ def require_current(assignment: tables.Assignment) -> None:
 def require_open(
     session: Session, assignment: tables.Assignment, student_id: int, people: Sequence[int], moment: datetime
 ) -> None:
-    """Go on, or raise Archived, NotFound, DoorClosed or NoneLeft."""
+    """Raise Archived, NotFound, SubmissionsClosed or NoSubmissionsLeft where a student may not submit."""
     require_current(assignment)
     found = submission_policy(session, assignment, student_id, people, moment)
     if not assignment.visible:
@@ -306,7 +305,7 @@ def require_open(
 def count_submissions(
     session: Session, assignment_id: int, people: Sequence[int]
 ) -> dict[int, tuple[int, int]]:
-    """For each of these people how many submissions count for them, and the highest number among them."""
+    """For each of these users: how many submissions count for them, and the highest number among those."""
     own, member = tables.Submission, tables.SubmissionMember
     mine = select(own.id, own.student_id.label("user_id"), own.number).where(
         own.assignment_id == assignment_id, own.student_id.in_(people), own.source != TRIAL
@@ -326,7 +325,7 @@ def count_submissions(
 def counts_for(user_id: Any, assignment_id: int | None = None) -> ColumnElement[bool]:
     """A condition on submissions: those that count for this user, alone or in a group.
 
-    Where the query is about one assignment, saying which lets an index find the few that there are.
+    `assignment_id`, where the query is about one, lets an index find the few rows.
     """
     own, member = tables.Submission, tables.SubmissionMember
     mine = select(own.id).where(own.student_id == user_id)

@@ -1,4 +1,4 @@
-"""Who wants to hear by mail that a result is ready or a question answered, and the letters that wait."""
+"""Mail notifications about results and answers: preferences, recipients, queued mails."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ KIND = "mail"
 
 @dataclass(frozen=True)
 class Letter:
-    """To whom, in which language (empty: they chose none), and about which submission for what."""
+    """A mail: recipient, language (empty: not set), submission and reason."""
 
     address: str
     language: str
     title: str
     submission_id: str
     answer: bool = False
-    """It tells of an answer to a request for a regrade, not of a result."""
+    """It is about an answer to a regrade request, not about a result."""
 
 
 def set_mail_preference(session: Session, submission_id: str, user_id: int, *, wanted: bool) -> None:
-    """Somebody wants, or does not want, to hear of this submission, whatever they chose for all of theirs."""
+    """Set whether a user wants mail about this submission, over their general preference."""
     session.merge(MailPreference(submission_id=submission_id, user_id=user_id, wanted=wanted))
 
 
 def load_mail_preference(session: Session, submission_id: str, user_id: int) -> tuple[bool, str]:
-    """Whether somebody wants to hear of this submission, and their address (empty: there is none)."""
+    """Whether a user wants mail about this submission, and their address (empty: none)."""
     of_it = and_(MailPreference.submission_id == submission_id, MailPreference.user_id == User.id)
     query = select(func.coalesce(MailPreference.wanted, User.mail_when_ready), User.email)
     row = session.execute(query.outerjoin(MailPreference, of_it).where(User.id == user_id)).first()
@@ -43,7 +43,7 @@ def load_mail_preference(session: Session, submission_id: str, user_id: int) -> 
 
 
 def add_result_letters(session: Session, round_ids: Sequence[str]) -> int:
-    """In the transaction that releases these: leave a letter to each who wants one, once a round."""
+    """Queue a mail for each recipient of these rounds, when they are released; once a round."""
     count = 0
     for some in chunks(round_ids):
         found = session.connection().execute(_recipients(), {"rounds": some}).all()
@@ -55,12 +55,12 @@ def add_result_letters(session: Session, round_ids: Sequence[str]) -> int:
 
 @cache
 def _recipients() -> Select[Any]:
-    """Round, submission and user of all who want to hear of these `rounds`; made once."""
+    """The statement for round, submission and user of all recipients of `rounds`; made once."""
     return recipients_query(Round.id.in_(bindparam("rounds", expanding=True)))
 
 
 def recipients_query(these: ColumnElement[bool]) -> Select[Any]:
-    """A query for round, submission and user of all who want to hear of these rounds."""
+    """A statement for round, submission and user of all recipients of these rounds."""
     owners = select(Round.id, Submission.id.label("submission_id"), Submission.student_id.label("user_id"))
     owners = owners.join(Submission, Submission.id == Round.submission_id).where(these)
     member = SubmissionMember
@@ -79,7 +79,7 @@ def recipients_query(these: ColumnElement[bool]) -> Select[Any]:
 
 
 def add_answer_letter(session: Session, submission_id: str, user_id: int, request_id: int) -> bool:
-    """In the transaction that answers a request for a regrade: leave a letter to who asked and wants one."""
+    """Queue a mail to a student who wants one, in the transaction that answers their regrade request."""
     wants, address = load_mail_preference(session, submission_id, user_id)
     if not wants or not address:
         return False
@@ -88,9 +88,9 @@ def add_answer_letter(session: Session, submission_id: str, user_id: int, reques
 
 
 def load_letter(session: Session, payload: dict[str, Any]) -> Letter | None:
-    """What is to be written; nothing when there is no reason for it any more.
+    """The mail of an outbox row; None when its reason is gone.
 
-    Nobody is told of what they cannot see by now, or no longer want to hear of.
+    Results that are not visible any more and preferences that changed since send no mail.
     """
     submission_id, user_id = str(payload.get("submission")), int(payload.get("user", 0))
     query = (

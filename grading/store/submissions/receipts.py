@@ -1,4 +1,4 @@
-"""What a student can prove a submission with: its files, their hashes, and one fingerprint of them all."""
+"""Receipts: proof of a submission by its files' hashes and one fingerprint."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from grading.store import tables
 
 
 class ReceivedFile(Value):
-    """A file as it was kept; `sha256` is that of its bytes, `size` their number."""
+    """A stored file with the SHA-256 and size of its bytes."""
 
     path: str
     sha256: str
@@ -26,7 +26,7 @@ class ReceivedFile(Value):
 
     @property
     def line(self) -> str:
-        """How the fingerprint sees it."""
+        """Its line in the fingerprint."""
         return f"{self.sha256} {self.size} {self.path}"
 
 
@@ -58,7 +58,7 @@ def fingerprint(files: Iterable[ReceivedFile]) -> str:
 
 
 def sort_by_path(files: Iterable[ReceivedFile]) -> list[ReceivedFile]:
-    """By path as bytes, so that no language decides the order."""
+    """Sorted by path as bytes, independent of any locale."""
     return sorted(files, key=lambda file: file.path.encode("utf-8", "surrogatepass"))
 
 
@@ -107,7 +107,7 @@ def load_receipt(session: Session, submission_id: str) -> Receipt:
 
 @cache
 def _head() -> Select[Any]:
-    """A submission with its assignment, course and student, and whether it counts for others, too."""
+    """A submission with assignment, course and student, and whether it has group members."""
     own, assignment, extension = tables.Submission, tables.Assignment, tables.Extension
     theirs = and_(extension.assignment_id == assignment.id, extension.student_id == own.student_id)
     columns = (

@@ -1,4 +1,4 @@
-"""What was uploaded and is not submitted yet: kept for a day, and shown before it counts."""
+"""Pending uploads: files that are kept for a day and shown before they are submitted."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from grading.store.tables import (
 )
 
 GRACE_PERIOD = timedelta(minutes=15)
-"""Who submits so soon after the upload was complete has submitted at that moment."""
+"""A submission within this time after its upload counts from the upload's end."""
 KEEP_FOR = timedelta(days=1)
-"""See `grading.store.privacy.retention`."""
+"""Until deletion, see `grading.store.privacy.retention`."""
 
 
 class PendingUpload(Value):
@@ -43,9 +43,9 @@ class PendingUpload(Value):
     user_id: int
     created_at: datetime
     counts_until: datetime
-    """Submitted by then, it is submitted at `created_at`; later, when it is submitted."""
+    """Submitted until then, it counts from `created_at`; later, from the submission."""
     counts_at: datetime
-    """The time it would have if it were submitted now."""
+    """The time from which it would count if it were submitted now."""
     kept_until: datetime
     reading: Reading
     files: tuple[ReceivedFile, ...] = ()
@@ -61,7 +61,7 @@ class AlreadySubmitted(Exception):
 
 
 def read_upload(session: Session, assignment: tables.Assignment, content: HandIn) -> Reading:
-    """A plain reading of what was uploaded, by the rubric that counts now."""
+    """What the files look like to the checks, by the rubric that counts now."""
     version = versions.published_version(session, assignment)
     starter = [Document.model_validate(document) for document in version.starter]
     rubric, tests = (
@@ -75,7 +75,7 @@ def read_upload(session: Session, assignment: tables.Assignment, content: HandIn
 def save_upload(
     session: Session, assignment_id: int, user_id: int, content: HandIn, read: Reading, form_key: str
 ) -> str:
-    """Keep an upload in place of an earlier one of the same person; returns its id."""
+    """Store an upload in place of an earlier one of the same user; returns its id."""
     # the lock of submitting: an upload is not replaced while it is being submitted
     session.execute(select(User.id).where(User.id == user_id).with_for_update())
     discard_upload(session, assignment_id, user_id)
@@ -100,7 +100,7 @@ def save_upload(
 
 
 def load_upload(session: Session, upload_id: str, user_id: int) -> PendingUpload:
-    """Somebody's own upload. Raises NotFound."""
+    """A user's own upload. Raises NotFound."""
     row = session.get(Upload, upload_id) if upload_id.isalnum() else None
     if row is None or row.user_id != user_id:
         raise NotFound(
@@ -113,7 +113,7 @@ def load_upload(session: Session, upload_id: str, user_id: int) -> PendingUpload
 
 
 def find_pending(session: Session, user_id: int, assignment_id: int | None = None) -> list[PendingUpload]:
-    """What somebody uploaded and did not submit."""
+    """A user's upload for an assignment, or None."""
     query = select(Upload).where(Upload.user_id == user_id)
     if assignment_id is not None:
         query = query.where(Upload.assignment_id == assignment_id)
@@ -135,7 +135,7 @@ def _waiting(session: Session, row: Upload) -> PendingUpload:
 
 
 def claim_upload(session: Session, upload_id: str, user_id: int, caller: str) -> tuple[PendingUpload, HandIn]:
-    """An upload that is to be submitted, locked. Raises HandedIn when it was, NotFound when it is gone."""
+    """The upload to submit, locked. Raises AlreadySubmitted, or NotFound when it is gone."""
     if upload_id.isalnum():
         # an update, so that SQLite and PostgreSQL both keep a second one waiting
         session.execute(update(Upload).where(Upload.id == upload_id).values(form_key=Upload.form_key))
@@ -150,7 +150,7 @@ def claim_upload(session: Session, upload_id: str, user_id: int, caller: str) ->
 
 
 def find_submission(session: Session, caller: str, upload_id: str) -> str | None:
-    """The submission an upload became, if it was submitted."""
+    """The submission that an upload became, or None."""
     row = (
         session.get(IdempotencyKey, (caller, idempotency_key(upload_id[:32])))
         if upload_id.isalnum()
@@ -160,17 +160,17 @@ def find_submission(session: Session, caller: str, upload_id: str) -> str | None
 
 
 def idempotency_key(upload_id: str) -> str:
-    """The idempotency key under which an upload is submitted, once."""
+    """The idempotency key under which an upload is submitted once."""
     return f"upload:{upload_id}"
 
 
 def form_key(key: str, digest: str = "") -> str:
-    """The idempotency key of one form with these files; without a digest, how all of that form begin."""
+    """The idempotency key of one form with these files; without a digest, its prefix."""
     return f"form:{key}:{digest[:32]}"
 
 
 def discard_upload(session: Session, assignment_id: int, user_id: int) -> bool:
-    """Throw away what somebody uploaded for an assignment; whether there was something."""
+    """Delete a user's upload for an assignment; returns whether there was one."""
     query = select(Upload.id).where(Upload.assignment_id == assignment_id, Upload.user_id == user_id)
     ids = list(session.scalars(query))
     if ids:
@@ -180,7 +180,7 @@ def discard_upload(session: Session, assignment_id: int, user_id: int) -> bool:
 
 
 def mark_submitted(session: Session, upload_ids: Sequence[str]) -> None:
-    """Uploads that were submitted in this transaction: their files are the submission's now."""
+    """Delete uploads that this transaction submitted; their files belong to submissions now."""
     delete_rows(session, UploadFile, UploadFile.upload_id.in_(upload_ids))
     delete_rows(session, Upload, Upload.id.in_(upload_ids))
 
@@ -188,7 +188,7 @@ def mark_submitted(session: Session, upload_ids: Sequence[str]) -> None:
 def find_form_outcome(
     session: Session, user_id: int, caller: str, assignment_id: int, key: str
 ) -> tuple[str, str]:
-    """What became of a form: ("submission", id), ("upload", id) or ("", "").
+    """The outcome of a form: ("submission", id), ("upload", id) or ("", "").
 
     For a page that lost its connection while it sent the files.
     """
@@ -208,7 +208,7 @@ def find_form_outcome(
 
 
 def delete_uploads(session: Session, ids: Sequence[str]) -> Counter[str]:
-    """Delete what was uploaded and not submitted."""
+    """Delete uploads and files that nothing else refers to."""
     counts: Counter[str] = Counter()
     for some in chunks(ids):
         names = list(session.scalars(select(UploadFile.sha256).where(UploadFile.upload_id.in_(some))))
