@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workers.machine.engines.base import Cancel
-from workers.machine.engines.mlx.decode_loop import Lane, Shape, Tally
+from workers.machine.engines.mlx.decode_loop import Counters, DecodeLoop, Shape
 from workers.machine.engines.mlx.generation import Sampling, Ticket
 from workers.machine.engines.mlx.model import LoadedModel, Prompt
-from workers.machine.engines.mlx.prefix_caches import Prefixes
+from workers.machine.engines.mlx.prefix_caches import PrefixCaches
 
 GREEDY = Sampling(0.0)
 
@@ -36,11 +36,11 @@ class Driven:
 
     loaded: LoadedModel
     shape: Shape = field(default_factory=lambda: Shape(slots=4, prefill_step=64))
-    prefixes: Prefixes = field(default_factory=lambda: Prefixes(10**9))
+    prefixes: PrefixCaches = field(default_factory=lambda: PrefixCaches(10**9))
 
     def __post_init__(self) -> None:
-        self.tally = Tally()
-        self.lane = Lane(self.loaded, self.shape, self.prefixes, self.tally)
+        self.tally = Counters()
+        self.lane = DecodeLoop(self.loaded, self.shape, self.prefixes, self.tally)
 
     def ask(
         self, prefix: Sequence[int], rest: Sequence[int], most: int, sampling: Sampling = GREEDY, **more: Any
@@ -53,7 +53,7 @@ class Driven:
             max_tokens=most,
             sampling=sampling,
             constraint=None,
-            over=lambda: cancel.said,
+            over=lambda: cancel.cancelled,
             wake=lambda: None,
         )
         self.lane.add(ticket)

@@ -18,7 +18,7 @@ from workers.machine.engines.mlx.decode_loop import Runner
 from workers.machine.engines.mlx.engine import MlxEngine
 from workers.machine.engines.remote_prefill.engine import HybridEngine
 from workers.machine.engines.remote_prefill.protocol import SECRET_VARIABLE
-from workers.machine.engines.remote_prefill.server import Reader, Serving
+from workers.machine.engines.remote_prefill.server import PrefillModels, PrefillServer
 
 SECRET = "known on both sides"
 STEP = 128
@@ -27,10 +27,10 @@ STEP = 128
 @contextmanager
 def reading(model: Path, step: int = STEP, **settings: Any) -> Iterator[str]:
     """The address of a machine that reads prompts with this model."""
-    reader = Reader([str(model)], step=step)
+    reader = PrefillModels([str(model)], step=step)
     try:
         reader.load()
-        serving = Serving(reader, SECRET.encode(), ("127.0.0.1", 0), **settings)
+        serving = PrefillServer(reader, SECRET.encode(), ("127.0.0.1", 0), **settings)
         try:
             yield f"127.0.0.1:{serving.address[1]}"
         finally:
@@ -75,7 +75,7 @@ def together(count: int) -> Iterator[None]:
     """
     with (
         _gathered(Runner, count, lambda ticket: ticket.prompt.ids, lambda runner: runner),
-        _gathered(Reader, count, lambda prompt: prompt.ids, lambda reader: reader._runner),
+        _gathered(PrefillModels, count, lambda prompt: prompt.ids, lambda reader: reader._runner),
     ):
         yield
 

@@ -14,7 +14,7 @@ from typing import Any
 from cli.dev import embedded_redis
 from tests.support.system import until
 from workers.machine.engines.sharded.engine import ShardedEngine
-from workers.machine.engines.sharded.rank_group import Crew
+from workers.machine.engines.sharded.rank_group import RankGroup
 
 
 def addresses(ranks: int, *last: str) -> list[str]:
@@ -38,7 +38,7 @@ def ranks(count: int = 3, hosts: Sequence[str] = (), **settings: Any) -> Iterato
         gone(pids)
 
 
-def crew(engine: ShardedEngine) -> Crew:
+def crew(engine: ShardedEngine) -> RankGroup:
     """Its ranks, which are there."""
     found = engine.crew
     assert found is not None

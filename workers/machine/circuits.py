@@ -79,7 +79,7 @@ Place = tuple[str, str]
 """(engine, model)"""
 
 
-class Circuits:
+class CircuitBreakers:
     """One circuit for each model that this machine's stages use. Thread-safe.
 
     A server that is away opens those of all its models; a model that is missing only its own. Each engine is
@@ -113,7 +113,7 @@ class Circuits:
     def wait_closed(self, stage: str, seconds: float) -> bool:
         """Wait a while for that; also ends when this process does."""
         with self._news:
-            self._news.wait_for(lambda: self._over.said or self.closed(stage), seconds)
+            self._news.wait_for(lambda: self._over.cancelled or self.closed(stage), seconds)
         return self.closed(stage)
 
     def now(self) -> float:
@@ -160,7 +160,7 @@ class Circuits:
 
     def close(self) -> None:
         """No more probes: this process is going. One that is under way is cancelled."""
-        self._over.say()
+        self._over.cancel()
         with self._news:
             self._news.notify_all()
 
@@ -179,7 +179,7 @@ class Circuits:
                 if before.closed != after.closed:
                     _say(place, after)
             for engine in {place[0] for place in places} - self._probed:
-                if not self._over.said and self._open(engine):
+                if not self._over.cancelled and self._open(engine):
                     self._probed.add(engine)
                     probing = threading.Thread(
                         target=self._probe_until_closed, args=(engine,), name="circuits", daemon=True
@@ -197,7 +197,7 @@ class Circuits:
             place = None
             with self._news:
                 opened = self._open(engine)
-                if self._over.said or not (opened or told):
+                if self._over.cancelled or not (opened or told):
                     self._probed.discard(engine)
                     return
                 if opened == told:

@@ -13,12 +13,12 @@ from grading.broker.celery_app import own_queue
 from grading.broker.dispatch import AWAY
 from grading.broker.heartbeats import Answer, Claim, Lease
 from grading.broker.leases import Leases
-from workers.machine.run import Working
+from workers.machine.run import RunInHand
 
 log = logging.getLogger(__name__)
 
 
-class Claiming:
+class Claims:
     """The claims of one process of a machine. Nothing here raises redis errors."""
 
     def __init__(self, leases: Leases, machine: str, process: str) -> None:
@@ -26,7 +26,7 @@ class Claiming:
         self._machine = machine
         self._process = process
 
-    def place(self, working: Working) -> Answer:
+    def place(self, working: RunInHand) -> Answer:
         """Claim the run, or hand it on to where it belongs; when that fails, it is done here."""
         message = working.message
         claim = self._claim(working, hand_on=message is not None and not message.settled)
@@ -39,7 +39,7 @@ class Claiming:
             return self._claim(working, hand_on=False).answer
         return "elsewhere"
 
-    def _claim(self, working: Working, *, hand_on: bool) -> Claim:
+    def _claim(self, working: RunInHand, *, hand_on: bool) -> Claim:
         job = working.job
         try:
             return self._leases.claim(
@@ -50,7 +50,7 @@ class Claiming:
             working.leased = False
             return Claim("granted")
 
-    def lease(self, working: Working) -> Lease:
+    def lease(self, working: RunInHand) -> Lease:
         """The lease of a run as it is now."""
         return Lease(
             working.job.run_id,
@@ -63,14 +63,14 @@ class Claiming:
             prompt_tokens=working.prompt_tokens,
         )
 
-    def give_back(self, working: Working) -> None:
+    def give_back(self, working: RunInHand) -> None:
         """The run was not done; its lease ends."""
         try:
             self._leases.give_back(self.lease(working))
         except RedisError as error:
             _stays(error)
 
-    def finish(self, working: Working) -> None:
+    def finish(self, working: RunInHand) -> None:
         """The run's result was sent; its lease ends, and it is not begun again."""
         try:
             self._leases.finish(self.lease(working))

@@ -10,7 +10,7 @@ from dataclasses import asdict
 
 from grading.config.settings import Machine
 from grading.domain.errors import EngineError
-from workers.machine.engines.base import Engine, Identifies, LoadsModels, ReportsMetrics
+from workers.machine.engines.base import Engine, LoadsModels, ReportsDigest, ReportsMetrics
 
 log = logging.getLogger(__name__)
 PATIENCE_S = 600.0
@@ -21,7 +21,7 @@ UNKNOWN_AGAIN_S = 30.0
 """The engine may still be starting."""
 
 
-class Weights:
+class ModelDigests:
     """The digests of a machine's models, as engines tell them. Thread-safe."""
 
     def __init__(self, machine: Machine, engines: Mapping[str, Engine]) -> None:
@@ -66,7 +66,7 @@ class Weights:
     def told_by(self, name: str, model: str, seconds: float) -> str | None:
         """What an engine says now, empty when it cannot tell; None when it fails to, which may pass."""
         engine = self._engines[name]
-        if not isinstance(engine, Identifies):
+        if not isinstance(engine, ReportsDigest):
             return ""
         try:
             digest = engine.digest(model, seconds)
@@ -90,7 +90,15 @@ def counters(engines: Mapping[str, Engine]) -> dict[str, dict[str, float]]:
 def metric_types(engines: Mapping[str, Engine]) -> dict[str, dict[str, str]]:
     """Name -> kind and help of all that these engines may report."""
     reporting = [engine for engine in engines.values() if isinstance(engine, ReportsMetrics)]
-    return {name: asdict(one) for engine in reporting for name, one in engine.metrics.items()}
+    return {name: one for engine in reporting for name, one in _types(engine).items()}
+
+
+def _types(engine: ReportsMetrics) -> dict[str, dict[str, str]]:
+    try:
+        return {name: asdict(one) for name, one in engine.metrics.items()}
+    except Exception:
+        log.exception("an engine cannot say what it reports")  # figures must not cost the machine its beat
+        return {}
 
 
 def _counted(engine: ReportsMetrics) -> dict[str, float]:

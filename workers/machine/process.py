@@ -21,16 +21,16 @@ from grading.domain.jobs import Job, Provenance, Result, read_job
 from grading.scheduling.circuit_breaker import RULES, Rules
 from grading.shared.telemetry import outcome, span, working_on
 from workers.machine import results
-from workers.machine.circuits import Circuits
-from workers.machine.claims import Claiming
-from workers.machine.engines.base import Engine, TellsLoss
-from workers.machine.model_digests import Weights, counters, metric_types
-from workers.machine.progress import Telling
-from workers.machine.requeue import Returns
+from workers.machine.circuits import CircuitBreakers
+from workers.machine.claims import Claims
+from workers.machine.engines.base import Engine, ReportsUnavailability
+from workers.machine.model_digests import ModelDigests, counters, metric_types
+from workers.machine.progress import ProgressReports
+from workers.machine.requeue import Requeue
 from workers.machine.results import Send, offer, without_prompt
-from workers.machine.run import Message, Working
+from workers.machine.run import Message, RunInHand
 from workers.machine.scheduling.gate import Gate
-from workers.machine.scheduling.throughput import Pacing
+from workers.machine.scheduling.throughput import ThroughputLearner
 from workers.machine.stages.run import run_stage
 
 log = logging.getLogger(__name__)
@@ -60,22 +60,24 @@ class MachineProcess:
     drained: bool = False
     stopping: bool = False
     gate: Gate = field(default_factory=Gate)
-    _working: dict[str, Working] = field(default_factory=dict)
+    _working: dict[str, RunInHand] = field(default_factory=dict)
     _placing: dict[int, str] = field(default_factory=dict)
     """Stages of runs that are being claimed: they take a slot, unless they belong elsewhere."""
     _left: threading.Condition = field(default_factory=threading.Condition)
     """Notified when a run is out of hand."""
 
     def __post_init__(self) -> None:
-        self.weights = Weights(self.machine, self.engines)
-        self.circuits = Circuits(self.machine, self.engines, self._circuits_changed, self.circuit_rules)
+        self.weights = ModelDigests(self.machine, self.engines)
+        self.circuits = CircuitBreakers(
+            self.machine, self.engines, self._circuits_changed, self.circuit_rules
+        )
         for name, engine in self.engines.items():
-            if isinstance(engine, TellsLoss):
-                engine.on_loss(partial(self.circuits.lost, name))
-        self.claiming = Claiming(self.leases, self.machine.name, self.process)
-        self.returns = Returns(self.leases, self.circuits, self.machine.name, self.process)
-        self.pacing = Pacing(self.machine, self.leases.redis, lambda: list(self._working.values()))
-        self.telling = Telling(self.leases, lambda: list(self._working.values()), self.claiming.lease)
+            if isinstance(engine, ReportsUnavailability):
+                engine.on_unavailable(partial(self.circuits.lost, name))
+        self.claiming = Claims(self.leases, self.machine.name, self.process)
+        self.returns = Requeue(self.leases, self.circuits, self.machine.name, self.process)
+        self.pacing = ThroughputLearner(self.machine, self.leases.redis, lambda: list(self._working.values()))
+        self.telling = ProgressReports(self.leases, lambda: list(self._working.values()), self.claiming.lease)
 
     def run(self, raw: Mapping[str, Any], message: Message | None = None) -> dict[str, Any] | None:
         """Do a job, send its result at once, and return it. Raises nothing for bad work.
@@ -94,7 +96,7 @@ class MachineProcess:
         if self.returns.unasked(job.stage, message):
             return None
         admitted = self.gate.enter_now(alone=job.alone)
-        working = Working(job, message, "starting" if admitted else "waiting", changed=self.telling.changed)
+        working = RunInHand(job, message, "starting" if admitted else "waiting", changed=self.telling.changed)
         try:
             self._placing[id(working)] = job.stage
             answer = self.claiming.place(working)
@@ -108,7 +110,7 @@ class MachineProcess:
             if not admitted and answer != "exhausted":
                 admitted = self.gate.enter(alone=job.alone, cancel=working.cancel)
                 self.returns.call_off([working])  # its engine may have gone while it waited
-                if working.cancel.said or not self._begin(working):
+                if working.cancel.cancelled or not self._begin(working):
                     return self.returns.unfinished(working)
             return self._finish(working, exhausted=answer == "exhausted")
         finally:
@@ -120,7 +122,7 @@ class MachineProcess:
             if admitted:
                 self.gate.leave()
 
-    def _finish(self, working: Working, *, exhausted: bool) -> dict[str, Any] | None:
+    def _finish(self, working: RunInHand, *, exhausted: bool) -> dict[str, Any] | None:
         """Work, send the result and end the lease; only a run whose result was sent is over."""
         job = working.job
         try:
@@ -129,7 +131,7 @@ class MachineProcess:
                     results.exhausted(job, self._provenance(job.stage)) if exhausted else self._work(working)
                 )
                 say(outcome(result))
-            if working.cancel.said and not result.ok:
+            if working.cancel.cancelled and not result.ok:
                 return self.returns.unfinished(working)
             if self.returns.refused(working, result):
                 return None
@@ -143,7 +145,7 @@ class MachineProcess:
             return None  # done after all; the message that is on its way will find it over
         return without_prompt(result)
 
-    def _work(self, working: Working) -> Result:
+    def _work(self, working: RunInHand) -> Result:
         job = working.job
         placement = self.machine.stages.get(job.stage)
         if placement is None:
@@ -185,7 +187,7 @@ class MachineProcess:
         engine, model = (placement.engine, placement.model) if placement else ("", "")
         return Provenance(machine=self.machine.name, engine=engine, model=model)
 
-    def _begin(self, working: Working) -> bool:
+    def _begin(self, working: RunInHand) -> bool:
         """Its turn has come: tell at once, as whoever dies now has begun it. False when it was taken away."""
         working.phase = "starting"
         try:
@@ -210,7 +212,7 @@ class MachineProcess:
         Nothing of it is sent: it was handed back, or will be found missing.
         """
         for working in list(self._working.values()):
-            working.cancel.say()
+            working.cancel.cancel()
         with self._left:
             return self._left.wait_for(lambda: not self._working, seconds)
 

@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 from grading.broker.heartbeats import BEAT_S, MOST_DRAFT, Lease
 from grading.broker.leases import Leases
 from grading.domain.jobs import Job
-from workers.machine.run import Working
+from workers.machine.run import RunInHand
 from workers.machine.stages.leaks import leaked
 from workers.machine.stages.partial_output import readable
 
@@ -40,7 +40,7 @@ class _Told:
     before: float
     last: float
 
-    def wait(self, working: Working, now: float) -> float:
+    def wait(self, working: RunInHand, now: float) -> float:
         """Seconds until the run may be told again; a change of phase need not wait as long as more tokens."""
         soon = self.before + TWO_S
         if working.phase == self.state[0]:
@@ -49,7 +49,7 @@ class _Told:
         return soon - now
 
 
-class Telling:
+class ProgressReports:
     """What one process tells of its runs. `runs` gives those in hand, `lease` what is known of one.
 
     A run that was taken away is cancelled as soon as Redis says so. Only the thread of `until_stopped`, the
@@ -59,8 +59,8 @@ class Telling:
     def __init__(
         self,
         leases: Leases,
-        runs: Callable[[], Sequence[Working]],
-        lease: Callable[[Working], Lease],
+        runs: Callable[[], Sequence[RunInHand]],
+        lease: Callable[[RunInHand], Lease],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._leases = leases
@@ -69,7 +69,7 @@ class Telling:
         self._clock = clock
         self._news = threading.Event()
         self._turn = threading.Lock()
-        self._told: WeakKeyDictionary[Working, _Told] = WeakKeyDictionary()
+        self._told: WeakKeyDictionary[RunInHand, _Told] = WeakKeyDictionary()
 
     def changed(self) -> None:
         """Something is to be told; also ends the wait of `until_stopped`."""
@@ -122,21 +122,21 @@ class Telling:
         finally:
             self._turn.release()
 
-    def tell_one(self, working: Working) -> bool:
+    def tell_one(self, working: RunInHand) -> bool:
         """Tell a run now; False when it was taken away."""
         with self._turn:
             self._say([working], self._clock())
         return not working.taken_away
 
-    def _differs(self, working: Working) -> bool:
+    def _differs(self, working: RunInHand) -> bool:
         told = self._told.get(working)
         return told is None or told.state != working.state
 
-    def _wait(self, working: Working, now: float) -> float:
+    def _wait(self, working: RunInHand, now: float) -> float:
         told = self._told.get(working)
         return told.wait(working, now) if told else working.begun + FIRST_S - now
 
-    def _say(self, runs: Iterable[Working], now: float) -> None:
+    def _say(self, runs: Iterable[RunInHand], now: float) -> None:
         """Tell these in one round trip, each as it is if that may be said now, else as it was said."""
         said = [(one, self._next(one, now)) for one in runs]
         answers = self._leases.tell([told.lease for _, told in said])
@@ -151,7 +151,7 @@ class Telling:
                 log.info("run %s was taken away", one.job.run_id)
                 one.take_away()
 
-    def _next(self, working: Working, now: float) -> _Told:
+    def _next(self, working: RunInHand, now: float) -> _Told:
         told, state = self._told.get(working), working.state
         if told is None:
             return _Told(state, self._lease_of(working, state), NEVER, NEVER)
@@ -159,7 +159,7 @@ class Telling:
             return told
         return _Told(state, self._lease_of(working, state), told.last, NEVER)
 
-    def _lease_of(self, working: Working, state: tuple[str, int, int, str]) -> Lease:
+    def _lease_of(self, working: RunInHand, state: tuple[str, int, int, str]) -> Lease:
         phase, tokens, prompt_tokens, draft = state
         return replace(
             self._lease(working),

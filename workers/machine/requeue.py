@@ -9,8 +9,8 @@ from grading.broker.dispatch import AWAY
 from grading.broker.leases import Leases
 from grading.domain.jobs import Result
 from grading.scheduling.circuit_breaker import AWAY as ENGINE_AWAY
-from workers.machine.circuits import Circuits
-from workers.machine.run import Message, Working
+from workers.machine.circuits import CircuitBreakers
+from workers.machine.run import Message, RunInHand
 
 log = logging.getLogger(__name__)
 PAUSE_S = 1.0
@@ -18,10 +18,10 @@ PAUSE_S = 1.0
 MOST_KNOWN = 10_000
 
 
-class Returns:
+class Requeue:
     """Sends runs back at no cost for them: none of their tries, none of their beginnings. Thread-safe."""
 
-    def __init__(self, leases: Leases, circuits: Circuits, machine: str, process: str) -> None:
+    def __init__(self, leases: Leases, circuits: CircuitBreakers, machine: str, process: str) -> None:
         self._leases = leases
         self._machine = machine
         self._process = process
@@ -40,15 +40,15 @@ class Returns:
             return False
         return True
 
-    def call_off(self, runs: Iterable[Working]) -> None:
+    def call_off(self, runs: Iterable[RunInHand]) -> None:
         """Those of runs that only wait for their turn, and for nothing."""
         for working in runs:
             waits = working.phase == "waiting" and working.message is not None
             if waits and not self._circuits.closed(working.job.stage):
                 working.unserved = True
-                working.cancel.say()
+                working.cancel.cancel()
 
-    def refused(self, working: Working, result: Result) -> bool:
+    def refused(self, working: RunInHand, result: Result) -> bool:
         """Whether a run that failed before any engine saw it went back.
 
         Each may do so once: an engine that is away for one run only, as behind a proxy that gives up on long
@@ -66,7 +66,7 @@ class Returns:
             self._known.pop(next(iter(self._known)), None)
         return self._send_back(working)
 
-    def unfinished(self, working: Working) -> dict[str, str] | None:
+    def unfinished(self, working: RunInHand) -> dict[str, str] | None:
         """What becomes of a run that was cancelled: its message comes again, or others have the run."""
         if working.taken_away and not working.handed_back:
             return {"superseded": working.job.run_id}
@@ -74,7 +74,7 @@ class Returns:
             self._send_back(working)
         return None
 
-    def hand_back(self, runs: Iterable[Working]) -> int:
+    def hand_back(self, runs: Iterable[RunInHand]) -> int:
         """Send these back, as this process ends; how many it were. What has no message is found missing."""
         messages = {}
         for working in runs:
@@ -91,7 +91,7 @@ class Returns:
             log.warning("redis is away, %d runs are found missing later: %s", len(messages) - back, error)
         return back
 
-    def _send_back(self, working: Working) -> bool:
+    def _send_back(self, working: RunInHand) -> bool:
         """False without a message, and when Redis is away: then the sweeper finds the run missing.
 
         Of a run that another process has by now nothing is sent: that one answers.

@@ -26,7 +26,7 @@ class Message:
 
 
 @dataclass(eq=False)
-class Working:
+class RunInHand:
     """A run in this process's hands, and how far it is. `changed` is called when that changes."""
 
     job: Job
@@ -76,4 +76,4 @@ class Working:
     def take_away(self) -> None:
         """Nobody waits for it here any more: the engine ends it at once."""
         self.taken_away = True
-        self.cancel.say()
+        self.cancel.cancel()

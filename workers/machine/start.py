@@ -24,11 +24,11 @@ from grading.shared.telemetry import working_on
 from workers.celery_worker import Watch, keep_watch, register_canary, run_worker
 from workers.machine import diagnostics
 from workers.machine.engines import open_engines
-from workers.machine.gateway_requests.serving import Guests, host, look_after, open_guests, taken_up
+from workers.machine.gateway_requests.serving import GatewayRequests, host, look_after, open_guests, taken_up
 from workers.machine.process import MachineProcess
 from workers.machine.results import Inbox
 from workers.machine.run import Message
-from workers.machine.scheduling.queue_selection import Cycle, Here, Listening
+from workers.machine.scheduling.queue_selection import MachineView, QueueOrder, QueueSelection
 
 log = logging.getLogger(__name__)
 BREAK_OFF_S = 2.0
@@ -101,16 +101,16 @@ def _say_ready(inbox: Inbox) -> None:
         log.warning("redis is away, the sweeper sends work later: %s", error)
 
 
-def _take_by(app: Celery, listening: Listening, inbox: Inbox) -> None:
+def _take_by(app: Celery, listening: QueueSelection, inbox: Inbox) -> None:
     """The consumer asks `listening` which queues to read, each time before it takes a message."""
     app.conf.broker_transport_options = {
         **app.conf.broker_transport_options,
-        "queue_order_strategy": lambda: Cycle(listening),
+        "queue_order_strategy": lambda: QueueOrder(listening),
         "returned": inbox.returned,
     }
 
 
-def _answer_tasks(app: Celery, process: MachineProcess, listening: Listening, inbox: Inbox) -> None:
+def _answer_tasks(app: Celery, process: MachineProcess, listening: QueueSelection, inbox: Inbox) -> None:
     """What the worker does with a message: a run, a canary, an examination."""
     name = process.machine.name
 
@@ -128,7 +128,7 @@ def _answer_tasks(app: Celery, process: MachineProcess, listening: Listening, in
     diagnostics.register(app, process)
 
 
-def _begin_threads(process: MachineProcess, listening: Listening, guests: Guests) -> None:
+def _begin_threads(process: MachineProcess, listening: QueueSelection, guests: GatewayRequests) -> None:
     """All that goes on beside the runs, until the process stops."""
     # first of all and whatever Redis answers: a machine that never beats loses all its work
     _thread("heartbeat", process.beat_until_stopped)
@@ -154,8 +154,8 @@ def listen(
     machine: Machine,
     process: MachineProcess,
     guest_queues: Mapping[str, Placement],
-    guests: Guests,
-) -> Listening:
+    guests: GatewayRequests,
+) -> QueueSelection:
     """What decides which queues this machine reads; told of by its beats."""
 
     def able() -> tuple[str, ...]:
@@ -173,8 +173,8 @@ def listen(
             load_s=process.pacing.load_s(),
         )
 
-    listening = Listening(
-        Here(
+    listening = QueueSelection(
+        MachineView(
             machine,
             tuple(config.stages),
             partial(process.leases.look, mine=celery_app.stage_queues(list(machine.stages))),

@@ -34,7 +34,7 @@ from tests.support.servers.ollama_server import ollama_server
 from tests.support.servers.openai_server import openai_server
 from tests.support.sharded import addresses, ranks
 from workers.machine.engines import Engine, Request, open_engine
-from workers.machine.engines.base import Cancel, Identifies, ReportsMetrics
+from workers.machine.engines.base import Cancel, ReportsDigest, ReportsMetrics
 from workers.machine.stages.analysis import STAGE as ANALYSIS
 
 PLAYED = ("ollama", "openai", "openai-mlx", "openai-llama", "openai-lmstudio", "openai-vllm")
@@ -241,7 +241,7 @@ def freed(case: Case, left: int) -> None:
 @pytest.mark.parametrize("kind", ENGINES)
 def test_what_nobody_waits_for_is_not_begun(opened: Callable[[str], Case], kind: str) -> None:
     case, cancel = opened(kind), Cancel()
-    cancel.say()
+    cancel.cancel()
     seen = case.server.stats.requests if case.server else 0
     with pytest.raises(Cancelled):
         case.engine.generate(replace(case.ask, cancel=cancel), quiet)
@@ -259,11 +259,11 @@ def test_a_cancel_ends_the_generation_and_frees_its_slot(opened: Callable[[str],
     def say() -> None:
         nonlocal written
         written = case.server.stats.written if case.server else 0
-        cancel.say()
+        cancel.cancel()
 
     with ThreadPoolExecutor(1) as pool:
         if kind == "instant":  # which says nothing before it is done
-            pool.submit(lambda: time.sleep(0.1) or cancel.say())
+            pool.submit(lambda: time.sleep(0.1) or cancel.cancel())
         if case.server is not None:
             case.server.behaviour.seconds = 15.0  # so that a first token comes soon
         with pytest.raises(Cancelled):
@@ -313,7 +313,7 @@ def test_a_digest_is_that_of_the_answers(
         "workers.machine.engines.openai.server.LOOK_S", 60.0
     )  # a late server is no unknown one
     case = opened(kind)
-    assert isinstance(case.engine, Identifies)
+    assert isinstance(case.engine, ReportsDigest)
     digest = case.engine.digest(case.ask.model, 60.0)
     assert case.engine.generate(case.ask, quiet).digest == digest
     tells = {**dict.fromkeys(("ollama", *OWN), "sha256:"), "openai-llama": "llama-meta-sha256:"}

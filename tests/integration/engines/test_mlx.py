@@ -67,7 +67,7 @@ def test_mlx_takes_a_short_request_while_a_long_one_runs(mlx: MlxEngine, tiny: P
         assert begun.wait(60)
         mlx.generate(ask(str(tiny), max_output_tokens=5, schema={}), quiet)
         assert not running.done()
-        cancel.say()
+        cancel.cancel()
         with pytest.raises(Cancelled):
             running.result(60)
 

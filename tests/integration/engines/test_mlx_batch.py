@@ -19,11 +19,11 @@ from tests.support.decode_loop import Driven, words
 from tests.support.engines import ENDLESS, Heard, ask, quiet
 from workers.machine.engines import Request
 from workers.machine.engines.base import Cancel
-from workers.machine.engines.mlx.decode_loop import Lane, Shape, Tally
+from workers.machine.engines.mlx.decode_loop import Counters, DecodeLoop, Shape
 from workers.machine.engines.mlx.engine import MlxEngine
-from workers.machine.engines.mlx.generation import Patience, Sampling, Watch
+from workers.machine.engines.mlx.generation import CallerWait, Sampling, Watch
 from workers.machine.engines.mlx.model import LoadedModel, load_model
-from workers.machine.engines.mlx.prefix_caches import Prefixes
+from workers.machine.engines.mlx.prefix_caches import PrefixCaches
 
 SECONDS = 60
 
@@ -52,7 +52,7 @@ def test_who_is_cancelled_leaves_before_the_next_step(loaded: LoadedModel) -> No
     assert (driven.lane.running, driven.lane.waiting) == (1, 1)
     assert second.ticket.phases == ["queued"]
     steps = driven.count("decode_steps")
-    first.cancel.say()
+    first.cancel.cancel()
     driven.steps(1)
     assert len(first.ticket.output) == written
     assert driven.count("decode_steps") == steps
@@ -69,7 +69,7 @@ def test_a_long_prompt_is_left_after_the_chunk_under_way(loaded: LoadedModel) ->
     driven.steps(3)
     assert driven.count("prefill_chunks") == 3
     assert not first.ticket.output
-    first.cancel.say()
+    first.cancel.cancel()
     driven.steps(1)
     assert driven.count("prompt_tokens") == 1020  # the second one is in
     assert driven.count("prefill_chunks") == 4
@@ -132,7 +132,7 @@ def test_only_what_a_class_shares_is_kept_and_within_its_bytes(loaded: LoadedMod
     assert driven.count("prefix_lookups") == 24
     assert driven.count("prefix_hits") == 22
     one = driven.prefixes.bytes // 2
-    small = Driven(loaded, prefixes=Prefixes(one))
+    small = Driven(loaded, prefixes=PrefixCaches(one))
     for prefix in (class_a, class_b, class_b):
         small.ask(prefix, words(loaded, 5, 3), 2)
         small.finish()
@@ -142,7 +142,7 @@ def test_only_what_a_class_shares_is_kept_and_within_its_bytes(loaded: LoadedMod
 
 
 def test_a_prefix_that_is_too_large_holds_nobody_up(loaded: LoadedModel) -> None:
-    driven = Driven(loaded, prefixes=Prefixes(1000))
+    driven = Driven(loaded, prefixes=PrefixCaches(1000))
     prefix = words(loaded, 64, 1)
     driven.ask(prefix, [5, 6], 2)
     driven.finish()
@@ -163,9 +163,9 @@ def test_metals_wired_limit_is_left_alone_unless_wanted(
     monkeypatch.setattr(mx, "device_info", lambda: {"max_recommended_working_set_size": 7})
     monkeypatch.setattr(mx, "set_wired_limit", lambda size: wired.append(size) or 0)
     before = import_module("mlx_lm.generate").maybe_set_recommended_wired_limit
-    Lane(loaded, Shape(), Prefixes(0), Tally()).close()
+    DecodeLoop(loaded, Shape(), PrefixCaches(0), Counters()).close()
     assert wired == []
-    Lane(loaded, Shape(wired=True), Prefixes(0), Tally()).close()
+    DecodeLoop(loaded, Shape(wired=True), PrefixCaches(0), Counters()).close()
     assert wired == [7, 0]
     assert import_module("mlx_lm.generate").maybe_set_recommended_wired_limit is before
 
@@ -183,7 +183,7 @@ def test_only_the_mlx_thread_writes_down_what_happens(
             driven.finish()
 
     watch = Watch(ticket, begins_while_its_caller_speaks, draft=False)
-    assert watch.wait(Patience(SECONDS)) == "length"
+    assert watch.wait(CallerWait(SECONDS)) == "length"
     assert heard.phases == ["queued", "reading", "generating"]
     assert ticket.phases == ["reading", "generating"]
 
@@ -216,11 +216,11 @@ def test_cancelling_frees_the_slot_for_who_waits(narrow: MlxEngine, endless: Req
         until(lambda: "queued" in heard.phases)
         third = pool.submit(narrow.generate, replace(endless, cancel=waiting), quiet)
         until(lambda: narrow.counters()["waiting"] == 2)
-        waiting.say()
+        waiting.cancel()
         with pytest.raises(Cancelled):
             third.result(SECONDS)
         assert narrow.counters()["running"] == 1
-        cancel.say()
+        cancel.cancel()
         with pytest.raises(Cancelled):
             first.result(SECONDS)
         answer = second.result(SECONDS)
@@ -240,7 +240,7 @@ def test_a_deadline_while_waiting_for_a_slot_is_kept(narrow: MlxEngine, endless:
         until(lambda: narrow.counters()["running"] == 1)
         with pytest.raises(BudgetExceeded, match=r"0\.1 s"):
             narrow.generate(replace(endless, deadline_s=0.1), quiet)
-        cancel.say()
+        cancel.cancel()
         with pytest.raises(Cancelled):
             first.result(SECONDS)
 
@@ -273,7 +273,7 @@ def test_cancelling_does_not_wait_for_a_model_that_loads(tiny: Path, monkeypatch
             until(lambda: "loading" in told)
             with pytest.raises(BudgetExceeded, match="loading"):
                 engine.generate(ask(str(tiny), deadline_s=0.05), quiet)
-            cancel.say()
+            cancel.cancel()
             with pytest.raises(Cancelled):
                 running.result(SECONDS)
             go_on.set()
@@ -352,7 +352,7 @@ def test_models_take_turns_where_few_may_stay(tiny: Path, tmp_path: Path) -> Non
 
 
 def test_the_measure_of_a_model_is_its_own_tokenizers(mlx: MlxEngine, tiny: Path) -> None:
-    measure = mlx.measure(str(tiny), SECONDS, quiet)
+    measure = mlx.token_counter(str(tiny), SECONDS, quiet)
     assert measure is not None
     assert measure.context_tokens == 4096
     text = "summary(data$height)\n" * 10
@@ -360,7 +360,7 @@ def test_the_measure_of_a_model_is_its_own_tokenizers(mlx: MlxEngine, tiny: Path
     assert measure.count("<|im_start|>") > 1
     assert mlx.digest(str(tiny), SECONDS) == mlx.generate(ask(str(tiny)), quiet).digest
     with pytest.raises(BudgetExceeded, match="were not read within"):
-        Patience(0.0).wait_for(Future[str](), "The model's files were not read")
+        CallerWait(0.0).wait_for(Future[str](), "The model's files were not read")
 
 
 def test_what_a_guest_asks_goes_to_no_prefix_cache(mlx: MlxEngine, tiny: Path) -> None:

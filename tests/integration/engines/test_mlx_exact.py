@@ -11,7 +11,7 @@ from tests.support.decode_loop import Driven, alone, words
 from tests.support.engines import SMALLER
 from workers.machine.engines.mlx.decode_loop import Shape
 from workers.machine.engines.mlx.model import LoadedModel, load_model
-from workers.machine.engines.mlx.prefix_caches import Prefixes
+from workers.machine.engines.mlx.prefix_caches import PrefixCaches
 
 SHORT, LONG = WINDOW // 2, 2 * WINDOW + 5
 """Lengths of shared prefixes: within and beyond a sliding window."""
@@ -65,7 +65,7 @@ def test_tokens_are_those_of_one_prompt_alone_batched_cached_and_joining_late(
 
 
 def test_tokens_without_any_cache_are_the_same(known: Known) -> None:
-    driven = Driven(known.loaded, prefixes=Prefixes(0))
+    driven = Driven(known.loaded, prefixes=PrefixCaches(0))
     assert written(known, driven, [0, 1, 2, 3, 4, 5], apart=2) == dict(enumerate(known.expected))
     assert driven.count("cached_tokens") == 0
 
@@ -76,7 +76,7 @@ def test_who_takes_over_a_half_read_prefix_writes_the_same(known: Known) -> None
     first = driven.ask(prefix, rest, OUTPUT)
     next_one = driven.ask(*known.prompts[5], OUTPUT).ticket
     driven.steps(2)
-    first.cancel.say()
+    first.cancel.cancel()
     driven.finish()
     assert next_one.output == known.expected[5]
     assert 0 < next_one.cached < LONG

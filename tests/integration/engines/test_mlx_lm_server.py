@@ -47,7 +47,7 @@ def test_counts_and_cached_tokens(engine: Engine, short: Request) -> None:
     assert isinstance(engine, OpenAIEngine)
     assert engine.counters()["cached_tokens"] >= second.tokens.cached
     assert engine.digest(short.model, 5.0) == ""
-    assert engine.measure(short.model, 5.0, quiet) is None
+    assert engine.token_counter(short.model, 5.0, quiet) is None
 
 
 def test_an_ignored_schema_is_found_out(engine: Engine, short: Request) -> None:
@@ -69,7 +69,7 @@ def test_a_cancel_makes_room_for_the_next(engine: Engine, short: Request) -> Non
     def next_one() -> float:
         cancel = Cancel()
         with pytest.raises(Cancelled):
-            engine.generate(replace(long, cancel=cancel), Heard(cancel.say))
+            engine.generate(replace(long, cancel=cancel), Heard(cancel.cancel))
         return engine.generate(short, quiet).seconds
 
     # the server looks for what comes next after half a second; had it gone on, each would wait for more

@@ -178,7 +178,7 @@ def test_a_cancel_ends_the_wait_for_room(server: ModelServer) -> None:
 
     def say() -> None:
         waiting.wait(60)
-        cancel.say()
+        cancel.cancel()
 
     thread = threading.Thread(target=say)
     thread.start()

@@ -173,7 +173,7 @@ def test_counts_and_times_of_a_llama_server(server: ModelServer) -> None:
 
 @pytest.mark.parametrize("flavour", ["llama", "vllm"])
 def test_a_server_with_a_tokenizer_measures_texts(server: ModelServer, flavour: str) -> None:
-    measure = like(server, flavour).measure("tiny", 5.0, quiet)
+    measure = like(server, flavour).token_counter("tiny", 5.0, quiet)
     assert measure is not None
     assert measure.context_tokens == SLOT_CONTEXT
     assert measure.count("x" * 400) == 100
@@ -185,12 +185,12 @@ def test_a_server_with_a_tokenizer_measures_texts(server: ModelServer, flavour: 
 
 @pytest.mark.parametrize("flavour", ["mlx", "lmstudio"])
 def test_a_server_without_one_does_not(server: ModelServer, flavour: str) -> None:
-    assert like(server, flavour).measure("tiny", 5.0, quiet) is None
+    assert like(server, flavour).token_counter("tiny", 5.0, quiet) is None
 
 
 def test_a_tokenizer_that_fell_silent_is_waited_for_once(server: ModelServer) -> None:
     """A hand-in has hundreds of texts."""
-    measure = like(server, "llama").measure("tiny", 5.0, quiet)
+    measure = like(server, "llama").token_counter("tiny", 5.0, quiet)
     assert measure is not None
     asked: list[str] = []
     server.behaviour.flavour = "mlx"  # has no such page any more
@@ -207,7 +207,7 @@ def test_a_tokenizer_that_fell_silent_is_waited_for_once(server: ModelServer) ->
 
 
 def test_counts_are_given_while_other_threads_forget_them(server: ModelServer) -> None:
-    measure = like(server, "llama").measure("tiny", 5.0, quiet)
+    measure = like(server, "llama").token_counter("tiny", 5.0, quiet)
     assert measure is not None
 
     class Forgetful(dict[int, int]):

@@ -23,7 +23,7 @@ from workers.machine.engines.remote_prefill import planner, protocol
 from workers.machine.engines.remote_prefill import server as serving
 from workers.machine.engines.remote_prefill.cache import Layer, Layout
 from workers.machine.engines.remote_prefill.protocol import SECRET_VARIABLE, WeightsDiffer
-from workers.machine.engines.remote_prefill.server import Reader
+from workers.machine.engines.remote_prefill.server import PrefillModels
 
 LONG = "x <- c(1, 2) # " * 120
 SEEN = 3000
@@ -200,7 +200,7 @@ def test_weights_of_another_program_are_not_read(tmp_path: Path, file: str) -> N
     folder = make_model(tmp_path / "model")
     (folder / "model.safetensors").rename(folder / file)
     (folder / "model.safetensors.index.json").unlink()
-    reader = Reader([str(folder)])
+    reader = PrefillModels([str(folder)])
     try:
         with pytest.raises(ModelMissing, match=r"llama.cpp \(.gguf\) and PyTorch .* folder of safetensors"):
             reader.load()
@@ -237,7 +237,7 @@ def test_a_writer_that_leaves_is_noticed(model: Path) -> None:
 
         def leave(data: bytes, passed: int) -> bytes:
             if passed > SEEN:
-                cancel.say()
+                cancel.cancel()
             return data
 
         slow.spoil = leave
@@ -260,7 +260,7 @@ def test_a_reader_that_failed_is_left_alone_for_a_while(model: Path) -> None:
         for _ in range(3):
             made = hybrid.generate(ask(str(model), user=LONG, schema={}, max_output_tokens=4), quiet)
             faults.append(measured(made.details["remote_prefill"], "fault"))
-    assert faults == ["peer_lost", "", ""]
+    assert faults == ["peer_lost", None, None]
 
 
 def test_nothing_stays_in_memory_after_broken_transfers(tmp_path: Path) -> None:

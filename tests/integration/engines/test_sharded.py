@@ -101,7 +101,7 @@ def test_chance_is_the_same_on_all_ranks(pool: ShardedEngine, direct: MlxEngine,
 def test_a_cancel_and_a_deadline_free_the_slots(pool: ShardedEngine, qwen2: Path) -> None:
     endless = free(qwen2, schema=ENDLESS, max_output_tokens=3000, temperature=1.0, seed=3)
     before, cancel = pool.counters()["cancelled"], Cancel()
-    heard = Heard(cancel.say)
+    heard = Heard(cancel.cancel)
     with pytest.raises(Cancelled):
         pool.generate(replace(endless, cancel=cancel), heard)
     assert heard.phases[-2:] == ["reading", "generating"]  # before them "queued", where a rank is late

@@ -50,7 +50,7 @@ def asked(model: str, rng: random.Random, number: int) -> Request:
 def outcome(pool: ShardedEngine, direct: MlxEngine, request: Request, cancel_s: float | None) -> str:
     """What comes of a request that is perhaps cancelled."""
     cancel = Cancel()
-    timer = threading.Timer(cancel_s, cancel.say) if cancel_s is not None else None
+    timer = threading.Timer(cancel_s, cancel.cancel) if cancel_s is not None else None
     if timer is not None:
         timer.start()
     try:

@@ -21,12 +21,12 @@ from grading.domain.errors import ConfigError, EngineError, ModelMissing
 from tests.support.decode_loop import Driven, alone, words
 from tests.support.engines import SMALLER, ask, measured, quiet
 from workers.machine.engines import Generation, Request, open_engine
-from workers.machine.engines.cost_model import Faded
+from workers.machine.engines.cost_model import WeightedMean
 from workers.machine.engines.mlx.engine import MlxEngine
-from workers.machine.engines.mlx.generation import Patience, unheard
+from workers.machine.engines.mlx.generation import CallerWait, unheard
 from workers.machine.engines.mlx.model import LoadedModel, load_model
 from workers.machine.engines.mlx.models import Models
-from workers.machine.engines.speculative.decode_loop import DraftLane, Drafts
+from workers.machine.engines.speculative.decode_loop import DraftDecodeLoop, DraftModels
 from workers.machine.engines.speculative.draft_rounds import drawn, odd
 from workers.machine.engines.speculative.messages import BUSY, FOREIGN
 
@@ -168,14 +168,14 @@ def test_at_a_temperature_each_token_has_the_models_own_chance() -> None:
 
 
 @pytest.fixture(scope="module")
-def loaded(pair: tuple[Path, Path]) -> tuple[LoadedModel, Drafts]:
+def loaded(pair: tuple[Path, Path]) -> tuple[LoadedModel, DraftModels]:
     model, draft = pair
-    drafts = Drafts({"m": str(draft)}, longest=3, always=True)
+    drafts = DraftModels({"m": str(draft)}, longest=3, always=True)
     return drafts.join(load_model(str(model), None), "m"), drafts
 
 
 @pytest.fixture
-def driven(loaded: tuple[LoadedModel, Drafts]) -> Driven:
+def driven(loaded: tuple[LoadedModel, DraftModels]) -> Driven:
     model, drafts = loaded
     made = Driven(model)
     made.tally = type(made.tally)(drafts.counted)
@@ -185,7 +185,7 @@ def driven(loaded: tuple[LoadedModel, Drafts]) -> Driven:
 
 def solo(driven: Driven) -> bool:
     """Whether a generation has left the batch."""
-    assert isinstance(driven.lane, DraftLane)
+    assert isinstance(driven.lane, DraftDecodeLoop)
     return driven.lane._solo is not None
 
 
@@ -221,7 +221,7 @@ def test_cancelling_a_drafted_one_ends_it_before_the_next_round(driven: Driven) 
     first = driven.ask((), words(driven.loaded, 40, 1), 500)
     until_solo(driven)
     written = len(first.ticket.output)
-    first.cancel.say()
+    first.cancel.cancel()
     driven.steps(1)
     assert first.ticket.done.cancelled()
     assert (len(first.ticket.output), driven.lane.running) == (written, 0)
@@ -253,13 +253,13 @@ def test_both_caches_are_as_if_only_what_was_accepted_had_been_read(tmp_path: Pa
 
     made = make_model(tmp_path / "model", kind, SMALLER)
     draft = changed(make_model(tmp_path / "draft", kind, SMALLER), 0.1)
-    drafts = Drafts({"m": str(draft)}, longest=4, always=True)
+    drafts = DraftModels({"m": str(draft)}, longest=4, always=True)
     driven = Driven(drafts.join(load_model(str(made), None), "m"))
     driven.tally = type(driven.tally)(drafts.counted)
     driven.lane = lane = drafts.lane(driven.loaded, driven.shape, driven.prefixes, driven.tally)
     ticket = driven.ask((), words(driven.loaded, 150, 1), 200).ticket
     until_solo(driven)
-    assert isinstance(lane, DraftLane)
+    assert isinstance(lane, DraftDecodeLoop)
     for _ in range(8):
         driven.steps(1)
         one = lane._solo
@@ -288,11 +288,11 @@ def test_a_broken_batch_takes_the_drafted_one_along(driven: Driven) -> None:
 @pytest.mark.parametrize(("step_s", "strategy"), [(100.0, "speculative"), (1e-9, "direct")])
 def test_what_was_measured_decides(pair: tuple[Path, Path], step_s: float, strategy: str) -> None:
     model, draft = pair
-    drafts = Drafts({"m": str(draft)}, longest=3)
+    drafts = DraftModels({"m": str(draft)}, longest=3)
     driven = Driven(drafts.join(load_model(str(model), None), "m"))
     driven.tally = type(driven.tally)(drafts.counted)
     driven.lane = lane = drafts.lane(driven.loaded, driven.shape, driven.prefixes, driven.tally)
-    assert isinstance(lane, DraftLane)
+    assert isinstance(lane, DraftDecodeLoop)
     ids = words(driven.loaded, 40, 1)
     first = driven.ask((), ids, 40).ticket
     driven.finish()
@@ -300,7 +300,7 @@ def test_what_was_measured_decides(pair: tuple[Path, Path], step_s: float, strat
     learned = lane._draft.learned
     assert learned.speeds.draft.value > 0 < learned.speeds.check.at(1, 4)
     # a step that takes for ever, or no time at all: a few more steps do not change that
-    object.__setattr__(learned.speeds, "plain", Faded(step_s, 1e9))
+    object.__setattr__(learned.speeds, "plain", WeightedMean(step_s, 1e9))
     second = driven.ask((), ids, 40).ticket
     driven.finish()
     assert second.output == first.output == alone(driven.loaded, ids, 40)
@@ -368,7 +368,7 @@ def test_a_draft_model_counts_among_the_loaded_models() -> None:
     models = Models(loads.__getitem__, unloaded.append, 3, lambda name: 2 if name == "pair" else 1)
 
     def used(name: str) -> None:
-        models._enter(name, Patience(5), unheard).users -= 1
+        models._enter(name, CallerWait(5), unheard).users -= 1
 
     used("pair")
     used("a")
@@ -381,7 +381,7 @@ def test_a_draft_model_counts_among_the_loaded_models() -> None:
 
 def test_a_draft_model_is_let_go_with_its_model(pair: tuple[Path, Path]) -> None:
     model, draft = pair
-    drafts = Drafts({"m": str(draft)}, longest=3)
+    drafts = DraftModels({"m": str(draft)}, longest=3)
     loaded = drafts.join(load_model(str(model), None), "m")
     held = weakref.ref(drafts._loaded[loaded].loaded)
     del loaded

@@ -20,7 +20,7 @@ from tests.support.servers.base import Behaviour, ModelServer
 from tests.support.servers.ollama_server import OllamaHandler, ollama_server
 from tests.support.system import until
 from workers.machine import requeue
-from workers.machine.circuits import Circuits
+from workers.machine.circuits import CircuitBreakers
 from workers.machine.engines import Engine, open_engine
 from workers.machine.engines.base import Generation, Progress, Request
 from workers.machine.process import MachineProcess
@@ -235,7 +235,7 @@ def test_a_probe_that_hangs_keeps_no_other_engine_waiting() -> None:
 
     stages = {"analysis": {"engine": "instant", "model": "m"}, "feedback": {"engine": "rules", "model": "m"}}
     machine = MACHINE.model_copy(update={"stages": Machine(name="one", stages=stages).stages})
-    circuits = Circuits(machine, {"instant": Scripted(hang), "rules": Scripted()}, rules=FAST)
+    circuits = CircuitBreakers(machine, {"instant": Scripted(hang), "rules": Scripted()}, rules=FAST)
 
     def fail(stage: str) -> None:
         failed = result("run", "round", stage, ok=False, error="engine_unreachable")

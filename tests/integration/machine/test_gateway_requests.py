@@ -46,11 +46,17 @@ from tests.support.redis_servers import acl_file, password, redis_server
 from tests.support.servers.base import ModelServer
 from tests.support.servers.openai_server import openai_server
 from tests.support.system import until
-from workers.machine.circuits import Circuits
+from workers.machine.circuits import CircuitBreakers
 from workers.machine.engines.base import Engine, Generation, Request
 from workers.machine.engines.openai.engine import OpenAIEngine
-from workers.machine.gateway_requests.request import MOST_UNREAD, Guest
-from workers.machine.gateway_requests.serving import Guests, crowded, most_guests, open_guests, taken_up
+from workers.machine.gateway_requests.request import MOST_UNREAD, GatewayRequest
+from workers.machine.gateway_requests.serving import (
+    GatewayRequests,
+    crowded,
+    most_guests,
+    open_guests,
+    taken_up,
+)
 from workers.machine.scheduling.gate import Gate
 from workers.machine.scheduling.queue_selection import in_use
 from workers.machine.start import open_machine
@@ -80,7 +86,7 @@ def configuration(**machine: Any) -> Config:
 class Host:
     """A machine's guests, with what the gateway would hear of them."""
 
-    guests: Guests
+    guests: GatewayRequests
     talks: Talks
     gate: Gate
     back: list[str] = field(default_factory=list)
@@ -118,7 +124,7 @@ def hosting(
 ) -> Iterator[Host]:
     redis, stop, gate = connect(redis_url), threading.Event(), Gate()
     talks = Talks(redis, sign_s)
-    guests = Guests(machine or configuration().machines[0], {"openai": engine}, talks, gate, **more)
+    guests = GatewayRequests(machine or configuration().machines[0], {"openai": engine}, talks, gate, **more)
     keeper = threading.Thread(target=guests.until_stopped, args=(stop,), daemon=True)
     keeper.start()
     host = Host(guests, talks, gate)
@@ -259,7 +265,7 @@ def test_only_a_connection_that_cannot_be_made_takes_the_engine_from_grading(
     machine = configuration().machines[0]
     url = "http://127.0.0.1:1" if fault == "away" else server.url
     engine = OpenAIEngine(f"{url}/v1", **PATIENT)
-    circuits = Circuits(machine, {"openai": engine}, rules=Rules(first_s=3600, most_s=3600))
+    circuits = CircuitBreakers(machine, {"openai": engine}, rules=Rules(first_s=3600, most_s=3600))
     with hosting(redis_url, engine, machine, circuits=circuits) as host:
         host.begin("g")
         assert host.hear("g")[-1].kind == "failed"
@@ -357,8 +363,8 @@ def test_each_side_has_the_rights_it_needs_and_no_others(tmp_path: Path) -> None
 # --- one guest's text -----------------------------------------------------------------------------------
 
 
-def guest(talks: Any, **more: Any) -> Guest:
-    return Guest("g", wish(**more), Placement(engine="openai", model="tiny"), Failing(), talks)
+def guest(talks: Any, **more: Any) -> GatewayRequest:
+    return GatewayRequest("g", wish(**more), Placement(engine="openai", model="tiny"), Failing(), talks)
 
 
 @dataclass
@@ -463,7 +469,7 @@ def test_none_is_drawn_while_none_can_come_in() -> None:
 
     config = configuration(engines={}, stages={"analysis": {"engine": "rules", "model": "rules"}})
     process = open_machine(config, config.machines[0])
-    guests = Guests(process.machine, process.engines, Talks(process.leases.redis), process.gate)
+    guests = GatewayRequests(process.machine, process.engines, Talks(process.leases.redis), process.gate)
     assert taken_up(process, guests) == 0 < guests.most
     assert process.gate.enter(alone=True, cancel=Cancel())
     assert taken_up(process, guests) == guests.most, "else their messages go to and fro all the time"

@@ -18,7 +18,7 @@ from grading.broker.purge import withdraw
 from grading.domain.errors import Cancelled
 from tests.integration.machine.test_process import MACHINE, Scripted, engine, job, leases, process, sent
 from tests.support.system import until
-from workers.machine.engines.base import Generation, Progress, Request
+from workers.machine.engines.base import METRICS, Generation, Metric, Progress, Request
 from workers.machine.engines.instant import InstantEngine
 from workers.machine.process import MachineProcess
 from workers.machine.run import Message
@@ -58,7 +58,7 @@ class Patient(InstantEngine):
         heard = self.deaf or threading.Event()
         progress(1)
         self.begun.set()
-        with request.cancel.heard_by(lambda: self.deaf or heard.set()):
+        with request.cancel.on_cancel(lambda: self.deaf or heard.set()):
             if not heard.wait(60) or self.deaf:
                 return super().generate(request, progress)
         self.freed.append(request.job.run_id)
@@ -243,7 +243,7 @@ def test_a_run_that_is_done_all_the_same_is_sent_as_it_may_be_the_first(
             done = super().generate(request, progress)
             _dispatched_again(leases)
             process.beat()
-            assert request.cancel.said
+            assert request.cancel.cancelled
             return done
 
     process = MachineProcess(
@@ -283,7 +283,7 @@ def test_without_a_lease_it_works_on(
 
     def look(request: Request, _progress: Progress) -> None:
         process.beat()
-        cancelled.append(request.cancel.said)
+        cancelled.append(request.cancel.cancelled)
 
     def away(*_: Any, **__: Any) -> None:
         raise RedisAway
@@ -331,6 +331,7 @@ class Counting(Scripted):
     """Has weights, and counts."""
 
     uses_model = True
+    metrics = {**METRICS, "cache_bytes": Metric("gauge", "Bytes of caches.")}
     digests: list[str | Exception]
 
     def counters(self) -> dict[str, float]:
@@ -358,6 +359,8 @@ def test_beats_carry_the_digests_and_counters_of_engines(leases: Leases) -> None
     beat = leases.beats()[0]
     assert "digest" not in beat.stages["analysis"]
     assert beat.engines == {"instant": {"prompt_tokens": 20, "cached_tokens": 15}}
+    assert beat.metrics["cache_bytes"] == {"kind": "gauge", "help": "Bytes of caches."}
+    assert beat.metrics.keys() == counting.metrics.keys()
     for digest in ("sha256:ab", "sha256:cd"):  # models may be fetched anew
         assert process.weights.ask()
         process.beat()
@@ -377,6 +380,9 @@ def test_counting_that_fails_costs_no_beat(leases: Leases, monkeypatch: pytest.M
     monkeypatch.setattr(counting, "counters", fail)
     process.beat()
     assert leases.beats()[0].engines == {"instant": {}}
+    monkeypatch.setattr(counting, "metrics", 7)
+    process.beat()
+    assert leases.beats()[0].metrics == {}
 
 
 def test_beats_of_a_machine_that_says_less_are_read(leases: Leases) -> None:

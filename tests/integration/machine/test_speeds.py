@@ -20,9 +20,9 @@ from tests.integration.machine.test_process import MACHINE, Scripted, engine, jo
 from tests.support.system import until
 from workers.machine.engines.base import Phase, Progress, Request
 from workers.machine.process import MachineProcess
-from workers.machine.run import Working
+from workers.machine.run import RunInHand
 from workers.machine.scheduling import throughput as module
-from workers.machine.scheduling.throughput import Pacing
+from workers.machine.scheduling.throughput import ThroughputLearner
 
 __all__ = ["engine", "leases", "process", "sent"]
 
@@ -31,14 +31,14 @@ __all__ = ["engine", "leases", "process", "sent"]
 class Bench:
     """A machine's pacing with a clock that only the test moves."""
 
-    pacing: Pacing
-    runs: list[Working] = field(default_factory=list)
+    pacing: ThroughputLearner
+    runs: list[RunInHand] = field(default_factory=list)
     now: float = 0.0
     count: int = 0
 
-    def begin(self, stage: str = "analysis") -> Working:
+    def begin(self, stage: str = "analysis") -> RunInHand:
         self.count += 1
-        working = Working(Job.model_validate(job(f"run-{self.count}", stage)), None)
+        working = RunInHand(Job.model_validate(job(f"run-{self.count}", stage)), None)
         self.runs.append(working)
         self.pacing.look()
         return working
@@ -82,7 +82,7 @@ def start(client: Redis) -> Callable[..., Bench]:
     def start(**other: Any) -> Bench:
         machine = Machine.model_validate({**MACHINE.model_dump(), **other})
         bench: Bench
-        pacing = Pacing(machine, client, lambda: list(bench.runs), lambda: bench.now)
+        pacing = ThroughputLearner(machine, client, lambda: list(bench.runs), lambda: bench.now)
         bench = Bench(pacing)
         return bench
 

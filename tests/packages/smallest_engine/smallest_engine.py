@@ -27,7 +27,7 @@ class SmallestEngine:
 
     def generate(self, request: Request, progress: Progress) -> Generation:
         """Answer a request; see the contract in `base`."""
-        if request.cancel.said:
+        if request.cancel.cancelled:
             raise Cancelled
         began = time.monotonic()
         text = json.dumps(InstanceMaker(request.schema).make())

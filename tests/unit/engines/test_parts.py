@@ -24,12 +24,12 @@ from grading.domain.jobs import AnalysisOutput, FeedbackOutput
 from tests.support.engines import ask
 from tests.support.servers.instances import answer_text
 from workers.machine.engines import open_engine
-from workers.machine.engines.http.answer import TextOnly, lines
+from workers.machine.engines.http.answer import ThoughtFilter, lines
 from workers.machine.engines.http.errors import reason, status_error
 from workers.machine.engines.instant import InstanceMaker
 from workers.machine.engines.mlx.model import fingerprint
 from workers.machine.engines.openai import schemas as openai_schemas
-from workers.machine.engines.openai.schemas import ODD, Form, Schemas, judge
+from workers.machine.engines.openai.schemas import ODD, Schemas, SchemaSupport, judge
 from workers.machine.engines.token_estimates import Sizes, careful
 
 
@@ -145,7 +145,7 @@ WITH_THOUGHTS = [
 @pytest.mark.parametrize(("said", "text"), WITH_THOUGHTS)
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 def test_thoughts_are_set_apart_however_they_arrive(said: str, text: str, size: int) -> None:
-    only = TextOnly()
+    only = ThoughtFilter()
     shown = ""
     for at in range(0, len(said), size):
         shown += only.add(said[at : at + size])
@@ -156,7 +156,7 @@ def test_thoughts_are_set_apart_however_they_arrive(said: str, text: str, size: 
 @given(st.text(max_size=60), st.integers(1, 9))
 def test_text_that_begins_like_json_is_never_touched(rest: str, size: int) -> None:
     said = "{" + rest
-    only = TextOnly()
+    only = ThoughtFilter()
     assert "".join(only.add(said[at : at + size]) for at in range(0, len(said), size)) == said
 
 
@@ -196,16 +196,16 @@ def test_a_careful_size_is_not_below_that_of_a_small_tokenizer(text: str) -> Non
 @pytest.mark.parametrize(
     ("answer", "form"),
     [
-        ('{"zk7":"quokka-41"}', Form.BOUND),
-        ('{ "zk7": "quo', Form.BOUND),
-        ("{", Form.UNPROVED),
-        ("", Form.UNPROVED),
-        ("The sky is blue.", Form.IGNORED),
-        ('{"answer": "blue"}', Form.IGNORED),
-        ("```json\n{", Form.IGNORED),
+        ('{"zk7":"quokka-41"}', SchemaSupport.BOUND),
+        ('{ "zk7": "quo', SchemaSupport.BOUND),
+        ("{", SchemaSupport.UNPROVED),
+        ("", SchemaSupport.UNPROVED),
+        ("The sky is blue.", SchemaSupport.IGNORED),
+        ('{"answer": "blue"}', SchemaSupport.IGNORED),
+        ("```json\n{", SchemaSupport.IGNORED),
     ],
 )
-def test_what_an_answer_to_the_odd_question_says(answer: str, form: Form) -> None:
+def test_what_an_answer_to_the_odd_question_says(answer: str, form: SchemaSupport) -> None:
     assert judge(answer) is form
 
 
@@ -217,29 +217,29 @@ def test_what_is_known_of_a_model_grows_old(monkeypatch: pytest.MonkeyPatch) -> 
     looks: list[int] = []
     schemas = Schemas("auto")
 
-    def look() -> Form:
+    def look() -> SchemaSupport:
         looks.append(1)
-        return Form.BOUND
+        return SchemaSupport.BOUND
 
     for _ in range(3):
-        assert schemas.form(ask(), look) is Form.BOUND
+        assert schemas.form(ask(), look) is SchemaSupport.BOUND
     assert len(looks) == 1
     monkeypatch.setattr(openai_schemas, "REMEMBER_S", -1.0)
-    schemas.learn("tiny", Form.BOUND)
-    assert schemas.form(ask(), look) is Form.BOUND
+    schemas.learn("tiny", SchemaSupport.BOUND)
+    assert schemas.form(ask(), look) is SchemaSupport.BOUND
     assert len(looks) == 2
 
 
 def test_two_at_a_first_use_ask_once() -> None:
     schemas = Schemas("auto")
-    inner: list[Form] = []
+    inner: list[SchemaSupport] = []
 
-    def look() -> Form:
+    def look() -> SchemaSupport:
         inner.append(schemas.form(ask(), pytest.fail))  # another caller meanwhile does not wait
-        return Form.BOUND
+        return SchemaSupport.BOUND
 
-    assert schemas.form(ask(), look) is Form.BOUND
-    assert inner == [Form.UNPROVED]
+    assert schemas.form(ask(), look) is SchemaSupport.BOUND
+    assert inner == [SchemaSupport.UNPROVED]
 
 
 @pytest.mark.parametrize(

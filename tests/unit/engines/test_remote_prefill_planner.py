@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from workers.machine.engines.cost_model import Fit
+from workers.machine.engines.cost_model import LeastSquares
 from workers.machine.engines.remote_prefill.messages import NO_READER
 from workers.machine.engines.remote_prefill.planner import (
     HERE,
     LEAST_TOKENS,
     Choice,
-    Learning,
-    Took,
+    PlannerStatistics,
+    WayTimes,
     Work,
     budget_s,
 )
@@ -46,11 +46,11 @@ class World:
             yield 0.02 + size / rate * (1 + (have + size / 2) / 20_000)
             have, count = have + size, count - size
 
-    def here(self, have: int, count: int) -> Took:
+    def here(self, have: int, count: int) -> WayTimes:
         read = sum(self.passes(self.here_tokens_s, have, count))
-        return Took(read + 0.03, have, count, read)
+        return WayTimes(read + 0.03, have, count, read)
 
-    def there(self, have: int, cached: int, end: int, noise: random.Random) -> Took:
+    def there(self, have: int, cached: int, end: int, noise: random.Random) -> WayTimes:
         queued = noise.expovariate(1.0) * 3.0 if noise.random() < self.busy else 0.0
         read = sent = sending = 0.0
         for took in [0.0, *self.passes(self.there_tokens_s, cached, end - cached)]:
@@ -61,7 +61,7 @@ class World:
             sending += part
         size = (end - have) * KV_BYTES
         first = queued + 0.06 + max(read, sent)
-        return Took(first, cached, end - cached, read, queued, size, sending, queued)
+        return WayTimes(first, cached, end - cached, read, queued, size, sending, queued)
 
 
 GRID = [
@@ -77,7 +77,7 @@ GRID = [
 
 def run(world: World, way: str | None, seed: int) -> float:
     """Seconds until the first token of all jobs together, by one way or as the planner chooses."""
-    draw, learning = random.Random(seed), Learning(["reader"])
+    draw, learning = random.Random(seed), PlannerStatistics(["reader"])
     total, known_here, known_there = 0.0, False, False
     for have in (0, 2048):
         learning.probed("m", have, 256, sum(world.passes(world.here_tokens_s, have, 256)))
@@ -138,21 +138,21 @@ def test_both_ways_win_somewhere(ratios: list[tuple[float, float]]) -> None:
 
 
 def test_two_factors_are_found() -> None:
-    fit = Fit()
+    fit = LeastSquares()
     for u, v in ((1.0, 10.0), (3.0, 5.0), (2.0, 40.0)):
         fit = fit.seen(u, v, 2 * u + 0.5 * v)
     assert fit.at(5.0, 6.0) == pytest.approx(13.0)
 
 
 def test_a_factor_is_never_negative() -> None:
-    fit = Fit()
+    fit = LeastSquares()
     for u, v, y in ((1.0, 1.0, 3.0), (2.0, 4.0, 5.0), (3.0, 9.0, 6.0)):
         fit = fit.seen(u, v, y)
     assert min(fit.at(1.0, 0.0), fit.at(0.0, 1.0)) >= 0
 
 
 def chosen(**changes: float) -> Choice:
-    learning = Learning(["reader"])
+    learning = PlannerStatistics(["reader"])
     world = World(5000, 0, 300.0, 2500.0, 1.2e9, 0.0)
     work = Work(0, 5000, {}, 5000 * KV_BYTES)
     for name in (HERE, HERE, "reader", "reader"):
@@ -181,7 +181,7 @@ def test_reading_elsewhere_needs_no_room_here() -> None:
 
 def test_a_reader_that_failed_is_asked_again_later() -> None:
     now = [0.0]
-    learning = Learning(["reader"], clock=lambda: now[0])
+    learning = PlannerStatistics(["reader"], clock=lambda: now[0])
     learning.failed("reader")
     assert learning.choose("m", Work(0, 5000, {}, 1)).why == NO_READER()
     now[0] = 5.1

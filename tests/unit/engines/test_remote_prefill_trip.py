@@ -6,7 +6,7 @@ import pytest
 
 from grading.domain.jobs import Timings, Tokens
 from workers.machine.engines.base import Generation
-from workers.machine.engines.remote_prefill.engine import Trip
+from workers.machine.engines.remote_prefill.engine import PrefillTrace
 
 
 def nothing(*_given: object) -> None:
@@ -14,7 +14,7 @@ def nothing(*_given: object) -> None:
 
 
 def test_what_the_planner_took_for_its_choice_is_no_cost_of_the_way() -> None:
-    trip = Trip(nothing, nothing, nothing, nothing, nothing)  # type: ignore[arg-type]
+    trip = PrefillTrace(nothing, nothing, nothing, nothing, nothing)  # type: ignore[arg-type]
     trip.before_s, trip.plan_s, trip.fetch_s = 0.5, 3.0, 3.0
     made = Generation(
         text="x",

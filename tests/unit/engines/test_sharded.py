@@ -19,7 +19,7 @@ from grading.config.machines import EngineSettings, Machine
 from grading.domain.errors import ConfigError, EngineError, EngineUnreachable, ModelMissing
 from tests.support.sharded import addresses
 from workers.machine.engines import open_engine, open_engines
-from workers.machine.engines.mlx.decode_loop import Tally
+from workers.machine.engines.mlx.decode_loop import Counters
 from workers.machine.engines.mlx.generation import Sampling, Ticket
 from workers.machine.engines.mlx.model import Prompt
 from workers.machine.engines.sharded import rank_group as crews
@@ -27,7 +27,7 @@ from workers.machine.engines.sharded.engine import ShardedEngine
 from workers.machine.engines.sharded.loading import way
 from workers.machine.engines.sharded.protocol import Settings
 from workers.machine.engines.sharded.rank import TokenPrefixes
-from workers.machine.engines.sharded.rank_group import Crew, Sent
+from workers.machine.engines.sharded.rank_group import DistributedGeneration, RankGroup
 from workers.machine.engines.sharded.rank_process import command, environment
 
 HOSTS = ["10.0.0.1:7401", "10.0.0.2:7401"]
@@ -183,12 +183,12 @@ for said in sys.stdin.buffer:
 
 
 @contextmanager
-def played(how: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crew]:
+def played(how: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[RankGroup]:
     """A crew whose two ranks are played, the second one in this way."""
     monkeypatch.setattr(crews, "command", lambda *_: [sys.executable, "-c", PLAYED, how])
     load_s, step_s = (2.0 if how == bad else 60.0 for bad in ("silent", "stands still"))
     settings = Settings(tuple(addresses(2)), "auto", 1, 64, 100, None, False, "", load_s, step_s)
-    crew = Crew(settings, "big", Tally())
+    crew = RankGroup(settings, "big", Counters())
     try:
         yield crew
     finally:
@@ -210,7 +210,7 @@ def test_ranks_that_do_not_fit_are_not_used(
         crew.start()
 
 
-def sent() -> Sent:
+def sent() -> DistributedGeneration:
     ticket = Ticket(
         loaded=None,  # type: ignore[arg-type]  # nothing is decoded
         prompt=Prompt([1, 2, 3], 0),
@@ -220,7 +220,7 @@ def sent() -> Sent:
         over=lambda: False,
         wake=lambda: None,
     )
-    return Sent(ticket, "")
+    return DistributedGeneration(ticket, "")
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def test_a_start_that_fails_is_told_and_the_next_one_is_waited_for(monkeypatch: 
     monkeypatch.setattr(crews, "command", lambda *_: [sys.executable, "-c", PLAYED, next(how, "well")])
     told: queue.SimpleQueue[str] = queue.SimpleQueue()
     engine = ShardedEngine(hosts=addresses(2))
-    engine.on_loss(told.put)
+    engine.on_unavailable(told.put)
     try:
         with pytest.raises(EngineUnreachable, match="Rank 1"):
             engine.load("big")

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from workers.machine.engines.cost_model import AGAIN, Faded, Fit, ReadingSpeed
+from workers.machine.engines.cost_model import AGAIN, LeastSquares, PrefillSpeed, WeightedMean
 from workers.machine.engines.speculative.planner import (
-    Habits,
+    ModelSpeeds,
     Rate,
-    Speeds,
+    StageStatistics,
     Work,
     a_round,
     checked,
@@ -21,17 +21,17 @@ from workers.machine.engines.speculative.planner import (
 WORK = Work(have=0, read=500, written=5, most=795)
 
 
-def speeds(plain: float, draft: float, check: float, token: float = 0.0, read: float = 1e-5) -> Speeds:
+def speeds(plain: float, draft: float, check: float, token: float = 0.0, read: float = 1e-5) -> ModelSpeeds:
     """Seconds of a step, of a draft token, of a check with its part for each token, and to read a token."""
-    fit, reading = Fit(), ReadingSpeed()
+    fit, reading = LeastSquares(), PrefillSpeed()
     for count in (2, 3, 5):
         fit = fit.seen(1, count, check + token * count)
         reading = reading.seen(0, 100 * count, 100 * count * read)
-    return Speeds(Faded(plain, 1.0), Faded(draft, 1.0), fit, reading)
+    return ModelSpeeds(WeightedMean(plain, 1.0), WeightedMean(draft, 1.0), fit, reading)
 
 
-def habits(rate: float, output: int = 400, tries: int = 10_000) -> Habits:
-    return Habits(Rate(rate * tries, tries), Faded(output, 1.0))
+def habits(rate: float, output: int = 400, tries: int = 10_000) -> StageStatistics:
+    return StageStatistics(Rate(rate * tries, tries), WeightedMean(output, 1.0))
 
 
 LARGE = speeds(plain=0.1, draft=0.005, check=0.1, token=0.002)
@@ -63,7 +63,7 @@ def test_a_draft_model_that_costs_more_than_it_saves_is_left_alone() -> None:
 
 
 def test_reading_a_long_prompt_for_a_short_answer_does_not_pay() -> None:
-    slow = replace(LARGE, reading=ReadingSpeed().seen(0, 1000, 2.0))
+    slow = replace(LARGE, reading=PrefillSpeed().seen(0, 1000, 2.0))
     long = replace(WORK, read=5000)
     assert choose(slow, habits(0.8, output=400), long, 4).tokens
     assert not choose(slow, habits(0.8, output=30), long, 4).tokens
@@ -71,11 +71,11 @@ def test_reading_a_long_prompt_for_a_short_answer_does_not_pay() -> None:
 
 
 def test_what_is_not_known_is_tried_where_it_can_win() -> None:
-    nothing = choose(Speeds(), Habits(), WORK, 4)
+    nothing = choose(ModelSpeeds(), StageStatistics(), WORK, 4)
     assert (nothing.tokens, nothing.expected_s) == (0, {})
-    assert choose(Speeds(plain=Faded(0.1, 1.0)), Habits(), WORK, 4).tokens == 4
-    assert choose(LARGE, Habits(), WORK, 4).tokens == 4
-    never = choose(speeds(plain=0.1, draft=0.2, check=0.1), Habits(), WORK, 4)
+    assert choose(ModelSpeeds(plain=WeightedMean(0.1, 1.0)), StageStatistics(), WORK, 4).tokens == 4
+    assert choose(LARGE, StageStatistics(), WORK, 4).tokens == 4
+    never = choose(speeds(plain=0.1, draft=0.2, check=0.1), StageStatistics(), WORK, 4)
     assert never.tokens == 0
     assert str(never.why).startswith("Even if all proposals were accepted, about 16 more tokens would take")
 
@@ -104,11 +104,11 @@ def test_predictions_that_were_off_ask_for_a_larger_win() -> None:
 
 
 def test_only_what_was_looked_at_counts_as_refused() -> None:
-    known = checked(Habits(), 4, 2)
+    known = checked(StageStatistics(), 4, 2)
     assert (known.accepted.hits, known.accepted.tries) == (2, 3)
-    known = checked(Habits(), 4, 4)
+    known = checked(StageStatistics(), 4, 4)
     assert (known.accepted.hits, known.accepted.tries) == (4, 4)
-    assert 0 < Habits().accepted.value < 1
+    assert 0 < StageStatistics().accepted.value < 1
 
 
 def test_old_proposals_fade() -> None:
@@ -123,5 +123,5 @@ def test_how_long_an_answer_will_be() -> None:
     assert known.left(written=100, most=700) == 300
     assert known.left(written=100, most=50) == 50
     assert known.left(written=390, most=700) == 16
-    assert Habits().left(written=5, most=700) == 16
+    assert StageStatistics().left(written=5, most=700) == 16
     assert choose(LARGE, known, replace(WORK, most=1), 4).tokens == 0

@@ -11,8 +11,8 @@ from workers.machine.engines.speculative.decode_loop import LOOK_EVERY
 from workers.machine.engines.speculative.planner import (
     FEW,
     Choice,
-    Habits,
-    Speeds,
+    ModelSpeeds,
+    StageStatistics,
     Work,
     checked,
     choose,
@@ -58,8 +58,8 @@ class Machine:
     """Writes answers as the lane does."""
 
     world: World
-    speeds: Speeds
-    habits: Habits
+    speeds: ModelSpeeds
+    habits: StageStatistics
 
     def answer(self) -> float:
         """Seconds for one."""
@@ -112,7 +112,7 @@ def costs() -> Iterator[tuple[float, float]]:
     settings = product((0.1, 0.4, 0.6, 0.8, 0.95), (0.03, 0.1, 0.3, 0.6), (0.02, 0.5))
     for number, (accepted, draft, check) in enumerate(settings):
         world = World(draft, check, accepted, random.Random(number))
-        machine = Machine(world, Speeds(), Habits())
+        machine = Machine(world, ModelSpeeds(), StageStatistics())
         took = sum(machine.answer() for _ in range(ANSWERS))
         yield took / (ANSWERS * world.best_s()), took / (ANSWERS * OUTPUT * STEP_S)
 

@@ -7,20 +7,20 @@ import time
 
 from grading.domain.errors import EngineError
 from workers.machine.engines.base import Cancel
-from workers.machine.engines.http.exchange import Heard, Limits, Watch
+from workers.machine.engines.http.exchange import LastToken, Limits, Watch
 from workers.machine.engines.ollama.server import OllamaWire
 
 LIMITS = Limits(chunk=0.05, load=0.6)
 
 
-class GoesOn(Heard):
+class GoesOn(LastToken):
     """Of a server on which others have tokens all the time, whatever comes of this one."""
 
     def __setattr__(self, name: str, value: float) -> None:
         super().__setattr__(name, time.monotonic() + 1000)
 
 
-def silent(heard: Heard) -> tuple[EngineError | None, float]:
+def silent(heard: LastToken) -> tuple[EngineError | None, float]:
     """What a watch makes of a server that sends one token and no more, and after how many seconds."""
     began = time.monotonic()
     ours, theirs = socket.socketpair()
@@ -39,7 +39,7 @@ def test_a_silent_stream_is_a_stall_only_later_while_the_server_goes_on_with_oth
 
 
 def test_it_is_one_at_once_where_no_other_stream_moves() -> None:
-    failure, _ = silent(Heard())
+    failure, _ = silent(LastToken())
     assert failure is not None
     assert failure.code == "engine_stalled"
 

@@ -14,8 +14,8 @@ from grading.broker.leases import Leases
 from grading.domain.jobs import Job, Material
 from grading.domain.model import Evidence
 from tests.support.factories import RUBRIC, document
-from workers.machine.progress import FIRST_S, Telling
-from workers.machine.run import Working
+from workers.machine.progress import FIRST_S, ProgressReports
+from workers.machine.run import RunInHand
 from workers.machine.stages.leaks import canary
 
 
@@ -54,21 +54,21 @@ class Book:
 @dataclass
 class Desk:
     book: Book = field(default_factory=Book)
-    runs: list[Working] = field(default_factory=list)
+    runs: list[RunInHand] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         leases = cast(Leases, self.book)
-        self.telling = Telling(leases, lambda: self.runs, _lease, lambda: self.book.now)
+        self.telling = ProgressReports(leases, lambda: self.runs, _lease, lambda: self.book.now)
 
-    def begin(self, run_id: str, **other: Any) -> Working:
-        self.runs.append(Working(job(run_id, **other), None, begun=-FIRST_S, changed=self.telling.changed))
+    def begin(self, run_id: str, **other: Any) -> RunInHand:
+        self.runs.append(RunInHand(job(run_id, **other), None, begun=-FIRST_S, changed=self.telling.changed))
         return self.runs[-1]
 
     def last(self) -> list[Lease]:
         return self.book.told[-1][1]
 
 
-def _lease(working: Working) -> Lease:
+def _lease(working: RunInHand) -> Lease:
     return Lease(working.job.run_id, "one", "p", working.job.stage, round_id=working.job.round_id)
 
 
@@ -211,7 +211,7 @@ def test_a_run_that_was_taken_away_is_cancelled_once(desk: Desk) -> None:
     run, other = desk.begin("a"), desk.begin("b")
     heard: list[str] = []
     desk.book.taken = {"a"}
-    with run.cancel.heard_by(lambda: heard.append("a")), other.cancel.heard_by(lambda: heard.append("b")):
+    with run.cancel.on_cancel(lambda: heard.append("a")), other.cancel.on_cancel(lambda: heard.append("b")):
         run.moved(1)
         desk.telling.tell()
         desk.telling.confirm()
@@ -225,12 +225,12 @@ def test_a_run_that_redis_never_knew_is_not_cancelled(desk: Desk) -> None:
     run.leased = False
     desk.book.taken = {"a"}
     desk.telling.confirm()
-    assert not run.cancel.said
+    assert not run.cancel.cancelled
     desk.book.taken = set()  # a Redis that forgot everything has learned of it
     desk.telling.confirm()
     desk.book.taken = {"a"}
     desk.telling.confirm()
-    assert run.cancel.said
+    assert run.cancel.cancelled
 
 
 DRAFT = (

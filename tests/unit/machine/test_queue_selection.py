@@ -14,7 +14,13 @@ from grading.broker.heartbeats import Beat, Look
 from grading.config.machines import Machine, Placement
 from grading.scheduling.cluster_view import Pace, Peer
 from workers.machine.scheduling import queue_selection as module
-from workers.machine.scheduling.queue_selection import COMING_S, RETURN_S, Cycle, Here, Listening
+from workers.machine.scheduling.queue_selection import (
+    COMING_S,
+    RETURN_S,
+    MachineView,
+    QueueOrder,
+    QueueSelection,
+)
 
 STAGES = ("analysis", "feedback")
 QUICK = {"alone_s": 10.0, "full_s": 20.0, "full": 2, "health": 1.0, "tokens": 100.0, "seen": 9.0}
@@ -41,10 +47,10 @@ class Played:
     able: tuple[str, ...] = STAGES
     expected: dict[str, float] = field(default_factory=dict)
 
-    def listening(self) -> Listening:
+    def listening(self) -> QueueSelection:
         """The decider, after one look."""
         paces = {stage: Pace(**QUICK) for stage in STAGES}  # type: ignore[arg-type]
-        here = Here(
+        here = MachineView(
             MACHINE,
             STAGES,
             look=lambda _names: Look(self.beats, self.lengths, {}, {}),
@@ -54,7 +60,7 @@ class Played:
             slots=lambda: self.slots,
             able=lambda: self.able,
         )
-        made = Listening(here, clock=lambda: self.now)
+        made = QueueSelection(here, clock=lambda: self.now)
         made.see()
         return made
 
@@ -131,7 +137,7 @@ def test_what_was_taken_counts_before_it_begins() -> None:
 
 def test_a_message_that_is_thrown_away_costs_no_slot() -> None:
     played = Played(lengths={"analysis": 9}, slots=1)
-    cycle = Cycle(played.listening())
+    cycle = QueueOrder(played.listening())
     cycle.update([OWN, "analysis"])
     cycle.rotate("analysis")
     assert cycle.consume(2) == [OWN]
@@ -196,14 +202,14 @@ def test_what_is_left_to_a_faster_one_that_does_not_take_it_is_taken() -> None:
 
 def test_nothing_that_fails_in_deciding_stops_the_consumer(monkeypatch: pytest.MonkeyPatch) -> None:
     found = Played().listening()
-    cycle = Cycle(found)
+    cycle = QueueOrder(found)
     cycle.update([OWN, "analysis", "feedback"])
     monkeypatch.setattr(module, "decide", lambda _view: {}["broken"])
     assert cycle.consume(3) == [OWN, "analysis", "feedback"]
 
 
 def test_only_queues_of_the_consumer_are_read() -> None:
-    cycle = Cycle(Played(lengths={"analysis": 3}).listening())
+    cycle = QueueOrder(Played(lengths={"analysis": 3}).listening())
     cycle.update([OWN])
     assert cycle.consume(1) == [OWN]
 
@@ -223,7 +229,9 @@ def test_without_redis_what_was_seen_last_counts(monkeypatch: pytest.MonkeyPatch
 
     paces: Mapping[str, Pace] = {stage: Pace(**QUICK) for stage in STAGES}  # type: ignore[arg-type]
     me = Peer("one", 2, STAGES, paces=paces)
-    found = Listening(Here(MACHINE, STAGES, look, dict, lambda: me, dict, lambda: 2, lambda: STAGES))
+    found = QueueSelection(
+        MachineView(MACHINE, STAGES, look, dict, lambda: me, dict, lambda: 2, lambda: STAGES)
+    )
     found.changed()
     thread = threading.Thread(target=found.until_stopped, args=(stop,))
     thread.start()
@@ -266,7 +274,7 @@ def test_beside_runs_guests_come_in_only_for_their_model() -> None:
 def test_what_is_thrown_away_counts_once_and_only_where_it_came_from() -> None:
     played = Played(lengths={"analysis": 9})
     found = played.listening()
-    cycles = [Cycle(found), Cycle(found)]  # each channel has its own
+    cycles = [QueueOrder(found), QueueOrder(found)]  # each channel has its own
     for cycle in cycles:
         cycle.update([OWN, "analysis"])
     cycles[0].rotate("analysis")

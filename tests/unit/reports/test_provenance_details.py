@@ -11,10 +11,17 @@ from grading.domain.details import MAX_DETAILS, MAX_MEASUREMENTS, Detail, Measur
 from grading.domain.jobs import Provenance, read_result
 from grading.domain.messages import Message, verbatim
 from grading.shared.installed_messages import load_installed_messages
-from workers.machine.engines.cost_model import AGAIN, Faded, Fit
+from workers.machine.engines.cost_model import AGAIN, LeastSquares, WeightedMean
 from workers.machine.engines.remote_prefill import messages as remote_prefill
 from workers.machine.engines.speculative import messages as speculative
-from workers.machine.engines.speculative.planner import Habits, Rate, Speeds, Work, choose, ended
+from workers.machine.engines.speculative.planner import (
+    ModelSpeeds,
+    Rate,
+    StageStatistics,
+    Work,
+    choose,
+    ended,
+)
 
 READ_ELSEWHERE = Detail(
     strategy="disaggregated",
@@ -87,16 +94,24 @@ def test_nothing_is_said_where_nothing_is_reported(language: str) -> None:
 
 def test_every_reason_of_a_draft_is_said_in_german() -> None:
     work = Work(0, 0, 5, 395)
-    known, near = Speeds(plain=Faded(0.1, 1.0)), Habits(Rate(10, 1000), Faded(400, 1.0))
-    slow = Speeds(Faded(0.1, 1.0), Faded(0.001, 1.0), Fit().seen(1, 2, 0.11))
+    known, near = (
+        ModelSpeeds(plain=WeightedMean(0.1, 1.0)),
+        StageStatistics(Rate(10, 1000), WeightedMean(400, 1.0)),
+    )
+    slow = ModelSpeeds(WeightedMean(0.1, 1.0), WeightedMean(0.001, 1.0), LeastSquares().seen(1, 2, 0.11))
     for _ in range(AGAIN):
         near = ended(near, 400)
     fixed = (speculative.BUSY, speculative.SHORT, speculative.FOREIGN, speculative.CONFIGURED)
     reasons: list[Message] = [kind() for kind in fixed]
-    for speeds, habits in ((Speeds(), Habits()), (known, Habits()), (slow, near), (slow, Habits())):
+    for speeds, habits in (
+        (ModelSpeeds(), StageStatistics()),
+        (known, StageStatistics()),
+        (slow, near),
+        (slow, StageStatistics()),
+    ):
         reasons.append(choose(speeds, habits, work, 1).why)
-    never = Speeds(Faded(0.01, 1.0), Faded(0.1, 1.0), Fit().seen(1, 2, 0.1))
-    reasons += [choose(never, Habits(), work, 1).why, choose(never, near, work, 1).why]
+    never = ModelSpeeds(WeightedMean(0.01, 1.0), WeightedMean(0.1, 1.0), LeastSquares().seen(1, 2, 0.1))
+    reasons += [choose(never, StageStatistics(), work, 1).why, choose(never, near, work, 1).why]
     reasons.append(choose(known, near, Work(0, 0, 5, 1), 1).why)
     assert len({str(why) for why in reasons}) == len(reasons) - 1  # nobody knows yet: by either speeds
     for why in reasons:

@@ -16,7 +16,7 @@ from grading.domain.jobs import Job, Result
 from grading.domain.model import Cell, Document, Evidence, Output
 from tests.unit.stages.test_prompt import MATERIAL, job
 from tests.unit.stages.test_run import GOOD, Scripted
-from workers.machine.engines.base import Measure, Progress
+from workers.machine.engines.base import Progress, TokenCounter
 from workers.machine.stages import known_stages, run_stage
 from workers.machine.stages.prompt import Prompt
 from workers.machine.stages.truncation import Piece, budget, fit_pieces, weight
@@ -201,9 +201,9 @@ class Measuring(Scripted):
         self._count = count
         self.measured: list[tuple[str, float]] = []
 
-    def measure(self, model: str, seconds: float, progress: Progress) -> Measure | None:
+    def token_counter(self, model: str, seconds: float, progress: Progress) -> TokenCounter | None:
         self.measured.append((model, seconds))
-        return Measure(self.context, self._count)
+        return TokenCounter(self.context, self._count)
 
 
 def ran(engine: Scripted, context_tokens: int, told: list[int] | None = None) -> Result:
@@ -230,7 +230,7 @@ def test_the_lower_of_the_configuration_s_context_and_the_model_s_own_counts(
 
 def test_an_engine_that_knows_no_tokenizer_is_estimated_for() -> None:
     class Unsure(Measuring):
-        def measure(self, model: str, seconds: float, progress: Progress) -> Measure | None:
+        def token_counter(self, model: str, seconds: float, progress: Progress) -> TokenCounter | None:
             return None
 
     told: list[int] = []

@@ -273,7 +273,7 @@ def test_the_repair_names_the_place_and_the_rule(first: str, named: list[str]) -
 
 def test_cancelled_before_and_between_tries_nothing_more_is_asked() -> None:
     cancel = Cancel()
-    cancel.say()
+    cancel.cancel()
     engine = Scripted(GOOD)
     result = run_stage(job(), engine, "m", "x", lambda *_: None, engine.clock, cancel=cancel)
     assert (result.error, engine.requests) == ("cancelled", [])
@@ -281,7 +281,7 @@ def test_cancelled_before_and_between_tries_nothing_more_is_asked() -> None:
     class Leaving(Scripted):
         def generate(self, request: Request, progress: Progress) -> Generation:
             generation = super().generate(request, progress)
-            request.cancel.say()
+            request.cancel.cancel()
             return generation
 
     engine = Leaving(BAD, GOOD)

@@ -15,40 +15,40 @@ from grading.domain.jobs import Job, Timings, Tokens
 
 
 class Cancel:
-    """Says that nobody waits for a generation any more. Thread-safe; said once, it stays said."""
+    """A cancellation token: whoever waits for a generation may end it. Thread-safe; it stays cancelled."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._said = False
-        self._listeners: list[Callable[[], None]] = []
+        self._cancelled = False
+        self._callbacks: list[Callable[[], None]] = []
 
     @property
-    def said(self) -> bool:
-        """Whether it was said."""
-        return self._said
+    def cancelled(self) -> bool:
+        """Whether nobody waits for the generation any more."""
+        return self._cancelled
 
-    def say(self) -> None:
-        """Say it; whoever listens is told once, on this thread."""
+    def cancel(self) -> None:
+        """Cancel; each callback is called once, on this thread."""
         with self._lock:
-            self._said = True
-            told, self._listeners = self._listeners, []
-        for listener in told:
-            listener()
+            self._cancelled = True
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
 
     @contextmanager
-    def heard_by(self, listener: Callable[[], None]) -> Iterator[None]:
-        """Tell `listener` when it is said in the block, or at once when it was said before."""
+    def on_cancel(self, callback: Callable[[], None]) -> Iterator[None]:
+        """Call `callback` when it is cancelled in the block, or at once when it was before."""
         with self._lock:
-            before = self._said
+            before = self._cancelled
             if not before:
-                self._listeners.append(listener)
+                self._callbacks.append(callback)
         if before:
-            listener()
+            callback()
         try:
             yield
         finally:
             with self._lock:
-                self._listeners = [one for one in self._listeners if one is not listener]
+                self._callbacks = [one for one in self._callbacks if one is not callback]
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class LoadsModels(Protocol):
 
 
 @dataclass(frozen=True)
-class Measure:
+class TokenCounter:
     """How long texts are for a model: its context in tokens, where known, and its own tokenizer's count."""
 
     context_tokens: int | None
@@ -164,16 +164,16 @@ class Measure:
 
 
 @runtime_checkable
-class MeasuresPrompts(Protocol):
+class CountsTokens(Protocol):
     """An engine that has its models' tokenizers."""
 
-    def measure(self, model: str, seconds: float, progress: Progress) -> Measure | None:
+    def token_counter(self, model: str, seconds: float, progress: Progress) -> TokenCounter | None:
         """The measure of a model, loaded if need be within `seconds`; None where there is no tokenizer."""
         ...
 
 
 @runtime_checkable
-class Identifies(Protocol):
+class ReportsDigest(Protocol):
     """An engine that can tell which weights a model has, without generating."""
 
     def digest(self, model: str, seconds: float) -> str:
@@ -185,11 +185,11 @@ class Identifies(Protocol):
 
 
 @runtime_checkable
-class TellsLoss(Protocol):
-    """An engine that notices by itself that it is away, also with nothing to do."""
+class ReportsUnavailability(Protocol):
+    """An engine that notices by itself that it is unavailable, also with nothing to do."""
 
-    def on_loss(self, tell: Callable[[str], None]) -> None:
-        """Call `tell` from now on, on any thread, with why it is away; whoever asks it finds out when not."""
+    def on_unavailable(self, report: Callable[[str], None]) -> None:
+        """Call `report` from now on, on any thread, with why it is away; a request tells when it is back."""
         ...
 
 

@@ -16,7 +16,7 @@ NEARLY = 1.25
 
 
 @dataclass(frozen=True)
-class Fit:
+class LeastSquares:
     """y = a·u + b·v with a and b not negative, by least squares of the relative error; old points fade."""
 
     uu: float = 0.0
@@ -26,12 +26,12 @@ class Fit:
     v: float = 0.0
     points: int = 0
 
-    def seen(self, u: float, v: float, y: float) -> Fit:
+    def seen(self, u: float, v: float, y: float) -> LeastSquares:
         """With one more measurement."""
         if y <= 0:
             return self
         u, v = u / y, v / y
-        return Fit(
+        return LeastSquares(
             FADES * self.uu + u * u,
             FADES * self.uv + u * v,
             FADES * self.vv + v * v,
@@ -58,14 +58,14 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class ReadingSpeed:
+class PrefillSpeed:
     """Seconds to read tokens after others: each costs the same, and a part for each token before it."""
 
-    fit: Fit = Fit()
+    fit: LeastSquares = LeastSquares()
 
-    def seen(self, have: int, count: int, seconds: float) -> ReadingSpeed:
+    def seen(self, have: int, count: int, seconds: float) -> PrefillSpeed:
         """With one more measurement."""
-        return ReadingSpeed(self.fit.seen(count, _pairs(have, count), seconds)) if count else self
+        return PrefillSpeed(self.fit.seen(count, _pairs(have, count), seconds)) if count else self
 
     def seconds(self, have: int, count: int) -> float:
         """To read `count` tokens after `have` others."""
@@ -77,13 +77,13 @@ def _pairs(have: int, count: int) -> float:
 
 
 @dataclass(frozen=True)
-class Faded:
+class WeightedMean:
     """A mean that forgets."""
 
     value: float = 0.0
     weight: float = 0.0
 
-    def seen(self, value: float) -> Faded:
+    def seen(self, value: float) -> WeightedMean:
         """With one more value."""
         weight = FADES * self.weight + 1
-        return Faded(self.value + (value - self.value) / weight, weight)
+        return WeightedMean(self.value + (value - self.value) / weight, weight)

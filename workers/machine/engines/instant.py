@@ -142,11 +142,11 @@ class InstantEngine:
         crashes = bool(self._exits_on) and self._exits_on in request.user
         wait = min(self._seconds / 2 if crashes else self._seconds, request.deadline_s)
         ended = threading.Event()
-        with request.cancel.heard_by(ended.set), self._closed.heard_by(ended.set):
+        with request.cancel.on_cancel(ended.set), self._closed.on_cancel(ended.set):
             ended.wait(max(0.0, wait))
-        if self._closed.said:
+        if self._closed.cancelled:
             raise EngineError("The engine was closed.")
-        if request.cancel.said:
+        if request.cancel.cancelled:
             raise Cancelled
         if crashes:
             os._exit(CRASH)
@@ -169,4 +169,4 @@ class InstantEngine:
 
     def close(self) -> None:
         """End every wait."""
-        self._closed.say()
+        self._closed.cancel()

@@ -15,19 +15,19 @@ from grading.domain.errors import Cancelled, OutputEmpty, OutputTruncated
 from grading.domain.jobs import Job, Material, Tokens
 from grading.domain.model import Evidence
 from grading.domain.rubric import Criterion, Rubric
-from workers.machine.engines.base import Cancel, Engine, Generation, MeasuresPrompts, Phase, Request
+from workers.machine.engines.base import Cancel, CountsTokens, Engine, Generation, Phase, Request
 
 Reason = Literal["stop", "length"]
 GONE = "gone"
 MOST_UNREAD = 16
 """So many pieces may wait for a slow reader; then they are put together until it has caught up."""
 CHARS_A_TOKEN = 4
-MEASURE_S = 5.0
+COUNT_S = 5.0
 UNBOUND = "schema_not_bound"
 
 
 @dataclass(eq=False)
-class Guest:
+class GatewayRequest:
     """A guest and how far it is. The engine's thread writes, the keeper's thread tells what was held back."""
 
     id: str
@@ -51,7 +51,7 @@ class Guest:
     def break_off(self, why: str) -> None:
         """End it within a step of the engine; whoever is first says why."""
         self.why = self.why or why
-        self.cancel.say()
+        self.cancel.cancel()
 
     def answer(self, seconds: float) -> tuple[Event, ...]:
         """Let the engine write; what is to be said at the end. Raises EngineErrors."""
@@ -95,7 +95,7 @@ class Guest:
         stopped = self._write(draft)
         self.tell()
         if stopped:
-            self.cancel.say()
+            self.cancel.cancel()
 
     def _write(self, text: str) -> bool:
         """Take all of the text so far; whether one of the stop texts is in it."""
@@ -160,7 +160,7 @@ class Guest:
 
 
 def _counter(engine: Engine, model: str) -> Callable[[str], int]:
-    measure = engine.measure(model, MEASURE_S, _unheard) if isinstance(engine, MeasuresPrompts) else None
+    measure = engine.token_counter(model, COUNT_S, _unheard) if isinstance(engine, CountsTokens) else None
     return measure.count if measure else lambda text: max(1, len(text) // CHARS_A_TOKEN)
 
 

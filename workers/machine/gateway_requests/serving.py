@@ -34,9 +34,9 @@ from grading.config.settings import Config, Machine
 from grading.domain.errors import EngineError, EngineUnreachable
 from grading.scheduling.cluster_view import View
 from grading.scheduling.routing import decide
-from workers.machine.circuits import Circuits, Place
+from workers.machine.circuits import CircuitBreakers, Place
 from workers.machine.engines.base import Engine
-from workers.machine.gateway_requests.request import GONE, Guest
+from workers.machine.gateway_requests.request import GONE, GatewayRequest
 from workers.machine.process import MachineProcess
 from workers.machine.scheduling.gate import Gate
 from workers.machine.scheduling.queue_selection import in_use
@@ -56,7 +56,7 @@ def most_guests(slots: int) -> int:
     return 0 if slots < 2 else max(1, slots // 4)
 
 
-class Guests:
+class GatewayRequests:
     """Those in hand. `serve` runs on the worker's threads, `until_stopped` on one of its own.
 
     `pressed` says how many runs of grading wait although they could be done here, but for a slot; `graded`
@@ -71,7 +71,7 @@ class Guests:
         gate: Gate,
         pressed: Callable[[], int] = lambda: 0,
         graded: Callable[[], Set[Place]] = frozenset,
-        circuits: Circuits | None = None,
+        circuits: CircuitBreakers | None = None,
     ) -> None:
         self.most = most_guests(machine.slots)
         self.pressed = pressed
@@ -82,7 +82,7 @@ class Guests:
         self._served = served(machine.stages)
         self._talks = talks
         self._gate = gate
-        self._inside: dict[str, Guest] = {}
+        self._inside: dict[str, GatewayRequest] = {}
         self._places = 0
         self._open = True
         self._lock = threading.Lock()
@@ -158,7 +158,7 @@ class Guests:
         self._leave_models(inside.values())
         self._give_way(len(inside))
 
-    def _leave_models(self, inside: Iterable[Guest]) -> None:
+    def _leave_models(self, inside: Iterable[GatewayRequest]) -> None:
         """An engine may hold only one model at a time, and that is the one of grading."""
         graded = self._graded()
         for guest in inside:
@@ -191,7 +191,7 @@ class Guests:
         if placement is None:
             self._talks.leave(name, Event(kind="failed", code="model_missing"))
             return
-        guest = Guest(name, ask, placement, self._engines[placement.engine], self._talks)
+        guest = GatewayRequest(name, ask, placement, self._engines[placement.engine], self._talks)
         with self._lock:
             self._inside[name] = guest
             late = not self._open
@@ -207,7 +207,7 @@ class Guests:
                 del self._inside[name]
         self._talks.leave(name, *last)
 
-    def _answer(self, guest: Guest, seconds: float) -> tuple[Event, ...]:
+    def _answer(self, guest: GatewayRequest, seconds: float) -> tuple[Event, ...]:
         began = self._circuits.now() if self._circuits else 0.0
         try:
             last = guest.answer(seconds)
@@ -225,13 +225,13 @@ class Guests:
         return last
 
 
-def open_guests(config: Config, process: MachineProcess) -> tuple[Guests, Mapping[str, Placement]]:
+def open_guests(config: Config, process: MachineProcess) -> tuple[GatewayRequests, Mapping[str, Placement]]:
     """The guests of a machine and the queues they come by.
 
     Where there is no gateway, only that of a rubric's first draft, which the web app asks for by itself.
     """
     talks = Talks(process.leases.redis)
-    guests = Guests(
+    guests = GatewayRequests(
         process.machine,
         process.engines,
         talks,
@@ -246,7 +246,7 @@ def open_guests(config: Config, process: MachineProcess) -> tuple[Guests, Mappin
     return guests, queues
 
 
-def host(app: Celery, process: MachineProcess, guests: Guests, view: Callable[[], View]) -> None:
+def host(app: Celery, process: MachineProcess, guests: GatewayRequests, view: Callable[[], View]) -> None:
     """Answer guests from now on. `view` is what the machine knows of the cluster."""
     own = own_queue(process.machine.name)
 
@@ -261,12 +261,12 @@ def host(app: Celery, process: MachineProcess, guests: Guests, view: Callable[[]
         guests.serve(guest, lambda: _hand_back(self))
 
 
-def look_after(process: MachineProcess, guests: Guests) -> None:
+def look_after(process: MachineProcess, guests: GatewayRequests) -> None:
     """Keep the talks up until the process stops, in a thread of its own."""
     threading.Thread(target=guests.until_stopped, args=(process.stop,), name="guests", daemon=True).start()
 
 
-def taken_up(process: MachineProcess, guests: Guests) -> int:
+def taken_up(process: MachineProcess, guests: GatewayRequests) -> int:
     """The slots guests have; all of theirs while an engine is away, or it would draw guests and fail them.
 
     So, too, while a run is alone, or it would draw guests and hand them back all the time.

@@ -39,11 +39,11 @@ class Gate:
 
     def enter(self, *, alone: bool, cancel: Cancel) -> bool:
         """Go in, after waiting for the others if need be; False when it was cancelled before."""
-        with cancel.heard_by(self._look_again), self._changed:
+        with cancel.on_cancel(self._look_again), self._changed:
             self._waiting_alone += alone
             try:
-                self._changed.wait_for(lambda: cancel.said or self._open(alone))
-                if cancel.said:
+                self._changed.wait_for(lambda: cancel.cancelled or self._open(alone))
+                if cancel.cancelled:
                     return False
                 self._go_in(alone)
                 return True

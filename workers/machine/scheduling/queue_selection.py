@@ -36,7 +36,7 @@ NOTHING = Look((), {}, {}, {})
 
 
 @dataclass(frozen=True)
-class Here:
+class MachineView:
     """What this process knows of itself; each is asked when it is needed."""
 
     machine: Machine
@@ -61,10 +61,10 @@ class Here:
 
 
 @dataclass
-class Listening:
+class QueueSelection:
     """Chooses the queues. `open` is False for a machine that was drained or ends: then only its own one."""
 
-    here: Here
+    here: MachineView
     open: bool = True
     taken: int = 0
     choice: Choice = field(default_factory=lambda: Choice((), "it has not looked yet"))
@@ -208,10 +208,10 @@ class Listening:
             return Counter(self.here.hand()) + Counter(stage for stage, _ in self._coming)
 
 
-class Cycle:
+class QueueOrder:
     """What Kombu asks for the queues to read; see its `priority_cycle`."""
 
-    def __init__(self, listening: Listening) -> None:
+    def __init__(self, listening: QueueSelection) -> None:
         self._listening = listening
         self._known: list[str] = []
         self._last = ""

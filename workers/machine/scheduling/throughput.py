@@ -21,7 +21,7 @@ from grading.domain.jobs import Result
 from grading.scheduling.cluster_view import Pace
 from grading.scheduling.concurrency import Best
 from grading.scheduling.speed_profile import Learner, Sample, Seen
-from workers.machine.run import Working
+from workers.machine.run import RunInHand
 
 log = logging.getLogger(__name__)
 SAMPLE_S = 1.0
@@ -48,7 +48,7 @@ class _Load:
     """It had to be loaded again: models of this engine take turns in memory."""
 
 
-class Pacing:
+class ThroughputLearner:
     """Learns from the runs in hand. Thread-safe. Nothing here waits for Redis but `until_stopped`.
 
     `runs` gives those in hand; `clock` is in seconds from any start. `guests` says how many generations of
@@ -59,7 +59,7 @@ class Pacing:
         self,
         machine: Machine,
         redis: Redis,
-        runs: Callable[[], Sequence[Working]],
+        runs: Callable[[], Sequence[RunInHand]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._machine = machine
@@ -84,7 +84,7 @@ class Pacing:
         with self._turn:
             self._look()
 
-    def ended(self, working: Working, result: Result) -> None:
+    def ended(self, working: RunInHand, result: Result) -> None:
         """A run that is still in hand has its result."""
         used = result.provenance
         # in the unit that was seen while it wrote: a server may count several tokens for each piece it sends
@@ -242,7 +242,7 @@ class Pacing:
             if best.limit != before:
                 log.info("generations at once, %s: %s", stage, best.why)
 
-    def _look_at_loading(self, working: Working, now: float) -> None:
+    def _look_at_loading(self, working: RunInHand, now: float) -> None:
         """How long loading takes, and whether a model that was there had to be loaded again."""
         placement = self._machine.stages[working.job.stage]
         place = placement.engine, placement.model
@@ -257,11 +257,11 @@ class Pacing:
             load.used = True
             self._last[placement.engine] = place
 
-    def _seen(self, working: Working, tokens: int) -> Seen:
+    def _seen(self, working: RunInHand, tokens: int) -> Seen:
         job = working.job
         return Seen(job.run_id, job.stage, self._phase(working), tokens, job.max_output_tokens)
 
-    def _phase(self, working: Working) -> Literal["waiting", "reading", "writing"]:
+    def _phase(self, working: RunInHand) -> Literal["waiting", "reading", "writing"]:
         if working.phase == "generating":
             return "writing"
         placement = self._machine.stages[working.job.stage]

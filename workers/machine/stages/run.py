@@ -18,7 +18,7 @@ from grading.domain.errors import (
 )
 from grading.domain.jobs import Job, Provenance, Result, SentPrompt, Timings, Tokens
 from grading.domain.model import Flag
-from workers.machine.engines.base import Cancel, Engine, Generation, MeasuresPrompts, Progress, Request
+from workers.machine.engines.base import Cancel, CountsTokens, Engine, Generation, Progress, Request
 from workers.machine.stages import leaks
 from workers.machine.stages.base import Output, Stage, known_stages, require_words
 from workers.machine.stages.prompt import Prompt
@@ -122,8 +122,8 @@ class _Run:
     def _render(self, stage: Stage, context_tokens: int) -> Prompt:
         """The prompt, measured by the model's own tokenizer where the engine has it."""
         measure = None
-        if isinstance(self.engine, MeasuresPrompts):
-            measure = self.engine.measure(self.provenance.model, self._left(), self.progress)
+        if isinstance(self.engine, CountsTokens):
+            measure = self.engine.token_counter(self.provenance.model, self._left(), self.progress)
         if measure is not None and measure.context_tokens is not None:
             context_tokens = min(context_tokens, measure.context_tokens)
         prompt = stage.render(self.job, context_tokens, measure.count if measure is not None else None)
@@ -180,7 +180,7 @@ class _Run:
 
     def _left(self) -> float:
         """Seconds of the budget that are left. Raises Cancelled, and BudgetExceeded when there are none."""
-        if self.cancel.said:
+        if self.cancel.cancelled:
             raise Cancelled
         left = self.job.budget_s - (self.clock() - self.started)
         if left <= 0:

@@ -43,18 +43,18 @@ class Answer:
     most: int
     drafts: bool = False
     prose: bool = False
-    """It is read while it is written; see `TextOnly`."""
+    """It is read while it is written; see `ThoughtFilter`."""
     parts: list[str] = field(default_factory=list)
     chunks: int = 0
     """Pieces of text and of thought: about one a token."""
     first_token_s: float | None = None
-    _only: TextOnly = field(init=False)
+    _only: ThoughtFilter = field(init=False)
     _bytes: int = 0
     _blanks: int = 0
     _told: float = 0.0
 
     def __post_init__(self) -> None:
-        self._only = TextOnly(prose=self.prose)
+        self._only = ThoughtFilter(prose=self.prose)
 
     def add(self, text: str, thought: str = "") -> None:
         """Take a piece of text, or count one of thought; raises OutputEndless when it is too much."""
@@ -138,7 +138,7 @@ _CLOSE = "</think>"
 _State = Literal["begin", "text", "thought", "after", "unsure", "harmony"]
 
 
-class TextOnly:
+class ThoughtFilter:
     """Takes pieces of an answer as they arrive and gives the text without the thoughts.
 
     Knows `<think>` blocks at the beginning, answers whose block was opened by the prompt's template, and the

@@ -51,7 +51,7 @@ class Limits:
 
 
 @dataclass
-class Heard:
+class LastToken:
     """When a server last sent a token on any of its streams, by the monotonic clock in seconds."""
 
     at: float = -math.inf
@@ -67,10 +67,10 @@ class Watch:
     """
 
     def __init__(
-        self, deadline_s: float, cancel: Cancel, limits: Limits, where: str, heard: Heard | None = None
+        self, deadline_s: float, cancel: Cancel, limits: Limits, where: str, heard: LastToken | None = None
     ) -> None:
         self._limits = limits
-        self._heard = heard or Heard()
+        self._heard = heard or LastToken()
         self._budget = deadline_s
         self._cancel = cancel
         self._where = where
@@ -89,7 +89,7 @@ class Watch:
 
     def __enter__(self) -> Watch:
         self._thread.start()
-        self._stack.enter_context(self._cancel.heard_by(self._unwanted))
+        self._stack.enter_context(self._cancel.on_cancel(self._unwanted))
         return self
 
     def __exit__(
@@ -320,7 +320,7 @@ FIRST_S = 0.5
 LONGEST_S = 10.0
 
 
-class Patience:
+class BusyRetry:
     """Tries until a server has room: waits at most `most_s` and a quarter of the job's time in all.
 
     Waits grow and are drawn anew each time, so that those that were refused together do not come together.
@@ -360,7 +360,7 @@ class Patience:
 CLOSED = "The engine was closed."
 
 
-class Tally:
+class ExchangeCounters:
     """Counts generations and their tokens; thread-safe. Closed, it ends what runs and lets nothing begin."""
 
     def __init__(self) -> None:

@@ -25,7 +25,7 @@ from workers.machine.engines.base import METRICS, Metric
 from workers.machine.engines.mlx.constraint import hand_out
 from workers.machine.engines.mlx.generation import Samplers, Ticket
 from workers.machine.engines.mlx.model import LoadedModel
-from workers.machine.engines.mlx.prefix_caches import Layers, Prefix, Prefixes
+from workers.machine.engines.mlx.prefix_caches import Layers, Prefix, PrefixCaches
 
 BATCH_METRICS: Mapping[str, Metric] = {
     **METRICS,
@@ -40,7 +40,7 @@ BATCH_METRICS: Mapping[str, Metric] = {
 COUNTED = tuple(name for name, one in BATCH_METRICS.items() if one.kind == "counter")
 
 
-class Tally:
+class Counters:
     """Counts since the start; `more` beside those of all engines."""
 
     def __init__(self, more: Iterable[str] = ()) -> None:
@@ -74,10 +74,10 @@ class Shape:
     wired: bool = False
 
 
-class Lane:
+class DecodeLoop:
     """One model's batch. Used on the mlx thread only, but for `running` and `waiting`."""
 
-    def __init__(self, loaded: LoadedModel, shape: Shape, prefixes: Prefixes, tally: Tally) -> None:
+    def __init__(self, loaded: LoadedModel, shape: Shape, prefixes: PrefixCaches, tally: Counters) -> None:
         self._key = id(loaded)
         self._shape = shape
         self._prefixes = prefixes
@@ -278,7 +278,7 @@ def attempt(function: Callable[[], Any]) -> EngineError | None:
 
 
 Job = Callable[[], None]
-NewLane = Callable[[LoadedModel, Shape, Prefixes, Tally], Lane]
+NewDecodeLoop = Callable[[LoadedModel, Shape, PrefixCaches, Counters], DecodeLoop]
 IDLE_S = 10.0
 """After so long without work, memory is given back to the system."""
 
@@ -290,7 +290,9 @@ def _NOTHING() -> None:
 class Runner:
     """The thread. `call` runs a function on it, `submit` takes a generation; both from any thread."""
 
-    def __init__(self, shape: Shape, prefixes: Prefixes, tally: Tally, lane: NewLane = Lane) -> None:
+    def __init__(
+        self, shape: Shape, prefixes: PrefixCaches, tally: Counters, lane: NewDecodeLoop = DecodeLoop
+    ) -> None:
         self.prefixes = prefixes
         self._shape = shape
         self._tally = tally
@@ -298,7 +300,7 @@ class Runner:
         self._inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._coming = 0
         self._unloaded = False
-        self._lanes: dict[int, Lane] = {}
+        self._lanes: dict[int, DecodeLoop] = {}
         self._closed = False
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="mlx", daemon=True)
@@ -370,7 +372,7 @@ class Runner:
         if (error := attempt(lambda: self._lane(ticket.loaded).add(ticket))) is not None:
             ticket.end(error)
 
-    def _lane(self, loaded: LoadedModel) -> Lane:
+    def _lane(self, loaded: LoadedModel) -> DecodeLoop:
         if id(loaded) not in self._lanes:
             self._lanes[id(loaded)] = self._new_lane(loaded, self._shape, self.prefixes, self._tally)
         return self._lanes[id(loaded)]
@@ -425,7 +427,7 @@ class Runner:
         mx.clear_streams()  # else the interpreter aborts at its exit
 
 
-def _busy(lane: Lane) -> bool:
+def _busy(lane: DecodeLoop) -> bool:
     return bool(lane.running or lane.waiting)
 
 

@@ -10,15 +10,15 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from grading.domain.errors import EngineError
-from workers.machine.engines.base import Generation, Measure, Metric, Progress, Request
+from workers.machine.engines.base import Generation, Metric, Progress, Request, TokenCounter
 from workers.machine.engines.http.answer import messages
 from workers.machine.engines.mlx.constraint import Constraint
-from workers.machine.engines.mlx.decode_loop import BATCH_METRICS, Runner, Shape, Tally
-from workers.machine.engines.mlx.generation import Patience, Sampling, Ticket, Watch, generation, unheard
+from workers.machine.engines.mlx.decode_loop import BATCH_METRICS, Counters, Runner, Shape
+from workers.machine.engines.mlx.generation import CallerWait, Sampling, Ticket, Watch, generation, unheard
 from workers.machine.engines.mlx.model import LoadedModel, Prompt, load_model
 from workers.machine.engines.mlx.models import Models
-from workers.machine.engines.mlx.prefix_caches import Layers, Prefixes, default_bytes
-from workers.machine.engines.speculative.decode_loop import SPECULATIVE_METRICS, Drafts
+from workers.machine.engines.mlx.prefix_caches import Layers, PrefixCaches, default_bytes
+from workers.machine.engines.speculative.decode_loop import SPECULATIVE_METRICS, DraftModels
 
 CLOSE_SECONDS = 30.0
 
@@ -33,7 +33,7 @@ class Ready:
     tokenise_s: float
     """Seconds for its tokens and the grammar of its answer."""
     runner: Runner
-    patience: Patience
+    patience: CallerWait
 
 
 Warm = Callable[[Ready], tuple[Layers, int] | None]
@@ -71,9 +71,9 @@ class MlxEngine:
     ) -> None:
         self._shape = Shape(slots, prefill_step, wired_limit)
         most = default_bytes() if prefix_cache_gb is None else int(prefix_cache_gb * 1e9)
-        self.prefixes = Prefixes(most)
-        self._drafts = Drafts(drafts or {}, draft_tokens, models, draft_always)
-        self._tally = Tally(self._drafts.counted)
+        self.prefixes = PrefixCaches(most)
+        self._drafts = DraftModels(drafts or {}, draft_tokens, models, draft_always)
+        self._tally = Counters(self._drafts.counted)
         self._max_context = max_context
         self._runner: Runner | None = None
         self._models = Models(
@@ -84,7 +84,7 @@ class MlxEngine:
 
     def load(self, model: str, seconds: float = 600.0) -> str:
         """Load a model now, as a warm-up; gives its digest. Raises ModelMissing or BudgetExceeded."""
-        with self._models.use(model, Patience(seconds), unheard) as (_, digest):
+        with self._models.use(model, CallerWait(seconds), unheard) as (_, digest):
             return digest
 
     def digest(self, model: str, seconds: float) -> str:
@@ -92,12 +92,12 @@ class MlxEngine:
 
         Raises ModelMissing or BudgetExceeded.
         """
-        return Patience(seconds).wait_for(self._models.digest(model), "The model's files were not read")
+        return CallerWait(seconds).wait_for(self._models.digest(model), "The model's files were not read")
 
-    def measure(self, model: str, seconds: float, progress: Progress) -> Measure | None:
+    def token_counter(self, model: str, seconds: float, progress: Progress) -> TokenCounter | None:
         """The model's context and its own count of tokens. Raises ModelMissing or BudgetExceeded."""
-        with self._models.use(model, Patience(seconds), progress) as (loaded, _):
-            return loaded.measure()
+        with self._models.use(model, CallerWait(seconds), progress) as (loaded, _):
+            return loaded.token_counter()
 
     def counters(self) -> Mapping[str, float]:
         """See `metrics`."""
@@ -107,7 +107,7 @@ class MlxEngine:
 
     def generate(self, request: Request, progress: Progress, warm: Warm | None = None) -> Generation:
         """Answer a request; see the contract in `base`. `warm` may bring what was read of it elsewhere."""
-        patience = Patience(request.deadline_s, request.cancel)
+        patience = CallerWait(request.deadline_s, request.cancel)
         if patience.over:
             raise patience.end()
         with (
@@ -146,7 +146,7 @@ class MlxEngine:
     def _load(self, model: str) -> Future[LoadedModel]:
         return self._thread().load(lambda: self._drafts.join(load_model(model, self._max_context), model))
 
-    def _ticket(self, loaded: LoadedModel, request: Request, patience: Patience) -> Ticket:
+    def _ticket(self, loaded: LoadedModel, request: Request, patience: CallerWait) -> Ticket:
         prompt = loaded.prompt(messages(request), request.max_output_tokens, shares=not request.chat)
         constraint: Constraint | None = None
         if request.schema and loaded.grammars is not None:

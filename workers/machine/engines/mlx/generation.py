@@ -71,7 +71,7 @@ def _seeded(temperature: float, top_p: float | None, seed: int) -> Sampler:
 _T = TypeVar("_T")
 
 
-class Patience:
+class CallerWait:
     """One caller's waiting. `seconds` from now to the deadline; whatever it waits for calls `wake`."""
 
     def __init__(self, seconds: float, cancel: Cancel | None = None) -> None:
@@ -86,7 +86,7 @@ class Patience:
     def listening(self) -> Iterator[None]:
         """Be woken when the generation is cancelled in the block; after it nobody waits, however it ended."""
         try:
-            with self._cancel.heard_by(self.wake):
+            with self._cancel.on_cancel(self.wake):
                 yield
         finally:
             self._left = True
@@ -98,11 +98,11 @@ class Patience:
     @property
     def over(self) -> bool:
         """Whether nobody waits any more."""
-        return self._left or self._cancel.said or time.monotonic() >= self.deadline
+        return self._left or self._cancel.cancelled or time.monotonic() >= self.deadline
 
     def end(self, doing: str = "The model did not finish") -> BudgetExceeded | Cancelled:
         """The error for a caller whose waiting is over; `doing` begins the sentence about the deadline."""
-        if self._cancel.said:
+        if self._cancel.cancelled:
             return Cancelled()
         return BudgetExceeded(f"{doing} within the {self._seconds:g} s of this job.")
 
@@ -212,7 +212,7 @@ class Watch:
         self._told = 0
         self._next = time.monotonic() + PROGRESS_EVERY_S
 
-    def wait(self, patience: Patience) -> str:
+    def wait(self, patience: CallerWait) -> str:
         """The finish reason. Raises what the generation ended with, Cancelled or BudgetExceeded."""
         done = self._ticket.done
         while not done.done():

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from grading.domain.errors import EngineError, JobInvalid, ModelMissing
-from workers.machine.engines.base import Measure
+from workers.machine.engines.base import TokenCounter
 from workers.machine.engines.mlx.constraint import Grammars
 
 FINGERPRINTED = (".safetensors", ".json", ".jinja", ".model", ".txt", ".tiktoken")
@@ -124,7 +124,7 @@ class LoadedModel:
         with self._lock:
             return str(self.tokenizer.decode(ids, clean_up_tokenization_spaces=False))
 
-    def measure(self) -> Measure:
+    def token_counter(self) -> TokenCounter:
         """Its context, and its tokenizer without the model; that counts special tokens as plain text."""
         tokenizer, lock, specials = self.tokenizer, self._lock, self._specials
 
@@ -132,7 +132,7 @@ class LoadedModel:
             with lock:
                 return len(tokenizer.encode(_defused(text, specials), add_special_tokens=False))
 
-        return Measure(self.context, count)
+        return TokenCounter(self.context, count)
 
     def _grammars(self) -> Grammars | None:
         from transformers import PreTrainedTokenizerFast

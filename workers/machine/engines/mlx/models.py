@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from workers.machine.engines.base import Progress
-from workers.machine.engines.mlx.generation import Patience
+from workers.machine.engines.mlx.generation import CallerWait
 from workers.machine.engines.mlx.model import LoadedModel, model_digest
 
 LOADING = "The model was still loading; it was not there"
@@ -18,7 +18,7 @@ TURN = "Other models were in use; this one was not loaded"
 
 
 @dataclass
-class Held:
+class LoadedEntry:
     """A model that is there or being loaded, and the digest of its files, which is read at the same time."""
 
     model: Future[LoadedModel]
@@ -44,12 +44,12 @@ class Models:
         self._unload = unload
         self._most = most
         self._places = places
-        self._held: OrderedDict[str, Held] = OrderedDict()
-        self._turns: deque[Patience] = deque()
+        self._held: OrderedDict[str, LoadedEntry] = OrderedDict()
+        self._turns: deque[CallerWait] = deque()
         self._lock = threading.Lock()
 
     @contextmanager
-    def use(self, name: str, patience: Patience, progress: Progress) -> Iterator[tuple[LoadedModel, str]]:
+    def use(self, name: str, patience: CallerWait, progress: Progress) -> Iterator[tuple[LoadedModel, str]]:
         """A model and its digest; it stays loaded in the block.
 
         Raises ModelMissing, or Cancelled or BudgetExceeded when the waiting is over before it is there.
@@ -74,7 +74,7 @@ class Models:
         with self._lock:
             self._held.clear()
 
-    def _enter(self, name: str, patience: Patience, progress: Progress) -> Held:
+    def _enter(self, name: str, patience: CallerWait, progress: Progress) -> LoadedEntry:
         told = False
         with self._lock:
             self._turns.append(patience)
@@ -92,7 +92,7 @@ class Models:
                 self._turns.remove(patience)
                 self._call_next()
 
-    def _take(self, name: str) -> Held | None:
+    def _take(self, name: str) -> LoadedEntry | None:
         """The model, or nothing while there is no room for it."""
         held = self._held.get(name)
         if held is not None and held.model.done() and held.model.exception() is not None:
@@ -101,7 +101,7 @@ class Models:
         if held is None:
             if not self._room(self._places(name)):
                 return None
-            held = self._held[name] = Held(self._load(name), _digesting(name))
+            held = self._held[name] = LoadedEntry(self._load(name), _digesting(name))
         self._held.move_to_end(name)
         held.users += 1
         return held
@@ -122,7 +122,7 @@ class Models:
     def _taken(self) -> int:
         return sum(self._places(name) for name in self._held)
 
-    def _leave(self, held: Held) -> None:
+    def _leave(self, held: LoadedEntry) -> None:
         with self._lock:
             held.users -= 1
             self._call_next()

@@ -19,7 +19,7 @@ def default_bytes() -> int:
     return int(SHARE_OF_MEMORY * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
-class Prefixes:
+class PrefixCaches:
     """Caches by model and exact prefix; when they are more than `most` bytes, the least used goes.
 
     Only prefixes as `LoadedModel.prompt` marks them come in, never a token of a hand-in. Used on the mlx

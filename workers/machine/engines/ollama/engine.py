@@ -15,8 +15,8 @@ from grading.domain.jobs import Timings, Tokens
 from workers.machine.engines.base import METRICS, Cancel, Generation, Progress, Request
 from workers.machine.engines.http.answer import Answer, messages, wrote_something
 from workers.machine.engines.http.errors import broke_off
-from workers.machine.engines.http.exchange import Limits, Patience, Tally, Watch
-from workers.machine.engines.ollama.server import Held, Models, OllamaWire, Think
+from workers.machine.engines.http.exchange import BusyRetry, ExchangeCounters, Limits, Watch
+from workers.machine.engines.ollama.server import Models, OllamaWire, RunningModel, Think
 from workers.machine.engines.token_estimates import Sizes
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class _Asked:
     options: dict[str, Any]
     most_context: int
     think: Think
-    held: Held | None
+    held: RunningModel | None
 
 
 class OllamaEngine:
@@ -75,7 +75,7 @@ class OllamaEngine:
         self._lock = threading.Lock()
         self._models = Models()
         self._sizes = Sizes()
-        self._tally = Tally()
+        self._tally = ExchangeCounters()
 
     def generate(self, request: Request, progress: Progress) -> Generation:
         """Answer a request; see the contract in `base`."""
@@ -83,7 +83,7 @@ class OllamaEngine:
             raise BudgetExceeded("No time was left for this job before it reached the engine.")
         with self._wire.watch(request.deadline_s, request.cancel) as watch, self._tally.generation(watch):
             watch.check()
-            patience = Patience(watch, progress, self._wire.limits.busy)
+            patience = BusyRetry(watch, progress, self._wire.limits.busy)
             made = patience.until_room(lambda: self._once(watch, request, progress, patience))
             self._tally.answered(made.tokens)
             return made
@@ -102,7 +102,7 @@ class OllamaEngine:
         """End what runs; later generations fail."""
         self._tally.close()
 
-    def _once(self, watch: Watch, request: Request, progress: Progress, patience: Patience) -> Generation:
+    def _once(self, watch: Watch, request: Request, progress: Progress, patience: BusyRetry) -> Generation:
         """One try, or several with a longer context each where the server cut the prompt."""
         while True:
             try:
@@ -113,7 +113,7 @@ class OllamaEngine:
                 watch.again()
 
     def _exchange(
-        self, client: Client, watch: Watch, request: Request, progress: Progress, patience: Patience
+        self, client: Client, watch: Watch, request: Request, progress: Progress, patience: BusyRetry
     ) -> Generation:
         drafts, prose = request.job.draft, bool(request.chat)
         answer = Answer(watch, progress, request.max_output_tokens, drafts, prose)
@@ -220,7 +220,7 @@ class OllamaEngine:
             f"The prompt does not fit the context of {num_ctx} tokens, so the engine cut it. {remedy}"
         )
 
-    def _digest(self, client: Client, model: str, held: Held | None) -> str:
+    def _digest(self, client: Client, model: str, held: RunningModel | None) -> str:
         """The answer is there: a look-up that fails now is no reason to lose it."""
         import httpx
 

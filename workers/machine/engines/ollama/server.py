@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from grading.domain.errors import EngineError, EngineGarbled
 from workers.machine.engines.base import Cancel
 from workers.machine.engines.http.errors import broke_off, garbled, status_error, unreachable
-from workers.machine.engines.http.exchange import Heard, Limits, Watch
+from workers.machine.engines.http.exchange import LastToken, Limits, Watch
 
 if TYPE_CHECKING:
     import httpx
@@ -27,7 +27,7 @@ class OllamaWire:
 
     url: str
     limits: Limits
-    heard: Heard = field(default_factory=Heard)
+    heard: LastToken = field(default_factory=LastToken)
 
     @property
     def where(self) -> str:
@@ -108,7 +108,7 @@ class About:
 
 
 @dataclass(frozen=True)
-class Held:
+class RunningModel:
     """A model in the server's memory; 0 and empty where an older server does not tell."""
 
     context: int
@@ -139,7 +139,7 @@ class Models:
             self._abouts[model] = (time.monotonic(), found)
         return found
 
-    def held(self, client: Client, model: str) -> Held | None:
+    def held(self, client: Client, model: str) -> RunningModel | None:
         """The model as it is loaded now; nothing when it is not, or the server does not tell."""
         from ollama import ResponseError
 
@@ -149,7 +149,7 @@ class Models:
             return None
         for one in loaded:
             if one.model in _names(model):
-                return Held(one.context_length or 0, _prefixed(one.digest))
+                return RunningModel(one.context_length or 0, _prefixed(one.digest))
         return None
 
     def digest(self, client: Client, model: str, loaded: str = "") -> str:

@@ -21,11 +21,19 @@ from grading.domain.errors import (
     OutputEndless,
 )
 from grading.domain.jobs import Timings, Tokens
-from workers.machine.engines.base import METRICS, Cancel, Generation, Measure, Phase, Progress, Request
+from workers.machine.engines.base import METRICS, Cancel, Generation, Phase, Progress, Request, TokenCounter
 from workers.machine.engines.http.answer import Answer, lines, messages, wrote_something
 from workers.machine.engines.http.errors import broke_off, garbled, not_a_page, reason, unreachable
-from workers.machine.engines.http.exchange import Heard, Limits, Patience, Tally, Watch
-from workers.machine.engines.openai.schemas import LOOK_S, MOST_TOKENS, SHARE, Form, Schemas, judge, question
+from workers.machine.engines.http.exchange import BusyRetry, ExchangeCounters, LastToken, Limits, Watch
+from workers.machine.engines.openai.schemas import (
+    LOOK_S,
+    MOST_TOKENS,
+    SHARE,
+    Schemas,
+    SchemaSupport,
+    judge,
+    question,
+)
 from workers.machine.engines.openai.server import OpenAIWire, Server
 
 FIELDS = (b"event", b"id", b"retry", b"data")
@@ -34,7 +42,7 @@ FINISHED = ("stop", "length")
 
 
 @dataclass
-class Reading:
+class EventStream:
     """The state of one stream."""
 
     watch: Watch
@@ -134,7 +142,7 @@ _UNKNOWN = ("unknown field", "unknown parameter", "unrecognized", "extra inputs"
 
 
 @dataclass(frozen=True)
-class Peer:
+class ServerState:
     """A server, with all that was found out about it."""
 
     url: str
@@ -144,7 +152,7 @@ class Peer:
     schemas: Schemas
     no_usage: threading.Event = field(default_factory=threading.Event)
     """It refuses to be asked for its counts."""
-    heard: Heard = field(default_factory=Heard)
+    heard: LastToken = field(default_factory=LastToken)
 
     def watch(self, seconds: float, cancel: Cancel) -> Watch:
         """A watch over an exchange with it."""
@@ -165,10 +173,10 @@ class Peer:
 
 
 @dataclass(frozen=True)
-class Talk:
+class ChatExchange:
     """One generation on its way."""
 
-    peer: Peer
+    peer: ServerState
     watch: Watch
     request: Request
     progress: Progress
@@ -181,23 +189,25 @@ class Talk:
         form = self.peer.schemas.form(request, self._look)
         drafts, prose = request.job.draft, bool(request.chat)
         answer = Answer(self.watch, self.progress, request.max_output_tokens, drafts, prose)
-        reading = Reading(self.watch, answer, self.peer.server.where)
+        reading = EventStream(self.watch, answer, self.peer.server.where)
         with self.peer.wire(self.watch) as wire:
             form = self._guarded(wire, lambda: self._stream(wire, request, reading, form))
             return self._generation(wire, reading, form, waited_s)
 
-    def _look(self) -> Form:
+    def _look(self) -> SchemaSupport:
         """Ask the server a question that shows whether it binds answers to schemas."""
         seconds = min(LOOK_S, SHARE * self.watch.remaining)
         asked = question(self.request, seconds, self.request.cancel)
         with self.peer.watch(seconds, asked.cancel) as inner, self.watch.aside(inner):
-            reading = Reading(inner, Answer(inner, _unheard, MOST_TOKENS), self.peer.server.where)
+            reading = EventStream(inner, Answer(inner, _unheard, MOST_TOKENS), self.peer.server.where)
             with self.peer.wire(inner) as wire:
                 try:
-                    form = self._guarded(wire, lambda: self._stream(wire, asked, reading, Form.BOUND))
+                    form = self._guarded(
+                        wire, lambda: self._stream(wire, asked, reading, SchemaSupport.BOUND)
+                    )
                 except (BudgetExceeded, OutputEndless):
                     self.watch.check()
-                    return Form.UNPROVED
+                    return SchemaSupport.UNPROVED
         reading.answer.finish(0)
         return judge(reading.answer.text) if form.sent else form
 
@@ -220,7 +230,9 @@ class Talk:
             )
             raise watch.failure() or error from exc
 
-    def _stream(self, wire: OpenAIWire, request: Request, reading: Reading, form: Form) -> Form:
+    def _stream(
+        self, wire: OpenAIWire, request: Request, reading: EventStream, form: SchemaSupport
+    ) -> SchemaSupport:
         """Read one answer; returns how its schema was asked for in the end."""
         while True:
             payload = self._payload(request, form)
@@ -234,7 +246,7 @@ class Talk:
                 said = wire.body(response)
             refused = _refused(status, said, payload)
             if refused == _SCHEMA:
-                form = Form.REFUSED
+                form = SchemaSupport.REFUSED
                 self.peer.schemas.learn(request.model, form)
             elif refused == _USAGE:
                 self.peer.no_usage.set()
@@ -243,7 +255,7 @@ class Talk:
                     not_a_page(wire.where, kind, "text/event-stream")
                 raise self.peer.server.error(wire, status, said, request.model)
 
-    def _payload(self, request: Request, form: Form) -> dict[str, Any]:
+    def _payload(self, request: Request, form: SchemaSupport) -> dict[str, Any]:
         payload: dict[str, Any] = {
             "model": request.model,
             "messages": _chat(request),
@@ -261,7 +273,9 @@ class Talk:
             }
         return payload
 
-    def _generation(self, wire: OpenAIWire, reading: Reading, form: Form, waited_s: float) -> Generation:
+    def _generation(
+        self, wire: OpenAIWire, reading: EventStream, form: SchemaSupport, waited_s: float
+    ) -> Generation:
         request, answer = self.request, reading.answer
         output = answer.finish(reading.tokens.output)
         truncated = reading.finish == "length"
@@ -357,14 +371,14 @@ class OpenAIEngine:
         if api_key_env and not os.environ.get(api_key_env):
             raise ConfigError(f"engines.openai.api_key_env: set the environment variable {api_key_env}.")
         address = url.rstrip("/")
-        self._peer = Peer(
+        self._peer = ServerState(
             address,
             Limits(connect_timeout, chunk_timeout, load_timeout, busy_timeout),
             api_key_env,
             Server(address, f"The server at {address}"),
             Schemas(schema),
         )
-        self._tally = Tally()
+        self._tally = ExchangeCounters()
 
     def generate(self, request: Request, progress: Progress) -> Generation:
         """Answer a request; see the contract in `base`."""
@@ -372,8 +386,8 @@ class OpenAIEngine:
             raise BudgetExceeded("No time was left for this job before it reached the engine.")
         with self._peer.watch(request.deadline_s, request.cancel) as watch, self._tally.generation(watch):
             watch.check()
-            patience = Patience(watch, progress, self._peer.limits.busy)
-            talk = Talk(self._peer, watch, request, progress)
+            patience = BusyRetry(watch, progress, self._peer.limits.busy)
+            talk = ChatExchange(self._peer, watch, request, progress)
             made = patience.until_room(lambda: talk.once(patience.waited))
             self._tally.answered(made.tokens)
             return made
@@ -384,11 +398,11 @@ class OpenAIEngine:
         with self._peer.open(seconds) as wire:
             return self._peer.server.digest(wire, model)
 
-    def measure(self, model: str, seconds: float, progress: Progress) -> Measure | None:
+    def token_counter(self, model: str, seconds: float, progress: Progress) -> TokenCounter | None:
         """The server's own tokenizer (llama-server, vLLM); None where it has no page for it."""
         self._tally.open()
         with self._peer.open(seconds) as wire:
-            return self._peer.server.measure(model, wire, self._peer.open)
+            return self._peer.server.token_counter(model, wire, self._peer.open)
 
     def counters(self) -> Mapping[str, float]:
         """See `base.METRICS`."""

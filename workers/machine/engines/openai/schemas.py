@@ -31,7 +31,7 @@ _LEAST = 6
 """Characters of the only valid answer that nothing writes by chance."""
 
 
-class Form(StrEnum):
+class SchemaSupport(StrEnum):
     """How a schema was asked for, in the words of the result's sampling."""
 
     BOUND = "json_schema"
@@ -43,7 +43,7 @@ class Form(StrEnum):
     @property
     def sent(self) -> bool:
         """Whether `response_format` goes along."""
-        return self in (Form.BOUND, Form.UNPROVED)
+        return self in (SchemaSupport.BOUND, SchemaSupport.UNPROVED)
 
 
 def question(request: Request, seconds: float, cancel: Cancel) -> Request:
@@ -65,15 +65,15 @@ def question(request: Request, seconds: float, cancel: Cancel) -> Request:
     )
 
 
-def judge(answer: str) -> Form:
+def judge(answer: str) -> SchemaSupport:
     """What an answer to the question says about the server."""
     said = "".join(answer.split())
     if not said:
-        return Form.UNPROVED  # all of it went into thoughts
+        return SchemaSupport.UNPROVED  # all of it went into thoughts
     agrees = said.startswith(_ONLY) or _ONLY.startswith(said)
     if agrees and len(said) >= _LEAST:
-        return Form.BOUND
-    return Form.UNPROVED if agrees else Form.IGNORED
+        return SchemaSupport.BOUND
+    return SchemaSupport.UNPROVED if agrees else SchemaSupport.IGNORED
 
 
 class Schemas:
@@ -82,20 +82,20 @@ class Schemas:
     def __init__(self, setting: str) -> None:
         self._setting = setting
         self._lock = threading.Lock()
-        self._known: dict[str, tuple[float, Form]] = {}
+        self._known: dict[str, tuple[float, SchemaSupport]] = {}
         self._looking: set[str] = set()
 
-    def form(self, request: Request, look: Callable[[], Form]) -> Form:
+    def form(self, request: Request, look: Callable[[], SchemaSupport]) -> SchemaSupport:
         """How to ask for the request's schema. Looks where it is not known; others do not wait for that."""
         if not request.schema or self._setting == "none":
-            return Form.OFF
+            return SchemaSupport.OFF
         model = request.model
         with self._lock:
-            until, known = self._known.get(model, (0.0, Form.UNPROVED))
+            until, known = self._known.get(model, (0.0, SchemaSupport.UNPROVED))
             if time.monotonic() < until:
                 return known
             if self._setting == "json_schema":
-                return Form.BOUND
+                return SchemaSupport.BOUND
             if model in self._looking:
                 return known
             self._looking.add(model)
@@ -107,17 +107,17 @@ class Schemas:
             with self._lock:
                 self._looking.discard(model)
 
-    def learn(self, model: str, form: Form) -> None:
+    def learn(self, model: str, form: SchemaSupport) -> None:
         """Remember what was found: an hour, or five minutes where it proves nothing."""
-        keep = AGAIN_S if form is Form.UNPROVED else REMEMBER_S
+        keep = AGAIN_S if form is SchemaSupport.UNPROVED else REMEMBER_S
         with self._lock:
             self._known[model] = (time.monotonic() + keep, form)
 
-    def saw(self, model: str, form: Form, text: str) -> None:
+    def saw(self, model: str, form: SchemaSupport, text: str) -> None:
         """A whole answer: one that is no JSON although it was bound shows that it was not."""
         if not form.sent or self._setting != "auto":
             return
         try:
             json.loads(text)
         except ValueError:
-            self.learn(model, Form.IGNORED)
+            self.learn(model, SchemaSupport.IGNORED)

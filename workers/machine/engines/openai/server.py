@@ -15,7 +15,7 @@ from typing import Any
 import requests
 
 from grading.domain.errors import EngineError, EngineGarbled, EngineUnreachable, ModelMissing
-from workers.machine.engines.base import Measure
+from workers.machine.engines.base import TokenCounter
 from workers.machine.engines.http.errors import broke_off, compressed, reason, status_error
 from workers.machine.engines.http.exchange import HeldAdapter, Limits, Watch
 from workers.machine.engines.token_estimates import careful
@@ -106,7 +106,7 @@ class OpenAIWire:
 
 REMEMBER_S = 300.0
 AGAIN_S = 15.0
-MEASURE_S = 5.0
+COUNT_S = 5.0
 _COUNTED = 2_000
 _NO_PAGE = ("not found", "file not found", "404 page not found")
 _NO_MODEL = ("model_not_found", "invalid model", "no models loaded", "no model loaded")
@@ -124,7 +124,7 @@ class Server:
     where: str
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _digests: dict[str, tuple[float, str]] = field(default_factory=dict)
-    _measures: dict[str, tuple[float, Measure | None]] = field(default_factory=dict)
+    _counters: dict[str, tuple[float, TokenCounter | None]] = field(default_factory=dict)
 
     @property
     def root(self) -> str:
@@ -170,20 +170,20 @@ class Server:
         self._digests[model] = (time.monotonic() + keep, found)
         return found
 
-    def measure(self, model: str, wire: OpenAIWire, open_wire: Open) -> Measure | None:
+    def token_counter(self, model: str, wire: OpenAIWire, open_wire: Open) -> TokenCounter | None:
         """The server's own tokenizer, where it has a page for it."""
         with self._lock:
-            known = self._measures.get(model)
+            known = self._counters.get(model)
         if known is not None and time.monotonic() - known[0] < REMEMBER_S:
             return known[1]
-        found: Measure | None = None
+        found: TokenCounter | None = None
         for shape in (_llama, _vllm):
             if _count(self._look(wire, f"{self.root}/tokenize", shape(model, "a b c"))[1]) is not None:
                 context = self._context(wire, model)
-                found = Measure(context, _Counting(self, model, shape, open_wire).count)
+                found = TokenCounter(context, _Counting(self, model, shape, open_wire).count)
                 break
         with self._lock:
-            self._measures[model] = (time.monotonic(), found)
+            self._counters[model] = (time.monotonic(), found)
         return found
 
     def count(self, wire: OpenAIWire, payload: dict[str, Any]) -> int | None:
@@ -247,7 +247,7 @@ class _Counting:
 
     def _ask(self, text: str) -> int | None:
         try:
-            with self.open_wire(MEASURE_S) as wire:
+            with self.open_wire(COUNT_S) as wire:
                 return self.server.count(wire, self.shape(self.model, text))
         except EngineError:
             return None

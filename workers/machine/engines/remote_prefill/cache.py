@@ -135,7 +135,7 @@ Parts = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class Piece:
+class CacheChunk:
     """Tokens lo to hi of one layer. `parts` are mlx arrays when cut out, bytes-like when they arrived."""
 
     layer: int
@@ -173,7 +173,7 @@ def flat(parts: Parts) -> list[memoryview]:
     return [np.array(part, copy=False).reshape(-1).view(np.uint8).data for part in parts]
 
 
-def arrays(layer: Layer, piece: Piece, bits: int | None) -> tuple[Any, Any]:
+def arrays(layer: Layer, piece: CacheChunk, bits: int | None) -> tuple[Any, Any]:
     """Keys and values (1, heads, n, dim) of a piece that arrived. Raises FrameCorrupt."""
     import mlx.core as mx
     import numpy as np
@@ -208,7 +208,7 @@ class _Window:
     values: list[Any] = field(default_factory=list)
 
 
-class Filling:
+class CacheAssembly:
     """A cache that fills as pieces arrive. On the mlx thread only.
 
     `begun` is the cache of the first `want.have` tokens, as mlx-lm keeps them. `on_prefix` gets a copy when
@@ -240,7 +240,7 @@ class Filling:
                 self._windows[number] = self._own(number)
             self._at.append(want.have)
 
-    def add(self, pieces: Sequence[Piece]) -> None:
+    def add(self, pieces: Sequence[CacheChunk]) -> None:
         """Take pieces; those of a layer must come in order and leave no gaps but those its window allows."""
         import mlx.core as mx
 
@@ -313,14 +313,14 @@ class Filling:
         keys, values = (one._temporal_order(part) for part in (one.keys, one.values))
         return _Window(have - keys.shape[2], have, [keys], [values])
 
-    def _follows(self, piece: Piece, layer: Layer) -> None:
+    def _follows(self, piece: CacheChunk, layer: Layer) -> None:
         at = self._at[piece.layer]
         spans = layer.spans(self._want)
         inside = any(lo <= piece.lo < piece.hi <= hi for lo, hi in spans)
         if not inside or (piece.lo != at and (piece.lo not in [lo for lo, _ in spans] or piece.lo < at)):
             raise FrameCorrupt("A piece of the cache came out of its order.")
 
-    def _keep(self, window: _Window, piece: Piece, keys: Any, values: Any) -> None:
+    def _keep(self, window: _Window, piece: CacheChunk, keys: Any, values: Any) -> None:
         if piece.lo != window.hi:
             window.keys, window.values, window.lo = [], [], piece.lo
         window.keys.append(keys)

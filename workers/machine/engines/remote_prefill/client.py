@@ -14,8 +14,15 @@ from typing import Any
 
 from grading.domain.errors import EngineError
 from workers.machine.engines.mlx.engine import Ready
-from workers.machine.engines.mlx.prefix_caches import Layers, Prefix, Prefixes
-from workers.machine.engines.remote_prefill.cache import FORMAT, Filling, Layout, Piece, Want, layout_of
+from workers.machine.engines.mlx.prefix_caches import Layers, Prefix, PrefixCaches
+from workers.machine.engines.remote_prefill.cache import (
+    FORMAT,
+    CacheAssembly,
+    CacheChunk,
+    Layout,
+    Want,
+    layout_of,
+)
 from workers.machine.engines.remote_prefill.protocol import (
     Channel,
     ForeignCache,
@@ -31,9 +38,9 @@ from workers.machine.engines.remote_prefill.protocol import (
     TooLarge,
     TransferError,
     VersionDiffers,
+    decompressed,
     proof,
     proves,
-    stretched,
 )
 
 CONNECT_S = 2.0
@@ -54,7 +61,7 @@ class Peer:
 
 
 @dataclass(frozen=True)
-class Order:
+class PrefillOrder:
     """What is to be read: all of `ids`, of which `shared` are the class's and `have` are here already."""
 
     fingerprint: str
@@ -78,7 +85,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Account:
+class TransferReport:
     """What reading elsewhere took: seconds by the reading machine's clock but for `arriving_s`, and bytes."""
 
     queued_s: float
@@ -101,11 +108,11 @@ class Account:
 def have_read(
     peer: Peer,
     secret: bytes,
-    order: Order,
+    order: PrefillOrder,
     layout: Layout,
-    take: Callable[[list[Piece]], Future[Any]],
+    take: Callable[[list[CacheChunk]], Future[Any]],
     look: Callable[[], None],
-) -> Account:
+) -> TransferReport:
     """Have a prompt read; `take` gets the pieces in their order, and `look` may raise to give up.
 
     Raises TransferErrors.
@@ -150,11 +157,11 @@ def _sign_in(channel: Channel, secret: bytes, theirs: str) -> None:
 
 def _receive(
     channel: Channel,
-    order: Order,
+    order: PrefillOrder,
     layout: Layout,
-    take: Callable[[list[Piece]], Future[Any]],
+    take: Callable[[list[CacheChunk]], Future[Any]],
     begun: float,
-) -> Account:
+) -> TransferReport:
     said = _expect(channel, Kind.LAYOUT).head
     if said.get("format") != FORMAT:
         raise ForeignCache(
@@ -214,13 +221,13 @@ def _expect(channel: Channel, *kinds: Kind) -> Frame:
     return frame
 
 
-def _pieces(frame: Frame, order: Order) -> list[Piece]:
+def _pieces(frame: Frame, order: PrefillOrder) -> list[CacheChunk]:
     """The pieces of a frame. Raises FrameCorrupt."""
     try:
         size = int(frame.head["bytes"])
         if not 0 <= size <= order.most_bytes:
             raise FrameCorrupt("A frame is larger than what was announced.")
-        body = memoryview(stretched(frame.body, size, order.zstd)).cast("B")
+        body = memoryview(decompressed(frame.body, size, order.zstd)).cast("B")
         pieces, at = [], 0
         for layer, lo, hi, *lengths in frame.head["pieces"]:
             parts = []
@@ -229,7 +236,7 @@ def _pieces(frame: Frame, order: Order) -> list[Piece]:
                     raise FrameCorrupt("A piece has a negative length.")
                 parts.append(body[at : at + length])
                 at += length
-            pieces.append(Piece(int(layer), int(lo), int(hi), tuple(parts)))
+            pieces.append(CacheChunk(int(layer), int(lo), int(hi), tuple(parts)))
     except (KeyError, TypeError, ValueError):
         raise FrameCorrupt("The head of a piece cannot be read.") from None
     if at != len(body) or size != len(body):
@@ -237,13 +244,13 @@ def _pieces(frame: Frame, order: Order) -> list[Piece]:
     return pieces
 
 
-def _account(said: dict[str, Any], received: int, seconds: float) -> Account:
+def _account(said: dict[str, Any], received: int, seconds: float) -> TransferReport:
     try:
         spans = {
             name: float(said[name])
             for name in ("queued_s", "read_s", "held_s", "compress_s", "send_s", "tail_s")
         }
-        return Account(
+        return TransferReport(
             **spans, cached=int(said["cached"]), read=int(said["read"]), bytes=received, arriving_s=seconds
         )
     except (KeyError, TypeError, ValueError):
@@ -256,7 +263,7 @@ PROBE_AFTER = (0, 2048)
 
 
 @dataclass(frozen=True)
-class Way:
+class TransferSettings:
     """How caches travel: 8 bits instead of all, compressed, at most so many bytes of one prompt."""
 
     bits: int | None = None
@@ -265,20 +272,20 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Fetched:
+class FetchedCache:
     """A cache that came, the tokens it holds, those that were here before, and what it took."""
 
     cache: Layers
     known: int
     have: int
-    account: Account
+    account: TransferReport
     convert_s: float
 
 
-class Fetch:
+class RemotePrefill:
     """Has the prompts of one model read elsewhere. Thread-safe."""
 
-    def __init__(self, secret: bytes, prefixes: Prefixes, way: Way) -> None:
+    def __init__(self, secret: bytes, prefixes: PrefixCaches, way: TransferSettings) -> None:
         self._secret = secret
         self._prefixes = prefixes
         self._way = way
@@ -305,7 +312,7 @@ class Fetch:
             shared if shared and self._prefixes.has(id(ready.loaded), tuple(ready.prompt.ids[:shared])) else 0
         )
 
-    def __call__(self, ready: Ready, peer: Peer, seconds: float, look: Callable[[], None]) -> Fetched:
+    def __call__(self, ready: Ready, peer: Peer, seconds: float, look: Callable[[], None]) -> FetchedCache:
         """Have all but the last token of a prompt read by a peer.
 
         Raises TransferErrors and what `look` raises.
@@ -317,17 +324,19 @@ class Fetch:
         )
         convert = _Clock()
 
-        def take(pieces: list[Piece]) -> Future[Any]:
+        def take(pieces: list[CacheChunk]) -> Future[Any]:
             return ready.runner.call(quietly(lambda: convert.time(lambda: filling.add(pieces))))
 
         way, keep = self._way, want.keep is not None
-        order = Order(ready.digest, ids, shared, want.have, keep, way.bits, way.zstd, way.most_bytes, seconds)
+        order = PrefillOrder(
+            ready.digest, ids, shared, want.have, keep, way.bits, way.zstd, way.most_bytes, seconds
+        )
         account = have_read(peer, self._secret, order, layout, take, look)
         finish = quietly(lambda: convert.time(lambda: filling.finish(len(ids))))
         cache = settled(ready.runner.call(finish))
-        return Fetched(cache, len(ids), want.have, account, convert.seconds)
+        return FetchedCache(cache, len(ids), want.have, account, convert.seconds)
 
-    def _begin(self, ready: Ready, layout: Layout, ids: Prefix, shared: int) -> tuple[Want, Filling]:
+    def _begin(self, ready: Ready, layout: Layout, ids: Prefix, shared: int) -> tuple[Want, CacheAssembly]:
         """What is wanted, and the cache that it will fill. On the mlx thread."""
         key, prefix = id(ready.loaded), ids[:shared]
         begun = self._prefixes.get(key, prefix) if shared else None
@@ -336,7 +345,7 @@ class Fetch:
         if (size := layout.bytes(want)) > self._way.most_bytes:
             raise TooLarge(f"The cache of this prompt has {size} bytes; {self._way.most_bytes} are allowed.")
         on_prefix = partial(self._prefixes.keep, key, prefix)
-        return want, Filling(ready.loaded.model, layout, want, self._way.bits, begun, on_prefix)
+        return want, CacheAssembly(ready.loaded.model, layout, want, self._way.bits, begun, on_prefix)
 
 
 def _timed(model: Any, layout: Layout, have: int) -> float:

@@ -12,31 +12,31 @@ from grading.domain.details import Detail, Measurement
 from grading.domain.errors import ConfigError
 from grading.domain.jobs import Tokens
 from grading.domain.messages import Message
-from workers.machine.engines.base import Generation, Measure, Metric, Progress, Request
+from workers.machine.engines.base import Generation, Metric, Progress, Request, TokenCounter
 from workers.machine.engines.mlx.decode_loop import BATCH_METRICS
 from workers.machine.engines.mlx.engine import MlxEngine, Ready
 from workers.machine.engines.mlx.prefix_caches import Layers
 from workers.machine.engines.remote_prefill import planner
 from workers.machine.engines.remote_prefill.cache import Want
-from workers.machine.engines.remote_prefill.client import Fetch, Fetched, Peer, Way
+from workers.machine.engines.remote_prefill.client import FetchedCache, Peer, RemotePrefill, TransferSettings
 from workers.machine.engines.remote_prefill.messages import CONFIGURED, DETAIL, FAILED, FAILED_THERE
-from workers.machine.engines.remote_prefill.planner import Choice, Learning, Took, Work
+from workers.machine.engines.remote_prefill.planner import Choice, PlannerStatistics, WayTimes, Work
 from workers.machine.engines.remote_prefill.protocol import OutOfTime, TransferError, secret
 
 
 @dataclass(eq=False)
-class Trip:
+class PrefillTrace:
     """One generation's way through the engine. Times are of `time.monotonic`."""
 
     plan: Callable[[Ready, str], tuple[Choice, Work]]
-    fetch: Callable[[Ready, Choice, Request], Fetched]
+    fetch: Callable[[Ready, Choice, Request], FetchedCache]
     gave_up: Callable[[Ready, str, TransferError, float], None]
     request: Request
     progress: Progress
     ready: Ready | None = None
     choice: Choice | None = None
     work: Work | None = None
-    fetched: Fetched | None = None
+    fetched: FetchedCache | None = None
     fault: TransferError | None = None
     before_s: float = 0.0
     """Seconds until the tokens of the prompt were known."""
@@ -69,16 +69,16 @@ class Trip:
         """Seconds from the tokens of the prompt to the first token of the answer."""
         return (generation.first_token_s or generation.seconds) - self.before_s
 
-    def took(self, generation: Generation) -> Took:
+    def took(self, generation: Generation) -> WayTimes:
         """What the way took, as the planner learns it."""
         first = self.first_s(generation) - self.plan_s
         queued = max(0.0, (generation.timings.queued_s or 0.0) - self.fetch_s)
         if self.fetched is None:
             have = generation.tokens.cached
             count = generation.tokens.prompt - 1 - have
-            return Took(first, have, count, generation.timings.prompt_s or 0.0, queued)
+            return WayTimes(first, have, count, generation.timings.prompt_s or 0.0, queued)
         got = self.fetched.account
-        return Took(
+        return WayTimes(
             first,
             got.cached,
             got.read,
@@ -201,7 +201,7 @@ class HybridEngine:
                 )
         if kv_bits not in (None, 8):
             raise ConfigError("engines.hybrid.kv_bits: only 8 can be given.")
-        self._way = Way(kv_bits, zstd, int(most_gb * 1e9))
+        self._way = TransferSettings(kv_bits, zstd, int(most_gb * 1e9))
         self._mlx = MlxEngine(
             slots=slots,
             prefill_step=prefill_step,
@@ -211,8 +211,8 @@ class HybridEngine:
             wired_limit=wired_limit,
         )
         self._step, self._slots = prefill_step, slots
-        self._fetch = Fetch(secret(os.environ), self._mlx.prefixes, self._way)
-        self._learning = Learning(tuple(self._peers))
+        self._fetch = RemotePrefill(secret(os.environ), self._mlx.prefixes, self._way)
+        self._learning = PlannerStatistics(tuple(self._peers))
         self._lock = threading.Lock()
         self._counted: dict[str, float] = {}
 
@@ -224,9 +224,9 @@ class HybridEngine:
         """See the mlx engine."""
         return self._mlx.digest(model, seconds)
 
-    def measure(self, model: str, seconds: float, progress: Progress) -> Measure | None:
+    def token_counter(self, model: str, seconds: float, progress: Progress) -> TokenCounter | None:
         """See the mlx engine."""
-        return self._mlx.measure(model, seconds, progress)
+        return self._mlx.token_counter(model, seconds, progress)
 
     def counters(self) -> Mapping[str, float]:
         """See `metrics`."""
@@ -239,7 +239,7 @@ class HybridEngine:
 
     def generate(self, request: Request, progress: Progress) -> Generation:
         """Answer a request; see the contract in `base`."""
-        trip = Trip(self.plan, self.fetch, self._gave_up, request, progress)
+        trip = PrefillTrace(self.plan, self.fetch, self._gave_up, request, progress)
         generation = self._mlx.generate(request, progress, trip.warm)
         return self._learned(trip, generation)
 
@@ -271,7 +271,7 @@ class HybridEngine:
             self._step,
         )
 
-    def fetch(self, ready: Ready, choice: Choice, request: Request) -> Fetched:
+    def fetch(self, ready: Ready, choice: Choice, request: Request) -> FetchedCache:
         """Have a prompt read by another machine. Raises TransferErrors, and Cancelled."""
         patience = ready.patience
         seconds = min(planner.budget_s(choice), request.deadline_s / 2)
@@ -294,7 +294,7 @@ class HybridEngine:
         else:
             self._learning.failed(reader)
 
-    def _learned(self, trip: Trip, generation: Generation) -> Generation:
+    def _learned(self, trip: PrefillTrace, generation: Generation) -> Generation:
         """What the job teaches, and the generation with its account."""
         detail = trip.detail(generation, self._way.bits)
         if (
@@ -314,7 +314,7 @@ class HybridEngine:
         self._count(trip)
         return replace(generation, details={**generation.details, DETAIL: detail}, tokens=tokens)
 
-    def _count(self, trip: Trip) -> None:
+    def _count(self, trip: PrefillTrace) -> None:
         with self._lock:
             for name, more in trip.counts().items():
                 self._counted[name] = self._counted.get(name, 0.0) + more

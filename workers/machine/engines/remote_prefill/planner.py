@@ -1,6 +1,6 @@
 """Which way to the first token is the fastest: predicted from what was measured, never typed in.
 
-Times in seconds, lengths in tokens. `Learning` keeps what jobs teach, all else are pure values.
+Times in seconds, lengths in tokens. `PlannerStatistics` keeps what jobs teach, all else are pure values.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from grading.domain.messages import Message
-from workers.machine.engines.cost_model import AGAIN, FADES, NEARLY, Faded, ReadingSpeed
+from workers.machine.engines.cost_model import AGAIN, FADES, NEARLY, PrefillSpeed, WeightedMean
 from workers.machine.engines.remote_prefill.messages import (
     FEW_TOKENS,
     NO_READER,
@@ -33,17 +33,17 @@ LEAST_TOKENS = 256
 
 
 @dataclass(frozen=True)
-class Known:
+class WayStatistics:
     """What is known of one way."""
 
-    reading: ReadingSpeed = field(default_factory=ReadingSpeed)
-    byte_s: Faded = field(default_factory=Faded)
+    reading: PrefillSpeed = field(default_factory=PrefillSpeed)
+    byte_s: WeightedMean = field(default_factory=WeightedMean)
     """Seconds a byte on the link; nothing for what is read here."""
-    extra_s: Faded = field(default_factory=Faded)
+    extra_s: WeightedMean = field(default_factory=WeightedMean)
     """What it takes beside reading and sending."""
-    queue_s: Faded = field(default_factory=Faded)
+    queue_s: WeightedMean = field(default_factory=WeightedMean)
     """What it waited at the reading machine lately."""
-    error: Faded = field(default_factory=lambda: Faded(0.1, 1.0))
+    error: WeightedMean = field(default_factory=lambda: WeightedMean(0.1, 1.0))
     """How far predictions were off, as the absolute logarithm of their ratio."""
     times: int = 0
     """How often this way was taken."""
@@ -55,7 +55,7 @@ class Known:
         """Whether anything is known of it."""
         return self.times > 0 or self.reading.fit.points > 0
 
-    def passed(self) -> Known:
+    def passed(self) -> WayStatistics:
         """After a job that went another way."""
         return replace(self, since=self.since + 1)
 
@@ -94,7 +94,7 @@ HERE = "here"
 """How the direct way is called among the names of reading machines."""
 
 
-def expected(known: Known, name: str, work: Work) -> float:
+def expected(known: WayStatistics, name: str, work: Work) -> float:
     """Seconds until the first token by this way."""
     if name == HERE:
         return work.waits_s + known.reading.seconds(work.have, work.read) + known.extra_s.value
@@ -111,7 +111,7 @@ def expected(known: Known, name: str, work: Work) -> float:
     return max(arrives, work.waits_s)  # reading elsewhere does not need room here
 
 
-def choose(known: Mapping[str, Known], work: Work) -> Choice:
+def choose(known: Mapping[str, WayStatistics], work: Work) -> Choice:
     """The way that should be the fastest, one that should be tried, or direct where little can be won."""
     readers = [name for name in known if name != HERE]
     times = {name: expected(one, name, work) for name, one in known.items() if one.measured}
@@ -132,7 +132,7 @@ def choose(known: Mapping[str, Known], work: Work) -> Choice:
     return _way(best, PREDICTED(here=f"{here:.2f} s", elsewhere=elsewhere), times)
 
 
-def _doubt(known: Known) -> float:
+def _doubt(known: WayStatistics) -> float:
     """By how much a prediction may be off before another way is better: half of what it usually was."""
     return min(0.5 * known.error.value, 0.1)
 
@@ -142,8 +142,8 @@ def _way(name: str, why: Message, times: Mapping[str, float]) -> Choice:
 
 
 def learned(
-    known: Mapping[str, Known], name: str, work: Work, took: Took, predicted: float | None
-) -> dict[str, Known]:
+    known: Mapping[str, WayStatistics], name: str, work: Work, took: WayTimes, predicted: float | None
+) -> dict[str, WayStatistics]:
     """What is known after a job that went this way and took so long."""
     made = {other: one.passed() for other, one in known.items()}
     one = known[name]
@@ -151,7 +151,11 @@ def learned(
     byte_s = one.byte_s.seen(took.send_s / took.bytes) if took.bytes else one.byte_s
     now = replace(one, reading=reading, byte_s=byte_s, times=one.times + 1, since=0)
     done = replace(work, waits_s=0.0, there={name: took.have})
-    rest = took.first_s - took.queued_s - expected(replace(now, extra_s=Faded(), queue_s=Faded()), name, done)
+    rest = (
+        took.first_s
+        - took.queued_s
+        - expected(replace(now, extra_s=WeightedMean(), queue_s=WeightedMean()), name, done)
+    )
     error = one.error
     if predicted and one.times:
         error = error.seen(abs(math.log(max(took.first_s - took.queued_s, 1e-6) / predicted)))
@@ -177,7 +181,9 @@ def budget_s(choice: Choice) -> float:
     )
 
 
-def slow(known: Mapping[str, Known], name: str, seconds: float, received: int) -> dict[str, Known]:
+def slow(
+    known: Mapping[str, WayStatistics], name: str, seconds: float, received: int
+) -> dict[str, WayStatistics]:
     """What is known after a way took too long: `received` bytes came in `seconds`, or none."""
     one = replace(known[name], times=known[name].times + 1, since=0)
     if received < LEAST_BYTES:
@@ -186,7 +192,7 @@ def slow(known: Mapping[str, Known], name: str, seconds: float, received: int) -
 
 
 @dataclass(frozen=True)
-class Took:
+class WayTimes:
     """What a way took, measured: until the first token, and in parts."""
 
     first_s: float
@@ -199,9 +205,9 @@ class Took:
     queued_there_s: float = 0.0
 
 
-def names(readers: Sequence[str]) -> dict[str, Known]:
+def names(readers: Sequence[str]) -> dict[str, WayStatistics]:
     """Nothing is known yet."""
-    return {HERE: Known(), **{name: Known() for name in readers}}
+    return {HERE: WayStatistics(), **{name: WayStatistics() for name in readers}}
 
 
 FIRST_PAUSE_S = 5.0
@@ -210,19 +216,19 @@ KEEP_PREFIXES = 64
 """Prefixes of which it is remembered who knows them."""
 
 
-class Learning:
+class PlannerStatistics:
     """Thread-safe. `readers` are the names of the machines that read for this one."""
 
     def __init__(self, readers: Sequence[str], clock: Callable[[], float] = time.monotonic) -> None:
         self._readers = tuple(readers)
         self._clock = clock
-        self._known: dict[str, Mapping[str, Known]] = {}
+        self._known: dict[str, Mapping[str, WayStatistics]] = {}
         self._there: OrderedDict[tuple[str, tuple[int, ...]], set[str]] = OrderedDict()
         self._pauses: dict[str, tuple[float, float]] = {}
-        self._seconds = Faded()
+        self._seconds = WeightedMean()
         self._lock = threading.Lock()
 
-    def known(self, model: str) -> Mapping[str, Known]:
+    def known(self, model: str) -> Mapping[str, WayStatistics]:
         """What is known of a model's ways, of those that can be taken now."""
         now = self._clock()
         with self._lock:
@@ -246,7 +252,7 @@ class Learning:
         with self._lock:
             return dict.fromkeys(self._there.get((model, prefix), ()), len(prefix))
 
-    def learn(self, model: str, name: str, work: Work, took: Took, predicted: float | None) -> None:
+    def learn(self, model: str, name: str, work: Work, took: WayTimes, predicted: float | None) -> None:
         """A job went this way."""
         with self._lock:
             known = self._known.get(model) or names(self._readers)

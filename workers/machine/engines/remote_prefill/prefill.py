@@ -13,8 +13,8 @@ from typing import Any
 
 from workers.machine.engines.mlx.decode_loop import LEAST_CHUNK, READ_AT_ONCE
 from workers.machine.engines.mlx.model import LoadedModel
-from workers.machine.engines.mlx.prefix_caches import Prefix, Prefixes
-from workers.machine.engines.remote_prefill.cache import Layout, Piece, Want, cut, span_in
+from workers.machine.engines.mlx.prefix_caches import Prefix, PrefixCaches
+from workers.machine.engines.remote_prefill.cache import CacheChunk, Layout, Want, cut, span_in
 from workers.machine.engines.remote_prefill.protocol import TransferError
 
 
@@ -28,7 +28,7 @@ class Prompt:
     """How many of them the class shares."""
     want: Want
     bits: int | None
-    hand: Callable[[list[Piece]], None]
+    hand: Callable[[list[CacheChunk]], None]
     """Takes evaluated pieces; waits while too much is on its way. Raises TransferErrors."""
     over: Callable[[], bool]
     """Whether nobody waits for it any more."""
@@ -49,10 +49,10 @@ class Prompt:
         return tuple(self.ids[: self.shared])
 
 
-class Reading:
+class PrefillBatch:
     """One model's prompts. On the mlx thread only; `round` does one chunk of all of them."""
 
-    def __init__(self, loaded: LoadedModel, layout: Layout, prefixes: Prefixes, step: int) -> None:
+    def __init__(self, loaded: LoadedModel, layout: Layout, prefixes: PrefixCaches, step: int) -> None:
         self._loaded = loaded
         self._layout = layout
         self._prefixes = prefixes
@@ -168,7 +168,9 @@ class Reading:
                 # slices are counted from their end: a window has fewer tokens than were read
                 end = keys.shape[2] if keys.shape[2] < hi else hi
                 part = slice(end - (hi - a), end - (hi - b))
-                pieces.append(Piece(number, a, b, cut(keys[..., part, :], values[..., part, :], one.bits)))
+                pieces.append(
+                    CacheChunk(number, a, b, cut(keys[..., part, :], values[..., part, :], one.bits))
+                )
         mx.eval([piece.parts for piece in pieces])
         begun = time.monotonic()
         try:

@@ -328,7 +328,7 @@ def proves(said: object, secret: bytes, who: str, first: str, second: str) -> bo
 LEVEL = 1
 
 
-class Squeezer:
+class Compressor:
     """Compresses bodies, or leaves them as they are; counts its seconds."""
 
     def __init__(self, on: bool) -> None:
@@ -352,7 +352,7 @@ class Squeezer:
         return done
 
 
-def stretched(body: Bytes, size: int, on: bool) -> Bytes:
+def decompressed(body: Bytes, size: int, on: bool) -> Bytes:
     """What was sent, `size` bytes of it. Raises FrameCorrupt."""
     if not on:
         return body

@@ -19,15 +19,24 @@ from pydantic import Field, ValidationError
 from grading.config.machines import Machine
 from grading.domain.errors import ConfigError, EngineError, GraderError
 from grading.domain.value import Value
-from workers.machine.engines.mlx.decode_loop import Runner, Shape, Tally
+from workers.machine.engines.mlx.decode_loop import Counters, Runner, Shape
 from workers.machine.engines.mlx.model import LoadedModel, load_model, model_digest
-from workers.machine.engines.mlx.prefix_caches import Prefixes, default_bytes
-from workers.machine.engines.remote_prefill.cache import FORMAT, GROUP, Layout, Piece, Want, flat, layout_of
+from workers.machine.engines.mlx.prefix_caches import PrefixCaches, default_bytes
+from workers.machine.engines.remote_prefill.cache import (
+    FORMAT,
+    GROUP,
+    CacheChunk,
+    Layout,
+    Want,
+    flat,
+    layout_of,
+)
 from workers.machine.engines.remote_prefill.client import quietly, settled
-from workers.machine.engines.remote_prefill.prefill import Prompt, Reading
+from workers.machine.engines.remote_prefill.prefill import PrefillBatch, Prompt
 from workers.machine.engines.remote_prefill.protocol import (
     ALIVE_S,
     Channel,
+    Compressor,
     Frame,
     Kind,
     NotAuthentic,
@@ -35,7 +44,6 @@ from workers.machine.engines.remote_prefill.protocol import (
     Pace,
     PeerLost,
     PeerRefused,
-    Squeezer,
     TooLarge,
     TransferError,
     WeightsDiffer,
@@ -47,7 +55,7 @@ from workers.machine.engines.remote_prefill.protocol import (
 CLOSE_SECONDS = 30.0
 
 
-class Reader:
+class PrefillModels:
     """Reads prompts with the models of these names. Thread-safe.
 
     `step` is how many tokens are read in one pass, of all prompts together; `cache_gb` what the prefixes of
@@ -58,9 +66,9 @@ class Reader:
         self._names = tuple(models)
         self._step = step
         most = default_bytes() if cache_gb is None else int(cache_gb * 1e9)
-        self._prefixes = Prefixes(most)
-        self._runner = Runner(Shape(prefill_step=step), self._prefixes, Tally())
-        self._loaded: dict[str, tuple[LoadedModel, Reading, Layout]] = {}
+        self._prefixes = PrefixCaches(most)
+        self._runner = Runner(Shape(prefill_step=step), self._prefixes, Counters())
+        self._loaded: dict[str, tuple[LoadedModel, PrefillBatch, Layout]] = {}
         self._turning = False
         self._lock = threading.Lock()
 
@@ -70,7 +78,7 @@ class Reader:
             digest = model_digest(name)
             loaded = self._runner.load(lambda name=name: load_model(name, None)).result()  # type: ignore[misc]
             layout = self._layout(loaded)
-            self._loaded[digest] = (loaded, Reading(loaded, layout, self._prefixes, self._step), layout)
+            self._loaded[digest] = (loaded, PrefillBatch(loaded, layout, self._prefixes, self._step), layout)
         return list(self._loaded)
 
     def find(self, fingerprint: str) -> tuple[LoadedModel, Layout]:
@@ -137,7 +145,7 @@ AT_ONCE = 64
 log = structlog.get_logger(__name__)
 
 
-class Ask(Value):
+class PrefillRequest(Value):
     """What the writing side wants to have read."""
 
     fingerprint: str
@@ -150,7 +158,7 @@ class Ask(Value):
     seconds: Annotated[float, Field(gt=0, le=86400)]
 
 
-class Serving:
+class PrefillServer:
     """Listens until it is closed. `most_bytes` bounds what waits for one caller, beside the cache itself.
 
     `link_bytes_s` holds what is sent to one caller to a rate, for measurements.
@@ -158,7 +166,7 @@ class Serving:
 
     def __init__(
         self,
-        reader: Reader,
+        reader: PrefillModels,
         secret: bytes,
         address: tuple[str, int],
         *,
@@ -242,7 +250,7 @@ class Serving:
 
         frame = channel.receive(4 * MOST_TOKENS)
         try:
-            ask = Ask.model_validate(frame.head)
+            ask = PrefillRequest.model_validate(frame.head)
             ids = np.frombuffer(frame.body, "<u4").tolist()
         except (ValidationError, ValueError) as error:
             raise PeerRefused(f"What was asked for cannot be read: {str(error)[:300]}") from None
@@ -266,11 +274,11 @@ class Serving:
         prompt = Prompt(ids, ask.shared, want, ask.bits, queue.put, lambda: queue.closed)
         try:
             self._reader.submit(ask.fingerprint, prompt)
-            self._send_all(channel, prompt, queue, Squeezer(ask.zstd))
+            self._send_all(channel, prompt, queue, Compressor(ask.zstd))
         finally:
             queue.close()
 
-    def _send_all(self, channel: Channel, prompt: Prompt, queue: _Outgoing, squeezer: Squeezer) -> None:
+    def _send_all(self, channel: Channel, prompt: Prompt, queue: _Outgoing, squeezer: Compressor) -> None:
         prompt.done.add_done_callback(lambda _: queue.wake())
         sending, ended = 0.0, False
         while not ended:
@@ -303,12 +311,12 @@ class _Outgoing:
     def __init__(self, most: int) -> None:
         self._most = most
         self._held = 0
-        self._pieces: deque[Piece] = deque()
+        self._pieces: deque[CacheChunk] = deque()
         self._changed = threading.Condition()
         self.closed = False
         """Whether nobody takes them any more."""
 
-    def put(self, pieces: list[Piece]) -> None:
+    def put(self, pieces: list[CacheChunk]) -> None:
         """Add; waits while there are too many. Raises PeerLost when nobody takes them any more."""
         with self._changed:
             self._changed.wait_for(lambda: self.closed or self._held < self._most)
@@ -318,9 +326,9 @@ class _Outgoing:
             self._held += sum(sum(piece.lengths) for piece in pieces)
             self._changed.notify_all()
 
-    def take(self) -> list[Piece]:
+    def take(self) -> list[CacheChunk]:
         """Some pieces, about a frame; none when none are there."""
-        taken: list[Piece] = []
+        taken: list[CacheChunk] = []
         size = 0
         with self._changed:
             while self._pieces and size < FRAME_BYTES:
@@ -348,7 +356,7 @@ class _Outgoing:
             self._changed.notify_all()
 
 
-def framed(pieces: Sequence[Piece], squeezer: Squeezer) -> Frame:
+def framed(pieces: Sequence[CacheChunk], squeezer: Compressor) -> Frame:
     """Pieces as a frame: their places and lengths in the head, all their bytes in the body."""
     said, body = [], bytearray()
     for piece in pieces:
@@ -359,7 +367,7 @@ def framed(pieces: Sequence[Piece], squeezer: Squeezer) -> Frame:
     return Frame(Kind.PIECE, {"pieces": said, "bytes": len(body)}, squeezer.squeeze(body))
 
 
-def _times(prompt: Prompt, sending: float, squeezer: Squeezer) -> dict[str, float | int]:
+def _times(prompt: Prompt, sending: float, squeezer: Compressor) -> dict[str, float | int]:
     now = time.monotonic()
     begun, ended = prompt.begun or now, prompt.ended or now
     return {
@@ -400,11 +408,13 @@ def start(machine: Machine) -> None:
         signal.signal(number, end)
     host, _, port = settings.listen.rpartition(":")
     known = secret(os.environ)
-    reader = Reader(settings.models, step=settings.step, cache_gb=settings.cache_gb)
+    reader = PrefillModels(settings.models, step=settings.step, cache_gb=settings.cache_gb)
     try:
         log.info("prefill_loading", models=settings.models)
         reader.load()
-        serving = Serving(reader, known, (host.strip("[]"), int(port)), most_bytes=settings.queue_mb << 20)
+        serving = PrefillServer(
+            reader, known, (host.strip("[]"), int(port)), most_bytes=settings.queue_mb << 20
+        )
         log.info("prefill_listens", address=settings.listen)
         ended.wait()
         serving.close()

@@ -253,7 +253,7 @@ class RulesEngine:
         started = time.monotonic()
         if self._closed:
             raise EngineError("The engine was closed.")
-        if request.cancel.said:
+        if request.cancel.cancelled:
             raise Cancelled
         answer = _ANSWERS.get(request.job.stage)
         if answer is None:

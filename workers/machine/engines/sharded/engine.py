@@ -10,14 +10,14 @@ from typing import cast, get_args
 
 from grading.config.machines import Machine
 from grading.domain.errors import ConfigError, EngineError, ModelMissing
-from workers.machine.engines.base import ChecksMachine, Generation, Measure, Progress, Request
+from workers.machine.engines.base import ChecksMachine, Generation, Progress, Request, TokenCounter
 from workers.machine.engines.http.answer import messages
-from workers.machine.engines.mlx.decode_loop import BATCH_METRICS, Tally
-from workers.machine.engines.mlx.generation import Patience, Sampling, Ticket, Watch, generation, unheard
+from workers.machine.engines.mlx.decode_loop import BATCH_METRICS, Counters
+from workers.machine.engines.mlx.generation import CallerWait, Sampling, Ticket, Watch, generation, unheard
 from workers.machine.engines.mlx.model import LoadedModel
 from workers.machine.engines.sharded.loading import load_words
 from workers.machine.engines.sharded.protocol import Mode, Settings
-from workers.machine.engines.sharded.rank_group import Crew, Pool, Sent
+from workers.machine.engines.sharded.rank_group import DistributedGeneration, RankGroup, RankSupervisor
 
 CLOSE_SECONDS = 30.0
 REMOTE = (
@@ -78,17 +78,17 @@ class ShardedEngine(ChecksMachine):
             load_timeout=load_timeout,
             step_timeout=step_timeout,
         )
-        self._tally = Tally()
+        self._tally = Counters()
         self._lock = threading.Lock()
         self._model = ""
         self._words: LoadedModel | None = None
-        self._held: Pool | None = None
+        self._held: RankSupervisor | None = None
         self._closed = False
         self._listener: Callable[[str], None] | None = None
 
     def load(self, model: str, seconds: float = 600.0) -> str:
         """Start the ranks now, as a warm-up; gives the digest of the model that all of them have."""
-        return self._pool(model).use(Patience(seconds), unheard).digest
+        return self._pool(model).use(CallerWait(seconds), unheard).digest
 
     def digest(self, model: str, seconds: float) -> str:
         """The sha256 of the weights, configuration and tokenizer that all ranks have; waits for them.
@@ -97,9 +97,9 @@ class ShardedEngine(ChecksMachine):
         """
         return self.load(model, seconds)
 
-    def measure(self, model: str, seconds: float, progress: Progress) -> Measure | None:
+    def token_counter(self, model: str, seconds: float, progress: Progress) -> TokenCounter | None:
         """The model's context and its own count of tokens; needs no rank. Raises ModelMissing."""
-        return self._tokenizer(model).measure()
+        return self._tokenizer(model).token_counter()
 
     def counters(self) -> Mapping[str, float]:
         """See `metrics`."""
@@ -107,19 +107,19 @@ class ShardedEngine(ChecksMachine):
         now = crew.gauges() if crew is not None else {"running": 0, "waiting": 0, "cache_bytes": 0}
         return {**self._tally.read(), **now}
 
-    def on_loss(self, tell: Callable[[str], None]) -> None:
-        """See `base.TellsLoss`."""
+    def on_unavailable(self, tell: Callable[[str], None]) -> None:
+        """See `base.ReportsUnavailability`."""
         self._listener = tell
 
     @property
-    def crew(self) -> Crew | None:
+    def crew(self) -> RankGroup | None:
         """The ranks that run now, if they do."""
         pool = self._held
         return pool.crew if pool is not None else None
 
     def generate(self, request: Request, progress: Progress) -> Generation:
         """Answer a request; see the contract in `base`."""
-        patience = Patience(request.deadline_s, request.cancel)
+        patience = CallerWait(request.deadline_s, request.cancel)
         if patience.over:
             raise patience.end()
         with patience.listening():
@@ -139,13 +139,15 @@ class ShardedEngine(ChecksMachine):
         if pool is not None:
             pool.close(CLOSE_SECONDS)
 
-    def _pool(self, model: str) -> Pool:
+    def _pool(self, model: str) -> RankSupervisor:
         with self._lock:
             if self._closed:
                 raise EngineError("The engine was closed.")
             self._only(model)
             if self._held is None:
-                self._held = Pool(lambda: Crew(self._settings, model, self._tally), self._tell_loss)
+                self._held = RankSupervisor(
+                    lambda: RankGroup(self._settings, model, self._tally), self._report_unavailable
+                )
             return self._held
 
     def _tokenizer(self, model: str) -> LoadedModel:
@@ -155,7 +157,7 @@ class ShardedEngine(ChecksMachine):
                 self._words = load_words(model, self._settings.max_context)
             return self._words
 
-    def _tell_loss(self, why: str) -> bool:
+    def _report_unavailable(self, why: str) -> bool:
         """Whether somebody listens."""
         if self._listener is not None:
             self._listener(why)
@@ -169,7 +171,7 @@ class ShardedEngine(ChecksMachine):
                 f"The ranks hold {self._model}; {model} needs a machine entry with ranks of its own."
             )
 
-    def _sent(self, words: LoadedModel, request: Request, patience: Patience) -> Sent:
+    def _sent(self, words: LoadedModel, request: Request, patience: CallerWait) -> DistributedGeneration:
         bound = bool(request.schema) and words.grammars is not None
         if bound and words.grammars is not None:
             # what cannot be bound is refused here, before any rank hears of it
@@ -183,7 +185,7 @@ class ShardedEngine(ChecksMachine):
             over=lambda: patience.over,
             wake=patience.wake,
         )
-        return Sent(ticket, json.dumps(request.schema) if bound else "")
+        return DistributedGeneration(ticket, json.dumps(request.schema) if bound else "")
 
 
 def _addresses(hosts: Sequence[str]) -> tuple[str, ...]:

@@ -17,10 +17,10 @@ from typing import BinaryIO
 
 from grading.domain.errors import EngineError
 from workers.machine.engines.mlx.constraint import Constraint
-from workers.machine.engines.mlx.decode_loop import IDLE_S, Lane, Shape, Tally, attempt, clear_memory
+from workers.machine.engines.mlx.decode_loop import IDLE_S, Counters, DecodeLoop, Shape, attempt, clear_memory
 from workers.machine.engines.mlx.generation import Sampling, Ticket
 from workers.machine.engines.mlx.model import LoadedModel, Prompt, model_digest
-from workers.machine.engines.mlx.prefix_caches import Layers, Prefix, Prefixes
+from workers.machine.engines.mlx.prefix_caches import Layers, Prefix, PrefixCaches
 from workers.machine.engines.sharded.loading import join, load_part, software
 from workers.machine.engines.sharded.protocol import (
     DROPPED,
@@ -41,7 +41,7 @@ from workers.machine.engines.sharded.protocol import (
 )
 
 
-class TokenPrefixes(Prefixes):
+class TokenPrefixes(PrefixCaches):
     """Caches by exact prefix; when they have more than `most` tokens together, the least used goes."""
 
     @property
@@ -58,16 +58,16 @@ Inbox = queue.SimpleQueue[ToRank]
 Say = Callable[[FromRank], None]
 
 
-class Player:
+class RankLoop:
     """A lane that is played by the steps all ranks are told."""
 
     def __init__(self, begin: Begin, loaded: LoadedModel) -> None:
         self._loaded = loaded
-        self._tally = Tally()
+        self._tally = Counters()
         self._counted = self._tally.read()
         self._prefixes = TokenPrefixes(begin.prefix_tokens)
         shape = Shape(begin.slots, begin.prefill_step, begin.wired_limit)
-        self._lane = Lane(loaded, shape, self._prefixes, self._tally)
+        self._lane = DecodeLoop(loaded, shape, self._prefixes, self._tally)
         self._live: dict[int, _Part] = {}
         self._dropped: set[int] = set()
 
@@ -165,7 +165,7 @@ def play(inbox: Inbox, say: Say) -> None:
     say(Here(digest=model_digest(begin.model), software=software(), pid=os.getpid()))
     if not isinstance(inbox.get(), Load):
         raise EngineError("A rank must be told to load before it takes steps.")
-    player: list[Player] = []
+    player: list[RankLoop] = []
     if (error := attempt(lambda: player.append(_open(begin, say)))) is not None:
         raise error
     while True:
@@ -175,13 +175,13 @@ def play(inbox: Inbox, say: Say) -> None:
         say(player[0].step(step))
 
 
-def _open(begin: Begin, say: Say) -> Player:
+def _open(begin: Begin, say: Say) -> RankLoop:
     group = join(begin.rank, begin.hosts)
     loaded, mode = load_part(begin.model, begin.mode, group, begin.max_context)
     import mlx.core as mx
 
     mx.random.seed(begin.seed)
-    player = Player(begin, loaded)
+    player = RankLoop(begin, loaded)
     say(Ready(mode=mode))
     return player
 

@@ -21,8 +21,8 @@ from typing import TypeVar
 
 from grading.domain.errors import EngineError, EngineUnreachable, ModelMissing, model_faults
 from workers.machine.engines.base import Progress
-from workers.machine.engines.mlx.decode_loop import Tally
-from workers.machine.engines.mlx.generation import Patience, Ticket
+from workers.machine.engines.mlx.decode_loop import Counters
+from workers.machine.engines.mlx.generation import CallerWait, Ticket
 from workers.machine.engines.sharded.protocol import (
     DROPPED,
     FAILED,
@@ -39,11 +39,11 @@ from workers.machine.engines.sharded.protocol import (
     Step,
     line,
 )
-from workers.machine.engines.sharded.rank_process import Link, command, environment
+from workers.machine.engines.sharded.rank_process import RankProcess, command, environment
 
 
 @dataclass(eq=False)
-class Sent:
+class DistributedGeneration:
     """A generation in the hands of ranks. `complete` and `closed` are told at its end; see `Bound`."""
 
     ticket: Ticket
@@ -92,22 +92,22 @@ CULPRIT_S = 1.0
 _W = TypeVar("_W", Here, Ready)
 
 
-Heard = tuple[int, FromRank | EngineError] | Sent | None
+Received = tuple[int, FromRank | EngineError] | DistributedGeneration | None
 """What a rank said or why it says no more; a generation that comes; None: look again."""
 
 
-class Crew:
+class RankGroup:
     """The ranks of one model, used by one thread, but for `submit`, `gauges` and `stop`."""
 
-    def __init__(self, settings: Settings, model: str, tally: Tally) -> None:
+    def __init__(self, settings: Settings, model: str, tally: Counters) -> None:
         self._settings = settings
         self._model = model
         self._tally = tally
         self._ranks = range(len(settings.hosts))
-        self._inbox: queue.SimpleQueue[Heard] = queue.SimpleQueue()
-        self._links: list[Link] = []
-        self._fresh: list[Sent] = []
-        self._live: dict[int, Sent] = {}
+        self._inbox: queue.SimpleQueue[Received] = queue.SimpleQueue()
+        self._links: list[RankProcess] = []
+        self._fresh: list[DistributedGeneration] = []
+        self._live: dict[int, DistributedGeneration] = {}
         self._flights: dict[int, dict[int, Done]] = {}
         """Steps under way, the first one first, and what ranks said of each so far."""
         self._moved = 0.0
@@ -124,7 +124,7 @@ class Crew:
 
     # --- from any thread ----------------------------------------------------------------------------
 
-    def submit(self, sent: Sent) -> None:
+    def submit(self, sent: DistributedGeneration) -> None:
         """Take a generation; its ticket tells its end, also when the ranks are no more."""
         with self._lock:
             over = self._over
@@ -155,7 +155,7 @@ class Crew:
         for rank in self._ranks:
             hear: Callable[[FromRank | EngineError], None] = partial(self._hear, rank)
             words = command(hosts, rank, self._settings.remote)
-            self._links.append(Link(self._name(rank), words, environment(hosts), hear))
+            self._links.append(RankProcess(self._name(rank), words, environment(hosts), hear))
             self._links[rank].say(line(self._settings.begin(rank, self._model, seed)))
         here = self._all(Here, deadline, "could not be reached")
         self._compare({rank: one.digest for rank, one in here.items()}, "the same files of the model")
@@ -171,7 +171,7 @@ class Crew:
         while not self._stopped:
             self._lead()
             heard = self._next()
-            if isinstance(heard, Sent):
+            if isinstance(heard, DistributedGeneration):
                 self._fresh.append(heard)
             elif heard is not None:
                 rank, said = heard
@@ -184,7 +184,7 @@ class Crew:
         with self._lock:
             self._over = error
         while not self._inbox.empty():
-            if isinstance(heard := self._inbox.get(), Sent):
+            if isinstance(heard := self._inbox.get(), DistributedGeneration):
                 self._fresh.append(heard)
         return any(not sent.ticket.over() for sent in (*self._live.values(), *self._fresh))
 
@@ -265,12 +265,12 @@ class Crew:
             step = Step(number=self._steps, add=tuple(add), drop=tuple(sent.number for sent in drop))
             self._tell(line(step))
 
-    def _join(self, sent: Sent) -> Add:
+    def _join(self, sent: DistributedGeneration) -> Add:
         self._added += 1
         self._live[self._added] = sent
         return sent.add(self._added)
 
-    def _next(self) -> Heard:
+    def _next(self) -> Received:
         """What is heard next. Raises EngineUnreachable when a step takes too long."""
         wait = None
         if self._flights:
@@ -319,7 +319,7 @@ class Crew:
                 heard = self._inbox.get(timeout=left)
             except queue.Empty:
                 break
-            if isinstance(heard, Sent):
+            if isinstance(heard, DistributedGeneration):
                 self._fresh.append(heard)
             elif heard is not None and isinstance(heard[1], Failed):
                 complained.add(heard[0])
@@ -345,23 +345,23 @@ STEADY_S = 60.0
 STARTING = "The ranks were still starting; the model was not there"
 
 
-class Pool:
+class RankSupervisor:
     """The ranks of one model, again and again. Thread-safe; a thread of its own leads them."""
 
-    def __init__(self, open_crew: Callable[[], Crew], tell_loss: Callable[[str], bool]) -> None:
-        """`tell_loss` is called with why the ranks are away; false when nobody listens."""
+    def __init__(self, open_crew: Callable[[], RankGroup], report_unavailable: Callable[[str], bool]) -> None:
+        """`report_unavailable` is called with why the ranks are away; false when nobody listens."""
         self._open_crew = open_crew
-        self._tell_loss = tell_loss
+        self._report_unavailable = report_unavailable
         self._lock = threading.Lock()
         self._closed = threading.Event()
-        self._crew: Crew | None = None
-        self._coming: Future[Crew] = Future()
+        self._crew: RankGroup | None = None
+        self._coming: Future[RankGroup] = Future()
         """The next crew that is ready, or why it is not to be had."""
         self._unheard: EngineError | None = None
         self._thread = threading.Thread(target=self._keep, name="sharded", daemon=True)
         self._thread.start()
 
-    def use(self, patience: Patience, progress: Progress) -> Crew:
+    def use(self, patience: CallerWait, progress: Progress) -> RankGroup:
         """The ranks, ready. Raises what they could not be started for, Cancelled or BudgetExceeded."""
         with self._lock:
             coming = self._coming
@@ -369,7 +369,7 @@ class Pool:
             progress(0, "loading")
         return patience.wait_for(coming, STARTING)
 
-    def lend(self, patience: Patience, progress: Progress) -> Crew:
+    def lend(self, patience: CallerWait, progress: Progress) -> RankGroup:
         """The ranks for a generation; raises as `use`.
 
         A loss that nobody has heard of yet is raised at once: so the machine learns of it, and takes no more
@@ -387,7 +387,7 @@ class Pool:
             raise
 
     @property
-    def crew(self) -> Crew | None:
+    def crew(self) -> RankGroup | None:
         """The ranks that run now, if they do."""
         return self._crew
 
@@ -437,14 +437,14 @@ class Pool:
         self._lost(crew, error)
         return error
 
-    def _lost(self, crew: Crew, error: EngineError) -> None:
+    def _lost(self, crew: RankGroup, error: EngineError) -> None:
         """These ranks are no more: new callers wait for the next ones."""
         waited = crew.refuse(error)
         with self._lock:
             self._crew = None
             coming = self._coming
             self._coming = Future()
-        heard = self._closed.is_set() or self._tell_loss(error.message) or waited
+        heard = self._closed.is_set() or self._report_unavailable(error.message) or waited
         with self._lock:
             self._unheard = None if heard else error
         if not coming.done():

@@ -24,7 +24,7 @@ PROGRAM = ("-m", "workers.machine.engines.sharded.rank")
 END_S = 3.0
 """For a rank to end by itself when its standard input does."""
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-Ended = EngineError
+EndOfRank = EngineError
 """Why nothing more comes from a rank."""
 
 
@@ -47,7 +47,7 @@ def environment(hosts: Sequence[str]) -> Mapping[str, str]:
     return {**dict.fromkeys(THREADS, threads), **os.environ}
 
 
-class Link:
+class RankProcess:
     """One rank. `hear` is called on a thread of its own with each word, and with why there are no more.
 
     Raises EngineUnreachable when the command cannot be run.
@@ -58,7 +58,7 @@ class Link:
         name: str,
         words: Sequence[str],
         environ: Mapping[str, str],
-        hear: Callable[[FromRank | Ended], None],
+        hear: Callable[[FromRank | EndOfRank], None],
     ) -> None:
         self._name = name
         self._hear = hear

@@ -17,45 +17,45 @@ from grading.domain.details import Detail, Measurement
 from grading.domain.errors import ConfigError, EngineError, ModelMissing
 from grading.domain.messages import Message
 from workers.machine.engines.base import Metric
-from workers.machine.engines.mlx.decode_loop import Lane, Shape, Tally
+from workers.machine.engines.mlx.decode_loop import Counters, DecodeLoop, Shape
 from workers.machine.engines.mlx.generation import Ticket
 from workers.machine.engines.mlx.model import LoadedModel, load_model
-from workers.machine.engines.mlx.prefix_caches import Prefixes
+from workers.machine.engines.mlx.prefix_caches import PrefixCaches
 from workers.machine.engines.speculative import planner
-from workers.machine.engines.speculative.draft_rounds import Reader, Round, Solo, fresh, odd
+from workers.machine.engines.speculative.draft_rounds import DraftReader, Round, SoloGeneration, fresh, odd
 from workers.machine.engines.speculative.messages import BUSY, CONFIGURED, DETAIL, FOREIGN, SHORT
-from workers.machine.engines.speculative.planner import Choice, Habits, Speeds, Work
+from workers.machine.engines.speculative.planner import Choice, ModelSpeeds, StageStatistics, Work
 
 LOOK_EVERY = 16
 """Rounds until it is asked again whether drafts pay."""
 
 
 @dataclass(eq=False)
-class Learned:
+class DraftStatistics:
     """What is known of a model and its draft model; by stage where answers differ. Of the mlx thread."""
 
-    speeds: Speeds = field(default_factory=Speeds)
-    habits: dict[str, Habits] = field(default_factory=dict)
+    speeds: ModelSpeeds = field(default_factory=ModelSpeeds)
+    habits: dict[str, StageStatistics] = field(default_factory=dict)
 
-    def of(self, stage: str) -> Habits:
+    def of(self, stage: str) -> StageStatistics:
         """What is known of a stage's answers."""
-        return self.habits.get(stage, Habits())
+        return self.habits.get(stage, StageStatistics())
 
 
 @dataclass(frozen=True)
-class Draft:
+class DraftModel:
     """The draft model of a model, and what was learned of both."""
 
     name: str
     loaded: LoadedModel
     longest: int
-    learned: Learned
+    learned: DraftStatistics
     always: bool = False
     """Whatever it takes."""
 
 
 @dataclass(eq=False)
-class Story:
+class DraftTrace:
     """What happened to one generation here, for its account."""
 
     why: Message = field(default_factory=SHORT)
@@ -71,7 +71,7 @@ class Story:
     read_s: float = 0.0
     draft_s: float = 0.0
     check_s: float = 0.0
-    reader: Reader | None = None
+    reader: DraftReader | None = None
 
     @property
     def token_s(self) -> float | None:
@@ -96,22 +96,22 @@ class Story:
         )
 
 
-class DraftLane(Lane):
+class DraftDecodeLoop(DecodeLoop):
     """See the module. Used on the mlx thread only, but for `running` and `waiting`."""
 
     def __init__(
-        self, loaded: LoadedModel, draft: Draft, shape: Shape, prefixes: Prefixes, tally: Tally
+        self, loaded: LoadedModel, draft: DraftModel, shape: Shape, prefixes: PrefixCaches, tally: Counters
     ) -> None:
         super().__init__(loaded, shape, prefixes, tally)
         self._draft = draft
-        self._solo: Solo | None = None
-        self._stories: WeakKeyDictionary[Ticket, Story] = WeakKeyDictionary()
+        self._solo: SoloGeneration | None = None
+        self._stories: WeakKeyDictionary[Ticket, DraftTrace] = WeakKeyDictionary()
         self._tokens = 0
         self._trial = False
 
     def add(self, ticket: Ticket) -> None:
-        """Take a generation; see `Lane`."""
-        self._stories[ticket] = Story()
+        """Take a generation; see `DecodeLoop`."""
+        self._stories[ticket] = DraftTrace()
         super().add(ticket)
 
     def step(self) -> None:
@@ -153,14 +153,14 @@ class DraftLane(Lane):
                 self._decide(uid, ticket, story)
                 break
 
-    def _decide(self, uid: int, ticket: Ticket, story: Story) -> None:
+    def _decide(self, uid: int, ticket: Ticket, story: DraftTrace) -> None:
         story.decided = True
         choice = self._choice(ticket, story)
         story.predicted = choice.token_s
         if choice.tokens:
             self._leave(uid, ticket, story, choice)
 
-    def _choice(self, ticket: Ticket, story: Story) -> Choice:
+    def _choice(self, ticket: Ticket, story: DraftTrace) -> Choice:
         read = len(ticket.prompt.ids) + len(ticket.output) - 1
         have = story.reader.have if story.reader else self._known(ticket)
         written, learned = len(ticket.output), self._draft.learned
@@ -177,20 +177,22 @@ class DraftLane(Lane):
         shared = ticket.prompt.ids[: ticket.prompt.shared]
         return len(shared) if self._prefixes.has(id(self._draft.loaded), tuple(shared)) else 0
 
-    def _leave(self, uid: int, ticket: Ticket, story: Story, choice: Choice) -> None:
+    def _leave(self, uid: int, ticket: Ticket, story: DraftTrace, choice: Choice) -> None:
         """Take a generation out of the batch, with the token that is on its way."""
         batch = self._batch._generation_batch  # mlx-lm has no other way to the token it has begun
         place = batch.uids.index(uid)
         token, sampler = int(batch._next_tokens[place].item()), batch.samplers[place]
         cache, _ = self._batch.remove([uid], return_prompt_caches=True)[uid]
-        story.reader = story.reader or Reader(self._draft.loaded, self._prefixes, self._shape.prefill_step)
-        self._solo = Solo(ticket, story.reader, cache, sampler)
+        story.reader = story.reader or DraftReader(
+            self._draft.loaded, self._prefixes, self._shape.prefill_step
+        )
+        self._solo = SoloGeneration(ticket, story.reader, cache, sampler)
         self._take_choice(choice)
         self._write(self._solo, [token])
 
     # --- alone --------------------------------------------------------------------------------------
 
-    def _go_on(self, solo: Solo) -> None:
+    def _go_on(self, solo: SoloGeneration) -> None:
         ticket, story, learned = solo.ticket, self._stories[solo.ticket], self._draft.learned
         if solo.foreign:
             return self._join(solo, FOREIGN())
@@ -216,7 +218,7 @@ class DraftLane(Lane):
         self._tokens = choice.tokens
         self._trial = choice.token_s is None and not self._draft.always
 
-    def _learn(self, ticket: Ticket, story: Story, done: Round) -> None:
+    def _learn(self, ticket: Ticket, story: DraftTrace, done: Round) -> None:
         """Take a round into what is known, and into the account."""
         learned, proposed = self._draft.learned, len(done.proposed)
         story.rounds += 1
@@ -233,7 +235,7 @@ class DraftLane(Lane):
         )
         learned.habits[ticket.stage] = planner.checked(learned.of(ticket.stage), proposed, done.accepted)
 
-    def _write(self, solo: Solo, tokens: list[int]) -> None:
+    def _write(self, solo: SoloGeneration, tokens: list[int]) -> None:
         """Tokens the model wrote, up to the end of the answer."""
         ticket, bound, reason = solo.ticket, solo.ticket.constraint, ""
         before = len(ticket.output)
@@ -256,7 +258,7 @@ class DraftLane(Lane):
             bound.take(ticket.output[-1])
         self._forget(uid).end(reason)
 
-    def _join(self, solo: Solo, why: Message) -> None:
+    def _join(self, solo: SoloGeneration, why: Message) -> None:
         """Back into the batch, which takes it from where it stands."""
         ticket = solo.ticket
         self._stories[ticket].why = why
@@ -301,7 +303,7 @@ SPECULATIVE_METRICS: Mapping[str, Metric] = {
 
 
 @dataclass(eq=False)
-class Drafts:
+class DraftModels:
     """The draft models of an engine, by the models they propose for, `longest` tokens at a time at most.
 
     Where it pays, or `always`.
@@ -312,8 +314,8 @@ class Drafts:
     models: int | None = None
     """The most models that may be loaded."""
     always: bool = False
-    _loaded: WeakKeyDictionary[LoadedModel, Draft] = field(default_factory=WeakKeyDictionary)
-    _learned: dict[str, Learned] = field(default_factory=dict)
+    _loaded: WeakKeyDictionary[LoadedModel, DraftModel] = field(default_factory=WeakKeyDictionary)
+    _learned: dict[str, DraftStatistics] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.longest < 1:
@@ -346,16 +348,16 @@ class Drafts:
                     f"{draft} cannot draft for {name}: {why} Name another one under drafts in "
                     "[machines.engines.mlx.options], or none."
                 )
-            learned = self._learned.setdefault(name, Learned())
-            self._loaded[model] = Draft(draft, other, self.longest, learned, self.always)
+            learned = self._learned.setdefault(name, DraftStatistics())
+            self._loaded[model] = DraftModel(draft, other, self.longest, learned, self.always)
         return model
 
-    def lane(self, loaded: LoadedModel, shape: Shape, prefixes: Prefixes, tally: Tally) -> Lane:
+    def lane(self, loaded: LoadedModel, shape: Shape, prefixes: PrefixCaches, tally: Counters) -> DecodeLoop:
         """The batch of a model, of the kind that fits it."""
         draft = self._loaded.get(loaded)
         if draft is None:
-            return Lane(loaded, shape, prefixes, tally)
-        return DraftLane(loaded, draft, shape, prefixes, tally)
+            return DecodeLoop(loaded, shape, prefixes, tally)
+        return DraftDecodeLoop(loaded, draft, shape, prefixes, tally)
 
 
 def misfit(model: LoadedModel, draft: LoadedModel) -> str:

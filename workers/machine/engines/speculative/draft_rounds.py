@@ -16,7 +16,7 @@ from typing import Any
 from workers.machine.engines.mlx.constraint import Constraint
 from workers.machine.engines.mlx.generation import Sampler, Ticket
 from workers.machine.engines.mlx.model import LoadedModel
-from workers.machine.engines.mlx.prefix_caches import Layers, Prefixes
+from workers.machine.engines.mlx.prefix_caches import Layers, PrefixCaches
 
 PLAIN, WINDOW = "KVCache", "RotatingKVCache"
 
@@ -43,7 +43,7 @@ def rewind(layers: Layers, count: int) -> None:
             layer.trim(count)
 
 
-class Mark:
+class CacheMark:
     """Where a cache stood, to go back to after single steps, which overwrite what a window forgets."""
 
     def __init__(self, layers: Layers) -> None:
@@ -88,11 +88,11 @@ class Round:
 
 
 @dataclass(eq=False)
-class Reader:
+class DraftReader:
     """The draft model with its own cache: it must have read all that the model has."""
 
     loaded: LoadedModel
-    prefixes: Prefixes
+    prefixes: PrefixCaches
     step: int
     cache: Layers = field(init=False)
     have: int = 0
@@ -131,10 +131,10 @@ class Reader:
         return logits
 
 
-class Solo:
+class SoloGeneration:
     """A generation outside of the batch. `cache` has all of prompt and answer but the answer's last token."""
 
-    def __init__(self, ticket: Ticket, reader: Reader, cache: Layers, sampler: Sampler) -> None:
+    def __init__(self, ticket: Ticket, reader: DraftReader, cache: Layers, sampler: Sampler) -> None:
         self.ticket = ticket
         self.reader = reader
         self.cache = cache
@@ -163,7 +163,7 @@ class Solo:
         feed = self.ids[self.reader.have :]
         while len(done.proposed) < tokens:
             logits = self.reader.next(feed)
-            mark = mark or Mark(self.reader.cache)
+            mark = mark or CacheMark(self.reader.cache)
             self._bind(bounds, masks, feed[-1])
             feed = [_likeliest(logits, masks, self._model.vocabulary)]
             done.proposed += feed
@@ -193,7 +193,7 @@ class Solo:
         masks.append(bound.allowed(self._model.vocabulary))
         bounds.append(bound)
 
-    def _keep(self, done: Round, mark: Mark | None, bounds: list[Constraint]) -> None:
+    def _keep(self, done: Round, mark: CacheMark | None, bounds: list[Constraint]) -> None:
         """Bring both caches and the constraint to where the model now stands."""
         rewind(self.cache, len(done.proposed) - done.accepted)
         if bounds:

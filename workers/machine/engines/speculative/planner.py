@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from grading.domain.messages import Message
-from workers.machine.engines.cost_model import AGAIN, NEARLY, Faded, Fit, ReadingSpeed
+from workers.machine.engines.cost_model import AGAIN, NEARLY, LeastSquares, PrefillSpeed, WeightedMean
 from workers.machine.engines.speculative.messages import (
     ACCEPTANCE_NOT_MEASURED,
     NEVER_PAYS,
@@ -48,16 +48,16 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class Speeds:
+class ModelSpeeds:
     """What is known of a model and its draft model on this machine, one generation at a time."""
 
-    plain: Faded = field(default_factory=Faded)
+    plain: WeightedMean = field(default_factory=WeightedMean)
     """A step of the model without a draft."""
-    draft: Faded = field(default_factory=Faded)
+    draft: WeightedMean = field(default_factory=WeightedMean)
     """A token of the draft model."""
-    check: Fit = field(default_factory=Fit)
+    check: LeastSquares = field(default_factory=LeastSquares)
     """A step of the model over several tokens: a part for the step, a part for each token."""
-    reading: ReadingSpeed = field(default_factory=ReadingSpeed)
+    reading: PrefillSpeed = field(default_factory=PrefillSpeed)
     """How long the draft model reads a prompt."""
 
     def round_s(self, tokens: int) -> float:
@@ -66,14 +66,14 @@ class Speeds:
 
 
 @dataclass(frozen=True)
-class Habits:
+class StageStatistics:
     """What is known of one stage's answers."""
 
     accepted: Rate = Rate()
     """A proposed token is the model's own, if all before it were."""
-    output: Faded = field(default_factory=Faded)
+    output: WeightedMean = field(default_factory=WeightedMean)
     """How long answers are."""
-    error: Faded = field(default_factory=lambda: Faded(0.1, 1.0))
+    error: WeightedMean = field(default_factory=lambda: WeightedMean(0.1, 1.0))
     """How far predictions of drafting were off, as the absolute logarithm of their ratio."""
     since: int = 0
     """Answers that could have had a draft since the last that had one."""
@@ -117,7 +117,7 @@ def a_round(rate: float, tokens: int) -> float:
     return (1 - rate ** (tokens + 1)) / (1 - rate) if rate < 1 else tokens + 1
 
 
-def choose(speeds: Speeds, habits: Habits, work: Work, longest: int) -> Choice:
+def choose(speeds: ModelSpeeds, habits: StageStatistics, work: Work, longest: int) -> Choice:
     """The number of proposals that should end the answer soonest, at most `longest`, or none."""
     left = habits.left(work.written, work.most)
     direct = {"direct": left * speeds.plain.value}
@@ -144,20 +144,20 @@ def choose(speeds: Speeds, habits: Habits, work: Work, longest: int) -> Choice:
     return Choice(0, why, times)
 
 
-def _doubt(habits: Habits) -> float:
+def _doubt(habits: StageStatistics) -> float:
     """By how much drafting must be better: half of what predictions were off, as for the hybrid engine."""
     return min(0.5 * habits.error.value, 0.1)
 
 
-def checked(habits: Habits, proposed: int, accepted: int) -> Habits:
+def checked(habits: StageStatistics, proposed: int, accepted: int) -> StageStatistics:
     """After a round: what comes behind the first proposal that was not accepted says nothing."""
     tries = accepted + (accepted < proposed)
     return replace(habits, accepted=habits.accepted.seen(accepted, tries))
 
 
 def ended(
-    habits: Habits, output: int, token_s: float | None = None, predicted_s: float | None = None
-) -> Habits:
+    habits: StageStatistics, output: int, token_s: float | None = None, predicted_s: float | None = None
+) -> StageStatistics:
     """After an answer of so many tokens, alone; seconds a token with drafts, as taken and as expected."""
     error = habits.error
     if token_s and predicted_s:
