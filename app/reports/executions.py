@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from app.web.check_messages import said as in_words
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
-from app.web.i18n import ngettext
-from grading.checks.context import FIRST
+from app.web.i18n import ngettext, render_message
+from grading.checks.context import headline
 from grading.domain.model import Cell, CheckOutcome, Flag, TestOutcome
 from grading.domain.outcome import Report
 from grading.execution.display import ShownDocument
@@ -165,9 +164,9 @@ def listed_tests(outcome: CheckOutcome, staff: bool) -> Tests | None:
 def said(outcome: CheckOutcome) -> str:
     """The message of a check. The list of its tests gives the example, and counts hidden ones."""
     if not outcome.tests:
-        return in_words(outcome.coded)
+        return render_message(outcome.coded)
     hidden = any(test.hidden for test in outcome.tests)
-    return "" if hidden else in_words(outcome.message.partition(FIRST)[0])
+    return "" if hidden else render_message(headline(outcome.coded))
 
 
 def counted(tests: Iterable[TestOutcome]) -> str:
@@ -219,7 +218,7 @@ def run_notes(report: Report, staff: bool) -> tuple[RunNote, ...]:
 def _note(code: str, flags: Sequence[Flag], staff: bool) -> RunNote:
     title, student, other = RUN_NOTES[code]
     told = code in _OWN or (staff and code != _AT_LINES)
-    detail = " ".join(dict.fromkeys(in_words(flag.coded) for flag in flags)) if told else ""
+    detail = " ".join(dict.fromkeys(render_message(flag.coded) for flag in flags)) if told else ""
     return RunNote(_(title), _(other if staff else student), detail, any(flag.hold for flag in flags))
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.reports.executions import RUN_NOTES
-from app.web.check_messages import said
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
+from app.web.i18n import render_message
 from app.web.markdown import one_line, seen
 from grading.domain.model import Flag, Location
 from grading.domain.outcome import Report
@@ -53,7 +53,9 @@ def flag_notes(report: Report, staff: bool) -> tuple[FlagNote, ...]:
     notes: list[FlagNote] = []
     for flag in flags:
         if flag.code != MANIPULATION:
-            notes.append(FlagNote(seen(said(flag.coded)), (), _advice(flag.code, staff), flag.hold and staff))
+            notes.append(
+                FlagNote(seen(render_message(flag.coded)), (), _advice(flag.code, staff), flag.hold and staff)
+            )
         elif flag is signs[0]:
             words = _("The hand-in has signs of talking to the grader. No points were taken off for that.")
             parts = tuple(_placed(sign) for sign in signs)
@@ -66,7 +68,7 @@ def _advice(code: str, staff: bool) -> str:
 
 
 def _placed(flag: Flag) -> Part:
-    words = seen(said(flag.coded))
+    words = seen(render_message(flag.coded))
     return Part(words if flag.location is None else f"{place_words(flag.location)}: {words}", flag.location)
 
 

@@ -14,8 +14,7 @@ from app.reports import executions, flags, points
 from app.reports.images import Picture
 from app.reports.rendering import CUT, Comment, Room, ShownCell, ShownDocument, hand_in
 from app.reports.result import further_stages
-from app.web.check_messages import said as in_words
-from app.web.i18n import current, fixed, number
+from app.web.i18n import current, fixed, number, render_message
 from app.web.i18n import gettext as _
 from app.web.markdown import beyond_fonts, one_line, readable, reader, seen
 from app.web.stage_titles import title_of
@@ -75,7 +74,9 @@ def data(given: Printed) -> tuple[dict[str, Any], dict[str, bytes]]:
         "foot": f"{one_line(view.assignment_title, 60)} · {one_line(view.student, 60)}",
         "points": summed.total or summed.so_far,
         "of": _("of %(most)s points", most=summed.most) if summed.total else _("points so far, no total yet"),
-        "sums": [line for line in (summed.steps, summed.late, seen(in_words(report.notice))) if line],
+        "sums": [
+            line for line in (summed.steps, summed.late, seen(render_message(report.coded_notice))) if line
+        ],
         "first": [*_feedback(report), *_further(report)],
         "notes": [*_failures(report), *_flags(report, given.staff)],
         "criteria": [_criterion(one, given) for one in report.criteria],

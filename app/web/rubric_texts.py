@@ -6,17 +6,18 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
 from app.web.check_messages import said as in_words
-from app.web.i18n import current
+from app.web.i18n import current, render_message
 from app.web.i18n import gettext as _
 from grading.assignments.editor.carry_over import Conflict
 from grading.assignments.editor.diff import Difference
 from grading.assignments.editor.form import Problem, Raw, Shape
 from grading.assignments.editor.text_lists import number
+from grading.checks.kind import CheckKind
 from grading.domain.check import check_kinds
 
 
 def field_words() -> dict[str, str]:
-    """How fields are called, by their name in the rubric."""
+    """How fields of rubrics, criteria, deductions and all checks are called, by their name."""
     return {
         "id": _("Short name"),
         "title": _("Title"),
@@ -30,42 +31,9 @@ def field_words() -> dict[str, str]:
         "files": _("Only in files like"),
         "weight": _("Weight"),
         "cap": _("Earns at most (0 to 1)"),
-        "all_of": _("All of these"),
-        "any_of": _("One of these is enough"),
-        "none_of": _("None of these"),
-        "names": _("Names"),
-        "values": _("Values"),
-        "image": _("Only a picture counts"),
-        "rel_tol": _("Relative tolerance"),
-        "abs_tol": _("Absolute tolerance"),
-        "at_least": _("At least so many"),
-        "at_most": _("At most so many"),
-        "of": _("What is meant"),
-        "base": _("Subclasses of"),
-        "words": _("Words of each, at least"),
-        "functions": _("Names of functions"),
-        "variables": _("Names of variables"),
-        "classes": _("Names of classes"),
         "part": _("Only this question of a cell (a pattern of its comment line)"),
         "own_lines": _("Lines of one's own code it needs"),
         "given": _("What the starter gives counts, too"),
-        "extra": _("Other placeholders"),
-        "cases": _("Cases"),
-        "expression": _("Expression"),
-        "expected": _("Expected value"),
-        "name": _("Name"),
-        "hidden": _("Hidden from students"),
-        "tests": _("Files in tests/"),
-        "prelude": _("File of tests/ that runs first"),
-        "show": _("Students see of a failed test"),
-        "seconds": _("Seconds for each test"),
-        "text": _("Expected output"),
-        "ignore_row_order": _("The order of rows does not matter"),
-        "rungs": _("Rungs, the best first"),
-        "when": _("When all of these are met"),
-        "credit": _("Credit (0 to 1)"),
-        "note": _("Note"),
-        "otherwise": _("Credit when no rung fits (0 to 1)"),
         "equivalents": _("Names that count as the same"),
         "criteria": _("Criteria"),
         "bonus": _("Bonus: its points come on top of the maximum"),
@@ -83,38 +51,26 @@ def field_words() -> dict[str, str]:
 
 
 def kind_words() -> dict[str, str]:
-    """How kinds of checks are called; one without a word here is called by its own name."""
-    said = {
-        "uses": _("Uses functions"),
-        "avoids": _("Avoids functions"),
-        "defines": _("Defines names"),
-        "code_matches": _("Code matches"),
-        "has_output": _("Has an output"),
-        "output_matches": _("Output matches"),
-        "output_close": _("Numbers are close"),
-        "no_errors": _("No errors"),
-        "all_executed": _("All cells were run"),
-        "words": _("At least so many words"),
-        "no_todo": _("Nothing left to do"),
-        "count": _("At least or at most so many"),
-        "comments": _("Comments"),
-        "documented": _("Descriptions of functions and classes"),
-        "function_length": _("Length of functions"),
-        "naming": _("Style of names"),
-        "passes_tests": _("Passes tests"),
-        "runs_clean": _("Runs from top to bottom"),
-        "output_equals": _("Outputs are equal"),
-        "variable_equals": _("Variables are right"),
-        "alternatives": _("The best of several"),
-        "ladder": _("A ladder of credit"),
-    }
-    return {kind: said.get(kind) or kind.replace("_", " ").capitalize() for kind in check_kinds()}
+    """How kinds of checks are called, by the name of the kind."""
+    return {kind: render_message(one.title()) for kind, one in _kinds().items()}
+
+
+def _kinds() -> dict[str, type[CheckKind]]:
+    return {kind: one for kind, one in check_kinds().items() if issubclass(one, CheckKind)}
 
 
 @lru_cache(maxsize=16)
 def _field_words(_language: str) -> Mapping[str, str]:
     """Those of the reader's language: a page asks for them a hundred times."""
-    return field_words()
+    of_kinds = {name: title for one in _kinds().values() for name, title in one.field_titles.items()}
+    return {name: render_message(title()) for name, title in of_kinds.items()} | field_words()
+
+
+@lru_cache(maxsize=16)
+def _field_hints(_language: str) -> Mapping[str, str]:
+    """How fields of kinds of checks are filled in, in the reader's language."""
+    of_kinds = {name: hint for one in _kinds().values() for name, hint in one.field_hints.items()}
+    return {name: render_message(hint()) for name, hint in of_kinds.items()}
 
 
 def field_word(name: str, place: str = "") -> str:
@@ -144,7 +100,6 @@ def hint(shape: Shape, place: str = "") -> str:
         "part": _("It ends at the next comment line that begins like it."),
         "own_lines": _("With fewer it earns nothing."),
         "given": _("Where its cell was run."),
-        "base": _("The name of a class."),
     }
     said = {
         "lines": _("One a line."),
@@ -152,13 +107,13 @@ def hint(shape: Shape, place: str = "") -> str:
         "pairs": _("One a line: name = value."),
         "lists": _("One a line: name = other, another."),
     }
-    return by_name.get(shape.name) or said.get(shape.kind, "")
+    of_kind = _field_hints(current()).get(shape.name)
+    return of_kind or by_name.get(shape.name) or said.get(shape.kind, "")
 
 
 def about_kind(kind: str) -> str:
-    """What a kind of check does: the first sentence of its class."""
-    words = " ".join((check_kinds()[kind].__doc__ or "").split())
-    return in_words(words.partition(". ")[0].rstrip(".") + ".")
+    """What a kind of check does, in one sentence."""
+    return render_message(_kinds()[kind].about())
 
 
 def place_words(place: str, raw: Raw | None) -> str:

@@ -8,8 +8,15 @@ from collections import Counter
 from collections.abc import Sequence
 
 from grading.checks.numbers import Tolerance, close
+from grading.domain.messages import Message, define_message
 from grading.execution.model import Shape
 
+NO_COLUMN = define_message("table.no_column", "has no column %(column)s")
+MORE_COLUMNS = define_message("table.more_columns", "has a column %(column)s that is not expected")
+ROWS = define_message("table.rows", "has %(got)s rows, not %(expected)s")
+LENGTHS = define_message("table.lengths", "has columns of different lengths")
+IN_COLUMN = define_message("table.in_column", "has %(got)s in column %(column)s, not %(expected)s")
+IN_ROW = define_message("table.in_row", "has %(got)s in column %(column)s, row %(row)s, not %(expected)s")
 INDEX = "(index"
 """What the columns begin with that hold a data frame's row names."""
 Cell = float | bool | str | None
@@ -18,7 +25,7 @@ Column = Sequence[Cell]
 
 def difference_of_tables(
     expected: Shape, got: Shape, tolerance: Tolerance, ignore_row_order: bool = False
-) -> str:
+) -> Message | None:
     """The first difference as the rest of a sentence ("has …"), or nothing when they are the same.
 
     Columns may come in any order and are known by their names without case, blanks and signs.
@@ -26,23 +33,23 @@ def difference_of_tables(
     wanted, have = _without_indexes(columns_of(expected), columns_of(got))
     missing = [name for name in wanted if name not in have]
     if missing:
-        return f"has no column {_label(expected, missing[0])}"
+        return NO_COLUMN(column=_label(expected, missing[0]))
     extra = [name for name in have if name not in wanted]
     if extra:
-        return f"has a column {_label(got, extra[0])} that is not expected"
+        return MORE_COLUMNS(column=_label(got, extra[0]))
     rows, mine = _rows(expected), _rows(got)
     if rows != mine and not (expected.cut and got.cut):
-        return f"has {mine} rows, not {rows}"
+        return ROWS(got=mine, expected=rows)
     if len({len(column) for column in got.columns}) > 1:
-        return "has columns of different lengths"
+        return LENGTHS()
     if ignore_row_order:
         wanted, have = _sorted(wanted), _sorted({name: have[name] for name in wanted})
     for name, column in wanted.items():
         for n, (a, b) in enumerate(zip(column, have[name], strict=False), start=1):
             if not same_cell(a, b, tolerance):
-                place = f"in column {_label(expected, name)}" + ("" if ignore_row_order else f", row {n}")
-                return f"has {_said(b)} {place}, not {_said(a)}"
-    return ""
+                values = {"got": _said(b), "column": _label(expected, name), "expected": _said(a)}
+                return IN_COLUMN(**values) if ignore_row_order else IN_ROW(**values, row=n)
+    return None
 
 
 def same_cell(expected: Cell, got: Cell, tolerance: Tolerance) -> bool:

@@ -13,10 +13,22 @@ from dataclasses import dataclass
 from grading.checks.compare_tables import difference_of_tables
 from grading.checks.numbers import Tolerance, close, number_of
 from grading.checks.values import OBJECT, is_own, kind_of, said
+from grading.domain.messages import Message, define_message
 from grading.execution.model import Shape
 
 MAX_DEPTH = 60
 MAX_NODES = 300_000
+GAVE = define_message("test.gave", "gave %(got)s, not %(expected)s")
+AT = define_message("test.at", "at %(place)s: %(got)s, not %(expected)s")
+IT = define_message("test.it", "at %(place)s: it %(difference)s")
+TOO_LARGE = define_message("test.too_large", "is too large or too deeply nested to be compared")
+LONGER = define_message("test.longer", "is longer than expected")
+SHORTER = define_message("test.shorter", "is shorter than expected")
+INCOMPARABLE = define_message("test.incomparable", "values of the kind %(kind)s cannot be compared")
+ELEMENTS = define_message("test.elements", "has %(got)s elements, not %(expected)s")
+OTHER_NAMES = define_message("test.other_names", "has other names than expected")
+LACKS = define_message("test.lacks", "has no %(key)s")
+UNEXPECTED = define_message("test.unexpected", "has %(key)s, which is not expected")
 MAX_PAIRS = 250_000
 """Comparisons when members of sets are paired up."""
 
@@ -26,14 +38,20 @@ class Verdict:
     """Whether two values are the same; nothing when that cannot be said. `difference` is for instructors."""
 
     same: bool | None
-    difference: str = ""
+    difference: Message | None = None
 
 
-class _CannotTell(Exception):
+class _Said(Exception):
+    def __init__(self, message: Message) -> None:
+        super().__init__(message.message)
+        self.said = message
+
+
+class _CannotTell(_Said):
     """Two values cannot be compared."""
 
 
-class _Different(Exception):
+class _Different(_Said):
     """The first difference was found."""
 
 
@@ -44,9 +62,9 @@ def compare(
     try:
         _Comparison(tolerance or Tolerance(), ignore_row_order).values(expected, got, "", 0)
     except _Different as found:
-        return Verdict(False, str(found))
+        return Verdict(False, found.said)
     except _CannotTell as why:
-        return Verdict(None, str(why))
+        return Verdict(None, why.said)
     return Verdict(True)
 
 
@@ -65,7 +83,7 @@ class _Comparison:
         self.left -= 1
         if depth > MAX_DEPTH or self.left < 0:
             # what is expected is never that large: a stranger's value must not make a test go away
-            raise _TooLarge(_located(at, "is too large or too deeply nested to be compared"))
+            raise _TooLarge(_located(at, TOO_LARGE()))
         expected, got = _unwrapped(expected, got)
         if _scalar(expected) and _scalar(got):
             if not self.scalars(expected, got):
@@ -77,7 +95,7 @@ class _Comparison:
             raise self.differ(expected, got, at)
         self.inside(expected, got, at, depth)
         if expected.cut != got.cut:
-            raise _Different(_located(at, f"is {'longer' if got.cut else 'shorter'} than expected"))
+            raise _Different(_located(at, LONGER() if got.cut else SHORTER()))
 
     def inside(self, expected: Shape, got: Shape, at: str, depth: int) -> None:
         """Compares two values of the same kind that hold others."""
@@ -114,7 +132,7 @@ class _Comparison:
             raise self.differ(expected, got, at)
         # only what is expected decides whether a comparison is possible: the other side is a stranger's
         if expected.cut or not expected.text or OBJECT.search(expected.text):
-            raise _CannotTell(f"values of the kind {expected.type or 'unknown'} cannot be compared")
+            raise _CannotTell(INCOMPARABLE(kind=expected.type or "unknown"))
         if (expected.type, expected.text) != (got.type, got.text):
             raise self.differ(expected, got, at)
 
@@ -128,10 +146,10 @@ class _Comparison:
         if len(expected.items) != len(got.items):
             if not at:
                 raise self.differ(expected, got, at)
-            message = f"has {len(got.items)} elements, not {len(expected.items)}"
+            message = ELEMENTS(got=len(got.items), expected=len(expected.items))
             raise _Different(_located(at, message))
         if expected.names and got.names and expected.names != got.names:
-            raise _Different(_located(at, "has other names than expected"))
+            raise _Different(_located(at, OTHER_NAMES()))
 
     def sets(self, expected: Shape, got: Shape, at: str, depth: int) -> None:
         missing, extra = self.unpaired(expected.items, got.items, depth)
@@ -147,11 +165,11 @@ class _Comparison:
         for key, value in wanted.items():
             label = said(names[key], 80)
             if key not in have:
-                raise _Different(_located(at, f"has no {label}"))
+                raise _Different(_located(at, LACKS(key=label)))
             self.values(value, have[key], f"{at}[{label}]", depth + 1)
         extra = next((k for k in got.keys if canonical(k) not in wanted), None)
         if extra is not None:
-            raise _Different(_located(at, f"has {said(extra, 80)}, which is not expected"))
+            raise _Different(_located(at, UNEXPECTED(key=said(extra, 80))))
 
     def unpaired(self, expected: Sequence[Shape], got: Sequence[Shape], depth: int) -> tuple[int, int]:
         """How many members of two sets have no partner."""
@@ -185,7 +203,7 @@ class _Comparison:
             mine, other = said(got, 200), said(expected, 200)
         if mine == other:
             mine, other = f"{mine} ({got.type})", f"{other} ({expected.type})"
-        return _Different(f"at {at}: {mine}, not {other}" if at else f"gave {mine}, not {other}")
+        return _Different(AT(place=at, got=mine, expected=other) if at else GAVE(got=mine, expected=other))
 
 
 def canonical(shape: Shape, depth: int = 0) -> str:
@@ -242,5 +260,5 @@ def _in_order(shape: Shape, names: tuple[str, ...]) -> Shape:
     )
 
 
-def _located(at: str, message: str) -> str:
-    return f"at {at}: it {message}" if at else message
+def _located(at: str, message: Message) -> Message:
+    return IT(place=at, difference=message) if at else message

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 
 from grading.checks.question_parts import parted
 from grading.checks.scope import Piece, Scope, Scopes, executed, runs_recorded
 from grading.domain.check import CheckBase
+from grading.domain.messages import Message, define_message
 from grading.domain.model import Location, Output, TestOutcome
 from grading.domain.rubric import Rubric
 from grading.execution.results import Ran
 
-FIRST = "; the first that failed: "
-"""What follows it in a message may tell what a test expects; what comes before never does."""
+FIRST_FAILED = define_message("check.tests.first_failed", "%(summary)s; the first that failed: %(first)s")
+"""`first` may tell what a test expects; `summary` never does."""
+NOTHING_ADDED = define_message("check.nothing_added", "nothing was added here")
+NO_CODE = define_message("check.no_code", "no code was added here")
+ASKS_FOR_NOTHING = define_message("check.asks_for_nothing", "the check asks for nothing")
+DOES_NOT_APPLY = define_message("check.does_not_apply", "does not apply: %(reason)s")
+_MISREAD = define_message("check.other_language", "%(path)s cannot be read as %(language)s, but as %(other)s")
 
 
 @dataclass(frozen=True)
@@ -22,18 +27,24 @@ class Finding:
     """What a check found: a share from 0 to 1, or nothing where the check does not apply."""
 
     earned: float | None
-    message: str
+    message: Message
     location: Location | None = None
     tests: tuple[TestOutcome, ...] = ()
-    surplus: str = ""
-    """Why an output holds too much to be an answer, as a sentence: a person must look at it."""
-    broken: str = ""
-    """Why the check itself is wrong, as a sentence for the instructor."""
+    surplus: Message | None = None
+    """Why an output holds too much to be an answer, as a clause: a person must look at it."""
+    broken: Message | None = None
+    """Why the check itself is wrong, as a clause for the instructor."""
 
     @property
-    def headline(self) -> str:
+    def headline(self) -> Message:
         """The message without what only instructors see of tests."""
-        return self.message.partition(FIRST)[0] if self.tests else self.message
+        return headline(self.message)
+
+
+def headline(message: Message) -> Message:
+    """A finding without the first test that failed."""
+    summary = message.params.get("summary")
+    return summary if message.code == FIRST_FAILED.code and isinstance(summary, Message) else message
 
 
 @dataclass(frozen=True)
@@ -98,24 +109,24 @@ class Context:
         part = check.part if check.part is not None else self.part
         return replace(self, where=where, part=part, given=self.counts_given(check))
 
-    def in_other_language(self, scope: Scope) -> str:
-        """Why code cannot be what the assignment asks for, as a clause; empty when any of it may be."""
+    def in_other_language(self, scope: Scope) -> Message | None:
+        """Why code cannot be what the assignment asks for, as a clause; nothing when any of it may be."""
         if self.ran is None or self.is_solution:
-            return ""
+            return None
         foreign = self.ran.plan.foreign
-        said = [foreign.get(piece.document.path, "") or self._misread(piece) for piece in scope.code]
-        return said[0] if said and all(said) else ""
+        reasons = [foreign.get(piece.document.path) or self._misread(piece) for piece in scope.code]
+        return reasons[0] if all(reasons) and reasons else None
 
-    def _misread(self, piece: Piece) -> str:
-        """Why a script cannot be in the language that its name says, as a clause; empty when it may be."""
+    def _misread(self, piece: Piece) -> Message | None:
+        """Why a script cannot be in the language that its name says, as a clause; nothing when it may be."""
         other = {"python": "r", "r": "python"}.get(piece.document.language)
         failed = self.ran is not None and self.ran.failed(piece.document.path)
         if other is None or piece.document.kind != "script" or not piece.facts.errors or not failed:
-            return ""
+            return None
         if piece.reader.facts(piece.cell.source, other).errors:
-            return ""
+            return None
         own = "Python" if other == "r" else "R"
-        return f"{piece.document.path} cannot be read as {own}, but as {other.capitalize()}"
+        return _MISREAD(path=piece.document.path, language=own, other=other.capitalize())
 
     def outputs(self, piece: Piece, *, solution: bool = False) -> tuple[Output, ...] | None:
         """What a cell put out when it was run here, else what it was handed in with; nothing for a script."""
@@ -131,16 +142,3 @@ class Context:
 
 def _parted(scope: Scope, part: str, where: str | None) -> Scope:
     return parted(scope, part, placed=where is not None)
-
-
-def listed(names: Iterable[str], at_most: int = 8) -> str:
-    """`a, b and c`, shortened with a count."""
-    items = list(dict.fromkeys(names))
-    if len(items) > at_most:
-        return f"{', '.join(items[:at_most])} and {len(items) - at_most} more"
-    return " and ".join([", ".join(items[:-1]), items[-1]] if len(items) > 1 else items)
-
-
-def counted(number: int, one: str, many: str | None = None) -> str:
-    """`1 cell`, `2 cells`."""
-    return f"{number} {one if number == 1 else many or one + 's'}"

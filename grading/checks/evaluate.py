@@ -10,13 +10,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from grading.checks.context import Context, Finding, counted
+from grading.checks.context import NOTHING_ADDED, Context, Finding
 from grading.checks.kind import CheckKind
+from grading.checks.quantities import LINES
 from grading.domain.check import CheckBase
 from grading.domain.errors import AssignmentError
+from grading.domain.messages import define_message, define_plural
 from grading.domain.model import CheckOutcome, TestOutcome
 from grading.execution.plan import RunCheck
 
+NOTHING_RUN = define_message("check.nothing_run", "nothing was added or run here")
+CANNOT_RUN = define_message("check.cannot_run", "the check cannot be run: %(reason)s")
+TOO_LITTLE = define_plural(
+    "check.too_little",
+    "needs at least %(needed)s of your own code; there is %(count)s",
+    "needs at least %(needed)s of your own code; there are %(count)s",
+)
 FULL = 1 - 1e-9
 MAX_TESTS = 200
 """Tests of one check that are kept in detail."""
@@ -36,11 +45,11 @@ def evaluate(check: CheckBase, context: Context) -> Finding:
                 return Finding(0.0, scope.problem)
             if not scope.added:
                 given = context.counts_given(check)
-                return Finding(0.0, "nothing was added or run here" if given else "nothing was added here")
-        foreign = context.in_other_language(scope) if isinstance(check, RunCheck) else ""
+                return Finding(0.0, NOTHING_RUN() if given else NOTHING_ADDED())
+        foreign = context.in_other_language(scope) if isinstance(check, RunCheck) else None
         found = Finding(0.0, foreign) if foreign else check.evaluate(context, scope)
     except AssignmentError as error:
-        return Finding(None, f"the check cannot be run: {error}")
+        return Finding(None, CANNOT_RUN(reason=error.message))
     earned = None if found.earned is None else min(max(found.earned, 0.0), check.cap)
     return replace(found, earned=earned)
 
@@ -53,8 +62,7 @@ def _too_little(check: CheckBase, context: Context) -> Finding | None:
     own = sum(piece.own_code for piece in scope.pieces)
     if own >= check.own_lines:
         return None
-    needs = counted(check.own_lines, "line")
-    return Finding(0.0, f"needs at least {needs} of your own code; there {'is' if own == 1 else 'are'} {own}")
+    return Finding(0.0, TOO_LITTLE(needed=LINES(count=check.own_lines), count=own))
 
 
 def outcome(check: CheckBase, found: Finding, number: int) -> CheckOutcome:
@@ -64,7 +72,9 @@ def outcome(check: CheckBase, found: Finding, number: int) -> CheckOutcome:
         label=label_of(check),
         earned=found.earned or 0.0,
         weight=0.0 if found.earned is None else check.weight,
-        message=found.message,
+        message=found.message.message,
+        code=found.message.code,
+        params=found.message.params,
         location=found.location,
         tests=_kept(found.tests),
     )
@@ -78,4 +88,4 @@ def _kept(tests: Sequence[TestOutcome]) -> tuple[TestOutcome, ...]:
 def label_of(check: CheckBase) -> str:
     """What a check is called."""
     assert isinstance(check, CheckKind)  # as all kinds are
-    return check.label or check.default_label()
+    return check.label or str(check.default_label())

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from grading.checks.compare_output import Line, same_line
 from grading.checks.numbers import Tolerance
+from grading.domain.messages import Message, define_message
 
 TIMES = 3
 MOST = {"lines": 100, "numbers": 200}
@@ -16,17 +17,33 @@ LONG = 200
 ALIKE = 60
 """Other lines of the form of an expected one, beside TIMES as many as are expected: pandas' longest table."""
 
+TOO_MUCH = {
+    "lines": define_message(
+        "output.many_lines",
+        "the output has %(shown)s lines, where no more than %(most)s may stand beside the answer",
+    ),
+    "numbers": define_message(
+        "output.many_numbers",
+        "the output has %(shown)s numbers, where no more than %(most)s may stand beside the answer",
+    ),
+}
+ORDERS = define_message("output.orders", "the output has the words of one answer in %(orders)s orders")
+ALIKE_LINES = define_message(
+    "output.alike",
+    "the output has %(alike)s more lines like one that was asked for, with other numbers",
+)
 
-def too_much(kind: str, shown: int, expected: int, cells: int = 1) -> str:
-    """Why so much output is no answer, as a clause; empty within bounds. `kind` is a key of MOST."""
+
+def too_much(kind: str, shown: int, expected: int, cells: int = 1) -> Message | None:
+    """Why so much output is no answer, as a clause; nothing within bounds. `kind` is a key of MOST."""
     most = TIMES * expected + MOST[kind] * max(cells, 1)
     if shown <= most:
-        return ""
-    return f"the output has {shown} {kind}, where no more than {most} may stand beside the answer"
+        return None
+    return TOO_MUCH[kind](shown=shown, most=most)
 
 
-def enumerated(wanted: Sequence[Line], have: Sequence[Line], tolerance: Tolerance) -> str:
-    """Why lines only list what an answer might be, as a clause; empty where they do not.
+def enumerated(wanted: Sequence[Line], have: Sequence[Line], tolerance: Tolerance) -> Message | None:
+    """Why lines only list what an answer might be, as a clause; nothing where they do not.
 
     Such a list has the words of an expected line in many orders, or its form with many numbers.
     """
@@ -43,11 +60,11 @@ def enumerated(wanted: Sequence[Line], have: Sequence[Line], tolerance: Toleranc
             _order(one) for one in others if len(one.words) < LONG and sorted(_order(one)) == mixed
         } - own
         if len(order) > 1 and len(orders) > len(own):
-            return f"the output has the words of one answer in {len(orders) + len(own)} orders"
+            return ORDERS(orders=len(orders) + len(own))
         alike = sum(one.words == line.words for one in others)
         if line.numbers and alike > TIMES * sum(one.words == line.words for one in wanted) + ALIKE:
-            return f"the output has {alike} more lines like one that was asked for, with other numbers"
-    return ""
+            return ALIKE_LINES(alike=alike)
+    return None
 
 
 def _order(line: Line) -> tuple[str, ...]:

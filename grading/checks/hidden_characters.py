@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from grading.domain.messages import Message, define_message
+
 ZERO_WIDTH = re.compile("[\u200b\u2060-\u2064\ufeff\u180e]")
 """Soft hyphens are left out: word processors put one into every long word."""
 RUN = re.compile("[\u200b-\u200f\u2060-\u2064\ufeff\u180e]{4,}")
@@ -23,35 +25,45 @@ OVER_LATIN = re.compile("[\u202d\u202e][^\u202c\n]{0,200}?[A-Za-z]{3}")
 EMBEDDING = re.compile("[\u202b\u2067\u2068]")
 """Those that begin text from right to left; copied paths of Windows begin with the other kind."""
 RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
+HIDDEN_TEXT = define_message("manipulation.hidden_text", "there is hidden text: %(what)s")
+SPELLED = define_message("manipulation.tags", "invisible tag characters that spell text")
+ZERO_WIDTH_RUN = define_message("manipulation.zero_width", "a run of zero-width characters")
+AFTER_LETTERS = define_message("manipulation.after_letters", "an invisible character after every letter")
+SELECTOR_RUN = define_message("manipulation.selectors", "a run of invisible variation selectors")
+MANY_ZERO_WIDTH = define_message("manipulation.many_zero_width", "many zero-width characters")
+TURNED = define_message(
+    "manipulation.direction",
+    "characters that change the reading direction hide what is written here",
+)
 MANY = 24
 """Single zero-width characters come along with text copied from web pages; this many do not."""
 
 
-def hidden_text(text: str, *, code: bool) -> tuple[int, str] | None:
+def hidden_text(text: str, *, code: bool) -> tuple[int, Message] | None:
     """Line (from 0) and sentence for hidden characters that carry text or turn its order, or None."""
     if text.isascii():
         return None
     without_flags = REGION.sub("", text)
     for pattern, what in (
-        (TAGS, "invisible tag characters that spell text"),
-        (RUN, "a run of zero-width characters"),
-        (LETTERS, "an invisible character after every letter"),
-        (SELECTORS, "a run of invisible variation selectors"),
+        (TAGS, SPELLED),
+        (RUN, ZERO_WIDTH_RUN),
+        (LETTERS, AFTER_LETTERS),
+        (SELECTORS, SELECTOR_RUN),
     ):
         hit = pattern.search(without_flags)
         if hit:
-            return without_flags.count("\n", 0, hit.start()), f"there is hidden text: {what}"
+            return without_flags.count("\n", 0, hit.start()), HIDDEN_TEXT(what=what())
     for pattern, most in ((ZERO_WIDTH, MANY - 1), (WITHIN, MOST_WITHIN)):
         hits = [hit.start() for hit in pattern.finditer(text)]
         if len(hits) > most:
-            return text.count("\n", 0, hits[0]), "there is hidden text: many zero-width characters"
+            return text.count("\n", 0, hits[0]), HIDDEN_TEXT(what=MANY_ZERO_WIDTH())
     return _turned(text, code=code)
 
 
-def _turned(text: str, *, code: bool) -> tuple[int, str] | None:
+def _turned(text: str, *, code: bool) -> tuple[int, Message] | None:
     """The first line whose reading direction is changed without a language that needs it."""
     for number, line in enumerate(text.split("\n")):
         turned = OVERRIDES.search(line) or (code and EMBEDDING.search(line))
         if turned and (not RIGHT_TO_LEFT.search(line) or OVER_LATIN.search(line)):
-            return number, "characters that change the reading direction hide what is written here"
+            return number, TURNED()
     return None

@@ -19,6 +19,7 @@ from grading.checks.phrase_prefilter import WORTH
 from grading.checks.phrases import FLOWING
 from grading.checks.phrases_forged import LINES
 from grading.checks.phrases_translated import ABROAD
+from grading.domain.messages import Message, MessageType, define_message
 from grading.domain.model import Cell, Document, Flag, Location
 
 CODE = "manipulation"
@@ -26,7 +27,17 @@ MAX_CHARS = 400_000
 """Of one cell, looked at."""
 MOST_CHARS = 1_000_000
 """Of a whole hand-in, looked at: about ten seconds. What is longer waits for a person."""
-TOO_LONG = "there is more text than the search for signs of manipulation reads"
+TOO_LONG = define_message(
+    "manipulation.too_long", "there is more text than the search for signs of manipulation reads"
+)
+IN_NAME = define_message("manipulation.in_name", "%(sign)s (in a file's name)")
+IN_OUTPUT = define_message("manipulation.in_output", "%(sign)s (in an output)")
+QUOTED = define_message("manipulation.quoted", "%(sign)s: “%(words)s”")
+QUOTED_DECODED = define_message("manipulation.decoded", "%(sign)s, not to be read at a glance: “%(words)s”")
+ENCODED = define_message(
+    "manipulation.encoded",
+    "a long run of encoded characters (%(length)s) that a reader cannot check",
+)
 MAX_FLAGS = 10
 BLOB = re.compile(r"[A-Za-z0-9+/_-]{400,}={0,2}")
 LONG_BLOB = 5_000
@@ -48,12 +59,12 @@ def manipulation_flags(documents: Sequence[Document]) -> tuple[Flag, ...]:
     for document in documents:
         for _, message in _in_text(WORD_SIGNS.sub(" ", document.path), code=False):
             place = Location(document=document.path)
-            flags.append(Flag(code=CODE, message=f"{message} (in a file's name)", hold=True, location=place))
+            flags.append(Flag.of(CODE, IN_NAME(sign=message), hold=True, location=place))
         for cell in document.cells:
             left -= sum(len(text) for text in (cell.source, *(output.text for output in cell.outputs)))
             if left < 0:
                 place = Location(document=document.path, cell=cell.number)
-                flags.append(Flag(code=CODE, message=TOO_LONG, hold=True, location=place))
+                flags.append(Flag.of(CODE, TOO_LONG(), hold=True, location=place))
                 return tuple(flags[-MAX_FLAGS:])
             for line, message in _signs(cell):
                 place = Location(
@@ -61,13 +72,13 @@ def manipulation_flags(documents: Sequence[Document]) -> tuple[Flag, ...]:
                     cell=cell.number,
                     line=None if line is None else cell.first_line + line - 1,
                 )
-                flags.append(Flag(code=CODE, message=message, hold=True, location=place))
+                flags.append(Flag.of(CODE, message, hold=True, location=place))
                 if len(flags) >= MAX_FLAGS:
                     return tuple(flags[:MAX_FLAGS])
     return tuple(flags[:MAX_FLAGS])
 
 
-def _signs(cell: Cell) -> Iterator[tuple[int | None, str]]:
+def _signs(cell: Cell) -> Iterator[tuple[int | None, Message]]:
     lines = cell.lines
     numbers = [n for n in cell.added if 1 <= n <= len(lines)]
     own = "\n".join(lines[n - 1] for n in numbers)[:MAX_CHARS]
@@ -75,10 +86,10 @@ def _signs(cell: Cell) -> Iterator[tuple[int | None, str]]:
         yield numbers[min(index, len(numbers) - 1)], message
     shown = "\n".join(output.text for output in cell.outputs)[:MAX_CHARS]
     for _, message in _in_text(shown, code=False):
-        yield None, f"{message} (in an output)"
+        yield None, IN_OUTPUT(sign=message)
 
 
-def _in_text(text: str, *, code: bool) -> Iterator[tuple[int, str]]:
+def _in_text(text: str, *, code: bool) -> Iterator[tuple[int, Message]]:
     """Index of the line (from 0) and the sentence for each sign, one of a kind."""
     if not text.strip():
         return
@@ -88,21 +99,21 @@ def _in_text(text: str, *, code: bool) -> Iterator[tuple[int, str]]:
     blob = _blob(text)
     if blob is not None:
         yield blob
-    seen: set[str] = set()
+    seen: set[MessageType] = set()
     shown = plain(text)
     for index, message, words in _phrases(shown.split("\n")):
         if message not in seen:
             seen.add(message)
-            yield index, f"{message}: “{words}”"
+            yield index, QUOTED(sign=message, words=words)
     # a brace ends every phrase, so that what one code says is not read together with the next
     said = [(line, f"{part}{{") for line, text in _otherwise(shown) for part in text.split("\n")]
     for index, message, words in _phrases([part for _, part in said]):
         if message not in seen:
             seen.add(message)
-            yield said[index][0], f"{message}, not to be read at a glance: “{words}”"
+            yield said[index][0], QUOTED_DECODED(sign=message, words=words)
 
 
-def _phrases(lines: list[str]) -> Iterator[tuple[int, str, str]]:
+def _phrases(lines: list[str]) -> Iterator[tuple[int, MessageType, str]]:
     """Index of the line, sentence and words of patterns that are found, at most one of each in a window."""
     for first, window in _windows(lines):
         for message, pattern in LINES:
@@ -148,7 +159,7 @@ def _excerpt(text: str) -> str:
     return line if len(line) <= 80 else line[:77] + "…"
 
 
-def _blob(text: str) -> tuple[int, str] | None:
+def _blob(text: str) -> tuple[int, Message] | None:
     """A long run of encoded characters that decodes to text, or a very long one. Pictures are left out."""
     for hit in BLOB.finditer(text):
         run = hit.group()
@@ -161,7 +172,7 @@ def _blob(text: str) -> tuple[int, str] | None:
             continue
         if len(run) >= LONG_BLOB or _decodes_to_words(run):
             line = text.count("\n", 0, hit.start())
-            return line, f"a long run of encoded characters ({len(run)}) that a reader cannot check"
+            return line, ENCODED(length=len(run))
     return None
 
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import re
 
-ORDERS = "text that tells the grader to ignore its instructions"
-POINTS = "text that asks for points"
-ROLE = "text that gives the grader another role"
-SPOKEN_TO = "text that speaks to a grading machine"
-SETTLED = "text that says the grade is already settled"
-OTHER_RULES = "text that brings grading rules of its own"
+from grading.domain.messages import MessageType, define_message
+
+ORDERS = define_message("manipulation.orders", "text that tells the grader to ignore its instructions")
+POINTS = define_message("manipulation.points", "text that asks for points")
+ROLE = define_message("manipulation.role", "text that gives the grader another role")
+SPOKEN_TO = define_message("manipulation.spoken_to", "text that speaks to a grading machine")
+SETTLED = define_message("manipulation.settled", "text that says the grade is already settled")
+OTHER_RULES = define_message("manipulation.other_rules", "text that brings grading rules of its own")
 
 GAP = r"[^.!?;{}]{0,60}?"
 """Inside a sentence."""
@@ -76,7 +78,7 @@ def flowing(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern.replace(" ", r"\s{1,20}"), re.IGNORECASE)
 
 
-FLOWING: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
+FLOWING: tuple[tuple[MessageType, re.Pattern[str]], ...] = tuple(
     (message, flowing(pattern))
     for message, pattern in (
         (

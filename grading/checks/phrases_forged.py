@@ -7,10 +7,13 @@ from __future__ import annotations
 import re
 
 from grading.checks.phrases import GAP, NEAR, POINTS, SCORE, TOP
+from grading.domain.messages import MessageType, define_message
 
-MARKS = "marks that models use for roles in a conversation"
-SCORED = "text that states a full score"
-FORGED = "text that imitates the end of the hand-in or a grader's answer"
+MARKS = define_message("manipulation.marks", "marks that models use for roles in a conversation")
+SCORED = define_message("manipulation.scored", "text that states a full score")
+FORGED = define_message(
+    "manipulation.forged", "text that imitates the end of the hand-in or a grader's answer"
+)
 
 _LEAD = r"^[\s#*>/\"'-]{0,20}"
 _ROLES = r"(?:system|user|assistant|developer|tool|human|model|grader|instructor|student|operator)"
@@ -23,7 +26,7 @@ def _lines(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE | re.MULTILINE)
 
 
-LINES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
+LINES: tuple[tuple[MessageType, re.Pattern[str]], ...] = tuple(
     (message, _lines(pattern))
     for message, pattern in (
         # chat templates

@@ -12,6 +12,7 @@ import re
 from typing import NamedTuple
 
 from grading.checks.phrases import ORDERS, POINTS, SETTLED, flowing
+from grading.domain.messages import MessageType
 
 
 class _Language(NamedTuple):
@@ -101,7 +102,7 @@ _LANGUAGES = (
     ),
 )
 
-_SCRIPTS: tuple[tuple[str, str], ...] = (
+_SCRIPTS: tuple[tuple[MessageType, str], ...] = (
     # Chinese: no blanks between words, so gaps count characters
     (
         ORDERS,
@@ -138,7 +139,7 @@ def _either(one: str, other: str) -> str:
     return rf"(?:{one}){_IN}(?:{other})|(?:{other}){_IN}(?:{one})"
 
 
-ABROAD: tuple[tuple[str, re.Pattern[str]], ...] = (
+ABROAD: tuple[tuple[MessageType, re.Pattern[str]], ...] = (
     *((POINTS, flowing(_either(one.ask, one.best))) for one in _LANGUAGES),
     *((ORDERS, flowing(rf"(?:{one.ignore}){_IN}(?:{one.rules})")) for one in _LANGUAGES),
     *((SETTLED, flowing(one.settled)) for one in _LANGUAGES),

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from grading.checks.scope import COMMENT, SECTION, Piece, Scope, lines_of
+from grading.domain.messages import define_message
 from grading.domain.patterns import compiled, readable
 
 MAX_HEADINGS = 400
@@ -52,6 +53,9 @@ class Heading:
         return other.depth == self.depth if not self.word else other.depth <= self.depth
 
 
+NO_COMMENT_LINE = define_message("check.no_comment_line", "no comment line matches %(pattern)s")
+
+
 def parted(scope: Scope, pattern: str, *, placed: bool) -> Scope:
     """The parts of a scope's pieces whose first line matches a pattern.
 
@@ -64,7 +68,7 @@ def parted(scope: Scope, pattern: str, *, placed: bool) -> Scope:
         return Scope(found)
     if placed and not any(_apart(piece) for piece in scope.pieces):
         return replace(scope, fallback=True)
-    return Scope((), f"no comment line matches {readable(pattern)}")
+    return Scope((), NO_COMMENT_LINE(pattern=readable(pattern)))
 
 
 def parts(piece: Piece, pattern: str) -> Iterator[Piece]:

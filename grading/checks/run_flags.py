@@ -4,17 +4,63 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from grading.checks.context import Finding, counted, listed
+from grading.checks.context import Finding
 from grading.checks.kinds.outputs import OutputClose
 from grading.checks.kinds.runs import OutputEquals, RunsClean
 from grading.checks.kinds.tests import PassesTests, VariableEquals, judged
 from grading.checks.outputs import unconfirmed
+from grading.checks.quantities import CELLS, listed
 from grading.checks.scope import Scopes
+from grading.domain.messages import Message, define_message, define_plural
 from grading.domain.model import Flag, Location
 from grading.domain.rubric import Rubric
 from grading.execution.plan import RunCheck, needs_run, run_checks
 from grading.execution.results import Ran
 
+NO_SANDBOX = define_message("run.no_sandbox_here", "There is no sandbox on this server.")
+NOT_RUN = define_message("flag.not_run", "The work was not run, and its behaviour is not graded. %(problem)s")
+SURPLUS = define_message(
+    "flag.output_surplus",
+    "An output may list many answers instead of one, and does not count: %(surplus)s.",
+)
+STOPPED = define_message(
+    "flag.run_stopped",
+    "%(path)s was stopped when it was run: %(reason)s. What was not reached does not count as passed.",
+)
+ENDED = define_message("run.ended", "the trial ended: %(end)s")
+TOOK_TOO_LONG = define_message(
+    "flag.took_too_long", "%(cells)s of %(path)s took too long when it was run, and was stopped."
+)
+MISSING = define_message(
+    "flag.missing_packages",
+    "Packages that the work asks for are not installed where it is run: %(packages)s.",
+)
+NOT_COUNTED = define_plural(
+    "flag.cells_not_counted",
+    "%(missing)s %(count)s cell is not counted for that.",
+    "%(missing)s %(count)s cells are not counted for that.",
+)
+UNKNOWN = define_message(
+    "flag.unknown_packages",
+    "The work asks for packages that are not installed here, and that the assignment does not use: "
+    "%(packages)s. What fails for want of them counts as an error of the work.",
+)
+WRONG_TESTS = define_message("flag.tests_broken", "Tests that are wrong themselves do not count.")
+WRONG_TEST = define_message("flag.test_broken", "%(before)s %(test)s.")
+MORE_WRONG = define_message("flag.more_broken", "%(before)s There are %(count)s more.")
+SOLUTION_STOPS = define_message(
+    "flag.solution_stops", "cell %(cell)s of %(path)s: the solution itself does not run (%(error)s)"
+)
+SOLUTION_FAILS = define_message(
+    "flag.solution_fails", "cell %(cell)s of %(path)s: the solution itself does not run"
+)
+AS_SUBMITTED = define_plural(
+    "flag.as_submitted",
+    "%(count)s cell counts as handed in: "
+    "for want of a file, a package or the network the work did not run that far here.",
+    "%(count)s cells count as handed in: "
+    "for want of a file, a package or the network the work did not run that far here.",
+)
 BROKEN = "tests_broken"
 """The flag that names tests for the instructor; students do not see it."""
 MAX_REPAIRS = 10
@@ -25,12 +71,12 @@ def run_flags(rubric: Rubric, mine: Scopes, findings: Sequence[Finding], ran: Ra
     if not mine.find().code:
         return ()
     surplus = tuple(_surplus(findings))
-    problem = "There is no sandbox on this server." if ran is None else ran.problem
+    problem = NO_SANDBOX() if ran is None else ran.problem
     if ran is None or problem:
         if not needs_run(rubric):
             return surplus
-        message = f"The work was not run, and its behaviour is not graded. {problem}"
-        return (Flag(code="not_run", message=message, hold=_only_by_running(rubric)), *surplus)
+        flag = Flag.of("not_run", NOT_RUN(problem=problem), hold=_only_by_running(rubric))
+        return (flag, *surplus)
     return (
         *_stopped(ran),
         *_missing(rubric, mine, findings, ran),
@@ -46,8 +92,8 @@ def _surplus(findings: Sequence[Finding]) -> Iterator[Flag]:
     """Outputs in which there is too much beside the answer, and which earn nothing for that."""
     for found in findings:
         if found.surplus:
-            message = f"An output may list many answers instead of one, and does not count: {found.surplus}."
-            yield Flag(code="output_surplus", message=message, hold=True, location=found.location)
+            message = SURPLUS(surplus=found.surplus)
+            yield Flag.of("output_surplus", message, hold=True, location=found.location)
 
 
 def _only_by_running(rubric: Rubric) -> bool:
@@ -60,19 +106,15 @@ def _only_by_running(rubric: Rubric) -> bool:
 
 def _stopped(ran: Ran) -> Iterator[Flag]:
     for path, trial in ran.stopped:
-        reason = trial.reason.rstrip(".") or f"the trial ended: {trial.end}"
-        message = (
-            f"{path} was stopped when it was run: {reason}. What was not reached does not count as passed."
-        )
-        yield Flag(code="run_stopped", message=message, hold=True, location=Location(document=path))
+        reason = trial.reason.rstrip(".") or ENDED(end=trial.end)
+        message = STOPPED(path=path, reason=reason)
+        yield Flag.of("run_stopped", message, hold=True, location=Location(document=path))
     for path in ran.plan.works:
         long = [n for n, cell in (ran.played(path) or {}).items() if cell.state == "too long"]
         if long:
-            message = (
-                f"{counted(len(long), 'cell')} of {path} took too long when it was run, and was stopped."
-            )
+            message = TOOK_TOO_LONG(cells=CELLS(count=len(long)), path=path)
             where = Location(document=path, cell=long[0])
-            yield Flag(code="run_stopped", message=message, hold=True, location=where)
+            yield Flag.of("run_stopped", message, hold=True, location=where)
 
 
 def _missing(rubric: Rubric, mine: Scopes, findings: Sequence[Finding], ran: Ran) -> Iterator[Flag]:
@@ -86,41 +128,38 @@ def _missing(rubric: Rubric, mine: Scopes, findings: Sequence[Finding], ran: Ran
         not p.cell.outputs for p in cells
     )
     names = listed(name[:60] for name in ran.missing)
-    message = f"Packages that the work asks for are not installed where it is run: {names}."
+    message = MISSING(packages=names)
     if cells:
-        message += f" {counted(len(cells), 'cell is', 'cells are')} not counted for that."
+        message = NOT_COUNTED(missing=message, count=len(cells))
     where = cells[0].at() if cells else None
-    yield Flag(code="missing_packages", message=message, hold=failed or lost, location=where)
+    yield Flag.of("missing_packages", message, hold=failed or lost, location=where)
 
 
 def _unknown(ran: Ran) -> Iterator[Flag]:
     """Imports of packages that nothing of the assignment asks for: an error of the work, as any other."""
     if ran.unknown:
         names = listed(name[:60] for name in ran.unknown)
-        message = (
-            "The work asks for packages that are not installed here, and that the assignment does not use: "
-            f"{names}. What fails for want of them counts as an error of the work."
-        )
-        yield Flag(code="unknown_packages", message=message)
+        yield Flag.of("unknown_packages", UNKNOWN(packages=names))
 
 
 def _broken(rubric: Rubric, findings: Sequence[Finding], ran: Ran) -> Iterator[Flag]:
-    wrong: list[str] = []
+    wrong: list[Message] = []
     for check in run_checks(rubric):
         asked = ran.plan.of(check)
         if asked is not None and isinstance(check, PassesTests | VariableEquals):
             wrong += [j.broken for j in judged(check, asked, ran) if j.broken]
     wrong += [found.broken for found in findings if found.broken]
-    wrong = list(dict.fromkeys([*wrong, *_failing_solution(rubric, ran)]))
+    wrong = list({one.message: one for one in (*wrong, *_failing_solution(rubric, ran))}.values())
     if wrong:
-        more = f" There are {len(wrong) - 3} more." if len(wrong) > 3 else ""
-        message = (
-            f"Tests that are wrong themselves do not count. {' '.join(f'{w}.' for w in wrong[:3])}{more}"
-        )
-        yield Flag(code=BROKEN, message=message[:2000], hold=True)
+        message = WRONG_TEST(before=WRONG_TESTS(), test=wrong[0])
+        for one in wrong[1:3]:
+            message = WRONG_TEST(before=message, test=one)
+        if len(wrong) > 3:
+            message = MORE_WRONG(before=message, count=len(wrong) - 3)
+        yield Flag.of(BROKEN, message, hold=True)
 
 
-def _failing_solution(rubric: Rubric, ran: Ran) -> Iterator[str]:
+def _failing_solution(rubric: Rubric, ran: Ran) -> Iterator[Message]:
     """Cells of the solution that fail here though their outputs are what is expected."""
     compared = (
         not c.text if isinstance(c, OutputEquals) else isinstance(c, OutputClose) and not c.values
@@ -132,8 +171,9 @@ def _failing_solution(rubric: Rubric, ran: Ran) -> Iterator[str]:
         cells = ran.played(path, solution=True) or {}
         failing = next((cell for cell in cells.values() if cell.state != "ran"), None)
         if failing is not None:
-            why = f" ({failing.error[:200]})" if failing.error else ""
-            yield f"cell {failing.number} of {path}: the solution itself does not run{why}"
+            at = {"cell": failing.number, "path": path}
+            error = failing.error[:200]
+            yield SOLUTION_STOPS(**at, error=error) if error else SOLUTION_FAILS(**at)
 
 
 def _unconfirmed(rubric: Rubric, mine: Scopes, ran: Ran) -> Iterator[Flag]:
@@ -142,14 +182,11 @@ def _unconfirmed(rubric: Rubric, mine: Scopes, ran: Ran) -> Iterator[Flag]:
         return
     cells = [piece for piece in mine.find().code if unconfirmed(piece, ran)]
     if cells:
-        message = (
-            f"{counted(len(cells), 'cell counts', 'cells count')} as handed in: "
-            "for want of a file, a package or the network the work did not run that far here."
-        )
+        message = AS_SUBMITTED(count=len(cells))
         # a line that opens a file nobody has is enough to get here, so a person should look
-        yield Flag(code="outputs_as_handed_in", message=message, hold=True, location=cells[0].at())
+        yield Flag.of("outputs_as_handed_in", message, hold=True, location=cells[0].at())
 
 
 def _repairs(ran: Ran) -> Iterator[Flag]:
     for found in ran.plan.repairs[:MAX_REPAIRS]:
-        yield Flag(code="path_repaired", message=found.message, location=found.location)
+        yield Flag.of("path_repaired", found.message, location=found.location)

@@ -11,6 +11,7 @@ from functools import cached_property, lru_cache
 
 from grading.checks.code_facts import CodeFacts, Comment, Definition, Mention
 from grading.checks.parsing import FactReader
+from grading.domain.messages import Message, define_message
 from grading.domain.model import Cell, Document, Location
 from grading.domain.patterns import compiled, readable
 
@@ -25,6 +26,11 @@ SECTION = re.compile(
 
 MAXSECTIONS = 400
 """Of one script; what follows belongs to the last."""
+
+
+NO_FILE = define_message("check.no_file", "no file is named like %(pattern)s")
+NOTHING_TO_READ = define_message("check.nothing_to_read", "there is nothing to read")
+NO_PLACE = define_message("check.no_place", "no cell or heading matches %(pattern)s")
 
 
 @dataclass(frozen=True)
@@ -126,7 +132,7 @@ class Scope:
     """The pieces a check looks at. `problem` says why there are none."""
 
     pieces: tuple[Piece, ...]
-    problem: str = ""
+    problem: Message | None = None
     fallback: bool = False
     """Whether nothing matched and the whole of a plain script stands in."""
 
@@ -154,7 +160,7 @@ def runs_recorded(document: Document) -> bool:
 def _find(documents: Sequence[Document], where: str | None, files: str | None, reader: FactReader) -> Scope:
     chosen = [d for d in documents if files is None or _path_fits(d.path, files)]
     if not chosen:
-        return Scope((), f"no file is named like {files}" if files else "there is nothing to read")
+        return Scope((), NO_FILE(pattern=files) if files else NOTHING_TO_READ())
     if where is None:
         return Scope(tuple(_whole(d, c, reader) for d in chosen for c in d.cells))
     regex = compiled(where, re.IGNORECASE | re.MULTILINE)
@@ -163,7 +169,7 @@ def _find(documents: Sequence[Document], where: str | None, files: str | None, r
         return Scope(pieces)
     if all(_plain(d) for d in chosen):
         return Scope(tuple(_whole(d, c, reader) for d in chosen for c in d.cells), fallback=True)
-    return Scope((), f"no cell or heading matches {readable(where)}")
+    return Scope((), NO_PLACE(pattern=readable(where)))
 
 
 class Scopes:

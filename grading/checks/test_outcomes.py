@@ -3,35 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from grading.checks.context import FIRST, Context, Finding
+from grading.checks.context import DOES_NOT_APPLY, FIRST_FAILED, NO_CODE, Context, Finding
 from grading.checks.scope import Scope
+from grading.domain.messages import Message, MessageType, define_message, define_plural, verbatim
 from grading.domain.model import Location, TestOutcome
 from grading.execution.plan import Asked, RunCheck
 from grading.execution.results import Ran
 
 MAX_TEXT = 500
 """Characters of each text of a test that is kept."""
-NO_SANDBOX = "the work was not run"
+NO_SANDBOX = define_message("run.no_sandbox", "the work was not run")
+NO_CODE_TO_RUN = define_message("run.no_code", "there is no code in Python or R to run")
+NO_TEST = define_message("check.tests.none", "no test can be used; the instructor was told")
+SOLUTION_FAILS = define_message(
+    "check.tests.solution_fails", "%(test)s: the solution itself does not pass (%(reason)s)"
+)
+HIDDEN = define_plural(
+    "check.tests.hidden",
+    "%(summary)s, %(count)s of those that failed is hidden",
+    "%(summary)s, %(count)s of those that failed are hidden",
+)
+FAILED = define_message("test.failed", "failed")
+_DID = define_message("test.did", "%(test)s %(difference)s")
+_WHY = define_message("test.why", "%(test)s: %(difference)s")
 _VERBS = ("gave ", "has ", "took ", "was ", "is ", "raised ")
 
 
-def summary(tests: Sequence[TestOutcome], many: str, one: str) -> str:
-    """How many passed; after FIRST, what only instructors may read."""
+def summary(tests: Sequence[TestOutcome], passed: MessageType) -> Message:
+    """How many passed, and what only instructors may read: the first that failed."""
     failed = [test for test in tests if not test.passed]
-    message = f"{len(tests) - len(failed)} of {len(tests)} {one if len(tests) == 1 else many}"
+    message = passed(passed=len(tests) - len(failed), count=len(tests))
     hidden = sum(test.hidden for test in failed)
     if hidden:
-        message += f", {hidden} of those that failed {'is' if hidden == 1 else 'are'} hidden"
+        message = HIDDEN(summary=message, count=hidden)
     first = next((test for test in failed if not test.hidden), failed[0] if failed else None)
-    return message if first is None else f"{message}{FIRST}{sentence(first)}"
+    return message if first is None else FIRST_FAILED(summary=message, first=sentence(first))
 
 
-def sentence(test: TestOutcome) -> str:
+def sentence(test: TestOutcome) -> Message:
     """What a failed test showed: `search(42, (1, 2)) gave 4, not 3`."""
+    line = test.message.partition("\n")[0][:300]
+    said = test.coded if test.message == line else verbatim(line)
+    did = line.startswith(_VERBS)
     what = (test.input or test.name)[:200]
-    said = test.message.partition("\n")[0][:300] or "failed"
-    return f"{what} {said}" if said.startswith(_VERBS) else f"{what}: {said}"
+    return (_DID if did else _WHY)(test=what, difference=said if line else FAILED())
+
+
+def kept(message: Message | str | None) -> dict[str, Any]:
+    """A message as fields of a `TestOutcome`; what is longer than those keep is a text without a code."""
+    said = verbatim(message) if isinstance(message, str) else message or verbatim("")
+    if len(said.message) > MAX_TEXT:
+        said = verbatim(bounded(said.message))
+    return {"message": said.message, "code": said.code, "params": said.params}
 
 
 def ready(check: RunCheck, context: Context, scope: Scope) -> tuple[Ran | None, Asked | None]:
@@ -45,10 +70,10 @@ def ready(check: RunCheck, context: Context, scope: Scope) -> tuple[Ran | None, 
 def not_ready(ran: Ran | None, scope: Scope) -> Finding:
     """What a check finds that is not ready."""
     if not scope.code:
-        return Finding(0.0, "no code was added here")
+        return Finding(0.0, NO_CODE())
     if ran is None:
-        return Finding(None, f"does not apply: {NO_SANDBOX}")
-    return Finding(0.0, "there is no code in Python or R to run")
+        return Finding(None, DOES_NOT_APPLY(reason=NO_SANDBOX()))
+    return Finding(0.0, NO_CODE_TO_RUN())
 
 
 def place_of(asked: Asked, scope: Scope) -> Location | None:

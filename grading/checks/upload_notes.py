@@ -18,6 +18,7 @@ from grading.checks.parsing import LOOSE
 from grading.checks.scope import Scopes, executed, runs_recorded
 from grading.documents import set_apart
 from grading.documents.lines import says_something
+from grading.domain.messages import Message
 from grading.domain.model import Cell, Document
 from grading.domain.rubric import Criterion, Rubric
 from grading.domain.value import Value
@@ -66,7 +67,7 @@ class ReadCheck(Value):
 
     label: str
     share: float
-    message: str
+    message: Message
 
 
 class Reading(Value):

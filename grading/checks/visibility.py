@@ -6,14 +6,17 @@ or only that there is one.
 
 from __future__ import annotations
 
-from typing import TypeVar, overload
+from typing import Any, TypeVar, overload
 
-from grading.checks.context import FIRST
+from grading.checks.context import FIRST_FAILED, headline
 from grading.checks.run_flags import BROKEN
 from grading.checks.test_outcomes import sentence
+from grading.domain.messages import Message, define_message, verbatim
 from grading.domain.model import CheckOutcome, CriterionEvidence, Evidence, Flag, TestOutcome
 from grading.domain.outcome import CriterionGrade, Report
 
+GAVE = define_message("test.gave_only", "%(test)s gave %(got)s")
+NOT_TOLD: dict[str, Any] = {"message": "", "code": "", "params": {}}
 UNNAMED = "a test"
 HIDDEN = "a hidden test"
 _Whole = TypeVar("_Whole", Evidence, Report)
@@ -76,18 +79,20 @@ def _outcome(outcome: CheckOutcome) -> CheckOutcome:
     # in an order of their own: the place of a hidden test among the others may tell which it is
     unseen = sorted((test.passed for test in outcome.tests if test.hidden), reverse=True)
     hidden = tuple(TestOutcome(name=HIDDEN, passed=p, hidden=True, show="nothing") for p in unseen)
-    message = outcome.message.partition(FIRST)[0]
+    said = headline(outcome.coded)
     first = next((test for test in tests if not test.passed and test.name != UNNAMED), None)
     if first is not None:
-        message += f"{FIRST}{_sentence(first)}"
-    return outcome.model_copy(update={"message": message, "tests": tests + hidden})
+        said = FIRST_FAILED(summary=said, first=_sentence(first))
+    message = {"message": said.message, "code": said.code, "params": said.params}
+    return outcome.model_copy(update={**message, "tests": tests + hidden})
 
 
-def _sentence(test: TestOutcome) -> str:
+def _sentence(test: TestOutcome) -> Message:
     if test.message:
         return sentence(test)
     what = (test.input or test.name)[:200]
-    return f"{what} gave {test.got[:200]}" if test.got and test.show == "input" and test.input else what
+    gave = test.got and test.show == "input" and test.input
+    return GAVE(test=what, got=test.got[:200]) if gave else verbatim(what)
 
 
 def _test(test: TestOutcome) -> TestOutcome:
@@ -96,9 +101,9 @@ def _test(test: TestOutcome) -> TestOutcome:
         return test
     if test.show == "input":
         # what the work raised, or a limit, is the student's own; without an input, a test file's text is not
-        own = test.message if test.input and not test.got else ""
-        return test.model_copy(update={"expected": "", "message": own})
-    kept = {"input": "", "expected": "", "got": "", "message": ""}
+        own = {} if test.input and not test.got else NOT_TOLD
+        return test.model_copy(update={"expected": "", **own})
+    kept = {"input": "", "expected": "", "got": "", **NOT_TOLD}
     if test.show == "nothing":
         kept["name"] = UNNAMED
     return test.model_copy(update=kept)

@@ -17,6 +17,7 @@ from typing import Annotated, Any, ClassVar, Union
 from pydantic import Field, GetCoreSchemaHandler, TypeAdapter
 from pydantic_core import CoreSchema, core_schema
 
+from grading.domain.messages import Message
 from grading.domain.value import Value
 
 KINDS = "grading.checks.kinds"
@@ -61,7 +62,7 @@ class CheckBase(Value):
         """The checks inside this one, each with its key, such as `rungs[0].when[1]`."""
         return ()
 
-    def problems(self) -> Iterable[tuple[str, str]]:
+    def problems(self) -> Iterable[tuple[str, Message]]:
         """Keys with which the check cannot be met or missed, each with the reason."""
         return ()
 

@@ -130,9 +130,17 @@ class TestOutcome(Value):
     expected: str = ""
     got: str = ""
     message: str = ""
-    """Why it did not pass: an error, a limit, the first difference."""
+    """Why it did not pass: an error, a limit, the first difference. In English."""
+    code: str = Field(default="", exclude_if=_empty)
+    """Which message it is; empty where the work itself says why."""
+    params: Params = Field(default_factory=dict, exclude_if=_empty)
     hidden: bool = False
     show: Show = "input"
+
+    @property
+    def coded(self) -> Message:
+        """Why it did not pass, to be rendered in a language."""
+        return Message(code=self.code, params=self.params, message=self.message)
 
 
 class CheckOutcome(Value):

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from grading.domain.jobs import AnalysisOutput, FeedbackOutput, Provenance, Quote
+from grading.domain.messages import Message, Params
 from grading.domain.model import CheckOutcome, Flag, Location, RoundState
 from grading.domain.value import Value
 
@@ -101,12 +102,19 @@ class Report(Value):
     failures: dict[str, str] = Field(default_factory=dict)
     """For a stage without a result, the sentence that says why."""
     notice: str = ""
-    """Who or what wrote this report, in plain words."""
+    """Who or what wrote this report, in plain words. In English."""
+    notice_code: str = Field(default="", exclude_if=_nothing)
+    notice_params: Params = Field(default_factory=dict, exclude_if=lambda found: not found)
     comments: tuple[PersonComment, ...] = Field(default=(), exclude_if=_nothing)
     corrected: dict[str, Corrected] = Field(default_factory=dict, exclude_if=lambda found: not found)
     """What people changed of the words, by target (`grading/domain/changes.py`), such as `finding:2`."""
     adjustments: tuple[Adjusted, ...] = Field(default=(), exclude_if=_nothing)
     bonus_at_most: float | None = Field(default=None, exclude_if=lambda most: most is None)
+
+    @property
+    def coded_notice(self) -> Message:
+        """Who or what wrote this report, to be rendered in a language."""
+        return Message(code=self.notice_code, params=self.notice_params, message=self.notice)
 
     @property
     def bonus_lost(self) -> float:

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from grading.domain.messages import Message, define_message
 from grading.domain.model import Location
 from grading.domain.value import Value
 from grading.execution.model import TrialLanguage
@@ -38,6 +39,15 @@ _R_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _CHDIR = {"python": re.compile(r"\bchdir\s*\(\s*$"), "r": re.compile(r"\bsetwd\s*\(\s*(?:dir\s*=\s*)?$")}
 _FOLDER = re.compile(r"^(?:~|/|\\|[A-Za-z]:|\.\.?(?:[/\\]|$))|[/\\]")
 
+OWN_FOLDER = define_message(
+    "run.own_folder",
+    "The folder “%(folder)s” is not there when the work is run; it ran in its own instead.",
+)
+OTHER_PATH = define_message(
+    "run.other_path",
+    "The path “%(was)s” was read as “%(now)s”, where the file lies when the work is run.",
+)
+
 
 class Repair(Value):
     """A path that was replaced before the work ran."""
@@ -47,11 +57,9 @@ class Repair(Value):
     now: str
 
     @property
-    def message(self) -> str:
+    def message(self) -> Message:
         """A sentence for people."""
-        if self.now == ".":
-            return f"The folder “{self.was}” is not there when the work is run; it ran in its own instead."
-        return f"The path “{self.was}” was read as “{self.now}”, where the file lies when the work is run."
+        return OWN_FOLDER(folder=self.was) if self.now == "." else OTHER_PATH(was=self.was, now=self.now)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from grading.config.settings import Limits
 from grading.domain.check import CheckBase, all_checks
+from grading.domain.messages import Message, define_message
 from grading.domain.model import Cell, Document, Show
 from grading.domain.rubric import Rubric
 from grading.execution.model import Request, TestFile, TrialLanguage
@@ -79,6 +80,7 @@ def imported(source: str) -> Iterator[str]:
 
 MAX_WORKS = 8
 """Documents of one hand-in that are run."""
+FOREIGN = define_message("run.foreign", "%(path)s is in %(language)s, and the assignment asks for %(asked)s")
 
 
 @dataclass(frozen=True)
@@ -151,8 +153,8 @@ class Plan:
     """The same for documents of the solution."""
     known: frozenset[str] = frozenset()
     """Packages that the assignment or the server's settings know; see `packages.known_packages`."""
-    foreign: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Path of a document in another language than the assignment's -> a sentence about that."""
+    foreign: Mapping[str, Message] = field(default_factory=lambda: MappingProxyType({}))
+    """Path of a document in another language than the assignment's -> a clause about that."""
 
     def of(self, check: CheckBase) -> Asked | None:
         """What was planned for a check; nothing when there was nothing to run."""
@@ -239,7 +241,7 @@ def spoken_in(language: str, models: Sequence[Document]) -> frozenset[str]:
     return frozenset(filter(None, (language, *(name for d in models for name in _languages(d)))))
 
 
-def foreign_of(documents: Sequence[Document], spoken: frozenset[str]) -> Mapping[str, str]:
+def foreign_of(documents: Sequence[Document], spoken: frozenset[str]) -> Mapping[str, Message]:
     """Documents with code in none of these languages, each with a clause; none where no language is known."""
     found = {}
     for document in documents:
@@ -247,9 +249,7 @@ def foreign_of(documents: Sequence[Document], spoken: frozenset[str]) -> Mapping
         languages = (own,) if own is not None else _languages(document)
         if spoken and languages and not spoken.intersection(languages):
             asked = " or ".join(map(_called, sorted(spoken)))
-            found[document.path] = (
-                f"{document.path} is in {_called(languages[0])}, and the assignment asks for {asked}"
-            )
+            found[document.path] = FOREIGN(path=document.path, language=_called(languages[0]), asked=asked)
     return MappingProxyType(found)
 
 

@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 
+from grading.domain.messages import Message, define_message, verbatim
 from grading.domain.model import Output
 from grading.execution.model import Answer, Played, Request, Tested, Trial
 from grading.execution.plan import Plan
 from grading.execution.planned_requests import Slot
 
+NO_RUN = define_message("run.none", "No trial was made.")
+NO_SANDBOX = define_message("run.no_sandbox_here", "There is no sandbox on this server.")
 NOT_REACHED = Answer(state="not reached")
 _PACKAGE = re.compile(
     r"No module named ['\"](?P<python>[\w.]+)|there is no package called .?(?P<r>[\w.]+)"
@@ -46,15 +49,15 @@ class Ran:
     )
 
     @cached_property
-    def problem(self) -> str:
-        """Why the work was not run, as a sentence; empty when every trial of it was."""
+    def problem(self) -> Message | None:
+        """Why the work was not run, as a sentence; nothing when every trial of it was."""
         for key in self._keys("work"):
             trial = self.trials.get(key)
             if trial is None:
-                return "No trial was made."
+                return NO_RUN()
             if trial.end == "not run":
-                return trial.reason or "There is no sandbox on this server."
-        return ""
+                return verbatim(trial.reason) if trial.reason else NO_SANDBOX()
+        return None
 
     @cached_property
     def stopped(self) -> tuple[tuple[str, Trial], ...]:

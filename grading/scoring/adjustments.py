@@ -9,13 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from grading.checks.quantities import clauses
 from grading.domain.changes import Change
+from grading.domain.messages import define_message
 from grading.domain.model import CheckOutcome, Evidence, Flag
 from grading.domain.outcome import Adjusted, Corrected, CriterionGrade, Report
 from grading.domain.rubric import Adjustment, Rubric
 
 NEARLY = 1e-9
 """Means of floating point numbers miss a share by so much."""
+
+UNDECIDED = define_message(
+    "flag.undecided",
+    "Whether '%(title)s' applies could not be decided. Only what is certain is taken until a person decides.",
+)
+UNDECIDED_FOR = define_message(
+    "flag.undecided_for",
+    "Whether '%(title)s' applies could not be decided: %(reason)s. "
+    "Only what is certain is taken until a person decides.",
+)
 
 
 def found_adjustments(rubric: Rubric, evidence: Evidence) -> tuple[Adjusted, ...]:
@@ -51,10 +63,9 @@ def undecided_flags(report: Report) -> list[Flag]:
     for one in report.adjustments:
         worst = [at_worst(other) if other is one else other for other in report.adjustments]
         if one.undecided and added_up(report.criteria, worst, report.bonus_at_most)[1] < report.points_so_far:
-            why = "; ".join(o.message for o in one.evidence if not o.weight and o.message)
-            sentence = f"Whether '{one.title}' applies could not be decided{f': {why}' if why else ''}. "
-            sentence += "Only what is certain is taken until a person decides."
-            flags.append(Flag(code="adjustment_undecided", message=sentence, hold=True))
+            why = [o.coded for o in one.evidence if not o.weight and o.message]
+            said = UNDECIDED_FOR(title=one.title, reason=clauses(why)) if why else UNDECIDED(title=one.title)
+            flags.append(Flag.of("adjustment_undecided", said, hold=True))
     return flags
 
 

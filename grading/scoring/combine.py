@@ -37,6 +37,7 @@ from pydantic import ValidationError
 from grading.checks.level_support import OwnWork
 from grading.domain.errors import JobInvalid
 from grading.domain.jobs import AnalysisOutput, FeedbackOutput, Judgement, Result, StageOutput
+from grading.domain.messages import Message, define_message
 from grading.domain.model import CriterionEvidence, Document, Evidence, Flag, RoundState
 from grading.domain.outcome import Basis, CriterionGrade, Report
 from grading.domain.rubric import Criterion, Rubric
@@ -54,6 +55,41 @@ FEWEST_WORDS = 12
 """Words of the student's own in the whole hand-in below which there is nothing to judge."""
 FEWEST_IN_PLACE = 6
 """The same for the place that a criterion names."""
+
+DISAGREEMENT = define_message(
+    "flag.disagreement",
+    "'%(title)s': the checks give level %(checks)s, the model %(model)s of %(highest)s. "
+    "The checks count until a person decides.",
+)
+UNSUPPORTED = define_message(
+    "flag.unsupported", "'%(title)s': the model gives level %(level)s of %(highest)s, %(reason)s"
+)
+ALL_HIGHEST = define_message(
+    "flag.all_highest",
+    "Everything has its highest level, and no check confirms any of it. A person must look.",
+)
+WROTE_NOTHING = define_message(
+    "flag.wrote_nothing",
+    "but the student wrote next to nothing there (%(words)s words). A person must look.",
+)
+QUOTES_NOTHING = define_message(
+    "flag.quotes_nothing", "but quotes no line that the student wrote. A person must look."
+)
+CHECKS_GIVE = define_message(
+    "flag.checks_give", "but the checks of the whole work give %(share)s. A person must look."
+)
+UNGRADED = define_message("flag.ungraded", "'%(title)s' could not be judged; a person must.")
+NOTHING_WRITTEN = define_message("report.nothing_written", "No part of this report could be written.")
+BY_RULES = define_message(
+    "report.by_rules",
+    "No language model was used: points and words come from fixed rules that look at the code, "
+    "its outputs and the text.",
+)
+BY_MODELS = define_message(
+    "report.by_models",
+    "Written by language models (%(models)s) on the school's own machines. Points are computed "
+    "from the rubric's levels and checks; a person can change every one of them.",
+)
 
 
 def combine(
@@ -78,6 +114,7 @@ def combine(
     adjustments, so_far = added_up(grades, found_adjustments(rubric, evidence), rubric.bonus_at_most)
     analysis, feedback = outputs.get("analysis"), outputs.get("feedback")
     whole = status == RoundState.GRADED and all(grade.points is not None for grade in grades)
+    notice = _notice(results)
     made = Report(
         status=status,
         criteria=tuple(grades),
@@ -93,7 +130,9 @@ def combine(
         },
         stages={stage: result.provenance for stage, result in results.items()},
         failures=dict(failures),
-        notice=_notice(results),
+        notice=notice.message,
+        notice_code=notice.code,
+        notice_params=notice.params,
         adjustments=adjustments,
         bonus_at_most=rubric.bonus_at_most,
     )
@@ -183,11 +222,13 @@ def _level(
     if proposed is None or not second_opinion:
         return checked, "checks", None
     if _apart(criterion, proposed, checked):
-        sentence = (
-            f"'{criterion.title}': the checks give level {checked:.1f}, the model {proposed} of "
-            f"{criterion.highest}. The checks count until a person decides."
+        said = DISAGREEMENT(
+            title=criterion.title,
+            checks=f"{checked:.1f}",
+            model=proposed,
+            highest=criterion.highest,
         )
-        return checked, "checks", Flag(code="disagreement", message=sentence, hold=True)
+        return checked, "checks", Flag.of("disagreement", said, hold=True)
     return (checked + proposed) / 2, "checks and model", None
 
 
@@ -218,12 +259,13 @@ def _unsupported(
             level = min(judgement.level, criterion.highest)
             for borne, sentence in _bearing(criterion, judgement, own, general):
                 if level - borne * criterion.highest > max(APART, FAR * criterion.highest):
-                    said = f"'{criterion.title}': the model gives level {level} of {criterion.highest}"
-                    flags.append(Flag(code="unsupported", message=f"{said}, {sentence}", hold=True))
+                    said = UNSUPPORTED(
+                        title=criterion.title, level=level, highest=criterion.highest, reason=sentence
+                    )
+                    flags.append(Flag.of("unsupported", said, hold=True))
                     break
     if shown is None and flags == [] and _all_highest(rubric, results, judgements):
-        message = "Everything has its highest level, and no check confirms any of it. A person must look."
-        flags.append(Flag(code="unsupported", message=message, hold=True))
+        flags.append(Flag.of("unsupported", ALL_HIGHEST(), hold=True))
     return flags
 
 
@@ -235,16 +277,16 @@ def _all_highest(rubric: Rubric, results: Mapping[str, Result], judgements: Mapp
 
 def _bearing(
     criterion: Criterion, judgement: Judgement, own: OwnWork | None, shown: float | None
-) -> Iterator[tuple[float, str]]:
+) -> Iterator[tuple[float, Message]]:
     """Shares that bound what bears a level, each with the sentence for a level far above it."""
     if own is not None:
         words = own.words(criterion.where)
         if words < (FEWEST_WORDS if criterion.where is None else FEWEST_IN_PLACE):
-            yield 0.0, f"but the student wrote next to nothing there ({words} words). A person must look."
+            yield 0.0, WROTE_NOTHING(words=words)
         if judgement.level >= criterion.highest and not any(own.wrote(q.location) for q in judgement.quotes):
-            yield 0.0, "but quotes no line that the student wrote. A person must look."
+            yield 0.0, QUOTES_NOTHING()
     if shown is not None:
-        yield shown, f"but the checks of the whole work give {shown:.0%}. A person must look."
+        yield shown, CHECKS_GIVE(share=f"{shown:.0%}")
 
 
 def _share(evidence: Evidence, criterion: Criterion) -> float | None:
@@ -277,7 +319,7 @@ def _judges_for_itself(
 
 def _ungraded(grades: list[CriterionGrade]) -> list[Flag]:
     return [
-        Flag(code="ungraded", message=f"'{grade.title}' could not be judged; a person must.", hold=True)
+        Flag.of("ungraded", UNGRADED(title=grade.title), hold=True)
         for grade in grades
         if grade.points is None
     ]
@@ -289,16 +331,10 @@ def _status(results: Mapping[str, Result], failures: Mapping[str, str]) -> Round
     return RoundState.PARTIAL if failures else RoundState.GRADED
 
 
-def _notice(results: Mapping[str, Result]) -> str:
+def _notice(results: Mapping[str, Result]) -> Message:
     if not results:
-        return "No part of this report could be written."
+        return NOTHING_WRITTEN()
     models = sorted({r.provenance.model for r in results.values() if r.provenance.uses_model})
     if not models:
-        return (
-            "No language model was used: points and words come from fixed rules that look at the code, "
-            "its outputs and the text."
-        )
-    return (
-        f"Written by language models ({', '.join(models)}) on the school's own machines. Points are computed "
-        "from the rubric's levels and checks; a person can change every one of them."
-    )
+        return BY_RULES()
+    return BY_MODELS(models=models)

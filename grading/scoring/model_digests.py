@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from grading.checks.quantities import clauses
 from grading.domain.jobs import Result
+from grading.domain.messages import Message, define_message
 from grading.domain.model import Flag
 from grading.domain.model_digests import Claim, differing, short
+
+OTHER_WEIGHTS = define_message(
+    "flag.other_weights",
+    "The parts were written with different weights under the name %(model)s: %(digests)s.",
+)
+DIGEST_ON = define_message("flag.digest_on", "%(digest)s on %(machines)s")
 
 
 def other_weights(results: Mapping[str, Result]) -> list[Flag]:
@@ -14,11 +22,10 @@ def other_weights(results: Mapping[str, Result]) -> list[Flag]:
     used = [result.provenance for result in results.values() if result.provenance.uses_model]
     claims = [Claim(one.machine, one.engine, one.model, one.digest) for one in used]
     return [
-        Flag(
-            code="other_weights",
-            message=f"The parts were written with different weights under the name {one.model}: "
-            + "; ".join(f"{short(digest)} on {', '.join(names)}" for digest, names in one.digests.items())
-            + ".",
-        )
+        Flag.of("other_weights", OTHER_WEIGHTS(model=one.model, digests=_by_digest(one.digests)))
         for one in differing(claims)
     ]
+
+
+def _by_digest(digests: Mapping[str, Sequence[str]]) -> Message:
+    return clauses([DIGEST_ON(digest=short(digest), machines=names) for digest, names in digests.items()])

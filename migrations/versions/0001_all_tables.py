@@ -829,6 +829,7 @@ def upgrade() -> None:
         sa.Column("reviewed_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("reviewed_by", sa.Integer(), nullable=True),
         sa.Column("flag_text", sa.Text(), nullable=False),
+        sa.Column("flag_messages", sa.JSON(), nullable=False),
         sa.Column("criterion_points", sa.JSON(), nullable=False),
         sa.ForeignKeyConstraint(["released_by"], ["users.id"]),
         sa.ForeignKeyConstraint(["round_id"], ["rounds.id"]),

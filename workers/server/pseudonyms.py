@@ -9,6 +9,7 @@ from grading.documents import Identity, pseudonymise_texts
 from grading.domain.model import Evidence
 from grading.domain.value import Value
 
+_CODED = frozenset({"message_code", "params"})
 V = TypeVar("V", bound=Value)
 _WORDS = frozenset({"message", "name", "input", "expected", "got"})
 """Keys of evidence under which words of the hand-in may stand: messages, and what tests saw."""
@@ -34,9 +35,17 @@ def _map_messages(evidence: Evidence, identity: Identity) -> Evidence:
         messages.append(message)
         return message
 
-    content = _walk(evidence.model_dump(mode="json"), _WORDS, collect)
+    content = _walk(_without_codes(evidence.model_dump(mode="json")), _WORDS, collect)
     hidden = iter(pseudonymise_texts(messages, identity))
     return Evidence.model_validate(_walk(content, _WORDS, lambda _: next(hidden)))
+
+
+def _without_codes(content: Any) -> Any:
+    """Without the codes and parameters of messages: machines read English, and parameters hold names, too."""
+    if isinstance(content, dict):
+        coded = _CODED if "hold" in content else {"code", *_CODED}
+        return {name: _without_codes(value) for name, value in content.items() if name not in coded}
+    return [_without_codes(value) for value in content] if isinstance(content, list) else content
 
 
 def _walk(content: Any, keys: Collection[str], change: Callable[[str], str]) -> Any:

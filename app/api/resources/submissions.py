@@ -100,7 +100,7 @@ def _item(actor: Actor, one: SubmissionLine, names: Mapping[int, tuple[str, ...]
         max_score=one.max_points,
         held=bool(one.held) if sees else None,
         released=one.released,
-        flags=list(one.flags) if sees else None,
+        flags=[flag.message for flag in one.flags] if sees else None,
     )
 
 

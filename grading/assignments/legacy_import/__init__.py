@@ -16,7 +16,7 @@ from grading.assignments.legacy_import.deductions import add_adjustments, bonus_
 from grading.assignments.legacy_import.example_works import Works
 from grading.assignments.legacy_import.key_reader import untaken
 from grading.assignments.legacy_import.source import OTHERS, Section, parse
-from grading.checks.context import listed
+from grading.checks.quantities import listed
 from grading.domain.errors import AssignmentError
 from grading.domain.rubric import Rubric
 

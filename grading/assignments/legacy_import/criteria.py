@@ -18,12 +18,13 @@ from grading.assignments.legacy_import.checks import (
 from grading.assignments.legacy_import.example_works import Works
 from grading.assignments.legacy_import.output_checks import SHARE, VALUES, results_for
 from grading.assignments.legacy_import.source import Legacy, Part, Section, Task, part_number
-from grading.checks.context import Context, listed
+from grading.checks.context import Context
 from grading.checks.evaluate import evaluate
 from grading.checks.kinds.code import CodeMatches, Defines, Uses
 from grading.checks.kinds.combined import Alternatives
 from grading.checks.kinds.outputs import AllExecuted, NoErrors
 from grading.checks.kinds.tests import VariableEquals
+from grading.checks.quantities import listed
 from grading.domain.check import Check, all_checks
 from grading.domain.rubric import DEFAULT_LEVELS, Criterion, Rubric
 
@@ -422,7 +423,7 @@ def slug(key: str) -> str:
 def said(check: Check) -> str:
     """How an instructor knows a check of one search string."""
     names = (*getattr(check, "all_of", ()), *getattr(check, "any_of", ()))
-    return check.label.removeprefix("has ") or listed(names)
+    return check.label.removeprefix("has ") or str(listed(names))
 
 
 def _function_names(checks: Iterable[Check]) -> Iterable[str]:

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 
+from grading.checks import fields
 from grading.checks.code_facts import Index, Mention
-from grading.checks.context import Context, Finding, listed
+from grading.checks.context import ASKS_FOR_NOTHING, NO_CODE, Context, Finding
 from grading.checks.kind import CheckKind
+from grading.checks.quantities import clauses, listed
 from grading.checks.scope import Piece, Scope
+from grading.domain.messages import Message, MessageType, define_message
 from grading.domain.model import Location
 from grading.domain.patterns import matches, readable
 
 Find = Callable[[str], Location | None]
+
+USES = define_message("check.uses", "uses %(names)s")
+DEFINES = define_message("check.defines", "defines %(names)s")
+AVOIDS = define_message("check.avoids", "avoids %(names)s")
+HAS = define_message("check.has", "has %(names)s")
+HAS_NONE = define_message("check.has_none", "has no %(patterns)s")
+NOT_ALLOWED = define_message("check.not_allowed", "uses %(name)s, which is not allowed here")
+AVOIDED = define_message("check.avoided", "does not use %(names)s")
+UNWANTED = define_message("check.unwanted", "has %(pattern)s, which should not be there")
+MISSING = define_message("check.missing", "%(names)s is missing")
+SEVERAL_MISSING = define_message("check.several_missing", "%(names)s are missing")
+NONE_FOUND = define_message("check.none_found", "none of %(names)s was found")
 
 
 class Uses(CheckKind):
@@ -26,6 +41,14 @@ class Uses(CheckKind):
     all_of: tuple[str, ...] = ()
     any_of: tuple[str, ...] = ()
 
+    title: ClassVar[MessageType] = define_message("check.uses.title", "Uses functions")
+    about: ClassVar[MessageType] = define_message(
+        "check.uses.about", "Calls these functions, found in parsed code."
+    )
+    field_titles: ClassVar[Mapping[str, MessageType]] = {
+        "all_of": fields.ALL_OF,
+        "any_of": fields.ANY_OF,
+    }
     needed_keys: ClassVar[tuple[str, ...]] = ("all_of", "any_of")
     at_once: ClassVar[bool] = True
 
@@ -36,11 +59,11 @@ class Uses(CheckKind):
             wanted = context.accepted(name)
             return _first(scope.code, lambda piece: piece.facts.called, wanted)
 
-        return _asked(self.all_of, self.any_of, find, "uses", scope)
+        return _asked(self.all_of, self.any_of, find, USES, scope)
 
-    def default_label(self) -> str:
+    def default_label(self) -> Message:
         """After what it asks for."""
-        return _named_after(self.kind, *self.all_of, *self.any_of)
+        return USES(names=listed((*self.all_of, *self.any_of), 4))
 
 
 class Avoids(CheckKind):
@@ -49,6 +72,13 @@ class Avoids(CheckKind):
     kind: Literal["avoids"] = "avoids"
     names: tuple[str, ...]
 
+    title: ClassVar[MessageType] = define_message("check.avoids.title", "Avoids functions")
+    about: ClassVar[MessageType] = define_message(
+        "check.avoids.about", "Calls none of these functions (1 or 0)."
+    )
+    field_titles: ClassVar[Mapping[str, MessageType]] = {
+        "names": fields.NAMES,
+    }
     needed_keys: ClassVar[tuple[str, ...]] = ("names",)
     at_once: ClassVar[bool] = True
 
@@ -59,14 +89,14 @@ class Avoids(CheckKind):
                 for call in named(piece.facts.called, name):
                     # a starter's call around the student's lines is not the student's
                     if fits(call, name, piece.facts.language, strict=True) and call.first in piece.added:
-                        return Finding(0.0, f"uses {name}, which is not allowed here", piece.at(call.first))
+                        return Finding(0.0, NOT_ALLOWED(name=name), piece.at(call.first))
         if not scope.code:
-            return Finding(0.0, "no code was added here")
-        return Finding(1.0, f"does not use {listed(self.names)}")
+            return Finding(0.0, NO_CODE())
+        return Finding(1.0, AVOIDED(names=listed(self.names)))
 
-    def default_label(self) -> str:
+    def default_label(self) -> Message:
         """After what it asks for."""
-        return _named_after(self.kind, *self.names)
+        return AVOIDS(names=listed(self.names, 4))
 
 
 class Defines(CheckKind):
@@ -80,6 +110,14 @@ class Defines(CheckKind):
     all_of: tuple[str, ...] = ()
     any_of: tuple[str, ...] = ()
 
+    title: ClassVar[MessageType] = define_message("check.defines.title", "Defines names")
+    about: ClassVar[MessageType] = define_message(
+        "check.defines.about", "Assigns these variables, columns or functions, found in parsed code."
+    )
+    field_titles: ClassVar[Mapping[str, MessageType]] = {
+        "all_of": fields.ALL_OF,
+        "any_of": fields.ANY_OF,
+    }
     needed_keys: ClassVar[tuple[str, ...]] = ("all_of", "any_of")
     at_once: ClassVar[bool] = True
 
@@ -89,11 +127,11 @@ class Defines(CheckKind):
         def find(name: str) -> Location | None:
             return _first(scope.code, lambda piece: piece.facts.made, context.accepted(name))
 
-        return _asked(self.all_of, self.any_of, find, "defines", scope)
+        return _asked(self.all_of, self.any_of, find, DEFINES, scope)
 
-    def default_label(self) -> str:
+    def default_label(self) -> Message:
         """After what it asks for."""
-        return _named_after(self.kind, *self.all_of, *self.any_of)
+        return DEFINES(names=listed((*self.all_of, *self.any_of), 4))
 
 
 class CodeMatches(CheckKind):
@@ -104,7 +142,18 @@ class CodeMatches(CheckKind):
     any_of: tuple[str, ...] = ()
     none_of: tuple[str, ...] = ()
 
-    usual_label: ClassVar[str] = "the code has what is asked for"
+    title: ClassVar[MessageType] = define_message("check.code_matches.title", "Code matches")
+    about: ClassVar[MessageType] = define_message(
+        "check.code_matches.about", "Code without comments matches these regular expressions."
+    )
+    field_titles: ClassVar[Mapping[str, MessageType]] = {
+        "all_of": fields.ALL_OF,
+        "any_of": fields.ANY_OF,
+        "none_of": define_message("check.code_matches.none_of", "None of these"),
+    }
+    usual_label: ClassVar[MessageType] = define_message(
+        "check.code_matches.label", "the code has what is asked for"
+    )
     needed_keys: ClassVar[tuple[str, ...]] = ("all_of", "any_of", "none_of")
     pattern_keys: ClassVar[tuple[str, ...]] = ("all_of", "any_of", "none_of")
 
@@ -113,18 +162,14 @@ class CodeMatches(CheckKind):
         for pattern in self.none_of:
             hit = _matching(pattern, scope.code)
             if hit is not None:
-                return Finding(0.0, f"has {readable(pattern)}, which should not be there", hit)
+                return Finding(0.0, UNWANTED(pattern=readable(pattern)), hit)
         if not self.all_of and not self.any_of:
             if not scope.code:
-                return Finding(0.0, "no code was added here")
-            return Finding(1.0, f"has no {listed(readable(p) for p in self.none_of)}")
+                return Finding(0.0, NO_CODE())
+            return Finding(1.0, HAS_NONE(patterns=listed(readable(p) for p in self.none_of)))
         return _asked(
-            self.all_of, self.any_of, lambda p: _matching(p, scope.code), "has", scope, describe=readable
+            self.all_of, self.any_of, lambda p: _matching(p, scope.code), HAS, scope, describe=readable
         )
-
-
-def _named_after(verb: str, *names: str) -> str:
-    return f"{verb} {listed(names, 4)}" if names else verb
 
 
 def named(index: Index, wanted: str) -> Iterator[Mention]:
@@ -170,25 +215,26 @@ def _asked(
     all_of: Sequence[str],
     any_of: Sequence[str],
     find: Find,
-    verb: str,
+    found_message: MessageType,
     scope: Scope,
     describe: Callable[[str], str] = str,
 ) -> Finding:
     """Share = found / asked, where `any_of` counts as one."""
     if not scope.code:
-        return Finding(0.0, "no code was added here")
+        return Finding(0.0, NO_CODE())
     hits = {name: find(name) for name in (*all_of, *any_of)}
     found = [n for n in all_of if hits[n]]
     missing = [n for n in all_of if not hits[n]]
     one = [n for n in any_of if hits[n]]
     asked = len(all_of) + (1 if any_of else 0)
     if not asked:
-        return Finding(None, "the check asks for nothing")
+        return Finding(None, ASKS_FOR_NOTHING())
     said = [describe(n) for n in (*found, *one)]
-    parts = [f"{verb} {listed(said)}"] if said else []
+    parts = [found_message(names=listed(said))] if said else []
     if missing:
-        parts.append(f"{listed(describe(n) for n in missing)} {'is' if len(missing) == 1 else 'are'} missing")
+        lacking = MISSING if len(missing) == 1 else SEVERAL_MISSING
+        parts.append(lacking(names=listed(describe(n) for n in missing)))
     if any_of and not one:
-        parts.append(f"none of {listed(describe(n) for n in any_of)} was found")
+        parts.append(NONE_FOUND(names=listed(describe(n) for n in any_of)))
     place = next((hits[n] for n in (*all_of, *any_of) if hits[n]), None)
-    return Finding((len(found) + bool(one)) / asked, "; ".join(parts), place)
+    return Finding((len(found) + bool(one)) / asked, clauses(parts), place)

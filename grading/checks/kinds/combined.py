@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from grading.checks.context import Context, Finding, listed
+from grading.checks.context import NOTHING_ADDED, Context, Finding
 from grading.checks.evaluate import FULL, evaluate
 from grading.checks.kind import CheckKind
+from grading.checks.quantities import listed
 from grading.checks.scope import Scope
 from grading.domain.check import Check, CheckBase
+from grading.domain.messages import Message, MessageType, define_message, verbatim
 from grading.domain.value import Value
+
+NO_WAY = define_message("check.ladder.none", "none of the described ways was found")
 
 
 class Alternatives(CheckKind):
@@ -22,7 +26,11 @@ class Alternatives(CheckKind):
     kind: Literal["alternatives"] = "alternatives"
     checks: tuple[Check, ...] = Field(min_length=1)
 
-    usual_label: ClassVar[str] = "one of several ways"
+    title: ClassVar[MessageType] = define_message("check.alternatives.title", "The best of several")
+    about: ClassVar[MessageType] = define_message(
+        "check.alternatives.about", "The best of several checks counts."
+    )
+    usual_label: ClassVar[MessageType] = define_message("check.alternatives.label", "one of several ways")
     combined: ClassVar[bool] = True
 
     def evaluate(self, context: Context, scope: Scope) -> Finding:
@@ -31,7 +39,7 @@ class Alternatives(CheckKind):
         found = [evaluate(each, inner) for each in self.checks]
         usable = [f for f in found if f.earned is not None]
         best = max(usable, key=lambda f: f.earned or 0.0) if usable else found[0]
-        return replace(best, broken=next((f.broken for f in found if f.broken), ""))
+        return replace(best, broken=next((f.broken for f in found if f.broken), None))
 
     def inner(self) -> Iterator[tuple[str, CheckBase]]:
         """The checks, the best of which counts."""
@@ -53,7 +61,19 @@ class Ladder(CheckKind):
     rungs: tuple[Rung, ...] = Field(min_length=1)
     otherwise: float = Field(default=0.0, ge=0, le=1)
 
-    usual_label: ClassVar[str] = "how it was done"
+    title: ClassVar[MessageType] = define_message("check.ladder.title", "A ladder of credit")
+    about: ClassVar[MessageType] = define_message(
+        "check.ladder.about",
+        "The first rung whose checks are all met gives the credit; none gives `otherwise`.",
+    )
+    field_titles: ClassVar[Mapping[str, MessageType]] = {
+        "rungs": define_message("check.ladder.rungs", "Rungs, the best first"),
+        "otherwise": define_message("check.ladder.otherwise", "Credit when no rung fits (0 to 1)"),
+        "when": define_message("check.ladder.when", "When all of these are met"),
+        "credit": define_message("check.ladder.credit", "Credit (0 to 1)"),
+        "note": define_message("check.ladder.note", "Note"),
+    }
+    usual_label: ClassVar[MessageType] = define_message("check.ladder.label", "how it was done")
     combined: ClassVar[bool] = True
 
     def evaluate(self, context: Context, scope: Scope) -> Finding:
@@ -62,9 +82,9 @@ class Ladder(CheckKind):
         Does not apply when a rung is only unmet by checks that do not apply.
         """
         if not scope.added:
-            return Finding(0.0, scope.problem or "nothing was added here")
+            return Finding(0.0, scope.problem or NOTHING_ADDED())
         inner = context.narrowed(self)
-        surplus = broken = ""
+        surplus = broken = None
         for rung in self.rungs:
             found = [evaluate(each, inner) for each in rung.when]
             surplus = next((f.surplus for f in found if f.surplus), surplus)
@@ -77,11 +97,17 @@ class Ladder(CheckKind):
             if found:
                 place = next((f.location for f in found if f.location), None)
                 tests = tuple(test for f in found for test in f.tests)
-                note = rung.note or listed(f.headline for f in found)
+                note = verbatim(rung.note) if rung.note else _told(found)
                 return Finding(rung.credit, note, place, tests, surplus, broken)
-        return Finding(self.otherwise, "none of the described ways was found", surplus=surplus, broken=broken)
+        return Finding(self.otherwise, NO_WAY(), surplus=surplus, broken=broken)
 
     def inner(self) -> Iterator[tuple[str, CheckBase]]:
         """The checks of all rungs."""
         for n, rung in enumerate(self.rungs):
             yield from ((f"rungs[{n}].when[{i}]", check) for i, check in enumerate(rung.when))
+
+
+def _told(found: Sequence[Finding]) -> Message:
+    """What several checks found, without their tests."""
+    told = listed(one.headline for one in found)
+    return told if isinstance(told, Message) else verbatim(told)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from grading.checks.context import Context, Finding, counted, listed
+from grading.checks import fields
+from grading.checks.context import NO_CODE, Context, Finding
 from grading.checks.definitions import KINDS, ROOTS, descendants, last_part, own_definitions
 from grading.checks.kind import CheckKind
 from grading.checks.kinds.code import fits, named
+from grading.checks.quantities import CLASSES, FUNCTIONS, METHODS, listed
 from grading.checks.scope import Piece, Scope
+from grading.domain.messages import Message, MessageType, define_message, define_plural
 
 Counted = Literal["functions", "methods", "classes", "subclasses", "loops", "conditions"]
 KEYWORDS = {
@@ -19,14 +22,37 @@ KEYWORDS = {
     "conditions": ("if", "switch"),
 }
 """What counts as one, as parsed code calls it."""
-SINGULAR = {
-    "loops": "loop",
-    "conditions": "condition",
-    "functions": "function",
-    "methods": "method",
-    "classes": "class",
-    "subclasses": "subclass",
+COUNTED = {
+    "loops": define_plural("count.loops", "%(count)s loop", "%(count)s loops"),
+    "conditions": define_plural("count.conditions", "%(count)s condition", "%(count)s conditions"),
+    "functions": FUNCTIONS,
+    "methods": METHODS,
+    "classes": CLASSES,
+    "subclasses": define_plural("count.subclasses", "%(count)s subclass", "%(count)s subclasses"),
 }
+SUBCLASSES_OF = define_plural(
+    "count.subclasses_of", "%(count)s subclass of %(base)s", "%(count)s subclasses of %(base)s"
+)
+USES_OF = define_plural("count.uses_of", "%(count)s use of %(names)s", "%(count)s uses of %(names)s")
+TOO_MANY = define_plural(
+    "check.count.too_many",
+    "%(found)s; at most %(count)s is allowed",
+    "%(found)s; at most %(count)s are allowed",
+)
+TOO_FEW = define_plural(
+    "check.count.too_few",
+    "%(found)s; at least %(count)s is asked for",
+    "%(found)s; at least %(count)s are asked for",
+)
+WITH_NAMES = define_message("rubric.count.with_names", "cannot be given together with names")
+ONLY_SUBCLASSES = define_message(
+    "rubric.count.only_subclasses", "can only be given where subclasses are counted"
+)
+NO_BOUND = define_message("rubric.count.no_bound", "is missing; give it, at_most or both")
+LESS_THAN_LEAST = define_message("rubric.count.less_than_least", "is less than at_least")
+AT_LEAST = define_message("check.at_least", "at least %(number)s")
+AT_MOST = define_message("check.at_most", "at most %(number)s")
+BETWEEN = define_message("check.between", "at least %(least)s and at most %(most)s")
 Found = tuple[Piece, int]
 """A piece and the line in it where one stands."""
 
@@ -45,55 +71,64 @@ class Count(CheckKind):
     at_least: int | None = Field(default=None, ge=1)
     at_most: int | None = Field(default=None, ge=0)
 
+    title: ClassVar[MessageType] = define_message("check.count.title", "At least or at most so many")
+    about: ClassVar[MessageType] = define_message(
+        "check.count.about", "So many calls, operators, loops or definitions stand on the student's lines."
+    )
+    field_titles: ClassVar[Mapping[str, MessageType]] = {
+        "names": fields.NAMES,
+        "of": fields.OF,
+        "base": define_message("check.count.base", "Subclasses of"),
+        "at_least": fields.AT_LEAST,
+        "at_most": fields.AT_MOST,
+    }
+    field_hints: ClassVar[Mapping[str, MessageType]] = {
+        "base": define_message("check.count.base_hint", "The name of a class."),
+    }
     needed_keys: ClassVar[tuple[str, ...]] = ("names", "of")
     at_once: ClassVar[bool] = True
 
     def evaluate(self, context: Context, scope: Scope) -> Finding:
         """Share of the asked number of calls, operators or definitions; too many earn nothing."""
         if not scope.code:
-            return Finding(0.0, "no code was added here")
+            return Finding(0.0, NO_CODE())
         found = _found(self, context, scope)
-        what = counted(len(found), *_called(self))
+        what = _counted(self, len(found))
         place = found[0][0].at(found[0][1]) if found else scope.code[0].at()
         if self.at_most is not None and len(found) > self.at_most:
-            return Finding(0.0, f"{what}; at most {self.at_most} {_are(self.at_most)} allowed", place)
+            return Finding(0.0, TOO_MANY(found=what, count=self.at_most), place)
         if self.at_least is None or len(found) >= self.at_least:
             return Finding(1.0, what, place)
-        message = f"{what}; at least {self.at_least} {_are(self.at_least)} asked for"
+        message = TOO_FEW(found=what, count=self.at_least)
         return Finding(len(found) / self.at_least, message, place)
 
-    def default_label(self) -> str:
-        """What a count without a label is called: `at least 10 uses of %>%`."""
-        bounds = (("at least", self.at_least), ("at most", self.at_most))
-        said = " and ".join(f"{word} {number}" for word, number in bounds if number is not None)
-        one, many = _called(self)
-        last = self.at_most if self.at_most is not None else self.at_least
-        return f"{said} {one if last == 1 else many}"
+    def default_label(self) -> Message:
+        """After its bounds: `at least 10 uses of %>%`."""
+        if self.at_least is None or self.at_most is None:
+            bound = AT_MOST if self.at_least is None else AT_LEAST
+            return bound(number=_counted(self, self.at_least or self.at_most or 0))
+        return BETWEEN(least=self.at_least, most=_counted(self, self.at_most))
 
-    def problems(self) -> Iterator[tuple[str, str]]:
+    def problems(self) -> Iterator[tuple[str, Message]]:
         """Keys with which a count cannot be met or missed, and why."""
         least, most = self.at_least, self.at_most
         if self.names and self.of is not None:
-            yield "of", "cannot be given together with names"
+            yield "of", WITH_NAMES()
         if self.base is not None and self.of != "subclasses":
-            yield "base", "can only be given where subclasses are counted"
+            yield "base", ONLY_SUBCLASSES()
         if least is None and most is None:
-            yield "at_least", "is missing; give it, at_most or both"
+            yield "at_least", NO_BOUND()
         if least is not None and most is not None and most < least:
-            yield "at_most", "is less than at_least"
+            yield "at_most", LESS_THAN_LEAST()
 
 
-def _are(number: int) -> str:
-    return "is" if number == 1 else "are"
-
-
-def _called(check: Count) -> tuple[str, str]:
-    """What is counted, of one and of several."""
+def _counted(check: Count, count: int) -> Message:
+    """So many of what is counted."""
+    if check.base is not None:
+        return SUBCLASSES_OF(count=count, base=check.base)
     if check.of is not None:
-        of = f" of {check.base}" if check.base else ""
-        return SINGULAR[check.of] + of, check.of + of
-    names = listed(check.names, 4)
-    return f"use of {names}", f"uses of {names}"
+        return COUNTED[check.of](count=count)
+    return USES_OF(count=count, names=listed(check.names, 4))
 
 
 def _found(check: Count, context: Context, scope: Scope) -> list[Found]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Literal
 
-from grading.checks.context import Context, Finding, counted, listed
+from grading.checks import fields
+from grading.checks.context import ASKS_FOR_NOTHING, DOES_NOT_APPLY, NO_CODE, Context, Finding
 from grading.checks.extra_output import too_much
 from grading.checks.kind import CheckKind
 from grading.checks.outputs import (
@@ -22,14 +23,45 @@ from grading.checks.outputs import (
     shown_in,
 )
 from grading.checks.parsing import LOOSE
+from grading.checks.quantities import CODE_CELLS, clauses, listed
 from grading.checks.scope import Piece, Scope, executed, runs_recorded
+from grading.domain.messages import Message, MessageType, define_message, define_plural
 from grading.domain.model import Cell, Output
 from grading.domain.patterns import matches, readable
 from grading.execution.plan import RunCheck
 from grading.execution.results import Ran
 
 SIGNS = re.compile(r"[\\^$*+?{}\[\]|()]")
-NO_RUNS = Finding(None, "does not apply: scripts carry no outputs")
+SHOWN = {
+    False: define_message("check.has_output.found", "%(shown)s of %(all)s with your code show an output"),
+    True: define_message("check.has_output.images", "%(shown)s of %(all)s with your code show a picture"),
+}
+RAN = {
+    False: define_message(
+        "check.all_executed.found", "%(ran)s of %(all)s with your code were run before the hand-in"
+    ),
+    True: define_message("check.all_executed.given", "%(ran)s of %(all)s were run before the hand-in"),
+}
+OUTPUT_SHOWS = define_message("check.output_matches.found", "the output shows what was asked for")
+OUTPUT_LACKS = define_message("check.output_matches.lacks", "the output does not show %(patterns)s")
+WHAT_WAS_ASKED = define_message("check.output_matches.asked", "what was asked for")
+NO_NUMBERS = define_message("check.output_close.none", "there are no expected numbers to compare with")
+EXPECTED_NUMBERS = define_plural(
+    "count.expected_numbers", "%(count)s expected number", "%(count)s expected numbers"
+)
+CLOSE = define_message("check.output_close.found", "%(found)s of %(all)s found in the outputs")
+PIECES = define_plural("count.pieces", "%(count)s piece", "%(count)s pieces")
+NO_ERRORS_FOUND = define_message("check.no_errors.label", "no errors in your code")
+WITH_ERRORS = define_message(
+    "check.no_errors.found", "%(failing)s of %(all)s of your code with an error; the first %(error)s"
+)
+STOPS = define_message("check.no_errors.stops", "stops with an error (%(error)s)")
+STOPS_HERE = define_message("check.no_errors.stops_here", "stops with an error when it is run (%(error)s)")
+UNREADABLE = define_message("check.no_errors.unreadable", "cannot be read as code")
+TOO_LONG = define_message("check.no_errors.too_long", "it took too long")
+NO_RUNS = Finding(
+    None, DOES_NOT_APPLY(reason=define_message("check.no_outputs", "scripts carry no outputs")())
+)
 
 
 class HasOutput(CheckKind):
@@ -39,7 +71,14 @@ class HasOutput(CheckKind):
     image: bool = False
     """Only a picture counts."""
 
-    usual_label: ClassVar[str] = "outputs are shown"
+    title: ClassVar[MessageType] = define_message("check.has_output.title", "Has an output")
+    about: ClassVar[MessageType] = define_message(
+        "check.has_output.about", "Cells with student code show an output."
+    )
+    field_titles: ClassVar[Mapping[str, MessageType]] = {
+        "image": define_message("check.has_output.image", "Only a picture counts"),
+    }
+    usual_label: ClassVar[MessageType] = define_message("check.has_output.label", "outputs are shown")
     at_once: ClassVar[bool] = True
 
     def evaluate(self, context: Context, scope: Scope) -> Finding:
@@ -48,8 +87,7 @@ class HasOutput(CheckKind):
         if not cells:
             return _cannot_apply(scope)
         shown = [p for p in cells if _shows(p.cell, self.image)]
-        what = "a picture" if self.image else "an output"
-        message = f"{len(shown)} of {counted(len(cells), 'code cell')} with your code show {what}"
+        message = SHOWN[self.image](shown=len(shown), all=CODE_CELLS(count=len(cells)))
         missing = next((p for p in cells if p not in shown), None)
         return Finding(len(shown) / len(cells), message, (missing or cells[0]).at())
 
@@ -59,7 +97,11 @@ class AllExecuted(CheckKind):
 
     kind: Literal["all_executed"] = "all_executed"
 
-    usual_label: ClassVar[str] = "all cells were run"
+    title: ClassVar[MessageType] = define_message("check.all_executed.title", "All cells were run")
+    about: ClassVar[MessageType] = define_message(
+        "check.all_executed.about", "Code cells carry an execution count or an output."
+    )
+    usual_label: ClassVar[MessageType] = define_message("check.all_executed.label", "all cells were run")
     at_once: ClassVar[bool] = True
 
     def evaluate(self, context: Context, scope: Scope) -> Finding:
@@ -75,8 +117,7 @@ class AllExecuted(CheckKind):
                 if p.cell.kind == "code" and runs_recorded(p.document) and _holds_code(p)
             ]
         ran = [p for p in cells if executed(p.cell)]
-        whose = "" if given else " with your code"
-        message = f"{len(ran)} of {counted(len(cells), 'code cell')}{whose} were run before the hand-in"
+        message = RAN[given](ran=len(ran), all=CODE_CELLS(count=len(cells)))
         missing = next((p for p in cells if p not in ran), None)
         return Finding(len(ran) / len(cells), message, (missing or cells[0]).at())
 
@@ -88,7 +129,17 @@ class OutputMatches(CheckKind, RunCheck):
     all_of: tuple[str, ...] = ()
     any_of: tuple[str, ...] = ()
 
-    usual_label: ClassVar[str] = "the output shows what is asked for"
+    title: ClassVar[MessageType] = define_message("check.output_matches.title", "Output matches")
+    about: ClassVar[MessageType] = define_message(
+        "check.output_matches.about", "Text outputs match these regular expressions."
+    )
+    field_titles: ClassVar[Mapping[str, MessageType]] = {
+        "all_of": fields.ALL_OF,
+        "any_of": fields.ANY_OF,
+    }
+    usual_label: ClassVar[MessageType] = define_message(
+        "check.output_matches.label", "the output shows what is asked for"
+    )
     needed_keys: ClassVar[tuple[str, ...]] = ("all_of", "any_of")
     pattern_keys: ClassVar[tuple[str, ...]] = ("all_of", "any_of")
     needs_run: ClassVar[bool] = False
@@ -101,7 +152,7 @@ class OutputMatches(CheckKind, RunCheck):
             return _cannot_apply(scope)
         asked = len(self.all_of) + bool(self.any_of)
         if not asked:
-            return Finding(None, "the check asks for nothing")
+            return Finding(None, ASKS_FOR_NOTHING())
         surplus = _surplus(self, context, cells)
         if surplus:
             return Finding(0.0, surplus, cells[0][0].at(), surplus=surplus)
@@ -111,9 +162,9 @@ class OutputMatches(CheckKind, RunCheck):
         earned = (len(self.all_of) - len(missing) + any_hit) / asked
         place = next((hit.at() for hit in hits.values() if hit), None)
         if earned == 1:
-            return Finding(1.0, "the output shows what was asked for", place)
+            return Finding(1.0, OUTPUT_SHOWS(), place)
         lacking = missing or list(self.any_of)
-        return Finding(earned, f"the output does not show {_asked_for(lacking)}", place)
+        return Finding(earned, OUTPUT_LACKS(patterns=_asked_for(lacking)), place)
 
 
 class OutputClose(CheckKind, RunCheck):
@@ -127,7 +178,17 @@ class OutputClose(CheckKind, RunCheck):
     rel_tol: float = 1e-3
     abs_tol: float = 1e-6
 
-    usual_label: ClassVar[str] = "the numbers are right"
+    title: ClassVar[MessageType] = define_message("check.output_close.title", "Numbers are close")
+    about: ClassVar[MessageType] = define_message(
+        "check.output_close.about",
+        "Numbers in the outputs are close to `values`, or to those of the solution's matching cells.",
+    )
+    field_titles: ClassVar[Mapping[str, MessageType]] = {
+        "values": fields.VALUES,
+        "rel_tol": fields.REL_TOL,
+        "abs_tol": fields.ABS_TOL,
+    }
+    usual_label: ClassVar[MessageType] = define_message("check.output_close.label", "the numbers are right")
     needs_run: ClassVar[bool] = False
     compares_outputs: ClassVar[bool] = True
 
@@ -146,7 +207,7 @@ class OutputClose(CheckKind, RunCheck):
             ]
         views = [pairs for pairs in views if any(wanted for wanted, _, _ in pairs)]
         if not views:
-            return Finding(None, "does not apply: there are no expected numbers to compare with")
+            return Finding(None, DOES_NOT_APPLY(reason=NO_NUMBERS()))
         found = [_found(self, pairs) for pairs in views]
         return replace(min(found, key=lambda one: one.earned or 0.0), location=cells[0][0].at())
 
@@ -160,7 +221,11 @@ class NoErrors(CheckKind):
 
     kind: Literal["no_errors"] = "no_errors"
 
-    usual_label: ClassVar[str] = "no errors in your code"
+    title: ClassVar[MessageType] = define_message("check.no_errors.title", "No errors")
+    about: ClassVar[MessageType] = define_message(
+        "check.no_errors.about", "No cell shows an error output and no code fails to parse."
+    )
+    usual_label: ClassVar[MessageType] = define_message("check.no_errors.label", "no errors in your code")
     at_once: ClassVar[bool] = True
 
     def evaluate(self, context: Context, scope: Scope) -> Finding:
@@ -170,24 +235,22 @@ class NoErrors(CheckKind):
         """
         cells = scope.code
         if not cells:
-            return Finding(0.0, "no code was added here")
-        failing: list[tuple[Piece, str, int | None]] = []
+            return Finding(0.0, NO_CODE())
+        failing: list[tuple[Piece, Message, int | None]] = []
         for piece in cells:
             error = next((o for o in piece.cell.outputs if o.kind == "error"), None)
             lines = errors_in(piece)
             here = _failed_here(piece, context.ran)
             if error is not None:
-                failing.append((piece, f"stops with an error ({_headline(error.text)})", None))
+                failing.append((piece, STOPS(error=_headline(error.text)), None))
             elif here is not None:
-                failing.append((piece, f"stops with an error when it is run ({_headline(here)})", None))
+                failing.append((piece, STOPS_HERE(error=here), None))
             elif lines and piece.facts.language not in LOOSE:
-                failing.append((piece, "cannot be read as code", lines[0]))
+                failing.append((piece, UNREADABLE(), lines[0]))
         if not failing:
-            return Finding(1.0, "no errors in your code")
+            return Finding(1.0, NO_ERRORS_FOUND())
         first, said, line = failing[0]
-        message = (
-            f"{len(failing)} of {counted(len(cells), 'piece')} of your code with an error; the first {said}"
-        )
+        message = WITH_ERRORS(failing=len(failing), all=PIECES(count=len(cells)), error=said)
         return Finding(1 - len(failing) / len(cells), message, first.at(line))
 
 
@@ -198,13 +261,13 @@ def _ran(scope: Scope) -> list[Piece]:
 def _cannot_apply(scope: Scope) -> Finding:
     if scope.code or not any(runs_recorded(p.document) for p in scope.pieces):
         return NO_RUNS
-    return Finding(0.0, "no code was added here")
+    return Finding(0.0, NO_CODE())
 
 
-def _asked_for(patterns: Sequence[str]) -> str:
+def _asked_for(patterns: Sequence[str]) -> str | Message:
     """The patterns as a student can read them; ones full of signs say nothing to a person."""
     said = [readable(p) for p in patterns]
-    return "what was asked for" if any(SIGNS.search(one) for one in said) else listed(said)
+    return WHAT_WAS_ASKED() if any(SIGNS.search(one) for one in said) else listed(said)
 
 
 def _found(check: OutputClose, pairs: Sequence[tuple[list[float], list[float], int]]) -> Finding:
@@ -216,12 +279,12 @@ def _found(check: OutputClose, pairs: Sequence[tuple[list[float], list[float], i
         for (wanted, have, _), over in zip(pairs, surplus, strict=True)
         if not over
     )
-    message = f"{found} of {counted(expected, 'expected number')} found in the outputs"
-    over = next(filter(None, surplus), "")
-    return Finding(found / expected, f"{message}; {over}" if over else message, surplus=over)
+    message = CLOSE(found=found, all=EXPECTED_NUMBERS(count=expected))
+    over = next(filter(None, surplus), None)
+    return Finding(found / expected, clauses([message, over] if over else [message]), surplus=over)
 
 
-def _failed_here(piece: Piece, ran: Ran | None) -> str | None:
+def _failed_here(piece: Piece, ran: Ran | None) -> str | Message | None:
     """The error of a cell that was handed in without outputs and failed when it was run here."""
     whole = piece.first == 1 and piece.last == len(piece.cell.lines)
     if ran is None or piece.cell.outputs or not whole:
@@ -231,8 +294,8 @@ def _failed_here(piece: Piece, ran: Ran | None) -> str | None:
     if played is None or number in ran.excused(path, also_elsewhere=True):
         return None
     if played.state == "too long":
-        return "it took too long"
-    return (played.error or "no message") if played.state == "failed" else None
+        return TOO_LONG()
+    return _headline(played.error or "no message") if played.state == "failed" else None
 
 
 def _headline(text: str) -> str:
@@ -254,14 +317,14 @@ def _showing(pattern: str, cells: Sequence[Shown]) -> Piece | None:
     return next((p for p, outputs in cells if matches(pattern, plain_output(outputs), at_most=1)), None)
 
 
-def _surplus(check: OutputMatches, context: Context, cells: Sequence[Shown]) -> str:
+def _surplus(check: OutputMatches, context: Context, cells: Sequence[Shown]) -> Message | None:
     """Why outputs hold too much for a pattern in them to say anything; empty where they do not."""
     meant = cells_meant(check, context, cells)
     solved = [o for _, o in shown_in(context.scope(check, context.solution).pieces, context, solution=True)]
     mine = [o for _, o in cells]
     kinds = (("lines", _lines), ("numbers", _distinct))
     over = (too_much(kind, sum(map(size, mine)), sum(map(size, solved)), meant) for kind, size in kinds)
-    return next(filter(None, over), "")
+    return next(filter(None, over), None)
 
 
 def _close(wanted: list[float], have: list[float], rel: float, absolute: float) -> int:

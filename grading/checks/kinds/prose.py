@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from grading.checks.context import Context, Finding, counted
+from grading.checks import fields
+from grading.checks.context import Context, Finding
 from grading.checks.kind import CheckKind
 from grading.checks.scope import COMMENT, Piece, Scope, lines_of
+from grading.domain.messages import Message, MessageType, define_message, define_plural
 from grading.domain.patterns import MAX_TEXT, matches
 
 # TODO only in capitals: "todo" is a common word in Spanish and Portuguese
 PLACEHOLDER = re.compile(
     r"\bTODO\b|\bFIXME\b|(?i:\byour (?:code|answer|response|solution)s? (?:goes )?here\b)"
     r"|(?i:\b(?:dein|ihr)e? (?:code|antwort|lösung) hier\b)"
+)
+NO_HEADING = define_message("check.words.no_heading", "no heading says where the answer is")
+NO_ANSWER = define_message("check.words.no_answer", "no answer was written here")
+WORDS = define_plural(
+    "check.words.found",
+    "%(count)s word of at least %(at_least)s",
+    "%(count)s words of at least %(at_least)s",
+)
+AT_LEAST_WORDS = define_message("check.words.label", "at least %(count)s words")
+NO_PLACEHOLDER = define_message("check.no_todo.none", "no placeholder is left")
+PLACEHOLDERS = define_plural(
+    "check.no_todo.left",
+    "%(count)s place still with a placeholder such as “%(example)s”",
+    "%(count)s places still with a placeholder such as “%(example)s”",
 )
 FEWEST_WORDS = 15
 WORD = re.compile(r"[^\W_]+(?:['’.-][^\W_]+)*")
@@ -31,12 +48,19 @@ class Words(CheckKind):
     kind: Literal["words"] = "words"
     at_least: int = Field(gt=0)
 
+    title: ClassVar[MessageType] = define_message("check.words.title", "At least so many words")
+    about: ClassVar[MessageType] = define_message(
+        "check.words.about", "The student's own prose has at least this many words."
+    )
+    field_titles: ClassVar[Mapping[str, MessageType]] = {
+        "at_least": fields.AT_LEAST,
+    }
     at_once: ClassVar[bool] = True
 
     def evaluate(self, context: Context, scope: Scope) -> Finding:
         """Share of the asked number of words; comments count where there is no prose."""
         if scope.fallback:  # else the same comments would answer every question
-            return Finding(0.0, "no heading says where the answer is")
+            return Finding(0.0, NO_HEADING())
         pieces = scope.added
         count = sum(count_words(_prose(p)) for p in pieces if p.cell.kind != "code")
         first = next((p for p in pieces if p.cell.kind != "code"), None)
@@ -44,13 +68,13 @@ class Words(CheckKind):
             count = sum(count_words(_comments(p)) for p in pieces if p.cell.kind == "code")
             first = next(iter(pieces), None)
         if not count:
-            return Finding(0.0, "no answer was written here")
-        message = f"{counted(count, 'word')} of at least {self.at_least}"
+            return Finding(0.0, NO_ANSWER())
+        message = WORDS(count=count, at_least=self.at_least)
         return Finding(min(1.0, count / self.at_least), message, first.at() if first else None)
 
-    def default_label(self) -> str:
+    def default_label(self) -> Message:
         """After what it asks for."""
-        return f"at least {self.at_least} words"
+        return AT_LEAST_WORDS(count=self.at_least)
 
 
 class NoTodo(CheckKind):
@@ -59,7 +83,15 @@ class NoTodo(CheckKind):
     kind: Literal["no_todo"] = "no_todo"
     extra: tuple[str, ...] = ()
 
-    usual_label: ClassVar[str] = "no placeholder is left"
+    title: ClassVar[MessageType] = define_message("check.no_todo.title", "Nothing left to do")
+    about: ClassVar[MessageType] = define_message(
+        "check.no_todo.about",
+        'No placeholder is left: TODO, FIXME, "your code here", "your answer here", or `extra` patterns.',
+    )
+    field_titles: ClassVar[Mapping[str, MessageType]] = {
+        "extra": define_message("check.no_todo.extra", "Other placeholders"),
+    }
+    usual_label: ClassVar[MessageType] = NO_PLACEHOLDER
     pattern_keys: ClassVar[tuple[str, ...]] = ("extra",)
     at_once: ClassVar[bool] = True
 
@@ -69,10 +101,10 @@ class NoTodo(CheckKind):
         marked = {id(p) for p, _ in left}
         clean = [p for p in scope.added if id(p) not in marked]
         if not left:
-            return Finding(1.0, "no placeholder is left")
+            return Finding(1.0, NO_PLACEHOLDER())
         piece, line = left[0]
         example = lines_of(piece.cell.source)[line - 1].strip()[:50]
-        message = f"{counted(len(left), 'place')} still with a placeholder such as “{example}”"
+        message = PLACEHOLDERS(count=len(left), example=example)
         return Finding(len(clean) / (len(clean) + len(left)), message, piece.at(line))
 
 

@@ -3,20 +3,62 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from grading.checks.context import Context, Finding, counted
+from grading.checks import fields
+from grading.checks.context import Context, Finding
 from grading.checks.definitions import KINDS, own_definitions, written_in
 from grading.checks.kind import CheckKind
+from grading.checks.quantities import CLASSES, FUNCTIONS, LINES, METHODS
 from grading.checks.scope import Piece, Scope, lines_of
+from grading.domain.messages import Message, MessageType, define_message, define_plural
 from grading.domain.model import Location
 
 Style = Literal["snake_case", "camelCase", "PascalCase", "UPPER_CASE", "dotted.case"]
-CALLED = {"all": "definition", "functions": "function", "methods": "method", "classes": "class"}
-MANY = {"class": "classes"}
+COMMENTS = define_plural("count.comments", "%(count)s comment", "%(count)s comments")
+NAMES = define_plural("count.names", "%(count)s name", "%(count)s names")
+DEFINED = {
+    "all": define_plural("count.definitions", "%(count)s definition", "%(count)s definitions"),
+    "functions": FUNCTIONS,
+    "methods": METHODS,
+    "classes": CLASSES,
+}
+NO_DEFINITION = {
+    "all": define_message("check.no_definition", "there is no definition of your own here"),
+    "functions": define_message("check.no_function", "there is no function of your own here"),
+    "methods": define_message("check.no_method", "there is no method of your own here"),
+    "classes": define_message("check.no_class", "there is no class of your own here"),
+}
+DOCUMENTED = {
+    "all": define_message("check.documented.label", "definitions have a description"),
+    "functions": define_message("check.documented.functions", "functions have a description"),
+    "methods": define_message("check.documented.methods", "methods have a description"),
+    "classes": define_message("check.documented.classes", "classes have a description"),
+}
+COMMENTS_FOUND = define_plural(
+    "check.comments.found",
+    "%(found)s of at least %(count)s comment",
+    "%(found)s of at least %(count)s comments",
+)
+AT_LEAST = define_message("check.at_least", "at least %(number)s")
+DESCRIBED = define_message("check.documented.found", "%(described)s of %(all)s with a description")
+BARE = define_message(
+    "check.documented.bare", "%(described)s of %(all)s with a description; %(name)s has none"
+)
+FUNCTIONS_OF = define_message("check.function_length.label", "functions of at most %(at_most)s")
+SHORT = define_message("check.function_length.short", "%(short)s of %(all)s with at most %(at_most)s")
+TOO_LONG = define_message(
+    "check.function_length.too_long",
+    "%(short)s of %(all)s with at most %(at_most)s; %(name)s has %(lines)s",
+)
+NO_NAMES = define_message("check.naming.none", "there are no names of your own here")
+IN_STYLE = define_message("check.naming.found", "%(right)s of %(all)s written as asked")
+OTHER_STYLE = define_message(
+    "check.naming.other", "%(right)s of %(all)s written as asked; %(name)s is not %(style)s"
+)
 _GENERIC = re.compile(
     r"\A(?:print|summary|plot|format|predict|update|mean|length|head|tail|sort|toString|as\.\w+|is|c)\.(?=.)"
 )
@@ -50,6 +92,14 @@ class Comments(CheckKind):
     words: int = Field(default=2, ge=1)
     """A comment of fewer words does not count."""
 
+    title: ClassVar[MessageType] = define_message("check.comments.title", "Comments")
+    about: ClassVar[MessageType] = define_message(
+        "check.comments.about", "The student's own comments and docstrings."
+    )
+    field_titles: ClassVar[Mapping[str, MessageType]] = {
+        "at_least": fields.AT_LEAST,
+        "words": fields.WORDS,
+    }
     at_once: ClassVar[bool] = True
 
     def evaluate(self, context: Context, scope: Scope) -> Finding:
@@ -59,13 +109,13 @@ class Comments(CheckKind):
             for comment in piece.comments:
                 if comment.words >= self.words:
                     found.setdefault(" ".join(comment.text.casefold().split()), piece.at(comment.first))
-        said = f"{len(found)} of at least {counted(self.at_least, 'comment')}"
+        message = COMMENTS_FOUND(found=len(found), count=self.at_least)
         place = next(iter(found.values()), None) or next((p.at() for p in scope.code), None)
-        return Finding(min(1.0, len(found) / self.at_least), said, place)
+        return Finding(min(1.0, len(found) / self.at_least), message, place)
 
-    def default_label(self) -> str:
+    def default_label(self) -> Message:
         """After what it asks for."""
-        return f"at least {counted(self.at_least, 'comment')}"
+        return AT_LEAST(number=COMMENTS(count=self.at_least))
 
 
 class Documented(CheckKind):
@@ -79,24 +129,32 @@ class Documented(CheckKind):
     words: int = Field(default=1, ge=1)
     """A description of fewer words does not count."""
 
+    title: ClassVar[MessageType] = define_message(
+        "check.documented.title", "Descriptions of functions and classes"
+    )
+    about: ClassVar[MessageType] = define_message(
+        "check.documented.about", "The student's own functions, methods and classes have a description."
+    )
+    field_titles: ClassVar[Mapping[str, MessageType]] = {
+        "of": fields.OF,
+        "words": fields.WORDS,
+    }
     at_once: ClassVar[bool] = True
 
     def evaluate(self, context: Context, scope: Scope) -> Finding:
         """Share of the student's definitions that have a description."""
         found = own_definitions(scope, KINDS[self.of])
-        one = CALLED[self.of]
         if not found:
-            return Finding(0.0, f"there is no {one} of your own here")
+            return Finding(0.0, NO_DEFINITION[self.of]())
         bare = [(piece, each) for piece, each in found if each.documented < self.words]
-        message = f"{len(found) - len(bare)} of {_counted(len(found), one)} with a description"
-        if bare:
-            message += f"; {bare[0][1].name} has none"
+        values = {"described": len(found) - len(bare), "all": DEFINED[self.of](count=len(found))}
+        message = BARE(**values, name=bare[0][1].name) if bare else DESCRIBED(**values)
         piece, first = (bare or found)[0]
         return Finding(1 - len(bare) / len(found), message, piece.at(first.first))
 
-    def default_label(self) -> str:
+    def default_label(self) -> Message:
         """After what it asks for."""
-        return "definitions have a description" if self.of == "all" else f"{self.of} have a description"
+        return DOCUMENTED[self.of]()
 
 
 class FunctionLength(CheckKind):
@@ -106,26 +164,39 @@ class FunctionLength(CheckKind):
     at_most: int = Field(gt=0)
     """Lines of a function, from its head to its end."""
 
+    title: ClassVar[MessageType] = define_message("check.function_length.title", "Length of functions")
+    about: ClassVar[MessageType] = define_message(
+        "check.function_length.about",
+        "Functions and methods that the student wrote in are not longer than this.",
+    )
+    field_titles: ClassVar[Mapping[str, MessageType]] = {
+        "at_most": fields.AT_MOST,
+    }
     at_once: ClassVar[bool] = True
 
     def evaluate(self, context: Context, scope: Scope) -> Finding:
         """Share of the functions the student wrote in that are short enough."""
         found = written_in(scope, KINDS["functions"] | KINDS["methods"])
         if not found:
-            return Finding(0.0, "there is no function of your own here")
+            return Finding(0.0, NO_DEFINITION["functions"]())
         long = sorted(
             (pair for pair in found if pair[1].lines > self.at_most), key=lambda pair: -pair[1].lines
         )
         short = len(found) - len(long)
-        message = f"{short} of {counted(len(found), 'function')} with at most {counted(self.at_most, 'line')}"
-        if long:
-            message += f"; {long[0][1].name} has {long[0][1].lines}"
+        values = {
+            "short": short,
+            "all": FUNCTIONS(count=len(found)),
+            "at_most": LINES(count=self.at_most),
+        }
+        message = (
+            TOO_LONG(**values, name=long[0][1].name, lines=long[0][1].lines) if long else SHORT(**values)
+        )
         piece, first = (long or found)[0]
         return Finding(short / len(found), message, piece.at(first.first))
 
-    def default_label(self) -> str:
+    def default_label(self) -> Message:
         """After what it asks for."""
-        return f"functions of at most {counted(self.at_most, 'line')}"
+        return FUNCTIONS_OF(at_most=LINES(count=self.at_most))
 
 
 class Naming(CheckKind):
@@ -139,7 +210,16 @@ class Naming(CheckKind):
     variables: Style | None = None
     classes: Style | None = None
 
-    usual_label: ClassVar[str] = "names are written as asked"
+    title: ClassVar[MessageType] = define_message("check.naming.title", "Style of names")
+    about: ClassVar[MessageType] = define_message(
+        "check.naming.about", "Names that the student gave are written in a style."
+    )
+    field_titles: ClassVar[Mapping[str, MessageType]] = {
+        "functions": define_message("check.naming.functions", "Names of functions"),
+        "variables": define_message("check.naming.variables", "Names of variables"),
+        "classes": define_message("check.naming.classes", "Names of classes"),
+    }
+    usual_label: ClassVar[MessageType] = define_message("check.naming.label", "names are written as asked")
     at_once: ClassVar[bool] = True
 
     def evaluate(self, context: Context, scope: Scope) -> Finding:
@@ -150,21 +230,16 @@ class Naming(CheckKind):
             if style is not None and len(name) > 1:
                 found.setdefault((kind, name), (name, style, at))
         if not found:
-            return Finding(0.0, "there are no names of your own here")
+            return Finding(0.0, NO_NAMES())
         other = [
             (name, style, at)
             for (kind, _), (name, style, at) in found.items()
             if not _fits(kind, name, style)
         ]
-        message = f"{len(found) - len(other)} of {counted(len(found), 'name')} written as asked"
-        if other:
-            message += f"; {other[0][0]} is not {other[0][1]}"
+        values = {"right": len(found) - len(other), "all": NAMES(count=len(found))}
+        message = OTHER_STYLE(**values, name=other[0][0], style=other[0][1]) if other else IN_STYLE(**values)
         place = (other or list(found.values()))[0][2]
         return Finding(1 - len(other) / len(found), message, place)
-
-
-def _counted(number: int, one: str) -> str:
-    return counted(number, one, MANY.get(one))
 
 
 def _names(scope: Scope) -> Iterator[tuple[str, str, Location]]:

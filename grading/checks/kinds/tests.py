@@ -9,13 +9,25 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from grading.checks import fields
 from grading.checks.compare_values import compare
-from grading.checks.context import Context, Finding
+from grading.checks.context import DOES_NOT_APPLY, Context, Finding
 from grading.checks.kind import CheckKind
 from grading.checks.numbers import Tolerance
 from grading.checks.scope import Scope
-from grading.checks.test_outcomes import MAX_TEXT, bounded, not_ready, place_of, ready, summary
+from grading.checks.test_outcomes import (
+    MAX_TEXT,
+    NO_TEST,
+    SOLUTION_FAILS,
+    bounded,
+    kept,
+    not_ready,
+    place_of,
+    ready,
+    summary,
+)
 from grading.checks.values import said
+from grading.domain.messages import Message, MessageType, define_message, define_plural
 from grading.domain.model import Document, Show, TestOutcome
 from grading.domain.value import Value
 from grading.execution.model import Answer, Tested, TestFile, Trial, TrialLanguage
@@ -25,7 +37,32 @@ from grading.execution.results import Ran
 from grading.execution.test_files import file_name, language_of_file, test_names
 
 FOLDER = "tests/"
-LACKING = "packages that the work needs are missing on the server"
+LACKING = define_message("run.lacking", "packages that the work needs are missing on the server")
+PASSED = define_plural(
+    "check.tests.passed", "%(passed)s of %(count)s test passed", "%(passed)s of %(count)s tests passed"
+)
+VALUES_RIGHT = define_plural(
+    "check.values.right",
+    "%(passed)s of %(count)s value is right",
+    "%(passed)s of %(count)s values are right",
+)
+NOT_COUNTED = define_message("check.tests.not_counted", "%(count)s not counted because %(reason)s; %(found)s")
+NOTHING_TO_COMPARE = define_message("test.nothing_to_compare", "there is nothing to compare with")
+NO_EXPECTED_VALUE = define_message(
+    "test.no_expected_value", "%(test)s: the expected value gave no value (%(reason)s)"
+)
+NO_SOLUTION_VALUE = define_message(
+    "test.no_solution_value", "%(test)s: the solution gave no value (%(reason)s)"
+)
+SOLUTION_FAILS_PLAIN = define_message(
+    "check.tests.solution_fails_plain", "%(test)s: the solution itself does not pass"
+)
+NONE_RAN = define_message("check.tests.none_ran", "%(file)s: no test in it ran with the solution")
+TOOK_LONGER = define_message("test.took_longer", "took longer than %(seconds)s s")
+NOT_DEFINED = define_message("test.not_defined", "is not defined")
+NOT_REACHED = define_message("run.not_reached", "was not reached")
+NOT_REACHED_FOR = define_message("test.not_reached", "was not reached: %(reason)s")
+RAISED = define_message("test.raised", "raised %(error)s")
 
 
 class Case(Value):
@@ -60,13 +97,30 @@ class PassesTests(CheckKind, RunCheck):
     rel_tol: float = Field(default=1e-9, ge=0)
     abs_tol: float = Field(default=1e-9, ge=0)
 
-    usual_label: ClassVar[str] = "tests"
+    title: ClassVar[MessageType] = define_message("check.passes_tests.title", "Passes tests")
+    about: ClassVar[MessageType] = define_message(
+        "check.passes_tests.about", "The work, when run, passes tests."
+    )
+    field_titles: ClassVar[Mapping[str, MessageType]] = {
+        "cases": define_message("check.passes_tests.cases", "Cases"),
+        "tests": define_message("check.passes_tests.tests", "Files in tests/"),
+        "prelude": define_message("check.passes_tests.prelude", "File of tests/ that runs first"),
+        "hidden": fields.HIDDEN,
+        "show": fields.SHOW,
+        "seconds": define_message("check.passes_tests.seconds", "Seconds for each test"),
+        "rel_tol": fields.REL_TOL,
+        "abs_tol": fields.ABS_TOL,
+        "expression": define_message("check.passes_tests.expression", "Expression"),
+        "expected": define_message("check.passes_tests.expected", "Expected value"),
+        "name": define_message("check.passes_tests.name", "Name"),
+    }
+    usual_label: ClassVar[MessageType] = define_message("check.passes_tests.label", "tests")
     tests_one: ClassVar[bool] = True
     as_main: ClassVar[bool] = False
 
     def evaluate(self, context: Context, scope: Scope) -> Finding:
         """Share of the tests that the work passes; those that are wrong themselves do not count."""
-        return _tested(self, context, scope, "tests passed", "test passed")
+        return _tested(self, context, scope, PASSED)
 
     def first_file(self) -> str | None:
         """Its prelude."""
@@ -124,12 +178,27 @@ class VariableEquals(CheckKind, RunCheck):
     ignore_row_order: bool = False
     show: Show = "name"
 
-    usual_label: ClassVar[str] = "the values are right"
+    title: ClassVar[MessageType] = define_message("check.variable_equals.title", "Variables are right")
+    about: ClassVar[MessageType] = define_message(
+        "check.variable_equals.about",
+        "After the work ran, these variables have the values that the solution gives them, or `values`.",
+    )
+    field_titles: ClassVar[Mapping[str, MessageType]] = {
+        "names": fields.NAMES,
+        "values": fields.VALUES,
+        "rel_tol": fields.REL_TOL,
+        "abs_tol": fields.ABS_TOL,
+        "ignore_row_order": define_message(
+            "check.variable_equals.ignore_row_order", "The order of rows does not matter"
+        ),
+        "show": fields.SHOW,
+    }
+    usual_label: ClassVar[MessageType] = define_message("check.variable_equals.label", "the values are right")
     tests_one: ClassVar[bool] = True
 
     def evaluate(self, context: Context, scope: Scope) -> Finding:
         """Share of the variables that have the expected value at the end."""
-        return _tested(self, context, scope, "values are right", "value is right")
+        return _tested(self, context, scope, VALUES_RIGHT)
 
     def runs_solution(self) -> bool:
         """The solution gives the values, or must have those that are given."""
@@ -151,7 +220,7 @@ class VariableEquals(CheckKind, RunCheck):
 
 
 def _tested(
-    check: PassesTests | VariableEquals, context: Context, scope: Scope, many: str, one: str
+    check: PassesTests | VariableEquals, context: Context, scope: Scope, passed_message: MessageType
 ) -> Finding:
     ran, asked = ready(check, context, scope)
     if asked is None or ran is None:
@@ -159,13 +228,13 @@ def _tested(
     found = list(judged(check, asked, ran))
     tests = [j.outcome for j in found if j.outcome is not None]
     if not tests:
-        why = next((j.skipped for j in found if j.skipped), "no test can be used; the instructor was told")
-        return Finding(None, f"does not apply: {why}")
+        why = next((j.skipped for j in found if j.skipped), NO_TEST())
+        return Finding(None, DOES_NOT_APPLY(reason=why))
     passed = sum(test.passed for test in tests)
-    message = summary(tests, many, one)
-    lost = sum(j.skipped == LACKING for j in found)
+    message = summary(tests, passed_message)
+    lost = sum(j.skipped == LACKING() for j in found)
     if lost:
-        message = f"{lost} not counted because {LACKING}; {message}"
+        message = NOT_COUNTED(count=lost, reason=LACKING(), found=message)
     return Finding(passed / len(tests), message, place_of(asked, scope), tuple(tests))
 
 
@@ -231,9 +300,9 @@ class Judged:
     """What became of one test, or why it does not count."""
 
     outcome: TestOutcome | None = None
-    broken: str = ""
+    broken: Message | None = None
     """A sentence for the instructor: the test itself is wrong."""
-    skipped: str = ""
+    skipped: Message | None = None
     """Why it cannot count though nobody is to blame."""
 
 
@@ -252,7 +321,7 @@ def _unless_lost(one: Judged, asked: Asked, ran: Ran) -> Judged:
     test = one.outcome
     if test is None or test.passed or not ran.lost(asked.trial, test.message):
         return one
-    return Judged(skipped=LACKING)
+    return Judged(skipped=LACKING())
 
 
 def _question(question: Question, check: PassesTests | VariableEquals, ran: Ran) -> Judged:
@@ -261,14 +330,14 @@ def _question(question: Question, check: PassesTests | VariableEquals, ran: Ran)
     given, solved, mine = map(ran.answer, (question.expected, question.solved, question.mine))
     expected = given if question.expected is not None else solved
     if expected is None or mine is None:
-        return Judged(skipped="there is nothing to compare with")
+        return Judged(skipped=NOTHING_TO_COMPARE())
     if expected.state != "value" or expected.value is None:
-        whose = "the expected value" if question.expected is not None else "the solution"
-        return Judged(broken=f"{_label(question)}: {whose} gave no value ({_why(expected, check, None)})")
+        no_value = NO_EXPECTED_VALUE if question.expected is not None else NO_SOLUTION_VALUE
+        return Judged(broken=no_value(test=_label(question), reason=_why(expected, check, None)))
     if given is not None and solved is not None:
         problem = _solution_fails(given, solved, check, tolerance, by_rows)
         if problem:
-            return Judged(broken=f"{_label(question)}: the solution itself does not pass ({problem})")
+            return Judged(broken=SOLUTION_FAILS(test=_label(question), reason=problem))
     outcome = TestOutcome(
         name=bounded(question.name),
         passed=False,
@@ -279,14 +348,14 @@ def _question(question: Question, check: PassesTests | VariableEquals, ran: Ran)
     )
     if mine.state != "value" or mine.value is None:
         trial = ran.trial(question.mine.trial)
-        return Judged(outcome.model_copy(update={"message": bounded(_why(mine, check, trial))}))
+        return Judged(outcome.model_copy(update=kept(_why(mine, check, trial))))
     verdict = compare(expected.value, mine.value, tolerance, ignore_row_order=by_rows)
     if verdict.same is None:
         return Judged(skipped=verdict.difference)
     what = {
         "passed": verdict.same,
         "got": said(mine.value, MAX_TEXT),
-        "message": bounded(verdict.difference),
+        **kept(verdict.difference),
     }
     return Judged(outcome.model_copy(update=what))
 
@@ -298,25 +367,25 @@ def _label(question: Question) -> str:
 
 def _solution_fails(
     given: Answer, solved: Answer, check: PassesTests | VariableEquals, tolerance: Tolerance, by_rows: bool
-) -> str:
-    """Why the solution does not give the expected value; empty when it does."""
+) -> Message | None:
+    """Why the solution does not give the expected value; nothing when it does."""
     if solved.state != "value" or solved.value is None or given.value is None:
         return _why(solved, check, None)
     verdict = compare(given.value, solved.value, tolerance, ignore_row_order=by_rows)
-    return verdict.difference if verdict.same is False else ""
+    return verdict.difference if verdict.same is False else None
 
 
-def _why(answer: Answer, check: PassesTests | VariableEquals, trial: Trial | None) -> str:
+def _why(answer: Answer, check: PassesTests | VariableEquals, trial: Trial | None) -> Message:
     """Why there is no value, as the rest of a sentence about the test."""
     if answer.state == "too long":
         seconds = check.seconds if isinstance(check, PassesTests) else 5.0
-        return f"took longer than {seconds:g} s"
+        return TOOK_LONGER(seconds=f"{seconds:g}")
     if answer.state == "missing":
-        return "is not defined"
+        return NOT_DEFINED()
     if answer.state == "not reached":
         reason = trial.reason.rstrip(".") if trial is not None and trial.reason else ""
-        return "was not reached" + (f": {reason}" if reason else "")
-    return f"raised {answer.error or 'an error'}"
+        return NOT_REACHED_FOR(reason=reason) if reason else NOT_REACHED()
+    return RAISED(error=answer.error or "an error")
 
 
 def _file(file: TestFile, check: PassesTests, asked: Asked, ran: Ran) -> Iterator[Judged]:
@@ -330,11 +399,12 @@ def _file(file: TestFile, check: PassesTests, asked: Asked, ran: Ran) -> Iterato
         solved = ran.tests(asked.solution, file.path)
         names = [test.name for test in solved if test.state == "passed"]
         if not solved:
-            yield Judged(broken=f"{file.path}: no test in it ran with the solution")
+            yield Judged(broken=NONE_RAN(file=file.path))
         for test in solved:
             if test.state not in ("passed", "skipped"):
-                why = f" ({bounded(test.message)})" if test.message else ""
-                yield Judged(broken=f"{test.name}: the solution itself does not pass{why}")
+                fails = SOLUTION_FAILS if test.message else SOLUTION_FAILS_PLAIN
+                reason = {"reason": bounded(test.message)} if test.message else {}
+                yield Judged(broken=fails(test=test.name, **reason))
     trial = ran.trial(asked.trial)
     for name in names:
         yield Judged(_of_file(name, mine.get(name), check, trial))
@@ -343,7 +413,7 @@ def _file(file: TestFile, check: PassesTests, asked: Asked, ran: Ran) -> Iterato
 def _of_file(name: str, test: Tested | None, check: PassesTests, trial: Trial | None) -> TestOutcome:
     state = test.state if test is not None else "not reached"
     if state == "too long":
-        message = f"took longer than {check.seconds:g} s"
+        message: Message | str = TOOK_LONGER(seconds=f"{check.seconds:g}")
     elif state == "not reached":
         message = _why(Answer(state="not reached"), check, trial)
     elif state == "passed":
@@ -353,7 +423,7 @@ def _of_file(name: str, test: Tested | None, check: PassesTests, trial: Trial | 
     return TestOutcome(
         name=bounded(name),
         passed=state == "passed",
-        message=bounded(message),
+        **kept(message),
         hidden=check.hidden,
         show=check.show,
     )

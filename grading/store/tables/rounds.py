@@ -45,6 +45,19 @@ def _flag_text(context: Any) -> str:
     return "\n".join(str(flag.get("message", "")) for flag in found)[:FLAG_TEXT]
 
 
+def _flag_messages(context: Any) -> list[dict[str, Any]]:
+    """Codes and parameters of the flags of the report that is stored, with the sentences in English."""
+    found = context.get_current_parameters()["report"].get("flags", ())
+    return [
+        {
+            "code": one.get("message_code", ""),
+            "params": one.get("params", {}),
+            "message": one.get("message", ""),
+        }
+        for one in found
+    ]
+
+
 def _criterion_points(context: Any) -> dict[str, Any]:
     """The points by criterion of the report that is stored."""
     found = context.get_current_parameters()["report"].get("criteria", ())
@@ -211,7 +224,9 @@ class Grade(Base):
     reviewed_by: Mapped[int | None]
     """Id of a user."""
     flag_text: Mapped[str] = mapped_column(Text, default=_flag_text)
-    """Messages of the report's flags, one a line, for lists that read no reports."""
+    """Messages of the report's flags in English, one a line, for searching."""
+    flag_messages: Mapped[list[Any]] = mapped_column(default=_flag_messages)
+    """Coded messages of the report's flags, for lists that read no reports."""
     criterion_points: Mapped[dict[str, Any]] = mapped_column(default=_criterion_points)
     """Criterion -> points with people's changes; null where it could not be judged."""
     # what waits for a person, whatever has ever been graded

@@ -12,6 +12,7 @@ from sqlalchemy import Integer, Select, Subquery, Text, and_, bindparam, cast, f
 from sqlalchemy.orm import Session
 
 from grading.domain.lateness import IN_TIME, Lateness, lateness, own_due, rule_of
+from grading.domain.messages import Message
 from grading.domain.value import Value
 from grading.store import tables
 from grading.store.database import literal_limit
@@ -50,7 +51,7 @@ _COLUMNS = (
     tables.Grade.max_points,
     tables.Grade.held,
     tables.Grade.released_at,
-    tables.Grade.flag_text,
+    tables.Grade.flag_messages,
     tables.Extension.due_at.label("own"),
     tables.SubmissionMember.user_id.label("member"),
 )
@@ -112,7 +113,7 @@ class SubmissionLine:
     max_points: float | None
     held: bool
     released: bool
-    flags: tuple[str, ...]
+    flags: tuple[Message, ...]
     """Messages of the report's flags."""
     lateness: Lateness = IN_TIME
     members: tuple[int, ...] = ()
@@ -343,7 +344,7 @@ def _line(row: Any, members: tuple[int, ...]) -> SubmissionLine:
     # by their place in the list of `list_queries`: by name they take longer than all else here
     (
         id_, number, student_id, created_at, course_id, assignment_id, slug, title, due_at, late, course,
-        student, state, final_points, points_so_far, max_points, held, released_at, flag_text, own,
+        student, state, final_points, points_so_far, max_points, held, released_at, flag_messages, own,
     ) = row[: LINE_COLUMNS]  # fmt: skip
     return SubmissionLine(
         id=id_,
@@ -362,7 +363,7 @@ def _line(row: Any, members: tuple[int, ...]) -> SubmissionLine:
         max_points=max_points,
         held=bool(held),
         released=released_at is not None,
-        flags=tuple(filter(None, flag_text.split("\n"))) if flag_text else (),
+        flags=tuple(Message.model_validate(one) for one in flag_messages or ()),
         lateness=lateness(created_at, own_due(due_at, own), rule_of(late)),
         members=members,
     )

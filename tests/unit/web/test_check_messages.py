@@ -1,88 +1,122 @@
-"""Sentences of checks and flags in the reader's language, with what is counted and quoted in them."""
+"""Messages of checks and flags in the reader's language, with what is counted and quoted in them."""
 
 from __future__ import annotations
 
 import pytest
 from flask import Flask, g
 
-from app.web.check_messages import SENTENCES, said
-from app.web.rubric_texts import about_kind, field_words, kind_words
+from app.web.i18n import render_message
+from app.web.rubric_texts import _field_words, about_kind, kind_words
+from grading.checks import flags, manipulation, phrases
+from grading.checks.compare_values import GAVE
+from grading.checks.context import FIRST_FAILED, NOTHING_ADDED
+from grading.checks.evaluate import TOO_LITTLE
+from grading.checks.kinds import code, counts, outputs, style, tests
 from grading.checks.kinds.combined import Rung
-from grading.checks.kinds.tests import Case
+from grading.checks.quantities import CLASSES, CODE_CELLS, FUNCTIONS, LINES, clauses, listed
+from grading.checks.test_outcomes import HIDDEN, sentence
 from grading.domain.check import check_kinds
+from grading.domain.messages import Message, verbatim
+from grading.domain.model import TestOutcome
 
+_GAVE = GAVE(got="6", expected="3")
+_TEST = TestOutcome(
+    name="f", passed=False, input="f(1)", message=_GAVE.message, code=_GAVE.code, params=_GAVE.params
+)
 CASES = [
-    ("nothing was added here", "hier wurde nichts hinzugefügt"),
+    (NOTHING_ADDED(), "nothing was added here", "hier wurde nichts hinzugefügt"),
     (
+        outputs.SHOWN[False](shown=3, all=CODE_CELLS(count=5)),
         "3 of 5 code cells with your code show an output",
         "3 von 5 Codezellen mit Ihrem Code zeigen eine Ausgabe",
     ),
-    ("uses eval, which is not allowed here", "benutzt eval, was hier nicht erlaubt ist"),
-    ("defines support; confidence and lift are missing", "legt support an; es fehlen confidence und lift"),
     (
+        code.NOT_ALLOWED(name="eval"),
+        "uses eval, which is not allowed here",
+        "benutzt eval, was hier nicht erlaubt ist",
+    ),
+    (
+        clauses([code.DEFINES(names="support"), code.SEVERAL_MISSING(names=listed(["confidence", "lift"]))]),
+        "defines support; confidence and lift are missing",
+        "legt support an; es fehlen confidence und lift",
+    ),
+    (
+        flags.UNPARSED(place=flags.LINE_OF_CELL(line=4, cell=11), path="a.ipynb"),
         "The code does not parse at line 4 of cell 11 of a.ipynb.",
         "Der Code ist bei Zeile 4 von Zelle 11 von a.ipynb nicht lesbar.",
     ),
     (
+        FIRST_FAILED(summary=HIDDEN(summary=tests.PASSED(passed=0, count=4), count=2), first=sentence(_TEST)),
         "0 of 4 tests passed, 2 of those that failed are hidden; the first that failed: f(1) gave 6, not 3",
         "0 von 4 Tests bestanden, 2 der nicht bestandenen sind verborgen; der erste nicht bestandene: "
         "f(1) ergab 6 statt 3",
     ),
     (
+        counts.TOO_FEW(found=counts.USES_OF(count=2, names="%>%"), count=4),
         "2 uses of %>%; at least 4 are asked for",
         "2 Verwendungen von %>%; verlangt sind mindestens 4",
     ),
-    ("at least 1 and at most 3 loops", "mindestens 1 und höchstens 3 Schleifen"),
     (
+        counts.Count(of="loops", at_least=1, at_most=3).default_label(),
+        "at least 1 and at most 3 loops",
+        "mindestens 1 und höchstens 3 Schleifen",
+    ),
+    (
+        TOO_LITTLE(needed=LINES(count=3), count=1),
         "needs at least 3 lines of your own code; there is 1",
         "braucht mindestens 3 Zeilen eigenen Code; da ist 1",
     ),
-    ("is missing; give it, at_most or both", "fehlt; geben Sie es an, at_most oder beides"),
-    ("asks for nothing; give names or of", "verlangt nichts; geben Sie names or of an"),
-    ("2 of at least 4 comments", "2 von mindestens 4 Kommentaren"),
     (
+        style.COMMENTS_FOUND(found=2, count=4),
+        "2 of at least 4 comments",
+        "2 von mindestens 4 Kommentaren",
+    ),
+    (
+        counts.TOO_FEW(found=counts.SUBCLASSES_OF(count=0, base="Shape"), count=2),
         "0 subclasses of Shape; at least 2 are asked for",
         "0 Unterklassen von Shape; verlangt sind mindestens 2",
     ),
     (
+        style.BARE(described=1, all=CLASSES(count=3), name="Circle"),
         "1 of 3 classes with a description; Circle has none",
         "1 von 3 Klassen mit Beschreibung; Circle hat keine",
     ),
     (
+        style.TOO_LONG(short=1, all=FUNCTIONS(count=2), at_most=LINES(count=5), name="long", lines=10),
         "1 of 2 functions with at most 5 lines; long has 10",
         "1 von 2 Funktionen mit höchstens 5 Zeilen; long hat 10",
     ),
     (
+        style.OTHER_STYLE(right=1, all=style.NAMES(count=2), name="biggestShape", style="snake_case"),
         "1 of 2 names written as asked; biggestShape is not snake_case",
         "1 von 2 Namen wie verlangt geschrieben; biggestShape ist nicht snake_case",
     ),
-    ("has no “this and that”", "hat kein “this and that”"),
+    (code.HAS_NONE(patterns="“this and that”"), "has no “this and that”", "hat kein “this and that”"),
     (
+        manipulation.QUOTED(sign=phrases.POINTS, words="give this and that"),
         "text that asks for points: “give this and that”",
         "Text, der um Punkte bittet: “give this and that”",
     ),
-    ("a sentence of tomorrow, and another", "a sentence of tomorrow, and another"),
-    ("uses %(p1)s and 100 %", "benutzt %(p1)s und 100 %"),
+    (
+        verbatim("a sentence of tomorrow, and another"),
+        "a sentence of tomorrow, and another",
+        "a sentence of tomorrow, and another",
+    ),
+    (
+        code.USES(names="%(names)s and 100 %"),
+        "uses %(names)s and 100 %",
+        "benutzt %(names)s and 100 %",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("english", "german"), CASES, ids=[german for _, german in CASES])
-def test_what_is_said(english: str, german: str) -> None:
+@pytest.mark.parametrize(("message", "english", "german"), CASES, ids=[german for _, _, german in CASES])
+def test_what_is_said(message: Message, english: str, german: str) -> None:
+    assert message.message == english
     for language, expected in (("de", german), ("en", english)):
         with Flask(__name__).test_request_context():
             g.language = language
-            assert said(english) == expected
-
-
-def test_hostile_sentences_take_no_time() -> None:
-    with Flask(__name__).test_request_context():
-        g.language = "de"
-        for text in (" of " * 140, " and " * 110, "cell " * 110, "x; y are missing" * 30):
-            assert said(text + "!") is not None
-
-
-def test_no_sentence_stands_twice() -> None:
-    assert len(set(SENTENCES)) == len(SENTENCES)
+            assert render_message(message) == expected
 
 
 def test_every_kind_of_check_and_every_field_of_one_has_words() -> None:
@@ -90,8 +124,8 @@ def test_every_kind_of_check_and_every_field_of_one_has_words() -> None:
         g.language = "de"
         for kind, model in check_kinds().items():
             assert kind_words()[kind] != kind.replace("_", " ").capitalize()
-            assert about_kind(kind) != " ".join((model.__doc__ or "").split()).partition(". ")[0] + ".", kind
+            assert about_kind(kind) != model.about.text, kind  # type: ignore[attr-defined]
         g.language = "en"
-        models = [Rung, Case, *check_kinds().values()]
+        models = [Rung, tests.Case, *check_kinds().values()]
         names = {name for model in models for name in model.model_fields} - {"kind"}
-        assert names - set(field_words()) == set()
+        assert names <= set(_field_words("en"))
