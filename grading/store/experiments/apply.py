@@ -1,4 +1,4 @@
-"""Finished rounds of a dry run or re-run take the place of those that counted, without computing anything."""
+"""Applying a dry run or re-run: its finished rounds replace the current ones; nothing is computed."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ SYSTEM = "system"
 
 @dataclass(frozen=True)
 class Applied:
-    """What became of a dry run's gradings."""
+    """The outcome for a dry run's rounds."""
 
     replaced: int = 0
     kept_released: int = 0
-    """Their students see a grade already, and it stays."""
+    """Students see a released grade already, and it stays."""
     kept_better: int = 0
-    """What counted was whole, or seen by a student, and the new one is not, or waits for a person."""
+    """The current grade is complete, or released, and the new one is not, or is held."""
     unfinished: int = 0
     not_graded: int = 0
-    """Not graded at all."""
+    """The new round has no grade."""
 
 
 @dataclass(frozen=True)
 class RoundPair:
-    """A finished round that does not count, and the one that does, if any."""
+    """A finished round that is not current, with the current one of its submission, if any."""
 
     submission_id: str
     student_id: int
@@ -56,7 +56,7 @@ class RoundPair:
     new_points: float | None
     old_round: str | None
     newer: bool
-    """The one that counts was begun later."""
+    """The current round is newer."""
     old_state: str | None
     old_grade: int | None
     old_points: float | None
@@ -65,21 +65,22 @@ class RoundPair:
     reviewed_at: datetime | None
     reviewed_by: int | None
     credit: float | None
-    """What the late rule leaves now; nothing: as when it was graded."""
+    """Late credit by the present rule; None: as when it was graded."""
     at_once: bool
-    """The assignment releases by itself what nothing holds."""
+    """The assignment releases automatically what is not held."""
 
     @property
     def shown(self) -> bool:
-        """Whether the student sees the new grade when it takes the old one's place."""
+        """Whether the new grade is released when it replaces the old one."""
         whole = self.new_state == RoundState.GRADED and not self.new_held
         return self.released_at is not None or (self.at_once and whole and not self.withdrawn)
 
 
 def apply_dry_run(session: Session, dry_run_id: str, actor: Actor, *, keep_released: bool) -> Applied:
-    """Make the gradings of a dry run count, and its version; all or nothing. Raises Conflict.
+    """Make the rounds of a dry run current and publish its version, all or nothing. Raises Conflict.
 
-    With `keep_released` what students see already stays as it is; else they see the new grade, with news.
+    With `keep_released`, released grades stay as they are; else students see the new grade, and an event
+    says so.
     """
     run = dry_runs.load_dry_run(session, dry_run_id, lock=True)
     dry_runs.require_open(run)
@@ -104,7 +105,7 @@ def apply_dry_run(session: Session, dry_run_id: str, actor: Actor, *, keep_relea
 
 
 def apply_rerun(session: Session, round_id: str) -> None:
-    """A round that is not current has its grade; where it was begun to replace the current one, it does."""
+    """Make a finished round of a re-run current, if it was made to replace the current one."""
     link, run = tables.DryRunRound, tables.DryRun
     query = select(run.by).join(link, link.dry_run_id == run.id)
     asked = query.where(link.round_id == round_id, run.purpose == "rerun", run.discarded_at.is_(None))
@@ -117,7 +118,7 @@ def apply_rerun(session: Session, round_id: str) -> None:
 
 
 def _stays(pair: RoundPair, keep_released: bool) -> str:
-    """Why the round that counts goes on counting; empty: it is replaced."""
+    """Why the current round stays; empty: it is replaced."""
     if pair.new_state not in dry_runs.ENDED:
         return "unfinished"
     if pair.new_grade is None:
@@ -131,7 +132,7 @@ def _stays(pair: RoundPair, keep_released: bool) -> str:
 
 
 def _pairs(session: Session, where: Any) -> list[RoundPair]:
-    """The rounds of a dry run beside those that count, locked so that neither changes meanwhile."""
+    """The rounds of a dry run with the current ones, all locked."""
     _lock(session, where)
     ids = list(session.scalars(select(tables.DryRunRound.round_id).where(where)))
     found, moment = list[RoundPair](), now(session)
@@ -141,7 +142,7 @@ def _pairs(session: Session, where: Any) -> list[RoundPair]:
 
 
 def _lock(session: Session, where: Any) -> None:
-    """First all rounds, then all grades, each in one order, so that nobody waits in a circle."""
+    """Lock all rounds, then all grades, each in one order, to avoid deadlocks."""
     own, link = tables.Round, tables.DryRunRound
     mine = own.id.in_(select(link.round_id).where(where))
     theirs = own.submission_id.in_(select(link.submission_id).where(where))
@@ -220,7 +221,7 @@ def _pair(row: Any, moment: datetime) -> RoundPair:
 
 
 def _replace(session: Session, pairs: Sequence[RoundPair], by: int | None, name: str) -> None:
-    """The new rounds count from now on; what people changed goes with them."""
+    """Make the new rounds current, and carry people's changes over."""
     for some in chunks(pairs):
         old = [one.old_round for one in some if one.old_round is not None]
         _set_rounds(session, old, current=False)
@@ -242,7 +243,7 @@ def _set_rounds(session: Session, ids: Sequence[str], **values: Any) -> None:
 
 
 def _grades(session: Session, pairs: Sequence[RoundPair]) -> list[tuple[RoundPair, tables.Grade]]:
-    """The new grades, without their reports: those are read only where points are worked out anew."""
+    """The new grades without their reports, which are read only where points are computed again."""
     ids = [one.new_grade for one in pairs]
     query = select(tables.Grade).options(defer(tables.Grade.report)).where(tables.Grade.id.in_(ids))
     found = {grade.id: grade for grade in session.scalars(query)}
@@ -252,7 +253,7 @@ def _grades(session: Session, pairs: Sequence[RoundPair]) -> list[tuple[RoundPai
 def _take_over(
     session: Session, pair: RoundPair, grade: tables.Grade, by: int | None, *, settled_anew: bool
 ) -> None:
-    """Release and review of the old grade, for the new one."""
+    """Copy release and review of the old grade to the new one."""
     if settled_anew or pair.credit is not None:
         update_final_score(session, grade)
     if pair.shown:
@@ -264,7 +265,7 @@ def _take_over(
 
 
 def _tell(session: Session, pairs: Sequence[RoundPair]) -> None:
-    """News for the outside, as any grading leaves it; these rounds never had any."""
+    """Add the events of any grading; these rounds had none."""
     moment = now(session)
     news = [(f"submission.{GRADED[one.new_state]}", f"{one.new_state}:{one.new_round}", one) for one in pairs]
     news += [
@@ -287,7 +288,7 @@ def _tell(session: Session, pairs: Sequence[RoundPair]) -> None:
 
 
 def _carry(session: Session, pairs: Sequence[RoundPair]) -> set[str]:
-    """Copy changes and marks to the new rounds; the submissions whose points that may move."""
+    """Copy changes and marks to the new rounds; returns submissions whose points may change."""
     old = {(one.old_grade, one.new_grade): one for one in pairs if one.old_grade and one.new_grade}
     touched = copy_changes(session, [(was, to) for was, to in old if was and to])
     return {pair.submission_id for (_, to), pair in old.items() if to in touched}

@@ -1,4 +1,4 @@
-"""Points of criteria that people changed: examples are chosen from them, their effect is measured on them."""
+"""Corrections: points of criteria that people changed, from which examples are chosen and evaluated."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from grading.store.tables.assignments import TRIAL
 
 PER_PAGE = 20
 LONGEST_PROPOSED = 1_200
-"""Characters of an excerpt that is proposed."""
+"""Characters of a proposed excerpt."""
 
 
 @dataclass(frozen=True)
 class Correction:
-    """What a person made of a criterion, beside what grading gave."""
+    """A person's level of a criterion, beside the model's."""
 
     change_id: int
     round_id: str
@@ -42,9 +42,9 @@ class Correction:
     by: str
     at: datetime
     rubric_version_id: int
-    """The one it was graded with."""
+    """The version that it was graded with."""
     example_id: int | None = None
-    """The example it has become."""
+    """The example that was made of it."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Page:
 
 
 def _query(assignment_id: int) -> Any:
-    """The last change of points of each criterion of each submission, of those that were not undone."""
+    """The last change of points of each criterion of each submission, of those that are not undone."""
     change, later, submission = tables.Change, aliased(tables.Change), tables.Submission
     example = tables.Example
     after = select(later.id).where(
@@ -100,7 +100,7 @@ def _query(assignment_id: int) -> Any:
 
 
 def list_corrections(session: Session, assignment_id: int, page: int = 1, criterion: str = "") -> Page:
-    """One page of them, the newest first, all criteria or one."""
+    """One page of corrections, the newest first, of all criteria or one."""
     query = _query(assignment_id)
     if criterion:
         query = query.where(tables.Change.target == criterion)
@@ -114,7 +114,7 @@ def list_corrections(session: Session, assignment_id: int, page: int = 1, criter
 
 
 def load_correction(session: Session, assignment_id: int, change_id: int) -> Correction:
-    """One of them. Raises NotFound, also for one that was undone or changed again."""
+    """A correction. Raises NotFound, also when it is undone or changed again."""
     rows = session.execute(_query(assignment_id).where(tables.Change.id == change_id))
     found = next(_read(rows), None)
     if found is None:
@@ -123,7 +123,7 @@ def load_correction(session: Session, assignment_id: int, change_id: int) -> Cor
 
 
 def newest_corrections(session: Session, assignment_id: int, most: int) -> list[Correction]:
-    """The newest of them, so many at most."""
+    """The newest corrections, at most `most`."""
     rows = session.execute(_query(assignment_id).order_by(tables.Change.id.desc()).limit(most))
     return list(_read(rows))
 
@@ -159,9 +159,9 @@ def _read(rows: Any) -> Iterator[Correction]:
 def propose_excerpt(
     session: Session, found: Correction, where: str | None, identities: Sequence[Identity]
 ) -> str:
-    """What the student wrote for a criterion, without names: the lines of their own in its place.
+    """The student's text for a criterion, without names: their own lines at its location.
 
-    Without a place (the criterion's `where`), or with nothing of their own there, the words the model quoted;
+    Without a location (the criterion's `where`), or without own lines there, the quotes of the model;
     failing those, the first lines of the submission.
     """
     documents = _documents(session, found.round_id, found.submission_id)
@@ -176,7 +176,7 @@ def propose_excerpt(
 
 
 def _documents(session: Session, round_id: str, submission_id: str) -> tuple[Document, ...]:
-    """The submission with what the student added marked."""
+    """The submission's documents, with the student's lines marked."""
     starter = session.scalar(
         select(tables.RubricVersion.starter).join(tables.Round).where(tables.Round.id == round_id)
     )
@@ -186,7 +186,7 @@ def _documents(session: Session, round_id: str, submission_id: str) -> tuple[Doc
 
 
 def _own(documents: Sequence[Document], where: str | None) -> str:
-    """The student's own lines where a pattern says, everywhere without one."""
+    """The student's own lines at the locations of a pattern, or everywhere without one."""
     pieces = Scopes(documents).find(where).added
     return _cut("\n\n".join(piece.own.strip("\n") for piece in pieces if piece.own.strip()))
 
@@ -202,7 +202,7 @@ def _quotes(session: Session, found: Correction) -> list[str]:
 
 
 def _cut(text: str) -> str:
-    """At most `LONGEST_PROPOSED` characters, cut at the end of a line where there is one."""
+    """At most `LONGEST_PROPOSED` characters, cut at the end of a line if possible."""
     if len(text) <= LONGEST_PROPOSED:
         return text
     cut = text[:LONGEST_PROPOSED]

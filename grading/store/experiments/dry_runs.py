@@ -1,7 +1,6 @@
-"""Gradings that do not count yet: trying a rubric, dry runs of a change, re-runs that replace one by one.
+"""Rounds that are not current: samples for a rubric, dry runs of a change, re-runs of single submissions.
 
-Their rounds are not current, so no list, statistic or student ever sees them. What finished replaces what
-counted in `grading.store.experiments.apply`.
+No list, statistic or student sees them. `grading.store.experiments.apply` makes finished ones current.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ Selection = Literal["latest", "all"]
 
 @dataclass(frozen=True)
 class StartedDryRun:
-    """What was made; the rounds wait for being prepared."""
+    """The ids of what was made; its rounds are to be prepared."""
 
     dry_run_id: str
     round_ids: tuple[str, ...]
 
 
 def select_submissions(session: Session, assignment_id: int, which: Selection | Sequence[str]) -> list[str]:
-    """Submissions of an assignment: the newest of each student, all, or those of these ids that there are."""
+    """Submissions of an assignment: the newest of each student, all, or those of these ids that exist."""
     table = tables.Submission
     query = (
         select(table.id)
@@ -76,7 +75,7 @@ def start_dry_run(
     purpose: Purpose,
     actor: Actor,
 ) -> StartedDryRun:
-    """Grade these submissions with this version, as batch work that nobody waits for. Raises Conflict."""
+    """Grade these submissions with this version, with batch priority. Raises Conflict."""
     if not submissions:
         raise Conflict("Choose at least one hand-in.")
     made = tables.DryRun(
@@ -101,7 +100,7 @@ def start_dry_run(
 def _last_rounds(
     session: Session, assignment: tables.Assignment, submissions: Sequence[str]
 ) -> Sequence[Any]:
-    """Those of this assignment, locked, each with its student and its last round's number."""
+    """Submissions of this assignment, locked, each with its student and its last round's number."""
     theirs = tables.Submission.id.in_(submissions)
     one_order = select(tables.Submission.id).where(theirs).order_by(tables.Submission.id)
     session.execute(one_order.with_for_update(key_share=True))
@@ -122,7 +121,7 @@ def _add_rounds(
     stages: Sequence[str],
     submissions: Sequence[str],
 ) -> list[str]:
-    """Rounds that are not current, with their stages and outbox rows; few statements for many."""
+    """Add rounds that are not current, with their stages and outbox rows, in few statements."""
     moment, found = now(session), _last_rounds(session, assignment, submissions)
     ids = {row.id: tables.new_id() for row in found}
     common: dict[str, Any] = {
@@ -160,12 +159,15 @@ def load_dry_run(session: Session, dry_run_id: str, lock: bool = False) -> table
 
 
 def assignment_of(session: Session, run: tables.DryRun) -> tables.Assignment:
-    """What it is a dry run of, with its course."""
+    """The assignment of a dry run, with its course."""
     return versions.load_assignment(session, run.assignment_id)
 
 
 def discard_dry_run(session: Session, dry_run_id: str, actor: Actor) -> None:
-    """Nothing of it will count; what has not begun is not begun any more. Raises Conflict."""
+    """Discard a dry run: nothing of it will count, and rounds that are queued are cancelled.
+
+    Raises Conflict.
+    """
     run = load_dry_run(session, dry_run_id, lock=True)
     require_open(run)
     run.discarded_at = now(session)
@@ -194,7 +196,7 @@ def discard_dry_run(session: Session, dry_run_id: str, actor: Actor) -> None:
 
 
 def require_open(run: tables.DryRun) -> None:
-    """Go on, or raise Conflict: it was decided before."""
+    """Raise Conflict unless the dry run is undecided."""
     if run.applied_at is not None:
         raise Conflict("This dry run was applied already.")
     if run.discarded_at is not None:
@@ -202,7 +204,7 @@ def require_open(run: tables.DryRun) -> None:
 
 
 def require_newest(session: Session, run: tables.DryRun) -> None:
-    """Go on, or raise Conflict: another version began to count since it was compared."""
+    """Raise Conflict when another version was published since the dry run was compared."""
     assignment = session.get_one(tables.Assignment, run.assignment_id)
     counts = versions.find_published(session, assignment)
     if counts is None or counts.published_at is None or counts.id == run.rubric_version_id:
@@ -220,7 +222,7 @@ RECENT = 25
 
 @dataclass(frozen=True, slots=True)
 class DryRunEntry:
-    """A dry run in a list; counts of its rounds."""
+    """A dry run in a list, with counts of its rounds."""
 
     id: str
     purpose: str
@@ -234,17 +236,17 @@ class DryRunEntry:
 
     @property
     def done(self) -> bool:
-        """Whether all its gradings have ended."""
+        """Whether all its rounds have ended."""
         return self.ended >= self.total
 
     @property
     def open(self) -> bool:
-        """Whether something can still be decided."""
+        """Whether it can be applied or discarded."""
         return self.applied_at is None and self.discarded_at is None
 
 
 def list_dry_runs(session: Session, assignment_id: int, dry_run_id: str | None = None) -> list[DryRunEntry]:
-    """The dry runs of an assignment, or one of them, the newest first, in one query."""
+    """The dry runs of an assignment, or one of them, the newest first; one query."""
     about = {"assignment_id": assignment_id, "dry_run_id": dry_run_id}
     return [DryRunEntry(*row) for row in session.execute(_lines(dry_run_id is not None), about)]
 
@@ -282,7 +284,7 @@ def _lines(one: bool) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class RecentSubmission:
-    """A submission that can be chosen."""
+    """A submission that can be selected."""
 
     id: str
     student: str
@@ -311,7 +313,7 @@ def _recent() -> Any:
 
 
 def count_states(session: Session, dry_run_id: str) -> dict[str, int]:
-    """How many of its gradings are in each state."""
+    """The number of its rounds by state."""
     link, round_ = tables.DryRunRound, tables.Round
     query = select(round_.state, func.count()).join(link, link.round_id == round_.id)
     rows = session.execute(query.where(link.dry_run_id == dry_run_id).group_by(round_.state))
@@ -319,7 +321,7 @@ def count_states(session: Session, dry_run_id: str) -> dict[str, int]:
 
 
 def _next_number(session: Session, assignment_id: int, user_id: int) -> int:
-    """Below those of real submissions, which begin with 1."""
+    """Below the numbers of real submissions, which begin with 1."""
     table = tables.Submission
     # the same lock as that of a submission
     session.execute(select(tables.User.id).where(tables.User.id == user_id).with_for_update())
@@ -335,7 +337,7 @@ def create_sample_submission(
     what: Literal["starter", "solution"],
     actor: Actor,
 ) -> str | None:
-    """The starter or the solution as a submission that nobody sees; nothing where there is none."""
+    """Make a submission of the starter or the solution that nobody sees; None where there is none."""
     documents = version.starter if what == "starter" else version.solution
     if not documents:
         return None

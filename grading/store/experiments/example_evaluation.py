@@ -1,6 +1,6 @@
-"""Whether examples help: corrections that are no examples are graded again with them, beside people's levels.
+"""Evaluation of examples: held-out corrections graded again with them, beside people's levels.
 
-The new gradings never count. Of each criterion, the grader's level before and after is compared with the
+These rounds never count. For each criterion, the model's levels before and after are compared with the
 person's, on the same submissions.
 """
 
@@ -30,26 +30,26 @@ PURPOSE: Final = "examples"
 MOST = 200
 """Submissions that are graded again at most, those corrected last."""
 MOST_READ = 500
-"""Corrections that are looked at."""
+"""Corrections that are read."""
 
 
 @dataclass(frozen=True)
 class HeldOutCorrections:
-    """Corrections that could tell: of criteria with examples, and no examples themselves."""
+    """Held-out corrections: of criteria with examples, and no examples themselves."""
 
     corrections: tuple[Correction, ...]
     other_rubric: int
-    """Left out, as they were graded with another version of the rubric."""
+    """Left out, as they were graded with another rubric version."""
 
     @property
     def submissions(self) -> tuple[str, ...]:
-        """Their submissions, each once."""
+        """The submissions of these corrections, each once."""
         return tuple(dict.fromkeys(one.submission_id for one in self.corrections))
 
 
 @dataclass(frozen=True)
 class Effect:
-    """A criterion before and after: pairs of (grader, person)."""
+    """A criterion before and after: pairs (model, person)."""
 
     criterion: str
     title: str
@@ -60,28 +60,28 @@ class Effect:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What the newest measuring shows so far."""
+    """Results of the newest evaluation so far."""
 
     dry_run_id: str
     at: datetime
     total: int
     ended: int
     by_rules: int
-    """Graded without a language model, which examples do nothing for."""
+    """Graded by rules without a model, which read no examples."""
     keys: frozenset[str]
-    """Examples that were shown."""
+    """Keys of the examples that were used."""
     effects: tuple[Effect, ...]
 
     @property
     def done(self) -> bool:
-        """Whether nothing more comes."""
+        """Whether all its rounds have ended."""
         return self.ended >= self.total
 
 
 def load_held_out(
     session: Session, assignment_id: int, examples: Sequence[ExampleEntry]
 ) -> HeldOutCorrections:
-    """What could be measured with the examples that are on now."""
+    """The corrections that an evaluation would use now."""
     working = [one for one in examples if one.works]
     criteria = {one.criterion for one in working}
     if not criteria:
@@ -104,7 +104,7 @@ def load_held_out(
 
 
 def start_evaluation(session: Session, assignment_id: int, actor: Actor) -> StartedDryRun:
-    """Grade what is held back again, with the examples. Raises Conflict."""
+    """Start grading held-out corrections again, with the examples. Raises Conflict."""
     query = select(tables.Assignment).where(tables.Assignment.id == assignment_id)
     assignment = session.scalars(query.with_for_update(key_share=True)).one()
     if (last := _last(session, assignment_id)) is not None and not _ended(session, last):
@@ -131,7 +131,7 @@ def _ended(session: Session, run: tables.DryRun) -> bool:
 
 
 def load_evaluation(session: Session, assignment_id: int) -> Evaluation | None:
-    """What the newest measuring shows; nothing when there was none."""
+    """Results of the newest evaluation; None when there was none."""
     run = _last(session, assignment_id)
     if run is None:
         return None
@@ -179,7 +179,7 @@ class _SecondGrading:
 
 
 def _graded(session: Session, run: tables.DryRun) -> dict[str, _SecondGrading]:
-    """By submission; of the reports only what is compared is read."""
+    """By submission; of the reports only the compared part is read."""
     grade, link = tables.Grade, tables.DryRunRound
     query = (
         select(grade.submission_id, grade.report["criteria"].label("c"), grade.report["stages"].label("s"))
@@ -202,7 +202,7 @@ def _again(criteria: Any, stages: Any) -> _SecondGrading:
 
 
 def _criteria(session: Session, keys: Iterable[str]) -> dict[str, str]:
-    """Which criterion an example was for; also of one that was removed."""
+    """The criterion of each example, also of removed ones."""
     numbers = {key: int(key.partition(":")[0]) for key in keys}
     query = select(tables.Example.id, tables.Example.criterion)
     rows = session.execute(query.where(tables.Example.id.in_(set(numbers.values()))))
@@ -211,7 +211,7 @@ def _criteria(session: Session, keys: Iterable[str]) -> dict[str, str]:
 
 
 def _judged_before(session: Session, assignment_id: int, run: tables.DryRun) -> list[Correction]:
-    """Corrections that were no examples when it was measured."""
+    """Corrections that were held out when the evaluation began."""
     own = _examples_of(session, assignment_id, run.created_at)
     return [
         one
@@ -223,7 +223,7 @@ def _judged_before(session: Session, assignment_id: int, run: tables.DryRun) -> 
 
 
 def _examples_of(session: Session, assignment_id: int, until: datetime | None = None) -> set[tuple[str, str]]:
-    """Submission and criterion of what has ever been an example, be it off or removed since."""
+    """Submission and criterion of all examples there ever were, also inactive and removed ones."""
     example = tables.Example
     query = select(example.submission_id, example.criterion).where(example.assignment_id == assignment_id)
     if until is not None:

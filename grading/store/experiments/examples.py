@@ -1,7 +1,7 @@
-"""Corrections that an instructor shows the model in later gradings: chosen, edited, switched off, removed.
+"""Examples: corrections that later gradings of the same criterion include in their prompts.
 
-A removed example keeps its row without its words: so its number is never another's, and what it was shown in
-is found when its student is erased.
+A removed example keeps its row without its text, so that its id is not used again, and prompts that quote
+it are found when its student is erased.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from grading.store.experiments.corrections import Correction, load_correction
 from grading.store.rounds.example_usage import to_job_example, version_when_chosen
 
 PER_CRITERION = 4
-"""Examples of a criterion that are on at most."""
+"""Active examples of a criterion."""
 MOST_CHARS = 8_000
-"""Characters of all that are on, excerpts and reasons together."""
+"""Characters of all active examples, excerpts and reasons together."""
 
 
 @dataclass(frozen=True)
 class ExampleEntry:
-    """An example as the page lists it."""
+    """An example in the list."""
 
     id: int
     criterion: str
     title: str
-    """The criterion's; its id where the rubric has it no more."""
+    """The criterion's title; its id where the rubric no longer has it."""
     highest: int | None
-    """The criterion's highest level now; nothing where the rubric has it no more."""
+    """The criterion's highest level; None where the rubric no longer has it."""
     excerpt: str
     model_level: float | None
     level: float
@@ -56,17 +56,17 @@ class ExampleEntry:
     student: str
     key: str
     same_scale: bool
-    """The criterion has the levels that it had when the example was chosen."""
+    """The criterion has the same levels as when the example was chosen."""
 
     @property
     def works(self) -> bool:
-        """Whether models are shown it."""
+        """Whether prompts include it."""
         return self.active and self.same_scale and self.highest is not None
 
 
 @dataclass(frozen=True)
 class RemainingCapacity:
-    """How much may still be switched on."""
+    """How much can still be activated."""
 
     by_criterion: dict[str, int]
     chars: int
@@ -82,7 +82,9 @@ def list_examples(session: Session, assignment_id: int) -> list[ExampleEntry]:
 
 
 def _rows(assignment_id: int) -> Any:
-    """Examples that were not removed, whose they are, and the rubric version that counted when chosen."""
+    """Examples that are not removed, with their student and the rubric version that counted when they were
+    chosen.
+    """
     example, author = tables.Example, tables.User.__table__.alias("author")
     return (
         select(
@@ -100,7 +102,7 @@ def _rows(assignment_id: int) -> Any:
 
 
 def _scales(session: Session, versions: Iterable[int | None]) -> dict[int | None, dict[str, int]]:
-    """Of each rubric version the highest level of each criterion."""
+    """The highest level of each criterion, by rubric version."""
     query = select(tables.RubricVersion.id, tables.RubricVersion.rubric)
     known = [one for one in versions if one is not None]
     return {
@@ -137,9 +139,9 @@ def _shown(
 def create_example(
     session: Session, assignment_id: int, change_id: int, excerpt: str, reason: str, actor: Actor
 ) -> int:
-    """Make a correction an example, switched on where there is room; its number.
+    """Make a correction an example, active if there is capacity; returns its id.
 
-    Raises NotFound, and ExampleRefused or Conflict for what cannot be shown.
+    Raises NotFound, and ExampleRefused or Conflict for what cannot be an example.
     """
     _lock(session, assignment_id)
     found = load_correction(session, assignment_id, change_id)
@@ -187,7 +189,7 @@ def _twin(session: Session, found: Correction) -> int | None:
 def edit_example(
     session: Session, assignment_id: int, example_id: int, excerpt: str, reason: str, actor: Actor
 ) -> None:
-    """Put it in other words. Raises NotFound, ExampleRefused."""
+    """Change an example's text. Raises NotFound, ExampleRefused."""
     example = _locked(session, assignment_id, example_id)
     words, why = check_texts(session, example.submission_id, excerpt, reason)
     if example.active:
@@ -197,7 +199,7 @@ def edit_example(
 
 
 def set_active(session: Session, assignment_id: int, example_id: int, on: bool, actor: Actor) -> None:
-    """Show it to models from now on, or no more. Raises NotFound, ExampleRefused."""
+    """Activate or deactivate an example. Raises NotFound, ExampleRefused."""
     example = _locked(session, assignment_id, example_id)
     if example.active == on:
         return
@@ -208,7 +210,7 @@ def set_active(session: Session, assignment_id: int, example_id: int, on: bool, 
 
 
 def remove_example(session: Session, assignment_id: int, example_id: int, actor: Actor) -> None:
-    """Take its words away, and never show it again. Raises NotFound."""
+    """Deactivate an example for good and delete its text. Raises NotFound."""
     example = _locked(session, assignment_id, example_id)
     example.active, example.excerpt, example.reason = False, "", ""
     _note(session, actor, "example.remove", example, {})
@@ -220,7 +222,7 @@ def _note(session: Session, actor: Actor, action: str, example: tables.Example, 
 
 
 def _lock(session: Session, assignment_id: int) -> None:
-    """One at a time: what is on is counted. Raises NotFound."""
+    """Lock the assignment, whose active examples are counted. Raises NotFound."""
     query = select(tables.Assignment.id).where(tables.Assignment.id == assignment_id)
     if session.scalar(query.with_for_update(key_share=True)) is None:
         raise NotFound("There is no such assignment.")
@@ -240,7 +242,7 @@ def _require_room(session: Session, example: tables.Example, chars: int) -> None
 
 
 def _full(session: Session, assignment_id: int, criterion: str, chars: int, but: int = 0) -> str:
-    """Why one more cannot be on; empty when it can."""
+    """Why no more examples can be active; empty when one can."""
     room = remaining_capacity(_on(session, assignment_id, but))
     if room.by_criterion.get(criterion, PER_CRITERION) < 1:
         return f"At most {PER_CRITERION} examples of a criterion can be on. Switch another one off first."
@@ -253,7 +255,7 @@ def _full(session: Session, assignment_id: int, criterion: str, chars: int, but:
 
 
 def _on(session: Session, assignment_id: int, but: int = 0) -> list[tuple[str, int]]:
-    """Criterion and characters of those that are on."""
+    """Criterion and characters of the active examples."""
     example = tables.Example
     size = func.length(example.excerpt) + func.length(example.reason)
     query = select(example.criterion, size).where(
@@ -263,7 +265,7 @@ def _on(session: Session, assignment_id: int, but: int = 0) -> list[tuple[str, i
 
 
 def remaining_capacity(on: Iterable[tuple[str, int]]) -> RemainingCapacity:
-    """What is left of both bounds, from criterion and characters of those that are on."""
+    """The rest of both limits, from criterion and characters of the active examples."""
     used: dict[str, int] = defaultdict(int)
     chars = 0
     for criterion, size in on:
@@ -273,7 +275,7 @@ def remaining_capacity(on: Iterable[tuple[str, int]]) -> RemainingCapacity:
 
 
 def load_criteria(session: Session, assignment_id: int) -> tuple[Criterion, ...]:
-    """Those of the rubric that counts; none where there is no rubric yet."""
+    """The criteria of the published rubric; none where there is no rubric."""
     assignment = session.get_one(tables.Assignment, assignment_id)
     version = assignments.find_published(session, assignment)
     return () if version is None else Rubric.model_validate(version.rubric).criteria
@@ -292,7 +294,7 @@ class ExampleRefused(GraderError):
 
 
 def check_texts(session: Session, submission_id: str, excerpt: str, reason: str) -> tuple[str, str]:
-    """Both without the names of those who submitted it. Raises ExampleRefused."""
+    """Both texts without the names of the submission's students. Raises ExampleRefused."""
     kept = excerpt.replace("\r\n", "\n").replace("\0", "").strip("\n ")
     why = " ".join(reason.replace("\0", "").split())
     if not kept:
@@ -310,14 +312,14 @@ def check_texts(session: Session, submission_id: str, excerpt: str, reason: str)
 
 
 def as_document(text: str) -> Document:
-    """A text as if it had been submitted by itself."""
+    """A text as a document."""
     lines = tuple(range(1, text.count("\n") + 2))
     cell = Cell(number=1, kind="markdown", source=text, language="markdown", added=lines)
     return Document(path="excerpt.md", kind="prose", language="markdown", cells=(cell,))
 
 
 def student_identities(session: Session, submission_id: str) -> list[Identity]:
-    """What is known of each who handed this in."""
+    """Names, addresses and ids of a submission's students."""
     member = tables.SubmissionMember
     theirs = select(tables.Submission.student_id).where(tables.Submission.id == submission_id)
     others = select(member.user_id).where(member.submission_id == submission_id)

@@ -1,4 +1,4 @@
-"""Whose grade a dry run would move, and how far; after it was applied, whose it moved."""
+"""Impact of a dry run on grades, before and after it is applied."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from grading.store.tables.assignments import TRIAL
 
 UNSEEN = (REASONS["try"], REASONS["rubric"], "examples")
 MOST_READ = 500
-"""Grades with changes by people whose reports are read for one page."""
+"""Grades with people's changes whose reports are read for one page."""
 
 
 class GradeImpact(Value):
-    """One submission of a dry run."""
+    """The impact on one submission."""
 
     submission_id: str
     round_id: str
@@ -43,33 +43,33 @@ class GradeImpact(Value):
     after_max: float | None
     released: bool
     changes: int = 0
-    """Made by people in the grade that counts."""
+    """People's changes in the current grade."""
     old_grade: int | None = None
     new_grade: int | None = None
 
     @property
     def points(self) -> Points | None:
-        """Before and after, where there are both."""
+        """Points before and after, where both exist."""
         if self.before is None or self.after is None:
             return None
         return Points(self.before, self.before_max or 0.0, self.after, self.after_max or 0.0)
 
     @property
     def delta(self) -> float | None:
-        """How far it moves; nothing where that is not known."""
+        """The difference; None where it is not known."""
         return self.points.delta if self.points is not None else None
 
 
 class Impact(Value):
-    """All of them, those that move furthest first."""
+    """All of them, the largest differences first."""
 
     rows: tuple[GradeImpact, ...]
     conflicts: Mapping[str, tuple[Any, ...]]
-    """submission -> what people changed and does not fit any more"""
+    """Submission -> people's changes that do not fit any more."""
 
 
 def load_impact(session: Session, dry_run: tables.DryRun) -> Impact:
-    """What the dry run found so far, with what people changed put in; a bounded number of queries."""
+    """The impact so far, with people's changes included; a constant number of queries."""
     rows = [_move(row) for row in session.execute(_of_dry_run(), {"dry_run": dry_run.id})]
     conflicts: dict[str, tuple[Conflict, ...]] = {}
     if dry_run.applied_at is None:
@@ -79,7 +79,7 @@ def load_impact(session: Session, dry_run: tables.DryRun) -> Impact:
 
 
 def _counted() -> Any:
-    """The round that counts beside a new one, or counted before it took its place."""
+    """The current round of a submission, or the one that was current until the dry run was applied."""
     new, prev = tables.Round, aliased(tables.Round, name="prev")
     earlier = and_(new.current, prev.number < new.number, prev.reason.not_in(UNSEEN))
     return (
@@ -160,7 +160,7 @@ def _move(row: Any) -> GradeImpact:
 def _with_changes(
     session: Session, rows: Sequence[GradeImpact]
 ) -> tuple[list[GradeImpact], dict[str, tuple[Conflict, ...]]]:
-    """The points as they would be with people's changes; reports are read only where there are any."""
+    """The points with people's changes; reports are read only where there are any."""
     conflicts: dict[str, tuple[Conflict, ...]] = {}
     found: list[GradeImpact] = []
     pairs = [(one.old_grade, one.new_grade) for one in rows if one.changes]
@@ -176,7 +176,7 @@ def _with_changes(
 
 
 class ReportPair(Value):
-    """One submission of a dry run with both reports, to be looked at beside each other."""
+    """One submission of a dry run with the reports before and after."""
 
     move: GradeImpact
     before: Report | None
@@ -184,7 +184,7 @@ class ReportPair(Value):
 
 
 def load_reports(session: Session, dry_run: tables.DryRun, submission_id: str) -> ReportPair:
-    """One of them. Raises NotFound."""
+    """Both reports of one submission. Raises NotFound."""
     where = (
         tables.DryRunRound.dry_run_id == dry_run.id,
         tables.DryRunRound.submission_id == submission_id,

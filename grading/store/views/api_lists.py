@@ -1,6 +1,6 @@
-"""Lists for programs: by a key, never by counting rows, so that a page costs the same however far in it is.
+"""Lists of the API with keyset pagination, which costs the same on every page.
 
-Each takes the key behind which it begins and how many rows it gives at most.
+Each function takes the key after which its page begins, and the number of rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from grading.store.views.submission_lists import SubmissionLine
 def list_courses(
     session: Session, ids: frozenset[int] | None, archived: bool | None, after: int, limit: int
 ) -> tuple[CourseEntry, ...]:
-    """These courses (nothing: all) by number."""
+    """These courses (None: all) by id."""
     course = tables.Course
     count = select(func.count()).where(tables.Assignment.course_id == course.id).scalar_subquery()
     query = select(course, count).where(course.id > after).order_by(course.id).limit(limit)
@@ -41,7 +41,7 @@ def list_courses(
 def list_members(
     session: Session, course_id: int, role: str | None, search: str, after: int, limit: int
 ) -> tuple[Person, ...]:
-    """The people of a course by number; `search` finds names, addresses and ids."""
+    """The members of a course by id; `search` finds names, addresses and ids."""
     here = tables.Membership
     query = (
         select(*roster.PERSON_COLUMNS, here.role)
@@ -63,7 +63,7 @@ def list_assignments(
     after: int,
     limit: int,
 ) -> Sequence[tables.Assignment]:
-    """The assignments of these courses (nothing: all); of others than `staff_of` what students see."""
+    """The assignments of these courses (None: all); outside of `staff_of` only visible ones."""
     own = tables.Assignment
     query = select(own).where(own.id > after).order_by(own.id).limit(limit)
     if course_ids is not None:
@@ -74,10 +74,10 @@ def list_assignments(
 
 
 class SubmissionFilters(Value):
-    """Which submissions a list shows; nothing means all."""
+    """Filters of submissions; None: all."""
 
     staff_of: frozenset[int] | None = None
-    """Courses of which all may be seen; of others only what counts for `reader`."""
+    """Courses whose submissions are all included; of others only those that count for `reader`."""
     reader: int = 0
     course_id: int | None = None
     assignment_id: int | None = None
@@ -92,7 +92,7 @@ class SubmissionFilters(Value):
 def list_submissions(
     session: Session, wanted: SubmissionFilters, after: tuple[datetime, str] | None, limit: int
 ) -> tuple[SubmissionLine, ...]:
-    """Submissions, the newest first; which they are by indexes alone, then all that belongs to those few."""
+    """Submissions, the newest first; first their ids by indexes alone, then the columns of those few."""
     own, round_, grade = tables.Submission, tables.Round, tables.Grade
     query: Select[Any] = (
         select(own.id)
@@ -149,7 +149,7 @@ def _which(wanted: SubmissionFilters) -> list[Any]:
 def list_grades(
     session: Session, assignment: tables.Assignment, after: int, limit: int
 ) -> tuple[gradebook.Row, ...]:
-    """What counts of each student for one assignment, by the student's number; each row has one cell."""
+    """The counting grades of one assignment by student id; each row has one cell."""
     course = load_course(session, assignment.course_id)
     listed = gradebook_cells.load_columns(session, course.id, assignment_id=assignment.id)
     return gradebook.load_rows(

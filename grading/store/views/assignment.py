@@ -1,4 +1,4 @@
-"""An assignment as its page shows it: task, files, rubric and late rule, as one reader may see them."""
+"""The page of an assignment: task, files, rubric and late rule, as its reader sees them."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from grading.store.views import submission_lists
 from grading.store.views.submission_lists import SubmissionLine
 
 OFFERED = ("starter/", "data/")
-"""Folders whose files students may have; solutions, tests and instructions never leave."""
+"""Folders whose files students may download; solutions, tests and instructions are never served."""
 
 MOST_READ = 1024 * 1024
-"""Characters of rubrics that are kept as they were read."""
+"""Characters of parsed rubrics in the cache."""
 
 
 class OfferedFile(Value):
@@ -40,12 +40,12 @@ class OfferedFile(Value):
 
     @property
     def name(self) -> str:
-        """Without the folder it lies in."""
+        """Its path below the folder."""
         return self.path.partition("/")[2]
 
 
 class ShownCriterion(Value):
-    """A criterion as students see it: what earns points, not how that is found out."""
+    """A criterion as students see it, without its checks."""
 
     title: str
     points: float
@@ -54,12 +54,12 @@ class ShownCriterion(Value):
 
 
 class ShownAdjustment(Value):
-    """A deduction or cap as students see it: what it takes, not how that is found out."""
+    """A deduction or cap as students see it, without its checks."""
 
     title: str
     description: str
     criteria: tuple[str, ...]
-    """Their titles; none is the whole."""
+    """Titles of its criteria; none: the total."""
     deduct: float | None
     cap: float | None
     each: bool
@@ -67,7 +67,7 @@ class ShownAdjustment(Value):
 
 
 class ShownRubric(Value):
-    """What of a rubric students see."""
+    """The parts of a rubric that students see."""
 
     criteria: tuple[ShownCriterion, ...] = ()
     adjustments: tuple[ShownAdjustment, ...] = ()
@@ -75,14 +75,14 @@ class ShownRubric(Value):
 
 
 class LateStep(Value):
-    """Until then so much is kept."""
+    """The share of points that is kept until then."""
 
     until: datetime
     credit: float
 
 
 class Overview(Value):
-    """An assignment, and how its reader stands."""
+    """An assignment with its reader's state."""
 
     id: int
     course_id: int
@@ -91,14 +91,14 @@ class Overview(Value):
     slug: str
     title: str
     due_at: datetime | None
-    """That of all; the reader's own is `door.due`."""
+    """The assignment's; the reader's own is `door.due`."""
     visible: bool
     archived: bool
     counts: str
     group_size: int
     now: datetime
     ready: bool
-    """It has a rubric, so it can be submitted."""
+    """It has a rubric, so that work can be submitted."""
     task: str = ""
     criteria: tuple[ShownCriterion, ...] = ()
     adjustments: tuple[ShownAdjustment, ...] = ()
@@ -114,13 +114,13 @@ _rubrics: Remembered[ShownRubric] = Remembered(MOST_READ)
 
 @dataclass(frozen=True)
 class AssignmentPage:
-    """An assignment as a page reads it."""
+    """What the page of an assignment shows."""
 
     shown: Overview
     attempts: tuple[SubmissionLine, ...]
     """All submissions of the reader."""
     uploaded: bool
-    """The reader has uploaded something."""
+    """The reader has a pending upload."""
 
 
 def load_page(
@@ -129,9 +129,10 @@ def load_page(
     user_id: int,
     allow: Callable[[int, bool], None],
 ) -> AssignmentPage:
-    """The assignment as this user sees it, in few queries. Raises NotFound.
+    """The page for this user, in few queries. Raises NotFound.
 
-    `allow` gets its course and whether students see it, before anything else is read; it may raise, too.
+    `allow` gets the course and whether students see the assignment, before anything else is read; it may
+    raise.
     """
     query = _head(session.get_bind().dialect.name)
     row = session.execute(query, {"assignment_id": assignment_id, "user_id": user_id}).first()
@@ -154,7 +155,7 @@ def load_page(
 
 
 def load_overview(session: Session, assignment: tables.Assignment, user_id: int) -> Overview:
-    """The assignment as this user sees it."""
+    """The overview for this user."""
     return load_page(session, assignment.id, user_id, lambda _course_id, _visible: None).shown
 
 
@@ -174,7 +175,7 @@ _OF_ASSIGNMENT = (
 
 @cache
 def _head(dialect: str) -> Select[Any]:
-    """An assignment with its course, the version that counts, and what is there of the reader."""
+    """An assignment with its course, published version, and the reader's state."""
     assignment, course, version, own = (
         tables.Assignment,
         tables.Course,
@@ -241,7 +242,7 @@ def _shown(
 
 
 def student_rubric(text: str) -> ShownRubric:
-    """What students see of a rubric, which is JSON."""
+    """The parts of a rubric that students see, from its JSON."""
     rubric = Rubric.model_validate_json(text)
     titles = {one.id: one.title for one in rubric.criteria}
     shared = {"title", "description", "deduct", "cap", "each", "partly"}
@@ -259,7 +260,7 @@ def student_rubric(text: str) -> ShownRubric:
 
 
 def load_offered_file(session: Session, assignment: tables.Assignment, path: str) -> bytes:
-    """The bytes of a file that students may have. Raises NotFound for all others."""
+    """The content of a file that students may download. Raises NotFound for all others."""
     name = _files(session, assignment).get(path) if path.startswith(OFFERED) else None
     if name is None:
         raise NotFound("There is no such file.")
@@ -267,7 +268,7 @@ def load_offered_file(session: Session, assignment: tables.Assignment, path: str
 
 
 def _files(session: Session, assignment: tables.Assignment) -> Mapping[str, str]:
-    """The files of the version that counts."""
+    """The files of the published version."""
     version = tables.RubricVersion
     query = (
         select(version.files)

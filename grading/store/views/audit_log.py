@@ -1,4 +1,4 @@
-"""Reading the audit: pages of it, with the names of who did what to what. A fixed number of queries."""
+"""Pages of the audit, with the names of actors and objects, in a constant number of queries."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ SOME: Any = bindparam("ids", expanding=True)
 
 @dataclass(frozen=True)
 class NamedObject:
-    """Who or what a row is about: its kind, its id, and a name where it still has one."""
+    """An actor or object: its kind, its id, and its present name if it has one."""
 
     kind: str
     id: str
     name: str = ""
     of: str = ""
-    """Of a submission: whose; of a token: whose."""
+    """The student of a submission, the owner of a token."""
     number: int = 0
-    """Of a submission."""
+    """The number of a submission."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class AuditEntry:
     actor: NamedObject
     object: NamedObject
     detail: Mapping[str, Any]
-    """As it was kept; a `student` is Named."""
+    """As stored; a `student` becomes a NamedObject."""
 
 
 @dataclass(frozen=True)
 class AuditPage:
-    """A page, the newest first; `older` is what the next one is asked with, if there is one."""
+    """A page, the newest first; `older` is the id that the next page starts below, if there is one."""
 
     lines: tuple[AuditEntry, ...]
     older: int | None
@@ -56,16 +56,16 @@ class AuditPage:
 
 @dataclass(frozen=True)
 class AuditFilters:
-    """What a page of the audit shows."""
+    """Filters of the audit."""
 
     course_id: int | None = None
-    """Nothing: all there is."""
+    """None: all courses."""
     person: str = ""
-    """Done by somebody with this name, address or id, or a part of it."""
+    """Part of the actor's name, address or id."""
     kinds: tuple[str, ...] = ()
-    """The first words of actions, as in `grade.change`; nothing: all."""
+    """First parts of actions, as in `grade.change`; none: all."""
     before: int | None = None
-    """Rows older than this one."""
+    """Rows with a lower id."""
 
 
 def list_entries(session: Session, wanted: AuditFilters) -> AuditPage:
@@ -88,7 +88,7 @@ def list_entries(session: Session, wanted: AuditFilters) -> AuditPage:
 
 
 def _of_students(detail: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A student's number as the audit calls people."""
+    """The value as the audit names people."""
     student = detail.get("student")
     return {**detail, "student": f"user:{student}"} if isinstance(student, int | str) else detail
 
@@ -115,7 +115,7 @@ def _newest(given: frozenset[str], kinds: tuple[str, ...]) -> Any:
 
 
 def _actors(session: Session, person: str) -> list[str]:
-    """How the audit may call them: as users, and by their tokens."""
+    """Names of a person in the audit: as user, and by their tokens."""
     escaped = person.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     like = f"%{escaped}%"
     by_id = exists().where(Identity.user_id == User.id, Identity.subject.ilike(like, escape="\\"))
@@ -126,7 +126,7 @@ def _actors(session: Session, person: str) -> list[str]:
 
 
 def _names(session: Session, names: Iterable[str]) -> Mapping[str, NamedObject]:
-    """Each `kind:id` with what it is called now."""
+    """Each `kind:id` with its present name."""
     known = {name: NamedObject(*_parted(name)) for name in names}
     ids: dict[str, set[str]] = {}
     for one in known.values():

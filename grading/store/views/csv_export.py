@@ -1,4 +1,4 @@
-"""What leaves as files: grades as a table, and everything of an assignment."""
+"""Exports: grades as CSV, and all files of an assignment."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from grading.store.views.gradebook import Row, iterate_rows
 from grading.tabular.grades_csv import ADJUSTMENT, column_title
 
 CHUNK_SIZE = 20
-"""Submissions that are read together, so that memory does not grow with the class."""
+"""Submissions that are read together, to bound memory."""
 README = """Everything of one assignment.
 
 grades.csv   what counts of each student
@@ -42,7 +42,7 @@ hand-ins/    a folder for each student, in it one for each hand-in with its file
 
 
 def _deducts(session: Session, assignment_id: int) -> bool:
-    """Whether the points of its criteria need not add up to the whole."""
+    """Whether its criteria's points may differ from the total."""
     rubric = newest_rubric(session, assignment_id)
     return bool(rubric.get("adjustments")) or rubric.get("bonus_at_most") is not None
 
@@ -51,7 +51,7 @@ def _deducts(session: Session, assignment_id: int) -> bool:
 
 
 def course_table(session: Session, course_id: int) -> tuple[list[str], Iterator[list[Any]]]:
-    """First line and lines of a course: a column for each assignment."""
+    """Header and rows of a course: a column for each assignment."""
     course = courses.load_course(session, course_id)
     listed = load_columns(session, course_id)
     header = ["id", "name", *(one.title for one in listed), "total", "of", "dropped"]
@@ -68,7 +68,7 @@ def _course_line(row: Row, listed: Sequence[Column]) -> list[Any]:
 def assignment_table(
     session: Session, assignment: Assignment, *, criteria: bool
 ) -> tuple[list[str], Iterator[list[Any]]]:
-    """First line and lines of one assignment; with `criteria` it can be changed and read in again."""
+    """Header and rows of one assignment; with `criteria`, the table can be edited and imported."""
     course = courses.load_course(session, assignment.course_id)
     listed = [one for one in load_columns(session, course.id) if one.id == assignment.id]
     shown = criteria_of(session, assignment.id) if criteria else ()
@@ -92,7 +92,7 @@ def _assignment_lines(
 
 
 def _deducted(more: Any) -> float | None:
-    """What lies between the points of the criteria and those of the rubric."""
+    """Difference between the criteria's points and the rubric's."""
     if more is None or more.criterion_points is None:
         return None
     judged = sum(points or 0.0 for points in more.criterion_points.values())
@@ -147,7 +147,7 @@ def _some(rows: Iterator[Row], size: int) -> Iterator[list[Row]]:
 
 
 def export_files(store: Store, assignment_id: int) -> Iterator[tuple[str, bytes]]:
-    """Name and content of each file but the table; a transaction for each chunk, none is kept open."""
+    """Path and content of each file but the table; each chunk has a transaction of its own."""
     yield "README.txt", README.encode()
     names = zip_names.Names()
     with store.read() as session:
@@ -163,7 +163,7 @@ def export_files(store: Store, assignment_id: int) -> Iterator[tuple[str, bytes]
 
 
 def _folders(session: Session, ids: Sequence[str]) -> dict[str, str]:
-    """Somebody's name and number, which no two have, and which submission it is."""
+    """A unique folder of a submission: its student's name and id, and its number."""
     subject = (
         select(Identity.subject).where(Identity.user_id == User.id).order_by(Identity.id).limit(1)
     ).scalar_subquery()

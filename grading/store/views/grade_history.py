@@ -18,31 +18,31 @@ from grading.store.grades.change_history import MadeChange
 from grading.store.grades.final_score import counting_of_assignment
 
 MOST = 100
-"""Gradings, and changes, that are listed of one submission; the newest."""
+"""Gradings and changes of one submission that are listed; the newest."""
 
 
 class ScoreTerms(Value):
-    """What the points of a submission depend on beside its report."""
+    """What a submission's points depend on beside its report."""
 
     lateness: Lateness
     due_at: datetime | None
     extended: bool
-    """The student has a due date of their own."""
+    """The student has an extension."""
     counts: str
     """`latest` or `best`."""
     levels: dict[str, tuple[str, ...]]
-    """What each level of a criterion means, from 0 up."""
+    """The meaning of each level of a criterion, from 0 up."""
 
 
 class Grading(Value):
-    """One round, as a line of the history."""
+    """One round in the history."""
 
     number: int
     reason: str
     state: str
     current: bool
     rubric: int
-    """The number of the version it was graded with."""
+    """Number of its rubric version."""
     created_at: datetime
     finished_at: datetime | None
     final_points: float | None
@@ -51,12 +51,12 @@ class Grading(Value):
 
 
 def load_terms(session: Session, submission_id: str, round_id: str) -> ScoreTerms:
-    """What decides beside the report, by the rules of now; in one query."""
+    """The present score terms; one query."""
     return terms_of(session.execute(_terms(), {"submission_id": submission_id, "round_id": round_id}).one())
 
 
 def terms_of(row: Any) -> ScoreTerms:
-    """The same, of a row of a submission that has `TERMS`."""
+    """The score terms of a row with the columns `TERMS`."""
     due = own_due(row.due_at, row.own)
     criteria = row.rubric.get("criteria", [])
     return ScoreTerms(
@@ -72,12 +72,12 @@ TERMS = (
     tables.Assignment.due_at, tables.Extension.due_at.label("own"), tables.Assignment.late,
     tables.Assignment.counts, tables.RubricVersion.rubric,
 )  # fmt: skip
-"""What `terms_of` reads, beside when it was submitted."""
+"""Columns that `terms_of` reads, beside the time of submission."""
 EXTENDED = and_(
     tables.Extension.assignment_id == tables.Assignment.id,
     tables.Extension.student_id == tables.Submission.student_id,
 )
-"""Which extension is of a submission; there may be none."""
+"""Join condition of a submission's extension; there may be none."""
 
 
 @cache
@@ -90,7 +90,7 @@ def _terms() -> Select[Any]:
 
 
 def list_gradings(session: Session, submission_id: str) -> tuple[Grading, ...]:
-    """The rounds of a submission, the newest first, without those of a dry run that was not applied."""
+    """The rounds of a submission, the newest first, without those of dry runs that were not applied."""
     rows = session.execute(_gradings(), {"submission_id": submission_id})
     return tuple(Grading.model_validate(dict(row._mapping)) for row in rows)
 
@@ -128,7 +128,7 @@ def _gradings() -> Executable:
 
 
 def list_changes(session: Session, submission_id: str) -> tuple[MadeChange, ...]:
-    """What people changed in the gradings of a submission, the newest first."""
+    """People's changes of a submission's grades, the newest first."""
     rows = session.execute(_changes(), {"submission_id": submission_id})
     return tuple(
         MadeChange(
@@ -171,7 +171,7 @@ def load_content(session: Session, sha256: str) -> bytes:
 
 
 class GradedSubmission(Value):
-    """A submission of somebody that has a grade."""
+    """A submission with a grade."""
 
     submission_id: str
     number: int
@@ -180,7 +180,7 @@ class GradedSubmission(Value):
 
 
 def list_counting(session: Session, assignment: tables.Assignment) -> tuple[GradedSubmission, ...]:
-    """Of each student the submission that counts, if it has a grade; by name. One query."""
+    """The counting submission of each student, if it has a grade; by name, in one query."""
     submission = tables.Submission
     query = (
         select(

@@ -1,4 +1,4 @@
-"""The gradebook: what counts of each student for each assignment of a course, without any report."""
+"""The gradebook: the counting grade of each student and assignment of a course, without reports."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from grading.store.tables import (
 
 PER_PAGE = 25
 CHUNK_SIZE = 100
-"""Students whose grades are read together, where all are wanted."""
+"""Students whose grades are read together."""
 BY_NAME = (func.lower(User.name), User.id)
-"""As people look names up, who write some of them small."""
+"""Order by name, ignoring case."""
 
 
 class Student(Value):
-    """Somebody of the course."""
+    """A student of the course."""
 
     id: int
     name: str
@@ -49,7 +49,7 @@ class Row(Value):
 
 
 class Gradebook(Value):
-    """One page of it."""
+    """One page of the gradebook."""
 
     course_id: int
     course_title: str
@@ -60,11 +60,11 @@ class Gradebook(Value):
     pages: int
     total: int
     until: datetime | None = None
-    """When the next of its dates is over, which changes what is missing."""
+    """The next due date, after which missing submissions change."""
 
 
 def load_gradebook(session: Session, course: Course, search: str = "", page: int = 1) -> Gradebook:
-    """One page of students, by name; `search` finds in names and student ids."""
+    """One page of students, by name; `search` finds names and student ids."""
     students = _students(course.id, search)
     total = session.scalar(students.with_only_columns(func.count(), maintain_column_froms=True)) or 0
     pages = max(1, -(-total // PER_PAGE))
@@ -84,20 +84,20 @@ def _until(session: Session, listed: Sequence[Column], head: Sequence[Student]) 
 
 
 def iterate_rows(session: Session, course: Course, listed: Sequence[Column]) -> Iterator[Row]:
-    """All students by name, some at a time."""
+    """All rows by name, in chunks."""
     head = _named(session, _students(course.id, "").order_by(*BY_NAME))
     for some in chunks(head, CHUNK_SIZE):
         yield from load_rows(session, course, listed, some)
 
 
 def students_after(session: Session, course_id: int, after: int, limit: int) -> list[Student]:
-    """So many students of a course by number, from behind one."""
+    """Students of a course with an id above `after`."""
     some = _students(course_id, "").where(User.id > after).order_by(User.id)
     return _named(session, some.limit(limit))
 
 
 def load_student_row(session: Session, course: Course, user_id: int) -> Gradebook:
-    """One student's own row, with what is released only, and without the id that is typed."""
+    """A student's own row, with released grades only, and without the student id."""
     listed = load_columns(session, course.id, visible=True)
     known = session.execute(_student(), {"course_id": course.id, "user_id": user_id})
     head = [Student(id=row.id, name=row.name, subject="") for row in known]
@@ -125,7 +125,7 @@ def _students(course_id: int, search: str) -> Select[Any]:
 
 
 def _named(session: Session, query: Select[Any]) -> list[Student]:
-    """With the id that is typed: the local one, or else that of whoever sent them."""
+    """With the student id: the local one, or else that of an LMS."""
     people = session.execute(query).all()
     subjects: dict[int, str] = {}
     for some in chunks([row.id for row in people]):
@@ -180,7 +180,7 @@ def _without(column: Column, due: datetime | None, moment: datetime) -> Cell:
 def _own_dates(
     session: Session, listed: Sequence[Column], students: Sequence[Student]
 ) -> Mapping[tuple[int, int], datetime]:
-    """(assignment, student) -> their own date."""
+    """(assignment, student) -> due date of an extension."""
     of_them = {"assignments": [one.id for one in listed], "students": [one.id for one in students]}
     rows = session.execute(_extensions(), of_them)
     return {(row.assignment_id, row.student_id): row.due_at for row in rows}

@@ -1,4 +1,4 @@
-"""Requests for a regrade as their readers see them: one, those of a submission, pages of them."""
+"""Views of regrade requests: one, those of a submission, pages of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PER_PAGE = 25
 
 
 class Request(Value):
-    """A request with what its readers need."""
+    """A request with what pages show of it."""
 
     id: int
     submission_id: str
@@ -28,12 +28,12 @@ class Request(Value):
     assignment_id: int
     assignment_title: str
     number: int
-    """Of the submission."""
+    """Number of the submission."""
     owner_id: int
-    """Whose submission it is."""
+    """The submission's student."""
     student_id: int
     student: str
-    """Who asked."""
+    """Who made the request."""
     criterion: str
     reason: str
     state: str
@@ -44,12 +44,12 @@ class Request(Value):
 
     @property
     def open(self) -> bool:
-        """Whether it waits for an answer."""
+        """Whether it is unanswered."""
         return self.state == "open"
 
 
 class Page(Value):
-    """One page of requests, the open ones first."""
+    """One page of requests, open ones first."""
 
     items: tuple[Request, ...]
     page: int
@@ -58,7 +58,7 @@ class Page(Value):
 
 
 def load_request(session: Session, request_id: int) -> Request:
-    """One request. Raises NotFound."""
+    """A request. Raises NotFound."""
     found = session.execute(_requests().where(tables.RegradeRequest.id == request_id)).first()
     if found is None:
         raise NotFound("There is no such request.")
@@ -79,7 +79,7 @@ def _of_submission() -> Select[Any]:
 def list_requests(
     session: Session, courses: frozenset[int] | None, course_id: int | None, page: int = 1
 ) -> Page:
-    """One page of the requests of these courses (nothing: all): open ones first, the oldest of them first."""
+    """One page of the requests of these courses (None: all): open ones first, the oldest of them first."""
     kind = courses is not None, course_id is not None
     given = {"courses": list(courses or ()), "course_id": course_id}
     total = session.scalar(_count(*kind), given) or 0
@@ -121,7 +121,7 @@ def list_below(
     below: int | None = None,
     limit: int = PER_PAGE,
 ) -> tuple[Request, ...]:
-    """Requests of these courses (nothing: all) and those of the reader, the newest first, below a number."""
+    """Requests of these courses (None: all) and of the reader, the newest first, below an id."""
     row = tables.RegradeRequest
     query = _requests() if course_id is None else _requests().where(row.course_id == course_id)
     if staff_of is not None:
@@ -132,7 +132,7 @@ def list_below(
 
 
 def list_courses(session: Session, of: frozenset[int] | None) -> tuple[tuple[int, str], ...]:
-    """(number, title) of these courses (nothing: all), for the filter."""
+    """(id, title) of these courses (None: all), for the filter."""
     found = session.execute(_courses(of is not None), {"courses": list(of or ())})
     return tuple((number, title) for number, title in found)
 

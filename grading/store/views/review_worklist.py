@@ -1,4 +1,4 @@
-"""What the list of submissions under review may show, and its lines, as values."""
+"""Worklist of a review: filters, pages and neighbours of submissions."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ Sort = Literal["name", "-name", "new", "old", "points", "-points", "todo", "crit
 
 
 class Filters(Value):
-    """What the list shows; the defaults show the submission of each student that counts."""
+    """Filters of the list; by default the counting submission of each student."""
 
     everything: bool = False
-    """All submissions, not only those that count."""
+    """All submissions, not only counting ones."""
     q: str = Field(default="", max_length=200)
-    """In the name or id of the student, or the words of the flags."""
+    """Searched in the student's name and ids, and the flags' messages."""
     look: Look = ""
     released: Literal["", "yes", "no", "withdrawn"] = ""
     state: Literal["", "open", "graded", "partial", "failed"] = ""
@@ -84,16 +84,16 @@ class Page(Value):
     more: bool
     """There are more than `total`; they were not counted."""
     order: tuple[str, ...] = ()
-    """The ids of the whole list, as far as they were counted, and one more."""
+    """The ids of the whole list, up to one more than are counted."""
 
 
 PER_PAGE = 25
 MOST_COUNTED = 5_000
-"""More submissions than that are not counted, nor paged through: a filter finds what is wanted."""
+"""Submissions that are counted and paged through at most."""
 
 
 def list_ids(session: Session, assignment: Assignment, filters: Filters) -> tuple[str, ...]:
-    """The ids of what fits, in the order of the filter; one more than are counted at most."""
+    """The ids that match the filters, in their order; at most one more than are counted."""
     keys, down = _order(filters)
     found = _filtered(session, assignment, filters, (Submission.id,))
     ordered = found.order_by(*((key.desc() if down else key.asc()) for key in keys))
@@ -107,9 +107,9 @@ def load_page(
     page: int = 1,
     order: Sequence[str] | None = None,
 ) -> Page:
-    """One page of submissions, in the order of the filter, which somebody may know already.
+    """One page of submissions, in the order of the filters, which may be given as `order`.
 
-    What fits is found once, as ids; all else is read for the lines of the page only.
+    Ids are found once; everything else is read for the rows of the page.
     """
     if order is None:
         order = list_ids(session, assignment, filters)
@@ -132,9 +132,9 @@ def load_page(
 def neighbours(
     session: Session, assignment: Assignment, filters: Filters, submission_id: str, page: Page | None = None
 ) -> tuple[str | None, str | None]:
-    """The submissions before and after this one in the list, also when it does not fit the filter any more.
+    """The submissions before and after this one in the list, even if it does not match the filters any more.
 
-    A page of the same list saves looking for them.
+    `page`, a page of the same list, saves a query.
     """
     if page is not None and submission_id in page.order[:-1]:
         at = page.order.index(submission_id)
@@ -273,7 +273,7 @@ def _points(filters: Filters) -> Any:
 
 
 def _order(filters: Filters) -> tuple[tuple[Any, ...], bool]:
-    """What the list is ordered by, and whether downwards; never nothing, and never twice the same."""
+    """The list's sort key and direction; always total, and never NULL."""
     name, points = func.lower(User.name), func.coalesce(Grade.final_points, -1.0)
     todo = case(
         (Grade.held & Grade.released_at.is_(None), 0),
@@ -293,7 +293,7 @@ def _order(filters: Filters) -> tuple[tuple[Any, ...], bool]:
 
 
 def _due(session: Session, assignment: Assignment) -> tuple[datetime | None, dict[int, datetime]]:
-    """From when on a submission is late, for all and for those with an extension."""
+    """When a submission is late, for all and for those with an extension."""
     grace = timedelta(minutes=LateRule.model_validate(assignment.late or {}).grace_minutes)
     own = select(Extension.student_id, Extension.due_at).where(Extension.assignment_id == assignment.id)
     if assignment.due_at is None:

@@ -1,4 +1,4 @@
-"""What waits for staff, by assignment: counted anew only where something changed since it was counted."""
+"""Home page of staff: open work by assignment, counted again only where something changed."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from grading.store.tables import Assignment, ChangeMarker, Course, Grade, Regrad
 NOT_GRADED = (RoundState.FAILED.value, RoundState.PARTIAL.value)
 IN_GRADING = (RoundState.RECEIVED.value, RoundState.QUEUED.value, RoundState.RUNNING.value)
 MOST = 10_000
-"""Assignments whose counts are kept."""
+"""Assignments whose counts are cached."""
 Stamp = tuple[tuple[int, int], ...]
-"""Number and sum of the marks of an assignment, of its course and of everything."""
+"""Number and sum of the markers of an assignment, of its course and of all courses."""
 
 
 class AssignmentWork(Value):
-    """An assignment as its staff see it: how many submissions wait for what."""
+    """An assignment with the number of submissions by open work."""
 
     assignment_id: int
     course_id: int
@@ -35,23 +35,23 @@ class AssignmentWork(Value):
     due: datetime | None
     visible: bool
     to_review: int = 0
-    """Graded, and neither released nor looked at."""
+    """Graded, and neither released nor reviewed."""
     held: int = 0
-    """Of those, with a flag that keeps them from being released."""
+    """Of those, held by a flag."""
     requests: int = 0
-    """Open requests for a regrade."""
+    """Open regrade requests."""
     not_graded: int = 0
     in_grading: int = 0
 
     @property
     def quiet(self) -> bool:
-        """Whether nothing waits."""
+        """Whether there is no open work."""
         return not (self.to_review or self.requests or self.not_graded or self.in_grading)
 
 
 @dataclass(frozen=True)
 class WorkCounts:
-    """What waits of an assignment."""
+    """Open work of an assignment."""
 
     to_review: int = 0
     held: int = 0
@@ -61,14 +61,14 @@ class WorkCounts:
 
 
 class WorkCountCache:
-    """Those of assignments, kept as long as nothing of them changed."""
+    """Counts of assignments, cached as long as their change stamps stay."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: OrderedDict[int, tuple[Stamp, WorkCounts]] = OrderedDict()
 
     def of(self, session: Session, courses: Mapping[int, int]) -> dict[int, WorkCounts]:
-        """By assignment; `courses` says the course of each of these assignments."""
+        """Counts by assignment; `courses` maps each of these assignments to its course."""
         # looked at first: what commits while it is counted gives another stamp next time
         stamps = _stamps(session, courses)
         with self._lock:
@@ -88,7 +88,7 @@ class WorkCountCache:
 def load_work(
     session: Session, course_ids: frozenset[int] | None, tallies: WorkCountCache | None = None
 ) -> list[AssignmentWork]:
-    """What waits in these courses (nothing: all that are not archived), by course and due date."""
+    """Open work in these courses (None: all that are not archived), by course and due date."""
     query = _listed()
     if course_ids is not None:
         query = query.where(Course.id.in_(course_ids))
@@ -121,7 +121,7 @@ def _listed() -> Any:
 
 
 def _stamps(session: Session, courses: Mapping[int, int]) -> dict[int, Stamp]:
-    """The stamps of `change_tracking.stamp`, of many assignments at once."""
+    """The stamps of `change_tracking.stamp` for many assignments in one query."""
     query = select(
         ChangeMarker.course_id, ChangeMarker.assignment_id, func.count(), func.sum(ChangeMarker.value)
     )

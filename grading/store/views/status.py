@@ -1,4 +1,4 @@
-"""Where submissions stand, for the pages that wait for them: all in a few queries, and without any report."""
+"""Live status of submissions and queue times, in few queries and without reports."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from grading.store.views.submission import StageView, SubmissionView
 
 @dataclass(frozen=True)
 class LiveStatus:
-    """What somebody who waits for a submission may be told; the rest is in `views.SubmissionView`."""
+    """The live status of a submission; the rest is in `views.submission.SubmissionView`."""
 
     id: str
     course_id: int
@@ -47,7 +47,7 @@ class LiveStatus:
     priority: str
     failure: str
     to_run: bool
-    """Its work is run now, or waits for that."""
+    """Its sandbox run is queued or running."""
     created_at: datetime
     dispatched_at: datetime | None
     graded: bool
@@ -55,27 +55,27 @@ class LiveStatus:
     released: bool
     stages: tuple[StageView, ...]
     withdrawn: bool = False
-    """The grade was released once, and staff took it back."""
+    """The grade was released and withdrawn."""
 
     @property
     def final(self) -> bool:
-        """Whether nothing more happens by itself."""
+        """Whether the state is final."""
         return RoundState(self.state).final
 
 
 Standing = LiveStatus | SubmissionView
-"""What words about a submission's state depend on, however it was read."""
+"""Values that describe a submission's state."""
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Somebody who looks at a page; the stamp is that of their sessions."""
+    """The reader of a page; `stamp` is that of their sessions."""
 
     stamp: str
     actor: Actor
     language: str
     sessions: frozenset[str] = frozenset()
-    """Those that are open."""
+    """Their open sessions."""
 
 
 _HEADS = (
@@ -118,7 +118,7 @@ _STAGES = (
 
 
 def load_statuses(session: Session, submission_ids: Iterable[str]) -> dict[str, LiveStatus]:
-    """Those of these submissions that there are."""
+    """The live status of each of these submissions that exists."""
     found: dict[str, LiveStatus] = {}
     for ids in chunks([one for one in submission_ids if one.isalnum()]):
         heads = session.execute(_HEADS.where(Submission.id.in_(ids))).all()
@@ -176,7 +176,7 @@ def _members(session: Session, ids: Sequence[str]) -> Mapping[str, list[int]]:
 
 
 def _running(session: Session, rounds: Sequence[str]) -> frozenset[str]:
-    """Those whose work waits to be run, or is run."""
+    """Rounds whose sandbox run is queued or running."""
     if not rounds:
         return frozenset()
     query = select(Outbox.key).where(Outbox.kind == "trial", Outbox.key.in_(rounds))
@@ -184,7 +184,7 @@ def _running(session: Session, rounds: Sequence[str]) -> frozenset[str]:
 
 
 def load_readers(session: Session, user_ids: Iterable[int]) -> dict[int, Reader]:
-    """Those of these users who may sign in."""
+    """Those of these users that are active."""
     found: dict[int, Reader] = {}
     for ids in chunks(sorted(set(user_ids))):
         roles: dict[int, dict[int, str]] = defaultdict(dict)
@@ -205,26 +205,26 @@ def load_readers(session: Session, user_ids: Iterable[int]) -> dict[int, Reader]
 
 
 TYPICAL_S = 60.0
-"""What one grading takes as long as none has been seen."""
+"""Seconds of one grading as long as none has been measured."""
 
 
 @dataclass(frozen=True)
 class Speed:
-    """How fast grading went in the last hour, in seconds."""
+    """Speed of grading in the last hour, in seconds."""
 
     now: datetime
     typical_s: float = TYPICAL_S
-    """From sending a round to its end."""
+    """From dispatch to the end of a round."""
     every_s: float = TYPICAL_S
-    """Between two that finish."""
+    """Between two rounds that finish."""
     prepare_s: float = 0.0
-    """From a submission to the queue, with running its work."""
+    """From submission to queue, including the sandbox run."""
     combine_s: float = 0.0
     """From the last result to the grade."""
 
 
 def load_speed(session: Session) -> Speed:
-    """What the last hour's 50 newest rounds tell."""
+    """Speed by the 50 newest rounds of the last hour."""
     moment = now(session)
     last = (
         select(

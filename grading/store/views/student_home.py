@@ -29,14 +29,14 @@ class AssignmentCard(Value):
     extended: bool
     closes: datetime | None
     lateness: Lateness
-    """Of what is submitted now."""
+    """Of a submission at this moment."""
     hand_ins: int
     most: int | None
     newest: SubmissionLine | None
     uploaded_at: datetime | None
-    """Something was uploaded then and is not submitted."""
+    """Time of the pending upload."""
     invited: bool
-    """A classmate asks them into a group."""
+    """A classmate invited them into a group."""
 
     @property
     def open(self) -> bool:
@@ -45,16 +45,16 @@ class AssignmentCard(Value):
 
 
 class StudentHome(Value):
-    """All that a student sees first."""
+    """What the home page of a student shows."""
 
     cards: tuple[AssignmentCard, ...]
-    """Those still to be done first, by due date."""
+    """Open ones first, by due date."""
     newest: Page
     """The first page of their submissions."""
 
 
 def load_home(session: Session, user_id: int, course_ids: Collection[int]) -> StudentHome:
-    """What a student of these courses sees."""
+    """The home page of a student of these courses."""
     rows = session.execute(_hand_ins(), {"user_id": user_id}).all()
     lines = {line.id: line for line in submission_lists.group_lines(rows)}
     last = {row.assignment_id: (lines[row.id], row.of_it) for row in rows if row.last == 1}
@@ -79,7 +79,7 @@ def _of_courses(session: Session, user_id: int, course_ids: Collection[int]) -> 
 
 @cache
 def _hand_ins() -> Select[Any]:
-    """The last one of each assignment and those of the first page; how many there are of it, and in all."""
+    """The newest submission of each assignment and those of the first page, with their numbers."""
     theirs = submission_lists.counting_query(bindparam("user_id")).c
     last = func.row_number().over(
         partition_by=theirs.assignment_id, order_by=(theirs.number.desc(), theirs.created_at.desc())
@@ -98,7 +98,7 @@ def _hand_ins() -> Select[Any]:
 
 @cache
 def _assignments(dialect: str) -> Select[Any]:
-    """Those the student sees, with what is theirs of each: a date, an upload, an invitation."""
+    """The assignments that the student sees, with their extension, upload and invitation."""
     user: Any = bindparam("user_id")
     query: Any = (
         select(
@@ -146,7 +146,7 @@ def _card(row: Any, last: Mapping[int, tuple[SubmissionLine, int]], moment: date
 
 
 def _order(card: AssignmentCard, moment: datetime) -> tuple[int, float, str]:
-    """What is due next first, then what has no date, then what is over, the latest first."""
+    """Sort key: due next first, then without a date, then past, the latest first."""
     if card.due is None:
         return 1, 0.0, card.title.casefold()
     distance = (card.due - moment).total_seconds()

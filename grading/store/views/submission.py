@@ -1,4 +1,4 @@
-"""What `views` asks of the database; put together once, with columns only."""
+"""A submission with its current round, grade and documents; who may see it is decided by permissions."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ STAGE = {
     "tokens": Run.output_tokens,
     "written_at": Run.finished_at,
 }
-"""What is read of a stage, with what the accepted run tells; each in this order."""
+"""Columns of a stage and its accepted run, in this order."""
 
 
 @cache
@@ -146,7 +146,7 @@ def _stages(dialect: str) -> ScalarSelect[Any]:
 
 
 MAX_REPORT_BYTES = 16 * 1024 * 1024
-"""Characters of the reports that are kept as they were read."""
+"""Characters of parsed reports in the cache."""
 _reports: Remembered[Report] = Remembered(MAX_REPORT_BYTES)
 
 
@@ -157,7 +157,7 @@ class StageView(Value):
     state: str
     tries: int = 0
     run_id: str | None = None
-    """The run that is under way, or the last one."""
+    """The present run, or the last one."""
     accepted_run: str | None = None
     """The run whose result counts; it may be an earlier one that answered late."""
     machine: str | None = None
@@ -168,40 +168,40 @@ class StageView(Value):
     message: str = ""
     """Why it failed, for staff."""
     written_at: datetime | None = None
-    """When the result that counts came."""
+    """When the accepted result was recorded."""
 
     @property
     def student(self) -> str:
-        """Why it was given up, for the student; empty otherwise."""
+        """Why it is dead, for the student; empty otherwise."""
         return for_student(self.error or "") if self.state == StageState.DEAD else ""
 
 
 class GradeView(Value):
-    """The grade of a round with its report, people's changes put in."""
+    """The grade of a round with its report, people's changes included."""
 
     points: float | None
-    """Of the rubric."""
+    """By the rubric."""
     points_so_far: float
     max_points: float
     adjustment: float
     credit: float
-    """The part of the points that a late submission keeps."""
+    """Share of the points that a late submission keeps."""
     final_points: float | None
-    """What counts."""
+    """The score that counts."""
     held: bool
     released_at: datetime | None
     withdrawn: bool = False
-    """It was released once, and staff took it back."""
+    """It was released and withdrawn."""
     changed_at: datetime | None = None
-    """When people changed it the last time after its release."""
+    """Last change after its release."""
     reviewed_at: datetime | None
     report: Report
     original: Report
-    """As it was before anybody changed it."""
+    """The report as it was combined."""
     made: tuple[Made, ...] = ()
-    """What people changed in it, the newest first, also what was taken back."""
+    """People's changes, the newest first, also undone ones."""
     mark: str = ""
-    """Equal where report and original are."""
+    """Equal for equal reports and originals."""
 
 
 class SubmissionView(Value):
@@ -226,24 +226,24 @@ class SubmissionView(Value):
     priority: str
     failure: str
     to_run: bool
-    """Its work is run now, or waits for that."""
+    """Its sandbox run is queued or running."""
     created_at: datetime
     prepared_at: datetime | None
     dispatched_at: datetime | None
     finished_at: datetime | None
     max_points: float
     regraded: bool
-    """There are gradings beside the current one."""
+    """There are rounds beside the current one."""
     changed: bool
-    """People changed something, also where it was taken back."""
+    """There are people's changes, even if undone."""
     asked: bool
-    """Somebody asked for a regrade."""
+    """There are regrade requests."""
     stages: tuple[StageView, ...]
     grade: GradeView | None
 
     @property
     def final(self) -> bool:
-        """Whether nothing more happens by itself."""
+        """Whether the state is final."""
         return RoundState(self.state).final
 
     @property
@@ -253,7 +253,7 @@ class SubmissionView(Value):
 
     @property
     def withdrawn(self) -> bool:
-        """Whether the grade was released once, and staff took it back."""
+        """Whether the grade was released and withdrawn."""
         return self.grade is not None and self.grade.withdrawn
 
     @property
@@ -263,11 +263,11 @@ class SubmissionView(Value):
 
 
 class Queue(Value):
-    """The place in the queue from 1, or 0 for what has begun, and about the seconds until the result."""
+    """Position in the queue from 1, or 0 after the start, and about the seconds until the result."""
 
     position: int
     eta_s: int | None
-    """Nothing where that is not known."""
+    """None where it is not known."""
 
 
 def load_view(session: Session, submission_id: str) -> SubmissionView:
@@ -276,7 +276,7 @@ def load_view(session: Session, submission_id: str) -> SubmissionView:
 
 
 def load_head(session: Session, query: Select[Any], submission_id: str) -> Any:
-    """The row of a submission, by a query with the columns of `view_queries.head`. Raises NotFound."""
+    """The row of a submission, by a query with the columns of `head_query`. Raises NotFound."""
     row = None
     if submission_id.isalnum():
         row = session.execute(query, {"submission_id": submission_id}).first()
@@ -286,7 +286,7 @@ def load_head(session: Session, query: Select[Any], submission_id: str) -> Any:
 
 
 def view_of(session: Session, row: Any) -> SubmissionView:
-    """What `head` found, as a value."""
+    """The row of `load_head` as a value."""
     return SubmissionView(
         id=row.id,
         number=row.number,
@@ -350,42 +350,42 @@ def _grade(session: Session, row: Any) -> GradeView:
 
 
 def _changed_at(released_at: datetime | None, changes: Iterable[Any]) -> datetime | None:
-    """When people changed a released grade the last time since."""
+    """When people last changed a released grade."""
     last = max((one.undone_at or one.at for one in changes), default=None)
     return last if last is not None and released_at is not None and last > released_at else None
 
 
 def _stage(told: Sequence[Any]) -> StageView:
-    """One as the database puts it into a list, with moments as text."""
+    """A stage from the database's list, with instants as text."""
     values = dict(zip(STAGE, told, strict=True))
     written = values["written_at"] and parse_timestamp(values["written_at"])
     return StageView.model_construct(**{**values, "written_at": written})
 
 
 DIMMED_CHARS = 300_000
-"""Longest submission that is compared with the starter at each look."""
+"""Length from which submissions are not compared with the starter."""
 MAX_DOCUMENT_BYTES = 24 * 1024 * 1024
-"""Characters of the submissions that are kept as they were read."""
+"""Characters of parsed documents in the cache."""
 _parsed: Remembered[tuple[Document, ...]] = Remembered(MAX_DOCUMENT_BYTES)
 
 
 @dataclass(frozen=True)
 class SubmittedWork:
-    """All of it."""
+    """The documents of a submission and what was found in them."""
 
     documents: tuple[Document, ...]
-    """`added` says which lines the student wrote, all in very long ones."""
+    """`added` lists the student's lines; all lines of very long documents."""
     notes: tuple[str, ...]
-    """What was noted while reading the files."""
+    """Notes on reading the files."""
     trial: ShownTrial | None
-    """What running the work showed in a round."""
+    """Result of the sandbox run of a round."""
     mark: str
-    """Equal where all of this is."""
+    """Equal for equal content."""
 
 
 @dataclass(frozen=True)
 class WholeSubmission:
-    """A submission with its current round, what was submitted, and what its points depend on."""
+    """A submission with its current round, documents and score terms."""
 
     view: SubmissionView
     handed_in: SubmittedWork
@@ -393,7 +393,10 @@ class WholeSubmission:
 
 
 def load_whole(session: Session, submission_id: str) -> WholeSubmission:
-    """All of a submission, in one query, and one more where people changed its grade. Raises NotFound."""
+    """Everything of a submission in one query, and one more where people changed its grade.
+
+    Raises NotFound.
+    """
     row = load_head(session, _whole(session.get_bind().dialect.name), submission_id)
     return WholeSubmission(view_of(session, row), _handed_in(row), terms_of(row))
 
@@ -408,7 +411,7 @@ def _handed_in(row: Any) -> SubmittedWork:
 
 
 def load_documents(session: Session, submission_id: str) -> tuple[Document, ...]:
-    """The documents of a submission; `added` says which lines the student wrote, all in very long ones."""
+    """The documents of a submission; `added` lists the student's lines, all of very long ones."""
     row = session.execute(_documents(), {"submission_id": submission_id}).one()
     made = mark(row.documents, row.starter)
     return _parsed.get(made, len(row.documents), lambda: _apart(row.documents, row.starter))
@@ -420,7 +423,7 @@ _DOCUMENTS = (
     cast(RubricVersion.starter, Text).label("starter"),
 )
 _TRIAL = cast(Round.prepared["trial"], Text).label("trial")
-"""Of the large `prepared` only this part is read."""
+"""Only this part of the large `prepared` is read."""
 
 
 @cache
@@ -442,7 +445,7 @@ def _whole(dialect: str) -> Select[Any]:
 
 
 def _apart(stored: str, starter: str | None) -> tuple[Document, ...]:
-    """Documents as they are stored, set apart from the starter."""
+    """Stored documents, with the lines that are not in the starter marked."""
     given = json.loads(starter) if starter else []
     read = [Document.model_validate(document) for document in json.loads(stored)]
     if given and sum(len(cell.source) for document in read for cell in document.cells) <= DIMMED_CHARS:
@@ -455,6 +458,6 @@ def _own(cell: Cell) -> Cell:
 
 
 def load_trial(session: Session, round_id: str) -> ShownTrial | None:
-    """What running the work showed; of the large `prepared` only this part is read."""
+    """The result of the sandbox run; only this part of the large `prepared` is read."""
     found = session.scalar(select(Round.prepared["trial"]).where(Round.id == round_id))
     return None if found is None else ShownTrial.model_validate(found)

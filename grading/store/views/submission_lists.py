@@ -56,13 +56,14 @@ _COLUMNS = (
     tables.SubmissionMember.user_id.label("member"),
 )
 LINE_COLUMNS = len(_COLUMNS) - 1
-"""Columns before `member`."""
+"""Number of columns before `member`."""
 
 
 def line_query(some: Subquery | None = None) -> Select[Any]:
-    """All that a line needs, without reports and other large things; one row for each member of a group.
+    """The columns of a line, without reports; one row for each member of a group.
 
-    `some` are the submissions wanted; they come first, as planners do not look through so many tables.
+    `some` selects the submissions in a subquery that comes first, as planners do not optimise so many
+    joins.
     """
     own = tables.Extension
     theirs = and_(
@@ -89,7 +90,10 @@ def line_query(some: Subquery | None = None) -> Select[Any]:
 
 PER_PAGE = 25
 MOST_COUNTED = 1000
-"""A list says "more than" instead of counting further than this, or than some pages from where one is."""
+"""Submissions that are counted; beyond, a list says "more than".
+
+On far pages it counts some pages further.
+"""
 MOST_PAGES = 400
 
 
@@ -139,11 +143,11 @@ class AssignmentLine(Value):
 
 
 class Filters(Value):
-    """What a list shows; nothing means all. A student's are all that count for them, also a group's."""
+    """Filters of a list; None: all. A student's submissions include those of their groups."""
 
     course_ids: frozenset[int] | None = None
     own: int | None = None
-    """With `course_ids`: also what this student submitted elsewhere."""
+    """With `course_ids`: also what this student submitted in other courses."""
     student_id: int | None = None
     assignment_id: int | None = None
     state: str | None = None
@@ -156,11 +160,11 @@ class Page(Value):
     page: int
     pages: int
     total: int
-    """At least MOST_COUNTED: there may be more."""
+    """At least MOST_COUNTED where there may be more."""
 
     @property
     def more(self) -> bool:
-        """Whether it was not counted to the end."""
+        """Whether counting stopped."""
         return self.total >= max(MOST_COUNTED, (self.page + 4) * PER_PAGE)
 
 
@@ -176,7 +180,7 @@ def list_submissions(session: Session, filters: Filters, page: int = 1) -> Page:
 
 
 def _rows(session: Session, filters: Filters, page: int) -> Sequence[Any]:
-    """Those of a page in order, with how many there are."""
+    """The rows of a page in order, with the total."""
     given = {name: value for name, value in filters if value is not None}
     places = {"skipped": (page - 1) * PER_PAGE, "most": _furthest(page)}
     return session.execute(_lines_of_page(frozenset(given), page == 1), {**_listed(given), **places}).all()
@@ -189,7 +193,7 @@ def _count(session: Session, filters: Filters, page: int) -> int:
 
 
 def _listed(given: Mapping[str, Any]) -> dict[str, Any]:
-    """As a query wants it."""
+    """As statement parameters."""
     return {name: list(one) if isinstance(one, frozenset) else one for name, one in given.items()}
 
 
@@ -217,7 +221,7 @@ def _counted(ids: Select[Any]) -> Subquery:
 
 
 def _furthest(page: int) -> int:
-    """As far as it is counted: some pages further than one is."""
+    """How far submissions are counted: some pages beyond this one."""
     return max(MOST_COUNTED, (page + 4) * PER_PAGE)
 
 
@@ -241,9 +245,9 @@ def _attempts() -> Select[Any]:
 def list_assignments(
     session: Session, course_ids: frozenset[int] | None, staff_of: frozenset[int] | None = None
 ) -> tuple[AssignmentLine, ...]:
-    """The assignments of these courses (nothing: all), by course and title.
+    """The assignments of these courses (None: all), by course and title.
 
-    With `staff_of`, of other courses only those that students see.
+    With `staff_of`, of other courses only visible ones.
     """
     given = {"course_ids": course_ids, "staff_of": staff_of}
     known = {name: list(ids) for name, ids in given.items() if ids is not None}
@@ -287,7 +291,7 @@ def assignment_line(assignment: tables.Assignment, course: tables.Course) -> Ass
 
 
 def _filtered(given: frozenset[str]) -> Select[Any]:
-    """Number and moment of those wanted, where these filters are given."""
+    """Id and time of the submissions that match these filters."""
     submission, assignment = tables.Submission, tables.Assignment
     of_it: Any = bindparam("assignment_id") if "assignment_id" in given else None
     if "student_id" in given:
@@ -325,12 +329,12 @@ def _lines() -> Select[Any]:
 
 
 def lines_query(some: Subquery, *more: Any) -> Select[Any]:
-    """What `put_together` needs of the submissions whose `id` is among these, with more columns."""
+    """A query of the columns that `group_lines` needs and `more`, for submissions in a subquery."""
     return line_query(some).add_columns(*more).order_by(tables.SubmissionMember.user_id)
 
 
 def group_lines(rows: Iterable[Any]) -> tuple[SubmissionLine, ...]:
-    """Lines of rows, in the order in which they come first."""
+    """Lines from rows, in the order of their first rows."""
     firsts: dict[str, Any] = {}
     members: dict[str, list[int]] = {}
     for row in rows:

@@ -96,7 +96,6 @@ def test_nothing_of_an_erased_student_stays(system: Played, tmp_path: Path) -> N
         assert hits(store).keys() >= {
             "users",
             "identities",
-            "periodic_tasks",
             "submissions",
             "rounds",
             "outbox",
