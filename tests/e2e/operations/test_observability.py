@@ -55,6 +55,7 @@ BATCHING = Beat(
     "dgx-spark-1",
     2,
     0,
+    {stage: {"engine": "instant", "model": "m"} for stage in ("analysis", "feedback")},
     engines={"instant": dict.fromkeys(METRICS, 1.0)},
     metrics={name: asdict(one) for name, one in METRICS.items()},
 )
