@@ -1,12 +1,12 @@
-"""The HTTP API: `routes.py` is its table, `blueprint.py` makes a blueprint of it, each resource has a module.
+"""The HTTP API: its table of routes, how a route is answered, its description; a module each resource.
 
-What views call belongs to the packages that pages use.
+What views call belongs to the packages that pages use; what other tools ask models belongs to app.gateway.
 """
 
 from __future__ import annotations
 
 from app.api import blueprint, docs_page
-from app.api.rate_limits import limit
+from app.api.blueprint import limit
 
 __all__ = ["blueprints", "limit"]
 

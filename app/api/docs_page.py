@@ -13,7 +13,7 @@ from app.api.openapi import ROOMS, document
 from app.web import auth
 from app.web.i18n import current
 
-pages = Blueprint("api_help", __name__)
+pages = Blueprint("api_docs", __name__)
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ def link() -> str:
     actor = _administrator()
     with services().store.write() as store:
         secret = platforms.make_ticket(store, actor.name)
-    return _listing(link=f"{_base()}{url_for('lti_registering.register', ticket=secret)}")
+    return _listing(link=f"{_base()}{url_for('lti_registration.register', ticket=secret)}")
 
 
 @pages.post("/keys")

@@ -1,22 +1,30 @@
-"""What an instructor chooses after a launch: the course, the assignment a link leads to, links to place."""
+"""Deep linking: an instructor chooses course and assignments, a signed form returns them."""
 
 from __future__ import annotations
 
-from flask import Blueprint, Response, redirect, render_template, request, session, url_for
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flask import Blueprint, Response, g, redirect, render_template, request, session, url_for
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response as BaseResponse
 
-from app.lti.deep_linking_return import answer_page
 from app.lti.launch import launch_url
-from app.web import auth
+from app.web import auth, frames
 from app.web.services import services
 from grading.domain.errors import Forbidden, NotFound
 from grading.domain.permissions import Actor
+from grading.domain.ssrf import read
+from grading.integrations.lti.keys import signed
+from grading.integrations.lti.messages import chosen
+from grading.integrations.lti.values import Platform
 from grading.store.courses import courses
+from grading.store.database import now
 from grading.store.integrations.lti import launch, platforms
 from grading.store.integrations.lti.tables import LtiContext, LtiLaunch
 
-pages = Blueprint("lti_choosing", __name__, url_prefix="/lti")
+pages = Blueprint("lti_deep_linking", __name__, url_prefix="/lti")
 LAUNCH = "/choose/<launch_id>"
 
 
@@ -45,7 +53,7 @@ def choose(launch_id: str) -> str:
 
 
 @pages.post(f"{LAUNCH}/course")
-def course(launch_id: str) -> BaseResponse:
+def choose_course(launch_id: str) -> BaseResponse:
     """Say which course here is the one there: a new one, one of the reader's, or one by its code."""
     actor = auth.actor()
     chosen, code = request.form.get("course", ""), request.form.get("code", "").strip()[:200]
@@ -60,11 +68,11 @@ def course(launch_id: str) -> BaseResponse:
             launch.link_course(store, context.id, int(chosen), actor.name)
         else:
             raise NotFound("Choose one of your courses, a new one, or give a course's code.")
-    return redirect(url_for("lti_choosing.choose", launch_id=launch_id), 303)
+    return redirect(url_for("lti_deep_linking.choose", launch_id=launch_id), 303)
 
 
 @pages.post(LAUNCH)
-def take(launch_id: str) -> BaseResponse | Response:
+def answer(launch_id: str) -> BaseResponse | Response:
     """Let the link lead to an assignment, or give the platform what was chosen."""
     actor = auth.actor()
     said = [one for one in request.form.getlist("assignment")[:50] if one.isdecimal() and len(one) < 10]
@@ -98,3 +106,23 @@ def _waiting(store: Session, launch_id: str, actor: Actor) -> tuple[LtiLaunch, L
 def _teaches(store: Session, actor: Actor) -> frozenset[int]:
     """Courses in which the reader is an instructor, in frames of other platforms, too."""
     return launch.courses_taught(store, actor.user_id)
+
+
+def answer_page(
+    platform: Platform, deployment: str, settings: Mapping[str, Any], items: Sequence[Mapping[str, Any]]
+) -> Response:
+    """A page that sends itself to where the platform said. Raises Refused for an address that is none."""
+    url = str(settings.get("deep_link_return_url"))
+    target = read(url)
+    store = services().store
+    with store.read() as session:
+        moment = now(session)
+    said = chosen(platform, deployment, settings, items, moment, secrets.token_urlsafe(24))
+    token = signed(platforms.signing_key(store), said)
+    answer = Response(render_template("lti/return.html", url=url, token=token))
+    origin = f"{'https' if target.secure else 'http'}://{target.header}"
+    answer.headers["Content-Security-Policy"] = (
+        f"default-src 'none'; script-src 'nonce-{g.nonce}'; style-src 'self'; form-action {origin}; "
+        f"base-uri 'none'; frame-ancestors {frames.ancestors()}"
+    )
+    return answer

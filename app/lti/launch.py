@@ -1,4 +1,4 @@
-"""Where platforms send browsers: the OIDC login, the launch, and the tool's keys."""
+"""Where platforms send browsers: the OIDC login, the launch, the tool's keys, and frames."""
 
 from __future__ import annotations
 
@@ -8,12 +8,24 @@ import logging
 import secrets
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlencode, urlsplit
 
-from flask import Blueprint, Response, current_app, jsonify, redirect, render_template, request, session
+from flask import (
+    Blueprint,
+    Flask,
+    Response,
+    current_app,
+    jsonify,
+    redirect,
+    render_template,
+    request,
+    session,
+)
+from flask.blueprints import BlueprintSetupState
 from flask_login import login_user
 from itsdangerous import BadData, URLSafeTimedSerializer
+from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response as BaseResponse
 
 from app.web import auth, frames
@@ -224,3 +236,23 @@ def _way(arrived: LaunchResult, found: Launch) -> str:
 
 
 without_token(pages, login, launch)  # platforms send browsers there; both have a state of their own
+
+
+class LtiFrameHost:
+    """The platform that launched this session, and all that may."""
+
+    entrances = ("/lti/login", "/lti/launch")
+
+    def courses(self, store: Session) -> frozenset[int] | None:
+        """Those that belong to the platform; nothing without a launch."""
+        platform_id = session.get("lti_platform")
+        return launching.courses_of(store, platform_id) if isinstance(platform_id, int) else None
+
+    def origins(self, store: Session) -> tuple[str, ...]:
+        """Of all platforms that are in use."""
+        return platforms.origins(store)
+
+
+@pages.record
+def _install(state: BlueprintSetupState) -> None:
+    frames.install(cast(Flask, state.app), LtiFrameHost())

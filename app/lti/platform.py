@@ -1,17 +1,50 @@
-"""LTI as a learning platform of the pages."""
+"""LTI as a learning platform of the pages: its section of a course, its entries in menus and audit log."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from flask import Blueprint, flash, redirect, url_for
 from sqlalchemy.orm import Session
+from werkzeug.wrappers import Response
 
-from app.lti import admin, course, deep_linking, launch, registration
+from app.courses.views import show_platforms
+from app.lti import admin, deep_linking, launch, registration
+from app.web import auth
+from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
 from app.web.platform_pages import PlatformPages
+from app.web.services import services
 from app.web.tabs import Way
-from grading.store.integrations.lti import course_page, scores
+from grading.store.courses import courses
+from grading.store.integrations.lti import course_page, platforms, scores
+from grading.store.integrations.lti import launch as launching
 from grading.store.integrations.lti.course_page import CoursePage
+
+pages = Blueprint("lti_course", __name__, url_prefix="/courses")
+COURSE = "/<int(max=2147483647):course_id>/platform"
+
+
+@pages.post(f"{COURSE}/code")
+def code(course_id: int) -> str:
+    """A code by which an instructor of the platform's course links it with this one."""
+    actor = auth.in_course("course.change", course_id)
+    with services().store.write() as store:
+        courses.load_course(store, course_id)
+        secret = platforms.make_ticket(store, actor.name, course_id)
+    return show_platforms(course_id, secret)
+
+
+@pages.post(f"{COURSE}/roster")
+def update(course_id: int) -> Response:
+    """Bring the roster up to date soon."""
+    actor = auth.in_course("roster.change", course_id)
+    with services().store.write() as store:
+        courses.load_course(store, course_id)
+        for one in course_page.list_contexts(store, course_id):
+            launching.request_roster(store, one.id, actor.name)
+    flash(_("The roster is brought up to date in a moment. Load this page again to see it."))
+    return redirect(url_for("courses.platforms", course_id=course_id), 303)
 
 
 class LtiSection:
@@ -32,7 +65,7 @@ class LtiSection:
 
 
 PAGES = PlatformPages(
-    blueprints=(admin.pages, course.pages, deep_linking.pages, launch.pages, registration.pages),
+    blueprints=(admin.pages, pages, deep_linking.pages, launch.pages, registration.pages),
     course_section=LtiSection(),
     operations=(
         Way(

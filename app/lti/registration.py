@@ -19,7 +19,7 @@ from grading.store.integrations.lti.platforms import NewPlatform, TicketGone
 
 REGISTRATIONS = "20 per minute"
 """For one address."""
-pages = Blueprint("lti_registering", __name__, url_prefix="/lti")
+pages = Blueprint("lti_registration", __name__, url_prefix="/lti")
 LONGEST = 4000
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PREFIX = "/framed"
 MARK = "grader.framed"
 COOKIE = "grader-framed"
-NOT_HERE = frozenset({"sign_in", "profile", "users", "operations", "webhooks", "api", "api_help"})
+NOT_HERE = frozenset({"sign_in", "profile", "users", "operations", "webhooks", "api", "api_docs"})
 """Parts of the site that a frame has no use of."""
 ANYBODY = frozenset({"static", "bootstrap.static", "frame.language", "sign_in.leave"})
 

@@ -1,4 +1,4 @@
-"""Webhooks of learning systems, by Standard Webhooks 1.0: verified before anything is parsed, done once."""
+"""Webhooks of learning systems (Standard Webhooks 1.0): verified before they are parsed, processed once."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from app.web import upload_forms
 from app.web.parsing import InvalidField, parse
 from app.web.security import without_token
 from app.web.services import services
-from app.webhooks import file_download
 from grading.documents import HandIn, UploadedFile
-from grading.domain.errors import Conflict, GraderError, NotFound, SignatureInvalid
+from grading.domain.errors import Conflict, GraderError, NotFound, SignatureInvalid, UploadTooLarge
 from grading.integrations import events
-from grading.integrations.events import Assigned, HandedIn, Part, Roster
+from grading.integrations.events import Assigned, File, HandedIn, Part, Roster
+from grading.integrations.http_client import OutsideFailed, Refused, TooMuch, ask
 from grading.store import tables
 from grading.store.accounts import users
 from grading.store.assignments import versions
@@ -32,13 +32,62 @@ from grading.store.database import now
 from grading.store.integrations import lms_rosters, webhooks
 from grading.store.submissions.intake import IncomingSubmission
 
+FETCH_S = 6.0
+"""For all files of a message together."""
+_LATER = (408, 425, 429)
 endpoints = Blueprint("webhooks", __name__, url_prefix="/webhooks")
-without_token(endpoints)
 P = TypeVar("P", bound=Part)
 LEAST_SECRET = 24
 """Bytes a signing secret must have."""
 WITHIN_S = 10.0
 """What is not stored by then is not stored at all: who sent it has stopped waiting."""
+
+
+class FileRefused(GraderError):
+    """A file cannot be got from the address in the message, however often it is tried."""
+
+    code = "file_refused"
+    status = 422
+
+
+class FileAway(GraderError):
+    """A file could not be got from the address in the message just now; send the message again."""
+
+    code = "file_away"
+    status = 503
+
+
+def fetch(file: File, until: float, most_bytes: int) -> bytes:
+    """What is behind a file's address, by `until` of the monotonic clock. Raises FileRefused, FileAway."""
+    name, left = file.name[:80], until - time.monotonic()
+    if left <= 0:
+        raise FileAway(f"data.files: {name!r} could not be got in time; send fewer files, or one zip.")
+    try:
+        answer = ask(
+            "GET",
+            file.url or "",
+            headers={"User-Agent": "Grader"},
+            timeout_s=left,
+            most_bytes=most_bytes,
+            allow=services().config.server.allowed,
+        )
+    except Refused as error:
+        raise FileRefused(f"data.files: the address of {name!r} is not asked. {error.message}") from None
+    except TooMuch as error:
+        raise UploadTooLarge(f"data.files: {name!r} cannot be taken: {error.message}.") from None
+    except OutsideFailed as error:
+        raise FileAway(f"data.files: {name!r} could not be got: {error.message}.") from None
+    if answer.status in _LATER or answer.status >= 500:
+        raise FileAway(f"data.files: {name!r} could not be got: its server answered {answer.status}.")
+    if answer.status != 200:
+        raise FileRefused(
+            f"data.files: {name!r} cannot be got: its server answered {answer.status}. "
+            "Redirects are not followed."
+        )
+    return answer.body
+
+
+without_token(endpoints)
 
 
 class TooLate(GraderError):
@@ -244,12 +293,12 @@ def _data(model: type[P], given: dict[str, Any]) -> P:
 def _files(data: HandedIn, until: float) -> tuple[UploadedFile, ...]:
     """Their contents, at most as many bytes as an upload may have; got from elsewhere one after the other."""
     files, left = [], upload_forms.limits(services().config.server).max_upload_bytes
-    fetched_by = min(until, time.monotonic() + file_download.FETCH_S)
+    fetched_by = min(until, time.monotonic() + FETCH_S)
     for file in data.files:
         if file.content_base64 is not None:
             content = _decoded(file.name, file.content_base64)
         else:
-            content = file_download.fetch(file, fetched_by, left)
+            content = fetch(file, fetched_by, left)
         left = max(0, left - len(content))
         files.append(UploadedFile(file.name, content))
     return tuple(files)

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from app.api.fields import Asked, Reason, SubmissionId, Whole
 from app.api.guards import anybody, of_assignment, of_request, of_rerun, of_submission
 from app.api.paging import Page, Paged, cut, number
-from app.api.resources.grade_values import Points
+from app.api.resources.grades import Points
 from app.api.routes import Call, get, post
 from app.experiments import dry_runs as pages
 from app.review import regrade_requests as answering

@@ -18,7 +18,7 @@ from standardwebhooks import Webhook
 from werkzeug.serving import make_server
 
 from app import Services, create_app
-from app.webhooks import file_download, views
+from app.webhooks import views
 from cli.commands.webhook import Listener, webhook
 from cli.settings import Settings
 from grading.domain.errors import Conflict
@@ -123,7 +123,7 @@ def test_what_takes_too_long_stores_nothing(
     school: School, monkeypatch: pytest.MonkeyPatch, files: str
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(file_download, "FETCH_S", 0.0)
+        patch.setattr(views, "FETCH_S", 0.0)
         status, said = post(school, by_url(f"{files}/200/work.py"))
         assert (status, said["code"], said["retry"]) == (503, "file_away", True)
     with monkeypatch.context() as patch:

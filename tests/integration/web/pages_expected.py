@@ -75,7 +75,7 @@ EXPECTED: dict[tuple[str, str], Line] = {
     ("POST", "lms_secrets.end"): (303, 403, 403, 403, 403, 403),
     ("GET", "operations.tokens"): (303, 403, 403, 403, 403, 403),
     ("POST", "operations.end_token"): (303, 403, 403, 403, 403, 403),
-    ("GET", "api_help.page"): (303, 200, 200, 200, 200, 200),
+    ("GET", "api_docs.page"): (303, 200, 200, 200, 200, 200),
     ("GET", "profile.list_tokens"): (303, 200, 200, 200, 200, 200),
     ("POST", "profile.create_token"): (303, 400, 400, 400, 400, 400),
     ("POST", "profile.revoke_token"): (303, 303, 404, 404, 404, 404),
@@ -223,10 +223,10 @@ EXPECTED: dict[tuple[str, str], Line] = {
     ("POST", "api.withdraw_regrade"): (401, 200, 404, 403, 404, 403),
     ("POST", "api.withdraw_some"): (401, 403, 403, 403, 404, 422),
     # learning platforms
-    ("GET", "lti_choosing.not_ready"): (303, 404, 404, 404, 404, 404),
-    ("GET", "lti_choosing.choose"): (303, 404, 404, 404, 404, 404),
-    ("POST", "lti_choosing.course"): (303, 404, 404, 404, 404, 404),
-    ("POST", "lti_choosing.take"): (303, 404, 404, 404, 404, 404),
+    ("GET", "lti_deep_linking.not_ready"): (303, 404, 404, 404, 404, 404),
+    ("GET", "lti_deep_linking.choose"): (303, 404, 404, 404, 404, 404),
+    ("POST", "lti_deep_linking.choose_course"): (303, 404, 404, 404, 404, 404),
+    ("POST", "lti_deep_linking.answer"): (303, 404, 404, 404, 404, 404),
     ("GET", "courses.platforms"): (303, 403, 403, 200, 404, 200),
     ("POST", "lti_course.code"): (303, 403, 403, 403, 404, 200),
     ("POST", "lti_course.update"): (303, 403, 403, 403, 404, 303),
@@ -307,7 +307,7 @@ OPEN = {
     *("static", "bootstrap.static", "sign_in.form", "sign_in.enter", "sign_in.leave"),
     *("sign_in.forgotten", "sign_in.follow", "sign_in.set_form", "sign_in.set_password"),
     *("operations.health", "operations.ready", "metrics", "api.description", "frame.language"),
-    *("webhooks.schema", "lti.jwks", "lti_registering.register", "lti_registering.canvas"),
+    *("webhooks.schema", "lti.jwks", "lti_registration.register", "lti_registration.canvas"),
 }
 TOKENLESS = {
     *("webhooks.receive", "lti.login", "lti.launch", "api.submit"),

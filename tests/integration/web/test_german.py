@@ -62,7 +62,7 @@ DATA = (
 )
 OWN_WORDS = {"authoring.as_text", "authoring.edit"}
 """Pages of a rubric as it is kept: its levels are words of its own there."""
-LEFT_OUT = {"api_help.page"}
+LEFT_OUT = {"api_docs.page"}
 """Written for programs, in English."""
 
 

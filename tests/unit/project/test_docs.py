@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import pytest
 
-from app.api.resources.submission_values import SubmissionAccepted, SubmissionStatus
+from app.api.resources.submissions import SubmissionAccepted, SubmissionStatus
 from cli.main import grader
 from grading.checks.manipulation import CODE as MANIPULATION
 from grading.checks.run_flags import BROKEN
