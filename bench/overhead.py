@@ -44,7 +44,7 @@ IS_GRADED = {
     "sqlite": "select count(*) from rounds where submission_id = ? and current and state = 'graded'",
     "postgresql": "select count(*) from rounds where submission_id = %s and current and state = 'graded'",
 }
-HandIn = Callable[[str], str]
+Submit = Callable[[str], str]
 """Hands in for a student; returns the submission's id as soon as the server accepted."""
 
 
@@ -69,7 +69,7 @@ class Overhead:
         return asdict(self)
 
 
-def latency(store: Store, redis_url: str, hand_in: HandIn, samples: int) -> tuple[list[float], list[float]]:
+def latency(store: Store, redis_url: str, hand_in: Submit, samples: int) -> tuple[list[float], list[float]]:
     """Seconds of bare chords and of submissions, one after the other in turn."""
     bare: list[float] = []
     grader: list[float] = []
@@ -111,7 +111,7 @@ def drain_bare(redis_url: str, count: int) -> float:
     return (count - 1) / (max(ended) - min(ended))
 
 
-def drain(store: Store, hand_in: HandIn, start_machines: Callable[[], None], count: int) -> float:
+def drain(store: Store, hand_in: Submit, start_machines: Callable[[], None], count: int) -> float:
     """Grades a second while `count` submissions that wait in SQL are worked off."""
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(hand_in, (f"drain-{number}" for number in range(count))))

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from app.web.services import services
 from app.web.upload_forms import limits, trusted
 from grading import documents
-from grading.documents import HandIn, UploadedFile
+from grading.documents import SubmittedFiles, UploadedFile
 from grading.domain.permissions import Actor
 from grading.shared.telemetry import mark, working_on
 from grading.store import tables
@@ -62,7 +62,7 @@ def _stored(
     return accepted
 
 
-def read(files: Sequence[UploadedFile]) -> HandIn:
+def read(files: Sequence[UploadedFile]) -> SubmittedFiles:
     """What the files hold, within this server's limits. Raises DocumentError."""
     return documents.read(files, limits(services().config.server))
 
@@ -74,7 +74,7 @@ class Form:
     assignment_id: int
     key: str
     files: tuple[UploadedFile, ...]
-    content: HandIn
+    content: SubmittedFiles
 
 
 def at_once(actor: Actor, course_id: int, form: Form) -> str:
@@ -132,13 +132,13 @@ def confirm(actor: Actor, upload_id: str) -> str:
 
 
 def _by_person(
-    actor: Actor, course_id: int, assignment_id: int, content: HandIn, key: Idempotency | None
+    actor: Actor, course_id: int, assignment_id: int, content: SubmittedFiles, key: Idempotency | None
 ) -> IncomingSubmission:
     return IncomingSubmission(
         assignment_id=assignment_id,
         student_id=actor.user_id,
         source="form",
-        handin=content,
+        content=content,
         submitted_by=actor.user_id,
         idempotency=key,
         trusted=trusted(actor, course_id),

@@ -20,7 +20,7 @@ from app.web import upload_forms
 from app.web.parsing import InvalidField, parse
 from app.web.security import without_token
 from app.web.services import services
-from grading.documents import HandIn, UploadedFile
+from grading.documents import SubmittedFiles, UploadedFile
 from grading.domain.errors import Conflict, GraderError, NotFound, SignatureInvalid, UploadTooLarge
 from grading.integrations import events
 from grading.integrations.events import Assigned, File, HandedIn, Part, Roster
@@ -311,7 +311,9 @@ def _decoded(name: str, text: str) -> bytes:
         raise InvalidField(f"data.files: the content of {name[:80]!r} is not base64.") from None
 
 
-def _incoming(session: Session, connection: str, data: HandedIn, content: HandIn) -> IncomingSubmission:
+def _incoming(
+    session: Session, connection: str, data: HandedIn, content: SubmittedFiles
+) -> IncomingSubmission:
     assignment = versions.find_by_name(session, data.assignment)
     student = users.find_or_create_student(
         session,

@@ -20,7 +20,7 @@ from bench.router.policies import HOME
 from bench.router.processes import ROOT, Parts, Servers, hear, say
 from bench.router.protocols import mark
 from bench.router.results import Ended, Plan
-from bench.router.simulation import HandIn
+from bench.router.simulation import Arrival
 from cli.dev.embedded_redis import free_port
 
 VENV = ROOT / ".venv-bench"
@@ -152,7 +152,7 @@ def _plan(way: Mapping[str, Any], plan: Plan, servers: Servers) -> Mapping[str, 
     }
 
 
-def _marked(hand_ins: Sequence[HandIn]) -> list[Mapping[str, Any]]:
+def _marked(hand_ins: Sequence[Arrival]) -> list[Mapping[str, Any]]:
     return [{"at": one.at, "mark": mark(number, one.output)} for number, one in enumerate(hand_ins)]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bench.router.cost_model import STAGES, Card, Work, prefill_s, rate, step_s
-from bench.router.simulation import HandIn
+from bench.router.simulation import Arrival
 
 Rates = Mapping[str, Mapping[str, float]]
 """machine -> stage -> jobs a second with all its slots at that stage; a stage it cannot do is left out."""
@@ -117,7 +117,7 @@ def rates(cards: Mapping[str, Card], slots: int, works: Mapping[str, Work]) -> d
     }
 
 
-def works_of(hand_ins: Sequence[HandIn], usual: Mapping[str, Work] = STAGES) -> dict[str, Work]:
+def works_of(hand_ins: Sequence[Arrival], usual: Mapping[str, Work] = STAGES) -> dict[str, Work]:
     """The usual work of each stage with the mean output of these."""
     found = {}
     for stage, work in usual.items():
@@ -130,7 +130,7 @@ def works_of(hand_ins: Sequence[HandIn], usual: Mapping[str, Work] = STAGES) -> 
 def bound_s(
     cards: Mapping[str, Card],
     slots: int,
-    hand_ins: Sequence[HandIn],
+    hand_ins: Sequence[Arrival],
     changes: Mapping[str, Sequence[tuple[float, float]]] | None = None,
     usual: Mapping[str, Work] = STAGES,
 ) -> float:
@@ -184,7 +184,7 @@ def mixed_rates(card: Card, batch: Mapping[str, int], works: Mapping[str, Work])
     return {s: n / works[s].output / (step + prompts) for s, n in batch.items()}
 
 
-def brute_s(cards: Mapping[str, Card], slots: int, hand_ins: Sequence[HandIn]) -> float:
+def brute_s(cards: Mapping[str, Card], slots: int, hand_ins: Sequence[Arrival]) -> float:
     """The same bound over all batches, mixed and small ones too, by scanning the price of a job.
 
     With a price for a job of each stage no machine earns more a second than with its best batch; the work is

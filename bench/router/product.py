@@ -20,12 +20,12 @@ from bench.router.policies import homes
 from bench.router.processes import Parts, Servers
 from bench.router.protocols import mark
 from bench.router.results import Ended, Plan
-from bench.router.simulation import HandIn as Coming
+from bench.router.simulation import Arrival as Coming
 from cli.dev.embedded_redis import start_redis
 from grading.broker.dispatch import Dispatch, open_dispatch
 from grading.checks.kinds.prose import Words
 from grading.config.settings import load
-from grading.documents import HandIn, UploadedFile, read
+from grading.documents import SubmittedFiles, UploadedFile, read
 from grading.documents.limits import Limits
 from grading.domain.model import RoundState
 from grading.domain.rubric import Criterion, Rubric
@@ -175,7 +175,7 @@ class Product:
     def hand_in(self, number: int, coming: Coming) -> None:
         """One hand-in, accepted and announced."""
         text = WORK.format(mark=mark(number, coming.output)).encode()
-        work: HandIn = read([UploadedFile("work.R", text)], Limits())
+        work: SubmittedFiles = read([UploadedFile("work.R", text)], Limits())
         priority: Literal["interactive", "batch"] = "batch" if coming.priority == "batch" else "interactive"
         incoming = IncomingSubmission(self.assignment, self.students[number], "api", work, priority=priority)
         with self.store.write() as session:

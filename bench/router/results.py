@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.router.lower_bound import bound_s
 from bench.router.scenarios import Scenario, backlog
-from bench.router.simulation import HandIn
+from bench.router.simulation import Arrival
 
 OURS = "ours"
 STUCK_S = 1800.0
@@ -27,7 +27,7 @@ class Plan:
     """Hand-ins of usual size that are worked off before, so that whoever learns has learned."""
 
     @property
-    def before(self) -> Sequence[HandIn]:
+    def before(self) -> Sequence[Arrival]:
         """Those."""
         of = self.scenario.setting
         return backlog(self.learn, self.slots, of.seed + 1000, of.world).hand_ins

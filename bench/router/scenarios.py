@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from bench.router.cost_model import OWN, World
 from bench.router.lower_bound import per_hour
-from bench.router.simulation import HandIn, Setting
+from bench.router.simulation import Arrival, Setting
 
 USUAL = 400
 """Hand-ins of a scenario whose name has no number."""
@@ -20,15 +20,15 @@ class Scenario:
     """Hand-ins, machines, and what is asked of it."""
 
     name: str
-    hand_ins: tuple[HandIn, ...]
+    hand_ins: tuple[Arrival, ...]
     setting: Setting = field(default_factory=Setting)
     cold: bool = False
     """Nothing is learned yet."""
 
 
-def hand_in(rng: random.Random, at: float, priority: str = "batch", world: World = OWN) -> HandIn:
+def hand_in(rng: random.Random, at: float, priority: str = "batch", world: World = OWN) -> Arrival:
     """One of usual size, more or less."""
-    return HandIn(at, {stage: world.output(rng, stage) for stage in world.works}, priority)
+    return Arrival(at, {stage: world.output(rng, stage) for stage in world.works}, priority)
 
 
 def backlog(count: int, slots: int, seed: int, world: World = OWN) -> Scenario:

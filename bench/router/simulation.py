@@ -20,7 +20,7 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class HandIn:
+class Arrival:
     """What is to be graded: when it comes, who waits for it, and how much each stage will write."""
 
     at: float
@@ -132,7 +132,7 @@ __all__ = [
     "PRIORITIES",
     "Beat",
     "Cluster",
-    "HandIn",
+    "Arrival",
     "Key",
     "Look",
     "Machine",
@@ -170,7 +170,7 @@ class Policy(Protocol):
 class Cluster:
     """One simulation; `finish` runs it to its end."""
 
-    def __init__(self, setting: Setting, hand_ins: Iterable[HandIn], policy: Policy) -> None:
+    def __init__(self, setting: Setting, hand_ins: Iterable[Arrival], policy: Policy) -> None:
         self.setting, self.policy = setting, policy
         self.rng = random.Random(setting.seed)
         self.now = 0.0
@@ -205,7 +205,7 @@ class Cluster:
             loaded=self.setting.models.get(name),
         )
 
-    def _runs_of(self, number: int, one: HandIn) -> list[Run]:
+    def _runs_of(self, number: int, one: Arrival) -> list[Run]:
         runs = []
         for stage, output in one.output.items():
             work = self.setting.works[stage]

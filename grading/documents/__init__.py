@@ -3,7 +3,7 @@
 What a document shows of a criterion belongs to grading.checks.
 """
 
-from grading.documents.files import ALLOWED, ALLOWED_FILES, HandIn, UploadedFile
+from grading.documents.files import ALLOWED, ALLOWED_FILES, SubmittedFiles, UploadedFile
 from grading.documents.limits import Limits
 from grading.documents.notebook import in_language
 from grading.documents.pseudonym import Identity, pseudonym_for, pseudonymise, pseudonymise_texts
@@ -14,7 +14,7 @@ from grading.documents.text import hidden_characters
 __all__ = [
     "ALLOWED",
     "ALLOWED_FILES",
-    "HandIn",
+    "SubmittedFiles",
     "Identity",
     "Limits",
     "UploadedFile",

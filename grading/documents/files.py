@@ -47,8 +47,8 @@ class UploadedFile:
 
 
 @dataclass(frozen=True)
-class HandIn:
-    """What was handed in: the files to store (unpacked, with safe names), what is in them, and remarks."""
+class SubmittedFiles:
+    """The files of a submission as they are stored (unpacked, with safe names), documents and notes."""
 
     files: tuple[UploadedFile, ...]
     documents: tuple[Document, ...]

@@ -9,8 +9,8 @@ from grading.documents.files import (
     ALLOWED,
     DATA,
     KINDS,
-    HandIn,
     Kind,
+    SubmittedFiles,
     UploadedFile,
     extension,
     listed,
@@ -29,7 +29,7 @@ from grading.domain.errors import DocumentError, EmptyUpload, UnsupportedFile, U
 from grading.domain.model import Cell, Document
 
 
-def read(files: Sequence[UploadedFile], limits: Limits | None = None) -> HandIn:
+def read(files: Sequence[UploadedFile], limits: Limits | None = None) -> SubmittedFiles:
     """Unpacks and reads what was uploaded. Without `limits` the usual ones hold.
 
     Raises DocumentError, or one of the more telling errors below it, with a sentence that names the file.
@@ -44,7 +44,7 @@ def read(files: Sequence[UploadedFile], limits: Limits | None = None) -> HandIn:
     )
     if not documents:
         raise EmptyUpload(f"There is only data, and nothing to grade; hand in {ALLOWED}, too.")
-    return HandIn(tuple(members), documents, tuple(notes))
+    return SubmittedFiles(tuple(members), documents, tuple(notes))
 
 
 def read_document(file: UploadedFile, limits: Limits | None = None) -> Document:

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from grading.checks.kinds.prose import Words
-from grading.documents import HandIn, UploadedFile
+from grading.documents import SubmittedFiles, UploadedFile
 from grading.domain.jobs import Provenance, Result
 from grading.domain.model import Cell, Document
 from grading.domain.rubric import Criterion, Rubric
@@ -38,9 +38,11 @@ def document(source: str = "x <- 1", path: str = "work.R") -> Document:
     return Document(path=path, kind="script", language=language, cells=(cell,))
 
 
-def handin(source: str = "x <- 1", path: str = "work.R") -> HandIn:
+def submitted_files(source: str = "x <- 1", path: str = "work.R") -> SubmittedFiles:
     """What reading one script gives."""
-    return HandIn(files=(UploadedFile(path, source.encode()),), documents=(document(source, path),), notes=())
+    return SubmittedFiles(
+        files=(UploadedFile(path, source.encode()),), documents=(document(source, path),), notes=()
+    )
 
 
 def add_assignment(
@@ -63,7 +65,7 @@ def add_student(store: Store, student: str = "s1") -> int:
 def hand_in(store: Store, assignment_id: int, student: str = "s1", **other: Any) -> Accepted:
     """A stored submission."""
     student_id = add_student(store, student)
-    work = handin(other.pop("source_text", "x <- 1"), other.pop("path", "work.R"))
+    work = submitted_files(other.pop("source_text", "x <- 1"), other.pop("path", "work.R"))
     with store.write() as session:
         return intake.accept_submission(
             session, IncomingSubmission(assignment_id, student_id, "api", work, **other)

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from grading.documents import HandIn, UploadedFile
+from grading.documents import SubmittedFiles, UploadedFile
 from grading.domain.model import Cell, Document, Output
 from grading.store import Store
 from grading.store.accounts import users
@@ -60,7 +60,7 @@ def hand_in_canaries(store: Store, assignment: int, user_id: int) -> None:
     )
     with store.write() as session:
         incoming = IncomingSubmission(
-            assignment, user_id, "api", HandIn(files, (document,), (f"{CANARY} note",)),
+            assignment, user_id, "api", SubmittedFiles(files, (document,), (f"{CANARY} note",)),
             submitted_by=user_id, idempotency=Idempotency(f"user:{user_id}", f"{CANARY} key", "0" * 64),
         )  # fmt: skip
         accepted = accept_submission(session, incoming)
@@ -93,7 +93,7 @@ def other(store: Store, assignment: int) -> str:
         cell = Cell(number=1, kind="code", source="y <- 2", language="r", added=(1,))
         document = Document(path="b.R", kind="script", language="r", cells=(cell,))
         return accept_submission(
-            session, IncomingSubmission(assignment, user.id, "api", HandIn(files, (document,), ()))
+            session, IncomingSubmission(assignment, user.id, "api", SubmittedFiles(files, (document,), ()))
         ).submission_id
 
 

@@ -62,7 +62,7 @@ class Prepared(Value):
 
 
 @dataclass(frozen=True)
-class HandIn:
+class ReceivedSubmission:
     """A received round and all that decides its evidence."""
 
     round_id: str
@@ -106,14 +106,14 @@ def prepare(server: Server, round_id: str, without: str = "") -> bool:
     Whatever cannot be prepared ends the round: the checks give the same each time they look.
     """
 
-    def prepared(hand_in: HandIn) -> Prepared | None:
-        plan = hand_in.plan(server)
+    def prepared(received: ReceivedSubmission) -> Prepared | None:
+        plan = received.plan(server)
         reason = without or (NO_POOL if server.config.checks.sandbox == "none" else "")
         if plan.requests and not reason:
             return None
         nothing = Trial(end="not run", reason=reason)
         held = (Flag(code="not_run", message=without, hold=True),) if without else ()
-        return make_ready(hand_in, plan, dict.fromkeys(plan.requests, nothing), held)
+        return make_ready(received, plan, dict.fromkeys(plan.requests, nothing), held)
 
     return _ending_badly(server, round_id, prepared)
 
@@ -124,24 +124,26 @@ def prepare_by_running(server: Server, round_id: str, run: Run) -> bool:
     Raises SandboxUnavailable when nothing can be run just now; then nothing has changed.
     """
 
-    def prepared(hand_in: HandIn) -> Prepared:
-        plan = hand_in.plan(server)
-        return make_ready(hand_in, plan, run(plan, hand_in.submission_id))
+    def prepared(received: ReceivedSubmission) -> Prepared:
+        plan = received.plan(server)
+        return make_ready(received, plan, run(plan, received.submission_id))
 
     return _ending_badly(server, round_id, prepared)
 
 
-def _ending_badly(server: Server, round_id: str, prepared: Callable[[HandIn], Prepared | None]) -> bool:
+def _ending_badly(
+    server: Server, round_id: str, prepared: Callable[[ReceivedSubmission], Prepared | None]
+) -> bool:
     """Store what `prepared` makes of a round, or end it with a sentence. Raises what databases raise."""
     with working_on(round=round_id), span("prepare", round_id):
         with server.store.read_autocommit() as session:
-            hand_in = _load(server, session, round_id)
-        if hand_in is None:
+            received = _load(server, session, round_id)
+        if received is None:
             return False
         try:
-            content = _as_json(hand_in, prepared)
+            content = _as_json(received, prepared)
             if content is None:
-                return _hand_on(server, hand_in)
+                return _hand_on(server, received)
             with server.store.write(derived=True) as session:
                 done = preparing.save_prepared(session, round_id, content)
             if done:
@@ -159,9 +161,11 @@ def _ending_badly(server: Server, round_id: str, prepared: Callable[[HandIn], Pr
         return False
 
 
-def _as_json(hand_in: HandIn, prepared: Callable[[HandIn], Prepared | None]) -> dict[str, Any] | None:
+def _as_json(
+    received: ReceivedSubmission, prepared: Callable[[ReceivedSubmission], Prepared | None]
+) -> dict[str, Any] | None:
     try:
-        made = prepared(hand_in)
+        made = prepared(received)
         return None if made is None else made.model_dump(mode="json")
     except (GraderError, DBAPIError):
         raise
@@ -169,43 +173,43 @@ def _as_json(hand_in: HandIn, prepared: Callable[[HandIn], Prepared | None]) -> 
         raise _ChecksFailed from error
 
 
-def _hand_on(server: Server, hand_in: HandIn) -> bool:
+def _hand_on(server: Server, received: ReceivedSubmission) -> bool:
     with server.store.write() as session:
-        handed_on = preparing.hand_on(session, hand_in.round_id)
+        handed_on = preparing.hand_on(session, received.round_id)
     if handed_on:
-        server.dispatch.announce_trial(hand_in.round_id, hand_in.priority)
-        log.info("the work of round %s is to be run", hand_in.round_id)
+        server.dispatch.announce_trial(received.round_id, received.priority)
+        log.info("the work of round %s is to be run", received.round_id)
     return False
 
 
 def make_ready(
-    hand_in: HandIn, plan: Plan, trials: Mapping[str, Trial], flags: tuple[Flag, ...] = ()
+    received: ReceivedSubmission, plan: Plan, trials: Mapping[str, Trial], flags: tuple[Flag, ...] = ()
 ) -> Prepared:
     """Evidence, and documents without names, from what running the work showed; with further flags."""
-    version, own = hand_in.version, hand_in.own
+    version, own = received.version, received.own
     evidence = collect(own, version.rubric, version.solution, Ran(plan, trials))
     own_words = {flag.code for flag in flags}
     others = [flag for flag in evidence.flags if flag.code not in own_words]
     evidence = evidence.model_copy(update={"flags": (*others, *flags)})
     trial = shown(plan, trials) if plan.requests else None
-    sent = pseudonymise(add_played(own, trial), hand_in.identity)
+    sent = pseudonymise(add_played(own, trial), received.identity)
     names = {mine.path: other.path for mine, other in zip(own, sent, strict=True)}
     # adjustments rest on checks alone: machines do not get them
     judged = for_student(evidence.model_copy(update={"adjustments": ()}))
     return Prepared(
         documents=sent,
-        hidden_evidence=hide_names(judged, hand_in.identity, names),
+        hidden_evidence=hide_names(judged, received.identity, names),
         evidence=evidence,
         paths={other: mine for mine, other in names.items()},
         trial=trial,
     )
 
 
-def _load(server: Server, session: Session, round_id: str) -> HandIn | None:
+def _load(server: Server, session: Session, round_id: str) -> ReceivedSubmission | None:
     found = preparing.load_received(session, round_id)
     if found is None:
         return None
-    return HandIn(
+    return ReceivedSubmission(
         round_id=round_id,
         submission_id=found.submission_id,
         priority=found.priority,

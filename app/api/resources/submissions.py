@@ -20,7 +20,7 @@ from app.submissions.status import StageStatus, progress
 from app.web import auth, upload_forms, viewing
 from app.web.parsing import parse
 from app.web.services import services
-from grading.documents import HandIn, UploadedFile
+from grading.documents import SubmittedFiles, UploadedFile
 from grading.domain.errors import Forbidden, GraderError, NotFound
 from grading.domain.permissions import Actor, Subject, may
 from grading.store import blobs, tables
@@ -324,7 +324,7 @@ def _key(caller: Actor, form: SubmissionForm, sent: Sequence[UploadedFile]) -> I
 
 
 def _incoming(
-    session: Session, caller: Actor, form: SubmissionForm, content: HandIn, key: Idempotency | None
+    session: Session, caller: Actor, form: SubmissionForm, content: SubmittedFiles, key: Idempotency | None
 ) -> IncomingSubmission:
     assignment = _assignment(session, caller, form)
     course = assignment.course_id
@@ -332,7 +332,7 @@ def _incoming(
         assignment_id=assignment.id,
         student_id=users.find_or_create_student(session, "local", form.student, "", "", course).id,
         source="api",
-        handin=content,
+        content=content,
         priority=form.priority,
         submitted_by=caller.user_id,
         idempotency=key,

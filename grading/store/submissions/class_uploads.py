@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from grading.documents import HandIn
+from grading.documents import SubmittedFiles
 from grading.documents.class_zip import StudentFiles, name_key
 from grading.domain.errors import Conflict, GraderError, NotFound
 from grading.domain.permissions import Actor
@@ -44,7 +44,7 @@ class Choice:
     """The decision about one entry: a student's id, or None to create a student."""
 
     entry: StudentFiles
-    content: HandIn
+    content: SubmittedFiles
     user_id: int | None
 
 
@@ -123,7 +123,7 @@ def confirm_class_upload(
             assignment_id=batch.assignment_id,
             student_id=student_id,
             source="zip",
-            handin=choice.content,
+            content=choice.content,
             priority="batch",
             submitted_by=actor.user_id,
             trusted=True,

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.orm import Session
 
-from grading.documents import HandIn, in_language
+from grading.documents import SubmittedFiles, in_language
 from grading.domain.errors import Forbidden, GraderError, NotFound
 from grading.domain.lateness import Lateness, LateRule, closes, lateness
 from grading.domain.model import RoundState, StageState
@@ -48,7 +48,7 @@ class IncomingSubmission:
     student_id: int
     source: str
     """`form`, `api`, `webhook`, `cli`, `zip`, or the name of a learning platform."""
-    handin: HandIn
+    content: SubmittedFiles
     priority: Literal["interactive", "batch"] = "interactive"
     submitted_by: int | None = None
     idempotency: Idempotency | None = None
@@ -123,7 +123,7 @@ def _add_submission(session: Session, incoming: IncomingSubmission, people: Sequ
         highest for _, highest in count_submissions(session, incoming.assignment_id, people).values()
     )
     moment = now(session)
-    files = incoming.handin.files
+    files = incoming.content.files
     language = session.get_one(Assignment, incoming.assignment_id).language
     submission = Submission(
         id=new_id(),
@@ -132,9 +132,9 @@ def _add_submission(session: Session, incoming: IncomingSubmission, people: Sequ
         number=number + 1,
         source=incoming.source,
         documents=[
-            document.model_dump(mode="json") for document in in_language(incoming.handin.documents, language)
+            document.model_dump(mode="json") for document in in_language(incoming.content.documents, language)
         ],
-        notes=list(incoming.handin.notes),
+        notes=list(incoming.content.notes),
         submitted_by=incoming.submitted_by,
         created_at=min(incoming.at or moment, moment),
         fingerprint=fingerprint(received_file(file.name, file.data) for file in files),

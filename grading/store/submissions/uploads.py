@@ -10,7 +10,7 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from grading.checks.upload_notes import Reading, reading
-from grading.documents import HandIn, UploadedFile, in_language
+from grading.documents import SubmittedFiles, UploadedFile, in_language
 from grading.domain.errors import NotFound
 from grading.domain.model import Document
 from grading.domain.rubric import Rubric
@@ -60,7 +60,7 @@ class AlreadySubmitted(Exception):
         self.submission_id = submission_id
 
 
-def read_upload(session: Session, assignment: tables.Assignment, content: HandIn) -> Reading:
+def read_upload(session: Session, assignment: tables.Assignment, content: SubmittedFiles) -> Reading:
     """What the files look like to the checks, by the rubric that counts now."""
     version = versions.published_version(session, assignment)
     starter = [Document.model_validate(document) for document in version.starter]
@@ -73,7 +73,7 @@ def read_upload(session: Session, assignment: tables.Assignment, content: HandIn
 
 
 def save_upload(
-    session: Session, assignment_id: int, user_id: int, content: HandIn, read: Reading, form_key: str
+    session: Session, assignment_id: int, user_id: int, content: SubmittedFiles, read: Reading, form_key: str
 ) -> str:
     """Store an upload in place of an earlier one of the same user; returns its id."""
     # the lock of submitting: an upload is not replaced while it is being submitted
@@ -134,7 +134,9 @@ def _waiting(session: Session, row: Upload) -> PendingUpload:
     )
 
 
-def claim_upload(session: Session, upload_id: str, user_id: int, caller: str) -> tuple[PendingUpload, HandIn]:
+def claim_upload(
+    session: Session, upload_id: str, user_id: int, caller: str
+) -> tuple[PendingUpload, SubmittedFiles]:
     """The upload to submit, locked. Raises AlreadySubmitted, or NotFound when it is gone."""
     if upload_id.isalnum():
         # an update, so that SQLite and PostgreSQL both keep a second one waiting
@@ -146,7 +148,7 @@ def claim_upload(session: Session, upload_id: str, user_id: int, caller: str) ->
     row = session.get_one(Upload, upload_id)
     files = tuple(UploadedFile(file.path, load_blob(session, file.sha256)) for file in waiting.files)
     documents = tuple(Document.model_validate(document) for document in row.documents)
-    return waiting, HandIn(files, documents, tuple(row.notes))
+    return waiting, SubmittedFiles(files, documents, tuple(row.notes))
 
 
 def find_submission(session: Session, caller: str, upload_id: str) -> str | None:

@@ -83,7 +83,7 @@ def upload(school: School, header: dict[str, str], key: str = "") -> TestRespons
 CRASHING_WEB = """
 import os, sys
 import psycopg
-from app.submissions import intake as handin
+from app.submissions import intake as submission_intake
 from grading.documents import UploadedFile, read
 from grading.documents.limits import Limits
 from grading.store import Store
@@ -101,8 +101,8 @@ for student in students:
     child = os.fork()
     if child == 0:
         given = SimpleNamespace(store=Store(url), dispatch=SimpleNamespace(announce=die))
-        handin.services = lambda: given
-        handin.accept(lambda session: Incoming(int(assignment), int(student), "form", content))
+        submission_intake.services = lambda: given
+        submission_intake.accept(lambda session: Incoming(int(assignment), int(student), "form", content))
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 77
 """

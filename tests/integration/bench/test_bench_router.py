@@ -18,7 +18,7 @@ from bench.router.processes import Parts, Servers, start_servers
 from bench.router.protocols import mark, marked, padded
 from bench.router.results import Plan
 from bench.router.scenarios import Scenario, lost
-from bench.router.simulation import HandIn, Setting
+from bench.router.simulation import Setting, SubmittedFiles
 from tests.support.system import until
 
 SPARK, MAC = "dgx-spark-1", "mac-studio-1"
@@ -135,7 +135,7 @@ def test_a_machine_that_loses_power_breaks_off_and_comes_back(servers: Servers) 
 
 def tiny(count: int = 4, world: str = "own") -> Plan:
     """So many small hand-ins at once, two at a time on each machine, at twenty times the speed."""
-    hand_ins = tuple(HandIn(0.0, {"analysis": 60 + n, "feedback": 20 + n}) for n in range(count))
+    hand_ins = tuple(SubmittedFiles(0.0, {"analysis": 60 + n, "feedback": 20 + n}) for n in range(count))
     return Plan(Scenario("tiny", hand_ins, Setting(slots=2, world=WORLDS[world])), 20.0)
 
 

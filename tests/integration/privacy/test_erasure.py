@@ -20,7 +20,7 @@ from sqlalchemy.exc import IntegrityError
 from cli.main import grader
 from grading.broker.purge import withdraw
 from grading.config.settings import Retention
-from grading.documents import HandIn, UploadedFile
+from grading.documents import SubmittedFiles, UploadedFile
 from grading.domain.errors import Conflict, Forbidden, NotFound
 from grading.domain.model import Cell, Document
 from grading.domain.permissions import Actor
@@ -136,7 +136,7 @@ def hand_in_canaries_again(system: Played, assignment: int, user_id: int) -> Non
     with system.store.write() as session:
         cell = Cell(number=1, kind="code", source=f"{CANARY}2 <- 1", language="r", added=(1,))
         document = Document(path="again.R", kind="script", language="r", cells=(cell,))
-        content = HandIn((UploadedFile("again.R", f"{CANARY}2 <- 1".encode()),), (document,), ())
+        content = SubmittedFiles((UploadedFile("again.R", f"{CANARY}2 <- 1".encode()),), (document,), ())
         accept_submission(
             session,
             IncomingSubmission(assignment, user_id, "api", content, idempotency=hand_in_canaries_once_more),
@@ -220,7 +220,9 @@ def test_an_erased_student_hands_in_no_more_and_erasing_again_does_no_harm(lite:
         student = find_student(session, "ada")
         erasure.erase_student(session, student, "test")
     with pytest.raises(Forbidden), store.write() as session:
-        accept_submission(session, IncomingSubmission(assignment, student.user_id, "api", HandIn((), (), ())))
+        accept_submission(
+            session, IncomingSubmission(assignment, student.user_id, "api", SubmittedFiles((), (), ()))
+        )
     with store.write() as session:
         again = erasure.erase_student(session, find_student(session, student.name), "test")
     assert not again.counts
@@ -293,7 +295,7 @@ def test_an_erasure_waits_for_a_hand_in_of_the_same_file(system: Played) -> None
     other_thread = threading.Thread(target=erase)
     with store.write() as session:
         ben = find_student(session, "ben")
-        content = HandIn((UploadedFile("work.R", b"x <- 1"),), (), ())
+        content = SubmittedFiles((UploadedFile("work.R", b"x <- 1"),), (), ())
         accept_submission(session, IncomingSubmission(assignment, ben.user_id, "api", content))
         session.flush()
         other_thread.start()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from grading.checks import collect
-from grading.documents import HandIn, UploadedFile, read, set_apart
+from grading.documents import SubmittedFiles, UploadedFile, read, set_apart
 from grading.domain.jobs import Job, Material, Result
 from grading.domain.model import Document
 from grading.domain.outcome import Report
@@ -28,7 +28,7 @@ INDEX: list[dict[str, str]] = tomllib.loads((SAMPLES / "submissions/index.toml")
 FILES = {entry["file"]: entry["assignment"].partition("/")[2] for entry in INDEX}
 
 
-def hand_in(*paths: Path) -> HandIn:
+def hand_in(*paths: Path) -> SubmittedFiles:
     return read([UploadedFile(path.name, path.read_bytes()) for path in paths])
 
 

@@ -37,7 +37,7 @@ from tests.integration.gradebook.test_pages import make, points, upload
 from tests.integration.review.test_pages import audited, change, post, stamp
 from tests.integration.webapp import School, report
 from tests.unit.checks.samples import script
-from workers.server.prepare import HandIn, make_ready
+from workers.server.prepare import ReceivedSubmission, make_ready
 from workers.server.rubric_cache import Versions
 
 RUBRIC = Rubric(
@@ -294,7 +294,7 @@ def test_machines_are_sent_the_same_job_with_and_without_deductions(school: Scho
             )
             version = Versions().get(session, versions.published_version(session, row).id)
         documents = (script("x = 1\n", path="work.py", language="python"),)
-        hand_in = HandIn("r", "s", "interactive", version, documents, Identity(), {})
+        hand_in = ReceivedSubmission("r", "s", "interactive", version, documents, Identity(), {})
         made = make_ready(hand_in, Plan(), {})
         assert len(made.evidence.adjustments) == len(rubric.adjustments)
         sent.append((version.rubric_json, version.materials, made.hidden_evidence.model_dump(mode="json")))

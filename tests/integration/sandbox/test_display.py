@@ -23,7 +23,7 @@ from grading.execution.plan import make_plan
 from tests.integration.webapp import School
 from workers.machine.engines.rules.engine import RulesEngine
 from workers.machine.stages import known_stages, run_stage
-from workers.server.prepare import HandIn, Prepared, make_ready
+from workers.server.prepare import Prepared, ReceivedSubmission, make_ready
 from workers.server.rubric_cache import Version
 
 SOURCE = b"def add(a, b):\n    return a - b\n\nprint(add(7, 2))\n"
@@ -89,7 +89,9 @@ def prepared() -> Prepared:
         assignment_id=1,
     )
     documents = read([UploadedFile("work.py", SOURCE)], ReadingLimits()).documents
-    hand_in = HandIn("r", "s", "interactive", version, documents, Identity(names=("Anna Weber",)), {})
+    hand_in = ReceivedSubmission(
+        "r", "s", "interactive", version, documents, Identity(names=("Anna Weber",)), {}
+    )
     plan = make_plan(hand_in.own, RUBRIC, (), files={}, tests={}, limits=Limits())
     assert plan.requests
     return make_ready(hand_in, plan, play(plan.requests))

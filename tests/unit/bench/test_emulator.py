@@ -8,7 +8,7 @@ from bench.router.emulator import Request
 from bench.router.lower_bound import bound_s, brute_s, mixed_rates
 from bench.router.policies import OTHERS, HomeFirst, Ours
 from bench.router.scenarios import SCENARIOS, backlog, slow
-from bench.router.simulation import HandIn, Run, Setting
+from bench.router.simulation import Run, Setting, SubmittedFiles
 from bench.router.virtual_time import OWN_WAYS, Outcome, play, recognised_s, returned_s, waits
 
 
@@ -129,5 +129,5 @@ def test_scenarios_are_there_and_come_from_their_seed():
     for make in SCENARIOS.values():
         one, again, other = make(16, 1), make(16, 1), make(16, 2)
         assert one == again != other
-        assert all(isinstance(h, HandIn) and h.at >= 0 for h in one.hand_ins)
+        assert all(isinstance(h, SubmittedFiles) and h.at >= 0 for h in one.hand_ins)
         assert isinstance(one.setting, Setting)

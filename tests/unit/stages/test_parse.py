@@ -16,7 +16,7 @@ from grading.domain.model import Location
 from grading.domain.rubric import Criterion, Rubric
 from tests.unit.stages.test_prompt import NOTEBOOK, code, job
 from workers.machine.stages import known_stages
-from workers.machine.stages.quotes import HandIn, verify
+from workers.machine.stages.quotes import SubmittedText, verify
 
 ANALYSIS: dict[str, Any] = {
     "judgements": {
@@ -195,13 +195,13 @@ def test_garbage_is_only_ever_output_invalid(text: str) -> None:
     ],
 )
 def test_quotes_are_found_where_they_are(words: str, place: Location | None) -> None:
-    assert HandIn((NOTEBOOK,)).find(words) == place
+    assert SubmittedText((NOTEBOOK,)).find(words) == place
 
 
 def test_lines_of_the_student_are_preferred() -> None:
     cell = NOTEBOOK.cells[1].model_copy(update={"source": "x <- 1\ny <- 2\nx <- 1", "added": (3,)})
     document = NOTEBOOK.model_copy(update={"cells": (cell,)})
-    assert HandIn((document,)).find("x <- 1") == Location(document="work.ipynb", cell=2, line=3)
+    assert SubmittedText((document,)).find("x <- 1") == Location(document="work.ipynb", cell=2, line=3)
 
 
 def test_invented_quotes_and_places_are_dropped() -> None:
@@ -232,7 +232,7 @@ def test_invented_quotes_and_places_are_dropped() -> None:
 
 def test_lines_of_scripts_count_in_the_file() -> None:
     document = code("a = 1\nbbb = 2", first_line=7)
-    hand_in = HandIn((document,))
+    hand_in = SubmittedText((document,))
     assert hand_in.find("bbb = 2") == Location(document="a.py", line=8)
     assert hand_in.holds(Location(document="a.py", line=8))
     assert not hand_in.holds(Location(document="a.py", line=3))

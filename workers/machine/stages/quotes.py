@@ -55,7 +55,7 @@ def _text(lines: list[tuple[int | None, str]], document: str, cell: int | None) 
     return _Text(joined, tuple(starts), tuple(number for number, _ in kept), document, cell)
 
 
-class HandIn:
+class SubmittedText:
     """Finds words and places in the documents of one hand-in."""
 
     def __init__(self, documents: tuple[Document, ...]) -> None:
@@ -118,13 +118,13 @@ class HandIn:
 
 def verify(output: Output, documents: tuple[Document, ...]) -> tuple[Output, tuple[Flag, ...]]:
     """The output with located quotes and existing places only, and a flag that counts dropped quotes."""
-    hand_in = HandIn(documents)
+    submission = SubmittedText(documents)
     given = sum(len(j.quotes) for j in output.judgements)
-    judgements = tuple(_judgement(j, hand_in) for j in output.judgements)
+    judgements = tuple(_judgement(j, submission) for j in output.judgements)
     missing = given - sum(len(j.quotes) for j in judgements)
     update: dict[str, object] = {"judgements": judgements}
     if isinstance(output, AnalysisOutput):
-        update["findings"] = tuple(_finding(f, hand_in) for f in output.findings)
+        update["findings"] = tuple(_finding(f, submission) for f in output.findings)
     flags: tuple[Flag, ...] = ()
     if missing:
         said = "One quote was" if missing == 1 else f"{missing} quotes were"
@@ -133,16 +133,16 @@ def verify(output: Output, documents: tuple[Document, ...]) -> tuple[Output, tup
     return output.model_copy(update=update), flags
 
 
-def _judgement(judgement: Judgement, hand_in: HandIn) -> Judgement:
+def _judgement(judgement: Judgement, submission: SubmittedText) -> Judgement:
     found = [
         Quote(text=quote.text, location=place)
         for quote in judgement.quotes
-        if (place := hand_in.find(quote.text, quote.location)) is not None
+        if (place := submission.find(quote.text, quote.location)) is not None
     ]
     return judgement.model_copy(update={"quotes": tuple(found)})
 
 
-def _finding(finding: Finding, hand_in: HandIn) -> Finding:
-    if finding.location is None or hand_in.holds(finding.location):
+def _finding(finding: Finding, submission: SubmittedText) -> Finding:
+    if finding.location is None or submission.holds(finding.location):
         return finding
     return finding.model_copy(update={"location": None})

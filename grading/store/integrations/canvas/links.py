@@ -11,7 +11,7 @@ from sqlalchemy import delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from grading.documents import HandIn
+from grading.documents import SubmittedFiles
 from grading.domain.errors import Conflict, NotFound
 from grading.integrations.canvas.values import Attempt, NotForTheBridge, Task
 from grading.store import tables
@@ -235,7 +235,7 @@ def list_students(session: Session, link: Link) -> set[str]:
     return set(session.scalars(query.where(*here, Membership.role == "student")))
 
 
-def import_attempt(store: Store, link: Link, attempt: Attempt, content: HandIn) -> Accepted | None:
+def import_attempt(store: Store, link: Link, attempt: Attempt, content: SubmittedFiles) -> Accepted | None:
     """Submit an attempt; nothing where another process did, or whose it is nobody knows here.
 
     Raises what submitting does.
