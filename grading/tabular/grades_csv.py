@@ -1,6 +1,6 @@
-"""Grades as a table for spreadsheets, and back. Pure.
+"""Grades as CSV for spreadsheets, written and parsed; pure.
 
-No cell that is written can be taken for a formula: what begins like one gets an apostrophe in front.
+No written cell can be read as a formula: cells that begin like one get a leading apostrophe.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from grading.tabular.roster_csv import COLUMNS, decode_text
 
 SEPARATORS: Mapping[str, str] = {"comma": ",", "semicolon": ";", "tab": "\t"}
 FORMULA = tuple("=+-@|%\t\r\n\uff1d\uff0b\uff0d\uff20")
-"""What spreadsheets, and those of other scripts, take for the beginning of a formula or a command."""
+"""Characters that spreadsheets, also localised ones, read as the beginning of a formula or a command."""
 SHORT_DECIMAL = re.compile(r"[+-]?[0-9]+,[0-9]{1,2}")
 MAX_ROWS = 5000
 ADJUSTMENT = "adjustment"
@@ -26,9 +26,9 @@ CALCULATED = frozenset(
     "name hand_in handed_in state points max credit final released reviewed held deductions"
     " total of dropped".split()
 )
-"""Columns that are written for people and not read back."""
+"""Columns for people that are not parsed."""
 WORKED_OUT = ("points", "final")
-"""Those of them that somebody may want to change: they follow from the others."""
+"""Calculated columns that somebody may edit by mistake."""
 
 
 class TableUnreadable(DocumentError):
@@ -38,29 +38,29 @@ class TableUnreadable(DocumentError):
 
 
 class RequestedPoints(Value):
-    """What a line says about one student's points."""
+    """The points that a row requests for one student."""
 
     line: int
     student: str
     target: str
-    """The id of a criterion, or ADJUSTMENT; of `sums` one of WORKED_OUT."""
+    """Id of a criterion, or ADJUSTMENT; in `sums` one of WORKED_OUT."""
     points: float
 
 
 class GradeTable(Value):
-    """What a file says."""
+    """A parsed file."""
 
     wishes: tuple[RequestedPoints, ...]
     problems: tuple[tuple[int, str], ...] = ()
-    """Lines that are left out, and why."""
+    """Rows that are left out, and why."""
     ignored: tuple[str, ...] = ()
-    """Columns that are not read."""
+    """Columns that are not parsed."""
     sums: tuple[RequestedPoints, ...] = ()
-    """What columns say that are worked out: no wish, but somebody may have meant one."""
+    """Edited values of calculated columns, which are not applied."""
 
 
 def safe_cell(value: Any) -> str:
-    """A value as it may stand in a table."""
+    """A value as a cell that no spreadsheet reads as a formula."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -74,7 +74,7 @@ def safe_cell(value: Any) -> str:
 def csv_lines(
     header: Sequence[str], rows: Iterable[Sequence[Any]], separator: str = ",", *, bom: bool = False
 ) -> Iterator[bytes]:
-    """The file, line by line, in UTF-8."""
+    """The lines of the file, in UTF-8."""
     if bom:
         yield b"\xef\xbb\xbf"
     buffer = io.StringIO()
@@ -94,15 +94,15 @@ def _taken(buffer: io.StringIO) -> bytes:
 
 
 def column_title(criterion: str, title: str) -> str:
-    """What a criterion's column is called."""
+    """The column's title of a criterion."""
     return f"{title} [{criterion}]"
 
 
 def parse_grades(data: bytes, criteria: Mapping[str, str]) -> GradeTable:
-    """What a table wants; `criteria` are titles by id. Raises TableUnreadable.
+    """Parse a table; `criteria` are titles by id. Raises TableUnreadable.
 
-    Empty cells want nothing. A decimal comma is read where columns are not separated by commas, and in quotes
-    with one or two digits behind it, which is no thousand.
+    Empty cells request nothing. A decimal comma is accepted where commas do not separate columns, and in
+    quotes with one or two digits after it, which is no thousands separator.
     """
     text = decode_text(data).removeprefix("\ufeff")
     first = text.partition("\n")[0]
@@ -122,7 +122,7 @@ def parse_grades(data: bytes, criteria: Mapping[str, str]) -> GradeTable:
 def _places(
     names: Sequence[str], criteria: Mapping[str, str]
 ) -> tuple[dict[str, int], dict[str, int], tuple[str, ...]]:
-    """Target -> its column, the student's id under the empty name; of WORKED_OUT; names not read."""
+    """Target -> its column, the student's id under the empty name; columns of WORKED_OUT; ignored names."""
     known = {column_title(one, title).casefold(): one for one, title in criteria.items()}
     known |= {one.casefold(): one for one in criteria}
     for one, title in criteria.items():
@@ -194,7 +194,7 @@ def _read(
 
 
 def _unmarked(text: str) -> str:
-    """Without the apostrophe that `cell` puts in front."""
+    """The cell without the apostrophe that `safe_cell` adds."""
     return text[1:] if text.startswith("'") and text[1:].lstrip().startswith(FORMULA) else text
 
 

@@ -1,4 +1,4 @@
-"""Reading the table of a course's people: CSV as spreadsheets and other systems write it. Pure."""
+"""Rosters and groups as CSV, parsed from files of spreadsheets and other systems; pure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class RosterUnreadable(DocumentError):
 
 @dataclass(frozen=True)
 class Row:
-    """One line: somebody's id and what it says of them. Empty: it says nothing of that."""
+    """One row: a person's id and fields; empty fields are not given."""
 
     line: int
     id: str
@@ -54,7 +54,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Problem:
-    """A line that is left out, and why."""
+    """A row that is left out, and why."""
 
     line: int
     words: str
@@ -62,14 +62,14 @@ class Problem:
 
 @dataclass(frozen=True)
 class Roster:
-    """What a table says, line by line."""
+    """A parsed table."""
 
     rows: tuple[Row, ...]
     problems: tuple[Problem, ...] = ()
 
 
 def decode_text(data: bytes) -> str:
-    """The text of a file: UTF-8 or UTF-16 with a mark, else UTF-8, else Latin-1 as Windows writes it.
+    """The text of a file: UTF-8 or UTF-16 with a byte order mark, else UTF-8, else Windows' Latin-1.
 
     Raises RosterUnreadable for what is too large or no text.
     """
@@ -88,7 +88,7 @@ def decode_text(data: bytes) -> str:
 
 
 def parse_roster(text: str) -> Roster:
-    """The people a table names, and its lines that cannot be used. Raises RosterUnreadable."""
+    """Parse the people of a table, and the rows that cannot be used. Raises RosterUnreadable."""
     text = text.removeprefix("\ufeff")
     lines = _lines(text)
     header = next(lines, None)
@@ -113,14 +113,14 @@ def parse_roster(text: str) -> Roster:
 
 
 def single_person(id_: str, name: str, email: str, role: str) -> Roster:
-    """A single person, as a form gives them."""
+    """A single person from a form."""
     fields = [_tidy(field) for field in (id_, name, email, role)]
     row, wrong = _row(1, fields, {"id": 0, "name": 1, "email": 2, "role": 3})
     return Roster((), (Problem(1, wrong),)) if wrong else Roster((row,))
 
 
 def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
-    """Number and fields of each line that is not blank; a quoted field may go over several."""
+    """Number and fields of each row that is not blank; a quoted field may span lines."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text), strict=True)
     before = 0
     try:
@@ -135,19 +135,19 @@ def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _tidy(field: str) -> str:
-    """Blanks of all kinds as single ones, and letters with marks in one form: so ids fit another time."""
+    """Unicode NFC with single blanks, so that equal ids compare equal."""
     return unicodedata.normalize("NFC", " ".join(field.split()))
 
 
 def _delimiter(text: str) -> str:
-    """The one of comma, semicolon and tab that parts the first line most often."""
+    """The one of comma, semicolon and tab that is most frequent in the first line."""
     first = next((line for line in text.splitlines() if line.strip()), "")
     bare = re.sub(r'"[^"]*"', "", first)
     return max(",;\t", key=bare.count)
 
 
 def _places(header: Sequence[str]) -> Mapping[str, int]:
-    """Where each column stands."""
+    """Index of each column."""
     found: dict[str, int] = {}
     for place, title in enumerate(header):
         word = re.sub(r"[\s._\-]", "", title).casefold()
@@ -162,7 +162,7 @@ def _places(header: Sequence[str]) -> Mapping[str, int]:
 
 
 def _row(number: int, fields: Sequence[str], places: Mapping[str, int]) -> tuple[Row, str]:
-    """A line as a row, and what is wrong with it."""
+    """A row, and what is wrong with it."""
 
     def said(column: str) -> str:
         place = places.get(column, len(fields))
@@ -197,7 +197,7 @@ WRONG: tuple[tuple[Callable[[Row], bool], str], ...] = (
 
 
 def to_csv(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bytes:
-    """A table for spreadsheets, with a mark so that they read UTF-8; no cell is taken for a formula."""
+    """CSV with a byte order mark, for spreadsheets; no cell can be read as a formula."""
     out = io.StringIO()
     writer = csv.writer(out)
     for row in (header, *rows):
@@ -221,7 +221,7 @@ class GroupProblem(GraderError):
 
 
 def read_groups(data: bytes, students: Mapping[str, int]) -> dict[int, str]:
-    """Student's number -> label of their group, from the columns `group` and `student` (a sign-in name).
+    """Student's id -> label of their group, from the columns `group` and `student` (a sign-in name).
 
     Raises GroupProblem, which names the lines, when anything in the file is wrong.
     """
@@ -266,6 +266,6 @@ def _rows(data: bytes) -> list[tuple[int, dict[str, str | None]]]:
 
 
 def _plain(text: str) -> str:
-    """Without what keeps spreadsheets from reading it as a formula."""
+    """A cell without the apostrophe that protects it from being read as a formula."""
     text = text.strip()
     return text[1:] if text[:1] == "'" and text[1:2] in ("=", "+", "-", "@") else text

@@ -1,4 +1,4 @@
-"""What a learning platform says of its courses: who is in them, and which assignments they have."""
+"""Rosters and assignments that a learning platform sends, applied to our courses."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ MOST_NAMED = 50
 
 @dataclass(frozen=True)
 class Connection(Actor):
-    """A learning platform that says so itself."""
+    """A learning platform as actor."""
 
     connection: str = ""
 
     @property
     def name(self) -> str:
-        """How the audit calls it, and the provider of its people's ids."""
+        """Its name in the audit, which is also the provider of its users' identities."""
         return f"lms:{self.connection}"
 
 
 def update_roster(session: Session, connection: str, told: Roster) -> dict[str, Any]:
-    """Do what a roster says; how many of what, and ids that keep what they had. Raises NotFound.
+    """Apply a roster; returns counts, and ids whose rows it did not change. Raises NotFound.
 
-    A learning platform makes nobody of the staff a student, and takes none of them out; accounts that are
-    disabled or an administrator's stay as they are, and names of who also comes from elsewhere.
+    A learning platform neither demotes nor removes staff; disabled accounts and administrators stay as they
+    are, and so do names of users with other identities.
     """
     by, course = Connection(0, connection=connection), _course(session, told.course)
     counts = {"made": 0, "joined": 0, "changed": 0, "unchanged": 0, "removed": 0}
@@ -66,9 +66,9 @@ def update_roster(session: Session, connection: str, told: Roster) -> dict[str, 
 
 
 def upsert_assignment(session: Session, connection: str, told: Assigned) -> dict[str, Any]:
-    """Give an assignment the title and date of the learning platform, or make it. Raises NotFound.
+    """Set an assignment's title and date, or create it. Raises NotFound.
 
-    A new one is hidden and has a draft of a rubric: people write and publish it.
+    A new one is hidden, with a draft of a rubric that people edit and publish.
     """
     by, course = Connection(0, connection=connection), _course(session, told.course)
     dated = "due_at" in told.model_fields_set
@@ -96,7 +96,7 @@ def _course(session: Session, slug: str) -> tables.Course:
 
 
 def _put(session: Session, by: Connection, course_id: int, member: Member, kept: list[str]) -> str:
-    """One line of a roster; what it came to, as `update_roster` counts."""
+    """Apply one row of a roster; returns its kind in the counts of `update_roster`."""
     user = users.find_user(session, by.name, member.id.strip())
     if user is None:
         user = _made(session, by, member)

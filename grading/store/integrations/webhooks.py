@@ -25,15 +25,16 @@ from grading.store.tables import EventReceiver, Outbox, SentMessage, WebhookSecr
 
 PAUSE_AFTER = timedelta(hours=48)
 PAUSE_TRIES = 5
-"""A receiver that took nothing for so long, in at least so many tries, is left alone: nothing is given up."""
+"""A receiver that accepted nothing for PAUSE_AFTER, in at least so many attempts, is paused; no message is
+dead."""
 MAX_ANSWER = 1000
-"""Characters of an answer that are kept."""
+"""Characters of an answer that are stored."""
 PER_PAGE = 50
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One try to send a message."""
+    """An attempt to send an event."""
 
     receiver: str
     message_id: str
@@ -54,7 +55,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class ReceiverState:
-    """How a receiver does."""
+    """State of an event receiver."""
 
     name: str
     failures: int
@@ -64,32 +65,32 @@ class ReceiverState:
 
 
 def record_attempt(session: Session, attempt: Attempt) -> None:
-    """Keep a try."""
+    """Store an attempt."""
     values = {**vars(attempt), "headers": dict(attempt.headers), "answer": readable(attempt.answer)}
     session.add(SentMessage(**values))
 
 
 def readable(said: bytes) -> str:
-    """The beginning of an answer as text: whatever is no text or would not be shown is a blank."""
+    """The beginning of an answer as printable text; other characters become blanks."""
     text = said[: 4 * MAX_ANSWER].decode("utf-8", "replace")[:MAX_ANSWER]
     return "".join(c if c.isprintable() or c == "\n" else " " for c in text).strip()
 
 
 def is_paused(session: Session, name: str, mark: str) -> bool:
-    """Whether this receiver is left alone; not at another address than the one where nothing worked."""
+    """Whether sending to this receiver is paused; not at another address than the one that failed."""
     row = session.get(EventReceiver, name)
     return row is not None and row.mark == mark and row.paused_at is not None
 
 
 def record_success(session: Session, name: str, mark: str) -> None:
-    """It took a message."""
+    """Reset the failures of a receiver after a success."""
     row = session.get(EventReceiver, name)
     if row is not None and (row.failures or row.mark != mark):
         row.mark, row.failures, row.failing_since, row.paused_at = mark, 0, None, None
 
 
 def record_failure(session: Session, name: str, mark: str) -> bool:
-    """It did not; whether it is left alone from now on."""
+    """Count a failure; returns whether the receiver is paused from now on."""
     moment = now(session)
     fresh = {"name": name, "mark": mark, "failures": 0}
     insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
@@ -108,7 +109,7 @@ def record_failure(session: Session, name: str, mark: str) -> bool:
 
 
 def resume_receiver(session: Session, name: str, actor: str) -> int:
-    """Send to a receiver again, at once; how many messages wait for it. Raises NotFound."""
+    """Resume sending to a receiver at once; returns the number of waiting messages. Raises NotFound."""
     row = session.get(EventReceiver, name, with_for_update=True)
     if row is None:
         raise NotFound("There is no such receiver, or it never failed.")
@@ -121,7 +122,7 @@ def resume_receiver(session: Session, name: str, actor: str) -> int:
 
 
 def list_receivers(session: Session, names: Sequence[str] | None = None) -> list[ReceiverState]:
-    """All receivers that were ever sent something, or these, with how many messages wait for each."""
+    """All receivers with attempts, or these, with the number of messages that wait for each."""
     waiting = {kind.removeprefix("to:"): count for kind, count in session.execute(_waiting())}
     rows = {row.name: row for row in session.execute(_receivers())}
     found = []
@@ -146,7 +147,7 @@ def _receivers() -> Any:
 
 @dataclass(frozen=True)
 class DeliveryEntry:
-    """A try in a list."""
+    """An attempt in a list."""
 
     id: int
     receiver: str
@@ -159,7 +160,7 @@ class DeliveryEntry:
 
 @dataclass(frozen=True)
 class DeliveryPage:
-    """Some tries, the newest first, and how many pages there are of them."""
+    """A page of attempts, the newest first."""
 
     items: tuple[DeliveryEntry, ...]
     page: int
@@ -168,7 +169,7 @@ class DeliveryPage:
 
 
 def list_deliveries(session: Session, receiver: str = "", state: str = "", page: int = 1) -> DeliveryPage:
-    """Tries, of one receiver or all; `state` is `taken`, `failed` or empty for both."""
+    """Attempts, of one receiver or all; `state` is `taken`, `failed` or empty for both."""
     given = {"receiver": receiver}
     total = session.scalar(_count(bool(receiver), state), given) or 0
     pages = max(1, -(-total // PER_PAGE))
@@ -198,7 +199,7 @@ def _wanted(query: Any, of_one: bool, state: str) -> Any:
 
 
 def load_delivery(session: Session, number: int) -> SentMessage:
-    """A try. Raises NotFound."""
+    """An attempt. Raises NotFound."""
     row = session.get(SentMessage, number)
     if row is None:
         raise NotFound("There is no such delivery; old ones are removed after a while.")
@@ -206,7 +207,7 @@ def load_delivery(session: Session, number: int) -> SentMessage:
 
 
 def replay_delivery(session: Session, number: int, actor: str) -> SentMessage:
-    """Send the message of a try again, under the same id. Raises NotFound."""
+    """Send the message of an attempt again under the same id. Raises NotFound."""
     row = load_delivery(session, number)
     if not outbox.reopen(session, f"to:{row.receiver}", row.event):
         raise NotFound("This message is kept no longer, so it cannot be sent again.")
@@ -216,19 +217,19 @@ def replay_delivery(session: Session, number: int, actor: str) -> SentMessage:
 
 
 MAX_LIVE = 2
-"""One that is used and one that takes its place."""
+"""Live secrets of a connection: the present one and its successor."""
 
 
 @dataclass(frozen=True)
 class NewSecret:
-    """A secret just made; `secret` is shown once."""
+    """A new secret; `secret` is shown once."""
 
     id: int
     secret: str
 
 
 def create_secret(session: Session, connection: str, secret_key: str, actor: str) -> NewSecret:
-    """A new secret beside the one there may be. Raises Conflict when two are live."""
+    """Create a secret. Raises Conflict when two are live."""
     query = select(WebhookSecret.id).where(*_live(connection)).with_for_update()
     if len(session.scalars(query).all()) >= MAX_LIVE:
         raise Conflict(
@@ -247,14 +248,14 @@ def create_secret(session: Session, connection: str, secret_key: str, actor: str
 
 
 def live_secrets(session: Session, connection: str, secret_key: str) -> list[str]:
-    """The secrets that verify messages of this connection now."""
+    """The secrets that verify messages of this connection."""
     salts = session.scalars(select(WebhookSecret.salt).where(*_live(connection)).order_by(WebhookSecret.id))
     return [_derive(secret_key, connection, salt) for salt in salts]
 
 
 @dataclass(frozen=True)
 class SecretEntry:
-    """A secret in a list, without itself."""
+    """A secret in a list, without its value."""
 
     id: int
     connection: str
@@ -264,7 +265,7 @@ class SecretEntry:
 
 
 def list_secrets(session: Session) -> list[SecretEntry]:
-    """All of them, ended ones too."""
+    """All secrets, also revoked ones."""
     table = WebhookSecret
     columns = (table.id, table.connection, table.created_at, table.created_by, table.ended_at)
     return [
@@ -273,7 +274,7 @@ def list_secrets(session: Session) -> list[SecretEntry]:
 
 
 def revoke_secret(session: Session, number: int, actor: str) -> str:
-    """Let a secret verify nothing more; returns whose it was. Raises NotFound."""
+    """Revoke a secret; returns its connection. Raises NotFound."""
     row = session.get(WebhookSecret, number)
     if row is None:
         raise NotFound(f"There is no secret {number}; `grader webhook secret list` has them.")

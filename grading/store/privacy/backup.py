@@ -1,4 +1,4 @@
-"""Back-ups: one archive with a manifest, written beside its name and renamed; and restoring them."""
+"""Back-ups: consistent archives with a manifest, their rotation, and restoring them."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class BackupDamaged(GraderError):
 
 
 class Manifest(Value):
-    """What an archive says of itself."""
+    """Manifest of an archive."""
 
     format: Literal[1] = 1
     version: str
-    """Of Grader."""
+    """Version of Grader."""
     revision: str
     kind: Literal["sqlite", "postgresql"]
     created: datetime
@@ -66,9 +66,9 @@ class Manifest(Value):
 
 
 def write_backup(store: Store, to: Path, by: str = "cli") -> Manifest:
-    """Back a running database up into a new file that only its owner may read. Raises BackupFailed.
+    """Back up a running database into a new file that only its owner may read. Raises BackupFailed.
 
-    The file appears whole or not at all.
+    The file appears complete or not at all.
     """
     if to.exists():
         raise Conflict(f"{to} is there already; choose another name.")
@@ -89,7 +89,7 @@ def write_backup(store: Store, to: Path, by: str = "cli") -> Manifest:
 
 
 def _pack(folder: Path, state: State) -> Manifest:
-    """Put content and manifest into `archive`, safe on the disk."""
+    """Write content and manifest into `archive` and sync it to the disk."""
     digest, size = hashlib.sha256(), 0
     handle = os.open(folder / "archive", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "wb") as file:
@@ -117,7 +117,7 @@ def _pack(folder: Path, state: State) -> Manifest:
 
 
 def rotate_backups(store: Store, folder: Path, keep: int | None, by: str = "cli") -> tuple[Path, Manifest]:
-    """Back up into a folder under the time's name, then remove all but the newest `keep` made so."""
+    """Back up into a folder under the time's name, then delete all but the newest `keep` of them."""
     to = folder / f"grader-{_stamp(datetime.now(UTC))}.zip"
     manifest = write_backup(store, to, by)
     for left in folder.glob(".grader-*"):  # by a back-up that was killed
@@ -131,17 +131,17 @@ def rotate_backups(store: Store, folder: Path, keep: int | None, by: str = "cli"
 
 
 def verify_backup(path: Path) -> Manifest:
-    """Read a whole archive. Raises BackupDamaged unless it is as it was written."""
+    """Read a whole archive. Raises BackupDamaged when its content was changed."""
     return _read(path, lambda _: None)
 
 
 def restore_backup(
     url: str, path: Path, *, replace: bool, safety: Path, by: str = "cli"
 ) -> tuple[Manifest, Path | None]:
-    """Bring a database to the state of an archive and to the newest revision; returns its manifest.
+    """Restore a database from an archive; returns the manifest and the back-up of the database before.
 
-    Refuses a database that holds anything, unless `replace`: then that is backed up into the folder `safety`
-    first, and students who were erased since are erased again. Refuses while others use the database.
+    Refuses a database with rows, unless `replace`: then that is backed up into the folder `safety` first,
+    and students who were erased since are erased again. Refuses while other processes use the database.
     """
     kind = "sqlite" if make_url(url).get_backend_name() == "sqlite" else "postgresql"
     place = Path(make_url(url).database or "").resolve().parent if kind == "sqlite" else None
@@ -167,7 +167,7 @@ def restore_backup(
 
 
 def _extract(path: Path, to: Path, kind: str) -> Manifest:
-    """The verified content. Raises what stands against restoring it here."""
+    """Extract the verified content. Raises Conflict when it does not fit this database or version."""
     with to.open("xb") as file:
         manifest = _read(path, file.write)
     if manifest.kind != kind:
@@ -197,7 +197,7 @@ def _read(path: Path, take: Callable[[bytes], object]) -> Manifest:
 
 
 def _copied(content: IO[bytes], manifest: Manifest, take: Callable[[bytes], object]) -> bool:
-    """Whether the content is that of the manifest; never reads much more than it should hold."""
+    """Whether the content matches the manifest; reads little more than the size in it."""
     digest, size = hashlib.sha256(), 0
     while size <= manifest.size and (piece := content.read(CHUNK_BYTES)):
         digest.update(piece)
@@ -207,7 +207,7 @@ def _copied(content: IO[bytes], manifest: Manifest, take: Callable[[bytes], obje
 
 
 def _make_way(store: Store, safety: Path, replace: bool) -> Path | None:
-    """Back up what is in the database; nothing when it is empty."""
+    """Back up what is in the database; None when it is empty."""
     try:
         if not holds_rows(store):
             return None
@@ -231,7 +231,7 @@ def _erased_since(store: Store, moment: datetime) -> list[str]:
 
 
 def _finish(url: str, manifest: Manifest, erased: list[str], by: str) -> None:
-    """Bring the tables up to date, erase again who was erased since, and note it."""
+    """Upgrade the tables, erase students again who were erased since, and audit the restore."""
     schema.upgrade(url)
     store = Store(url)
     try:
@@ -252,7 +252,7 @@ def _finish(url: str, manifest: Manifest, erased: list[str], by: str) -> None:
 
 
 def _swap(new: Path, old: Path) -> None:
-    """Put a finished SQLite file in the place of another one that nobody uses."""
+    """Replace an SQLite file that no process uses."""
     model = old if old.exists() else old.resolve().parent
     owner = model.stat()
     os.chmod(new, owner.st_mode & 0o666 if model == old else 0o600)
@@ -268,7 +268,7 @@ def _swap(new: Path, old: Path) -> None:
 
 @contextmanager
 def _scratch(beside: Path | None) -> Iterator[Path]:
-    """A folder for one's own eyes that is gone afterwards."""
+    """A temporary folder that only its owner may read."""
     folder = Path(tempfile.mkdtemp(prefix=".grader-", dir=beside))
     try:
         yield folder
@@ -301,7 +301,7 @@ class BackupFailed(GraderError):
 
 @dataclass(frozen=True)
 class State:
-    """What a database held at one moment, by its own clock."""
+    """Kind, revision, time and row counts of a dumped database."""
 
     kind: str
     """`sqlite` or `postgresql`."""
@@ -312,7 +312,7 @@ class State:
 
 
 def dump_database(store: Store, to: Path) -> State:
-    """Write a consistent copy while others go on working; `to` must not exist. Raises BackupFailed."""
+    """Write a consistent copy while others keep writing; `to` must not exist. Raises BackupFailed."""
     if schema.current_revision(store) is None:
         raise BackupFailed("There are no tables to back up; `grader db upgrade` makes them.")
     return _dump_sqlite(store, to) if store.engine.dialect.name == "sqlite" else _dump_postgres(store, to)
@@ -358,7 +358,7 @@ def _dump_postgres(store: Store, to: Path) -> State:
 
 
 def load_dump(store: Store, content: Path) -> None:
-    """Put a PostgreSQL dump in the place of all tables, in one transaction. Raises BackupFailed."""
+    """Replace all tables by a PostgreSQL dump, in one transaction. Raises BackupFailed."""
     script = content.with_suffix(".sql")
     # psql's own restriction of the script stays within it; ours comes before
     _run("pg_restore", ["--no-owner", "--no-privileges", "--file", str(script), str(content)], None)
@@ -377,7 +377,7 @@ def _ours() -> set[str]:
 
 
 def holds_rows(store: Store) -> bool:
-    """Whether there is anything in the database that a restore would put an end to."""
+    """Whether any table that a restore replaces has rows."""
     with store.engine.connect() as connection:
         names = _ours().intersection(inspect(connection).get_table_names()) - {"alembic_version"}
         return any(_has_rows(connection, name) for name in sorted(names))
@@ -404,7 +404,7 @@ def require_unused(engine: Engine) -> None:
 
 
 def _alone(path: Path) -> bool:
-    """Leaving WAL mode needs that nobody else has the file open; the log is emptied by it, too."""
+    """Whether no other process has the file open: leaving WAL mode needs that; it also empties the log."""
     if not path.exists():
         return True
     with closing(sqlite3.connect(path, timeout=2, isolation_level=None)) as connection:
@@ -433,7 +433,7 @@ def _run(program: str, arguments: Sequence[str], url: str | None) -> None:
 
 
 def find_program(name: str) -> str:
-    """Path of a PostgreSQL program, of the newest version there is. Raises BackupFailed."""
+    """Path of a PostgreSQL program of the newest installed version. Raises BackupFailed."""
     root = Path("/")
     # what is on the PATH may be a wrapper that chooses the version itself
     program = shutil.which(name)

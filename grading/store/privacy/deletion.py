@@ -1,4 +1,4 @@
-"""Taking submissions out of the store, with everything that hangs on them."""
+"""Deletion of submissions with all rows that refer to them."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ EVENTS = ("graded", "partial", "failed", "released", "withdrawn")
 
 
 def delete_submissions(session: Session, ids: Sequence[str]) -> Counter[str]:
-    """Delete submissions with all that belongs to them; returns how many rows of each table went.
+    """Delete submissions with all rows that refer to them; returns the number of rows by table.
 
-    A file that is also part of something else stays there.
+    Blobs that other rows refer to stay.
     """
     counts: Counter[str] = Counter()
     for some in chunks(ids):
@@ -80,9 +80,9 @@ def delete_submissions(session: Session, ids: Sequence[str]) -> Counter[str]:
 
 
 def lock_submissions(session: Session, *where: Any) -> None:
-    """Wait for those who add rounds to these, and keep others from it until the transaction ends.
+    """Lock these submissions until the transaction ends, against transactions that add rounds.
 
-    `key_share` lets grades through: whoever writes one holds the round, which is waited for next.
+    `key_share` lets grades be written: those transactions hold the round, which is waited for next.
     """
     query = select(Submission.id).where(*where).order_by(Submission.id)
     session.execute(query.with_for_update(key_share=True))
@@ -98,12 +98,12 @@ def _of_rounds(session: Session, rounds: Sequence[str]) -> Counter[str]:
 
 
 def delete_prompts(session: Session, rounds: Sequence[str]) -> Counter[str]:
-    """Delete what models read of the submissions of these rounds; what a class shares goes when unused."""
+    """Delete the prompts of these rounds; shared system messages are deleted when unused."""
     return delete_rows(session, Prompt, Prompt.run_id.in_(select(Run.id).where(Run.round_id.in_(rounds))))
 
 
 def delete_class_uploads(session: Session, ids: Sequence[str]) -> Counter[str]:
-    """Delete class zips."""
+    """Delete class uploads."""
     names = list(session.scalars(select(ClassUpload.sha256).where(ClassUpload.id.in_(ids))))
     counts = delete_rows(session, ClassUpload, ClassUpload.id.in_(ids))
     counts["blobs"] += delete_unused_blobs(session, names)

@@ -1,7 +1,7 @@
-"""Erasing a student from the store: everything that is theirs goes, and the audit knows them by number only.
+"""Erasure of a student: all their data is deleted, and the audit refers to them by number.
 
-What Redis holds is withdrawn by `grading.broker.purge`; a chore that is written in the same transaction
-sees to it that late answers of machines go, too.
+`grading.broker.purge` deletes their data in Redis; a periodic task that is written in the same transaction
+repeats it until no late result of a machine can arrive.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ from grading.store.tables import (
 ACTION = "student.erase"
 WITHDRAW = "withdraw:"
 WITHDRAW_FOR = timedelta(hours=2)
-"""A machine may still answer within its budget, and Redis keeps an answer for an hour."""
+"""A machine may answer within its budget, and Redis keeps a result for an hour."""
 COMPACT_S = 60.0
 
 
 @dataclass(frozen=True)
 class Erased:
-    """What was erased: whose, as it was found at the last moment, and rows by table."""
+    """The student as found in the last transaction, and the number of deleted rows by table."""
 
     student: Student
     counts: Counter[str]
@@ -73,14 +73,14 @@ class NotCompacted(GraderError):
 
 
 def preview_erasure(session: Session, who: str) -> tuple[StudentIdentity, dict[str, int]]:
-    """Whom `who` means, and how much would go. Raises what `find_student` raises."""
+    """The student that `who` means, and the number of rows. Raises the errors of `find_student`."""
     return count_student(session, who)
 
 
 def erase_student(session: Session, known: StudentIdentity, by: str) -> Erased:
-    """Delete everything of a student. Repeating it does no harm.
+    """Delete all data of a student; idempotent.
 
-    The row of the user stays, empty and disabled: so the number is never given to somebody else.
+    The user's row stays, empty and disabled, so that its id is never used again.
     """
     # whoever submits locks this row, too; their next submission finds it disabled. `key_share` lets rows that
     # refer to it through: who adds a round holds the submission that is waited for next
@@ -117,7 +117,7 @@ def erase_student(session: Session, known: StudentIdentity, by: str) -> Erased:
 
 
 def _scattered(session: Session, student: Student) -> Counter[str]:
-    """Outbox rows of any kind that speak of the student's work."""
+    """Outbox rows of any kind that refer to the student's work."""
     ids = (*student.submissions, *student.rounds, *student.runs)
     counts: Counter[str] = Counter()
     if not ids:
@@ -134,7 +134,7 @@ def _mentions(content: str, texts: tuple[str, ...]) -> bool:
 
 
 def _depersonalise(session: Session, student: Student) -> int:
-    """Put the number in the place of names, ids and addresses in the audit."""
+    """Replace names, ids and addresses in the audit by the number."""
     if not student.texts:
         return 0
     rows = session.execute(
@@ -155,7 +155,7 @@ def _depersonalise(session: Session, student: Student) -> int:
 
 
 def _without_words(object_: str, detail: Any, student: Student) -> Any:
-    """What a row about the student says, without what people wrote: it quotes the work, and tells of them."""
+    """An audit row's detail without texts by people, which quote the work or describe the student."""
     about = object_ in student.objects or (
         isinstance(detail, dict) and detail.get("student") == student.user_id
     )
@@ -167,7 +167,7 @@ def _without_words(object_: str, detail: Any, student: Student) -> Any:
 
 
 def _replaced(value: Any, student: Student) -> Any:
-    """A value with the student's texts replaced, where a text or a word is one of them."""
+    """A value with the student's texts replaced where a text or a word equals one."""
     if isinstance(value, dict):
         return {key: _replaced(one, student) for key, one in value.items()}
     if isinstance(value, list):
@@ -181,7 +181,7 @@ def _replaced(value: Any, student: Student) -> Any:
 
 
 def _plan_withdrawal(session: Session, student: Student) -> None:
-    """The sweeper withdraws what Redis holds, now and until no late answer can come."""
+    """Schedule the deletion of the student's data in Redis, until no late result can arrive."""
     if not student.rounds:
         return
     until = now(session) + WITHDRAW_FOR
@@ -190,15 +190,15 @@ def _plan_withdrawal(session: Session, student: Student) -> None:
 
 
 def erased_since(session: Session, moment: Any) -> list[str]:
-    """Whom was erased after a moment, as `user:NUMBER`."""
+    """Students erased after a moment, as `user:NUMBER`."""
     query = select(Audit.object).where(Audit.action == ACTION, Audit.at > moment)
     return sorted(set(session.scalars(query)))
 
 
 def compact_database(store: Store) -> None:
-    """Rewrite what deleted rows leave behind: an SQLite file as a whole. Raises NotCompacted.
+    """Overwrite deleted rows: rewrite an SQLite file as a whole. Raises NotCompacted.
 
-    PostgreSQL is only told that their space is free.
+    PostgreSQL is only told to reuse their space.
     """
     deadline = time.monotonic() + COMPACT_S
     while True:
@@ -216,7 +216,7 @@ def compact_database(store: Store) -> None:
 
 
 def _compacted(store: Store) -> bool:
-    """False when readers of an older state keep the write-ahead log from being emptied."""
+    """False when readers of an older snapshot keep the write-ahead log from being emptied."""
     if store.engine.dialect.name != "sqlite":
         with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.execute(text("vacuum"))
@@ -236,7 +236,7 @@ COUNTED = ("submissions", "rounds", "runs", "tokens", "class zips")
 
 @dataclass(frozen=True)
 class StudentIdentity:
-    """Who a student is. `name` is a pseudonym: `user:12`."""
+    """Identity of a student. `name` is a pseudonym: `user:12`."""
 
     user_id: int
     texts: tuple[str, ...]
@@ -244,36 +244,36 @@ class StudentIdentity:
     subjects: tuple[str, ...]
     """Sign-in names and student ids."""
     local: tuple[str, ...]
-    """Those of them that one signs in with here, the oldest first."""
+    """The `local` subjects among them, the oldest first."""
 
     @property
     def name(self) -> str:
-        """What the audit calls them, before and after."""
+        """Their name in the audit, before and after the erasure."""
         return f"user:{self.user_id}"
 
 
 @dataclass(frozen=True)
 class Student(StudentIdentity):
-    """A student with the ids of everything that is theirs."""
+    """A student with the ids of all their rows."""
 
     submissions: tuple[str, ...]
     rounds: tuple[str, ...]
     runs: tuple[str, ...]
     tokens: tuple[int, ...]
     class_uploads: tuple[str, ...]
-    """Class zips of their courses: any of them may hold their work."""
+    """Class uploads of their courses: any of them may contain their work."""
 
     @property
     def objects(self) -> frozenset[str]:
-        """What is theirs, as the audit writes it."""
+        """Names of their objects in the audit."""
         ids = {"submission": self.submissions, "round": self.rounds, "run": self.runs, "token": self.tokens}
         return frozenset({self.name, *(f"{kind}:{one}" for kind, many in ids.items() for one in many)})
 
 
 def find_student(session: Session, who: str) -> Student:
-    """The student with this sign-in name, student id, e-mail address or `user:NUMBER`, with what is theirs.
+    """The student with this sign-in name, student id, e-mail address or `user:NUMBER`, with all their ids.
 
-    Raises NotFound, Conflict when it fits several people, Forbidden for staff.
+    Raises NotFound, Conflict when several people match, Forbidden for staff.
     """
     known = find_identity(session, who)
     submissions, rounds, runs, tokens, class_uploads = _belongings(known.user_id)
@@ -288,7 +288,7 @@ def find_student(session: Session, who: str) -> Student:
 
 
 def count_student(session: Session, who: str) -> tuple[StudentIdentity, dict[str, int]]:
-    """Whom that means, and how much of what is theirs. Raises what `find_student` raises."""
+    """The student and the number of their rows by kind. Raises the errors of `find_student`."""
     known = find_identity(session, who)
     found = session.execute(_counts(), {"user_id": known.user_id}).one()
     return known, dict(zip(COUNTED, map(int, found), strict=True))
@@ -309,7 +309,7 @@ def _counts() -> Any:
 
 
 def find_identity(session: Session, who: str) -> StudentIdentity:
-    """Who it is. Raises what `find_student` raises."""
+    """The student's identity. Raises the errors of `find_student`."""
     found = _users(session, who.strip())
     if not found:
         raise NotFound(
@@ -358,7 +358,7 @@ def _subjects() -> Any:
 
 
 def _belongings(user_id: int | Any) -> tuple[Select[Any], ...]:
-    """Queries of the ids of what is theirs, in the order of COUNTED."""
+    """Queries for the ids of their rows, in the order of COUNTED."""
     submissions = select(Submission.id).where(Submission.student_id == user_id)
     rounds = select(Round.id).where(Round.submission_id.in_(submissions))
     courses = (

@@ -1,4 +1,4 @@
-"""Everything the store holds on one student, as a zip that people and programs can read."""
+"""Export of all data of one student, as a zip for people and programs."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ from grading.store.tables import (
 from grading.store.tables.assignments import TRIAL
 
 SECRET = {"users.password_hash", "tokens.hash", "reset_links.hash", "open_sessions.id"}
-"""Columns that say nothing to a person and would help a thief."""
+"""Columns left out: credentials and their hashes."""
 ADDED = (Change, Mark, Example, DryRunRound)
-"""What people added to the gradings."""
+"""Tables of what people added to grades."""
 README = """This is everything Grader holds on one student.
 
 data.json    every row of the database that is theirs: the account, identities, courses, tokens, hand-ins
@@ -79,7 +79,7 @@ copy of the same files together with those of others; it is not part of this.
 
 
 def write_export(session: Session, student: Student, to: IO[bytes], by: str) -> dict[str, int]:
-    """Write the zip; returns how many rows of each table it holds. Leaves an audit row."""
+    """Write the zip and an audit row; returns the number of rows by table."""
     student = _own_work_only(session, student)
     data = {table.__tablename__: list(rows) for table, rows in _rows(session, student)}
     counts = {name: len(rows) for name, rows in data.items() if rows}
@@ -99,7 +99,7 @@ def write_export(session: Session, student: Student, to: IO[bytes], by: str) -> 
 
 
 def _own_work_only(session: Session, student: Student) -> Student:
-    """Without starters and solutions that somebody who taught once tried a rubric on."""
+    """The student without samples of a rubric, which a former instructor may have submitted."""
     tried = select(Submission.id).where(Submission.student_id == student.user_id, Submission.source == TRIAL)
     trials = set(session.scalars(tried))
     if not trials:
@@ -171,7 +171,7 @@ def _plain(rows: Iterable[Base]) -> Iterator[dict[str, Any]]:
 
 
 def _value(column: str, value: Any) -> Any:
-    """As JSON, without what a test or its expected value says that students may not see."""
+    """As JSON, without what a hidden test or its expected value reveals."""
     if value is not None and column in PARTLY:
         return PARTLY[column](value)
     return value.isoformat() if isinstance(value, datetime) else value
@@ -191,7 +191,7 @@ def _report_shown(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _own_work(value: dict[str, Any]) -> dict[str, Any]:
-    """Of a trial what the student's own code did; the rest answers questions of the instructor's tests."""
+    """The part of a sandbox run about the student's own code, without answers to the instructor's tests."""
     return {name: one for name, one in value.items() if name not in ("answers", "variables", "tests")}
 
 
@@ -201,11 +201,11 @@ PARTLY: dict[str, Callable[[Any], Any]] = {
     "cached_executions.content": _own_work,
     "prompts.user_message": prompts.text,
 }
-"""Columns that hold things of the instructor's beside the student's, or that people cannot read."""
+"""Columns that also hold the instructor's data, or are not readable."""
 
 
 def _folders(session: Session, student: Student) -> dict[str, str]:
-    """course/assignment/submission-n by submission."""
+    """Submission -> its folder course/assignment/submission-n."""
     query = (
         select(Submission.id, Submission.number, Assignment.slug, Course.slug.label("course"))
         .join(Assignment, Assignment.id == Submission.assignment_id)
@@ -216,7 +216,7 @@ def _folders(session: Session, student: Student) -> dict[str, str]:
 
 
 def _within(path: str) -> str:
-    """A path that stays in its folder wherever the zip is unpacked."""
+    """A relative path without parts that lead out of its folder."""
     parts = [part for part in PurePosixPath(path.replace("\\", "/")).parts if part not in ("/", "..", ".")]
     return "/".join(part.replace(":", "_") for part in parts) or "file"
 

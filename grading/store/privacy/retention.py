@@ -1,6 +1,6 @@
-"""How long things are kept: what is due to go, and taking it away in small chunks.
+"""Retention: count and delete rows past their retention time, in small chunks.
 
-Work under way and grades that were not released stay, however old they are.
+Rounds in progress and grades that were not released stay, whatever their age.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ from grading.store.tables import (
 )
 
 CHUNK_SIZE = 50
-"""Submissions, rounds or class zips of one transaction."""
+"""Submissions, rounds or class uploads deleted in one transaction."""
 MANY = 1000
-"""Small rows of one transaction."""
+"""Small rows deleted in one transaction."""
 FINAL = [state.value for state in RoundState if state.final]
 UPLOADS_DAYS = 1
-"""What was uploaded and not submitted is kept so long; the page says so."""
+"""Days until a pending upload is deleted; its page says so."""
 NEVER_DELETED = "student.erase"
-"""Audit rows of erasures stay: after a restore they say what must be erased again."""
+"""Audit rows of this action stay: after a restore they say who must be erased again."""
 
 
 def count_overdue(session: Session, kept: Retention) -> dict[str, int]:
-    """How many of each kind are older than they are kept."""
+    """Number of overdue rows of each kind."""
     return {
         kind: session.execute(select(func.count()).select_from(query.subquery())).scalar_one()
         for kind, query in _queries(session, kept).items()
@@ -62,7 +62,7 @@ def count_overdue(session: Session, kept: Retention) -> dict[str, int]:
 
 
 def delete_chunk(session: Session, kept: Retention) -> Counter[str]:
-    """Take away one chunk of what is overdue; empty when there is nothing left to do."""
+    """Delete one chunk of overdue rows; returns counts, empty when nothing is left."""
     done: Counter[str] = Counter()
     for kind, query in _queries(session, kept).items():
         done[kind] = _remove(session, kind, query)
@@ -70,7 +70,7 @@ def delete_chunk(session: Session, kept: Retention) -> Counter[str]:
 
 
 def _queries(session: Session, kept: Retention) -> dict[str, Select[Any]]:
-    """What is overdue or unused of each kind that is not kept for ever: a query for its keys."""
+    """Queries for the keys of overdue or unused rows, by kind."""
     moment = now(session)
     days = {
         "submissions": kept.submissions_days,
@@ -120,7 +120,7 @@ def _query(kind: str, before: datetime) -> Any:
 
 
 def _open_rounds() -> ColumnElement[bool]:
-    """Whether a submission has a round under way, or a grade that its student has not seen."""
+    """Whether a submission has a round in progress, or a grade that its student has not seen."""
     hidden = select(Grade.id).where(
         Grade.submission_id == Submission.id, Grade.round_id == Round.id, Grade.released_at.is_(None)
     )
@@ -130,9 +130,9 @@ def _open_rounds() -> ColumnElement[bool]:
 
 
 def _old_results(before: datetime) -> Select[Any]:
-    """Rounds that nothing is done with any more and that still hold prepared documents and results.
+    """Finished rounds that still have prepared documents and results.
 
-    A current round that is partial or failed may still be set going again and keeps what it needs for that.
+    A current round that is partial or failed may be retried and keeps what that needs.
     """
     hidden = select(Grade.id).where(Grade.round_id == Round.id, Grade.released_at.is_(None)).exists()
     over = Round.state.in_(FINAL) & ~Round.current
@@ -142,7 +142,7 @@ def _old_results(before: datetime) -> Select[Any]:
 
 
 def _remove(session: Session, kind: str, query: Select[Any]) -> int:
-    """One chunk of a kind; returns how many."""
+    """Delete one chunk of a kind; returns how many."""
     if kind in TABLES:
         return _remove_rows(session, TABLES[kind], query)
     ids = list(session.scalars(query.limit(CHUNK_SIZE)))
@@ -164,7 +164,7 @@ def _remove_rows(session: Session, table: type[Base], query: Select[Any]) -> int
 
 
 def _strip(session: Session, rounds: list[str]) -> None:
-    """Leave of each run only how its result came about; the report and the grade stay."""
+    """Delete the results of runs but for their provenance; report and grade stay."""
     unread = update(Round).where(Round.id.in_(rounds)).values(prepared=null())
     session.execute(unread.execution_options(**TRACKED_MANUALLY))
     delete_prompts(session, rounds)

@@ -1,4 +1,4 @@
-"""What statistics of an assignment rest on: the submissions that count, in a fixed number of queries."""
+"""Data of class statistics: the counting submissions of an assignment, in a constant number of queries."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from grading.store import tables
 from grading.store.grades.final_score import counting_submissions
 
 TRIAL = "trial"
-"""The source of what staff submitted to try a rubric; it counts nowhere."""
+"""Source of samples that staff tried a rubric on; they count nowhere."""
 MAX_REMARKS = 30
 MAX_CHARS = 200
 CHUNK_SIZE = 50
-"""Reports held in memory at a time."""
+"""Reports in memory at a time."""
 
 
 def _students_of(assignment_id: int) -> Any:
@@ -33,7 +33,7 @@ def _students_of(assignment_id: int) -> Any:
 
 
 def load_submissions(session: Session, assignment_id: int) -> Works:
-    """All submissions of an assignment that count, with their current grading."""
+    """All counting submissions of an assignment, with their current grade."""
     chosen = _counting(assignment_id, session.get_one(tables.Assignment, assignment_id).counts)
     changes = _changes(session, chosen)
     rows = list(_works(session, chosen, changes))
@@ -54,7 +54,7 @@ def load_submissions(session: Session, assignment_id: int) -> Works:
 
 
 def _counting(assignment_id: int, counts: str) -> Subquery:
-    """Ids of the submissions that count, without those of people who are staff of the course."""
+    """Ids of the counting submissions, without those of the course's staff."""
     submission, member = tables.Submission, tables.Membership
     course = select(tables.Assignment.course_id).where(tables.Assignment.id == assignment_id)
     staff = select(member.user_id).where(
@@ -162,7 +162,7 @@ def _seconds(start: datetime | None, end: datetime | None) -> float | None:
 
 
 def _changes(session: Session, chosen: Subquery) -> dict[str, list[Change]]:
-    """People's changes that were not undone, by round; the first one first. `by` is a user's number here."""
+    """People's changes that are not undone, by round; the first one first. `by` is a user's id here."""
     change = tables.Change
     query = (
         select(change.round_id, change.id, change.kind, change.target, change.value, change.by)
@@ -193,7 +193,9 @@ def _levels(
     marks: Sequence[tables.Mark],
     changes: Sequence[Change],
 ) -> Iterator[PersonLevel]:
-    """What people said of a submission's criteria: marks, else a change, else a review that left it."""
+    """Levels that people gave a submission's criteria: marks, else a change, else a review that left the
+    level.
+    """
     given = {one.target: one for one in changes if one.kind == "points" and one.points is not None}
     for name, one in grader.items():
         own = [mark for mark in marks if mark.criterion == name]

@@ -1,7 +1,7 @@
-"""What operators measure, counted in SQL: totals of all that is finished, and what is open now.
+"""Metrics in SQL: totals of everything that has finished, and gauges of what is open.
 
-Totals cover a stretch of time by when things finished. A row becomes visible only when its transaction
-commits, at most LATE_S after the time that it carries: what is older than that is settled for good.
+Totals are cumulative by the time of finishing. A row becomes visible when its transaction commits, at most
+LATE_S after its time: what is older is complete.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from grading.store.database import now
 from grading.store.tables import Drain, Outbox, Round, RoundStage, Run
 
 LATE_S = 120.0
-"""Longer than any transaction may take."""
+"""Seconds; longer than any transaction takes."""
 STAGE_S = (1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0)
 FIRST_TOKEN_S = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0)
 END_TO_END_S = (5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 14400.0, 86400.0)
 KINDS = ("prepare", "trial", "event")
-"""Of rows in the outbox; there may be others."""
+"""Kinds of outbox rows; there may be others."""
 UNFINISHED = (RoundState.RECEIVED, RoundState.QUEUED, RoundState.RUNNING)
 OPEN_STAGES = (StageState.WAITING, StageState.DISPATCHED, StageState.FAILED)
 
 
 class _Elapsed(FunctionElement[float]):
-    """Seconds from the first instant to the second."""
+    """SQL function: seconds from the first instant to the second."""
 
     name = "elapsed"
     type = Float()
@@ -54,7 +54,7 @@ def _on_postgresql(element: _Elapsed, compiler: SQLCompiler, **options: Any) -> 
 
 @dataclass(frozen=True)
 class Spread:
-    """How many values are at most each bound, in the order of the bounds; all of them, and their sum."""
+    """A histogram: cumulative counts by the bounds in order; number and sum of all values."""
 
     at_most: tuple[int, ...]
     count: int
@@ -67,7 +67,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class RunTotals:
-    """Finished runs of one kind: how many, how many of them were a further try, tokens and seconds."""
+    """Finished runs of one kind: number, retries, tokens and seconds."""
 
     runs: int
     retries: int
@@ -75,7 +75,7 @@ class RunTotals:
     cached_tokens: int
     output_tokens: int
     generation_seconds: float
-    """After the first token."""
+    """Seconds after the first token."""
     seconds: Spread
     first_token_s: Spread
 
@@ -90,13 +90,13 @@ RunKind = tuple[str, str, str, str, str]
 
 @dataclass(frozen=True)
 class Totals:
-    """All that finished in a stretch of time."""
+    """Everything that finished in an interval."""
 
     runs: Mapping[RunKind, RunTotals]
     rounds: Mapping[tuple[str, str], Spread]
     """(state, priority) -> seconds from the round's start to its end."""
     dead: Mapping[tuple[str, str], int]
-    """(stage, error) -> stages that died."""
+    """(stage, error) -> stages that became dead."""
 
     def __add__(self, other: Totals) -> Totals:
         return Totals(
@@ -114,12 +114,12 @@ def _merged(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def totals(session: Session, after: datetime | None, until: datetime | None) -> Totals:
-    """What finished after the one instant and until the other; without a bound, since ever or up to now."""
+    """Totals of what finished after `after` and until `until`; None: from the beginning, up to now."""
     return Totals(_runs(session, after, until), _rounds(session, after, until), _dead(session, after, until))
 
 
 def settled_until(session: Session) -> datetime:
-    """The instant before which nothing more can appear."""
+    """The instant before which nothing more can become visible."""
     return now(session) - timedelta(seconds=LATE_S)
 
 
@@ -133,7 +133,9 @@ def _within(column: Any, after: datetime | None, until: datetime | None) -> list
 
 
 def _kind(*columns: Any) -> list[ColumnElement[str]]:
-    """What to group by: never nothing, and not by the bare column, for whose index SQLite would read all."""
+    """A column to group by: never NULL, and an expression, as SQLite would read a whole index for the bare
+    column.
+    """
     return [func.coalesce(column, literal_column("''")) for column in columns]
 
 
@@ -198,7 +200,7 @@ def _dead(session: Session, after: datetime | None, until: datetime | None) -> d
 
 @dataclass(frozen=True)
 class Waiting:
-    """Things of one kind that wait, and the age of the oldest in seconds."""
+    """Number of things of one kind that wait, and the oldest one's age in seconds."""
 
     count: int
     oldest_s: float
@@ -209,22 +211,22 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Open:
-    """What is open now."""
+    """Gauges of what is open now."""
 
     rounds: Mapping[tuple[str, str], Waiting]
     """(state, priority) -> rounds that are not finished."""
     stages: Mapping[tuple[str, str], int]
-    """(stage, state) -> stages that are not over."""
+    """(stage, state) -> stages that are not finished."""
     dead: Mapping[tuple[str, str], int]
-    """(stage, error) -> dead stages of current rounds: dead letters that nobody has replayed."""
+    """(stage, error) -> dead stages of current rounds."""
     outbox: Mapping[str, Waiting]
-    """kind -> rows that were not yet sent."""
+    """Kind -> rows that are not sent."""
     drained: frozenset[str]
-    """Machines that an operator took out."""
+    """Names of drained machines."""
 
 
 def count_open(session: Session) -> Open:
-    """Count what is open; through indexes, so the size of the history does not matter."""
+    """Count what is open by indexes, at a cost that does not grow with the history."""
     return Open(
         rounds=count_open_rounds(session),
         stages=_open_stages(session),
@@ -273,7 +275,7 @@ def _dead_letters(session: Session) -> dict[tuple[str, str], int]:
 
 
 def count_outbox(session: Session) -> dict[str, Waiting]:
-    """What is to be told and was not yet, by kind."""
+    """Open outbox rows by kind."""
     query = (
         select(Outbox.kind, func.count(), func.min(Outbox.created_at))
         .where(Outbox.done_at.is_(None))

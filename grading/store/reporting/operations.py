@@ -1,4 +1,4 @@
-"""What operators look at and set right: work in hand, messages that were given up, tokens, room."""
+"""Operations: runs in flight, dead messages, tokens, drained machines, figures of the database."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from grading.store.tables import (
 )
 
 SHOWN = 25
-"""Of what is in work, and of messages of a kind."""
+"""Rows that are listed of runs in flight, and of dead messages of a kind."""
 PER_PAGE = 25
 # as the index has it, word for word: a bound value would keep it from being used
 DEAD: tuple[ColumnElement[bool], ...] = (Outbox.done_at.is_not(None), literal_column("outbox.error <> ''"))
@@ -56,7 +56,7 @@ DEAD: tuple[ColumnElement[bool], ...] = (Outbox.done_at.is_not(None), literal_co
 
 @dataclass(frozen=True)
 class RunInFlight:
-    """A run that was sent to machines and has not come back."""
+    """A run that was dispatched and has no result."""
 
     run_id: str
     stage: str
@@ -71,7 +71,7 @@ class RunInFlight:
 
 
 def list_runs_in_flight(session: Session) -> tuple[list[RunInFlight], int]:
-    """The runs that have been out longest, and how many there are in all."""
+    """The oldest runs in flight, and the number of all."""
     moment = now(session)
     found = [
         RunInFlight(
@@ -114,7 +114,7 @@ def _in_work() -> Any:
 
 @dataclass(frozen=True)
 class DeadMessage:
-    """A message that was given up, without what it says: that may be a student's."""
+    """A dead outbox message, without its payload, which may be a student's."""
 
     id: int
     kind: str
@@ -126,13 +126,13 @@ class DeadMessage:
 
 
 def count_dead_messages(session: Session) -> Mapping[str, int]:
-    """kind -> messages that were given up."""
+    """Kind -> number of dead messages."""
     query = select(Outbox.kind, func.count()).where(*DEAD).group_by(Outbox.kind).order_by(Outbox.kind)
     return {row[0]: row[1] for row in session.execute(query)}
 
 
 def list_dead_messages(session: Session, kinds: Iterable[str]) -> list[DeadMessage]:
-    """Those of these kinds given up last, SHOWN of each."""
+    """The newest dead messages of these kinds, at most SHOWN of each."""
     columns = (
         Outbox.id,
         Outbox.kind,
@@ -150,7 +150,7 @@ def list_dead_messages(session: Session, kinds: Iterable[str]) -> list[DeadMessa
 
 
 def retry_messages(session: Session, actor: str, kind: str = "", ids: tuple[int, ...] = ()) -> int:
-    """Give messages that were given up all their tries again: these, or all of a kind. Returns how many."""
+    """Retry dead messages with all their tries: these, or all of a kind; returns how many."""
     chosen = Outbox.kind == kind if kind else Outbox.id.in_(ids)
     fresh = {"done_at": None, "not_before": now(session), "tries": 0, "error": ""}
     done = session.execute(
@@ -171,7 +171,7 @@ def retry_messages(session: Session, actor: str, kind: str = "", ids: tuple[int,
 
 @dataclass(frozen=True)
 class TokenInUse:
-    """A token that still opens something, and whose it is."""
+    """A valid token with its owner."""
 
     id: int
     name: str
@@ -184,7 +184,7 @@ class TokenInUse:
 
 @dataclass(frozen=True)
 class Tokens:
-    """A page of them."""
+    """A page of tokens."""
 
     items: tuple[TokenInUse, ...]
     page: int
@@ -193,7 +193,7 @@ class Tokens:
 
 
 def list_tokens(session: Session, page: int = 1) -> Tokens:
-    """All tokens in use, the newest first."""
+    """All valid tokens, the newest first."""
     usable = (Token.revoked_at.is_(None), Token.expires_at > now(session), User.disabled.is_(False))
     told = (Token.id, Token.name, Token.scopes, Token.user_id, User.name.label("owner"))
     base = select(*told, Token.created_at, Token.expires_at, func.count().over().label("total"))
@@ -212,7 +212,7 @@ def list_tokens(session: Session, page: int = 1) -> Tokens:
 
 
 def revoke_token(session: Session, token_id: int, actor: str) -> str:
-    """End anybody's token; returns its name. Raises NotFound."""
+    """Revoke any user's token; returns its name. Raises NotFound."""
     row = session.get(Token, token_id)
     if row is None:
         raise NotFound("There is no such token.")
@@ -223,7 +223,7 @@ def revoke_token(session: Session, token_id: int, actor: str) -> str:
 
 
 def database_bytes(session: Session) -> int:
-    """What the database takes up, about, as it was at most ten minutes ago: to find out takes a while."""
+    """Size of the database, cached for ten minutes, as it is slow to measure."""
     return _sizes.get(session.get_bind().engine.url, 1, lambda: _size_bytes(session))
 
 
@@ -241,22 +241,22 @@ def _size_bytes(session: Session) -> int:
 
 @dataclass(frozen=True)
 class Figures:
-    """All of them, of one moment."""
+    """Figures of one moment."""
 
     rounds: Mapping[tuple[str, str], Waiting]
-    """state and priority -> rounds that have not ended"""
+    """State and priority -> rounds that have not ended."""
     outbox: Mapping[str, Waiting]
-    """kind -> what is to be told and was not yet"""
+    """Kind -> messages that are not sent."""
     dead: Mapping[str, int]
-    """kind -> messages that were given up"""
+    """Kind -> dead messages."""
     paused: tuple[str, ...]
-    """Receivers of events that take nothing."""
+    """Number of event receivers that are paused."""
     given_up: int
-    """Rounds of the reader's courses."""
+    """Dead rounds of the reader's courses."""
 
 
 def load_figures(session: Session, course_ids: frozenset[int] | None) -> Figures:
-    """What counts now; `given_up` of these courses (nothing: all)."""
+    """Count everything at once; `given_up` in these courses (None: all)."""
     query = _query(session.get_bind().dialect.name, course_ids is not None)
     found = session.execute(query, {} if course_ids is None else {"course_ids": list(course_ids)}).all()
     moment = cache_now(session, found[0].clock)
@@ -277,7 +277,7 @@ def load_figures(session: Session, course_ids: frozenset[int] | None) -> Figures
 
 @cache
 def _query(dialect: str, some: bool) -> Any:
-    """A row for each figure: what it is, of what, how many, since when, and the database's time."""
+    """A row for each figure: name, label, count, oldest time, and the database's time."""
     never, every = cast(null(), Round.created_at.type), func.count()
     lost = Round.current & Round.state.in_(GIVEN_UP)
     if some:
@@ -303,7 +303,7 @@ def _query(dialect: str, some: bool) -> Any:
 
 
 MAX_RUNS_READ = 300
-"""Runs, the newest: that is enough for a few of each of many machines."""
+"""Newest runs that are read: enough for a few of each of many machines."""
 
 
 @dataclass(frozen=True)
@@ -320,7 +320,7 @@ class RecentRun:
 
 
 def list_recent_runs(session: Session, each: int = 5) -> dict[str, list[RecentRun]]:
-    """machine -> its last runs, the newest first."""
+    """Machine -> its last runs, the newest first."""
     rows = session.execute(_newest(session.get_bind().dialect.name), {"each": each}).all()
     found: dict[str, list[RecentRun]] = {}
     for machine, stage, state, error, seconds, tokens, at, clocked in rows:
@@ -349,7 +349,7 @@ def _newest(dialect: str) -> Any:
 
 @dataclass(frozen=True)
 class DatabaseFacts:
-    """A database that answers: its kind and version, whether commits survive a power cut, and its time."""
+    """Kind and version of the database, durability of its commits, and its time."""
 
     kind: str
     version: str
@@ -358,13 +358,13 @@ class DatabaseFacts:
 
 
 def file_of(store: Store) -> Path | None:
-    """The file of an SQLite database."""
+    """The file of an SQLite database, else None."""
     url = store.engine.url
     return Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
 
 
 def load_facts(store: Store) -> DatabaseFacts:
-    """Ask the database. Raises SQLAlchemy's errors."""
+    """Query the database's facts. Raises errors of SQLAlchemy."""
     with store.read() as session:
         if file_of(store) is not None:
             version = str(session.scalar(text("select sqlite_version()")))
@@ -376,7 +376,7 @@ def load_facts(store: Store) -> DatabaseFacts:
 
 
 def list_drained(session: Session) -> dict[str, str]:
-    """Names of the machines that are out, each with the reason."""
+    """Names of the drained machines, each with the reason."""
     return {row.machine: row.why for row in session.execute(_drained())}
 
 
@@ -386,7 +386,7 @@ def _drained() -> Select[str, str]:
 
 
 def drain(session: Session, machine: str, by: str, why: str) -> None:
-    """Take a machine out; doing it again changes the reason."""
+    """Drain a machine; again: change the reason."""
     known = session.get(Drain, machine)
     if known is None:
         session.add(Drain(machine=machine, by=by, why=why[:200], since=now(session)))
@@ -396,7 +396,7 @@ def drain(session: Session, machine: str, by: str, why: str) -> None:
 
 
 def undrain(session: Session, machine: str, by: str) -> bool:
-    """Take a machine in again. False when it was not out."""
+    """End the drain of a machine. False when it is not drained."""
     gone = session.execute(delete(Drain).where(Drain.machine == machine).returning(Drain.machine)).first()
     if gone is None:
         return False
@@ -405,7 +405,7 @@ def undrain(session: Session, machine: str, by: str) -> bool:
 
 
 def set_drained(session: Session, machine: str, by: str, *, out: bool, why: str = "") -> dict[str, str]:
-    """Take a machine out, or in again; all that are out then, for `Dispatch.tell_out`."""
+    """Drain a machine or end its drain; returns all drained machines, for `Dispatch.tell_out`."""
     if out:
         drain(session, machine, by, why)
     else:

@@ -367,7 +367,6 @@ def test_an_export_holds_every_canary_and_nothing_of_others(lite: Played) -> Non
     held = {
         "users",
         "identities",
-        "periodic_tasks",
         "memberships",
         "tokens",
         "submissions",

@@ -1,4 +1,4 @@
-"""What the page of a course says about its Canvas."""
+"""Canvas section of a course's page: links, scores that failed or differ, refused attempts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST = 200
 
 @dataclass(frozen=True)
 class Score:
-    """Somebody's score that did not arrive, or that differs there; in the points of Canvas."""
+    """A score that failed, or that differs in Canvas; in Canvas' points."""
 
     link_id: int
     user_id: int
@@ -32,7 +32,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Refused:
-    """An attempt in Canvas that became no hand-in."""
+    """An attempt in Canvas that could not become a submission."""
 
     name: str
     title: str
@@ -42,7 +42,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class CoursePage:
-    """Everything of a course."""
+    """What the section shows."""
 
     links: tuple[links.LinkEntry, ...]
     scores: tuple[Score, ...]
@@ -55,7 +55,7 @@ class CoursePage:
 
 
 def load_course_page(session: Session, course_id: int) -> CoursePage:
-    """All of it, in a fixed number of queries; of a course without links in one."""
+    """Load the section in a constant number of queries; in one for a course without links."""
     found = tuple(links.list_links(session, course_id))
     if not found:
         return CoursePage((), (), ())

@@ -1,4 +1,4 @@
-"""What of a Canvas belongs to what here: linked, looked at, ended."""
+"""Links between assignments of a Canvas and ours: creation, import of attempts, removal."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from grading.store.tables import Assignment, Course, Identity, Membership, Submi
 
 @dataclass(frozen=True)
 class Link:
-    """An assignment of a Canvas with the one here."""
+    """An assignment of a Canvas with ours."""
 
     id: int
     course_row: int
@@ -49,13 +49,13 @@ class Link:
 
     @property
     def provider(self) -> str:
-        """Of the identities of its people."""
+        """Provider of its users' identities."""
         return f"lms:{self.connection}"
 
 
 @dataclass(frozen=True)
 class LinkEntry:
-    """A link with how it does."""
+    """A link with its state."""
 
     link: Link
     pulled_at: datetime | None
@@ -69,7 +69,7 @@ class LinkEntry:
 
 
 def _links(*where: Any) -> Any:
-    """Rows of a link, its course and the assignment, those that live only."""
+    """Live links with their course and assignment."""
     query = select(CanvasLink, CanvasCourse, Assignment, Course.slug)
     query = query.join(CanvasCourse, CanvasCourse.id == CanvasLink.canvas_course_id)
     query = query.join(Assignment, Assignment.id == CanvasLink.assignment_id)
@@ -86,13 +86,13 @@ def _link(row: Any) -> Link:
 
 
 def list_live_links(session: Session, only: int | None = None) -> list[Link]:
-    """All links, or the one of this number."""
+    """All live links, or the one with this id."""
     where = () if only is None else (CanvasLink.id == only,)
     return [_link(row) for row in session.execute(_links(*where))]
 
 
 def load_link(session: Session, link_id: int) -> Link:
-    """One link. Raises NotFound."""
+    """A live link. Raises NotFound."""
     found = list_live_links(session, link_id)
     if not found:
         raise NotFound(f"There is no link {link_id}; `grader canvas list` has them.")
@@ -102,7 +102,7 @@ def load_link(session: Session, link_id: int) -> Link:
 def link_assignment(
     session: Session, connection: str, task: Task, title: str, assignment_id: int, by: str
 ) -> int:
-    """Let an assignment of a Canvas be this one; the link's number. Raises NotForTheBridge, Conflict."""
+    """Link an assignment of a Canvas to ours; returns the link's id. Raises NotForTheBridge, Conflict."""
     if task.problem:
         raise NotForTheBridge(f"“{task.title}” cannot be linked: {task.problem}.")
     assignment = session.get_one(Assignment, assignment_id)
@@ -153,7 +153,7 @@ def _course(
 
 
 def unlink(session: Session, link_id: int, by: str) -> None:
-    """Pull and tell nothing more; submissions, grades and what was pulled stay. Raises NotFound."""
+    """End a link; submissions, grades and imported attempts stay. Raises NotFound."""
     found = load_link(session, link_id)
     session.execute(update(CanvasLink).where(CanvasLink.id == link_id).values(ended_at=now(session)))
     write_audit(session, by, "canvas.unlink", f"assignment:{found.assignment_id}", {"link": link_id})
@@ -165,13 +165,13 @@ def _forget(session: Session, link_id: int) -> None:
 
 
 def update_link(session: Session, link_id: int, task: Task) -> None:
-    """What the assignment there is called and counts now; everybody's score where that changed."""
+    """Store the title and points of Canvas' assignment; sends all scores again where the points changed."""
     row = session.get_one(CanvasLink, link_id)
     row.title, row.points_possible = task.title, task.points
 
 
 def record_pull(session: Session, link: Link, error: str) -> None:
-    """A pull of a link has ended."""
+    """Record the end of an import."""
     values: dict[str, Any] = {"error": error[:500]}
     if not error:
         values["pulled_at"] = now(session)
@@ -179,7 +179,7 @@ def record_pull(session: Session, link: Link, error: str) -> None:
 
 
 def record_people(session: Session, course_row: int, error: str) -> None:
-    """The people of a course were read, or could not be."""
+    """Record that the users of a course were read, or why not."""
     values: dict[str, Any] = {"error": error[:500]}
     if not error:
         values["pulled_at"] = now(session)
@@ -187,13 +187,13 @@ def record_people(session: Session, course_row: int, error: str) -> None:
 
 
 def record_comparison(session: Session, link_id: int, error: str) -> None:
-    """A comparison has ended."""
+    """Record the end of a comparison."""
     values: dict[str, Any] = {"compare_error": error[:500], "compared_at": now(session)}
     session.execute(update(CanvasLink).where(CanvasLink.id == link_id).values(values))
 
 
 def list_links(session: Session, course_id: int | None = None) -> list[LinkEntry]:
-    """All links, or those of a course here, with how they do; in a fixed number of queries."""
+    """All links, or those of one of our courses, with their state; in a constant number of queries."""
     where = () if course_id is None else (Assignment.course_id == course_id,)
     rows = session.execute(_links(*where)).all()
     if not rows:
@@ -213,14 +213,14 @@ def list_links(session: Session, course_id: int | None = None) -> list[LinkEntry
 
 
 def _counts(session: Session, table: Any, *which: Any) -> Mapping[int, Sequence[int]]:
-    """Link -> how many rows it has, and how many of each of these kinds."""
+    """Link -> number of rows, and of rows of each of these kinds."""
     some = [func.count().filter(one) for one in which]
     query = select(table.link_id, func.count(), *some).group_by(table.link_id)
     return {row[0]: row[1:] for row in session.execute(query)}
 
 
 def list_imported(session: Session, link: Link) -> set[tuple[str, int]]:
-    """What was pulled: people there and attempts."""
+    """Canvas users and attempts that were imported."""
     query = select(Identity.subject, CanvasAttempt.attempt).join(
         CanvasAttempt, CanvasAttempt.user_id == Identity.user_id
     )
@@ -229,16 +229,16 @@ def list_imported(session: Session, link: Link) -> set[tuple[str, int]]:
 
 
 def list_students(session: Session, link: Link) -> set[str]:
-    """Who may have submitted: the course's students here who are known from this Canvas, by number there."""
+    """Students of the course with an identity of this Canvas, by their id there."""
     query = select(Identity.subject).join(Membership, Membership.user_id == Identity.user_id)
     here = (Identity.provider == link.provider, Membership.course_id == link.course_id)
     return set(session.scalars(query.where(*here, Membership.role == "student")))
 
 
 def import_attempt(store: Store, link: Link, attempt: Attempt, content: SubmittedFiles) -> Accepted | None:
-    """Submit an attempt; nothing where another process did, or whose it is nobody knows here.
+    """Submit an attempt; None where another process did, or its user is unknown.
 
-    Raises what submitting does.
+    Raises the errors of submitting.
     """
     try:
         with store.write() as session:
@@ -262,7 +262,7 @@ def import_attempt(store: Store, link: Link, attempt: Attempt, content: Submitte
 
 
 def refuse_attempt(session: Session, link: Link, attempt: Attempt, error: str) -> None:
-    """Remember that an attempt can be no submission, and why."""
+    """Store why an attempt cannot become a submission."""
     row = _row(session, link, attempt, error)
     if row is not None and (attempt.user, attempt.number) not in list_imported(session, link):
         session.merge(row)

@@ -1,4 +1,4 @@
-"""Canvas as a learning platform of the store."""
+"""Canvas as a learning platform: registration, and outbox rows for scores."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ANY = select(CanvasLink.id).limit(1)
 
 def add_scores(session: Session, submission_ids: Iterable[str]) -> int:
     """Add outbox rows for the scores of everybody who has these submissions, for each live link."""
-    if not mark_linked(session):
+    if not has_links(session):
         return 0
     session.flush()
     count = 0
@@ -48,15 +48,15 @@ def add_scores(session: Session, submission_ids: Iterable[str]) -> int:
     return count
 
 
-def mark_linked(session: Session) -> bool:
-    """Whether anything is linked at all, asked once in a transaction: most schools have no Canvas."""
+def has_links(session: Session) -> bool:
+    """Whether there is any link; queried once in a transaction, as most installations have none."""
     if KIND not in session.info:
         session.info[KIND] = session.scalar(_ANY) is not None
     return bool(session.info[KIND])
 
 
 def add_score(session: Session, link_id: int, user_id: int, submission_id: str = "") -> int:
-    """One row; always a new one: another may be on its way with what counted before."""
+    """Add one outbox row; always a new one, as an earlier one may be in flight with an earlier score."""
     payload = {"link": link_id, "user": user_id, "submission": submission_id}
     return int(outbox.add(session, KIND, f"{link_id}:{user_id}:{new_id()}", payload))
 

@@ -1,4 +1,4 @@
-"""What a Canvas is to know of a student, what it was told, whose turn it is to tell it, and what differs."""
+"""Scores in Canvas: leases for sending, outcomes, comparison with ours."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from grading.store.views import submission as views
 
 MAX_ERROR = 500
 KEPT = timedelta(days=365)
-"""How long tries are kept."""
+"""Age at which attempts are deleted."""
 
 
 @dataclass(frozen=True)
 class ScoreLease:
-    """The right to tell Canvas what counts of one student, for a while."""
+    """A lease for sending the score of one student to Canvas."""
 
     link: Link
     user_id: int
@@ -39,7 +39,7 @@ class ScoreLease:
 
 
 def list_people(session: Session, link: Link) -> dict[int, str]:
-    """Who is known from this Canvas: the number here, and the one there."""
+    """User id -> id in Canvas, of users with an identity of this Canvas."""
     query = select(Identity.user_id, Identity.subject).where(Identity.provider == link.provider)
     found = {row.user_id: row.subject for row in session.execute(query.order_by(Identity.id.desc()))}
     return {user: subject for user, subject in found.items() if values.NUMBER.fullmatch(subject)}
@@ -54,7 +54,7 @@ def _person(session: Session, link: Link, user_id: int) -> str | None:
 def lease_score(
     session: Session, link_id: int, user_id: int, seconds: float, base: str, *, feedback: bool
 ) -> ScoreLease | str:
-    """The turn to tell of somebody; or why there is nothing to do: `same`, `busy`, `nobody`."""
+    """Lease the score of a student, or return why there is nothing to do: `same`, `busy`, `nobody`."""
     found = next(iter(links.list_live_links(session, link_id)), None)
     person = _person(session, found, user_id) if found is not None else None
     if found is None or person is None:
@@ -77,7 +77,7 @@ def lease_score(
 
 
 def _row(session: Session, link_id: int, user_id: int) -> CanvasScore:
-    """Locked; made where there is none."""
+    """The row, locked; inserted if there is none."""
     insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
     new = {"link_id": link_id, "user_id": user_id, "told": "", "lease": 0, "error": "", "given_up": False}
     session.execute(insert(CanvasScore).values(new).on_conflict_do_nothing())
@@ -86,7 +86,7 @@ def _row(session: Session, link_id: int, user_id: int) -> CanvasScore:
 
 
 def _wanted(session: Session, link: Link, standing: tuple[Any, ...], base: str, *, feedback: bool) -> Wanted:
-    """Points and comment of what was released; neither where it was taken back."""
+    """Points and comment of a released grade; neither after its withdrawal."""
     points, of, submission = standing
     if points is None:
         return Wanted(None, "")
@@ -97,7 +97,7 @@ def _wanted(session: Session, link: Link, standing: tuple[Any, ...], base: str, 
 
 
 def record_sent(session: Session, turn: ScoreLease, *, posted: bool) -> bool:
-    """Canvas has it. False when it is somebody else's turn since: then that one tells what counts."""
+    """Record that Canvas accepted the score. False when another process leased it since."""
     fields: dict[str, Any] = {"told": turn.wanted.digest, "points": turn.wanted.points}
     fields |= {"sent_at": now(session), "leased_until": None, "error": "", "given_up": False}
     fields |= {"theirs": None, "differs_at": None}
@@ -106,7 +106,7 @@ def record_sent(session: Session, turn: ScoreLease, *, posted: bool) -> bool:
 
 
 def record_failure(session: Session, turn: ScoreLease, error: str, *, given_up: bool) -> bool:
-    """It did not work. False when it is somebody else's turn since."""
+    """Record a failure. False when another process leased it since."""
     error = "".join(c if c.isprintable() else " " for c in error)[:MAX_ERROR] or "failed"
     _note(session, turn, False, error)
     return _write(session, turn, {"leased_until": None, "error": error, "given_up": given_up})
@@ -128,12 +128,12 @@ def _note(session: Session, turn: ScoreLease, posted: bool, error: str) -> None:
 
 
 def delete_old_attempts(session: Session) -> None:
-    """Forget tries of long ago."""
+    """Delete attempts older than KEPT."""
     session.execute(delete(CanvasScoreAttempt).where(CanvasScoreAttempt.at < now(session) - KEPT))
 
 
 def resend_scores(session: Session, link_id: int, only: int | None = None) -> int:
-    """Look again at what Canvas has, of one student or of all that failed or differ; how many."""
+    """Send scores again, of one student or of all that failed or differ; returns how many."""
     mine = [CanvasScore.link_id == link_id]
     if only is None:
         mine.append((CanvasScore.error != "") | CanvasScore.differs_at.is_not(None))
@@ -145,7 +145,7 @@ def resend_scores(session: Session, link_id: int, only: int | None = None) -> in
 
 
 def add_missing_scores(session: Session, link: Link) -> int:
-    """Leave word for everybody whose points Canvas should know and does not; how many."""
+    """Add outbox rows for scores that Canvas lacks; returns how many."""
     query = select(Outbox.payload).where(Outbox.kind == platform.KIND, Outbox.done_at.is_(None))
     waiting = {(one.get("link"), one.get("user")) for one in session.scalars(query)}
     rows = session.scalars(select(CanvasScore).where(CanvasScore.link_id == link.id))
@@ -163,7 +163,7 @@ def add_missing_scores(session: Session, link: Link) -> int:
 
 
 def store_differences(session: Session, link: Link, theirs: Mapping[str, There]) -> int:
-    """Keep where Canvas has other points than were released here; how many. Nothing is overwritten."""
+    """Store where Canvas has other points than were released; returns how many. Nothing is overwritten."""
     known = list_people(session, link)
     here = released_scores(session, link.assignment_id, list(known))
     session.execute(

@@ -1,4 +1,4 @@
-"""What the page of a course says about its platform."""
+"""LTI section of a course's page: contexts, links, scores that failed or differ, attempts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Link:
-    """A link and what became of its scores."""
+    """A link with the state of its scores."""
 
     id: int
     assignment_id: int
@@ -53,7 +53,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Score:
-    """Somebody's score that did not arrive, or that differs."""
+    """A score that failed, or that differs on the platform."""
 
     link_id: int
     user_id: int
@@ -67,7 +67,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Try:
-    """One try."""
+    """An attempt to send a score."""
 
     at: datetime
     name: str
@@ -79,7 +79,7 @@ class Try:
 
 @dataclass(frozen=True)
 class CoursePage:
-    """Everything of a course."""
+    """What the section shows."""
 
     contexts: tuple[Context, ...]
     links: tuple[Link, ...]
@@ -89,12 +89,12 @@ class CoursePage:
 
     @property
     def linked(self) -> bool:
-        """Whether the course belongs to one of a platform."""
+        """Whether the course is linked to a platform's."""
         return bool(self.contexts)
 
 
 def list_contexts(session: Session, course_id: int) -> tuple[Context, ...]:
-    """The courses of platforms that are this one."""
+    """The platform courses that are linked to this course."""
     return tuple(Context(*row) for row in session.execute(_contexts(), {"course_id": course_id}))
 
 
@@ -107,7 +107,7 @@ def _contexts() -> Executable:
 
 
 def load_course_page(session: Session, course_id: int) -> CoursePage:
-    """All of it, in a fixed number of queries; of a course without links in two."""
+    """Load the section in a constant number of queries; in two for a course without links."""
     here, wanted = list_contexts(session, course_id), {"course_id": course_id}
     links = tuple(Link(*row) for row in session.execute(_links(), wanted))
     if not links:
@@ -125,7 +125,7 @@ def load_course_page(session: Session, course_id: int) -> CoursePage:
 
 
 def list_problems(session: Session, course_id: int) -> int:
-    """Scores of a course that did not arrive or differ."""
+    """Scores of a course that failed or differ."""
     failed = select(func.count()).select_from(LtiScore).join(LtiLink, LtiLink.id == LtiScore.link_id)
     failed = failed.join(Assignment, Assignment.id == LtiLink.assignment_id)
     failed = failed.where(Assignment.course_id == course_id, LtiScore.error != "")
@@ -172,7 +172,7 @@ def _tries() -> Any:
 
 
 def _of_somebody(query: Any, table: Any) -> Any:
-    """Rows of a table with the name of their student and the assignment of their link."""
+    """Rows of a table with their student's name and their link's assignment."""
     return (
         query.join(User, User.id == table.user_id)
         .join(LtiLink, LtiLink.id == table.link_id)

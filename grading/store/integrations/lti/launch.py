@@ -1,4 +1,4 @@
-"""What a launch does here: a person is found or made, gets their role in the course, and is led somewhere."""
+"""LTI launches: users, memberships, contexts and links in our tables; platform rosters."""
 
 from __future__ import annotations
 
@@ -54,20 +54,20 @@ from grading.store.tables import (
 )
 
 PENDING_FOR = timedelta(days=1)
-"""How long an instructor may take to choose."""
+"""How long a pending launch waits for an instructor's choice."""
 
 
 @dataclass(frozen=True)
 class LaunchResult:
-    """Who came, and where they are led."""
+    """The launched user and their target."""
 
     user_id: int
     role: str
     context_id: int
     course_id: int | None
-    """Nothing: no course here belongs to this one yet."""
+    """None: the platform's course is not linked yet."""
     assignment_id: int | None
-    """Nothing: the link leads nowhere yet."""
+    """None: the resource link has no assignment yet."""
 
 
 def use_nonce(session: Session, platform_id: int, launch: Launch) -> None:
@@ -84,7 +84,7 @@ def use_nonce(session: Session, platform_id: int, launch: Launch) -> None:
 
 
 def handle_launch(session: Session, platform: Platform, launch: Launch) -> LaunchResult:
-    """Find or make the person, the course's row and the link's. Raises Forbidden for a disabled account."""
+    """Find or create the user, the context and the link. Raises Forbidden for a disabled account."""
     # launches of a platform one after the other: two of the same person at once make one account
     session.execute(select(LtiPlatform.id).where(LtiPlatform.id == platform.id).with_for_update())
     context = _context(session, platform, launch)
@@ -101,7 +101,7 @@ def handle_launch(session: Session, platform: Platform, launch: Launch) -> Launc
 
 
 def find_or_create_user(session: Session, platform: Platform, subject: str, name: str, email: str) -> User:
-    """Who this is here: known by issuer and subject, never by an address. Raises Forbidden."""
+    """The user with this issuer and subject; e-mail addresses identify nobody. Raises Forbidden."""
     user = users.find_user(session, platform.provider, subject)
     if user is None:
         user = User(name=(name or f"{platform.name}: {subject}")[:200], email=email, created_at=now(session))
@@ -116,7 +116,7 @@ def find_or_create_user(session: Session, platform: Platform, subject: str, name
 
 
 def enrol_member(session: Session, context: LtiContext, user: User, subject: str, role: str) -> None:
-    """Their place in the platform's course, and in ours. A role that was given here by hand stays."""
+    """Add the user to the platform's context and to our course; a role that staff gave here stays."""
     known = session.get(LtiMember, (context.id, user.id))
     if context.course_id is not None:
         mine = session.get(Membership, (user.id, context.course_id))
@@ -135,7 +135,7 @@ def enrol_member(session: Session, context: LtiContext, user: User, subject: str
 
 
 def _tell_earlier(session: Session, context_id: int, user_id: int) -> None:
-    """What they submitted before the platform knew them here is told, too."""
+    """Send scores of earlier submissions, made before the platform knew the user."""
     session.flush()
     shared = select(SubmissionMember.submission_id).where(SubmissionMember.user_id == user_id)
     linked = select(LtiLink.assignment_id).where(LtiLink.context_id == context_id)
@@ -165,7 +165,7 @@ def _context(session: Session, platform: Platform, launch: Launch) -> LtiContext
 
 
 def _link(session: Session, context: LtiContext, launch: Launch) -> LtiLink | None:
-    """The link's row; made where it was made for an assignment of this very course."""
+    """The link's row; created if it was made for an assignment of this course."""
     if not launch.link or context.course_id is None:
         return None
     row = session.scalar(select(LtiLink).where(LtiLink.context_id == context.id, LtiLink.link == launch.link))
@@ -181,7 +181,7 @@ def _link(session: Session, context: LtiContext, launch: Launch) -> LtiLink | No
 
 
 def add_link(session: Session, context_id: int, link: str, assignment_id: int, by: str) -> LtiLink:
-    """Let a link lead to an assignment of the context's course. Raises NotFound."""
+    """Link a resource link to an assignment of the context's course. Raises NotFound."""
     context = session.get_one(LtiContext, context_id)
     meant = session.get(Assignment, assignment_id)
     if meant is None or meant.course_id != context.course_id:
@@ -201,7 +201,7 @@ def add_link(session: Session, context_id: int, link: str, assignment_id: int, b
 
 
 def save_pending_launch(session: Session, user_id: int, context_id: int, launch: Launch) -> str:
-    """Remember a launch that waits for a choice; its id."""
+    """Store a launch that waits for a choice; returns its id."""
     session.execute(delete(LtiLaunch).where(LtiLaunch.created_at < now(session) - PENDING_FOR))
     payload: dict[str, Any] = {"title": launch.link_title, "deployment": launch.deployment}
     payload |= {"deep": dict(launch.deep), "line_item": launch.endpoint.get("lineitem")}
@@ -214,7 +214,7 @@ def save_pending_launch(session: Session, user_id: int, context_id: int, launch:
 
 
 def load_pending_launch(session: Session, launch_id: str, user_id: int) -> LtiLaunch:
-    """A launch that waits for this person. Raises NotFound."""
+    """A pending launch of this user. Raises NotFound."""
     row = session.get(LtiLaunch, launch_id)
     if row is None or row.user_id != user_id or row.created_at < now(session) - PENDING_FOR:
         raise NotFound("This choice is over. Open the link in the learning platform again.")
@@ -222,7 +222,7 @@ def load_pending_launch(session: Session, launch_id: str, user_id: int) -> LtiLa
 
 
 def set_link_target(session: Session, row: LtiLaunch, assignment_id: int, by: str) -> None:
-    """Let the link of a waiting launch lead to this assignment."""
+    """Set the assignment of a pending launch's link."""
     link = add_link(session, row.context_id, row.link, assignment_id, by)
     link.line_item = link.line_item or _url(row.payload.get("line_item"))
     session.delete(row)
@@ -230,7 +230,7 @@ def set_link_target(session: Session, row: LtiLaunch, assignment_id: int, by: st
 
 
 def link_course(session: Session, context_id: int, course_id: int, by: str) -> None:
-    """Let a platform's course be this one; its known people get their roles. Raises NotFound, Forbidden."""
+    """Link a platform's course to ours; known users get their roles. Raises NotFound, Forbidden."""
     context = session.get(LtiContext, context_id, with_for_update=True)
     if context is None or session.get(Course, course_id) is None:
         raise NotFound("There is no such course.")
@@ -247,7 +247,7 @@ def link_course(session: Session, context_id: int, course_id: int, by: str) -> N
 
 
 def create_course(session: Session, context_id: int, by: str) -> int:
-    """Make a course for a platform's course; its id."""
+    """Create a course for a platform's course; returns its id."""
     context = session.get_one(LtiContext, context_id)
     title = (context.title or f"Course {context_id}")[:200]
     slug = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:50] or "course"
@@ -262,7 +262,7 @@ def create_course(session: Session, context_id: int, by: str) -> int:
 
 
 def courses_of(session: Session, platform_id: int) -> frozenset[int]:
-    """The courses here that belong to one of this platform: nothing else is shown in its frame."""
+    """Courses that are linked to this platform: only they are shown in its frame."""
     query = select(LtiContext.course_id).where(LtiContext.platform_id == platform_id)
     return frozenset(one for one in session.scalars(query) if one is not None)
 
@@ -272,13 +272,13 @@ def _url(value: object) -> str:
 
 
 def teaches(session: Session, context_id: int, user_id: int) -> bool:
-    """Whether the platform calls somebody an instructor of this course of it."""
+    """Whether the platform names the user an instructor of this context."""
     member = session.get(LtiMember, (context_id, user_id))
     return member is not None and member.active and member.role == "instructor"
 
 
 def courses_taught(session: Session, user_id: int) -> frozenset[int]:
-    """The courses somebody is an instructor of."""
+    """The courses that the user instructs."""
     query = select(Membership.course_id).where(Membership.user_id == user_id, Membership.role == "instructor")
     return frozenset(session.scalars(query))
 
@@ -286,7 +286,7 @@ def courses_taught(session: Session, user_id: int) -> frozenset[int]:
 def content_items(
     session: Session, row: LtiLaunch, assignment_ids: Sequence[int], launch_url: str
 ) -> list[dict[str, Any]]:
-    """Links to assignments of a launch's course. Raises NotFound for others."""
+    """Content items of assignments of a launch's course. Raises NotFound for others."""
     context = session.get_one(LtiContext, row.context_id)
     several = bool(row.payload.get("deep", {}).get("accept_multiple"))
     found = []
@@ -306,7 +306,7 @@ MOST = 20_000
 
 @dataclass(frozen=True)
 class Row:
-    """Somebody in the platform's list."""
+    """A member in the platform's roster."""
 
     subject: str
     name: str
@@ -316,14 +316,14 @@ class Row:
 
 
 def request_roster(session: Session, context_id: int, by: str) -> None:
-    """Have a roster brought up to date soon."""
+    """Schedule an update of a context's roster."""
     outbox.add(session, KIND, f"{context_id}:{new_id()}", {"context": context_id, "by": by})
 
 
 def update_roster(store: Store, talk: Talk, context_id: int, by: str) -> tuple[int, int]:
-    """Read the platform's list and follow it; how many are in it, and how many are not any more.
+    """Read the platform's roster and apply it; returns the numbers of members and of departed ones.
 
-    Who is not in it any more keeps their place and their work here; a person takes them out.
+    Departed members keep their membership and work here; staff remove them.
     """
     with store.read() as session:
         context = session.get(LtiContext, context_id)
@@ -349,7 +349,7 @@ def update_roster(store: Store, talk: Talk, context_id: int, by: str) -> tuple[i
 
 
 def record_error(session: Session, context_id: int, error: str) -> None:
-    """It did not work."""
+    """Store the error of a failed update."""
     context = session.get(LtiContext, context_id)
     if context is not None:
         context.roster_error = error[:500]
@@ -370,7 +370,7 @@ def _follow(session: Session, context_id: int, rows: Iterable[Row]) -> None:
 
 
 def _leave(session: Session, context_id: int, there: set[str]) -> int:
-    """Mark who is not there any more; how many are newly gone."""
+    """Mark departed members; returns how many are new."""
     members = session.scalars(select(LtiMember).where(LtiMember.context_id == context_id, LtiMember.active))
     gone = [one for one in members if one.subject not in there]
     for one in gone:
@@ -394,7 +394,7 @@ def _rows(pages: Iterable[Any]) -> Iterator[Row]:
 
 
 def _row(one: Mapping[str, Any]) -> Row | None:
-    """One of the list; nothing for who has no role here or cannot be named."""
+    """A member from the platform's JSON; None without a role here or without a valid subject."""
     subject, roles = one.get("user_id"), one.get("roles")
     if not isinstance(subject, str) or not subject.isprintable() or subject != subject.strip():
         return None

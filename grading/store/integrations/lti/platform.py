@@ -1,4 +1,4 @@
-"""LTI as a learning platform of the store."""
+"""LTI as a learning platform: registration, and outbox rows for scores."""
 
 from __future__ import annotations
 
@@ -58,19 +58,19 @@ def add_scores(session: Session, submission_ids: Iterable[str]) -> int:
 
 
 def _linked(session: Session) -> bool:
-    """Whether anything is linked at all, asked once in a transaction: most have many grades and no link."""
+    """Whether there is any link; queried once in a transaction, as most installations have none."""
     if "lti" not in session.info:
         session.info["lti"] = session.scalar(_ANY) is not None
     return bool(session.info["lti"])
 
 
 def mark_linked(session: Session) -> None:
-    """There is a link from now on."""
+    """Record in this transaction that there is a link."""
     session.info["lti"] = True
 
 
 def add_score(session: Session, link_id: int, user_id: int, submission_id: str = "") -> int:
-    """One row; always a new one: another may be on its way with what counted before."""
+    """Add one outbox row; always a new one, as an earlier one may be in flight with an earlier score."""
     payload = {"link": link_id, "user": user_id, "submission": submission_id}
     return int(outbox.add(session, KIND, f"{link_id}:{user_id}:{new_id()}", payload))
 

@@ -1,4 +1,4 @@
-"""Platforms: registered, found by what a launch says, changed; their keys, their installations, tickets."""
+"""LTI platforms: registrations, deployments, tickets, our keys."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from grading.store.integrations.lti.tables import (
 TICKET_FOR = timedelta(days=2)
 CODE_FOR = timedelta(hours=24)
 MAX_UNKNOWN = 50
-"""Installations of a platform that may wait to be accepted."""
+"""Unknown deployments of a platform that may wait for acceptance."""
 
 
 class TicketGone(GraderError):
@@ -49,7 +49,7 @@ class TicketGone(GraderError):
 
 @dataclass(frozen=True)
 class NewPlatform:
-    """What is said of a platform that is to be registered."""
+    """Fields of a registration."""
 
     name: str
     issuer: str
@@ -64,7 +64,7 @@ class NewPlatform:
 
 @dataclass(frozen=True)
 class Deployment:
-    """An installation of the tool in a platform."""
+    """A deployment of the tool in a platform."""
 
     name: str
     accepted: bool
@@ -72,7 +72,7 @@ class Deployment:
 
 @dataclass(frozen=True)
 class Course:
-    """A course of a platform, and which course here it is."""
+    """A platform's course, with ours if it is linked."""
 
     id: int
     title: str
@@ -82,7 +82,7 @@ class Course:
 
 @dataclass(frozen=True)
 class PlatformEntry:
-    """A platform on the administrators' page."""
+    """A platform in the administrators' list."""
 
     platform: Platform
     enabled: bool
@@ -92,7 +92,7 @@ class PlatformEntry:
 
 
 def register_platform(session: Session, new: NewPlatform, by: str) -> int:
-    """Register a platform; its number. Raises PlatformRefused, and Conflict when it is registered."""
+    """Register a platform; returns its id. Raises PlatformRefused, and Conflict when it is registered."""
     new = validate_platform(new)
     if find_platform(session, new.issuer, new.client_id) is not None:
         raise Conflict("This issuer with this client id is registered already.")
@@ -116,7 +116,7 @@ _FIELDS = ("name", "issuer", "client_id", "authorize_url", "token_url", "jwks_ur
 
 
 def validate_platform(new: NewPlatform) -> NewPlatform:
-    """Without blanks around. Raises PlatformRefused."""
+    """The fields, stripped and checked. Raises PlatformRefused."""
     said = {name: getattr(new, name).strip() for name in _FIELDS}
     said["name"] = said["name"] or urlsplit(said["issuer"]).hostname or said["issuer"]
     for name, longest in (("name", 100), ("issuer", 255), ("client_id", 255), ("audience", 1000)):
@@ -147,7 +147,7 @@ def _address(name: str, url: str) -> None:
 
 
 def origins_of(new: NewPlatform) -> tuple[str, ...]:
-    """Where its pages are: what was said, its issuer if that is an address, and where people sign in."""
+    """Origins of its pages: those given, its issuer if that is an address, its authorization endpoint."""
     found = [*new.origins]
     for url in (new.issuer, new.authorize_url):
         if url.startswith(("https://", "http://")):
@@ -175,7 +175,7 @@ def platform_of(row: LtiPlatform) -> Platform:
 
 
 def load_platform(session: Session, platform_id: int) -> Platform:
-    """A platform that may launch. Raises NotFound."""
+    """An enabled platform. Raises NotFound."""
     row = session.get(LtiPlatform, platform_id)
     if row is None or not row.enabled:
         raise NotFound("There is no such platform.")
@@ -183,7 +183,7 @@ def load_platform(session: Session, platform_id: int) -> Platform:
 
 
 def find_platform(session: Session, issuer: str, client_id: str = "") -> Platform | None:
-    """The platform that may launch with this issuer; without a client id the only one of it."""
+    """The enabled platform of this issuer and client id; without client id the only one of the issuer."""
     query = select(LtiPlatform).where(LtiPlatform.issuer == issuer, LtiPlatform.enabled)
     if client_id:
         query = query.where(LtiPlatform.client_id == client_id)
@@ -194,25 +194,25 @@ def find_platform(session: Session, issuer: str, client_id: str = "") -> Platfor
 
 
 def origins(session: Session) -> tuple[str, ...]:
-    """Where pages may be that show ours in a frame."""
+    """Origins that may show our pages in a frame."""
     rows = session.scalars(select(LtiPlatform.origins).where(LtiPlatform.enabled).order_by(LtiPlatform.id))
     return tuple(dict.fromkeys(str(one) for origins in rows for one in origins))
 
 
 def cache_jwks(session: Session, platform_id: int, jwks: Mapping[str, Any]) -> None:
-    """Remember the keys a platform publishes."""
+    """Cache the keys that a platform publishes."""
     values = {"jwks": dict(jwks), "jwks_at": now(session)}
     session.execute(update(LtiPlatform).where(LtiPlatform.id == platform_id).values(values))
 
 
 def jwks_age(session: Session, platform_id: int) -> timedelta | None:
-    """How long ago its keys were fetched; nothing: never."""
+    """Seconds since its keys were fetched; None: never."""
     at = session.scalar(select(LtiPlatform.jwks_at).where(LtiPlatform.id == platform_id))
     return None if at is None else now(session) - at
 
 
 def set_enabled(session: Session, platform_id: int, enabled: bool, by: str) -> None:
-    """Let a platform launch, or no longer. Raises NotFound."""
+    """Enable or disable a platform. Raises NotFound."""
     row = session.get(LtiPlatform, platform_id)
     if row is None:
         raise NotFound("There is no such platform.")
@@ -221,7 +221,7 @@ def set_enabled(session: Session, platform_id: int, enabled: bool, by: str) -> N
 
 
 def deployment_accepted(session: Session, platform_id: int, name: str) -> bool:
-    """Whether launches of this installation count; one that is not known is remembered, to be accepted."""
+    """Whether a deployment is accepted; an unknown one is stored for acceptance."""
     row = session.get(LtiDeployment, (platform_id, name))
     if row is not None:
         return row.accepted
@@ -232,7 +232,7 @@ def deployment_accepted(session: Session, platform_id: int, name: str) -> bool:
 
 
 def accept_deployment(session: Session, platform_id: int, name: str, by: str) -> None:
-    """Let launches of this installation count from now on."""
+    """Accept a deployment."""
     row = session.get(LtiDeployment, (platform_id, name))
     if row is None:
         row = LtiDeployment(platform_id=platform_id, deployment=name, seen_at=now(session))
@@ -261,7 +261,7 @@ def list_platforms(session: Session) -> tuple[PlatformEntry, ...]:
 
 
 def make_ticket(session: Session, by: str, course_id: int | None = None) -> str:
-    """A secret that works once, shown once: to register a platform, or to link a course."""
+    """Create a one-time secret, to register a platform or to link a course."""
     secret, moment = secrets.token_urlsafe(24), now(session)
     valid = TICKET_FOR if course_id is None else CODE_FOR
     row = LtiTicket(hash=_hash(secret), course_id=course_id, created_by=by[:100], expires_at=moment + valid)
@@ -272,7 +272,7 @@ def make_ticket(session: Session, by: str, course_id: int | None = None) -> str:
 
 
 def use_ticket(session: Session, secret: str, *, course: bool) -> LtiTicket:
-    """Use it up. Raises TicketGone."""
+    """Use a ticket up. Raises TicketGone."""
     kind = LtiTicket.course_id.is_not(None) if course else LtiTicket.course_id.is_(None)
     moment = now(session)
     still = (
@@ -289,7 +289,7 @@ def use_ticket(session: Session, secret: str, *, course: bool) -> LtiTicket:
 
 
 def ticket_is_open(session: Session, secret: str) -> bool:
-    """Whether a registration ticket can be used."""
+    """Whether a registration ticket is valid."""
     row = session.get(LtiTicket, _hash(secret))
     return row is not None and row.course_id is None and row.used_at is None and row.expires_at > now(session)
 
@@ -299,24 +299,24 @@ def _hash(secret: str) -> str:
 
 
 def platform_names(found: Iterable[PlatformEntry]) -> dict[int, str]:
-    """Number -> name."""
+    """Id -> name."""
     return {one.platform.id: one.platform.name for one in found}
 
 
 @dataclass(frozen=True)
 class RemovalEffects:
-    """What ends when a platform is removed."""
+    """What a platform's removal would delete."""
 
     name: str
     courses: int
     links: int
     people: int
     waiting: int
-    """Scores that did not arrive yet."""
+    """Scores that are not sent yet."""
 
 
 def load_registration(session: Session, platform_id: int) -> NewPlatform:
-    """What was said of a platform, on or off. Raises NotFound."""
+    """The registration of a platform, enabled or not. Raises NotFound."""
     row = _row(session, platform_id)
     return NewPlatform(
         row.name, row.issuer, row.client_id, row.authorize_url, row.token_url, row.jwks_url, row.audience,
@@ -325,7 +325,7 @@ def load_registration(session: Session, platform_id: int) -> NewPlatform:
 
 
 def change_platform(session: Session, platform_id: int, new: NewPlatform, by: str) -> tuple[str, ...]:
-    """Say other things of a platform; the fields that changed. The issuer stays: people are known by it.
+    """Change a registration; returns the changed fields. The issuer stays, as it identifies users.
 
     Raises NotFound, PlatformRefused, and Conflict where the client id is another registration's.
     """
@@ -353,7 +353,7 @@ def change_platform(session: Session, platform_id: int, new: NewPlatform, by: st
 
 
 def load_removal_effects(session: Session, platform_id: int) -> RemovalEffects:
-    """What a removal would end. Raises NotFound."""
+    """What a platform's removal would delete. Raises NotFound."""
     row = _row(session, platform_id)
     contexts = select(LtiContext.id).where(LtiContext.platform_id == platform_id)
     links = select(LtiLink.id).where(LtiLink.context_id.in_(contexts))
@@ -370,9 +370,9 @@ def load_removal_effects(session: Session, platform_id: int) -> RemovalEffects:
 
 
 def remove_platform(session: Session, platform_id: int, by: str) -> RemovalEffects:
-    """Forget a platform, its courses, links and what it was told; what was that is returned. Raises NotFound.
+    """Delete a platform with its contexts, links and scores; returns what was deleted. Raises NotFound.
 
-    Accounts, places in courses, submissions and grades stay; registered again, people come back to them.
+    Accounts, memberships, submissions and grades stay; a new registration finds the users again.
     """
     found = load_removal_effects(session, platform_id)
     row = _row(session, platform_id, lock=True)
@@ -403,11 +403,11 @@ def _row(session: Session, platform_id: int, *, lock: bool = False) -> LtiPlatfo
 
 
 SHOWN_FOR = timedelta(days=7)
-"""How long a key that was replaced is still shown: platforms keep what they fetched."""
+"""How long a replaced key stays published, as platforms cache keys."""
 
 
 def signing_key(store: Store) -> ToolKey:
-    """The key that signs now; the first one is made here."""
+    """The signing key; the first one is created here."""
     with store.read() as session:
         found = _newest(session)
     if found is not None:
@@ -419,7 +419,7 @@ def signing_key(store: Store) -> ToolKey:
 
 
 def rotate_key(session: Session, made: ToolKey, by: str) -> None:
-    """Sign with this one from now on; those before it are shown for a week."""
+    """Sign with this key from now on; replaced ones stay published for a week."""
     moment = now(session)
     for row in session.scalars(select(LtiKey).where(LtiKey.shown_until.is_(None)).with_for_update()):
         row.shown_until = moment + SHOWN_FOR
@@ -427,7 +427,7 @@ def rotate_key(session: Session, made: ToolKey, by: str) -> None:
 
 
 def public_jwks(session: Session) -> dict[str, Any]:
-    """What platforms are shown."""
+    """The published keys."""
     valid = or_(LtiKey.shown_until.is_(None), LtiKey.shown_until > now(session))
     rows = session.scalars(select(LtiKey).where(valid).order_by(LtiKey.created_at.desc(), LtiKey.kid))
     return {"keys": [public_jwk(ToolKey(row.kid, row.private)) for row in rows]}

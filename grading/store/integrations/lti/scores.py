@@ -1,4 +1,4 @@
-"""What a platform is to know of a student, what it was told, and whose turn it is to tell it."""
+"""Scores on LTI platforms: leases for sending, outcomes, comparison with ours."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from grading.store.tables import Assignment, Outbox
 
 MAX_ERROR = 500
 KEPT = timedelta(days=365)
-"""How long tries are kept."""
+"""Age at which attempts are deleted."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A link with its column in a platform's gradebook."""
+    """A link with its line item on the platform."""
 
     link_id: int
     link: str
@@ -54,19 +54,19 @@ class Column:
 
 @dataclass(frozen=True)
 class ScoreLease:
-    """The right to tell a platform the score of one student, for a while."""
+    """A lease for sending the score of one student to a platform."""
 
     link_id: int
     user_id: int
     number: int
     subject: str
     stamp: datetime
-    """Of the score that is told now; later than all before it."""
+    """Timestamp of this score; later than all before it."""
     standing: Standing
 
 
 def load_column(session: Session, link_id: int) -> Column | None:
-    """The column of a link; nothing where its platform may not be spoken to any more."""
+    """The column of a link; None where its platform is disabled."""
     query = (
         select(LtiLink, LtiContext, LtiPlatform, Assignment)
         .join(LtiContext, LtiContext.id == LtiLink.context_id)
@@ -86,7 +86,7 @@ def load_column(session: Session, link_id: int) -> Column | None:
 
 
 def list_links(session: Session) -> list[int]:
-    """All links of platforms that may be spoken to."""
+    """All links of enabled platforms."""
     query = select(LtiLink.id).join(LtiContext, LtiContext.id == LtiLink.context_id)
     query = query.join(LtiPlatform, LtiPlatform.id == LtiContext.platform_id).where(LtiPlatform.enabled)
     return list(session.scalars(query.order_by(LtiLink.id)))
@@ -95,7 +95,7 @@ def list_links(session: Session) -> list[int]:
 def lease_score(
     session: Session, column: Column, user_id: int, seconds: float, base: str
 ) -> ScoreLease | str:
-    """The turn to tell of somebody; or why there is nothing to do: `same`, `busy`, `nobody`."""
+    """Lease the score of a student, or return why there is nothing to do: `same`, `busy`, `nobody`."""
     insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
     member = session.get(LtiMember, (column.context_id, user_id))
     if member is None:
@@ -120,14 +120,14 @@ def lease_score(
 
 
 def _same(row: LtiScore, found: tuple[Any, ...]) -> bool:
-    """Whether the platform took this last. Who was told nothing yet needs no word that there is nothing."""
+    """Whether the platform accepted this score last; no score at all needs no message."""
     if row.sent_at is None:
         return found[0] is None
     return row.points == found[0] and (found[0] is None or row.max_points == found[1])
 
 
 def record_sent(session: Session, turn: ScoreLease, status: int) -> bool:
-    """The platform took it. False when it is somebody else's turn since: then that one tells what counts."""
+    """Record that the platform accepted the score. False when another process leased it since."""
     values: dict[str, Any] = {"points": turn.standing.points, "max_points": turn.standing.max_points}
     values |= {"sent_at": now(session), "leased_until": None, "error": "", "given_up": False}
     _note(session, turn, status, "")
@@ -137,7 +137,7 @@ def record_sent(session: Session, turn: ScoreLease, status: int) -> bool:
 def record_failure(
     session: Session, turn: ScoreLease, status: int | None, error: str, *, given_up: bool
 ) -> bool:
-    """It did not work. False when it is somebody else's turn since."""
+    """Record a failure. False when another process leased it since."""
     error = _sentence(error)
     _note(session, turn, status, error)
     return _write(session, turn, {"leased_until": None, "error": error, "given_up": given_up})
@@ -163,12 +163,12 @@ def _sentence(error: str) -> str:
 
 
 def delete_old_attempts(session: Session) -> None:
-    """Forget tries of long ago."""
+    """Delete attempts older than KEPT."""
     session.execute(delete(LtiScoreAttempt).where(LtiScoreAttempt.at < now(session) - KEPT))
 
 
 def store_line_item(session: Session, link_id: int, url: str, *, ours: bool) -> str:
-    """Remember a link's column; the one that was there first stays."""
+    """Store a link's line item; the first one stays."""
     row = session.get_one(LtiLink, link_id, with_for_update=True, populate_existing=True)
     if not row.line_item and 0 < len(url) <= 1000:
         row.line_item, row.line_item_ours = url, ours
@@ -176,14 +176,14 @@ def store_line_item(session: Session, link_id: int, url: str, *, ours: bool) -> 
 
 
 def delete_line_item(session: Session, link_id: int, url: str) -> None:
-    """The column is gone."""
+    """Remove a link's line item that is gone."""
     row = session.get_one(LtiLink, link_id, with_for_update=True, populate_existing=True)
     if row.line_item == url:
         row.line_item, row.line_item_ours = "", False
 
 
 def resend_score(session: Session, link_id: int, user_id: int) -> None:
-    """Tell the platform what counts, whatever it was told before."""
+    """Send a student's score again."""
     mine = (LtiScore.link_id == link_id, LtiScore.user_id == user_id)
     forgotten = {"sent_at": None, "error": "", "given_up": False}
     session.execute(update(LtiScore).where(*mine).values(forgotten))
@@ -191,7 +191,7 @@ def resend_score(session: Session, link_id: int, user_id: int) -> None:
 
 
 def add_missing_scores(session: Session, link_id: int) -> int:
-    """Leave word for everybody whose score a platform should know and does not; how many."""
+    """Add outbox rows for scores that a platform lacks; returns how many."""
     found = load_column(session, link_id)
     if found is None:
         return 0
@@ -210,12 +210,12 @@ def add_missing_scores(session: Session, link_id: int) -> int:
 
 KIND = RESULTS
 NEAR = 0.005
-"""Points that platforms may lose by rounding, as a share of the highest points."""
+"""Rounding error of platforms, as a share of the highest points."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What the two have of somebody, in points as we count them; nothing: no score."""
+    """A difference of a student's score, in our points; None: no score."""
 
     user_id: int
     ours: float | None
@@ -224,7 +224,7 @@ class Difference:
 
 
 def read_results(pages: Iterable[Any]) -> dict[str, float | None]:
-    """Subject -> the share of the highest score that a platform has for them; nothing: no score."""
+    """Subject -> share of the highest points on the platform; None: no score."""
     found: dict[str, float | None] = {}
     for page in pages:
         for one in page if isinstance(page, list) else []:
@@ -244,7 +244,7 @@ def _share(one: Mapping[str, Any]) -> float | None:
 def store_differences(
     session: Session, column: Column, theirs: Mapping[str, float | None]
 ) -> list[Difference]:
-    """Keep what differs, in place of what was found before."""
+    """Store the differences, replacing those found before."""
     session.execute(delete(LtiDifference).where(LtiDifference.link_id == column.link_id))
     members = session.scalars(select(LtiMember).where(LtiMember.context_id == column.context_id)).all()
     ours = final_score.released_scores(session, column.assignment_id, [one.user_id for one in members])
@@ -265,12 +265,12 @@ def store_differences(
 
 
 def _unsent() -> Any:
-    """Somebody tells it at this moment: the comparison would see the one before."""
+    """Students whose score is being sent, which a comparison would miss."""
     return LtiScore.leased_until.is_not(None)
 
 
 def difference(user_id: int, ours: tuple[Any, ...] | None, share: float | None) -> Difference | None:
-    """What differs for somebody: our points and highest points, and the share the platform has."""
+    """The difference for a student: our points and highest points, and the platform's share."""
     points, most = (ours[0], float(ours[1])) if ours is not None else (None, 0.0)
     if ours is None:
         # nothing was ever told; a score that a teacher gave there by hand is their own business
@@ -286,6 +286,6 @@ def difference(user_id: int, ours: tuple[Any, ...] | None, share: float | None) 
 
 
 def record_comparison_error(session: Session, link_id: int, error: str) -> None:
-    """A comparison that did not work."""
+    """Store the error of a failed comparison."""
     link = session.get_one(LtiLink, link_id)
     link.compared_at, link.compare_error = now(session), error[:500]

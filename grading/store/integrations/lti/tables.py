@@ -1,4 +1,4 @@
-"""Learning platforms: who they are, what of theirs belongs to what of ours, and what they were told."""
+"""Tables of LTI: keys, platforms, contexts, links, launches, sent scores."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from grading.store.tables.base import Base, Id, new_id
 
 
 class LtiKey(Base):
-    """A key pair of this tool. The newest signs; one that was replaced is shown until `shown_until`."""
+    """A key pair of this tool. The newest signs; a replaced one is published until `shown_until`."""
 
     __tablename__ = "lti_keys"
     kid: Mapped[str] = mapped_column(String(64), primary_key=True)
@@ -22,7 +22,7 @@ class LtiKey(Base):
 
 
 class LtiPlatform(Base):
-    """A learning platform that may launch into this tool."""
+    """A learning platform that may launch this tool."""
 
     __tablename__ = "lti_platforms"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -34,9 +34,9 @@ class LtiPlatform(Base):
     jwks_url: Mapped[str] = mapped_column(String(1000))
     audience: Mapped[str] = mapped_column(String(1000), default="")
     origins: Mapped[list[Any]]
-    """Where its pages are: they may show ours in a frame."""
+    """Origins that may show our pages in a frame."""
     jwks: Mapped[dict[str, Any]] = mapped_column(default=dict)
-    """Its keys as they were last fetched."""
+    """Its keys as last fetched."""
     jwks_at: Mapped[datetime | None]
     enabled: Mapped[bool] = mapped_column(Boolean, default=True)
     created_at: Mapped[datetime]
@@ -45,7 +45,7 @@ class LtiPlatform(Base):
 
 
 class LtiDeployment(Base):
-    """One installation of this tool in a platform; launches count once somebody accepted it."""
+    """A deployment of this tool in a platform; its launches count once it is accepted."""
 
     __tablename__ = "lti_deployments"
     platform_id: Mapped[int] = mapped_column(ForeignKey("lti_platforms.id"), primary_key=True)
@@ -55,19 +55,19 @@ class LtiDeployment(Base):
 
 
 class LtiTicket(Base):
-    """A secret that works once: to register a platform, or to link a course. Only its SHA-256 is kept."""
+    """A one-time secret to register a platform or to link a course; only its SHA-256 is stored."""
 
     __tablename__ = "lti_tickets"
     hash: Mapped[str] = mapped_column(String(64), primary_key=True)
     course_id: Mapped[int | None] = mapped_column(ForeignKey("courses.id"))
-    """The course to be linked; nothing: to register a platform."""
+    """The course to be linked; None: to register a platform."""
     created_by: Mapped[str] = mapped_column(String(100))
     expires_at: Mapped[datetime]
     used_at: Mapped[datetime | None]
 
 
 class LtiNonce(Base):
-    """A nonce that was used, until its launch would be too old anyway."""
+    """A used nonce, until its launch has expired."""
 
     __tablename__ = "lti_nonces"
     platform_id: Mapped[int] = mapped_column(ForeignKey("lti_platforms.id"), primary_key=True)
@@ -77,7 +77,7 @@ class LtiNonce(Base):
 
 
 class LtiContext(Base):
-    """A course of a platform, and the course here that it is."""
+    """A platform's course, and ours if it is linked."""
 
     __tablename__ = "lti_contexts"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -90,13 +90,13 @@ class LtiContext(Base):
     line_items_url: Mapped[str] = mapped_column(String(1000), default="")
     scopes: Mapped[list[Any]]
     roster_at: Mapped[datetime | None]
-    """When its roster was last brought up to date."""
+    """When its roster was last updated."""
     roster_error: Mapped[str] = mapped_column(String(500), default="")
     __table_args__ = (UniqueConstraint("platform_id", "deployment", "context"),)
 
 
 class LtiMember(Base):
-    """Somebody in a course of a platform, by the name it has for them."""
+    """A user in a platform's course, by their subject there."""
 
     __tablename__ = "lti_members"
     context_id: Mapped[int] = mapped_column(ForeignKey("lti_contexts.id"), primary_key=True)
@@ -108,7 +108,7 @@ class LtiMember(Base):
 
 
 class LtiLink(Base):
-    """A link in a course of a platform, the assignment it leads to, and its column in the gradebook."""
+    """A resource link, its assignment, and its line item in the platform's gradebook."""
 
     __tablename__ = "lti_links"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -117,48 +117,48 @@ class LtiLink(Base):
     assignment_id: Mapped[int] = mapped_column(ForeignKey("assignments.id"), index=True)
     line_item: Mapped[str] = mapped_column(String(1000), default="")
     line_item_ours: Mapped[bool] = mapped_column(Boolean, default=False)
-    """It was made by us, so it is made again when it is gone."""
+    """We created it, so it is created again when it is gone."""
     compared_at: Mapped[datetime | None]
     compare_error: Mapped[str] = mapped_column(String(500), default="")
     __table_args__ = (UniqueConstraint("context_id", "link"),)
 
 
 class LtiLaunch(Base):
-    """A launch that waits for an instructor to choose something."""
+    """A launch that waits for an instructor's choice."""
 
     __tablename__ = "lti_launches"
     id: Mapped[str] = mapped_column(Id, primary_key=True, default=new_id)
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
     context_id: Mapped[int] = mapped_column(ForeignKey("lti_contexts.id"))
     link: Mapped[str] = mapped_column(String(255), default="")
-    """The resource link that leads nowhere yet; empty for deep linking."""
+    """The resource link without an assignment; empty for deep linking."""
     payload: Mapped[dict[str, Any]]
     created_at: Mapped[datetime]
 
 
 class LtiScore(Base):
-    """What a platform was last told of a student, and who is telling it now."""
+    """The score of a student on a platform: what was sent last, and the present lease."""
 
     __tablename__ = "lti_scores"
     link_id: Mapped[int] = mapped_column(ForeignKey("lti_links.id"), primary_key=True)
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), primary_key=True)
     stamp: Mapped[datetime | None]
-    """Of the last score that was tried: the next one is later."""
+    """Timestamp of the last attempt; the next one is later."""
     points: Mapped[float | None] = mapped_column(Float)
-    """What it took last; nothing: no points."""
+    """Points that it accepted last; None: no score."""
     max_points: Mapped[float] = mapped_column(Float, default=0.0)
     sent_at: Mapped[datetime | None]
     leased_until: Mapped[datetime | None]
     lease: Mapped[int] = mapped_column(Integer, default=0)
-    """Tells one sender from the next."""
+    """Number of the lease, which tells one sender from the next."""
     error: Mapped[str] = mapped_column(String(500), default="")
-    """Why the last try did not work."""
+    """Why the last attempt failed."""
     given_up: Mapped[bool] = mapped_column(Boolean, default=False)
     __table_args__ = (Index("lti_scores_of_user", "user_id"),)
 
 
 class LtiScoreAttempt(Base):
-    """One try to tell a platform a score."""
+    """An attempt to send a score to a platform."""
 
     __tablename__ = "lti_score_attempts"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -173,7 +173,7 @@ class LtiScoreAttempt(Base):
 
 
 class LtiDifference(Base):
-    """Where a platform has another score than we have, as the last comparison found it."""
+    """A difference between a platform's score and ours, from the last comparison."""
 
     __tablename__ = "lti_differences"
     link_id: Mapped[int] = mapped_column(ForeignKey("lti_links.id"), primary_key=True)
