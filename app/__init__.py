@@ -22,7 +22,7 @@ from app import (
     submissions,
     webhooks,
 )
-from app.web import auth, errors, eta, rate_limits, security, template_globals, viewing
+from app.web import auth, errors, eta, rate_limits, security, template_helpers, viewing
 from app.web.i18n import translate
 from app.web.platform_pages import platform_pages
 from app.web.services import Services
@@ -53,7 +53,7 @@ def create_app(services: Services) -> Flask:
     Bootstrap5(app)
     load_installed_messages()
     translate(app)
-    template_globals.install(app)
+    template_helpers.install(app)
     for package in PACKAGES:
         for blueprint in package.blueprints:
             app.register_blueprint(blueprint)

@@ -17,9 +17,8 @@ from app.web.i18n import later as N_
 from app.web.platform_pages import platform_pages
 from app.web.security import safe_next
 from app.web.services import services
-from app.web.stage_titles import StageTitles
-from app.web.tabs import Tab, Way
-from app.web.template_helpers import address
+from app.web.tabs import Tab, Way, assignment_tabs, course_tabs
+from app.web.template_helpers import StageTitles, address
 from grading.domain.permissions import Actor, may
 from grading.store.accounts import users as chosen
 
@@ -27,8 +26,10 @@ pages = Blueprint("frame", __name__)
 
 
 @pages.record
-def _add_titles(state: BlueprintSetupState) -> None:
-    state.app.jinja_env.globals["stage_titles"] = StageTitles()
+def _add_globals(state: BlueprintSetupState) -> None:
+    state.app.jinja_env.globals.update(
+        stage_titles=StageTitles(), course_tabs=course_tabs, assignment_tabs=assignment_tabs
+    )
 
 
 COURSES = frozenset(

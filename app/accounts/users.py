@@ -13,7 +13,6 @@ from sqlalchemy.exc import SQLAlchemyError
 from werkzeug.wrappers import Response
 
 from app.web import auth
-from app.web import password_links as shown_links
 from app.web.i18n import gettext as _
 from app.web.i18n import ngettext
 from app.web.services import services
@@ -48,7 +47,7 @@ def create() -> str | tuple[str, int]:
                 session, **said, administrator="administrator" in request.form, actor=actor
             )
             back = url_for("users.person", user_id=user_id)
-            return shown_links.page(session, user_id, actor, back)
+            return auth.show_password_link(session, user_id, actor, back)
     except GraderError as error:
         return _listing(error.message), error.status
 
@@ -108,7 +107,7 @@ def link(user_id: int) -> str:
         if user_admin.load_account(session, user_id).person.disabled:
             raise Forbidden(_("The account is disabled; let it be used again first."))
         back = url_for("users.person", user_id=user_id)
-        return shown_links.page(session, user_id, actor, back)
+        return auth.show_password_link(session, user_id, actor, back)
 
 
 def _administrator() -> Actor:

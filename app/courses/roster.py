@@ -6,7 +6,6 @@ from flask import Blueprint, Response, flash, redirect, render_template, request
 from werkzeug.wrappers import Response as BaseResponse
 
 from app.web import auth
-from app.web import password_links as shown_links
 from app.web.i18n import gettext as _
 from app.web.i18n import ngettext
 from app.web.rate_limits import UPLOADS, limited, per_person
@@ -118,7 +117,7 @@ def invite(course_id: int) -> Response | BaseResponse:
             )
         )
         return redirect(url_for("roster.listing", course_id=course_id), 303)
-    cells = [[one.sign_in_name, one.name, one.email, shown_links.address(made[one.user_id])] for one in rows]
+    cells = [[one.sign_in_name, one.name, one.email, auth.password_link(made[one.user_id])] for one in rows]
     body = roster_csv.to_csv(("id", "name", "email", "link"), cells)
     name = f"{course.slug}-links.csv"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
@@ -170,7 +169,7 @@ def link(course_id: int, user_id: int) -> str:
         roster.load_membership(session, course_id, user_id)
         roster.require_invitable(session, actor, course_id, [user_id])
         back = url_for("roster.person", course_id=course_id, user_id=user_id)
-        return shown_links.page(session, user_id, actor, back, course_id)
+        return auth.show_password_link(session, user_id, actor, back, course_id)
 
 
 def _given() -> str:

@@ -15,7 +15,7 @@ from app.web.i18n import later as N_
 from app.web.i18n import ngettext, whole
 from app.web.platform_pages import platform_pages
 from app.web.services import Services, services
-from app.web.stage_titles import title_of
+from app.web.template_helpers import title_of
 from grading.broker.canaries import PartBeat, rate_of_checks
 from grading.broker.heartbeats import Lease
 from grading.domain.model import RoundState

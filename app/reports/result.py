@@ -20,7 +20,7 @@ from app.reports.points import level_text
 from app.web import auth, viewing
 from app.web.i18n import current
 from app.web.i18n import gettext as _
-from app.web.stage_titles import title_of
+from app.web.template_helpers import title_of
 from grading.domain.model import Document, Location
 from grading.domain.outcome import Report
 from grading.domain.permissions import Actor, Subject, may

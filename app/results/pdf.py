@@ -17,7 +17,7 @@ from app.reports.result import further_stages
 from app.web.i18n import current, fixed, number, render_message
 from app.web.i18n import gettext as _
 from app.web.markdown import beyond_fonts, one_line, readable, reader, seen
-from app.web.stage_titles import title_of
+from app.web.template_helpers import title_of
 from grading.domain.model import CheckOutcome, Document
 from grading.domain.outcome import Corrected, CriterionGrade, Report
 from grading.execution.display import ShownTrial

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
 from app.submissions import intake
-from app.web import auth, upload_forms
+from app.web import auth, parsing
 from app.web.i18n import gettext as _
 from app.web.i18n import ngettext, told
 from app.web.rate_limits import UPLOADS, limited, per_person
@@ -47,7 +47,7 @@ def upload(assignment_id: int) -> tuple[str, int] | Response:
     with given.store.read_autocommit() as session:
         assignment = _assignment(session, actor, assignment_id)
     try:
-        (file, *_) = upload_forms.uploaded(request.files.getlist("zip"))
+        (file, *_) = parsing.uploaded(request.files.getlist("zip"))
         open_class(file, _limits())
     except DocumentError as error:
         page = render_template(
@@ -120,7 +120,7 @@ def _choices(entries: tuple[StudentFiles, ...]) -> tuple[list[Choice], list[str]
 
 def _limits() -> Limits:
     """A class may hold many times the files of one hand-in, in the same upload size."""
-    one = upload_forms.limits(services().config.server)
+    one = parsing.limits(services().config.server)
     most = max(MAX_STUDENTS_FILES, one.max_files)
     return replace(
         one, max_files=most, max_entries=4 * most, max_upload_bytes=4 * one.max_upload_bytes, max_data_bytes=0

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from app.web.parsing import limits, trusted
 from app.web.services import services
-from app.web.upload_forms import limits, trusted
 from grading import documents
 from grading.documents import SubmittedFiles, UploadedFile
 from grading.domain.permissions import Actor

@@ -10,7 +10,7 @@ from app.web.eta import expecting
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
 from app.web.services import services
-from app.web.stage_titles import title_of
+from app.web.template_helpers import title_of
 from grading.broker.heartbeats import MOST_DRAFT, Lease
 from grading.domain.model import RoundState, StageState
 from grading.domain.value import Value

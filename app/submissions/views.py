@@ -12,7 +12,7 @@ from app.reports import provenance
 from app.reports.result import rendered
 from app.submissions import intake
 from app.submissions.status import live, progress
-from app.web import assignment_pages, auth, upload_forms
+from app.web import assignment_pages, auth, parsing
 from app.web.i18n import gettext as _
 from app.web.i18n import ngettext
 from app.web.rate_limits import UPLOADS, limited, per_person
@@ -143,8 +143,8 @@ def submit(assignment_id: int) -> tuple[str, int] | BaseResponse:
     actor = auth.actor()
     course_id = _course(actor, assignment_id)
     try:
-        files = upload_forms.uploaded(request.files.getlist("files"))
-        key = upload_forms.form_key(request.form.get("key", ""))
+        files = parsing.uploaded(request.files.getlist("files"))
+        key = parsing.form_key(request.form.get("key", ""))
         form = intake.Form(assignment_id, key, files, intake.read(files))
         if request.form.get("then") == "look":
             upload_id = intake.keep(actor, course_id, form)
@@ -158,7 +158,7 @@ def submit(assignment_id: int) -> tuple[str, int] | BaseResponse:
 @pages.get("/assignments/<int(max=2147483647):assignment_id>/submit/arrived.json")
 def arrived(assignment_id: int) -> Response:
     """What became of a form whose answer got lost: the address to go to, or nothing."""
-    actor, key = auth.actor(), upload_forms.form_key(request.args.get("key", ""))
+    actor, key = auth.actor(), parsing.form_key(request.args.get("key", ""))
     _course(actor, assignment_id)
     with services().store.read() as session:
         kind, found = (
@@ -184,7 +184,7 @@ def upload(upload_id: str) -> str | BaseResponse:
         people = groups.group_members(session, found, actor.user_id)
         stands = submission_policy(session, found, actor.user_id, people, waiting.counts_at)
         shown = assignment_view.load_overview(session, found, actor.user_id)
-    staff = upload_forms.trusted(actor, shown.course_id)
+    staff = parsing.trusted(actor, shown.course_id)
     return render_template(
         "submissions/upload.html", waiting=waiting, assignment=shown, door=stands, staff=staff
     )

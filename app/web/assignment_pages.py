@@ -9,7 +9,7 @@ from typing import Any
 from flask import request
 from sqlalchemy.orm import Session
 
-from app.web import auth, upload_forms
+from app.web import auth, parsing
 from app.web.services import services
 from grading.documents import ALLOWED_FILES
 from grading.documents.files import DATA, KINDS
@@ -54,9 +54,9 @@ def about(actor: Actor, assignment_id: int, problem: str = "") -> dict[str, Any]
         "waiting": waiting[0] if waiting else None,
         "problem": problem,
         "actor": actor,
-        "staff": upload_forms.trusted(actor, shown.course_id),
+        "staff": parsing.trusted(actor, shown.course_id),
         "may_hand_in": can_hand_in(actor, shown),
-        "form_key": upload_forms.form_key(request.form.get("key", "")) or upload_forms.new_key(),
+        "form_key": parsing.form_key(request.form.get("key", "")) or parsing.new_key(),
         "server": services().config.server,
         "allowed": ALLOWED_FILES,
         "data_endings": ", ".join(DATA),
@@ -123,5 +123,5 @@ def whole(name: str) -> int | None:
 
 def can_hand_in(actor: Actor, shown: Overview) -> bool:
     """Whether the form is of any use now."""
-    trusted = upload_forms.trusted(actor, shown.course_id)
+    trusted = parsing.trusted(actor, shown.course_id)
     return shown.ready and not shown.archived and (trusted or shown.door.open)

@@ -1,4 +1,4 @@
-"""Who asks: the session of a page, or the bearer token of an API call."""
+"""Who asks and what they may do: the session of a page, the bearer token of an API call."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from flask import Flask, current_app, g, request, session
+from flask import Flask, current_app, g, render_template, request, session, url_for
 from flask_login import LoginManager, UserMixin, current_user
+from sqlalchemy.orm import Session
 
 from app.web.i18n import later as N_
 from app.web.services import services
@@ -18,6 +19,7 @@ from grading.domain.permissions import Actor, Subject, may
 from grading.store.accounts import sessions
 from grading.store.accounts import users as signed_in
 from grading.store.accounts.users import SignedInUser
+from grading.store.courses import invitations, roster
 from grading.store.views.submission import SubmissionView
 
 SCOPE_TEXTS: Mapping[str, str] = {
@@ -194,3 +196,20 @@ def context() -> dict[str, Any]:
     """What every template knows of the reader."""
     signed_in = not g.get("broken") and current_user.is_authenticated
     return {"reader": current_user if signed_in else None, "nonce": g.get("nonce", "")}
+
+
+def password_link(secret: str) -> str:
+    """The link for people, by the address in the configuration, never by what a request says."""
+    base = services().config.server.public_url.rstrip("/")
+    return f"{base}{url_for('sign_in.follow', secret=secret)}"
+
+
+def show_password_link(
+    session: Session, user_id: int, actor: Actor, back: str, course_id: int | None = None
+) -> str:
+    """Make a link for somebody and show it."""
+    made = invitations.create_links(session, [user_id], actor.name, actor.user_id, course_id)
+    person = roster.load_person(session, user_id, "")
+    return render_template(
+        "web/password_link.html", person=person, link=password_link(made[user_id]), back=back
+    )

@@ -1,11 +1,11 @@
-"""What students and models wrote, as HTML that holds nothing but their words."""
+"""Texts and code of students and models as safe HTML: Markdown, highlighted lines, visible characters."""
 
 from __future__ import annotations
 
 import re
 import time
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from io import StringIO
 
@@ -17,7 +17,6 @@ from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_by_name
 from pygments.token import Text, _TokenType
 
-from app.web import highlighting
 from grading.domain.model import Cell
 from grading.shared.cache import Remembered
 
@@ -45,6 +44,38 @@ _UNSEEN = (*_CONTROLS, *_ZERO_WIDTH, *_TURNING, *_HALVES, *range(0xE0000, 0xE008
 PLAIN = {code: f"⟨U+{code:04X}⟩" for code in _UNSEEN}
 """Characters that nobody sees or that turn the order of others, and what is shown in their place."""
 _MARKED = {code: f'<span class="unseen">⟨U+{code:04X}⟩</span>' for code in _UNSEEN}
+_PYTHON = re.compile(
+    r"""
+    (?P<c>\#[^\n]*+)
+    | (?P<s>\b[bfru]{0,2}(?:'''(?:[^'\\]++|\\.|'(?!''))*+(?:''')?+|\"{3}(?:[^"\\]++|\\.|"(?!""))*+(?:\"{3})?+
+        |'(?:[^'\\\n]++|\\.)*+'?+|"(?:[^"\\\n]++|\\.)*+"?+)
+      | '''(?:[^'\\]++|\\.|'(?!''))*+(?:''')?+ | \"{3}(?:[^"\\]++|\\.|"(?!""))*+(?:\"{3})?+
+      | '(?:[^'\\\n]++|\\.)*+'?+ | "(?:[^"\\\n]++|\\.)*+"?+)
+    | (?P<mi>(?<![\w.])\d[\w.]*+)
+    | (?P<name>[^\W\d]\w*+)
+    """,
+    re.VERBOSE | re.DOTALL | re.IGNORECASE,
+)
+_R = re.compile(
+    r"""
+    (?P<c>\#[^\n]*+)
+    | (?P<s>'(?:[^'\\]++|\\.)*+'?+ | "(?:[^"\\]++|\\.)*+"?+)
+    | (?P<mi>(?<![\w.])\d[\w.]*+)
+    | (?P<name>[^\W\d][\w.]*+)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_KEYWORDS: Mapping[str, frozenset[str]] = {
+    "python": frozenset(
+        "and as assert async await break case class continue def del elif else except finally for from "
+        "global if import in is lambda match nonlocal not or pass raise return try while with yield "
+        "True False None".split()
+    ),
+    "r": frozenset(
+        "break else for function if in next repeat return while TRUE FALSE NULL NA NaN Inf library".split()
+    ),
+}
+_TOKENS = {"python": _PYTHON, "r": _R}
 
 
 _read: Remembered[Markup] = Remembered(8 * 1024 * 1024)
@@ -104,8 +135,8 @@ def _highlighted(language: str, source: str, lines: Sequence[str], until: float)
     cheap = len(source) <= COLOURED_CHARS and max(map(len, lines), default=0) <= COLOURED_LINE
     if language not in COLOURED or not cheap:
         return [_shown(escape(line)) for line in lines]
-    if highlighting.knows(language):
-        return [_shown(Markup(line)) for line in highlighting.coloured(language, source)]  # noqa: S704 - escaped
+    if can_highlight(language):
+        return [_shown(Markup(line)) for line in highlight_lines(language, source)]  # noqa: S704 - escaped
     html = StringIO()
     _formatter().format(_tokens(_lexer(language), source, until), html)
     coloured = html.getvalue().split("\n")
@@ -145,3 +176,30 @@ def beyond_fonts(text: str) -> bool:
     return not text.isascii() and any(
         char > "\u2e7f" and unicodedata.category(char) in ("Lo", "So") for char in text
     )
+
+
+def can_highlight(language: str) -> bool:
+    """Whether there are colours for it here."""
+    return language in _TOKENS
+
+
+def highlight_lines(language: str, source: str) -> list[str]:
+    """Each line of the source as HTML. The language is one that `can_highlight` accepts."""
+    return "".join(_highlighted_pieces(language, source)).split("\n")
+
+
+def _highlighted_pieces(language: str, source: str) -> Iterator[str]:
+    keywords, at = _KEYWORDS[language], 0
+    for found in _TOKENS[language].finditer(source):
+        start, end = found.span()
+        kind, text = found.lastgroup, found[0]
+        if kind == "name":
+            kind = "k" if text in keywords else "nf" if source[end : end + 1] == "(" else None
+        if kind is None:
+            continue
+        if start > at:
+            yield str(escape(source[at:start]))
+        yield "\n".join(f'<span class="{kind}">{escape(line)}</span>' for line in text.split("\n"))
+        at = end
+    if at < len(source):
+        yield str(escape(source[at:]))

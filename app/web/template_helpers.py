@@ -1,8 +1,8 @@
-"""What templates say most often, in Python, so that pages with hundreds of texts and addresses stay quick."""
+"""What templates of all packages call: texts, addresses, moments, states, titles of stages."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -13,11 +13,14 @@ from jinja2 import pass_eval_context
 from jinja2.nodes import EvalContext
 from markupsafe import Markup, escape
 
+from app.web import auth, markdown
+from app.web.check_messages import said
 from app.web.dates import relative
 from app.web.i18n import catalogue_of_reader, current, ngettext, number, when_in
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
 from grading.domain.lateness import Lateness
+from grading.domain.stages import STAGES
 from grading.store.courses.roster import Person
 
 STATES: Mapping[str, str] = {
@@ -32,9 +35,11 @@ MOST_TOKENS = 4096
 """Sessions whose token an app remembers; then it begins anew."""
 MOST_ADDRESSES = 20_000
 """Addresses an app remembers; then it begins anew."""
+TITLES = (N_("Technical review"), N_("Personal feedback"))
+"""For translators; the rows of the stages have them in English."""
 
 
-def quicken(app: Flask) -> None:
+def _add_fast_globals(app: Flask) -> None:
     """Let templates of this app say texts and addresses by what is here."""
     # as the extension's own, which look everything up in the context three times over
     app.jinja_env.globals.update(_=_text, gettext=_text, ngettext=_counted)
@@ -166,3 +171,34 @@ def late(lateness: Lateness) -> Markup:
     if lateness.credit < 1:
         words += f", {_('keeps %(part)s of its points', part=percent(lateness.credit))}"
     return Markup(f'<span class="state state-late">{escape(words)}</span>')  # noqa: S704 - escaped
+
+
+def install(app: Flask) -> None:
+    """Add it to the app's templates; packages add what only their own templates need by their blueprints."""
+    _add_fast_globals(app)
+    app.context_processor(auth.context)
+    app.jinja_env.filters.update(markdown=markdown.markdown, seen=markdown.seen)
+    app.jinja_env.globals.update(
+        can=auth.can,
+        in_words=said,
+        exists=app.view_functions.__contains__,
+        relative=relative,
+    )
+
+
+class StageTitles(Mapping[str, str]):
+    """stage -> its title, in the reader's language."""
+
+    def __getitem__(self, stage: str) -> str:
+        return _(STAGES[stage].title)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(STAGES)
+
+    def __len__(self) -> int:
+        return len(STAGES)
+
+
+def title_of(stage: str) -> str:
+    """In the reader's language; a stage without a row is called by its name."""
+    return StageTitles().get(stage, stage.capitalize())

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from app.submissions import intake
-from app.web import upload_forms
+from app.web import parsing
 from app.web.parsing import InvalidField, parse
 from app.web.security import without_token
 from app.web.services import services
@@ -292,7 +292,7 @@ def _data(model: type[P], given: dict[str, Any]) -> P:
 
 def _files(data: HandedIn, until: float) -> tuple[UploadedFile, ...]:
     """Their contents, at most as many bytes as an upload may have; got from elsewhere one after the other."""
-    files, left = [], upload_forms.limits(services().config.server).max_upload_bytes
+    files, left = [], parsing.limits(services().config.server).max_upload_bytes
     fetched_by = min(until, time.monotonic() + FETCH_S)
     for file in data.files:
         if file.content_base64 is not None:

@@ -17,7 +17,7 @@ from app.api.paging import Page, Paged, cut, moment_and_id
 from app.api.routes import Call, get, post
 from app.submissions import intake
 from app.submissions.status import StageStatus, progress
-from app.web import auth, upload_forms, viewing
+from app.web import auth, parsing, viewing
 from app.web.parsing import parse
 from app.web.services import services
 from grading.documents import SubmittedFiles, UploadedFile
@@ -222,7 +222,7 @@ def submit(call: Call) -> SubmissionAccepted:
     form = parse(SubmissionForm, request.form.to_dict())
     with services().store.read() as session:
         _assignment(session, call.actor, form)
-    files = upload_forms.uploaded(request.files.getlist("files"))
+    files = parsing.uploaded(request.files.getlist("files"))
     key, content = _key(call.actor, form, files), intake.read(files)
     with in_use(key):
         accepted = intake.accept(lambda session: _incoming(session, call.actor, form, content, key))
@@ -336,5 +336,5 @@ def _incoming(
         priority=form.priority,
         submitted_by=caller.user_id,
         idempotency=key,
-        trusted=upload_forms.trusted(caller, course),
+        trusted=parsing.trusted(caller, course),
     )

@@ -13,7 +13,7 @@ from flask import Blueprint, Response, flash, redirect, render_template, request
 from werkzeug.wrappers import Response as BaseResponse
 
 from app.assignments.editor import shared
-from app.web import assignment_pages, auth, upload_forms
+from app.web import assignment_pages, auth, parsing
 from app.web.assignment_pages import ANY
 from app.web.i18n import gettext as _
 from app.web.services import services
@@ -66,7 +66,7 @@ def change(assignment_id: int) -> tuple[str, int] | BaseResponse:
         folder = request.form.get("folder", "")
         if folder not in FOLDERS:
             raise NotFound(_("Choose one of the folders."))
-        files = upload_forms.uploaded(request.files.getlist("files"))
+        files = parsing.uploaded(request.files.getlist("files"))
         return _saved(actor, assignment_id, {f"{folder}/{_inside(one.name)}": one.data for one in files})
     except (DocumentError, AssignmentError, SavedMeanwhile) as error:
         return _page(actor, assignment_id, error.message), error.status
@@ -168,7 +168,7 @@ def _about() -> dict[str, str]:
 
 def one_zip() -> UploadedFile:
     """The zip of the form. Raises EmptyUpload."""
-    return upload_forms.uploaded(request.files.getlist("zip"))[0]
+    return parsing.uploaded(request.files.getlist("zip"))[0]
 
 
 def read_zip(upload: UploadedFile) -> tuple[Assignment, dict[str, bytes]]:
@@ -228,7 +228,7 @@ def attached(data: bytes, name: str, kind: str) -> Response:
 
 def _limits() -> Limits:
     """Those of hand-ins, but for the number of files: data and tests may be many."""
-    return replace(upload_forms.limits(services().config.server), max_files=MOST_FILES, max_data_bytes=0)
+    return replace(parsing.limits(services().config.server), max_files=MOST_FILES, max_data_bytes=0)
 
 
 def _require_room(files: Mapping[str, bytes]) -> None:

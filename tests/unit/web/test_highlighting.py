@@ -8,7 +8,7 @@ from html import unescape
 
 import pytest
 
-from app.web.highlighting import coloured
+from app.web.markdown import coloured
 
 SOURCES = (
     'x = f"a{b}" + r\'c\' # <b>\ndef f(a, *b):\n    """doc\n  <script>"""\n    return 1.5e3 if a else None\n',
