@@ -16,8 +16,7 @@ from grading.checks.visibility import for_student
 from grading.domain.errors import Forbidden, NotFound, NotSignedIn
 from grading.domain.outcome import Report
 from grading.domain.permissions import Actor, Subject, may
-from grading.store.accounts import sessions
-from grading.store.accounts import users as signed_in
+from grading.store.accounts import sessions, users
 from grading.store.accounts.users import SignedInUser
 from grading.store.courses import invitations, roster
 from grading.store.views.submission import SubmissionView
@@ -72,7 +71,7 @@ def session_of(cookie: str) -> BrowserSession:
 def _load(cookie: str) -> SignedIn | None:
     asked = session_of(cookie)
     with services().store.read_autocommit() as store:
-        found = signed_in.load_reader_of_session(store, asked.user_id, asked.id)
+        found = users.load_reader_of_session(store, asked.user_id, asked.id)
     if found is None or found.stamp != asked.stamp:
         return None
     if found.language:
@@ -97,7 +96,7 @@ def begin_session(user_id: int) -> SignedIn:
     `login_user` puts it into the cookie.
     """
     with services().store.write() as store:
-        found = signed_in.load_reader(store, user_id)
+        found = users.load_reader(store, user_id)
         if found is None:
             raise NotSignedIn
         sessions.end_session(store, session_of(str(session.get("_user_id", ""))).id)
@@ -134,7 +133,7 @@ def _bearer() -> Actor:
     if kind.lower() != "bearer":
         raise NotSignedIn("Send a token: Authorization: Bearer grd_….")
     with services().store.read() as store:
-        found = signed_in.verify_token(store, secret.strip())
+        found = users.verify_token(store, secret.strip())
     if found is None:
         raise NotSignedIn("The token is unknown, expired or revoked. Make a new one on the page Tokens.")
     return found

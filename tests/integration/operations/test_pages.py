@@ -197,7 +197,7 @@ def test_a_page_of_an_error_needs_no_database(school: School, monkeypatch: pytes
         raise OperationalError("select", {}, Exception("server closed the connection"))
 
     client = school.client("anna")
-    monkeypatch.setattr("app.web.auth.signed_in.find_by_session", away)
+    monkeypatch.setattr("app.web.auth.users.load_reader_of_session", away)
     for url, status in (("/", 503), ("/nothing-here", 404), ("/tokens/x", 404)):
         answer = client.get(url)
         assert answer.status_code == status, url

@@ -14,7 +14,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
 from app.reports.images import looked_into, pictures
-from app.reports.points import summed
+from app.reports.points import points_sum
 from app.results import views
 from app.web import viewing
 from grading.domain.errors import Conflict
@@ -119,7 +119,7 @@ ONE, TWO = "Handed in one day late.", "Handed in 2 days late."
 )  # fmt: skip
 def test_how_points_add_up_is_one_plain_sentence(of: GradeView, days: int, steps: str, late: str) -> None:
     terms = ScoreTerms(lateness=Lateness(days=days), due_at=None, extended=False, counts="latest", levels={})
-    found = summed(of, terms)
+    found = points_sum(of, terms)
     assert (found.steps, found.late) == (steps, late)
 
 

@@ -249,7 +249,7 @@ def test_a_database_that_is_away_is_503_in_plain_words(
         raise OperationalError("select", {}, Exception("server closed the connection"))
 
     client = school.client("anna")
-    monkeypatch.setattr("app.web.auth.signed_in.find_by_session", away)
+    monkeypatch.setattr("app.web.auth.users.load_reader_of_session", away)
     answer = client.get("/")
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "30")
     assert "cannot be used right now" in answer.get_data(as_text=True)
