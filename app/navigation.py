@@ -20,7 +20,7 @@ from app.web.services import services
 from app.web.tabs import Tab, Way, assignment_tabs, course_tabs
 from app.web.template_helpers import StageTitles, address
 from grading.domain.permissions import Actor, may
-from grading.store.accounts import users as chosen
+from grading.store.accounts import users
 
 pages = Blueprint("frame", __name__)
 
@@ -116,7 +116,7 @@ def language() -> Response:
         session["language"] = wanted
         if current_user.is_authenticated:
             with services().store.write() as store:
-                chosen.set_language(store, current_user.actor.user_id, wanted)
+                users.set_language(store, current_user.actor.user_id, wanted)
     return redirect(safe_next(request.form.get("next")) or url_for("home.home"), 303)
 
 

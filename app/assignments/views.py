@@ -9,7 +9,7 @@ from flask import Blueprint, Response, current_app, render_template
 from app.web import auth
 from app.web.assignment_pages import about, seen
 from app.web.services import services
-from grading.store.views import assignment as overview
+from grading.store.views import assignment as assignment_view
 
 pages = Blueprint("assignments", __name__)
 
@@ -25,7 +25,7 @@ def file(assignment_id: int, path: str) -> Response:
     """One of the files that students may have."""
     actor = auth.actor()
     with services().store.read_autocommit() as session:
-        data = overview.load_offered_file(session, seen(session, actor, assignment_id), path)
+        data = assignment_view.load_offered_file(session, seen(session, actor, assignment_id), path)
     response = Response(data, mimetype="application/octet-stream")
     response.headers.set("Content-Disposition", "attachment", filename=path.rpartition("/")[2])
     return response

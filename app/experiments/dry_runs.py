@@ -21,7 +21,7 @@ from grading.domain.model import RoundState
 from grading.domain.permissions import Actor
 from grading.store import tables
 from grading.store.assignments import versions
-from grading.store.experiments import apply as replacing
+from grading.store.experiments import apply as dry_run_apply
 from grading.store.experiments import dry_runs, impact
 from grading.store.experiments.dry_runs import Purpose, StartedDryRun
 
@@ -200,7 +200,7 @@ def apply(dry_run_id: str) -> Response:
         with services().store.write() as session:
             _seen(session, actor, dry_run_id, "rerun")
             keep = request.form.get("released") != "change"
-            done = replacing.apply_dry_run(session, dry_run_id, actor, keep_released=keep)
+            done = dry_run_apply.apply_dry_run(session, dry_run_id, actor, keep_released=keep)
     except Conflict as error:
         flash(error.message)
         return redirect(url_for("dry_runs.show", dry_run_id=dry_run_id), 303)

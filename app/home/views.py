@@ -12,8 +12,7 @@ from app.web.services import services
 from grading.domain.model import RoundState
 from grading.domain.permissions import Actor
 from grading.store.database import now
-from grading.store.views import staff_home as first
-from grading.store.views import student_home, submission_lists
+from grading.store.views import staff_home, student_home, submission_lists
 from grading.store.views.staff_home import WorkCountCache
 from grading.store.views.submission_lists import Filters
 
@@ -26,7 +25,7 @@ def home() -> str:
     actor = auth.actor()
     studied = studies(actor)
     with services().store.read_autocommit() as session:
-        waits = first.load_work(session, actor.staff_courses, _tallies()) if actor.staff else []
+        waits = staff_home.load_work(session, actor.staff_courses, _tallies()) if actor.staff else []
         mine = student_home.load_home(session, actor.user_id, studied) if studied or not actor.staff else None
         moment = now(session)
     return render_template(

@@ -36,7 +36,7 @@ from grading.domain.errors import GraderError
 from grading.integrations.lti import claims, client
 from grading.integrations.lti.values import DEEP_LINKING, Launch, LaunchRefused, Platform
 from grading.store.database import now
-from grading.store.integrations.lti import launch as launching
+from grading.store.integrations.lti import launch as lti_launch
 from grading.store.integrations.lti import platforms
 from grading.store.integrations.lti.launch import LaunchResult
 
@@ -205,12 +205,12 @@ def _keys(platform: Platform, token: str) -> dict[str, Any]:
 def _arrive(platform: Platform, found: Launch) -> LaunchResult:
     store = services().store
     with store.write() as session_:
-        launching.use_nonce(session_, platform.id, found)
+        lti_launch.use_nonce(session_, platform.id, found)
         accepted = platforms.deployment_accepted(session_, platform.id, found.deployment)
     if not accepted:
         raise DeploymentUnknown
     with store.write() as session_:
-        return launching.handle_launch(session_, platform, found)
+        return lti_launch.handle_launch(session_, platform, found)
 
 
 def _sign_in(platform: Platform, arrived: LaunchResult) -> None:
@@ -228,7 +228,7 @@ def _way(arrived: LaunchResult, found: Launch) -> str:
         if not teaches:
             return "/lti/not-ready"
         with services().store.write() as store:
-            waiting = launching.save_pending_launch(store, arrived.user_id, arrived.context_id, found)
+            waiting = lti_launch.save_pending_launch(store, arrived.user_id, arrived.context_id, found)
         return f"/lti/choose/{waiting}"
     if arrived.role == "student":
         return f"/assignments/{arrived.assignment_id}/submit"
@@ -246,7 +246,7 @@ class LtiFrameHost:
     def courses(self, store: Session) -> frozenset[int] | None:
         """Those that belong to the platform; nothing without a launch."""
         platform_id = session.get("lti_platform")
-        return launching.courses_of(store, platform_id) if isinstance(platform_id, int) else None
+        return lti_launch.courses_of(store, platform_id) if isinstance(platform_id, int) else None
 
     def origins(self, store: Session) -> tuple[str, ...]:
         """Of all platforms that are in use."""

@@ -18,7 +18,7 @@ from app.web.services import services
 from app.web.tabs import Way
 from grading.store.courses import courses
 from grading.store.integrations.lti import course_page, platforms, scores
-from grading.store.integrations.lti import launch as launching
+from grading.store.integrations.lti import launch as lti_launch
 from grading.store.integrations.lti.course_page import CoursePage
 
 pages = Blueprint("lti_course", __name__, url_prefix="/courses")
@@ -42,7 +42,7 @@ def update(course_id: int) -> Response:
     with services().store.write() as store:
         courses.load_course(store, course_id)
         for one in course_page.list_contexts(store, course_id):
-            launching.request_roster(store, one.id, actor.name)
+            lti_launch.request_roster(store, one.id, actor.name)
     flash(_("The roster is brought up to date in a moment. Load this page again to see it."))
     return redirect(url_for("courses.platforms", course_id=course_id), 303)
 

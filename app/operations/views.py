@@ -21,8 +21,7 @@ from grading.domain import model_digests
 from grading.domain.errors import NotFound
 from grading.domain.permissions import may
 from grading.store import schema
-from grading.store.reporting import metrics as measures
-from grading.store.reporting import operations as stored
+from grading.store.reporting import metrics, operations
 
 pages = Blueprint("operations", __name__)
 
@@ -95,7 +94,7 @@ def service(machine: str) -> BaseResponse:
         raise NotFound(_("There is no such machine in the configuration."))
     with given.store.write() as session:
         why = " ".join(request.form.get("why", "")[:200].split())
-        gone = stored.set_drained(session, machine, actor.name, out=out, why=why)
+        gone = operations.set_drained(session, machine, actor.name, out=out, why=why)
     heard = given.dispatch.tell_out(gone)
     if heard and not out:
         given.dispatch.release()
@@ -113,8 +112,8 @@ def messages() -> str:
     """What waits to be sent, and what was given up, for administrators."""
     auth.require(auth.actor(), "administer")
     with services().store.read_autocommit() as session:
-        waiting, counts = measures.count_outbox(session), stored.count_dead_messages(session)
-        dead = stored.list_dead_messages(session, counts)
+        waiting, counts = metrics.count_outbox(session), operations.count_dead_messages(session)
+        dead = operations.list_dead_messages(session, counts)
     return render_template(
         "operations/messages.html", waiting=waiting, dead=dead, counts=counts, span=span,
         kind_title=dashboard.kind_title,
@@ -129,7 +128,7 @@ def send_again() -> BaseResponse:
     chosen = [text for text in request.form.getlist("message") if text.isdecimal() and len(text) < 16]
     kind = request.form.get("kind", "")[:40]
     with services().store.write() as session:
-        count = stored.retry_messages(session, actor.name, kind, tuple(map(int, chosen)))
+        count = operations.retry_messages(session, actor.name, kind, tuple(map(int, chosen)))
     told = ngettext("One message will be sent again.", "%(count)s messages will be sent again.", count)
     flash(told if count else _("Choose at least one message first."), "success" if count else "warning")
     return redirect(url_for("operations.messages"), 303)
@@ -141,7 +140,7 @@ def tokens() -> str:
     auth.require(auth.actor(), "administer")
     page = request.args.get("page", "")
     with services().store.read_autocommit() as session:
-        found = stored.list_tokens(session, int(page) if page.isdecimal() and len(page) < 7 else 1)
+        found = operations.list_tokens(session, int(page) if page.isdecimal() and len(page) < 7 else 1)
     return render_template("operations/tokens.html", tokens=found, may=SCOPE_TEXTS)
 
 
@@ -151,6 +150,6 @@ def end_token(token_id: int) -> BaseResponse:
     actor = auth.actor()
     auth.require(actor, "administer")
     with services().store.write() as session:
-        name = stored.revoke_token(session, token_id, actor.name)
+        name = operations.revoke_token(session, token_id, actor.name)
     flash(_("The token “%(name)s” is ended; who uses it is refused from now on.", name=name), "success")
     return redirect(url_for("operations.tokens"), 303)

@@ -27,7 +27,7 @@ from grading.domain.permissions import Actor, Subject, may
 from grading.domain.stages import Written, written
 from grading.shared.cache import Remembered, mark
 from grading.store.grades.change_history import MadeChange
-from grading.store.review import regrade_requests as regrades
+from grading.store.review import regrade_requests as regrade_store
 from grading.store.views import (
     grade_history,
     regrade_requests,
@@ -139,7 +139,7 @@ def _regrades(
         "may_ask": bool(askable),
         "askable": askable,
         "titles": titles,
-        "longest": regrades.LONGEST,
+        "longest": regrade_store.LONGEST,
     }
 
 

@@ -17,7 +17,7 @@ from app.web.services import services
 from grading.domain.errors import GraderError
 from grading.domain.permissions import Actor
 from grading.scoring.curves import Curve
-from grading.store.grades import release as grades
+from grading.store.grades import release as grade_release
 from grading.store.review import curves
 from grading.store.review.curves import CurveRefused, MovedMeanwhile, Preview
 from grading.store.review.second_marking import MOST
@@ -50,9 +50,9 @@ def act_on_selected(assignment_id: int) -> Answer:
         assignment = views.of_class(session, actor, assignment_id, "grade.release")
         if do == "withdraw":
             reason = request.form.get("reason", "").replace("\0", "").strip()[:2_000]
-            flash(_withdrawn(grades.withdraw_all(session, assignment.id, actor, ids, reason)))
+            flash(_withdrawn(grade_release.withdraw_all(session, assignment.id, actor, ids, reason)))
         elif do == "release":
-            count = grades.release_all(session, assignment.id, actor, ids)
+            count = grade_release.release_all(session, assignment.id, actor, ids)
             flash(_released(count, _("Held ones and those without a total were left out.")))
     return _to_list(assignment_id)
 
@@ -71,13 +71,15 @@ def release(assignment_id: int) -> Answer:
         with services().store.write() as session:
             assignment = views.of_class(session, actor, assignment_id, "grade.release")
             if do == "now":
-                count = grades.release_all(session, assignment_id, actor)
+                count = grade_release.release_all(session, assignment_id, actor)
                 flash(_released(count, _("Held ones still wait for you.")))
             elif do == "withdraw":
                 _require_sure()
-                flash(_withdrawn(grades.withdraw_all(session, assignment_id, actor)))
+                flash(_withdrawn(grade_release.withdraw_all(session, assignment_id, actor)))
             else:
-                grades.set_policy(session, assignment, request.form.get("release", ""), _moment(), actor)
+                grade_release.set_policy(
+                    session, assignment, request.form.get("release", ""), _moment(), actor
+                )
                 flash(_("Saved."))
     except GraderError as error:
         if error.status != 422:
@@ -178,7 +180,7 @@ def _release_page(actor: Actor, assignment_id: int, problem: str = "") -> str:
         assignment = views.of_class(session, actor, assignment_id, "grade.release")
         line = submission_lists.assignment_line(assignment, assignment.course)
         counts = cache.of_assignment(
-            "counts", session, assignment.course_id, assignment_id, grades.count_grades
+            "counts", session, assignment.course_id, assignment_id, grade_release.count_grades
         )
         release_at = assignment.release_at
     return render_template(

@@ -15,7 +15,7 @@ from app.web.services import services
 from grading.domain.errors import Conflict, NotFound
 from grading.domain.outcome import CriterionGrade
 from grading.domain.permissions import Actor, Subject, may
-from grading.store.review import regrade_requests as regrades
+from grading.store.review import regrade_requests as regrade_store
 from grading.store.review.regrade_requests import Answer, Verdict
 from grading.store.views import regrade_requests, submission
 from grading.store.views.regrade_requests import Request
@@ -46,7 +46,7 @@ def _ask(session: Session, actor: Actor, view: SubmissionView, criterion: str, r
     if problem := reason_refused(reason):
         return problem
     try:
-        regrades.create_request(session, actor, view.id, criterion, reason)
+        regrade_store.create_request(session, actor, view.id, criterion, reason)
     except Conflict as refused:
         return refused.message
     return _("Your request was sent. You find the answer on this page.")
@@ -56,8 +56,8 @@ def reason_refused(reason: str) -> str:
     """What is wrong with a reason, if anything."""
     if len(reason) < SHORTEST:
         return _("Nothing was sent: say in a sentence what is wrong, so that a person can look at it.")
-    if len(reason) > regrades.LONGEST:
-        return _("Nothing was sent: at most %(count)s characters, please.", count=regrades.LONGEST)
+    if len(reason) > regrade_store.LONGEST:
+        return _("Nothing was sent: at most %(count)s characters, please.", count=regrade_store.LONGEST)
     return ""
 
 
@@ -68,7 +68,7 @@ def withdraw(request_id: int) -> Response:
     with services().store.write() as session:
         found = regrade_requests.load_request(session, request_id)
         try:
-            regrades.withdraw_request(session, actor, request_id)
+            regrade_store.withdraw_request(session, actor, request_id)
             said = _("Your request was withdrawn.")
         except Conflict as refused:
             said = refused.message
@@ -111,7 +111,7 @@ def answer(request_id: int) -> tuple[str, int] | Response:
             return _page(actor, found, view, problem), 422
         if said.verdict == "again":
             auth.require(actor, "rerun", auth.subject_of(view))
-        new = regrades.answer_request(session, actor, request_id, said)
+        new = regrade_store.answer_request(session, actor, request_id, said)
     if new is not None:
         given.dispatch.announce(new)
     flash(_("The request was answered. The student sees your words on the page of the result."))
@@ -130,9 +130,9 @@ def checked(
     found: Request, view: SubmissionView, verdict: Verdict, words: str, points: float | None
 ) -> tuple[Answer | None, str]:
     """An answer that fits its request, or what is wrong with it."""
-    if not words or len(words) > regrades.LONGEST:
+    if not words or len(words) > regrade_store.LONGEST:
         return None, _(
-            "Say a sentence to the student, of at most %(count)s characters.", count=regrades.LONGEST
+            "Say a sentence to the student, of at most %(count)s characters.", count=regrade_store.LONGEST
         )
     if verdict != "points":
         return Answer(verdict=verdict, words=words), ""
@@ -158,7 +158,7 @@ def _page(actor: Actor, found: Request, view: SubmissionView, problem: str = "")
         criterion=criterion,
         problem=problem,
         may_rerun=may(actor, "rerun", auth.subject_of(view)),
-        longest=regrades.LONGEST,
+        longest=regrade_store.LONGEST,
     )
 
 

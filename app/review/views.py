@@ -20,7 +20,7 @@ from grading.domain.changes import Change
 from grading.domain.errors import Conflict, NotFound
 from grading.domain.permissions import Actor, Subject, may
 from grading.store import tables
-from grading.store.grades import release as grades
+from grading.store.grades import release as grade_release
 from grading.store.grades.change_history import Made
 from grading.store.review import comment_bank, edits
 from grading.store.review.comment_bank import CommentRefused
@@ -176,7 +176,7 @@ def release(submission_id: str) -> Answer:
 
     def work(session: Session, actor: Actor, view: SubmissionView) -> str:
         edits.require_unchanged(session, view.round_id, _seen())
-        grades.release_grade(session, view.round_id, actor)
+        grade_release.release_grade(session, view.round_id, actor)
         return _("The student can see this grade now.")
 
     return _done(submission_id, "grade.release", work)
@@ -187,7 +187,7 @@ def withdraw(submission_id: str) -> Answer:
     """Take a released grade back."""
 
     def work(session: Session, actor: Actor, view: SubmissionView) -> str:
-        grades.withdraw_grade(session, view.round_id, actor, _text("reason", 2_000))
+        grade_release.withdraw_grade(session, view.round_id, actor, _text("reason", 2_000))
         return _("Withdrawn: the student sees no grade until you release it again.")
 
     return _done(submission_id, "grade.release", work)

@@ -20,7 +20,7 @@ from grading.broker.heartbeats import Lease
 from grading.domain.errors import NotFound, NotSignedIn
 from grading.domain.permissions import Actor, Subject, may
 from grading.store import Store
-from grading.store.views import status as waits
+from grading.store.views import status as live_status
 from grading.store.views.status import LiveStatus, Reader
 
 pages = Blueprint("status_poll", __name__)
@@ -119,11 +119,11 @@ class Board:
 
     def _read_readers(self, users: Iterable[int]) -> dict[int, Reader]:
         with self._store.read_autocommit() as opened:
-            return waits.load_readers(opened, users)
+            return live_status.load_readers(opened, users)
 
     def _read(self, submission_ids: Iterable[str]) -> dict[str, Seen]:
         with self._store.read_autocommit() as opened:
-            found = waits.load_statuses(opened, submission_ids)
+            found = live_status.load_statuses(opened, submission_ids)
         runs = [run for wait in found.values() for run in open_runs(wait)]
         leases = self._dispatch.leases(runs) if runs else {}
         return {

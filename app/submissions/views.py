@@ -24,14 +24,13 @@ from grading.domain.permissions import Actor, Subject, may
 from grading.domain.value import Value
 from grading.store import tables
 from grading.store.courses import groups
-from grading.store.grades import release as grades
+from grading.store.grades import release as grade_release
 from grading.store.rounds import prompts
 from grading.store.submissions import mail_notifications, receipts, uploads
 from grading.store.submissions.intake import SubmissionRefused, submission_policy
 from grading.store.submissions.receipts import Receipt
-from grading.store.views import assignment as assignment_view
-from grading.store.views import submission as submission_views
-from grading.store.views import submission_lists
+from grading.store.views import assignment, submission_lists
+from grading.store.views import submission as submission_view
 from grading.store.views.submission import SubmissionView, WholeSubmission
 from grading.store.views.submission_lists import AssignmentLine
 
@@ -77,7 +76,7 @@ def prompt(submission_id: str, run_id: str) -> str:
     """The exact messages a run's model was sent, for staff."""
     actor = auth.actor()
     with services().store.read_autocommit() as session:
-        view = submission_views.load_view(session, submission_id)
+        view = submission_view.load_view(session, submission_id)
         auth.require_seen(actor, view)
         auth.require(actor, "prompt.see", auth.subject_of(view))
         run = prompts.load_run_prompt(session, submission_id, run_id)
@@ -95,10 +94,10 @@ def release(submission_id: str) -> BaseResponse:
     """Let the student see this grade, also a held one: a person decided."""
     actor = auth.actor()
     with services().store.write() as session:
-        view = submission_views.load_view(session, submission_id)
+        view = submission_view.load_view(session, submission_id)
         auth.require_seen(actor, view)
         auth.require(actor, "grade.release", auth.subject_of(view))
-        grades.release_grade(session, view.round_id, actor)
+        grade_release.release_grade(session, view.round_id, actor)
     flash(_("The student can see this grade now."))
     return redirect(url_for("submissions.submission", submission_id=submission_id), 303)
 
@@ -110,7 +109,7 @@ def release_all(assignment_id: int) -> BaseResponse:
     line = _known_assignment(actor, assignment_id)
     auth.require(actor, "grade.release", Subject(line.course_id))
     with services().store.write() as session:
-        count = grades.release_all(session, assignment_id, actor)
+        count = grade_release.release_all(session, assignment_id, actor)
     done = ngettext("%(count)s grade released.", "%(count)s grades released.", count)
     flash(f"{done} {_('Held ones still wait for you.')}")
     return redirect(url_for("assignments.assignment", assignment_id=assignment_id), 303)
@@ -125,7 +124,7 @@ def _known_assignment(actor: Actor, assignment_id: int) -> AssignmentLine:
 
 
 def _visible(session: Session, actor: Actor, submission_id: str) -> WholeSubmission:
-    whole = submission_views.load_whole(session, submission_id)
+    whole = submission_view.load_whole(session, submission_id)
     auth.require_seen(actor, whole.view)
     return whole
 
@@ -183,7 +182,7 @@ def upload(upload_id: str) -> str | BaseResponse:
         found = assignment_pages.seen(session, actor, waiting.assignment_id)
         people = groups.group_members(session, found, actor.user_id)
         stands = submission_policy(session, found, actor.user_id, people, waiting.counts_at)
-        shown = assignment_view.load_overview(session, found, actor.user_id)
+        shown = assignment.load_overview(session, found, actor.user_id)
     staff = parsing.trusted(actor, shown.course_id)
     return render_template(
         "submissions/upload.html", waiting=waiting, assignment=shown, door=stands, staff=staff
@@ -277,7 +276,7 @@ def set_mail(submission_id: str) -> BaseResponse:
     actor = auth.actor()
     wanted = request.form.get("wanted") == "yes"
     with services().store.write() as session:
-        view = submission_views.load_view(session, submission_id)
+        view = submission_view.load_view(session, submission_id)
         auth.require_seen(actor, view)
         if not _theirs(actor, view):
             raise NotFound("This hand-in is not yours.")

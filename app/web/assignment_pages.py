@@ -18,7 +18,7 @@ from grading.domain.permissions import Actor, Subject, may
 from grading.store import tables
 from grading.store.assignments import versions
 from grading.store.submissions import uploads
-from grading.store.views import assignment as overview
+from grading.store.views import assignment as assignment_view
 from grading.store.views.assignment import Overview
 
 ANY = "<int(max=2147483647):assignment_id>"
@@ -45,7 +45,7 @@ def _allow(actor: Actor, course_id: int, visible: bool) -> None:
 def about(actor: Actor, assignment_id: int, problem: str = "") -> dict[str, Any]:
     """What the page of an assignment and its hand-in form show."""
     with services().store.read_autocommit() as session:
-        looked = overview.load_page(session, assignment_id, actor.user_id, partial(_allow, actor))
+        looked = assignment_view.load_page(session, assignment_id, actor.user_id, partial(_allow, actor))
         waiting = uploads.find_pending(session, actor.user_id, assignment_id) if looked.uploaded else []
     shown = looked.shown
     return {

@@ -193,8 +193,8 @@ def can(
 
 def context() -> dict[str, Any]:
     """What every template knows of the reader."""
-    signed_in = not g.get("broken") and current_user.is_authenticated
-    return {"reader": current_user if signed_in else None, "nonce": g.get("nonce", "")}
+    users = not g.get("broken") and current_user.is_authenticated
+    return {"reader": current_user if users else None, "nonce": g.get("nonce", "")}
 
 
 def password_link(secret: str) -> str:

@@ -20,10 +20,10 @@ from grading.store.bulk import chunks
 from grading.store.privacy import backup as backups
 from grading.store.privacy import erasure
 from grading.store.privacy import export as exports
-from grading.store.privacy import retention as keeping
+from grading.store.privacy import retention as retention_store
 from grading.store.privacy.backup import Manifest
 from grading.store.privacy.erasure import Student, find_student
-from grading.store.rounds import retry as given_up_rounds
+from grading.store.rounds import retry
 from grading.store.rounds.retry import DeadRound
 
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -105,12 +105,12 @@ def retention(settings: Settings, dry_run: bool) -> None:
     with closing(Store(settings.config.database.url)) as store:
         schema.require_newest(store)
         with store.read() as session:
-            counts = keeping.count_overdue(session, kept)
+            counts = retention_store.count_overdue(session, kept)
         if not dry_run:
             more = True
             while more:
                 with store.write() as session:
-                    more = bool(keeping.delete_chunk(session, kept))
+                    more = bool(retention_store.delete_chunk(session, kept))
     _tell(counts, "Would be removed" if dry_run else "Removed", "Nothing is older than it is kept.")
 
 
@@ -208,7 +208,7 @@ def replay(settings: Settings, submissions: tuple[str, ...], everything: bool, c
     Parts that are done stay done, and students keep what they have handed in.
     """
     with writing(settings) as session:
-        listed = [one for one in given_up_rounds.list_dead_rounds(session, limit=None) if _has(one, code)]
+        listed = [one for one in retry.list_dead_rounds(session, limit=None) if _has(one, code)]
     if submissions:
         known = {one.submission_id for one in listed}
         unknown = [one for one in submissions if one not in known]
@@ -220,7 +220,7 @@ def replay(settings: Settings, submissions: tuple[str, ...], everything: bool, c
     done = 0
     for some in chunks(chosen, AT_ONCE):
         with writing(settings) as session:
-            done += sum(given_up_rounds.retry_round(session, one.round_id, BY) for one in some)
+            done += sum(retry.retry_round(session, one.round_id, BY) for one in some)
     click.echo(f"{done} of {len(chosen)} are tried again; the sweeper sets them going within seconds.")
 
 

@@ -45,7 +45,7 @@ from grading.domain.outcome import CriterionGrade, Report
 from grading.domain.rubric import Criterion, Rubric
 from grading.store import Store, tables
 from grading.store.accounts import sessions
-from grading.store.accounts import users as accounts
+from grading.store.accounts import users as user_accounts
 from grading.store.assignments import versions
 from grading.store.assignments.versions import NewVersion
 from grading.store.database import now
@@ -130,7 +130,7 @@ def begin(store: Store) -> None:
     """The tables, six people and three assignments in two courses, in an empty database."""
     all_tables().create_all(store.engine)
     with store.write() as session:
-        users = {name: accounts.create_user(session, name, name=name.capitalize()) for name in PEOPLE}
+        users = {name: user_accounts.create_user(session, name, name=name.capitalize()) for name in PEOPLE}
         users["admin"].administrator = True
         _assignment(session, "ba", "hw1", "after_review")
         _assignment(session, "ba", "quick", "at_once")
@@ -142,8 +142,8 @@ def begin(store: Store) -> None:
             ("anna", "student"),
             ("ben", "student"),
         ):
-            accounts.enrol(session, users[name].id, ba, role)
-        accounts.enrol(session, users["stranger"].id, other, "instructor")
+            user_accounts.enrol(session, users[name].id, ba, role)
+        user_accounts.enrol(session, users["stranger"].id, other, "instructor")
 
 
 def _assignment(session: Session, course: str, slug: str, release: str) -> None:
@@ -251,7 +251,7 @@ class School:
         client = self.app.test_client()
         if name is not None:
             with self.store.write() as session, client.session_transaction() as cookie:
-                found = accounts.load_reader(session, self.users[name])
+                found = user_accounts.load_reader(session, self.users[name])
                 assert found is not None, f"{name} may not sign in"
                 cookie["_user_id"] = SignedIn(
                     found, sessions.create_session(session, self.users[name])
@@ -262,7 +262,7 @@ class School:
     def token(self, name: str, *scopes: str) -> dict[str, str]:
         """The header of a new token."""
         with self.store.write() as session:
-            made = accounts.create_token(
+            made = user_accounts.create_token(
                 session, self.users[name], "t", scopes or ("read", "submit"), timedelta(days=1)
             )
         return {"Authorization": f"Bearer {made.secret}"}

@@ -14,7 +14,7 @@ from app.api.guards import allowed, anybody, of_course
 from app.api.paging import Page, Paged, cut, number
 from app.api.routes import Call, get, patch, post
 from grading.store import tables
-from grading.store.courses import courses as stored
+from grading.store.courses import courses as course_store
 from grading.store.views import api_lists
 
 Slug = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=64)]
@@ -68,7 +68,9 @@ class CourseChange(Asked):
 
     title: Annotated[str, Field(min_length=1, max_length=200, pattern=PRINTABLE)] | None = None
     archived: bool | None = None
-    drop_lowest: Annotated[int, Field(ge=0, le=stored.MAX_DROPPED), BeforeValidator(whole)] | None = None
+    drop_lowest: Annotated[int, Field(ge=0, le=course_store.MAX_DROPPED), BeforeValidator(whole)] | None = (
+        None
+    )
 
 
 @get("/courses", anybody("read"))
@@ -85,7 +87,7 @@ def courses(call: Call, query: CourseFilter) -> Page[CourseItem]:
 @post("/courses", allowed("course.create"), status=201)
 def create_course(call: Call, body: NewCourse) -> CourseMade:
     """Make a course; for administrators."""
-    made = stored.create_course(call.session, body.slug, body.title, body.instructor or "", call.actor)
+    made = course_store.create_course(call.session, body.slug, body.title, body.instructor or "", call.actor)
     url = call.headers["Location"] = url_for("api.course", course_id=made)
     return CourseMade(id=made, url=url)
 
@@ -101,10 +103,12 @@ def course(call: Call, about: tables.Course) -> Course:
 @patch("/courses/<int:course_id>", of_course("course.change"), matches=True)
 def change_course(call: Call, about: tables.Course, body: CourseChange) -> Course:
     """Set a course's title, whether it is over, and how many of the lowest grades do not count."""
-    before = stored.lock_course(call.session, about.id)
+    before = course_store.lock_course(call.session, about.id)
     etags.require_seen(etags.tag_of(_shown(call, before)))
     said = body.model_dump(exclude_unset=True, exclude_none=True)
-    stored.change_settings(call.session, about.id, replace(stored.settings_of(before), **said), call.actor)
+    course_store.change_settings(
+        call.session, about.id, replace(course_store.settings_of(before), **said), call.actor
+    )
     found = _shown(call, before)
     call.etag = etags.tag_of(found)
     return found

@@ -23,7 +23,7 @@ from grading.domain.outcome import Adjusted, CriterionGrade
 from grading.domain.permissions import may
 from grading.store import tables
 from grading.store.grades import change_history
-from grading.store.grades import release as stored
+from grading.store.grades import release as grade_release
 from grading.store.review import edits
 from grading.store.review.edits import TOTAL, ChangedMeanwhile
 from grading.store.views import api_lists
@@ -272,28 +272,28 @@ def accept(call: Call, about: SubmissionView) -> Accepted:
 @post(f"{ONE}/release", of_submission("grade.release"))
 def release(call: Call, about: SubmissionView) -> State:
     """Let the student see this grade, also a held one: a person decided."""
-    stored.release_grade(call.session, about.round_id, call.actor)
+    grade_release.release_grade(call.session, about.round_id, call.actor)
     return State(submission=about.id, released=True)
 
 
 @post(f"{ONE}/withdraw", of_submission("grade.release"))
 def withdraw(call: Call, about: SubmissionView, body: Withdrawal) -> State:
     """Take a released grade back; the student sees that it was withdrawn."""
-    stored.withdraw_grade(call.session, about.round_id, call.actor, body.reason.strip())
+    grade_release.withdraw_grade(call.session, about.round_id, call.actor, body.reason.strip())
     return State(submission=about.id, released=False)
 
 
 @post(f"{ASSIGNMENT}/release", of_assignment("grade.release"))
 def release_some(call: Call, about: tables.Assignment, body: Some) -> Counted:
     """Release the grades of an assignment that are complete and not held: of all hand-ins, or of these."""
-    return Counted(count=stored.release_all(call.session, about.id, call.actor, _named(body)))
+    return Counted(count=grade_release.release_all(call.session, about.id, call.actor, _named(body)))
 
 
 @post(f"{ASSIGNMENT}/withdraw", of_assignment("grade.release"))
 def withdraw_some(call: Call, about: tables.Assignment, body: SomeWithdrawn) -> Counted:
     """Take released grades of an assignment back: of all hand-ins, or of these."""
     named, reason = _named(body), body.reason.strip()
-    count = stored.withdraw_all(call.session, about.id, call.actor, named, reason)
+    count = grade_release.withdraw_all(call.session, about.id, call.actor, named, reason)
     return Counted(count=count)
 
 

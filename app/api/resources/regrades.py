@@ -23,16 +23,16 @@ from grading.store import tables
 from grading.store.assignments import versions
 from grading.store.experiments import dry_runs
 from grading.store.experiments.dry_runs import DryRunEntry
-from grading.store.review import regrade_requests as regrades
+from grading.store.review import regrade_requests as regrade_store
 from grading.store.review.regrade_requests import Verdict
-from grading.store.views import regrade_requests as regrade_lists
+from grading.store.views import regrade_requests as regrade_views
 from grading.store.views import submission
 from grading.store.views.submission import SubmissionView
 
 ASSIGNMENT = "/assignments/<int:assignment_id>"
 RERUN = "/reruns/<dry_run_id>"
 REQUEST = "/regrades/<int:request_id>"
-Words = Annotated[str, Field(min_length=1, max_length=regrades.LONGEST, pattern=r"^[^\x00]*$")]
+Words = Annotated[str, Field(min_length=1, max_length=regrade_store.LONGEST, pattern=r"^[^\x00]*$")]
 
 
 class NotAnswerable(GraderError):
@@ -183,7 +183,7 @@ def discard_rerun(call: Call, about: tuple[tables.DryRun, tables.Assignment]) ->
 @get("/regrades", anybody("read"))
 def regrade_requests(call: Call, query: RequestFilter) -> Page[Regrade]:
     """Requests by students, the newest first: of the courses you are staff of, and your own."""
-    found = regrade_lists.list_below(
+    found = regrade_views.list_below(
         call.session,
         call.actor.staff_courses,
         call.actor.user_id,
@@ -197,7 +197,7 @@ def regrade_requests(call: Call, query: RequestFilter) -> Page[Regrade]:
 
 
 @get(REQUEST, of_request("regrade.see"))
-def regrade(call: Call, about: regrade_lists.Request) -> Regrade:
+def regrade(call: Call, about: regrade_views.Request) -> Regrade:
     """A request and its answer."""
     return _shown(about)
 
@@ -208,20 +208,20 @@ def ask_regrade(call: Call, about: SubmissionView, body: RegradeWanted) -> Regra
     reason = body.reason.strip()
     if problem := answering.reason_refused(reason):
         raise NotAnswerable(problem)
-    made = regrades.create_request(call.session, call.actor, about.id, body.criterion, reason)
+    made = regrade_store.create_request(call.session, call.actor, about.id, body.criterion, reason)
     url = call.headers["Location"] = url_for("api.regrade", request_id=made)
     return RegradeAsked(id=made, url=url)
 
 
 @post(f"{REQUEST}/withdraw", of_request("regrade.ask"))
-def withdraw_regrade(call: Call, about: regrade_lists.Request) -> RegradeState:
+def withdraw_regrade(call: Call, about: regrade_views.Request) -> RegradeState:
     """Take one's own request back."""
-    regrades.withdraw_request(call.session, call.actor, about.id)
+    regrade_store.withdraw_request(call.session, call.actor, about.id)
     return RegradeState(id=about.id, state="withdrawn")
 
 
 @post(f"{REQUEST}/answer", of_request("regrade.answer"))
-def answer_regrade(call: Call, about: regrade_lists.Request, body: AnswerGiven) -> RegradeState:
+def answer_regrade(call: Call, about: regrade_views.Request, body: AnswerGiven) -> RegradeState:
     """Decline a request, give other points, or have the hand-in graded again."""
     view = submission.load_view(call.session, about.submission_id)
     said, problem = answering.checked(about, view, body.verdict, body.words.strip(), body.points)
@@ -229,7 +229,7 @@ def answer_regrade(call: Call, about: regrade_lists.Request, body: AnswerGiven) 
         raise NotAnswerable(problem)
     if said.verdict == "again":
         auth.require(call.actor, "rerun", auth.subject_of(view))
-    new = regrades.answer_request(call.session, call.actor, about.id, said)
+    new = regrade_store.answer_request(call.session, call.actor, about.id, said)
     if new is not None:
         call.after.append(partial(services().dispatch.announce, new))
     return RegradeState(id=about.id, state="declined" if said.verdict == "declined" else "accepted")
@@ -239,5 +239,5 @@ def _line(one: DryRunEntry) -> Rerun:
     return Rerun.model_validate(one, from_attributes=True)
 
 
-def _shown(one: regrade_lists.Request) -> Regrade:
+def _shown(one: regrade_views.Request) -> Regrade:
     return Regrade.model_validate(one.model_dump(include=set(Regrade.model_fields)))

@@ -13,7 +13,7 @@ from grading.domain.errors import AssignmentError
 from grading.domain.lateness import LateRule, own_due
 from grading.domain.permissions import Actor
 from grading.store import tables
-from grading.store.audit import write_audit as audit
+from grading.store.audit import write_audit
 
 
 def settings_of(assignment: tables.Assignment) -> Settings:
@@ -47,7 +47,7 @@ def change_settings(
     set_columns(assignment, settings)
     session.flush()
     if changed:
-        audit(session, actor.name, "assignment.settings", f"assignment:{assignment.id}", changed)
+        write_audit(session, actor.name, "assignment.settings", f"assignment:{assignment.id}", changed)
     return frozenset(changed)
 
 

@@ -26,7 +26,7 @@ from grading.domain.rubric import Rubric
 from grading.domain.value import Value
 from grading.store import blobs, tables
 from grading.store.assignments.settings import lock_assignment, require_free_slug, set_columns, settings_of
-from grading.store.audit import write_audit as audit
+from grading.store.audit import write_audit
 from grading.store.blobs import store_blobs
 from grading.store.database import now
 from grading.store.tables import (
@@ -448,7 +448,9 @@ def save_draft(
     made = add_version(session, assignment, version_of_folder(read, assignment.release))
     made.created_by = actor.user_id
     made.note = with_report(note.strip()[:MAX_NOTE], report)
-    audit(session, actor.name, "assignment.save", f"assignment:{assignment.id}", {"version": made.number})
+    write_audit(
+        session, actor.name, "assignment.save", f"assignment:{assignment.id}", {"version": made.number}
+    )
     return made
 
 
@@ -472,7 +474,7 @@ def publish_version(session: Session, assignment: tables.Assignment, number: int
         return False
     row.published_at = now(session)
     session.flush()
-    audit(session, actor.name, "assignment.publish", f"assignment:{assignment.id}", {"version": number})
+    write_audit(session, actor.name, "assignment.publish", f"assignment:{assignment.id}", {"version": number})
     return True
 
 
@@ -506,5 +508,5 @@ def create_assignment(
     read = read_files(compose(settings, first), Limits())
     row = add_version(session, made, version_of_folder(read, settings.release))
     row.created_by, row.note = actor.user_id, with_report("", report) if report else ""
-    audit(session, actor.name, "assignment.create", f"assignment:{made.id}", {"slug": settings.slug})
+    write_audit(session, actor.name, "assignment.create", f"assignment:{made.id}", {"slug": settings.slug})
     return made

@@ -28,7 +28,7 @@ from sqlalchemy.orm import Session
 from grading.domain.errors import Conflict, Forbidden, GraderError, NotFound
 from grading.domain.permissions import STAFF, Actor, Subject, may
 from grading.store import tables
-from grading.store.accounts import users as accounts
+from grading.store.accounts import users as user_accounts
 from grading.store.audit import write_audit
 from grading.store.bulk import chunks
 from grading.store.database import cache_now, clock_column, literal_limit, now
@@ -415,7 +415,7 @@ def _existing_users(session: Session, ids: Sequence[str], course_id: int) -> _Ex
         for member in session.scalars(select(tables.Membership).where(tables.Membership.user_id.in_(few))):
             roles[member.user_id][member.course_id] = member.role
     homeless = [user_id for user_id, held in roles.items() if not held]
-    return _ExistingUsers(users, roles, accounts.former_members(session, course_id, homeless))
+    return _ExistingUsers(users, roles, user_accounts.former_members(session, course_id, homeless))
 
 
 def _plan(known: _ExistingUsers, course_id: int, roster: Roster, actor: Actor) -> Plan:
@@ -483,7 +483,7 @@ def _change(session: Session, user: tables.User, entry: Entry, course_id: int, a
         if change.field != "role":
             setattr(user, change.field, change.after)
     if entry.kind == "add":
-        accounts.enrol(session, user.id, course_id, entry.role)
+        user_accounts.enrol(session, user.id, course_id, entry.role)
     for change in entry.changes:
         if change.field == "role":
             _enrol(session, user.id, course_id, change.after, change.before, actor)
@@ -514,9 +514,9 @@ def set_role(session: Session, course_id: int, user_id: int, role: str, actor: A
 
 
 def _enrol(session: Session, user_id: int, course_id: int, role: str, before: str, actor: Actor) -> None:
-    accounts.enrol(session, user_id, course_id, role)
+    user_accounts.enrol(session, user_id, course_id, role)
     if role in STAFF:
-        accounts.expire_reset_links(session, [user_id])  # made by somebody who may no longer make one
+        user_accounts.expire_reset_links(session, [user_id])  # made by somebody who may no longer make one
     detail = {"before": before, "after": role}
     write_audit(session, actor.name, "role.change", f"user:{user_id}", detail, course_id)
 

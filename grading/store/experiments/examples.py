@@ -23,7 +23,7 @@ from grading.domain.model import Cell, Document
 from grading.domain.permissions import Actor
 from grading.domain.rubric import Criterion, Rubric
 from grading.store import tables
-from grading.store.assignments import versions as assignments
+from grading.store.assignments import versions as rubric_versions
 from grading.store.audit import write_audit
 from grading.store.database import now
 from grading.store.experiments.corrections import Correction, load_correction
@@ -277,7 +277,7 @@ def remaining_capacity(on: Iterable[tuple[str, int]]) -> RemainingCapacity:
 def load_criteria(session: Session, assignment_id: int) -> tuple[Criterion, ...]:
     """The criteria of the published rubric; none where there is no rubric."""
     assignment = session.get_one(tables.Assignment, assignment_id)
-    version = assignments.find_published(session, assignment)
+    version = rubric_versions.find_published(session, assignment)
     return () if version is None else Rubric.model_validate(version.rubric).criteria
 
 

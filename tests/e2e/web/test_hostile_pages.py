@@ -14,7 +14,7 @@ from app.results import pdf as printing
 from app.results import typesetting
 from app.results import views as results
 from grading.store import tables
-from grading.store.views import submission as views
+from grading.store.views import submission as submission_view
 from tests.e2e.browsing import come_in
 from tests.e2e.web import hostile_texts
 from tests.integration.results.result_samples import NOTEBOOK, graded, sample
@@ -224,7 +224,7 @@ def test_a_pdf_of_it_has_no_action_and_no_address(school: School, number: int, t
     school.grade(submission, hostile_texts.hostile_report(words, "x"), released=True)
     hostile_texts.people_say(school, submission, words)
     with school.app.test_request_context(), school.store.read() as session:
-        view = views.load_view(session, submission)
+        view = submission_view.load_view(session, submission)
         assert view.grade is not None
         data, files = printing.data(results._printed(session, view, view.grade.report, staff=True))
     pdf = inside(typesetting.typeset(data, files))

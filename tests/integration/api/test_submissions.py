@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from grading.broker.heartbeats import Lease
 from grading.domain.model import RoundState
-from grading.store import schema as migrate
+from grading.store import schema as store_schema
 from grading.store import tables
 from grading.store.accounts import users
 from tests.integration.webapp import CODE, School, report
@@ -316,7 +316,7 @@ def test_health_ready_and_metrics(school: School) -> None:
 def test_ready_says_what_is_missing(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
     client = school.client()
     assert client.get("/readyz").status_code == 503
-    monkeypatch.setattr(migrate, "current_revision", lambda _: migrate.newest_revision())
+    monkeypatch.setattr(store_schema, "current_revision", lambda _: store_schema.newest_revision())
     assert client.get("/readyz").get_json()["status"] == "ok"
     school.dispatch.away = True
     degraded = client.get("/readyz")

@@ -29,7 +29,7 @@ from grading.config.settings import parse
 from grading.documents import Limits
 from grading.store import tables
 from grading.store.assignments import settings as assignment_settings
-from grading.store.assignments import versions as assignments
+from grading.store.assignments import versions as rubric_versions
 from grading.store.tables import Grade, Outbox, Round, RubricVersion
 from tests.integration.webapp import School, form_token, report
 
@@ -92,7 +92,7 @@ def test_a_changed_rubric_is_a_draft_that_counts_when_it_is_published(
     assert versions(school) == [(1, True, ""), (2, False, "harder")]
     with school.store.read() as session:
         found = session.get_one(tables.Assignment, school.assignment)
-        assert assignments.published_version(session, found).number == 1
+        assert rubric_versions.published_version(session, found).number == 1
     again = client.post(address, data={**sent, "criteria.0.points": "9", "do": "save"})
     text = again.get_data(as_text=True)
     assert again.status_code == 409
@@ -104,7 +104,7 @@ def test_a_changed_rubric_is_a_draft_that_counts_when_it_is_published(
     assert post(client, f"/assignments/{school.assignment}/versions/3/publish").status_code == 303
     with school.store.read() as session:
         found = session.get_one(tables.Assignment, school.assignment)
-        assert assignments.published_version(session, found).number == 3
+        assert rubric_versions.published_version(session, found).number == 3
     assert post(client, f"/assignments/{school.assignment}/versions/1/restore").status_code == 303
     assert [number for number, _, _ in versions(school)] == [1, 2, 3, 4]
     page = client.get(f"/assignments/{school.assignment}/versions/4?against=3").get_data(as_text=True)
@@ -132,8 +132,8 @@ def test_a_count_with_its_minimum_is_made_in_the_form(school: School, client: Fl
     }
     assert client.post(address, data={**fields(page), **typed, "do": "save"}).status_code == 303
     with school.store.read() as session:
-        row = assignments.version_by_number(session, school.assignment, 2)
-        check = assignments.comparable(row).rubric.criteria[0].checks[-1]
+        row = rubric_versions.version_by_number(session, school.assignment, 2)
+        check = rubric_versions.comparable(row).rubric.criteria[0].checks[-1]
     asked = {"names": ("%>%", "|>"), "at_least": 10, "part": "Question 2", "own_lines": 3, "given": True}
     assert {key: getattr(check, key) for key in asked} == asked
     assert fields(client.get(address).get_data(as_text=True))[f"{at}.own_lines"] == "3"
@@ -160,7 +160,9 @@ def test_deductions_and_bonus_are_made_and_kept_in_the_form(school: School, clie
     assert "takes 20 % of the points of “Loads the data”, in proportion to what is missing" in previewed
     assert client.post(address, data={**fields(page), **typed, "do": "save"}).status_code == 303
     with school.store.read() as session:
-        rubric = assignments.comparable(assignments.version_by_number(session, school.assignment, 2)).rubric
+        rubric = rubric_versions.comparable(
+            rubric_versions.version_by_number(session, school.assignment, 2)
+        ).rubric
     (made,) = rubric.adjustments
     assert (made.id, made.criteria, made.deduct, made.partly) == ("no-pipe", ("load",), 0.2, True)
     assert (rubric.bonus_at_most, rubric.max_points) == (1.5, 4.0)
@@ -254,9 +256,9 @@ def test_a_zip_goes_out_and_comes_in_as_the_same(school: School, client: FlaskCl
         files = {name.partition("/")[2]: archive.read(name) for name in archive.namelist()}
     read = read_files(files, Limits())
     with school.store.read() as session:
-        row = assignments.version_by_number(session, school.assignment, 2)
+        row = rubric_versions.version_by_number(session, school.assignment, 2)
         settings = assignment_settings.settings_of(session.get_one(tables.Assignment, school.assignment))
-        assert files == compose(settings, assignments.load_content(session, row))
+        assert files == compose(settings, rubric_versions.load_content(session, row))
     assert (read.title, read.slug, str(read.due)) == ("Tïtle", "new-name", "2026-12-01 22:59:00+00:00")
     assert [document.path for document in read.solution] == ["work.py"]
     brought = f"/courses/{school.course}/assignments/import"
@@ -276,8 +278,8 @@ def test_a_zip_goes_out_and_comes_in_as_the_same(school: School, client: FlaskCl
         assert mine.model_copy(update={"slug": first.slug, "visible": True}) == first
         assert not mine.visible
         assert (
-            assignments.comparable(assignments.version_by_number(session, copy.id, 1)).rubric
-            == assignments.comparable(row).rubric
+            rubric_versions.comparable(rubric_versions.version_by_number(session, copy.id, 1)).rubric
+            == rubric_versions.comparable(row).rubric
         )
     for bad in (
         b"no zip",
@@ -301,7 +303,7 @@ def test_a_rubric_of_the_older_autograder_is_read_with_a_report(school: School, 
     typed = json.dumps(OLDER)
     assert post(client, f"{address}/rubric/text", base="1", text=typed).status_code == 303
     with school.store.read() as session:
-        row = assignments.version_by_number(session, school.assignment, 2)
+        row = rubric_versions.version_by_number(session, school.assignment, 2)
         assert row.rubric["criteria"][0]["id"] == "part1_a"
         assert "\nNot taken: unheard_of (<b>). Nothing here has this meaning" in row.note
     for page in (f"{address}/versions", f"{address}/versions/2"):

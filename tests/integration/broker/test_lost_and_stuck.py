@@ -29,7 +29,7 @@ from grading.store import schema
 from grading.store.accounts import users
 from grading.store.assignments import versions
 from grading.store.assignments.versions import NewVersion
-from grading.store.grades import release as grades
+from grading.store.grades import release as grade_release
 from grading.store.privacy import erasure
 from grading.store.privacy.erasure import find_student
 from grading.store.rounds import preparing, retry
@@ -211,8 +211,8 @@ def test_a_grade_released_after_a_replay_is_news(server: Server) -> None:
     for _ in range(2):
         record.combine(server, at)
         with server.store.write() as session:
-            grades.release_grade(session, at, teacher)
-            grades.release_grade(session, at, teacher)
+            grade_release.release_grade(session, at, teacher)
+            grade_release.release_grade(session, at, teacher)
         with server.store.write() as session:
             again = retry.retry_round(session, at, "cli")
             order = begin_stage(session, at, "feedback")

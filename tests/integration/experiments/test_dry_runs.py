@@ -28,7 +28,7 @@ from grading.store.grades.final_score import update_final_score
 from grading.store.privacy import erasure, export
 from grading.store.submissions import intake
 from grading.store.tables import Change, DryRun, Grade, Outbox, Round, RubricVersion, Submission
-from grading.store.views import submission as views
+from grading.store.views import submission as submission_view
 from grading.store.views import submission_lists
 from grading.store.views.submission_lists import Filters
 from tests.support.factories import RUBRIC, add_assignment, document, hand_in, result
@@ -123,7 +123,7 @@ def news(store: Store) -> list[str]:
 def counting(store: Store, submission: str) -> tuple[str, float | None, bool]:
     """The round that counts, its points and whether students see it."""
     with store.read() as session:
-        view = views.load_view(session, submission)
+        view = submission_view.load_view(session, submission)
         assert view.grade is not None
         return view.round_id, view.grade.final_points, view.released
 
@@ -237,7 +237,7 @@ def test_a_re_run_yields_to_a_later_grading(server: Server) -> None:
         ).id
     grade(server, *begun.round_ids)
     with server.store.read() as session:
-        assert views.load_view(session, one).round_id == later
+        assert submission_view.load_view(session, one).round_id == later
 
 
 def test_discarding_ends_what_has_not_begun(server: Server) -> None:
@@ -282,7 +282,7 @@ def test_the_starter_and_the_solution_are_hand_ins_nobody_sees(server: Server) -
         assert submission_lists.list_attempts(session, TEACHER.user_id, the_assignment(session).id) == ()
         for submission in hidden:
             with pytest.raises(NotFound):
-                views.load_view(session, submission)
+                submission_view.load_view(session, submission)
         assert intake.count_submissions(session, the_assignment(session).id, [1]) == {1: (0, 0)}
         assert dry_runs.select_submissions(session, the_assignment(session).id, "all") == [one]
         assert dry_runs.select_submissions(session, the_assignment(session).id, hidden) == []

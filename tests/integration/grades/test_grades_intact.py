@@ -33,16 +33,16 @@ from grading.store.completion import finish_round
 from grading.store.database import now
 from grading.store.experiments import apply, dry_runs
 from grading.store.grades import extensions
-from grading.store.grades import release as grades
+from grading.store.grades import release as grade_release
 from grading.store.grades.change_history import stamp
 from grading.store.grades.final_score import lateness_of, list_changes
-from grading.store.review import curves as adjusting
+from grading.store.review import curves as grade_curves
 from grading.store.review import edits, regrade_requests
 from grading.store.review.regrade_requests import Answer
 from grading.store.rounds import lifecycle, retry
 from grading.store.submissions import intake
 from grading.store.tables import Assignment, Audit, Grade, Outbox, Round, RubricVersion, Submission
-from grading.store.views import submission as views
+from grading.store.views import submission as submission_view
 from tests.integration.experiments.test_dry_runs import beat, grade
 from tests.support.factories import RUBRIC, add_assignment, begin_stage, hand_in, result
 from workers.server import record
@@ -90,7 +90,7 @@ def assignment_of(session: Session, submission: str) -> Assignment:
 
 
 def seen(session: Session, submission: str) -> str:
-    return stamp(session, views.load_view(session, submission).round_id)
+    return stamp(session, submission_view.load_view(session, submission).round_id)
 
 
 def change(session: Session, submission: str, points: float = 55.0) -> None:
@@ -100,8 +100,8 @@ def change(session: Session, submission: str, points: float = 55.0) -> None:
 
 def curve(session: Session, submission: str, by: float = 3.0) -> None:
     assignment, rule = assignment_of(session, submission), Curve(kind="add", points=by)
-    before = adjusting.preview_curve(session, assignment, rule).seen
-    adjusting.apply_curve(session, assignment, rule, TEACHER, seen=before, reason="hard")
+    before = grade_curves.preview_curve(session, assignment, rule).seen
+    grade_curves.apply_curve(session, assignment, rule, TEACHER, seen=before, reason="hard")
 
 
 def settings(session: Session, submission: str, **changed: object) -> None:
@@ -141,7 +141,7 @@ def test_a_partial_grade_that_is_graded_again_keeps_what_people_changed(server: 
     submission = given(server, ok=False)
     with server.store.write() as session:
         change(session, submission)
-        round_id = views.load_view(session, submission).round_id
+        round_id = submission_view.load_view(session, submission).round_id
         assert the_grade(session, submission).final_points is None
     with server.store.write() as session:
         assert retry.retry_round(session, round_id, "user:1")
@@ -171,7 +171,7 @@ def test_a_deduction_is_computed_kept_waived_and_goes_on_to_another_grading(serv
         assert first.points == sum(first.criterion_points.values())
     intact(server.store)
     with server.store.write() as session:
-        grades.release_grade(session, the_grade(session, made.submission_id).round_id, TEACHER)
+        grade_release.release_grade(session, the_grade(session, made.submission_id).round_id, TEACHER)
         asked = regrade_requests.create_request(
             session, Actor(2), made.submission_id, "reflection", "Please look again at it."
         )
@@ -213,7 +213,7 @@ def test_graded_again_on_request_keeps_what_people_changed_and_the_curve(server:
         change(session, submission)
     with server.store.write() as session:
         curve(session, submission)
-        grades.release_grade(session, the_grade(session, submission).round_id, TEACHER)
+        grade_release.release_grade(session, the_grade(session, submission).round_id, TEACHER)
     with server.store.write() as session:
         before = the_grade(session, submission).final_points
         asked = regrade_requests.create_request(
@@ -234,10 +234,10 @@ def test_what_was_withdrawn_is_not_released_by_being_graded_again(server: Server
     submission = given(server)
     with server.store.write() as session:
         round_id = the_grade(session, submission).round_id
-        grades.release_grade(session, round_id, TEACHER)
+        grade_release.release_grade(session, round_id, TEACHER)
         asked = regrade_requests.create_request(session, Actor(2), submission, "", "Please look again at it.")
     with server.store.write() as session:
-        grades.withdraw_grade(session, round_id, TEACHER)
+        grade_release.withdraw_grade(session, round_id, TEACHER)
         settings(session, submission, release="at_once")
         new = regrade_requests.answer_request(
             session, TEACHER, asked, Answer(verdict="again", words="We will see.")
@@ -246,7 +246,7 @@ def test_what_was_withdrawn_is_not_released_by_being_graded_again(server: Server
     grade(server, new)
     with server.store.read() as session:
         assert the_grade(session, submission).released_at is None
-        found = views.load_view(session, submission).grade
+        found = submission_view.load_view(session, submission).grade
         assert found is not None
         assert found.withdrawn
 
@@ -254,7 +254,7 @@ def test_what_was_withdrawn_is_not_released_by_being_graded_again(server: Server
 def test_a_released_grade_that_a_date_moves_is_told_and_written_down(server: Server) -> None:
     submission = given(server)
     with server.store.write() as session:
-        grades.release_grade(session, the_grade(session, submission).round_id, TEACHER)
+        grade_release.release_grade(session, the_grade(session, submission).round_id, TEACHER)
     for act in (
         lambda s: settings(s, submission, late=LateRule(per_day=0.2)),
         lambda s: extensions.grant_extension(s, assignment_of(s, submission), [2], now(s), "ill", TEACHER),
@@ -337,16 +337,16 @@ def acts(server: Server, submission: str) -> dict[str, Act]:
     store = server.store
     with store.write() as session:
         curve(session, submission, 2.0)
-        (bulk,) = adjusting.list_applied_curves(session, assignment_of(session, submission).id)
+        (bulk,) = grade_curves.list_applied_curves(session, assignment_of(session, submission).id)
     with store.write() as session:
         run = dry_run(session, submission, HALF)
     grade(server, *run.round_ids)
     with store.write() as session:
-        grades.release_grade(session, the_grade(session, submission).round_id, TEACHER)
+        grade_release.release_grade(session, the_grade(session, submission).round_id, TEACHER)
     rule = Curve(kind="add", points=3)
     with store.read() as session:
-        stamped, round_id = seen(session, submission), views.load_view(session, submission).round_id
-        looked = adjusting.preview_curve(session, assignment_of(session, submission), rule).seen
+        stamped, round_id = seen(session, submission), submission_view.load_view(session, submission).round_id
+        looked = grade_curves.preview_curve(session, assignment_of(session, submission), rule).seen
         student = session.get_one(Submission, submission).student_id
         due = assignment_of(session, submission).due_at
         assert due is not None
@@ -358,11 +358,11 @@ def acts(server: Server, submission: str) -> dict[str, Act]:
     return {
         "change": lambda s: edits.change_grade(s, submission, WANTED, stamped, TEACHER),
         "replace": lambda s: apply.apply_dry_run(s, run.dry_run_id, TEACHER, keep_released=False),
-        "curve": lambda s: adjusting.apply_curve(s, of(s), rule, TEACHER, seen=looked, reason="hard"),
-        "uncurve": lambda s: adjusting.undo_curve(s, of(s), bulk.id, TEACHER),
+        "curve": lambda s: grade_curves.apply_curve(s, of(s), rule, TEACHER, seen=looked, reason="hard"),
+        "uncurve": lambda s: grade_curves.undo_curve(s, of(s), bulk.id, TEACHER),
         "extend": lambda s: extensions.grant_extension(s, of(s), [student], own, "ill", TEACHER),
         "rule": lambda s: settings(s, submission, late=LateRule(per_day=0.2)),
-        "withdraw": lambda s: grades.withdraw_grade(s, round_id, TEACHER),
+        "withdraw": lambda s: grade_release.withdraw_grade(s, round_id, TEACHER),
         "accept": lambda s: edits.accept_grade(s, submission, stamped, TEACHER),
     }
 
@@ -513,10 +513,10 @@ def test_a_re_run_that_comes_in_while_people_work_on_the_grade(server: Server, t
             version = versions.published_version(session, assignment)
             run = dry_runs.start_dry_run(session, assignment, version, [submission], "rerun", TEACHER)
             stamped = seen(session, submission)
-            looked = adjusting.preview_curve(session, assignment, Curve(kind="add", points=3)).seen
+            looked = grade_curves.preview_curve(session, assignment, Curve(kind="add", points=3)).seen
         people: dict[str, Act] = {
             "change": lambda s, of=submission, at=stamped: edits.change_grade(s, of, WANTED, at, TEACHER),
-            "curve": lambda s, of=submission, at=looked: adjusting.apply_curve(
+            "curve": lambda s, of=submission, at=looked: grade_curves.apply_curve(
                 s, assignment_of(s, of), Curve(kind="add", points=3), TEACHER, seen=at, reason="hard"
             ),
             "again": lambda s, of=submission: intake.add_round(

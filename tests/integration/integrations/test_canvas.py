@@ -23,7 +23,7 @@ from grading.integrations.canvas import client, values
 from grading.integrations.canvas.values import CanvasFailed, NotForTheBridge
 from grading.store import tables
 from grading.store.accounts import users
-from grading.store.grades import release as grades
+from grading.store.grades import release as grade_release
 from grading.store.integrations.canvas import links, scores
 from grading.store.integrations.canvas.tables import CanvasAttempt, CanvasScore, CanvasScoreAttempt
 from tests.integration.webapp import CODE, School, form_token, report
@@ -78,7 +78,7 @@ class Bridged:
 
     def release(self, submission: str) -> None:
         with self.school.store.write() as session:
-            grades.release_grade(session, self.round(submission), BOSS)
+            grade_release.release_grade(session, self.round(submission), BOSS)
 
     def round(self, submission: str) -> str:
         with self.school.store.read() as session:
@@ -86,10 +86,10 @@ class Bridged:
 
     def change(self, submission: str, points: float) -> None:
         with self.school.store.write() as session:
-            grade = grades.lock_current_grade(session, submission)
+            grade = grade_release.lock_current_grade(session, submission)
             assert grade is not None
             grade.final_points = points
-            grades.add_event(session, grade, "grade.changed", f"changed:{submission}:{points}")
+            grade_release.add_event(session, grade, "grade.changed", f"changed:{submission}:{points}")
 
 
 def bridged(school: School, canvas: FakeCanvas) -> Bridged:
@@ -171,7 +171,7 @@ def test_a_class_comes_over_is_graded_and_sees_it_in_canvas(school_url: str, ser
     assert here.bridge.pull().handed_in == 1
     assert here.bridge.compare() == 0
     with school.store.write() as session:
-        grades.withdraw_grade(session, here.round(submission), BOSS)
+        grade_release.withdraw_grade(session, here.round(submission), BOSS)
     assert here.bridge.push() == 1
     assert served.told(ADA) == (None, [])  # neither points nor words of what was taken back
     assert served.told(BOB) == (None, [])
@@ -273,7 +273,7 @@ def test_what_teachers_write_in_canvas_stays(here: Bridged) -> None:
     assert len(comments) == 3
     assert comments[1] == "A note of whose token it is"
     with here.school.store.write() as session:
-        grades.withdraw_grade(session, here.round(submission), BOSS)
+        grade_release.withdraw_grade(session, here.round(submission), BOSS)
     here.bridge.push()
     assert len(here.canvas.told(ADA)[1]) == 2
 

@@ -22,12 +22,12 @@ from grading.domain.errors import ConfigError
 from grading.domain.permissions import Actor
 from grading.store import Store, outbox, tables
 from grading.store.completion import finish_round
-from grading.store.grades import release as grades
+from grading.store.grades import release as grade_release
 from grading.store.privacy import erasure
 from grading.store.privacy.erasure import find_student
 from grading.store.review import regrade_requests
 from grading.store.rounds.locking import lock_round
-from grading.store.submissions import mail_notifications as mails
+from grading.store.submissions import mail_notifications
 from tests.integration.webapp import School, configuration, form_token, report
 from tests.support.redis_servers import certificates
 from tests.support.servers.smtp_server import Mailbox, mail_server
@@ -78,7 +78,7 @@ def graded(school: School, name: str = "anna") -> str:
 def release(school: School, submission: str) -> None:
     with school.store.write() as session:
         round_ = session.query(tables.Round).filter_by(submission_id=submission, current=True).one()
-        grades.release_grade(session, round_.id, Actor(school.users["teacher"]))
+        grade_release.release_grade(session, round_.id, Actor(school.users["teacher"]))
 
 
 def sender(school: School, box: Mailbox | None, password: str = "", **mail: Any) -> MailSender:
@@ -172,10 +172,10 @@ def test_who_gets_a_letter(either: School) -> None:
     first, second, third = graded(either), graded(either, "ben"), graded(either)
     wants(either, "anna")
     with either.store.write() as session:
-        mails.set_mail_preference(session, third, either.users["anna"], wanted=False)
-        mails.set_mail_preference(session, second, either.users["ben"], wanted=True)
+        mail_notifications.set_mail_preference(session, third, either.users["anna"], wanted=False)
+        mail_notifications.set_mail_preference(session, second, either.users["ben"], wanted=True)
         session.add(tables.SubmissionMember(submission_id=second, user_id=either.users["anna"]))
-        grades.release_all(session, either.assignment, Actor(either.users["teacher"]))
+        grade_release.release_all(session, either.assignment, Actor(either.users["teacher"]))
     with either.store.read() as session:
         told = [
             (row.payload["submission"], row.payload["user"])
@@ -192,8 +192,8 @@ def test_withdrawn_disabled_and_changed_minds_get_nothing(either: School, box: M
     release(either, two)
     with either.store.write() as session:
         round_ = session.query(tables.Round).filter_by(submission_id=one).one()
-        grades.withdraw_grade(session, round_.id, Actor(either.users["teacher"]))
-        mails.set_mail_preference(session, two, either.users["anna"], wanted=False)
+        grade_release.withdraw_grade(session, round_.id, Actor(either.users["teacher"]))
+        mail_notifications.set_mail_preference(session, two, either.users["anna"], wanted=False)
     assert sender(either, box).send_due() == 0
     assert box.letters == []
     assert rows(either.store) == [(True, "", 1)] * 2
@@ -206,7 +206,7 @@ def test_releasing_again_sends_nothing_twice(school: School, box: Mailbox) -> No
     sender(school, box).send_due()
     with school.store.write() as session:
         round_ = session.query(tables.Round).filter_by(submission_id=submission).one()
-        grades.withdraw_grade(session, round_.id, Actor(school.users["teacher"]))
+        grade_release.withdraw_grade(session, round_.id, Actor(school.users["teacher"]))
     release(school, submission)
     assert (sender(school, box).send_due(), len(box.letters)) == (0, 1)
 
@@ -409,7 +409,7 @@ def test_an_erased_student_gets_no_mail(school: School, box: Mailbox) -> None:
     submission = graded(school)
     release(school, submission)
     with school.store.write() as session:
-        mails.set_mail_preference(session, submission, school.users["anna"], wanted=True)
+        mail_notifications.set_mail_preference(session, submission, school.users["anna"], wanted=True)
         erasure.erase_student(session, find_student(session, "anna"), "test")
     assert rows(school.store) == []
     assert school.count(tables.MailPreference) == 0
@@ -482,7 +482,7 @@ def test_outbox_knows_the_kind(school: School) -> None:
     with school.store.write() as session:
         round_ = session.query(tables.Round).filter_by(submission_id=submission).one()
         assert (
-            mails.add_result_letters(session, [round_.id]),
-            mails.add_result_letters(session, [round_.id]),
+            mail_notifications.add_result_letters(session, [round_.id]),
+            mail_notifications.add_result_letters(session, [round_.id]),
         ) == (1, 0)
         assert outbox.is_open(session, "mail", f"ready:{round_.id}:{school.users['anna']}")

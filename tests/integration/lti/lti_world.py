@@ -16,7 +16,7 @@ from werkzeug.serving import make_server
 from cli.dev.embedded_redis import free_port
 from cli.dev.lti_platform.server import Running
 from cli.dev.lti_platform.world import World
-from grading.store.integrations.lti import launch as launching
+from grading.store.integrations.lti import launch as lti_launch
 from grading.store.integrations.lti import platforms
 from grading.store.integrations.lti.platforms import NewPlatform
 from grading.store.integrations.lti.tables import LtiContext
@@ -71,7 +71,7 @@ class Campus:
         self.launch(self.browser(), "teacher-1")
         with self.school.store.write() as session:
             context = session.query(LtiContext).one()
-            launching.link_course(session, context.id, self.school.course, "test")
+            lti_launch.link_course(session, context.id, self.school.course, "test")
 
     def user(self, person: str) -> int:
         """Their number here."""

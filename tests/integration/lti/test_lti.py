@@ -21,7 +21,7 @@ from cli.dev.lti_platform.world import Person
 from grading.domain.permissions import Actor
 from grading.integrations.lti.keys import new_key, signed
 from grading.store.accounts import users
-from grading.store.grades import release as grades
+from grading.store.grades import release as grade_release
 from grading.store.integrations.lti import course_page, launch, platforms, scores
 from grading.store.integrations.lti.tables import (
     LtiContext,
@@ -51,7 +51,7 @@ def round_of(here: Campus, submission: str) -> str:
 
 def release(here: Campus, submission: str) -> None:
     with here.school.store.write() as session:
-        grades.release_grade(session, round_of(here, submission), BOSS)
+        grade_release.release_grade(session, round_of(here, submission), BOSS)
 
 
 def later(here: Campus, seconds: float) -> None:
@@ -81,7 +81,7 @@ def test_a_student_lands_on_handing_in_and_their_released_grade_arrives(here: Ca
     assert (score["scoreGiven"], score["scoreMaximum"]) == (8.5, 10.0)
     assert score["comment"] == f"{here.world.tool}/submissions/{submission}"
     with here.school.store.write() as session:
-        grades.withdraw_grade(session, round_of(here, submission), BOSS)
+        grade_release.withdraw_grade(session, round_of(here, submission), BOSS)
     assert sender.send_due() == 1
     assert here.world.log[-1]["gradingProgress"] == "NotReady"
     assert "scoreGiven" not in here.world.log[-1]
@@ -158,10 +158,10 @@ def test_changed_grades_go_out_with_rising_times_and_errors_are_tried_again(here
     assert sender.send_due() == 1
     for points in (1.0, 2.0, 3.0):
         with here.school.store.write() as session:
-            grade = grades.lock_current_grade(session, submission)
+            grade = grade_release.lock_current_grade(session, submission)
             assert grade is not None
             grade.final_points = points
-            grades.add_event(session, grade, "grade.changed", f"changed:{points}")
+            grade_release.add_event(session, grade, "grade.changed", f"changed:{points}")
         assert sender.send_due() == 1
     stamps = [one["timestamp"] for one in here.world.log]
     assert stamps == sorted(set(stamps))
@@ -448,10 +448,10 @@ def killed(here: Campus, times: int) -> None:
     url, public = here.school.store.url, here.world.tool
     for number in range(times):
         with here.school.store.write() as session:
-            grade = grades.lock_current_grade(session, submission)
+            grade = grade_release.lock_current_grade(session, submission)
             assert grade is not None
             grade.final_points = float(number % 10)
-            grades.add_event(session, grade, "grade.changed", f"changed:{number}")
+            grade_release.add_event(session, grade, "grade.changed", f"changed:{number}")
         at = "after" if number % 2 else "before"
         done = subprocess.run(
             [sys.executable, "-c", KILLED, url, public, at], timeout=120, check=False, env={**os.environ}

@@ -29,8 +29,7 @@ from grading.store.accounts import users
 from grading.store.assignments import versions
 from grading.store.audit import write_audit
 from grading.store.learning_platforms import all_tables
-from grading.store.privacy import erasure, export
-from grading.store.privacy import retention as keeping
+from grading.store.privacy import erasure, export, retention
 from grading.store.privacy.erasure import find_student
 from grading.store.submissions import class_uploads
 from grading.store.submissions.intake import Idempotency, IncomingSubmission, accept_submission, add_round
@@ -322,7 +321,7 @@ def test_a_regrade_at_the_same_time_is_erased_or_kept_whole(system: Played) -> N
 
     def retain() -> None:
         with store.write() as session:
-            keeping.delete_chunk(session, Retention(submissions_days=5))
+            retention.delete_chunk(session, Retention(submissions_days=5))
 
     removers = [threading.Thread(target=erase), threading.Thread(target=retain)]
     with store.write() as session:

@@ -18,8 +18,7 @@ from grading.store.accounts.sign_in_attempts import Caller
 from grading.store.audit import write_audit
 from grading.store.database import now
 from grading.store.grades import release
-from grading.store.privacy import erasure
-from grading.store.privacy import retention as keeping
+from grading.store.privacy import erasure, retention
 from grading.store.submissions import class_uploads
 from grading.store.tables import (
     Audit,
@@ -83,17 +82,17 @@ def test_what_is_kept_long_enough_goes_and_nothing_else(system: Played) -> None:
     young = hand_in(store, open_, "young", source_text="young <- 1")
     kept = Retention(submissions_days=50)
     with store.read() as session:
-        assert keeping.count_overdue(session, kept)["submissions"] == 1
+        assert retention.count_overdue(session, kept)["submissions"] == 1
     with store.write() as session:
-        assert keeping.delete_chunk(session, kept)["submissions"] == 1
-        assert not keeping.delete_chunk(session, kept)
+        assert retention.delete_chunk(session, kept)["submissions"] == 1
+        assert not retention.delete_chunk(session, kept)
     with store.read() as session:
         left = set(session.scalars(select(Submission.id)))
         assert left == {one.submission_id for one in (unreleased, under_way, young)}
         assert b"seen <- 1" not in session.scalars(select(Blob.data)).all()
     with store.write() as session:
         release.release_grade(session, unreleased.round_id, Actor(1, True))
-        assert keeping.delete_chunk(session, kept)["submissions"] == 1
+        assert retention.delete_chunk(session, kept)["submissions"] == 1
 
 
 def test_results_go_and_reports_stay(lite: Played) -> None:
@@ -104,8 +103,8 @@ def test_results_go_and_reports_stay(lite: Played) -> None:
     lite.pass_time(100 * DAY_S)
     with store.write() as session:
         before = session.scalars(select(Grade.report).where(Grade.round_id == one.round_id)).one()
-        assert keeping.delete_chunk(session, Retention(results_days=30))["results"] == 1
-        assert not keeping.delete_chunk(session, Retention(results_days=30))
+        assert retention.delete_chunk(session, Retention(results_days=30))["results"] == 1
+        assert not retention.delete_chunk(session, Retention(results_days=30))
     with store.read() as session:
         assert session.scalars(select(Grade.report).where(Grade.round_id == one.round_id)).one() == before
         stripped, whole = (session.get_one(Round, x.round_id).prepared for x in (one, hidden))
@@ -127,7 +126,7 @@ def test_messages_zips_and_audit_are_kept_so_many_days(lite: Played) -> None:
     lite.pass_time(31 * DAY_S)
     kept = Retention(batches_days=30, messages_days=30, audit_days=30)
     with store.write() as session:
-        done = keeping.delete_chunk(session, kept)
+        done = retention.delete_chunk(session, kept)
         assert (done["class zips"], done["idempotency keys"], done["inbound webhooks"]) == (1, 1, 1)
         assert session.scalars(select(Audit.object)).all() == ["user:99"]
         for table in (ClassUpload, IdempotencyKey, InboundWebhook):

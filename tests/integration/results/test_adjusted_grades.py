@@ -32,7 +32,7 @@ from grading.store.grades import final_score
 from grading.store.integrations.lti import scores
 from grading.store.review import carry_over
 from grading.store.views import api_lists
-from grading.store.views import submission as views
+from grading.store.views import submission as submission_view
 from tests.integration.gradebook.test_pages import make, points, upload
 from tests.integration.review.test_pages import audited, change, post, stamp
 from tests.integration.webapp import School, report
@@ -164,7 +164,7 @@ def test_students_read_what_was_taken_in_plain_words_once_it_is_released(school:
 def test_the_pdf_canvas_and_the_text_say_the_same(school: School) -> None:
     submission = graded(school)
     with school.app.test_request_context(), school.store.read() as session:
-        view = views.load_view(session, submission)
+        view = submission_view.load_view(session, submission)
         assert view.grade is not None
         found = view.grade.report
         made, _ = printing.data(results._printed(session, view, found, True))

@@ -19,7 +19,7 @@ from grading.store.database import now
 from grading.store.privacy import export
 from grading.store.privacy.erasure import find_student
 from grading.store.rounds import locking
-from grading.store.views import submission as views
+from grading.store.views import submission as submission_view
 from tests.integration.sandbox.executed import (
     EVIL,
     KEPT_BACK,
@@ -144,7 +144,7 @@ def test_only_the_trial_is_read_of_what_was_prepared(database_url: str) -> None:
     school = School(database_url)
     submission = hand_in_tested(school)
     with school.store.read() as session:
-        round_id = views.load_view(session, submission).round_id
+        round_id = submission_view.load_view(session, submission).round_id
         assert submission.trial(session, round_id) == trial()
     school.prepared(submission, {"documents": []})
     with school.store.read() as session:
@@ -185,7 +185,7 @@ def test_an_export_for_the_student_holds_no_hidden_test(school: School) -> None:
 def test_events_say_only_where_to_look(school: School) -> None:
     submission = school.hand_in("anna", data=notebook(), name="work.ipynb")
     with school.store.write() as session:
-        round_id = views.load_view(session, submission).round_id
+        round_id = submission_view.load_view(session, submission).round_id
         current = locking.lock_round(session, round_id)
         assert current is not None
         finish_round.finish_round(

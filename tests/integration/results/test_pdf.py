@@ -23,7 +23,7 @@ from app.web.markdown import markdown
 from app.web.zip_stream import file_name, stream
 from grading.domain.errors import NotFound
 from grading.store import tables
-from grading.store.views import submission as views
+from grading.store.views import submission as submission_view
 from tests.integration.results.result_samples import NOTEBOOK, change, code, graded, notebook, picture, png
 from tests.integration.sandbox import executed
 from tests.integration.webapp import School, report
@@ -42,7 +42,7 @@ def school(tmp_path: Path) -> Iterator[School]:
 
 def data_of(school: School, submission: str, staff: bool = False) -> tuple[dict[str, Any], dict[str, bytes]]:
     with school.app.test_request_context(), school.store.read() as session:
-        view = views.load_view(session, submission)
+        view = submission_view.load_view(session, submission)
         assert view.grade is not None
         return pdf.data(results._printed(session, view, view.grade.report, staff))
 

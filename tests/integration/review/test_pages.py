@@ -25,7 +25,7 @@ from grading.store.review import comment_bank, curves, second_marking
 from grading.store.rounds import locking
 from grading.store.submissions.intake import add_round
 from grading.store.views import review_worklist
-from grading.store.views import submission as views
+from grading.store.views import submission as submission_view
 from grading.store.views.review_worklist import Filters
 from tests.integration.webapp import School, form_token, report, without_tokens
 from workers.server.context import Server
@@ -549,7 +549,7 @@ def test_what_was_withdrawn_is_not_released_by_itself_when_it_is_graded_again(
                 release=at_once,
             )
     with school.store.read() as session:
-        now_ = {one: views.load_view(session, one) for one in (submission, usual)}
+        now_ = {one: submission_view.load_view(session, one) for one in (submission, usual)}
     assert (now_[submission].released, now_[submission].withdrawn) == (False, True)
     assert (now_[usual].released, now_[usual].withdrawn) == (at_once, False)
 

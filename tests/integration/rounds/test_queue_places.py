@@ -20,7 +20,7 @@ from grading.execution.throughput import Rate
 from grading.store import Store, tables
 from grading.store.rounds import preparing, queue
 from grading.store.rounds.queue import load_positions
-from grading.store.views import submission as views
+from grading.store.views import submission as submission_view
 from tests.integration.webapp import School
 
 PACE = {"alone_s": 100.0, "full_s": 100.0, "full": 4, "tokens": 1000, "seen": 9}
@@ -109,7 +109,7 @@ def statements(store: Store) -> list[str]:
 def test_a_hundred_who_ask_look_once(school: School) -> None:
     submissions = [school.hand_in("anna") for _ in range(3)]
     with school.store.read() as session:
-        seen = [views.load_view(session, one) for one in submissions]
+        seen = [submission_view.load_view(session, one) for one in submissions]
         asked, given = statements(school.store), Expecting(school.dispatch)
         found = {given.queue(session, one).position for one in seen * 33}  # type: ignore[union-attr]
     assert found == {1, 2, 3}
@@ -186,7 +186,7 @@ def test_where_no_machine_does_a_stage_no_time_is_told(
     prepared(school, mine)
     assert asked(school, mine) == {"position": 1, "eta_s": None}
     with school.app.test_request_context(), school.store.read() as session:
-        view = views.load_view(session, mine)
+        view = submission_view.load_view(session, mine)
         assert live(view, progress(session, view), sees_score=True).detail == "Place 1."
 
 
@@ -241,7 +241,7 @@ def test_what_was_sent_and_not_begun_has_a_place(school: School, monkeypatch: py
     prepared(school, queued)
     assert [asked(school, one)["position"] for one in (begun, first, second, queued)] == [0, 1, 2, 3]
     with school.app.test_request_context(), school.store.read() as session:
-        view = views.load_view(session, first)
+        view = submission_view.load_view(session, first)
         shown = live(view, progress(session, view), sees_score=False)
     assert shown.headline == "Next in line"
     assert shown.detail.startswith("Place 1. About ")
@@ -254,6 +254,6 @@ def test_words_are_coarse(school: School, monkeypatch: pytest.MonkeyPatch) -> No
     mine = school.hand_in("anna")
     prepared(school, mine)
     with school.app.test_request_context(), school.store.read() as session:
-        view = views.load_view(session, mine)
+        view = submission_view.load_view(session, mine)
         shown = live(view, progress(session, view), sees_score=True)
     assert shown.detail == "Place 1. About 6 minutes to go."

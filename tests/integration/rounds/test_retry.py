@@ -17,7 +17,7 @@ from grading.domain.permissions import Actor
 from grading.store import Store, outbox, schema
 from grading.store.accounts import users
 from grading.store.completion import finish_round
-from grading.store.grades import release as grades
+from grading.store.grades import release as grade_release
 from grading.store.rounds import lifecycle, preparing, retry
 from grading.store.tables import Audit, Grade, Outbox, Round, RoundStage
 from tests.integration.webapp import School, form_token
@@ -116,9 +116,9 @@ def test_a_replayed_grade_that_was_taken_back_is_not_shown_by_itself(store: Stor
         run_all(store, round_id, analysis=True, feedback=False)
         with store.write() as session:
             if seen != "never":
-                grades.release_grade(session, round_id, teacher)
+                grade_release.release_grade(session, round_id, teacher)
             if seen == "withdrawn":
-                grades.withdraw_grade(session, round_id, teacher, "not yet")
+                grade_release.withdraw_grade(session, round_id, teacher, "not yet")
             assert retry.retry_round(session, round_id, teacher.name)
         # the rule of the assignment would release it now, as it does what nobody took back
         run_all(store, round_id, release=True, analysis=True, feedback=True)

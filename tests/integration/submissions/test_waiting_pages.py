@@ -108,10 +108,10 @@ def test_what_this_process_changes_is_seen_at_once(school: School) -> None:
     submission = school.hand_in("anna")
     school.grade(submission, report())
     anna, teacher = school.client("anna"), school.client("teacher")
-    waits = ask(anna, submission)
-    assert waits.get_json()["headline"] == "Waits for review"
+    live_status = ask(anna, submission)
+    assert live_status.get_json()["headline"] == "Waits for review"
     teacher.post(f"/submissions/{submission}/release", data={"csrf_token": form_token(teacher)})
-    assert ask(anna, submission, waits.headers["ETag"]).get_json()["headline"] == "Graded"
+    assert ask(anna, submission, live_status.headers["ETag"]).get_json()["headline"] == "Graded"
 
 
 def test_an_ended_session_is_noticed(school: School) -> None:
@@ -189,12 +189,12 @@ def test_many_who_wait_ask_less_often_each(state: str) -> None:
 
 
 def test_readers_are_read_together(school: School) -> None:
-    from grading.store.views import status as waits
+    from grading.store.views import status as live_status
 
     with school.store.read() as session:
         ids = [*school.users.values(), 999]
         with counted(school.store) as said:
-            found = waits.load_readers(session, ids)
+            found = live_status.load_readers(session, ids)
         assert len([one for one in said if one != "BEGIN"]) == 2
         user = session.get_one(tables.User, school.users["teacher"])
         assert found[user.id].stamp == users.session_stamp(user)

@@ -23,7 +23,7 @@ from grading.domain.errors import GraderError
 from grading.shared.catalogues import catalogue
 from grading.store import outbox
 from grading.store.outbox import Delivery
-from grading.store.submissions import mail_notifications as mails
+from grading.store.submissions import mail_notifications
 from grading.store.submissions.mail_notifications import Letter
 from workers.server.context import Server
 
@@ -163,7 +163,9 @@ class MailSender:
         mail = self.server.config.mail
         if not mail.on:
             with self.server.store.write() as session:
-                outbox.fail_all(session, mails.KIND, "no mail is sent: config.toml names no server")
+                outbox.fail_all(
+                    session, mail_notifications.KIND, "no mail is sent: config.toml names no server"
+                )
             return 0
         taken = 0
         while taken < AT_ONCE and not self.stop.is_set() and (row := self._next()) is not None:
@@ -182,13 +184,13 @@ class MailSender:
 
     def _next(self) -> Delivery | None:
         with self.server.store.write() as session:
-            rows = outbox.claim(session, mails.KIND, 1, LEASE_S)
+            rows = outbox.claim(session, mail_notifications.KIND, 1, LEASE_S)
         return rows[0] if rows else None
 
     def _deliver(self, smtp: smtplib.SMTP, row: Delivery) -> bool:
         """Whether the server took it. Raises FAILURES where nothing more can be sent now."""
         with self.server.store.read() as session:
-            letter = mails.load_letter(session, row.payload)
+            letter = mail_notifications.load_letter(session, row.payload)
         if letter is None or not valid_address(letter.address):
             self._end(row, "" if letter is None else "this is no address that mail can be sent to")
             return False

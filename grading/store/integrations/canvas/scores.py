@@ -20,7 +20,7 @@ from grading.store.integrations.canvas import links, platform
 from grading.store.integrations.canvas.links import Link
 from grading.store.integrations.canvas.tables import CanvasScore, CanvasScoreAttempt
 from grading.store.tables import Identity, Outbox
-from grading.store.views import submission as views
+from grading.store.views import submission as submission_view
 
 MAX_ERROR = 500
 KEPT = timedelta(days=365)
@@ -91,7 +91,7 @@ def _wanted(session: Session, link: Link, standing: tuple[Any, ...], base: str, 
     if points is None:
         return Wanted(None, "")
     there, address = values.share(points, of, link.points_possible), f"{base}/submissions/{submission}"
-    grade = views.load_view(session, submission).grade if feedback else None
+    grade = submission_view.load_view(session, submission).grade if feedback else None
     text = values.words(grade.report, points, of, address) if grade is not None else address
     return Wanted(there, text)
 
