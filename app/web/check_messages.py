@@ -23,25 +23,6 @@ SENTENCES: tuple[str, ...] = (
     N_("nothing"),
     N_("it takes %(p1)s"),
     N_("%(p1)s comes soon"),
-    # of a rubric that cannot be taken
-    N_("give either deduct or cap"),
-    N_("each and partly go with deduct only"),
-    N_("names a criterion twice"),
-    N_("needs at least one criterion that is not a bonus"),
-    N_("bonus_at_most goes with bonus criteria; mark one with bonus = true"),
-    N_("adjustment '%(p1)s' names no criterion of this rubric: %(p2)s"),
-    N_("adjustment '%(p1)s' concerns bonus criteria and others; make two of it"),
-    N_(
-        "adjustments '%(p1)s' and '%(p2)s' share some criteria, but neither concerns all of the other's; "
-        "name the same ones, or separate ones"
-    ),
-    # of what is wrong with a rubric
-    N_("is missing"),
-    N_("is missing; give it, at_most or both"),
-    N_("is less than at_least"),
-    N_("cannot be given together with names"),
-    N_("can only be given where subclasses are counted"),
-    N_("asks for nothing; give %(p1)s"),
 )
 AND = N_("%(p1)s and %(p2)s")
 """Only of values: a sentence that is not known is not shown in two languages."""

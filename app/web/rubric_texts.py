@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
-from app.web.check_messages import said as in_words
 from app.web.i18n import current, render_message
 from app.web.i18n import gettext as _
 from grading.assignments.editor.carry_over import Conflict
@@ -165,7 +164,7 @@ def problem_words(
         while at and at not in known:
             at = at.rpartition(".")[0]
         words = place_words(one.place, raw) if one.place else ""
-        message = in_words(one.message)
+        message = render_message(one.message)
         sentence = f"{words}: {message}" if words else message
         found.append((at, sentence[:1].upper() + sentence[1:]))
     return found

@@ -10,9 +10,10 @@ from grading.checks.kinds.runs import OutputEquals
 from grading.checks.kinds.tests import FOLDER, PassesTests, VariableEquals, matching, pair_of, suite_of
 from grading.domain.check import CheckBase
 from grading.domain.errors import AssignmentError
+from grading.domain.messages import verbatim
 from grading.domain.model import Document
 from grading.domain.rubric import Rubric
-from grading.domain.rubric_errors import checks_of
+from grading.domain.rubric_errors import RubricError, checks_of
 from grading.execution.model import TrialLanguage
 from grading.execution.plan import language_of, needs_run
 from grading.execution.planned_requests import MAX_EXPRESSIONS
@@ -38,7 +39,8 @@ def check_tests(
     tests = _texts(files)
     for place, check in checks_of(rubric):
         for problem in _problems(check, tests, bool(solved), runs_in):
-            raise AssignmentError(f"{place}{problem}")
+            key, _, words = problem.partition(": ")
+            raise RubricError(f"{place}{key}", verbatim(words))
 
 
 def _texts(files: Mapping[str, bytes]) -> dict[str, str]:

@@ -5,8 +5,34 @@ from __future__ import annotations
 from pydantic import Field, field_validator, model_validator
 
 from grading.domain.check import Check
-from grading.domain.value import Value
+from grading.domain.messages import define_message
+from grading.domain.value import InvalidValue, Value
 
+TWO_LEVELS = define_message("rubric.two_levels", "needs at least two levels, the lowest first")
+EITHER = define_message("rubric.either", "give either deduct or cap")
+WITH_DEDUCT = define_message("rubric.with_deduct", "each and partly go with deduct only")
+NAMED_TWICE = define_message("rubric.named_twice", "names a criterion twice")
+CRITERIA_TWICE = define_message("rubric.criteria_twice", "criterion ids must be unique; twice: %(ids)s")
+ADJUSTMENTS_TWICE = define_message(
+    "rubric.adjustments_twice", "adjustment ids must be unique; twice: %(ids)s"
+)
+ONLY_BONUS = define_message("rubric.only_bonus", "needs at least one criterion that is not a bonus")
+NO_BONUS = define_message(
+    "rubric.no_bonus", "bonus_at_most goes with bonus criteria; mark one with bonus = true"
+)
+UNKNOWN_CRITERION = define_message(
+    "rubric.unknown_criterion",
+    "adjustment '%(adjustment)s' names no criterion of this rubric: %(criteria)s",
+)
+BONUS_AND_OTHERS = define_message(
+    "rubric.bonus_and_others",
+    "adjustment '%(adjustment)s' concerns bonus criteria and others; make two of it",
+)
+OVERLAP = define_message(
+    "rubric.overlap",
+    "adjustments '%(first)s' and '%(second)s' share some criteria, but neither concerns "
+    "all of the other's; name the same ones, or separate ones",
+)
 MAX_LEVEL = 4
 DEFAULT_LEVELS = ("nothing usable", "a beginning", "partly there", "good", "complete and convincing")
 
@@ -36,7 +62,7 @@ class Criterion(Value):
     @classmethod
     def _two_levels(cls, levels: tuple[str, ...]) -> tuple[str, ...]:
         if len(levels) < 2:
-            raise ValueError("needs at least two levels, the lowest first")
+            raise InvalidValue(TWO_LEVELS())
         return levels
 
     @property
@@ -75,11 +101,11 @@ class Adjustment(Value):
     @model_validator(mode="after")
     def _one_way(self) -> Adjustment:
         if (self.deduct is None) == (self.cap is None):
-            raise ValueError("give either deduct or cap")
+            raise InvalidValue(EITHER())
         if self.cap is not None and (self.each or self.partly):
-            raise ValueError("each and partly go with deduct only")
+            raise InvalidValue(WITH_DEDUCT())
         if len(set(self.criteria)) != len(self.criteria):
-            raise ValueError("names a criterion twice")
+            raise InvalidValue(NAMED_TWICE())
         return self
 
 
@@ -96,21 +122,21 @@ class Rubric(Value):
 
     @model_validator(mode="after")
     def _unique(self) -> Rubric:
-        for what, ids in (
-            ("criterion", [one.id for one in self.criteria]),
-            ("adjustment", [one.id for one in self.adjustments]),
+        for not_unique, ids in (
+            (CRITERIA_TWICE, [one.id for one in self.criteria]),
+            (ADJUSTMENTS_TWICE, [one.id for one in self.adjustments]),
         ):
             twice = sorted({i for i in ids if ids.count(i) > 1})
             if twice:
-                raise ValueError(f"{what} ids must be unique; twice: {', '.join(twice)}")
+                raise InvalidValue(not_unique(ids=twice))
         return self
 
     @model_validator(mode="after")
     def _some_count(self) -> Rubric:
         if all(one.bonus for one in self.criteria):
-            raise ValueError("needs at least one criterion that is not a bonus")
+            raise InvalidValue(ONLY_BONUS())
         if self.bonus_at_most is not None and not any(one.bonus for one in self.criteria):
-            raise ValueError("bonus_at_most goes with bonus criteria; mark one with bonus = true")
+            raise InvalidValue(NO_BONUS())
         return self
 
     @model_validator(mode="after")
@@ -119,19 +145,14 @@ class Rubric(Value):
         for one in self.adjustments:
             unknown = sorted(set(one.criteria) - set(bonus))
             if unknown:
-                raise ValueError(
-                    f"adjustment '{one.id}' names no criterion of this rubric: {', '.join(unknown)}"
-                )
+                raise InvalidValue(UNKNOWN_CRITERION(adjustment=one.id, criteria=unknown))
             if len({bonus[name] for name in one.criteria}) > 1:
-                raise ValueError(f"adjustment '{one.id}' concerns bonus criteria and others; make two of it")
+                raise InvalidValue(BONUS_AND_OTHERS(adjustment=one.id))
         for n, one in enumerate(self.adjustments):
             for other in self.adjustments[:n]:
                 mine, theirs = set(one.criteria), set(other.criteria)
                 if mine & theirs and not (mine <= theirs or theirs <= mine):
-                    raise ValueError(
-                        f"adjustments '{other.id}' and '{one.id}' share some criteria, but neither concerns "
-                        "all of the other's; name the same ones, or separate ones"
-                    )
+                    raise InvalidValue(OVERLAP(first=other.id, second=one.id))
         return self
 
     @property

@@ -9,51 +9,79 @@ from pydantic import BaseModel, ValidationError
 
 from grading.domain.check import Check, CheckBase, check_kinds
 from grading.domain.errors import AssignmentError
+from grading.domain.messages import Message, define_message, verbatim
 from grading.domain.patterns import compiled
 from grading.domain.rubric import Adjustment, Criterion, Rubric
+from grading.domain.value import InvalidValue
 
 _INSIDE: dict[str, type[BaseModel]] = {"criteria": Criterion, "adjustments": Adjustment}
+
+
+UNKNOWN = define_message("rubric.unknown", "is not a known key")
+UNKNOWN_KEY = define_message("rubric.unknown_key", "is not a known key; allowed are %(known)s")
+ONE_OF = define_message("rubric.one_of", "must be one of %(kinds)s")
+MUST_BE = define_message("rubric.must_be", "must be %(expected)s")
+ASKS_FOR_NOTHING = define_message("rubric.asks_for_nothing", "asks for nothing; give %(keys)s")
+MOMENT = define_message(
+    "rubric.moment",
+    "must be a date and time with its offset from UTC, such as 2026-12-01T23:59:00+01:00",
+)
+_LIST = define_message("rubric.list", 'must be a list, such as ["first", "second"]')
+_TABLE = define_message("rubric.table", "must be a table with named entries")
+PLAIN = {
+    "missing": define_message("rubric.missing", "is missing"),
+    "tuple_type": _LIST,
+    "list_type": _LIST,
+    "string_type": define_message("rubric.text", 'must be text in quotes, such as "3"'),
+    "dict_type": _TABLE,
+    "model_type": _TABLE,
+    "model_attributes_type": _TABLE,
+    "string_pattern_mismatch": define_message(
+        "rubric.name",
+        "may hold only small letters, digits, '-', '_' and '.', and starts with a letter or digit",
+    ),
+}
+"""Of kinds of pydantic's errors."""
+
+
+class RubricError(AssignmentError):
+    """Something is wrong at a key of a rubric."""
+
+    def __init__(self, place: str, problem: Message) -> None:
+        super().__init__(f"{place}: {problem}" if place else problem.message)
+        self.place, self.problem = place, problem
 
 
 def explain(error: ValidationError, top: type[BaseModel]) -> AssignmentError:
     """The first mistake as `criteria[2].checks[0].all_of: …`; `top` is what was validated."""
     place, message = mistakes(error, top)[0]
-    return AssignmentError(f"{place}: {message}" if place else message)
+    return RubricError(place, message)
 
 
-def mistakes(error: ValidationError, top: type[BaseModel]) -> list[tuple[str, str]]:
+def mistakes(error: ValidationError, top: type[BaseModel]) -> list[tuple[str, Message]]:
     """The key of each mistake, as above, and what is wrong there."""
     return [_mistake(dict(one), top) for one in error.errors(include_url=False)]
 
 
-def _mistake(first: dict[str, Any], top: type[BaseModel]) -> tuple[str, str]:
+def _mistake(first: dict[str, Any], top: type[BaseModel]) -> tuple[str, Message]:
     location = list(first["loc"])
     place, model = _place(location, top)
-    kind, message = first["type"], str(first["msg"])
+    kind, context = first["type"], first.get("ctx", {})
     if kind == "extra_forbidden":
         known = ", ".join(sorted(model.model_fields)) if model is not None else ""
-        message = "is not a known key" + (f"; allowed are {known}" if known else "")
-    elif kind == "missing":
-        message = "is missing"
-    elif kind in ("union_tag_invalid", "union_tag_not_found"):
-        place += ".kind"
-        message = f"must be one of {', '.join(check_kinds())}"
-    elif kind in ("tuple_type", "list_type"):
-        message = 'must be a list, such as ["first", "second"]'
-    elif kind == "string_type":
-        message = 'must be text in quotes, such as "3"'
-    elif kind in ("dict_type", "model_type", "model_attributes_type"):
-        message = "must be a table with named entries"
-    elif kind.startswith(("timezone", "datetime")):
-        message = "must be a date and time with its offset from UTC, such as 2026-12-01T23:59:00+01:00"
-    elif kind == "literal_error":
-        message = f"must be {first['ctx']['expected']}"
-    elif kind == "string_pattern_mismatch":
-        message = "may hold only small letters, digits, '-', '_' and '.', and starts with a letter or digit"
-    else:
-        message = message.removeprefix("Value error, ")
-        message = message[:1].lower() + message[1:]
-    return place, message
+        return place, UNKNOWN_KEY(known=known) if known else UNKNOWN()
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        return f"{place}.kind", ONE_OF(kinds=", ".join(check_kinds()))
+    if kind in PLAIN:
+        return place, PLAIN[kind]()
+    if kind.startswith(("timezone", "datetime")):
+        return place, MOMENT()
+    if kind == "literal_error":
+        return place, MUST_BE(expected=context["expected"])
+    if isinstance(error := context.get("error"), InvalidValue):
+        return place, error.coded
+    message = str(first["msg"]).removeprefix("Value error, ")
+    return place, verbatim(message[:1].lower() + message[1:])
 
 
 def _place(location: Sequence[int | str], top: type[BaseModel]) -> tuple[str, type[BaseModel] | None]:
@@ -92,9 +120,9 @@ def check_rubric(rubric: Rubric) -> None:
         _pattern(value.where, f"{place}.where")
         _pattern(value.part, f"{place}.part")
         if value.needed_keys and not any(getattr(value, key) for key in value.needed_keys):
-            raise AssignmentError(f"{place}: asks for nothing; give {' or '.join(value.needed_keys)}")
+            raise RubricError(place, ASKS_FOR_NOTHING(keys=" or ".join(value.needed_keys)))
         for key, problem in value.problems():
-            raise AssignmentError(f"{place}.{key}: {problem}")
+            raise RubricError(f"{place}.{key}", problem)
         for key in value.pattern_keys:
             for n, pattern in enumerate(getattr(value, key)):
                 _pattern(pattern, f"{place}.{key}[{n}]")
@@ -128,4 +156,4 @@ def _pattern(pattern: str | None, place: str) -> None:
     try:
         compiled(pattern)
     except AssignmentError as error:
-        raise AssignmentError(f"{place}: {error}") from error
+        raise RubricError(place, verbatim(error.message)) from error

@@ -1,8 +1,18 @@
-"""The base of all values that cross process borders as JSON."""
+"""The base of all values that cross process borders as JSON, and the error of their validators."""
 
 from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
+
+from grading.domain.messages import Message
+
+
+class InvalidValue(ValueError):
+    """A value that a validator refuses, with a coded message."""
+
+    def __init__(self, message: Message) -> None:
+        super().__init__(message.message)
+        self.coded = message
 
 
 class Value(BaseModel):

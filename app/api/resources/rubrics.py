@@ -141,7 +141,9 @@ def _read(data: dict[str, Any]) -> Read:
     found, problems = form.validated(data, shared.stages())
     if found is None:
         first = problems[0]
-        raise RubricRefused(f"rubric.{first.place}: {first.message}" if first.place else first.message)
+        raise RubricRefused(
+            f"rubric.{first.place}: {first.message}" if first.place else first.message.message
+        )
     return found
 
 

@@ -21,7 +21,7 @@ from grading.assignments.editor.template_proposal import template
 from grading.domain.errors import AssignmentError
 from grading.domain.model import Document
 from grading.domain.rubric import Rubric
-from grading.domain.rubric_errors import mistakes
+from grading.domain.rubric_errors import explain
 
 TITLES = (
     N_("Uses the functions the task asks for"),
@@ -130,8 +130,7 @@ def checked(data: dict[str, Any]) -> Settings:
     try:
         return Settings.model_validate(data)
     except ValidationError as error:
-        place, words = mistakes(error, Settings)[0]
-        raise AssignmentError(f"{place}: {words}" if place else words) from error
+        raise explain(error, Settings) from error
 
 
 def _moment(name: str, known: Any) -> Any:

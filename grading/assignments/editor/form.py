@@ -19,8 +19,9 @@ from grading.assignments.editor import text_lists
 from grading.assignments.editor.folder import plain
 from grading.domain.check import CheckBase, check_kinds
 from grading.domain.errors import AssignmentError
+from grading.domain.messages import Message, define_message, verbatim
 from grading.domain.rubric import Rubric
-from grading.domain.rubric_errors import check_rubric, mistakes
+from grading.domain.rubric_errors import RubricError, check_rubric, mistakes
 
 Kind = Literal[
     "text",
@@ -45,6 +46,7 @@ parts    several of a class        checks   several of any kind of check
 """
 DEEPEST = 14
 """Parts of a field's name that are looked at."""
+NO_STAGE = define_message("rubric.no_stage", "there is no stage “%(stage)s”; there are %(known)s")
 MOST = 2_000
 """Parts of one list."""
 Raw = dict[str, Any]
@@ -74,7 +76,7 @@ class Problem:
     """Something that is wrong, at a field of the form; no place: with the whole."""
 
     place: str
-    message: str
+    message: Message
 
 
 @lru_cache(maxsize=64)
@@ -230,7 +232,7 @@ def validated(data: Any, stages: Iterable[str]) -> tuple[Rubric | None, tuple[Pr
         return None, (problem_of(error),)
     known = tuple(stages)
     unknown = [
-        Problem(f"criteria.{n}.stage", f"there is no stage “{one.stage}”; there are {', '.join(known)}")
+        Problem(f"criteria.{n}.stage", NO_STAGE(stage=one.stage, known=known))
         for n, one in enumerate(rubric.criteria)
         if one.stage not in known
     ]
@@ -239,10 +241,9 @@ def validated(data: Any, stages: Iterable[str]) -> tuple[Rubric | None, tuple[Pr
 
 def problem_of(error: AssignmentError) -> Problem:
     """A mistake the reader of folders found, at its field where it names one."""
-    place, colon, message = error.message.partition(": ")
-    if colon and re.match(r"(criteria|equivalents|adjustments|bonus_at_most)\b[^\s]*$", place):
-        return Problem(field_name(place), message)
-    return Problem("", error.message)
+    if isinstance(error, RubricError):
+        return Problem(field_name(error.place), error.problem)
+    return Problem("", verbatim(error.message))
 
 
 def field_name(place: str) -> str:
@@ -259,7 +260,7 @@ def _data(raw: Raw, model: type[BaseModel], place: str, problems: list[Problem])
         try:
             value = _meant(shape, raw.get(shape.name), name, problems)
         except text_lists.NotReadable as error:
-            problems.append(Problem(name, str(error)))
+            problems.append(Problem(name, error.coded))
             continue
         if value is not None or not (shape.optional or shape.required):
             found[shape.name] = value

@@ -9,8 +9,18 @@ import unicodedata
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
+from grading.domain.messages import define_message
+from grading.domain.value import InvalidValue
 
-class NotReadable(ValueError):
+NO_SIGN = define_message("form.no_sign", "write a name, = and what belongs to it, such as: total = 42")
+NO_JSON = define_message("form.no_json", "begins with { and is not valid JSON")
+NO_TEXTS = define_message("form.no_texts", "must be names with texts")
+NO_NUMBER = define_message("form.no_number", "“%(text)s” is not a number")
+ENDLESS = define_message("form.endless", "must be a number with an end")
+NOT_WHOLE = define_message("form.not_whole", "must be a whole number")
+
+
+class NotReadable(InvalidValue):
     """What was typed is not what the field takes; the words say what it takes."""
 
 
@@ -42,7 +52,7 @@ def pairs(text: str, *, several: bool) -> dict[str, Any]:
             continue
         name, sign, value = line.partition("=")
         if not sign or not name.strip():
-            raise NotReadable("write a name, = and what belongs to it, such as: total = 42")
+            raise NotReadable(NO_SIGN())
         words = [one.strip() for one in value.split(",") if one.strip()]
         found[name.strip()] = words if several else value.strip()
     return found
@@ -52,10 +62,10 @@ def _table(text: str, several: bool) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
-        raise NotReadable("begins with { and is not valid JSON") from None
+        raise NotReadable(NO_JSON()) from None
     fits = (isinstance(one, list if several else str) for one in found.values())
     if not all(fits):
-        raise NotReadable("must be names with texts")
+        raise NotReadable(NO_TEXTS())
     read: dict[str, Any] = found
     return read
 
@@ -84,11 +94,11 @@ def read_number(text: str, *, whole: bool = False) -> float | int:
     try:
         value = float(plain)
     except ValueError:
-        raise NotReadable(f"“{text.strip()[:40]}” is not a number") from None
+        raise NotReadable(NO_NUMBER(text=text.strip()[:40])) from None
     if not math.isfinite(value):
-        raise NotReadable("must be a number with an end")
+        raise NotReadable(ENDLESS())
     if whole and not value.is_integer():
-        raise NotReadable("must be a whole number")
+        raise NotReadable(NOT_WHOLE())
     return int(value) if value.is_integer() and abs(value) < 1e15 else value
 
 

@@ -161,7 +161,7 @@ def test_adjustments_of_a_form_are_named_and_take_titles_for_criteria() -> None:
     raw["adjustments"][2] |= {"cap": "0.5", "where": "("}
     assert form.read(raw, STAGES)[1][0].place == "adjustments.2.where"
     raw["adjustments"][2] |= {"where": "", "criteria": "gone"}
-    assert "names no criterion of this rubric: gone" in form.read(raw, STAGES)[1][0].message
+    assert "names no criterion of this rubric: gone" in form.read(raw, STAGES)[1][0].message.message
 
 
 def test_hostile_forms_are_read_as_what_they_are() -> None:
