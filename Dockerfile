@@ -16,7 +16,7 @@ FROM python:3.12-slim-trixie
 # pg_dump and psql for `grader backup` and `grader restore`, not older than the compose file's PostgreSQL
 RUN apt-get update \
     && apt-get install -y --no-install-recommends postgresql-client \
-    # what `grader checks` runs students' work in
+    # what `grader sandbox` runs students' work in
     bubblewrap libseccomp2 r-base-core r-cran-irkernel r-cran-testthat r-cran-dplyr r-cran-tidyr r-cran-readr \
     r-cran-stringr r-cran-ggplot2 r-cran-lubridate r-cran-forcats r-cran-purrr r-cran-tibble \
     && rm -rf /var/lib/apt/lists/*

@@ -9,7 +9,7 @@ SHARED := -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 export VENV
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test tests test-fast lint format types imports programs soak bench-guard bench checks screenshots lock install clean
+.PHONY: help demo test tests test-fast lint format types imports programs soak bench-guard bench sandbox screenshots lock install clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -61,8 +61,8 @@ bench-guard: install ## the main path beside that of the commit in bench/baselin
 bench: install ## benchmarks; NAME=… for one, ARGS=--json for machines
 	@$(BIN)/grader bench $(NAME) $(ARGS)
 
-checks: ## the Python that students' work is run with, for servers
-	@scripts/bootstrap checks
+sandbox: ## the Python that students' work is run with, for servers
+	@scripts/bootstrap sandbox
 
 screenshots: ## pictures of the main pages, into var/screens and docs/screens; NAME=… for one
 	@scripts/bootstrap test

@@ -20,8 +20,7 @@ from typing import Any
 
 import click
 
-from grading.config.settings import Checks as SandboxSettings
-from grading.config.settings import Limits
+from grading.config.settings import Limits, SandboxSettings
 from grading.execution.model import Code, Expression, Request, Work
 from workers.sandbox.backends import open_sandbox
 from workers.sandbox.backends.base import Box, Mount, Sandbox, Session
@@ -283,7 +282,7 @@ def command(runs: int, programs: Path | None, at_once: int, as_json: bool) -> No
     if not requests:
         raise click.ClickException("there is nothing to run: --programs has no correct/*.py or wrong/*.py")
     settings = SandboxSettings()
-    sandbox = open_sandbox(settings.sandbox)
+    sandbox = open_sandbox(settings.backend)
     runtime = find_runtime("python", settings)
     problem = sandbox.problem() or runtime.problem
     if problem:

@@ -18,7 +18,7 @@ COMMANDS = {
     "worker": "cli.commands.serve",
     "prefill": "cli.commands.serve",
     "store": "cli.commands.serve",
-    "checks": "cli.commands.serve",
+    "sandbox": "cli.commands.serve",
     "sweep": "cli.commands.serve",
     "gateway": "cli.commands.serve",
     "demo": "cli.commands.demo",

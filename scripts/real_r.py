@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from grading.config.settings import Checks, Limits
+from grading.config.settings import Limits, SandboxSettings
 from grading.documents import UploadedFile, read_document
 from grading.execution.model import Code, Request, Trial, Work
 from grading.execution.paths import places_of, repair
@@ -103,8 +103,8 @@ def main() -> int:
     )
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
-    settings = Checks()
-    trials = Trials(open_sandbox(settings.sandbox), lambda _: find_r(settings))
+    settings = SandboxSettings()
+    trials = Trials(open_sandbox(settings.backend), lambda _: find_r(settings))
     if problem := trials.problem("r"):
         sys.exit(problem)
     failed = 0

@@ -26,7 +26,7 @@ from typing import Any
 from grading import scoring
 from grading.assignments.loader import Assignment, read_folder
 from grading.checks import collect
-from grading.config.settings import Checks, Limits
+from grading.config.settings import Limits, SandboxSettings
 from grading.documents import UploadedFile, read, set_apart
 from grading.execution.model import Request, Trial
 from grading.execution.plan import make_plan
@@ -135,8 +135,8 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    settings = Checks()
-    trials = Trials(open_sandbox(settings.sandbox), lambda language: find_runtime(language, settings))
+    settings = SandboxSettings()
+    trials = Trials(open_sandbox(settings.backend), lambda language: find_runtime(language, settings))
     problem = trials.problem("python")
     if problem:
         sys.exit(problem)

@@ -32,9 +32,9 @@ LITTLE_ROOM = 0.1
 PARTS = {
     "store": (N_("Store"), N_("writes results and grades")),
     "sweeper": (N_("Sweeper"), N_("finds what was lost and sends events")),
-    "checks": (N_("Checks"), N_("runs students' work in a sandbox")),
+    "sandbox": (N_("Sandbox"), N_("runs students' work in a sandbox")),
 }
-PART_COMMANDS = {"store": "grader store", "sweeper": "grader sweep", "checks": "grader checks"}
+PART_COMMANDS = {"store": "grader store", "sweeper": "grader sweep", "sandbox": "grader sandbox"}
 KINDS = {
     "prepare": N_("Hand-ins to be prepared"),
     "trial": N_("Work to be run"),
@@ -183,7 +183,7 @@ def _backlog(found: Mapping[tuple[str, str], Waiting]) -> list[Backlog]:
 
 def _parts(given: Services) -> list[Part]:
     beats = given.dispatch.parts()
-    wanted = [name for name in PARTS if name != "checks" or given.config.checks.sandbox != "none"]
+    wanted = [name for name in PARTS if name != "sandbox" or given.config.sandbox.backend != "none"]
     return [
         Part(name, _(PARTS[name][0]), _(PARTS[name][1]), [beat for beat in beats if beat.part == name])
         for name in wanted
@@ -220,7 +220,7 @@ def _silent(part: Part) -> Trouble:
     return Trouble(
         _("No process of “%(part)s” lives; it %(does)s.", part=part.title, does=part.does),
         _("Start it with %(command)s and look at its log.", command=f"`{command}`"),
-        grave=part.name != "checks",
+        grave=part.name != "sandbox",
     )
 
 

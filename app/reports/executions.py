@@ -52,7 +52,7 @@ RUN_NOTES = {
         ),
         N_(
             "The work asks for packages that nothing in the assignment asks for, and that are not installed. "
-            "That counts as an error of the work. Where students may use them, name them in checks.packages "
+            "That counts as an error of the work. Where students may use them, name them in sandbox.packages "
             "in config.toml and install them, then grade again."
         ),
     ),

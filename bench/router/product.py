@@ -41,8 +41,8 @@ from grading.store.tables import Round
 BUDGET_S = 3600.0
 MOST_TOKENS = 8_000
 HEAD = """
-[checks]
-sandbox = "none"
+[sandbox]
+backend = "none"
 """
 STAGE = """
 [stages.{stage}]

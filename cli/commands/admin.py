@@ -193,15 +193,15 @@ def tried(settings: Settings, read: Assignment, *, refuse: bool) -> None:
     if not (read.solution or read.starter):
         click.echo("There is neither a solution nor a starter: nobody tried this rubric yet.")
         return
-    checks = settings.config.checks
+    config = settings.config.sandbox
     with closing(Store(settings.config.database.url)) as store, Shelf() as shelf:
         schema.require_newest(store)
-        sandbox = open_sandbox(checks.sandbox, engine=checks.engine, image=checks.image)
-        trials = Trials(sandbox, lambda language: find_runtime(language, checks))
+        sandbox = open_sandbox(config.backend, engine=config.engine, image=config.image)
+        trials = Trials(sandbox, lambda language: find_runtime(language, config))
         if sandbox.problem():
             click.echo(f"⚠ Nothing was run, so checks that need a run do not count: {sandbox.problem()}")
         try:
-            found = scores(read, Lab(store, trials, shelf, contents(read)), checks.limits)
+            found = scores(read, Lab(store, trials, shelf, contents(read)), config.limits)
         except SandboxUnavailable as error:
             click.echo(f"⚠ Solution and starter could not be run: {error.message}")
             return

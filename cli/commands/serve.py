@@ -114,15 +114,15 @@ def store(settings: Settings) -> None:
 
 @click.command()
 @click.pass_obj
-def checks(settings: Settings) -> None:
+def sandbox(settings: Settings) -> None:
     """The pool that runs students' work in a sandbox."""
-    from workers.sandbox.worker import start_checks
+    from workers.sandbox.worker import start_sandbox_worker
 
-    configure("checks")
+    configure("sandbox")
     end_with_supervisor(os.environ)
     redis_security.refuse_open(settings.config.redis.url)
-    telemetry.start("checks", os.environ)
-    start_checks(settings.config)
+    telemetry.start("sandbox", os.environ)
+    start_sandbox_worker(settings.config)
 
 
 @click.command()

@@ -304,7 +304,7 @@ def _say(service: MachineService, text: str) -> None:
     click.echo(f"{service.label}: {text}")
 
 
-PARTS = {"web": 30.0, "store": 60.0, "checks": 30.0, "sweep": 30.0, "gateway": 30.0, "up": 120.0}
+PARTS = {"web": 30.0, "store": 60.0, "sandbox": 30.0, "sweep": 30.0, "gateway": 30.0, "up": 120.0}
 """The parts of the server and the seconds they may take to end."""
 KIND = click.Choice(["systemd", "launchd"])
 
@@ -325,7 +325,7 @@ def service(
 ) -> None:
     """Print the systemd unit or launchd property list of NAME: a part of the server, or a machine.
 
-    Parts are web, store, checks, sweep, gateway and up.
+    Parts are web, store, sandbox, sweep, gateway and up.
     It names this environment, this config.toml and a file of secrets (GRADER_REDIS_URL='…' in each line),
     which must be readable by its owner only. For machines in reach of SSH, `grader deploy` does all of it.
     """

@@ -106,7 +106,7 @@ class System:
 
     def _server_parts(self) -> list[Part]:
         web = ("web", "--port", str(self.port), "--var", str(self.folder))
-        others = ["store", "sweep", *(["checks"] if self.config.checks.sandbox != "none" else [])]
+        others = ["store", "sweep", *(["sandbox"] if self.config.sandbox.backend != "none" else [])]
         others += ["gateway"] if self.config.gateway.enabled else []
         return [self._part("web", *web), *(self._part(name, name) for name in others)]
 

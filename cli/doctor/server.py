@@ -12,7 +12,7 @@ import requests
 from cli.doctor.finding import Finding, Installation, disk, failure, ok, warning
 from cli.settings import MIN_SECRET, event_secrets
 from grading.broker.canaries import OVERDUE_S, Canaries, PartBeat, Waiting
-from grading.broker.celery_app import CHECKS, STORE
+from grading.broker.celery_app import SANDBOX, STORE
 from grading.broker.dispatch import AWAY
 from grading.broker.leases import connect
 from grading.domain.errors import ConfigError
@@ -20,8 +20,8 @@ from grading.execution.model import TrialLanguage
 from workers.sandbox.backends import open_sandbox
 from workers.sandbox.runtimes import find_runtime
 
-PARTS = {"store": "grader store", "sweeper": "grader sweep", "checks": "grader checks"}
-CANARIES = {"store": STORE, "checks": CHECKS}
+PARTS = {"store": "grader store", "sweeper": "grader sweep", "sandbox": "grader sandbox"}
+CANARIES = {"store": STORE, "sandbox": SANDBOX}
 WEB_S = 5.0
 AS_WHOM = "run `grader doctor` as the user whom the web app runs as"
 
@@ -106,7 +106,7 @@ def parts(installation: Installation) -> Iterator[Finding]:
     finally:
         client.close()
     for name, command in PARTS.items():
-        if name == "checks" and installation.config.checks.sandbox == "none":
+        if name == "sandbox" and installation.config.sandbox.backend == "none":
             continue
         canary = waiting.get(CANARIES.get(name, ""), Waiting(0.0, 0.0))
         yield _part(name, command, [beat for beat in beats if beat.part == name], canary)
@@ -117,7 +117,7 @@ def _part(name: str, command: str, beats: list[PartBeat], waiting: Waiting) -> F
     if not alive:
         last = f"was last heard of {min(b.age_s for b in beats):.0f} s ago" if beats else "does not run"
         return failure(name, f"the {name} {last}", f"start it with `{command}` and look at its log")
-    if name == "checks" and waiting.waits_s > OVERDUE_S:
+    if name == "sandbox" and waiting.waits_s > OVERDUE_S:
         message = f"the pool took no work for {waiting.waits_s:.0f} s"
         return warning(name, message, "it is busy with long runs, or hangs: look at its log")
     if waiting.waits_s > OVERDUE_S:
@@ -127,16 +127,16 @@ def _part(name: str, command: str, beats: list[PartBeat], waiting: Waiting) -> F
 
 
 LANGUAGES: tuple[tuple[TrialLanguage, str], ...] = (("python", "Python"), ("r", "R"))
-REMEDY = "mend it, or set [checks] sandbox to none, if nothing is to be run; docs/sandbox.md has more"
+REMEDY = "mend it, or set [sandbox] backend to none, if nothing is to be run; docs/sandbox.md has more"
 
 
 def sandbox(installation: Installation) -> Iterator[Finding]:
     """The sandbox and the interpreters in it."""
-    settings = installation.config.checks
-    if settings.sandbox == "none":
-        yield ok("sandbox", "no work is run, as [checks] sandbox says")
+    settings = installation.config.sandbox
+    if settings.backend == "none":
+        yield ok("sandbox", "no work is run, as [sandbox] backend says")
         return
-    backend = open_sandbox(settings.sandbox, engine=settings.engine, image=settings.image)
+    backend = open_sandbox(settings.backend, engine=settings.engine, image=settings.image)
     if problem := backend.problem():
         yield warning("sandbox", problem, REMEDY)
         return

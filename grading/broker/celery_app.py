@@ -10,7 +10,7 @@ from grading.broker import transport
 from grading.broker.signing import own_user
 
 STORE = "store"
-CHECKS = "checks"
+SANDBOX = "sandbox"
 RUN = "grader.run"
 PREPARE = "grader.prepare"
 TRIAL = "grader.trial"
@@ -36,12 +36,12 @@ def stage_queues(stages: list[str]) -> list[str]:
     return [stage_queue(s, "interactive") for s in stages] + [stage_queue(s, "batch") for s in stages]
 
 
-def checks_queue(priority: str) -> str:
+def sandbox_queue(priority: str) -> str:
     """The queue of work that must be run before it is graded."""
-    return stage_queue(CHECKS, priority)
+    return stage_queue(SANDBOX, priority)
 
 
-CHECKS_QUEUES = (CHECKS, f"{CHECKS}.batch")
+SANDBOX_QUEUES = (SANDBOX, f"{SANDBOX}.batch")
 """Both, those with waiting people first."""
 
 

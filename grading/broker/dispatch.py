@@ -127,7 +127,7 @@ class Dispatch:
 
     def announce_trial(self, round_id: str, priority: str, in_s: float = 0.0) -> bool:
         """After the commit: say that a round's work is to be run, now or later. Best effort, as above."""
-        return self._publish(celery_app.TRIAL, celery_app.checks_queue(priority), [round_id], in_s)
+        return self._publish(celery_app.TRIAL, celery_app.sandbox_queue(priority), [round_id], in_s)
 
     def release(self) -> bool:
         """Ask for waiting rounds to be dispatched. Best effort."""
@@ -255,7 +255,7 @@ class Dispatch:
         names = [
             *celery_app.stage_queues(list(self.config.stages)),
             celery_app.STORE,
-            *celery_app.CHECKS_QUEUES,
+            *celery_app.SANDBOX_QUEUES,
         ]
         inboxes = [celery_app.inbox(machine.name) for machine in self.config.machines]
         lengths = self._or(None, lambda: self.registry.lengths([*names, *inboxes]))

@@ -31,7 +31,7 @@ def expected(config: Config) -> dict[str, str]:
     """The type of each key of a fixed name, where the key is there."""
     names = [machine.name for machine in config.machines]
     stages = celery_app.stage_queues(list(config.stages))
-    queues = [*stages, celery_app.STORE, *celery_app.CHECKS_QUEUES]
+    queues = [*stages, celery_app.STORE, *celery_app.SANDBOX_QUEUES]
     queues += [of(name) for name in names for of in (celery_app.own_queue, celery_app.inbox)]
     queues += [name for machine in config.machines for name in guest_queues(machine.stages)]
     pairs = [HANDED_OUT, *(celery_app.handed_out(name) for name in names)]

@@ -184,7 +184,7 @@ def _machine(config: Config, machine: Machine) -> list[str]:
 
 
 def _all_queues(config: Config) -> list[str]:
-    return [*celery_app.stage_queues(list(config.stages)), celery_app.STORE, *celery_app.CHECKS_QUEUES]
+    return [*celery_app.stage_queues(list(config.stages)), celery_app.STORE, *celery_app.SANDBOX_QUEUES]
 
 
 def _with_priorities(names: Iterable[str]) -> list[str]:

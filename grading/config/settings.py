@@ -58,10 +58,10 @@ class Gateway(Value):
 MOST_SLOTS = 64
 
 
-class Checks(Value):
+class SandboxSettings(Value):
     """The pool that runs students' work in a sandbox."""
 
-    sandbox: Literal["auto", "bubblewrap", "container", "none"] = "auto"
+    backend: Literal["auto", "bubblewrap", "container", "none"] = "auto"
     """What work is run in; `auto` takes bubblewrap where it works, else the container engine if one is named,
     else `none`, which runs nothing and says so."""
     slots: int = Field(default=0, ge=0, le=MOST_SLOTS)
@@ -69,9 +69,9 @@ class Checks(Value):
     engine: str = ""
     """The program of a container engine, `docker` or `podman`."""
     image: str = ""
-    """The image that the container engine runs; `deploy/checks.Dockerfile` makes one."""
+    """The image that the container engine runs; `deploy/sandbox.Dockerfile` makes one."""
     python: str = ""
-    """The Python that runs students' work; empty: the one `make checks` made, else the plain Python of this
+    """The Python that runs students' work; empty: the one `make sandbox` made, else the plain Python of this
     system."""
     r: str = ""
     """The Rscript that runs students' work; empty: the one on the PATH."""
@@ -92,8 +92,8 @@ class Checks(Value):
     """Text that one document may print, KiB."""
 
     @model_validator(mode="after")
-    def _container_is_named(self) -> Checks:
-        if self.sandbox == "container" and not (self.engine and self.image):
+    def _container_is_named(self) -> SandboxSettings:
+        if self.backend == "container" and not (self.engine and self.image):
             raise ValueError("a container needs its engine (docker or podman) and an image")
         return self
 
@@ -256,7 +256,6 @@ class Server(Value):
 
 
 __all__ = [
-    "Checks",
     "Config",
     "Database",
     "EngineSettings",
@@ -268,6 +267,7 @@ __all__ = [
     "Prefill",
     "Redis",
     "Retention",
+    "SandboxSettings",
     "Server",
     "Ssh",
     "StageSettings",
@@ -352,7 +352,7 @@ class Config(Value):
     redis: Redis = Redis()
     database: Database = Database()
     retention: Retention = Retention()
-    checks: Checks = Checks()
+    sandbox: SandboxSettings = SandboxSettings()
     gateway: Gateway = Gateway()
     mail: Mail = Mail()
     stages: dict[str, StageSettings] = Field(

@@ -52,7 +52,7 @@ PARTS = {
 def known_packages(
     documents: Iterable[Document], tests: Iterable[str], data: Iterable[str], named: Sequence[str]
 ) -> frozenset[str]:
-    """What starter and solution, tests and data ask for, and what `checks.packages` names."""
+    """What starter and solution, tests and data ask for, and what `sandbox.packages` names."""
     found = set(named)
     for document in documents:
         for cell in document.cells:

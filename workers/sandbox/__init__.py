@@ -1,1 +1,1 @@
-"""The pool that runs students' work in a sandbox: Celery queue `checks`."""
+"""The pool that runs students' work in a sandbox: Celery queue `sandbox`."""

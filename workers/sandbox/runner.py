@@ -33,7 +33,7 @@ from workers.sandbox.session import Trials, repeatable
 WORK = PurePosixPath("/box")
 DATA = "data"
 LONGEST_NAME, LONGEST_PATH = 255, 2_000
-PREFIX = "grader-checks-"
+PREFIX = "grader-sandbox-"
 MOST_BYTES = 1 << 30
 """Of files that are kept for the next who needs them."""
 

@@ -240,24 +240,24 @@ def end_soon(holding: Holding, boxes: Closing, ended: threading.Event) -> None:
     os._exit(0)
 
 
-def start_checks(config: Config) -> None:
+def start_sandbox_worker(config: Config) -> None:
     """Run the pool until it is told to stop."""
     server = open_server(config)
     app = server.dispatch.celery
     app.conf.worker_send_task_events = config.redis.monitor
     stop, holding = threading.Event(), Holding(server)
     canaries = Canaries(server.dispatch.registry.redis)
-    settings = config.checks
-    sandbox = Closing(open_sandbox(settings.sandbox, engine=settings.engine, image=settings.image))
+    settings = config.sandbox
+    sandbox = Closing(open_sandbox(settings.backend, engine=settings.engine, image=settings.image))
     log.info("work is run in: %s %s", sandbox.name, sandbox.problem())
 
     def rate() -> Rate:
         return Rate(settings.at_once, holding.speed.seconds)
 
     def ready(_consumer: Any) -> None:
-        threading.Thread(target=beat_until, args=(stop, canaries, "checks", rate), daemon=True).start()
+        threading.Thread(target=beat_until, args=(stop, canaries, "sandbox", rate), daemon=True).start()
         threading.Thread(target=holding.keep, args=(stop,), daemon=True).start()
-        keep_watch(Watch(canaries, celery_app.CHECKS, settings.at_once, holding.ending.is_set), stop)
+        keep_watch(Watch(canaries, celery_app.SANDBOX, settings.at_once, holding.ending.is_set), stop)
 
     def stopping() -> None:
         # rounds stay held, and the part beats, until the last is done or given back
@@ -266,9 +266,9 @@ def start_checks(config: Config) -> None:
     with Shelf() as shelf:
         lab = Lab(server.store, Trials(sandbox, lambda language: find_runtime(language, settings)), shelf)
         register(app, server, lab, holding)
-        register_canary(app, canaries, celery_app.CHECKS)
+        register_canary(app, canaries, celery_app.SANDBOX)
         try:
-            run_worker(app, "checks", celery_app.CHECKS_QUEUES, settings.at_once, ready, stopping)
+            run_worker(app, "sandbox", celery_app.SANDBOX_QUEUES, settings.at_once, ready, stopping)
         finally:
             stop.set()
             server.store.close()

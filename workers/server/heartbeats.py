@@ -33,7 +33,7 @@ def sweep(server: Server) -> None:
         celery_app.own_queue(b.machine) for b in server.dispatch.registry.beats() if b.alive and not b.drained
     }
     alive = {part.part for part in canaries.parts() if part.alive}
-    queues |= {name for name in (celery_app.STORE, celery_app.CHECKS) if name in alive}
+    queues |= {name for name in (celery_app.STORE, celery_app.SANDBOX) if name in alive}
     for name in sorted(queues):
         if canaries.due(name):
             # without an expiry, which would ask the machine's own clock; there is never more than one

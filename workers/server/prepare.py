@@ -1,7 +1,7 @@
 """From a stored hand-in to what its jobs carry: own work set apart, evidence, no names.
 
-Where the rubric asks for the work to be run, the round is handed on to the pool of queue `checks`, which does
-the same with what running it showed.
+Where the rubric asks for the work to be run, the round goes to a sandbox worker by queue `sandbox`, which
+does the same with the results of the run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from workers.server.rubric_cache import DOCUMENTS, Version
 
 log = logging.getLogger(__name__)
 UNEXPECTED = "This hand-in could not be examined: the checks failed on it. A person must look at it."
-NO_POOL = "This server runs no work: [checks] sandbox is none."
+NO_SANDBOX = "This server runs no work: [sandbox] backend is none."
 Run = Callable[[Plan, str], Mapping[str, Trial]]
 """Runs what a plan asks for; the string is the submission's id."""
 
@@ -88,10 +88,10 @@ class ReceivedSubmission:
             version.solution,
             files=beside(self.files, version.data),
             tests=version.tests,
-            limits=server.config.checks.limits,
+            limits=server.config.sandbox.limits,
             starter=version.starter,
             language=version.language,
-            packages=server.config.checks.packages,
+            packages=server.config.sandbox.packages,
         )
 
 
@@ -108,7 +108,7 @@ def prepare(server: Server, round_id: str, without: str = "") -> bool:
 
     def prepared(received: ReceivedSubmission) -> Prepared | None:
         plan = received.plan(server)
-        reason = without or (NO_POOL if server.config.checks.sandbox == "none" else "")
+        reason = without or (NO_SANDBOX if server.config.sandbox.backend == "none" else "")
         if plan.requests and not reason:
             return None
         nothing = Trial(end="not run", reason=reason)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from sqlalchemy.exc import DBAPIError
 
 from grading.broker import redis_keys
-from grading.broker.celery_app import CHECKS_QUEUES, STORE
+from grading.broker.celery_app import SANDBOX_QUEUES, STORE
 from grading.broker.dispatch import AWAY
 from grading.broker.leases import load_scripts
 from grading.store import outbox
@@ -143,13 +143,13 @@ class Sweeper:
 
     def _try_forgotten(self) -> None:
         """Rounds whose work nobody runs, although somebody could: their message, or who had it, was lost."""
-        if self.server.config.checks.sandbox == "none":  # by now; nobody will ever run them
+        if self.server.config.sandbox.backend == "none":  # by now; nobody will ever run them
             one_by_one(self._untried(TRIAL_S), self._prepare)
             return
         backlog = self.server.dispatch.backlog()
-        if backlog is None or not any(p.part == "checks" and p.alive for p in self.server.dispatch.parts()):
+        if backlog is None or not any(p.part == "sandbox" and p.alive for p in self.server.dispatch.parts()):
             return
-        busy = any(backlog.get(name) for name in CHECKS_QUEUES)
+        busy = any(backlog.get(name) for name in SANDBOX_QUEUES)
         found = {**self._abandoned(), **self._untried(TRIAL_BUSY_S if busy else TRIAL_S)}
         for round_id, priority in found.items():
             log.info("the work of round %s was forgotten; it is to be run again", round_id)

@@ -108,7 +108,7 @@ def _deductions(draft: Draft, section: Section) -> Iterator[Adjustment]:
             made = _unless(key, "No pipe is used", share, criteria, (Uses(any_of=PIPES),))
         elif key == "missing_variables" and share and draft.legacy.variables:
             named = tuple(Defines(all_of=(name,)) for name in draft.legacy.variables)
-            proven = tuple(draft.proven(named, None, "autograder_checks.required_variables"))
+            proven = tuple(draft.proven(named, None, "autograder_sandbox.required_variables"))
             made = _unless(key, "Required variables are missing", share, criteria, proven, each=True)
         if made is None:
             draft.notes.append(

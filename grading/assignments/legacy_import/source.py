@@ -193,7 +193,7 @@ def parse(source: bytes | str | Mapping[str, Any]) -> Legacy:
     sections = tuple(_section(key, one) for key, one in keys.table("rubric_elements").tables())
     if not sections:
         raise AssignmentError("rubric_elements: is missing; a rubric needs at least one section there")
-    info, checks = keys.table("assignment_info"), keys.table("autograder_checks")
+    info, checks = keys.table("assignment_info"), keys.table("autograder_sandbox")
     title = [info.text(key) for key in ("title", "name", "description")]
     mappings = checks.table("flexible_column_matching").table("mappings")
     checks.table("flexible_column_matching").flag("enabled")

@@ -75,6 +75,6 @@ def play(folder: Path, database_url: str) -> Outcome:
 
 
 def test_nothing_is_left_behind_and_it_starts_again(outcome: Outcome) -> None:
-    assert outcome.before == {"web", "store", "checks", "sweep", "worker-one"}
+    assert outcome.before == {"web", "store", "sandbox", "sweep", "worker-one"}
     assert outcome.left == set()
     assert outcome.again

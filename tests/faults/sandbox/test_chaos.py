@@ -22,7 +22,7 @@ from tests.support.system import Site, assert_graded_once, count_final, site, un
 
 COUNT = 60
 SECONDS = 120.0
-POOLS = ("checks", "checks-2")
+POOLS = ("sandbox", "sandbox-2")
 WORK = "import time\n\ntime.sleep({})\n\n\ndef slow(x):\n    return {} * x  # {}\n"
 
 
@@ -40,7 +40,7 @@ def strike(made: Site, chance: random.Random, stopped: dict[str, float]) -> None
         return
     elif what == "kill":
         made.parts.kill(name)
-        made.parts.start(name, "checks")
+        made.parts.start(name, "sandbox")
     elif what == "stop":
         os.kill(made.parts.running[name].pid, signal.SIGSTOP)
         stopped[name] = time.monotonic()
@@ -48,7 +48,7 @@ def strike(made: Site, chance: random.Random, stopped: dict[str, float]) -> None
         process = made.parts.running[name]
         process.terminate()
         assert process.wait(60) in (0, -signal.SIGTERM)  # it was only just started
-        made.parts.start(name, "checks")
+        made.parts.start(name, "sandbox")
 
 
 def open_trials(made: Site) -> list[str]:
@@ -68,7 +68,7 @@ def test_everything_is_run_and_graded_once(
         for name, *command in (("store", "store"), ("sweep", "sweep"), ("one", "worker", "one")):
             made.parts.start(name, *command)
         for name in POOLS:
-            made.parts.start(name, "checks")
+            made.parts.start(name, "sandbox")
         assignment = add_python(made.store)
         wants = []
         for number in range(COUNT):

@@ -25,7 +25,7 @@ from tests.support.factories import COURSE, hand_in
 from tests.support.system import Site, assert_graded_once, site, until
 
 TOML = """
-[checks]
+[sandbox]
 slots = 2
 memory_mb = 256
 seconds = 30
@@ -82,24 +82,24 @@ class Told:
 def play(folder: Path, database_url: str) -> Outcome:
     """Kill it while two are run and two wait, and start it again; then tell it to end while two are run."""
     with start_redis(folder / "redis") as redis, site(folder, TOML, database_url, redis.url) as made:
-        for part in (["store"], ["sweep"], ["checks"], ["worker", "one"]):
+        for part in (["store"], ["sweep"], ["sandbox"], ["worker", "one"]):
             made.parts.start(part[-1], *part)
         assignment = add_python(made.store)
         begin(made, assignment, [WORK.format(2 + number % 2) + f"# {number}\n" for number in range(COUNT)])
-        pool = made.parts.running["checks"].pid
+        pool = made.parts.running["sandbox"].pid
         until(lambda: drivers_of(pool), 60, "work is run")
         os.killpg(pool, signal.SIGSTOP)  # so that it begins nothing in the last moment
         boxes = drivers_of(pool)
-        made.parts.kill("checks")
+        made.parts.kill("sandbox")
         began = time.monotonic()
         left = left_of(boxes)
-        made.parts.start("checks", "checks")
+        made.parts.start("sandbox", "sandbox")
         made.until_final(COUNT, 90)
         taken_over_s = time.monotonic() - began
         begin(made, assignment, [LONG.format(number) for number in range(2)])
-        pool = made.parts.running["checks"].pid
+        pool = made.parts.running["sandbox"].pid
         told = tell(made, until(lambda: two_or_none(drivers_of(pool)), 60, "long work is run"))
-        made.parts.start("checks", "checks")
+        made.parts.start("sandbox", "sandbox")
         made.until_final(COUNT + 2, 90)
         return Outcome(len(boxes), len(left), taken_over_s, shares(made), open_rows(made), told)
 
@@ -117,7 +117,7 @@ def two_or_none(drivers: set[int]) -> set[int]:
 
 def tell(made: Site, boxes: set[int]) -> Told:
     """SIGTERM, and what is found of its boxes when it has ended."""
-    process = made.parts.running.pop("checks")
+    process = made.parts.running.pop("sandbox")
     began = time.monotonic()
     os.kill(process.pid, signal.SIGTERM)
     status = process.wait(60)

@@ -125,7 +125,7 @@ def _reading(other: str, target: Target) -> Iterator[Attack]:
 
 
 def _stopping(other: str) -> Iterator[Attack]:
-    for queue in ("store", "analysis", "feedback", "checks", f"machine.{other}", f"results.{other}"):
+    for queue in ("store", "analysis", "feedback", "sandbox", f"machine.{other}", f"results.{other}"):
         yield Attack("a queue deleted", ("DEL", queue))
         yield Attack("a queue that ends by itself", ("EXPIRE", queue, "1"))
         yield Attack("a queue of another type", ("SET", queue, "x"))

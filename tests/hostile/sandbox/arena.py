@@ -17,7 +17,7 @@ from pathlib import Path
 
 from grading.checks import collect
 from grading.checks.kinds.tests import Case, PassesTests
-from grading.config.settings import Checks, Limits
+from grading.config.settings import Limits, SandboxSettings
 from grading.documents import UploadedFile, read, set_apart
 from grading.domain.model import Evidence
 from grading.domain.rubric import Criterion, Rubric
@@ -253,7 +253,7 @@ class Arena:
 
     @property
     def _trials(self) -> Trials:
-        return Trials(self.sandbox, lambda language: find_runtime(language, Checks()))
+        return Trials(self.sandbox, lambda language: find_runtime(language, SandboxSettings()))
 
     def _kept_trial(self, request: Request) -> Trial:
         """The instructor's own trials are the same for all."""

@@ -88,7 +88,7 @@ def test_parts_are_known_while_they_speak(canaries: Canaries) -> None:
         ("store", "server:1", "v1", True),
         ("sweeper", "server:2", "v1", True),
     }
-    canaries.beat("checks", "server:3", "v1", Rate(4, 1.5))
+    canaries.beat("sandbox", "server:3", "v1", Rate(4, 1.5))
     assert timing.rate_of_checks(canaries.parts()) == Rate(4, 1.5)
 
 

@@ -70,7 +70,7 @@ KEYS: Mapping[str, Sequence[str]] = {
     ),
     # nothing at all
     "the server's": (
-        *("store", "store\x06\x163", "checks", "checks.batch", "results.two", "results.one\x06\x163"),
+        *("store", "store\x06\x163", "sandbox", "sandbox.batch", "results.two", "results.one\x06\x163"),
         *(
             "unacked",
             "unacked_index",

@@ -95,7 +95,7 @@ def running(store: Store, redis_url: str, tmp_path: Path) -> Iterator[Site]:
     with site(tmp_path, config, store.engine.url.render_as_string(hide_password=False), redis_url) as made:
         made.parts.start("dgx-spark-1", "worker", "dgx-spark-1")
         made.parts.start("store", "store")
-        made.parts.start("checks", "checks")
+        made.parts.start("sandbox", "sandbox")
         made.parts.start("sweep", "sweep")
         made.parts.start("web", "web", "--var", str(tmp_path))
         made.until_alive("dgx-spark-1")
@@ -161,7 +161,7 @@ def test_people_and_tokens_are_made(store: Store, grader: Grader, root: Path) ->
 
 def test_the_samples_are_imported_once(store: Store, grader: Grader, root: Path, tmp_path: Path) -> None:
     with (tmp_path / "config.toml").open("a") as config:
-        config.write('\n[checks]\nsandbox = "none"\n')
+        config.write('\n[sandbox]\nbackend = "none"\n')
     for folder in sorted((root / "samples/assignments").iterdir()):
         first = grader("assignment", "import", str(folder))
         assert (first.status, first.out.splitlines()[-1].split(": ")[1]) == (0, "version 1 stored")

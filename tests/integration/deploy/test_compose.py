@@ -71,7 +71,7 @@ def test_a_missing_secret_is_refused(root: Path, secret: str) -> None:
 def test_the_services_are_those_of_the_server_the_machines_and_operators(
     services: dict[str, Any], machines: list[str]
 ) -> None:
-    server = {"redis", "postgres", "migrate", "web", "store", "checks", "sweeper", "gateway"}
+    server = {"redis", "postgres", "migrate", "web", "store", "sandbox", "sweeper", "gateway"}
     sparks = {f"worker-{name}" for name in machines if name.startswith("dgx")}
     rules = {f"rules-{name}" for name in machines}
     assert len(sparks) == 2
@@ -96,7 +96,7 @@ def test_redis_is_durable_and_asks_for_a_password(services: dict[str, Any]) -> N
         "--maxmemory-policy": "noeviction",
     }
     assert services["redis"]["volumes"]
-    for name in ("web", "store", "checks", "sweeper", "rules-mac-studio-1"):
+    for name in ("web", "store", "sandbox", "sweeper", "rules-mac-studio-1"):
         assert "://:r-word@redis:" in services[name]["environment"]["GRADER_REDIS_URL"]
 
 
@@ -109,7 +109,7 @@ def test_workers_know_no_database_and_no_secret(services: dict[str, Any]) -> Non
 def test_migrations_run_once_before_what_needs_them(services: dict[str, Any]) -> None:
     assert services["migrate"]["command"] == ["db", "upgrade"]
     assert services["migrate"]["restart"] == "no"
-    for name in ("web", "store", "checks", "sweeper", "gateway"):
+    for name in ("web", "store", "sandbox", "sweeper", "gateway"):
         assert services[name]["depends_on"]["migrate"]["condition"] == "service_completed_successfully"
 
 

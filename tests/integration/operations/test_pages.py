@@ -79,8 +79,8 @@ def test_what_runs_is_shown_and_whose_only_to_those_of_the_course(school: School
 def test_the_overview_says_that_a_class_waits_for_the_sandbox(
     school: School, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checks = PartBeat("checks", "host:3", "", 1.0, Rate(2, 40.0))
-    monkeypatch.setattr(school.dispatch, "parts", lambda: [checks])
+    sandbox = PartBeat("sandbox", "host:3", "", 1.0, Rate(2, 40.0))
+    monkeypatch.setattr(school.dispatch, "parts", lambda: [sandbox])
 
     def shown() -> str:
         page = school.client("teacher").get("/operations").get_data(as_text=True)

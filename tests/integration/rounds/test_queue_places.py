@@ -158,10 +158,10 @@ def test_behind_twenty_others_in_the_sandbox_it_is_what_that_needs_for_them(
             assert preparing.hand_on(session, round_id)
     without = asked(school, last)["eta_s"]
     assert without < 720
-    checks = [PartBeat("checks", "host:3", "", 1.0, Rate(2, 60.0))]
+    checks = [PartBeat("sandbox", "host:3", "", 1.0, Rate(2, 60.0))]
     monkeypatch.setattr(school.dispatch, "parts", lambda: checks)
     assert asked(school, last)["eta_s"] == pytest.approx(21 / 2 * 60 + 100, abs=15)
-    fast = [PartBeat("checks", "host:3", "", 1.0, Rate(2, 0.1))]
+    fast = [PartBeat("sandbox", "host:3", "", 1.0, Rate(2, 0.1))]
     monkeypatch.setattr(school.dispatch, "parts", lambda: fast)
     assert asked(school, last)["eta_s"] == pytest.approx(without, abs=15)
 

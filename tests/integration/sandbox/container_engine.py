@@ -15,7 +15,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-IMAGE = "grader-checks"
+IMAGE = "grader-sandbox"
 NAMES = Path(os.environ.get("STAND_IN_NAMES", "/nowhere"))
 
 

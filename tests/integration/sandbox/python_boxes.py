@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from grading.config.settings import Checks
+from grading.config.settings import SandboxSettings
 from grading.execution.model import Answer, Played, Tested
 from workers.sandbox.runtimes import find_runtime
 from workers.sandbox.runtimes.base import INSIDE
@@ -105,7 +105,7 @@ class Driver:
 
 def commands(python: str = "") -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(the driver of the work, that of the tests), at their places outside of a box."""
-    runtime = find_runtime("python", Checks(python=python))
+    runtime = find_runtime("python", SandboxSettings(python=python))
     assert not runtime.problem
     places = {mount.target: str(mount.source) for mount in runtime.mounts}
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from grading.config.settings import Checks, Limits
+from grading.config.settings import Limits, SandboxSettings
 from grading.execution.model import Code, Expression, Request, TestFile, Trial, TrialLanguage, Work
 from workers.sandbox.backends import fork_servers
 from workers.sandbox.backends.base import Box
@@ -35,7 +35,7 @@ LIMITS = Limits(seconds=20, cell_s=5, memory_mb=256, processes=24, disk_mb=8)
 
 
 def tools(language: TrialLanguage) -> Any:
-    return find_runtime(language, Checks())
+    return find_runtime(language, SandboxSettings())
 
 
 def asked(

@@ -10,7 +10,7 @@ import pytest
 
 from grading.assignments.loader import Assignment, read_files
 from grading.checks import collect
-from grading.config.settings import Checks
+from grading.config.settings import SandboxSettings
 from grading.documents import Limits, UploadedFile, read, set_apart
 from grading.documents.notebook import in_language
 from grading.domain.jobs import Provenance, Result
@@ -129,7 +129,7 @@ def assignment() -> Assignment:
 
 @pytest.fixture
 def lab(sqlite_databases: SqliteDatabases, assignment: Assignment) -> Iterator[Lab]:
-    checks = Checks()
+    checks = SandboxSettings()
     store = Store(sqlite_databases.fresh(schema.upgrade))
     with Shelf() as shelf:
         trials = Trials(open_sandbox("bubblewrap"), lambda language: find_runtime(language, checks))
@@ -143,11 +143,11 @@ def work(code: dict[str, str], texts: dict[str, str] | None = None) -> tuple[Doc
 
 
 def scored(assignment: Assignment, lab: Lab, code: dict[str, str]) -> Score:
-    return score_of("work", assignment, work(code), lab, Checks().limits)
+    return score_of("work", assignment, work(code), lab, SandboxSettings().limits)
 
 
 def test_solution_starter_and_nonsense_are_told_apart(assignment: Assignment, lab: Lab) -> None:
-    found = {one.work: one for one in scores(assignment, lab, Checks().limits)}
+    found = {one.work: one for one in scores(assignment, lab, SandboxSettings().limits)}
     require_proven(list(found.values()))
     assert found["solution"].share >= 0.95, found["solution"].lost
     assert found["starter"].share <= 0.02

@@ -26,7 +26,7 @@ from app.web.eta import Outlook
 from grading.broker import celery_app
 from grading.broker.canaries import Canaries
 from grading.broker.purge import withdraw
-from grading.config.settings import Checks, Limits, Retention
+from grading.config.settings import Limits, Retention, SandboxSettings
 from grading.domain.errors import SandboxUnavailable
 from grading.domain.model import RoundState
 from grading.store import Store, outbox, schema
@@ -175,13 +175,13 @@ def test_who_comes_while_it_is_run_looks_again_until_it_is_done(lite: School) ->
     held = lite.holding.take(round_id)
     assert held is not None
     assert try_round(lite.server, lite.lab, Holding(lite.server), round_id) == HOLD_S
-    before = lite.waiting()["checks"]
+    before = lite.waiting()["sandbox"]
     look_again(lite.server, round_id, HOLD_S)
-    assert lite.waiting()["checks"] == before + 1
+    assert lite.waiting()["sandbox"] == before + 1
     lite.holding.give_back(held)
     assert tried(lite, round_id) is None
     look_again(lite.server, round_id, HOLD_S)
-    assert lite.waiting()["checks"] == before + 1
+    assert lite.waiting()["sandbox"] == before + 1
 
 
 def test_one_students_endless_loops_leave_others_a_slot(lite: School) -> None:
@@ -203,7 +203,7 @@ def test_the_pool_also_prepares_what_an_older_web_app_announces(lite: School) ->
     register(app, lite.server, lite.lab, lite.holding)
     round_id = lite.received("ada")
     app.tasks[celery_app.PREPARE](round_id)
-    assert lite.waiting()["checks"] == 1
+    assert lite.waiting()["sandbox"] == 1
     app.tasks[celery_app.TRIAL](round_id)
     assert share(lite.evidence(round_id)) == 1.0
 
@@ -312,11 +312,11 @@ def test_the_database_goes_away_in_the_middle(lite: School, monkeypatch: pytest.
 def test_the_sweeper_gives_nothing_up_while_redis_takes_no_messages(lite: School) -> None:
     round_id = handed_on(lite)
     redis: Any = lite.server.dispatch.registry.redis
-    redis.delete(*celery_app.CHECKS_QUEUES)
-    Canaries(redis).beat("checks", "here:1", "v")
+    redis.delete(*celery_app.SANDBOX_QUEUES)
+    Canaries(redis).beat("sandbox", "here:1", "v")
     sweeper = Sweeper(lite.server)
     for _ in range(12):
-        redis.delete(*celery_app.CHECKS_QUEUES)
+        redis.delete(*celery_app.SANDBOX_QUEUES)
         lite.later(round_id)
         sweeper.step()
     assert lite.row(round_id).state == RoundState.RECEIVED
@@ -326,23 +326,23 @@ def test_the_sweeper_gives_nothing_up_while_redis_takes_no_messages(lite: School
 def test_what_a_killed_pool_had_is_sent_again_although_others_wait(school: School) -> None:
     had, others = handed_on(school), handed_on(school, "ben")
     redis: Any = school.server.dispatch.registry.redis
-    redis.rpop("checks")  # taken, and not acknowledged
+    redis.rpop("sandbox")  # taken, and not acknowledged
     assert school.holding.take(had) is not None
     school.later(had)
     school.later(others)
-    Canaries(redis).beat("checks", "here:1", "v")
+    Canaries(redis).beat("sandbox", "here:1", "v")
     sweeper = Sweeper(school.server)
     for _ in range(3):
         sweeper.step()
         school.later(had)
         # one for who waits anyway, one for what was taken, and the canary
-        assert len(redis.lrange("checks", 0, -1)) == 3
+        assert len(redis.lrange("sandbox", 0, -1)) == 3
     assert school.rows(had)["trial"].tries == 1
 
 
 def test_what_waits_is_prepared_when_nothing_shall_be_run_any_more(lite: School) -> None:
     round_id = handed_on(lite)
-    none = lite.server.config.model_copy(update={"checks": Checks(sandbox="none")})
+    none = lite.server.config.model_copy(update={"sandbox": SandboxSettings(backend="none")})
     lite.later(round_id)
     Sweeper(dataclasses.replace(lite.server, config=none)).step()
     assert [flag.code for flag in lite.evidence(round_id).flags] == ["not_run"]
@@ -355,8 +355,8 @@ def test_a_row_that_nothing_waits_for_is_closed(lite: School) -> None:
     with lite.server.store.write() as session:
         outbox.reopen(session, "trial", round_id)
     lite.later(round_id)
-    Canaries(lite.server.dispatch.registry.redis).beat("checks", "here:1", "v")
-    lite.server.dispatch.registry.redis.delete(*celery_app.CHECKS_QUEUES)
+    Canaries(lite.server.dispatch.registry.redis).beat("sandbox", "here:1", "v")
+    lite.server.dispatch.registry.redis.delete(*celery_app.SANDBOX_QUEUES)
     Sweeper(lite.server).step()
     assert lite.rows(round_id)["trial"].done_at is not None
 
@@ -413,12 +413,12 @@ def test_what_running_an_erased_students_work_showed_goes_with_them(school: Scho
 def test_nothing_runs_for_an_erased_student(lite: School) -> None:
     round_id = handed_on(lite, "ada")
     redis: Any = lite.server.dispatch.registry.redis
-    assert lite.waiting()["checks"] == 1
+    assert lite.waiting()["sandbox"] == 1
     assert erased(lite, "ada")["outbox"] == 3  # prepare, trial, and the event that it was received
-    assert lite.waiting()["checks"] == 0
+    assert lite.waiting()["sandbox"] == 0
     assert tried(lite, round_id) is None  # a pool that had taken the message
     look_again(lite.server, round_id, HOLD_S)
-    assert lite.waiting()["checks"] == 0
+    assert lite.waiting()["sandbox"] == 0
     assert lite.sandbox.opened == 0
     assert round_id not in "".join(redis_rows(redis))
 

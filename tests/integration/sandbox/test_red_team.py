@@ -18,7 +18,7 @@ from grading.checks.numbers import MAX_DIGITS, number_of
 from grading.checks.outputs import INDEX
 from grading.checks.scope import first_comments
 from grading.checks.visibility import for_student
-from grading.config.settings import Checks, Limits
+from grading.config.settings import Limits, SandboxSettings
 from grading.domain.check import Check
 from grading.domain.model import Evidence
 from grading.domain.rubric import Criterion, Rubric
@@ -50,7 +50,7 @@ SOON_S = 1.0
 @pytest.fixture(scope="module")
 def trials() -> Trials:
     """The real sandbox."""
-    return Trials(open_sandbox("bubblewrap"), lambda language: find_runtime(language, Checks()))
+    return Trials(open_sandbox("bubblewrap"), lambda language: find_runtime(language, SandboxSettings()))
 
 
 def asked(

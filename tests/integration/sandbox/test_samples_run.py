@@ -11,7 +11,7 @@ import pytest
 from grading.assignments.loader import Assignment, read_folder
 from grading.checks import collect
 from grading.checks.visibility import for_student
-from grading.config.settings import Checks
+from grading.config.settings import SandboxSettings
 from grading.documents import UploadedFile, read, set_apart
 from grading.domain.model import CheckOutcome, Evidence
 from grading.execution.model import Request, Trial
@@ -23,7 +23,7 @@ from workers.sandbox.backends.base import Mount
 from workers.sandbox.runtimes import find_runtime
 from workers.sandbox.session import Trials
 
-CHECKS = Checks()
+SETTINGS = SandboxSettings()
 
 
 @cache
@@ -33,7 +33,7 @@ def assignment(slug: str) -> Assignment:
 
 @cache
 def trials() -> Trials:
-    made = Trials(open_sandbox(CHECKS.sandbox), lambda language: find_runtime(language, CHECKS))
+    made = Trials(open_sandbox(SETTINGS.backend), lambda language: find_runtime(language, SETTINGS))
     assert [made.problem("python"), made.problem("r")] == ["", ""]
     return made
 
@@ -63,7 +63,7 @@ def graded(file: str) -> tuple[Evidence, Evidence]:
         found.solution,
         files={p: hashlib.sha256(b).hexdigest() for p, b in folder.items() if p.startswith("data/")},
         tests={p: b.decode() for p, b in folder.items() if p.startswith("tests/")},
-        limits=CHECKS.limits,
+        limits=SETTINGS.limits,
         starter=found.starter,
     )
     made = {key: _run(request.model_dump_json(), slug) for key, request in plan.requests.items()}

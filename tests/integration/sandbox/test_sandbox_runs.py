@@ -14,7 +14,7 @@ from sqlalchemy import func, select, update
 from grading.broker import celery_app
 from grading.broker.canaries import Canaries
 from grading.checks.kinds.tests import Case, PassesTests
-from grading.config.settings import Checks, load
+from grading.config.settings import SandboxSettings, load
 from grading.documents import Limits, UploadedFile, read
 from grading.domain.model import Evidence, RoundState
 from grading.domain.rubric import Criterion, Rubric
@@ -129,7 +129,7 @@ class School:
 
     def waiting(self) -> dict[str, int]:
         return {
-            name: int(self.server.dispatch.registry.redis.llen(name)) for name in celery_app.CHECKS_QUEUES
+            name: int(self.server.dispatch.registry.redis.llen(name)) for name in celery_app.SANDBOX_QUEUES
         }
 
     def kept(self) -> int:
@@ -140,8 +140,10 @@ class School:
 def made(url: str, redis_url: str, root: Path, sandbox: Sandbox) -> Iterator[School]:
     environ = {"GRADER_DATABASE_URL": url, "GRADER_REDIS_URL": redis_url}
     config = load(root / "config.toml", environ)
-    checks = Checks(memory_mb=256, seconds=20, cell_s=5, packages=("prophet_that_nobody_has", "IPython"))
-    config = config.model_copy(update={"checks": checks})
+    settings = SandboxSettings(
+        memory_mb=256, seconds=20, cell_s=5, packages=("prophet_that_nobody_has", "IPython")
+    )
+    config = config.model_copy(update={"sandbox": settings})
     server = open_server(config)
     with server.store.write() as session:
         new = NewVersion("double", "Double", "python", "at_once", "1", rubric=RUBRIC)
@@ -149,7 +151,7 @@ def made(url: str, redis_url: str, root: Path, sandbox: Sandbox) -> Iterator[Sch
     counting = Counting(sandbox)
     with Shelf() as shelf:
         lab = Lab(
-            server.store, Trials(counting, lambda language: find_runtime(language, config.checks)), shelf
+            server.store, Trials(counting, lambda language: find_runtime(language, config.sandbox)), shelf
         )
         yield School(server, lab, counting, assignment)
     close_dispatch(server.dispatch)
@@ -245,7 +247,7 @@ def test_other_tests_files_limits_or_packages_are_another_trial(lite: School) ->
         {"work": request.work.model_copy(update={"prelude": "x = 1"})},
     ):
         keys.add(lite.lab.key(request.model_copy(update=change)))
-    other = dataclasses.replace(find_runtime("python", Checks()), digest="other")
+    other = dataclasses.replace(find_runtime("python", SandboxSettings()), digest="other")
     lab = Lab(lite.server.store, Trials(lite.sandbox, lambda _: other), lite.lab.shelf)
     assert len(keys | {lab.key(request)}) == 6
 
@@ -305,7 +307,7 @@ def test_what_ran_out_of_time_is_run_again_the_next_time(lite: School) -> None:
 def test_a_round_waits_for_the_pool_and_for_nobody_else(lite: School) -> None:
     plain = hand_in(lite.server.store, lite.assignment, "ada", source_text=RIGHT, path="double.py")
     assert not prepare(lite.server, plain.round_id)
-    assert lite.waiting() == {"checks": 1, "checks.batch": 0}
+    assert lite.waiting() == {"sandbox": 1, "sandbox.batch": 0}
     rows = lite.rows(plain.round_id)
     assert rows["prepare"].done_at is not None
     assert rows["trial"].done_at is None
@@ -313,7 +315,7 @@ def test_a_round_waits_for_the_pool_and_for_nobody_else(lite: School) -> None:
         lite.server.store, lite.assignment, "ben", source_text=RIGHT, path="double.py", priority="batch"
     )
     prepare(lite.server, batch.round_id)
-    assert lite.waiting() == {"checks": 1, "checks.batch": 1}
+    assert lite.waiting() == {"sandbox": 1, "sandbox.batch": 1}
     try_round(lite.server, lite.lab, lite.holding, plain.round_id)
     assert lite.row(plain.round_id).state == RoundState.QUEUED
     assert lite.rows(plain.round_id)["trial"].done_at is not None
@@ -345,7 +347,7 @@ def test_a_server_without_a_sandbox_says_so_and_counts_nothing(
 
 
 def test_where_nothing_shall_be_run_no_pool_is_needed(lite: School) -> None:
-    none = lite.server.config.model_copy(update={"checks": Checks(sandbox="none")})
+    none = lite.server.config.model_copy(update={"sandbox": SandboxSettings(backend="none")})
     server = dataclasses.replace(lite.server, config=none)
     round_id = lite.received("ada")
     assert prepare(server, round_id)
@@ -360,18 +362,18 @@ def test_a_forgotten_round_is_sent_again_when_a_pool_lives(school: School) -> No
     round_id = school.received("ada")
     prepare(school.server, round_id)
     redis = school.server.dispatch.registry.redis
-    redis.delete(*celery_app.CHECKS_QUEUES)  # the message is lost
+    redis.delete(*celery_app.SANDBOX_QUEUES)  # the message is lost
     sweeper = Sweeper(school.server)
     school.later(round_id)
     sweeper.step()
-    assert school.waiting()["checks"] == 0  # nobody is there who could run it
-    Canaries(redis).beat("checks", "here:1", "v")
+    assert school.waiting()["sandbox"] == 0  # nobody is there who could run it
+    Canaries(redis).beat("sandbox", "here:1", "v")
     sweeper.step()
-    assert school.waiting()["checks"] >= 1
-    before = school.waiting()["checks"]
+    assert school.waiting()["sandbox"] >= 1
+    before = school.waiting()["sandbox"]
     school.later(round_id)
     sweeper.step()
-    assert school.waiting()["checks"] == before  # it waits in the queue
+    assert school.waiting()["sandbox"] == before  # it waits in the queue
 
 
 def test_a_hand_in_that_ends_the_pool_again_and_again_is_held_for_a_person(lite: School) -> None:

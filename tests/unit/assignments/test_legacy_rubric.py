@@ -72,7 +72,7 @@ def source() -> dict[str, Any]:
                 "questions": {"question_8_1": {"points": 3}, "question_8_2": {"points": 1}},
             },
         },
-        "autograder_checks": {
+        "autograder_sandbox": {
             "required_variables": ["rivers"],
             "flexible_column_matching": {"mappings": {"name": ["River_Name", "name"]}},
             "sections": {

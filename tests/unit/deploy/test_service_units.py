@@ -91,7 +91,7 @@ def test_commands_print_the_unit_of_a_worker(words: list[str], tmp_path: Path) -
 
 def test_parts_of_the_server_have_services_and_nothing_else_has(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text(Path("config.toml").read_text())
-    for part in ("web", "store", "checks", "sweep", "up"):
+    for part in ("web", "store", "sandbox", "sweep", "up"):
         said = CliRunner().invoke(
             grader, ["--config", str(tmp_path / "config.toml"), "service", part, "--kind", "launchd"]
         )

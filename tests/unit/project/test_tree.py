@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 LOCKS = (
     "requirements.lock",
     "requirements-test.lock",
-    "requirements-checks.lock",
+    "requirements-sandbox.lock",
     "requirements-bench.lock",
     "deploy/flower/requirements.lock",
 )
@@ -116,7 +116,7 @@ def test_the_locks_agree() -> None:
 @pytest.mark.parametrize(
     ("lock", "extras"),
     [
-        ("requirements-checks.lock", ["checks"]),
+        ("requirements-sandbox.lock", ["sandbox"]),
         ("requirements-bench.lock", ["bench"]),
         ("requirements.lock", ["web", "workers", "embedded"]),
         ("requirements-test.lock", ["web", "workers", "embedded", "mlx", "tracing", "test"]),
@@ -125,7 +125,7 @@ def test_the_locks_agree() -> None:
 def test_a_lock_satisfies_pyproject(lock: str, extras: list[str]) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     # the project itself is not installed beside students' work and other people's routers
-    own = [] if extras in (["checks"], ["bench"]) else project["dependencies"]
+    own = [] if extras in (["sandbox"], ["bench"]) else project["dependencies"]
     wanted = [*own, *(r for e in extras for r in project["optional-dependencies"][e])]
     versions = locked(lock)
     for text in wanted:

@@ -30,8 +30,8 @@ def test_turned_off_by_the_operator():
 
 
 def test_a_container_without_its_settings_says_which():
-    assert "checks.engine" in open_sandbox("container").problem()
-    with pytest.raises(SandboxUnavailable, match=r"checks\.image"):
+    assert "sandbox.engine" in open_sandbox("container").problem()
+    with pytest.raises(SandboxUnavailable, match=r"sandbox\.image"):
         open_sandbox("container", engine="docker").open(Box(("true",)))
 
 

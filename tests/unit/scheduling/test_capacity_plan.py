@@ -190,7 +190,7 @@ def test_the_sandbox_is_named_where_it_is_the_bottleneck(
     path = tmp_path / "config.toml"
     path.write_text(f"[[machines]]\nname = 'one'\nslots = 4\n[machines.stages]\n{stages}")
     monkeypatch.setenv("GRADER_REDIS_URL", redis_url)
-    Canaries(connect(redis_url)).beat("checks", "host:1", "", Rate(2, seconds))
+    Canaries(connect(redis_url)).beat("sandbox", "host:1", "", Rate(2, seconds))
     told = CliRunner().invoke(command, ["--json"], obj=Settings(path))
     assert told.exit_code == 0, told.output
     sandbox = json.loads(told.output)["sandbox"]

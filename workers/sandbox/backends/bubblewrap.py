@@ -59,7 +59,7 @@ def _remedy() -> str:
     return (
         "In a container it needs --security-opt seccomp=unconfined --security-opt apparmor=unconfined "
         "--security-opt systempaths=unconfined and, as root, --cap-add SYS_ADMIN --cap-add NET_ADMIN; or set "
-        'checks.sandbox to "container".'
+        'sandbox.backend to "container".'
     )
 
 

@@ -29,7 +29,7 @@ _ORPHAN_S = 5
 
 
 class Container:
-    """Boxes by `docker` or `podman`; the image must be there (deploy/checks.Dockerfile)."""
+    """Boxes by `docker` or `podman`; the image must be there (deploy/sandbox.Dockerfile)."""
 
     name = "container"
 
@@ -44,9 +44,9 @@ class Container:
         if self._works:
             return ""
         if not self._engine or not self._image:
-            return 'The sandbox "container" needs checks.engine ("docker" or "podman") and checks.image.'
+            return 'The sandbox "container" needs sandbox.engine ("docker" or "podman") and sandbox.image.'
         if shutil.which(self._engine) is None:
-            return f"checks.engine: the program {self._engine!r} is not found. Install Docker or Podman."
+            return f"sandbox.engine: the program {self._engine!r} is not found. Install Docker or Podman."
         trial = [self._engine, "run", *_options(Box((), limits=Limits(disk_mb=1))), self._image, "true"]
         try:
             done = subprocess.run(
@@ -59,7 +59,7 @@ class Container:
             return (
                 f"{self._engine} cannot start a container from {self._image!r} ({said}). Is it running, may "
                 f"this user use it, and is the image there? To make it: "
-                f"{self._engine} build -f deploy/checks.Dockerfile -t {self._image} ."
+                f"{self._engine} build -f deploy/sandbox.Dockerfile -t {self._image} ."
             )
         self._works = True
         return ""

@@ -14,7 +14,7 @@ from workers.sandbox.backends.pipes import PipedSession
 
 NOTHING = "Nothing that students hand in is run here: there is no sandbox."
 INSTALL = "On Linux install bubblewrap (Debian, Ubuntu: apt-get install bubblewrap libseccomp2)."
-ELSE = "Or name a container engine and its image in config.toml (checks.engine, checks.image)."
+ELSE = "Or name a container engine and its image in config.toml (sandbox.engine, sandbox.image)."
 
 
 class NoSandbox:
@@ -35,7 +35,7 @@ class NoSandbox:
 
 
 Kind = Literal["auto", "bubblewrap", "container", "none"]
-TURNED_OFF = 'Nothing that students hand in is run here: checks.sandbox is set to "none".'
+TURNED_OFF = 'Nothing that students hand in is run here: sandbox.backend is set to "none".'
 
 
 def open_sandbox(kind: Kind, *, engine: str = "", image: str = "") -> Sandbox:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from grading.config.settings import Checks
+from grading.config.settings import SandboxSettings
 from workers.sandbox.backends.base import Mount
 from workers.sandbox.runtimes.base import DRIVERS, INSIDE, Runtime
 
@@ -40,9 +40,9 @@ print(json.dumps({
 """
 
 
-def find_python(settings: Checks) -> Runtime:
-    """The Python of `checks.python`, else the one that `make checks` made, else the one of this system."""
-    if settings.sandbox == "container":
+def find_python(settings: SandboxSettings) -> Runtime:
+    """The Python of `sandbox.python`, else the one that `make sandbox` made, else the one of this system."""
+    if settings.backend == "container":
         return _in_image(settings.image)
     found = _find(settings.python or _own_python(), bool(settings.python))
     if found.problem or all(mount.source.exists() for mount in found.mounts):
@@ -53,21 +53,21 @@ def find_python(settings: Checks) -> Runtime:
 
 
 def _own_python() -> str:
-    """The environment that `make checks` makes; without it, the Python that ours was made from."""
-    own = Path(sys.prefix, "checks", "bin", "python")
+    """The environment that `make sandbox` makes; without it, the Python that ours was made from."""
+    own = Path(sys.prefix, "sandbox", "bin", "python")
     return str(own) if own.exists() else str(getattr(sys, "_base_executable", "") or sys.executable)
 
 
 @functools.cache
 def _find(named: str, by_setting: bool) -> Runtime:
-    where = "checks.python: " if by_setting else ""
+    where = "sandbox.python: " if by_setting else ""
     program = shutil.which(named)
     if program is None:
-        return _without(f"{where}there is no program {named}; run `make checks`, which makes one.")
+        return _without(f"{where}there is no program {named}; run `make sandbox`, which makes one.")
     try:
         about = _probe(program)
     except (OSError, subprocess.SubprocessError, ValueError, KeyError):
-        return _without(f"{where}{named} does not start as a Python; run `make checks`, which makes one.")
+        return _without(f"{where}{named} does not start as a Python; run `make sandbox`, which makes one.")
     if tuple(about["number"]) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
         return _without(

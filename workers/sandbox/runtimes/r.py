@@ -10,13 +10,13 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path, PurePath
 
-from grading.config.settings import Checks
+from grading.config.settings import SandboxSettings
 from workers.sandbox.backends.base import Mount
 from workers.sandbox.runtimes.base import DRIVERS, INSIDE, Runtime
 from workers.sandbox.runtimes.python import find_python
 
 HOW = "on Debian and Ubuntu: apt-get install r-base-core r-cran-irkernel r-cran-testthat"
-NO_SUCH = "checks.r: there is no program {}; name an Rscript, or leave it out to take the one on the PATH"
+NO_SUCH = "sandbox.r: there is no program {}; name an Rscript, or leave it out to take the one on the PATH"
 ENVIRON = {"R_DEFAULT_INTERNET_TIMEOUT": "1"}
 _PROBE_S = 60.0
 
@@ -41,11 +41,9 @@ def argv(rscript: str, driver: str) -> tuple[str, ...]:
     return ("/bin/sh", "-c", _START, rscript, driver)
 
 
-def find_r(settings: Checks) -> Runtime:
-    """Rscript of `checks.r`, else of the PATH, as it is when this process first asks; a container's image has
-    its own.
-    """
-    if settings.sandbox == "container":
+def find_r(settings: SandboxSettings) -> Runtime:
+    """Rscript of `sandbox.r`, else of the PATH, looked up once a process; a container's image has its own."""
+    if settings.backend == "container":
         return _runtime("Rscript", [f"image {settings.image}"], [])
     rscript = shutil.which(settings.r or "Rscript") or ""
     found = _find(settings.r, rscript)
@@ -67,7 +65,7 @@ def _find(named: str, rscript: str) -> Runtime:
     return _runtime(rscript, lines, _outside(rscript, places))
 
 
-def _with_fork_server(found: Runtime, rscript: str, settings: Checks) -> Runtime:
+def _with_fork_server(found: Runtime, rscript: str, settings: SandboxSettings) -> Runtime:
     """R is forked from within a Python; without one, or without R as a library, it is started each time."""
     python = find_python(settings)
     if not python.fork_argv:

@@ -1,8 +1,8 @@
-# What students' work runs in where a container engine is the sandbox (checks.sandbox = "container"):
+# What students' work runs in where a container engine is the sandbox (sandbox.backend = "container"):
 #
-#   docker build -f deploy/checks.Dockerfile -t grader-checks deploy
+#   docker build -f deploy/sandbox.Dockerfile -t grader-sandbox deploy
 #
-# and in config.toml: [checks] sandbox = "container", engine = "docker" (or "podman"), image = "grader-checks".
+# and in config.toml: [sandbox] backend = "container", engine = "docker" (or "podman"), image = "grader-sandbox".
 # The drivers are bound in at run time, read-only; nothing of Grader is in the image. Nothing in it runs as root,
 # may reach the network or write outside of its own /box and /tmp: that is said when a container is started.
 FROM debian:trixie-slim
