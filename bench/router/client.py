@@ -1,4 +1,4 @@
-"""A client as people write them: sends each hand-in's two requests over the machines, so many at once.
+"""A client as people write them: sends each submission's two requests over the machines, so many at once.
 
 Reads a plan as JSON from standard input and writes what became of each request. Runs as a file under any
 Python: it needs the standard library only, and litellm for litellm's ways.
@@ -165,19 +165,19 @@ class Sending:
         """What is done before the time counts."""
         if isinstance(self._way, LiteLLM):
             await self._way.warm_up()
-        await asyncio.gather(*(self._hand_in(n, one) for n, one in enumerate(self._plan["learn"])))
+        await asyncio.gather(*(self._arrival(n, one) for n, one in enumerate(self._plan["learn"])))
         self.done.clear()
 
     async def all(self) -> None:
         """Until the last one is answered or given up."""
         self._start = time.monotonic()
-        await asyncio.gather(*(self._hand_in(n, one) for n, one in enumerate(self._plan["hand_ins"])))
+        await asyncio.gather(*(self._arrival(n, one) for n, one in enumerate(self._plan["arrivals"])))
 
     @property
     def _now(self) -> float:
         return (time.monotonic() - self._start) * self._factor
 
-    async def _hand_in(self, number: int, one: dict[str, Any]) -> None:
+    async def _arrival(self, number: int, one: dict[str, Any]) -> None:
         await asyncio.sleep(max(0.0, one["at"] - self._now) / self._factor)
         await asyncio.gather(*(self._request(number, one, stage) for stage in self._plan["stages"]))
 

@@ -39,9 +39,9 @@ QUICK_WAYS = "ours,roles,shortest"
 )
 @click.option("--slots", default=16, show_default=True, help="Generations at once of each machine.")
 @click.option("--at-once", default=64, show_default=True, help="Requests that a client has under way.")
-@click.option("--seed", default=1, show_default=True, help="Other hand-ins.")
+@click.option("--seed", default=1, show_default=True, help="Other submissions.")
 @click.option(
-    "--world",
+    "--cluster-model",
     default="own",
     show_default=True,
     help="Machines and costs: own, other, flat, one-mac, long; all but own for ours only.",
@@ -50,14 +50,14 @@ QUICK_WAYS = "ours,roles,shortest"
     "--learn",
     default=0,
     show_default=True,
-    help="So many hand-ins are worked off before, for those that learn.",
+    help="So many submissions are worked off before, for those that learn.",
 )
 @click.option("--tune", is_flag=True, help="Let the product find its slots by measurement.")
 @click.option("--quick", is_flag=True, help="Small and short: a minute, nothing is installed.")
 @click.option("--json", "as_json", is_flag=True)
 def command(
     scenarios: tuple[str, ...], only: str | None, compress: float, slots: int, at_once: int, seed: int,
-    world: str, learn: int, tune: bool, quick: bool, as_json: bool,
+    cluster_model: str, learn: int, tune: bool, quick: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """The product beside other people's routers, on the same emulated machines."""
     from bench.router import competitors, results
@@ -65,13 +65,13 @@ def command(
 
     names = scenarios or (QUICK if quick else ("backlog400", "backlog1000", "poisson80"))
     ways = _ways(only or (QUICK_WAYS if quick else ""))
-    if world != "own" and not set(ways) == {"ours"}:
-        raise click.BadParameter("needs --only ours.", param_hint="--world")
-    plans = [Plan(_scenario(name, slots, seed, world), compress, at_once, learn) for name in names]
+    if cluster_model != "own" and not set(ways) == {"ours"}:
+        raise click.BadParameter("needs --only ours.", param_hint="--cluster-model")
+    plans = [Plan(_scenario(name, slots, seed, cluster_model), compress, at_once, learn) for name in names]
     played = []
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as an exception: what was started is ended
     try:
-        if any(way in competitors.RIVALS and competitors.RIVALS[way].installed for way in ways):
+        if any(way in competitors.COMPETITORS and competitors.COMPETITORS[way].installed for way in ways):
             competitors.install(_say)
         for plan in plans:
             outcomes = []
@@ -79,7 +79,7 @@ def command(
                 _say(f"{plan.scenario.name}: {way}")
                 outcomes.append(_play(way, plan, tune))
                 _say(f"  {outcomes[-1].makespan:.0f} s, p95 {outcomes[-1].took(0.95):.0f} s")
-            played.append(results.Played(plan, outcomes))
+            played.append(results.ScenarioResult(plan, outcomes))
     except (competitors.Missing, TimeoutError) as error:
         raise click.ClickException(str(error)) from error
     if as_json:
@@ -96,11 +96,11 @@ def _say(line: str) -> None:
 
 def _ways(only: str) -> list[str]:
     """Those that were named; else all."""
-    from bench.router.competitors import RIVALS
+    from bench.router.competitors import COMPETITORS
     from bench.router.results import OURS
 
-    known = (OURS, *RIVALS)
-    ways = only.split(",") if only else [OURS, *RIVALS]
+    known = (OURS, *COMPETITORS)
+    ways = only.split(",") if only else [OURS, *COMPETITORS]
     if unknown := set(ways) - set(known):
         raise click.BadParameter(f"{min(unknown)!r} is none of {', '.join(known)}.", param_hint="--only")
     return ways
@@ -109,18 +109,20 @@ def _ways(only: str) -> list[str]:
 def _play(way: str, plan: Plan, tune: bool) -> Outcome:
     from bench.router import comparison, competitors
 
-    if way in competitors.RIVALS:
-        return comparison.play_rival(competitors.RIVALS[way], plan, _say)
-    return comparison.play_product(plan, _say, tune=tune)
+    if way in competitors.COMPETITORS:
+        return comparison.run_competitor(competitors.COMPETITORS[way], plan, _say)
+    return comparison.run_product(plan, _say, tune=tune)
 
 
-def _scenario(name: str, slots: int, seed: int, world: str) -> Scenario:
-    from bench.router.cost_model import WORLDS
+def _scenario(name: str, slots: int, seed: int, cluster_model: str) -> Scenario:
+    from bench.router.cost_model import CLUSTER_MODELS
     from bench.router.scenarios import named
 
-    if world not in WORLDS:
-        raise click.BadParameter(f"{world!r} is none of {', '.join(WORLDS)}.", param_hint="--world")
+    if cluster_model not in CLUSTER_MODELS:
+        raise click.BadParameter(
+            f"{cluster_model!r} is none of {', '.join(CLUSTER_MODELS)}.", param_hint="--cluster-model"
+        )
     try:
-        return named(name, slots, seed, WORLDS[world])
+        return named(name, slots, seed, CLUSTER_MODELS[cluster_model])
     except KeyError as error:
         raise click.BadParameter(error.args[0], param_hint="--scenario") from None

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.router.competitors import Rival, send
-from bench.router.processes import Parts, Servers, children_cpu_s, start_servers
+from bench.router.competitors import Competitor, send
+from bench.router.processes import EmulatedServers, Processes, children_cpu_s, start_servers
 from bench.router.product import Product, product
 from bench.router.results import OURS, Outcome, Plan
 
@@ -21,14 +21,14 @@ PATIENCE = 6.0
 STEP_S = 0.02
 
 
-def play_product(plan: Plan, say: Say, *, tune: bool = False) -> Outcome:
+def run_product(plan: Plan, say: Say, *, tune: bool = False) -> Outcome:
     """The product; with `tune` it finds its slots by measurement."""
     with _servers(plan) as (folder, servers), product(folder, plan, servers, tune=tune) as system:
         before, since = children_cpu_s(), time.monotonic()
         system.start_all()
-        now = [(n, one) for n, one in enumerate(plan.scenario.hand_ins) if one.at <= 0]
+        now = [(n, one) for n, one in enumerate(plan.scenario.arrivals) if one.at <= 0]
         for number, one in now:
-            system.hand_in(number, one)
+            system.arrival(number, one)
         system.until_queued(len(now))
         wall = time.monotonic()
         start = time.time()
@@ -41,44 +41,44 @@ def play_product(plan: Plan, say: Say, *, tune: bool = False) -> Outcome:
             wall = time.monotonic() - wall
         ended, done = system.ended(start), servers.ended()
         used = servers.cpu_s()
-        system.parts.stop()
+        system.processes.stop()
         cpu = (children_cpu_s() - before + used) / (time.monotonic() - since)
     return Outcome(OURS, ended, done, cpu, wall)
 
 
-def play_rival(rival: Rival, plan: Plan, say: Say) -> Outcome:
+def run_competitor(competitor: Competitor, plan: Plan, say: Say) -> Outcome:
     """A client that sends everything itself, perhaps through a router."""
     with _servers(plan) as (folder, servers):
         before = children_cpu_s()
-        with Parts(folder) as parts, rival.ready(parts, servers, plan) as way:
+        with Processes(folder) as processes, competitor.ready(processes, servers, plan) as way:
             wall = time.monotonic()
             with _changes(plan, servers, None, wall):
-                ended = send(parts, way, plan, servers, say)
+                ended = send(processes, way, plan, servers, say)
             wall = time.monotonic() - wall
         done, used = servers.ended(), servers.cpu_s()
         cpu = (children_cpu_s() - before + used) / wall
-    return Outcome(rival.name, ended, done, cpu, wall)
+    return Outcome(competitor.name, ended, done, cpu, wall)
 
 
 @contextmanager
-def _servers(plan: Plan) -> Iterator[tuple[Path, Servers]]:
+def _servers(plan: Plan) -> Iterator[tuple[Path, EmulatedServers]]:
     with tempfile.TemporaryDirectory(prefix="grader-router-") as name:
         folder = Path(name)
-        with Parts(folder) as parts:
-            world = plan.scenario.setting.world.name
-            yield folder, start_servers(parts, plan.factor, plan.slots, world=world)
+        with Processes(folder) as processes:
+            cluster_model = plan.scenario.setting.cluster_model.name
+            yield folder, start_servers(processes, plan.factor, plan.slots, cluster_model=cluster_model)
 
 
 def _rest(system: Product, plan: Plan, start: float) -> None:
-    """Hand in what comes later, each at its time."""
-    later = sorted((one.at, n) for n, one in enumerate(plan.scenario.hand_ins) if one.at > 0)
+    """Submit what comes later, each at its time."""
+    later = sorted((one.at, n) for n, one in enumerate(plan.scenario.arrivals) if one.at > 0)
     for at, number in later:
         time.sleep(max(0.0, start + at / plan.factor - time.time()))
-        system.hand_in(number, plan.scenario.hand_ins[number])
+        system.arrival(number, plan.scenario.arrivals[number])
 
 
 def _until_over(system: Product, plan: Plan, say: Say) -> None:
-    count, told, changed = len(plan.scenario.hand_ins) + plan.learn, 0, time.monotonic()
+    count, told, changed = len(plan.scenario.arrivals) + plan.learn, 0, time.monotonic()
     while (over := system.over()) < count:
         if over > told:
             told, changed = over, time.monotonic()
@@ -89,7 +89,7 @@ def _until_over(system: Product, plan: Plan, say: Say) -> None:
 
 
 @contextmanager
-def _changes(plan: Plan, servers: Servers, system: Product | None, start: float) -> Iterator[None]:
+def _changes(plan: Plan, servers: EmulatedServers, system: Product | None, start: float) -> Iterator[None]:
     """Machines that die, come back or get slower meanwhile; with a dead one dies its worker.
 
     `start` is the monotonic time that counts as 0.
@@ -104,9 +104,9 @@ def _changes(plan: Plan, servers: Servers, system: Product | None, start: float)
             if over.wait(max(0.0, start + at / plan.factor - time.monotonic())):
                 return
             if system is not None and not speed:
-                system.parts.kill(name)
+                system.processes.kill(name)
             servers.change(name, speed)
-            if system is not None and speed == 1 and name not in system.parts.running:
+            if system is not None and speed == 1 and name not in system.processes.running:
                 system.start(name, "worker", name)
 
     thread = threading.Thread(target=change, daemon=True)

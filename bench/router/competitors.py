@@ -17,7 +17,7 @@ from urllib.request import urlopen
 
 from bench.router.cost_model import STAGES
 from bench.router.policies import HOME
-from bench.router.processes import ROOT, Parts, Servers, hear, say
+from bench.router.processes import ROOT, EmulatedServers, Processes, read_line, write_line
 from bench.router.protocols import mark
 from bench.router.results import Ended, Plan
 from bench.router.simulation import Arrival
@@ -38,26 +38,28 @@ class Missing(Exception):
 
 
 @dataclass(frozen=True)
-class Rival:
+class Competitor:
     """A way of sending; `kind` and `detail` are for `client.py`, `program` is a router between."""
 
     name: str
     kind: str
     detail: Mapping[str, str] = field(default_factory=dict)
-    program: Callable[[int, Servers, Plan], Sequence[str]] | None = None
+    program: Callable[[int, EmulatedServers, Plan], Sequence[str]] | None = None
     installed: bool = False
     """It comes from the bench extra."""
 
     @contextmanager
-    def ready(self, parts: Parts, servers: Servers, plan: Plan) -> Iterator[Mapping[str, Any]]:
+    def ready(
+        self, processes: Processes, servers: EmulatedServers, plan: Plan
+    ) -> Iterator[Mapping[str, Any]]:
         """Start what stands between; gives the way for the plan."""
         if self.program is None:
             yield {"kind": self.kind, **self.detail}
             return
         port = free_port()
-        process = parts.start("router", self.program(port, servers, plan))
+        process = processes.start("router", self.program(port, servers, plan))
         url = f"http://127.0.0.1:{port}"
-        _until_answers(f"{url}/health", process, parts.folder)
+        _until_answers(f"{url}/health", process, processes.folder)
         yield {"kind": self.kind, "url": url}
 
 
@@ -73,8 +75,8 @@ def _until_answers(url: str, process: subprocess.Popen[bytes], folder: Path) -> 
     raise Missing(f"the router does not answer; see {folder / 'router.log'}")
 
 
-def _sglang(policy: str) -> Callable[[int, Servers, Plan], Sequence[str]]:
-    def program(port: int, servers: Servers, plan: Plan) -> Sequence[str]:
+def _sglang(policy: str) -> Callable[[int, EmulatedServers, Plan], Sequence[str]]:
+    def program(port: int, servers: EmulatedServers, plan: Plan) -> Sequence[str]:
         return [
             str(VENV / "bin" / "sglang-router"), "launch",
             "--host", "127.0.0.1", "--port", str(port), "--prometheus-port", str(free_port()),
@@ -84,8 +86,8 @@ def _sglang(policy: str) -> Callable[[int, Servers, Plan], Sequence[str]]:
     return program
 
 
-def _vllm(policy: str) -> Callable[[int, Servers, Plan], Sequence[str]]:
-    def program(port: int, servers: Servers, plan: Plan) -> Sequence[str]:
+def _vllm(policy: str) -> Callable[[int, EmulatedServers, Plan], Sequence[str]]:
+    def program(port: int, servers: EmulatedServers, plan: Plan) -> Sequence[str]:
         return [
             str(VENV / "bin" / "vllm-router"),
             "--host", "127.0.0.1", "--port", str(port), "--prometheus-port", str(free_port()),
@@ -95,47 +97,51 @@ def _vllm(policy: str) -> Callable[[int, Servers, Plan], Sequence[str]]:
     return program
 
 
-def _litellm(strategy: str) -> Rival:
-    return Rival(f"litellm {strategy}", "litellm", {"strategy": strategy}, installed=True)
+def _litellm(strategy: str) -> Competitor:
+    return Competitor(f"litellm {strategy}", "litellm", {"strategy": strategy}, installed=True)
 
 
-RIVALS: Mapping[str, Rival] = {
-    "pinned": Rival("pinned to the first pair", "pinned"),
-    "roles": Rival("fixed roles, round-robin", "roles"),
-    "shortest": Rival("join shortest queue", "shortest"),
+COMPETITORS: Mapping[str, Competitor] = {
+    "pinned": Competitor("pinned to the first pair", "pinned"),
+    "roles": Competitor("fixed roles, round-robin", "roles"),
+    "shortest": Competitor("join shortest queue", "shortest"),
     "litellm-least-busy": _litellm("least-busy"),
     "litellm-latency": _litellm("latency-based-routing"),
     "litellm-shuffle": _litellm("simple-shuffle"),
-    "sglang-two": Rival("sglang power of two", "router", {}, _sglang("power_of_two"), installed=True),
-    "sglang-cache": Rival("sglang cache-aware", "router", {}, _sglang("cache_aware"), installed=True),
-    "vllm-two": Rival("vllm power of two", "router", {}, _vllm("power_of_two"), installed=True),
-    "vllm-cache": Rival("vllm cache-aware", "router", {}, _vllm("cache_aware"), installed=True),
+    "sglang-two": Competitor("sglang power of two", "router", {}, _sglang("power_of_two"), installed=True),
+    "sglang-cache": Competitor("sglang cache-aware", "router", {}, _sglang("cache_aware"), installed=True),
+    "vllm-two": Competitor("vllm power of two", "router", {}, _vllm("power_of_two"), installed=True),
+    "vllm-cache": Competitor("vllm cache-aware", "router", {}, _vllm("cache_aware"), installed=True),
 }
 
 
 def send(
-    parts: Parts, way: Mapping[str, Any], plan: Plan, servers: Servers, tell: Callable[[str], None]
+    processes: Processes,
+    way: Mapping[str, Any],
+    plan: Plan,
+    servers: EmulatedServers,
+    tell: Callable[[str], None],
 ) -> list[Ended]:
-    """Everything of the plan on this way; what came of each hand-in."""
+    """Everything of the plan on this way; what came of each submission."""
     python = VENV / "bin" / "python" if way["kind"] == "litellm" else Path(sys.executable)
-    parts_environ = Parts(parts.folder, {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}, parts.running)
-    sender = parts_environ.start(
+    parts_environ = Processes(processes.folder, {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}, processes.running)
+    client = parts_environ.start(
         "client", [str(python), str(Path(__file__).parent / "client.py")], talks=True
     )
-    say(sender, _plan(way, plan, servers))
-    if hear(sender).strip() != "ready":
-        raise Missing(f"the client did not start: {(parts.folder / 'sender.log').read_text()[-2000:]}")
-    say(sender, "begin")
-    answer = json.loads(hear(sender) or "{}")
+    write_line(client, _plan(way, plan, servers))
+    if read_line(client).strip() != "ready":
+        raise Missing(f"the client did not start: {(processes.folder / 'client.log').read_text()[-2000:]}")
+    write_line(client, "begin")
+    answer = json.loads(read_line(client) or "{}")
     if "done" not in answer:
-        raise Missing(f"the client broke off: {(parts.folder / 'sender.log').read_text()[-2000:]}")
+        raise Missing(f"the client broke off: {(processes.folder / 'client.log').read_text()[-2000:]}")
     tries = sum(one["tries"] - 1 for one in answer["done"])
     if tries:
         tell(f"{tries} requests were sent again")
     return _ended(plan, answer["done"])
 
 
-def _plan(way: Mapping[str, Any], plan: Plan, servers: Servers) -> Mapping[str, Any]:
+def _plan(way: Mapping[str, Any], plan: Plan, servers: EmulatedServers) -> Mapping[str, Any]:
     return {
         "factor": plan.factor,
         "at_once": plan.at_once,
@@ -147,22 +153,22 @@ def _plan(way: Mapping[str, Any], plan: Plan, servers: Servers) -> Mapping[str, 
             for stage, work in STAGES.items()
         },
         "user": USER,
-        "hand_ins": _marked(plan.scenario.hand_ins),
+        "arrivals": _marked(plan.scenario.arrivals),
         "learn": _marked(plan.before),
     }
 
 
-def _marked(hand_ins: Sequence[Arrival]) -> list[Mapping[str, Any]]:
-    return [{"at": one.at, "mark": mark(number, one.output)} for number, one in enumerate(hand_ins)]
+def _marked(arrivals: Sequence[Arrival]) -> list[Mapping[str, Any]]:
+    return [{"at": one.at, "mark": mark(number, one.output)} for number, one in enumerate(arrivals)]
 
 
 def _ended(plan: Plan, done: Sequence[Mapping[str, Any]]) -> list[Ended]:
     of: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
     for one in done:
         of[one["number"]].append(one)
-    hand_ins = plan.scenario.hand_ins
+    arrivals = plan.scenario.arrivals
     return [
-        Ended(n, hand_ins[n].at, max(o["ended"] for o in both), all(o["ok"] for o in both))
+        Ended(n, arrivals[n].at, max(o["ended"] for o in both), all(o["ok"] for o in both))
         for n, both in of.items()
     ]
 

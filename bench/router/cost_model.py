@@ -61,7 +61,7 @@ class Model:
     hit: float
     """Part of the experts that one token uses."""
     active: float
-    """Parameters multiplied a token; an embedding table is looked up."""
+    """Parameters multiplied a token; an embedding table is observed up."""
     kv_token: float
     """Cache of one more token of context."""
     kv_fixed: float = 0.0
@@ -160,7 +160,7 @@ def job_s(card: Card, work: Work, at_once: int, cached: bool = True) -> float:
 
 
 @dataclass(frozen=True)
-class World:
+class ClusterModel:
     """Machines, what stages cost on them, and how much answers differ in length."""
 
     name: str
@@ -182,7 +182,7 @@ class World:
         return round(usual * min(self.longest, rng.lognormvariate(-(self.spread**2) / 2, self.spread)))
 
 
-def _other() -> World:
+def _other() -> ClusterModel:
     """Another emulator's formulas: prompts at 60 % of the arithmetic, attention counts, models step apart."""
     a_byte = 18.56 / 30.53
     experts = 128 * 3 * 2048 * 768 * 48 * a_byte
@@ -195,20 +195,20 @@ def _other() -> World:
         "feedback": Work("feedback", gemma, 1813, 1008, 800),
     }
     cards = {name: replace(card, reads=0.6, apart=True) for name, card in CARDS.items()}
-    return World("other", "another emulator's costs, short prompts", cards, works, 0.2, even=True)
+    return ClusterModel("other", "another emulator's costs, short prompts", cards, works, 0.2, even=True)
 
 
-def _flat() -> World:
+def _flat() -> ClusterModel:
     cards = {name: replace(card, gains=4) for name, card in CARDS.items()}
-    return World("flat", "batches gain nothing beyond four", cards)
+    return ClusterModel("flat", "batches gain nothing beyond four", cards)
 
 
-def _one_mac() -> World:
+def _one_mac() -> ClusterModel:
     sparks = {f"dgx-spark-{n}": GB10 for n in (1, 2, 3)}
-    return World("one-mac", "three DGX Sparks, one M3 Ultra", {**sparks, "mac-studio-1": M3_ULTRA})
+    return ClusterModel("one-mac", "three DGX Sparks, one M3 Ultra", {**sparks, "mac-studio-1": M3_ULTRA})
 
 
-def _long() -> World:
+def _long() -> ClusterModel:
     """Feedback five times as long as analysis; one answer in twenty is three times as long as usual."""
     works = {
         "analysis": replace(STAGES["analysis"], output=400),
@@ -216,10 +216,12 @@ def _long() -> World:
     }
     small = Card("a small card", 1000 * GB, 80 * TFLOPS, 96 * GB, 0.5, 0.7)
     cards = {"dgx-spark-1": GB10, "mac-studio-1": M3_ULTRA, "mac-studio-2": M4_MAX, "workstation": small}
-    return World("long", "feedback five times as long, lengths with a long tail", cards, works, 0.7)
+    return ClusterModel("long", "feedback five times as long, lengths with a long tail", cards, works, 0.7)
 
 
-OWN = World("own", "this project's costs, long prompts")
-WORLDS: Mapping[str, World] = {one.name: one for one in (OWN, _other(), _flat(), _one_mac(), _long())}
+OWN = ClusterModel("own", "this project's costs, long prompts")
+CLUSTER_MODELS: Mapping[str, ClusterModel] = {
+    one.name: one for one in (OWN, _other(), _flat(), _one_mac(), _long())
+}
 TUNED = ("own", "other")
 """Worlds on which rules may be tuned; the others only judge."""

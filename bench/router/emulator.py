@@ -85,7 +85,7 @@ class _Job:
 
 
 @dataclass
-class Box:
+class Emulator:
     """A machine with slots, a bounded queue, memory for models and prefixes, and changes of its speed.
 
     A prompt is read at a time, while decoding pauses; then all in slots write a token a step. `changes` are

@@ -117,11 +117,11 @@ def rates(cards: Mapping[str, Card], slots: int, works: Mapping[str, Work]) -> d
     }
 
 
-def works_of(hand_ins: Sequence[Arrival], usual: Mapping[str, Work] = STAGES) -> dict[str, Work]:
+def works_of(arrivals: Sequence[Arrival], usual: Mapping[str, Work] = STAGES) -> dict[str, Work]:
     """The usual work of each stage with the mean output of these."""
     found = {}
     for stage, work in usual.items():
-        outputs = [h.output[stage] for h in hand_ins if stage in h.output]
+        outputs = [h.output[stage] for h in arrivals if stage in h.output]
         if outputs:
             found[stage] = replace(work, output=round(sum(outputs) / len(outputs)))
     return found
@@ -130,17 +130,17 @@ def works_of(hand_ins: Sequence[Arrival], usual: Mapping[str, Work] = STAGES) ->
 def bound_s(
     cards: Mapping[str, Card],
     slots: int,
-    hand_ins: Sequence[Arrival],
+    arrivals: Sequence[Arrival],
     changes: Mapping[str, Sequence[tuple[float, float]]] | None = None,
     usual: Mapping[str, Work] = STAGES,
 ) -> float:
     """Seconds by the linear program for all these, had they all come at once, in the best batches.
 
     `changes` of speed, machine -> (time, speed)s, are known from the beginning. Batches of two models are
-    left out: see `brute_s`.
+    left out: see `bound_by_search_s`.
     """
-    works = works_of(hand_ins, usual)
-    counts = {s: float(sum(s in h.output for h in hand_ins)) for s in works}
+    works = works_of(arrivals, usual)
+    counts = {s: float(sum(s in h.output for h in arrivals)) for s in works}
     speeds = rates(cards, slots, works)
     makespan = before = shares(speeds, counts).makespan_s
     for _ in range(TURNS if changes else 0):
@@ -161,7 +161,7 @@ def missing_s(changes: Sequence[tuple[float, float]], until: float) -> float:
 
 
 def per_hour(cards: Mapping[str, Card], slots: int, usual: Mapping[str, Work] = STAGES) -> float:
-    """Hand-ins of usual size an hour that no way of routing exceeds."""
+    """Submissions of usual size an hour that no way of routing exceeds."""
     return 3600 * 1000 / shares(rates(cards, slots, usual), dict.fromkeys(usual, 1000.0)).makespan_s
 
 
@@ -184,15 +184,15 @@ def mixed_rates(card: Card, batch: Mapping[str, int], works: Mapping[str, Work])
     return {s: n / works[s].output / (step + prompts) for s, n in batch.items()}
 
 
-def brute_s(cards: Mapping[str, Card], slots: int, hand_ins: Sequence[Arrival]) -> float:
+def bound_by_search_s(cards: Mapping[str, Card], slots: int, arrivals: Sequence[Arrival]) -> float:
     """The same bound over all batches, mixed and small ones too, by scanning the price of a job.
 
     With a price for a job of each stage no machine earns more a second than with its best batch; the work is
     worth no less than all machines earn until the end. The best prices give the bound (duality).
     """
-    works = works_of(hand_ins)
+    works = works_of(arrivals)
     first, second = works
-    counts = {s: sum(s in h.output for h in hand_ins) for s in works}
+    counts = {s: sum(s in h.output for h in arrivals) for s in works}
     pairs = [(a, b) for a in range(slots + 1) for b in range(slots + 1 - a) if a + b]
     earns = {
         card: [mixed_rates(card, {first: a, second: b}, works) for a, b in pairs]

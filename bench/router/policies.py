@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from bench.router.cost_model import STAGES, job_s
 from bench.router.lower_bound import rates
-from bench.router.simulation import PRIORITIES, Cluster, Key, Machine, Run, Setting
+from bench.router.simulation import PRIORITIES, Key, Machine, Run, Setting, Simulation
 from grading.scheduling.cluster_view import Pace, Peer, View
 from grading.scheduling.routing import decide
 from grading.scheduling.speed_estimates import lengths
@@ -28,7 +28,7 @@ _HOMES: dict[tuple[str, int], dict[str, str]] = {}
 
 def homes(setting: Setting) -> dict[str, str]:
     """machine -> its home stage: those of `HOME`; elsewhere the one it does best beside the others."""
-    key = setting.world.name, setting.slots
+    key = setting.cluster_model.name, setting.slots
     if key not in _HOMES:
         of = rates(setting.cards, setting.slots, setting.works)
         all_ = {s: sum(r[s] for r in of.values()) for s in setting.works}
@@ -38,30 +38,30 @@ def homes(setting: Setting) -> dict[str, str]:
 
 
 @dataclass
-class Passive:
+class BasePolicy:
     """The parts of a policy that most do not need."""
 
     name: str = ""
 
-    def bind(self, cluster: Cluster, run: Run) -> str | None:
+    def bind(self, simulation: Simulation, run: Run) -> str | None:
         """Nothing is bound early."""
         return None
 
-    def queues(self, cluster: Cluster, machine: Machine) -> tuple[Key, ...]:
+    def queues(self, simulation: Simulation, machine: Machine) -> tuple[Key, ...]:
         """Nothing is taken from the common queues."""
         return ()
 
-    def peer(self, cluster: Cluster, machine: Machine) -> Peer | None:
+    def peer(self, simulation: Simulation, machine: Machine) -> Peer | None:
         """Nothing is told."""
         return None
 
-    def looked(self, cluster: Cluster, machine: Machine) -> None:
+    def observed(self, simulation: Simulation, machine: Machine) -> None:
         """Nothing is learned."""
 
-    def began(self, cluster: Cluster, machine: Machine, run: Run) -> None:
+    def began(self, simulation: Simulation, machine: Machine, run: Run) -> None:
         """Nothing is remembered."""
 
-    def ended(self, cluster: Cluster, machine: Machine, run: Run) -> None:
+    def ended(self, simulation: Simulation, machine: Machine, run: Run) -> None:
         """Nothing is remembered."""
 
 
@@ -70,83 +70,83 @@ def _all(*stages: str) -> tuple[Key, ...]:
 
 
 @dataclass
-class HomeFirst(Passive):
+class HomeFirst(BasePolicy):
     """Late binding: a machine with a free slot takes its home stage, else the other one."""
 
     name: str = "late binding, home first"
 
-    def queues(self, cluster: Cluster, machine: Machine) -> tuple[Key, ...]:
+    def queues(self, simulation: Simulation, machine: Machine) -> tuple[Key, ...]:
         """Home first."""
-        home = homes(cluster.setting)[machine.name]
+        home = homes(simulation.setting)[machine.name]
         return _all(home, *(s for s in STAGES if s != home))
 
 
 @dataclass
-class Pinned(Passive):
+class Pinned(BasePolicy):
     """The notes: the primary pair, analysis on the Spark and feedback on the Mac; spares idle."""
 
     name: str = "pinned to the first pair"
 
-    def queues(self, cluster: Cluster, machine: Machine) -> tuple[Key, ...]:
+    def queues(self, simulation: Simulation, machine: Machine) -> tuple[Key, ...]:
         """The home stage, on primaries."""
-        return _all(homes(cluster.setting)[machine.name]) if machine.name.endswith("1") else ()
+        return _all(homes(simulation.setting)[machine.name]) if machine.name.endswith("1") else ()
 
 
 @dataclass
-class Bound(Passive):
+class EarlyBinding(BasePolicy):
     """Binds each run when it comes, to the machine with the smallest key; ties by lot."""
 
-    key: Callable[[Cluster, Machine, Run], float] = lambda cluster, machine, run: 0.0
+    key: Callable[[Simulation, Machine, Run], float] = lambda simulation, machine, run: 0.0
 
-    def bind(self, cluster: Cluster, run: Run) -> str | None:
+    def bind(self, simulation: Simulation, run: Run) -> str | None:
         """The machine with the smallest key of those that are there."""
-        alive = [m for m in cluster.machines.values() if m.alive] or list(cluster.machines.values())
-        return min(alive, key=lambda m: (self.key(cluster, m, run), cluster.rng.random())).name
+        alive = [m for m in simulation.machines.values() if m.alive] or list(simulation.machines.values())
+        return min(alive, key=lambda m: (self.key(simulation, m, run), simulation.rng.random())).name
 
 
 @dataclass
-class FixedRoles(Passive):
+class FixedRoles(BasePolicy):
     """Analysis on Sparks, feedback on Macs, in turns, bound when they come."""
 
     name: str = "fixed roles, round-robin"
     turn: dict[str, int] = field(default_factory=dict)
 
-    def bind(self, cluster: Cluster, run: Run) -> str | None:
+    def bind(self, simulation: Simulation, run: Run) -> str | None:
         """The next one of this role."""
-        home = homes(cluster.setting)
-        able = [m for m in cluster.machines if home[m] == run.stage and cluster.machines[m].alive]
-        able = able or [m for m in cluster.machines if home[m] == run.stage] or list(cluster.machines)
+        home = homes(simulation.setting)
+        able = [m for m in simulation.machines if home[m] == run.stage and simulation.machines[m].alive]
+        able = able or [m for m in simulation.machines if home[m] == run.stage] or list(simulation.machines)
         self.turn[run.stage] = self.turn.get(run.stage, -1) + 1
         return able[self.turn[run.stage] % len(able)]
 
 
-def in_hand(cluster: Cluster, machine: Machine, run: Run) -> float:
+def in_hand(simulation: Simulation, machine: Machine, run: Run) -> float:
     """Runs that a machine has and that wait for it."""
     return len(machine.runs) + len(machine.bound)
 
 
-def same_in_hand(cluster: Cluster, machine: Machine, run: Run) -> float:
+def same_in_hand(simulation: Simulation, machine: Machine, run: Run) -> float:
     """The same of this run's stage only: a balancer that counts for each model apart."""
     mine = [*machine.runs.values(), *machine.bound]
     return sum(r.stage == run.stage for r in mine)
 
 
-def shortest_queue() -> Bound:
+def shortest_queue() -> EarlyBinding:
     """Join the shortest queue of all four."""
-    return Bound("join shortest queue", in_hand)
+    return EarlyBinding("join shortest queue", in_hand)
 
 
-def least_busy() -> Bound:
+def least_busy() -> EarlyBinding:
     """As litellm's least-busy: fewest requests in flight, counted for each model apart."""
-    return Bound("least busy, a model", same_in_hand)
+    return EarlyBinding("least busy, a model", same_in_hand)
 
 
-def shuffle() -> Bound:
+def shuffle() -> EarlyBinding:
     """By lot."""
-    return Bound("random shuffle")
+    return EarlyBinding("random shuffle")
 
 
-OTHERS: Mapping[str, Callable[[], Passive]] = {
+BASELINES: Mapping[str, Callable[[], BasePolicy]] = {
     "home": HomeFirst,
     "pinned": Pinned,
     "fixed": FixedRoles,
@@ -158,12 +158,12 @@ OTHERS: Mapping[str, Callable[[], Passive]] = {
 
 MOST = 1.5
 """What a run may write, over what is usual."""
-Said = Mapping[str, Mapping[str, object]]
+LearnedSpeeds = Mapping[str, Mapping[str, object]]
 """machine -> stage -> what its learner knew."""
 
 
 @dataclass
-class Ours(Passive):
+class ProductPolicy(BasePolicy):
     """`grading.scheduling.routing.decide`. With `oracle` speeds are known, else they are learned on the way.
 
     `said` is what was learned earlier. Who decides knows itself exactly, the others by their beats.
@@ -171,7 +171,7 @@ class Ours(Passive):
 
     name: str = "ours"
     oracle: bool = True
-    said: Said = field(default_factory=dict)
+    said: LearnedSpeeds = field(default_factory=dict)
     decisions: int = 0
     spent_s: float = 0.0
     why: dict[str, str] = field(default_factory=dict)
@@ -181,82 +181,82 @@ class Ours(Passive):
     _due: dict[str, Mapping[str, float]] = field(default_factory=dict)
     """machine -> stage -> when others were to have begun what it left to them."""
 
-    def queues(self, cluster: Cluster, machine: Machine) -> tuple[Key, ...]:
+    def queues(self, simulation: Simulation, machine: Machine) -> tuple[Key, ...]:
         """What the machine decides for itself."""
-        view = self.view(cluster, machine)
+        view = self.view(simulation, machine)
         began = time.perf_counter()
         choice = decide(view)
         self.spent_s += time.perf_counter() - began
         self.decisions += 1
         self.why[machine.name] = choice.why
-        self._due[machine.name] = choice.due(cluster.now, self._due.get(machine.name, {}))
+        self._due[machine.name] = choice.due(simulation.now, self._due.get(machine.name, {}))
         return choice.queues
 
-    def view(self, cluster: Cluster, machine: Machine) -> View:
-        """The cluster as this machine saw it last, itself as it is."""
+    def view(self, simulation: Simulation, machine: Machine) -> View:
+        """The simulation as this machine saw it last, itself as it is."""
         look = machine.look
         peers = {name: beat.peer for name, beat in look.beats.items() if beat.peer}
-        peers[machine.name] = self.peer(cluster, machine)
+        peers[machine.name] = self.peer(simulation, machine)
         return View(
             me=machine.name,
             peers=with_guesses(peers),
             waiting={key: max(0, count - machine.since[key]) for key, count in look.lengths.items()},
             backlog=look.backlog,
             waits_s=look.oldest_s,
-            late_s={s: cluster.now - at for s, at in self._due.get(machine.name, {}).items()},
+            late_s={s: simulation.now - at for s, at in self._due.get(machine.name, {}).items()},
             taken=machine.taken,
         )
 
-    def peer(self, cluster: Cluster, machine: Machine) -> Peer:
+    def peer(self, simulation: Simulation, machine: Machine) -> Peer:
         """A machine as it knows itself now."""
         running = Counter(run.stage for run in machine.runs.values())
         if self.oracle:
             paces = {
-                s: replace(p, health=machine.box.speed)
-                for s, p in known(cluster.setting, machine.name).items()
+                s: replace(p, health=machine.emulator.speed)
+                for s, p in known(simulation.setting, machine.name).items()
             }
-            left = self._remains(cluster, machine)
+            left = self._remains(simulation, machine)
         else:
             learner = self._learner(machine)
-            paces, told = learner.paces(cluster.now, machine.slots), learner.left()
+            paces, told = learner.paces(simulation.now, machine.slots), learner.left()
             left = {s: told.get(s, float(count)) for s, count in running.items()}
         return Peer(machine.name, machine.slots, tuple(STAGES), paces=paces, running=running, left=left)
 
-    def _remains(self, cluster: Cluster, machine: Machine) -> dict[str, float]:
-        tokens, left = machine.box.snapshot(cluster.now).tokens, dict.fromkeys(STAGES, 0.0)
+    def _remains(self, simulation: Simulation, machine: Machine) -> dict[str, float]:
+        tokens, left = machine.emulator.snapshot(simulation.now).tokens, dict.fromkeys(STAGES, 0.0)
         for name, run in machine.runs.items():
-            left[run.stage] += max(0.05, 1 - tokens.get(name, 0) / cluster.setting.works[run.stage].output)
+            left[run.stage] += max(0.05, 1 - tokens.get(name, 0) / simulation.setting.works[run.stage].output)
         return left
 
-    def looked(self, cluster: Cluster, machine: Machine) -> None:
+    def observed(self, simulation: Simulation, machine: Machine) -> None:
         """The learner looks at the runs in hand, unless speeds are known."""
         if not self.oracle:
             learner = self._learner(machine)
-            learner.expect(lengths(machine.name, self.view(cluster, machine).peers))
-            learner.sample(cluster.now, self._seen(cluster, machine))
-            self.healths.append((machine.name, cluster.now, learner.health(cluster.now)))
+            learner.expect(lengths(machine.name, self.view(simulation, machine).peers))
+            learner.sample(simulation.now, self._seen(simulation, machine))
+            self.healths.append((machine.name, simulation.now, learner.health(simulation.now)))
 
-    def began(self, cluster: Cluster, machine: Machine, run: Run) -> None:
+    def began(self, simulation: Simulation, machine: Machine, run: Run) -> None:
         """It looks when a run begins, too."""
         if not self.oracle:
-            self._learner(machine).sample(cluster.now, self._seen(cluster, machine))
+            self._learner(machine).sample(simulation.now, self._seen(simulation, machine))
 
-    def ended(self, cluster: Cluster, machine: Machine, run: Run) -> None:
+    def ended(self, simulation: Simulation, machine: Machine, run: Run) -> None:
         """And when one ends."""
         if not self.oracle:
-            seen = self._seen(cluster, machine)
-            self._learner(machine).sample(cluster.now, seen)
+            seen = self._seen(simulation, machine)
+            self._learner(machine).sample(simulation.now, seen)
             mine = next(one for one in seen if one.run == run.request.id)
-            self._learner(machine).ended(cluster.now, mine, ok=True, seconds=cluster.now - run.began)
+            self._learner(machine).ended(simulation.now, mine, ok=True, seconds=simulation.now - run.began)
 
-    def _seen(self, cluster: Cluster, machine: Machine) -> list[Seen]:
-        tokens = machine.box.snapshot(cluster.now).tokens
+    def _seen(self, simulation: Simulation, machine: Machine) -> list[Seen]:
+        tokens = machine.emulator.snapshot(simulation.now).tokens
         found = []
         for name, run in machine.runs.items():
-            wrote = run.request.output if run.done <= cluster.now else tokens.get(name, 0)
+            wrote = run.request.output if run.done <= simulation.now else tokens.get(name, 0)
             reads = name in tokens or wrote
             phase = "writing" if wrote else "reading" if reads else "waiting"
-            most = round(MOST * cluster.setting.works[run.stage].output)
+            most = round(MOST * simulation.setting.works[run.stage].output)
             found.append(Seen(name, run.stage, phase, wrote, most))  # type: ignore[arg-type]
         return found
 
@@ -267,7 +267,7 @@ class Ours(Passive):
                 learner.restore(stage, said)
         return self.learners[machine.name]
 
-    def said_by(self) -> Said:
+    def said_by(self) -> LearnedSpeeds:
         """What was learned."""
         return {m: {s: learner.dump(s) for s in STAGES} for m, learner in self.learners.items()}
 
@@ -277,7 +277,7 @@ _KNOWN: dict[tuple[str, str, int], Mapping[str, Pace]] = {}
 
 def known(setting: Setting, name: str) -> Mapping[str, Pace]:
     """A machine's true speeds."""
-    key = (setting.world.name, name, setting.slots)
+    key = (setting.cluster_model.name, name, setting.slots)
     if key not in _KNOWN:
         card, slots = setting.cards[name], setting.slots
         _KNOWN[key] = {

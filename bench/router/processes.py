@@ -19,14 +19,14 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 @dataclass
-class Parts:
+class Processes:
     """Processes with their logs in `folder`; a context manager ends them."""
 
     folder: Path
     environ: Mapping[str, str] = field(default_factory=dict)
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
-    def __enter__(self) -> Parts:
+    def __enter__(self) -> Processes:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -74,14 +74,14 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> None:
         os.killpg(process.pid, number)
 
 
-def say(process: subprocess.Popen[bytes], value: Any) -> None:
+def write_line(process: subprocess.Popen[bytes], value: Any) -> None:
     """A line of JSON to a process that talks."""
     assert process.stdin is not None
     process.stdin.write(json.dumps(value).encode() + b"\n")
     process.stdin.flush()
 
 
-def hear(process: subprocess.Popen[bytes]) -> str:
+def read_line(process: subprocess.Popen[bytes]) -> str:
     """Its next line; empty when it ended."""
     assert process.stdout is not None
     return process.stdout.readline().decode()
@@ -94,7 +94,7 @@ def children_cpu_s() -> float:
 
 
 @dataclass(frozen=True)
-class Servers:
+class EmulatedServers:
     """The emulated machines: where they answer, and the process they are."""
 
     urls: Mapping[str, str]
@@ -118,15 +118,17 @@ class Servers:
         return float(self._ask({})["cpu_s"])
 
     def _ask(self, wish: Mapping[str, object]) -> dict[str, Any]:
-        say(self.process, wish)
-        answer: dict[str, Any] = json.loads(hear(self.process))
+        write_line(self.process, wish)
+        answer: dict[str, Any] = json.loads(read_line(self.process))
         return answer
 
 
-def start_servers(parts: Parts, factor: float, slots: int, queue: int = 512, world: str = "own") -> Servers:
-    """All machines of a world's cluster in one process of their own."""
-    options = {"factor": factor, "slots": slots, "queue": queue, "world": world}
+def start_servers(
+    processes: Processes, factor: float, slots: int, queue: int = 512, cluster_model: str = "own"
+) -> EmulatedServers:
+    """All machines of a cluster model in one process of their own."""
+    options = {"factor": factor, "slots": slots, "queue": queue, "cluster-model": cluster_model}
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     command = [sys.executable, "-m", "bench.router.emulated_servers", *words]
-    process = parts.start("servers", command, talks=True)
-    return Servers(json.loads(hear(process)), process)
+    process = processes.start("servers", command, talks=True)
+    return EmulatedServers(json.loads(read_line(process)), process)

@@ -17,7 +17,7 @@ from sqlalchemy import func, select
 
 from bench.router.cost_model import STAGES
 from bench.router.policies import homes
-from bench.router.processes import Parts, Servers
+from bench.router.processes import EmulatedServers, Processes
 from bench.router.protocols import mark
 from bench.router.results import Ended, Plan
 from bench.router.simulation import Arrival as Coming
@@ -65,7 +65,7 @@ url = "{url}"
 """
 
 
-def config(plan: Plan, servers: Servers, *, tune: bool) -> str:
+def config(plan: Plan, servers: EmulatedServers, *, tune: bool) -> str:
     """config.toml for these machines, with every interval divided.
 
     With `tune` machines find their slots by measurement.
@@ -122,21 +122,21 @@ class Product:
 
     folder: Path
     plan: Plan
-    parts: Parts
+    processes: Processes
     store: Store
     dispatch: Dispatch
     assignment: int
     students: Sequence[int]
     machines: tuple[str, ...]
     rounds: dict[str, int] = field(default_factory=dict)
-    """round -> number of the hand-in"""
+    """round -> number of the submission"""
     came: dict[int, float] = field(default_factory=dict)
     """number -> real time of its coming, by this computer's clock"""
 
     def start(self, name: str, *command: str) -> None:
         """A process of the product."""
         launcher = [sys.executable, "-m", "bench.router.time_compression", f"{self.plan.factor:g}"]
-        self.parts.start(name, [*launcher, "--config", str(self.folder / "config.toml"), *command])
+        self.processes.start(name, [*launcher, "--config", str(self.folder / "config.toml"), *command])
 
     def start_all(self) -> None:
         """Everything, with all machines out of service, so that they begin together."""
@@ -151,9 +151,9 @@ class Product:
 
     def _learn(self) -> None:
         """Work something off, which counts for nothing else."""
-        first = len(self.plan.scenario.hand_ins)
+        first = len(self.plan.scenario.arrivals)
         for number, one in enumerate(self.plan.before, first):
-            self.hand_in(number, one)
+            self.arrival(number, one)
         self.begin()
         enough = START_S + BUDGET_S * 2 / self.plan.factor
         self._until(lambda: self.over() >= self.plan.learn, enough, "something is learned")
@@ -172,8 +172,8 @@ class Product:
     def _ready(self) -> int:
         return sum(state.alive and state.drained for state in self.dispatch.machines())
 
-    def hand_in(self, number: int, coming: Coming) -> None:
-        """One hand-in, accepted and announced."""
+    def arrival(self, number: int, coming: Coming) -> None:
+        """One submission, accepted and announced."""
         text = WORK.format(mark=mark(number, coming.output)).encode()
         work: SubmittedFiles = read([UploadedFile("work.R", text)], Limits())
         priority: Literal["interactive", "batch"] = "batch" if coming.priority == "batch" else "interactive"
@@ -213,7 +213,7 @@ class Product:
                 row.state == RoundState.GRADED,
             )
             for row in rows
-            if row.finished_at is not None and self.rounds[row.id] < len(self.plan.scenario.hand_ins)
+            if row.finished_at is not None and self.rounds[row.id] < len(self.plan.scenario.arrivals)
         ]
 
     def _count(self, *states: RoundState) -> int:
@@ -245,7 +245,7 @@ def _furnish(store: Store, students: int) -> tuple[int, list[int]]:
 
 
 @contextmanager
-def product(folder: Path, plan: Plan, servers: Servers, *, tune: bool) -> Iterator[Product]:
+def product(folder: Path, plan: Plan, servers: EmulatedServers, *, tune: bool) -> Iterator[Product]:
     """The product in this folder, with a Redis and a database of its own; ends with the context."""
     with ExitStack() as stack:
         redis = stack.enter_context(start_redis(folder / "redis"))
@@ -258,7 +258,7 @@ def product(folder: Path, plan: Plan, servers: Servers, *, tune: bool) -> Iterat
         dispatch = open_dispatch(load(folder / "config.toml", addresses))
         stack.callback(dispatch.celery.close)
         stack.callback(dispatch.registry.redis.close)
-        parts = stack.enter_context(Parts(folder, addresses))
-        assignment, students = _furnish(store, len(plan.scenario.hand_ins) + plan.learn)
+        processes = stack.enter_context(Processes(folder, addresses))
+        assignment, students = _furnish(store, len(plan.scenario.arrivals) + plan.learn)
         machines = tuple(servers.urls)
-        yield Product(folder, plan, parts, store, dispatch, assignment, students, machines)
+        yield Product(folder, plan, processes, store, dispatch, assignment, students, machines)

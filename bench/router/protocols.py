@@ -14,14 +14,14 @@ from bench.router.emulator import Request
 from workers.machine.engines.instant import InstanceMaker
 
 MARK = re.compile(r"job-\d+((?:-[a-z]+\d+)+)")
-"""Stands in a hand-in, and says which one it is and how long its answers are."""
+"""Stands in a submission, and says which one it is and how long its answers are."""
 CHARS_A_TOKEN = 4
 BLANK_RUN = 400
 PROSE = "The sky is blue."
 
 
 def mark(number: int, output: Mapping[str, int]) -> str:
-    """What is written into a hand-in; `output` is stage -> tokens of its answer."""
+    """What is written into a submission; `output` is stage -> tokens of its answer."""
     return f"job-{number}" + "".join(f"-{stage}{tokens}" for stage, tokens in output.items())
 
 
@@ -41,7 +41,7 @@ class _Words(InstanceMaker):
 
 
 @dataclass(frozen=True)
-class Asked:
+class ChatRequest:
     """A request as it came, whatever it was spoken in."""
 
     model: str
@@ -100,7 +100,7 @@ DETAILS = {
 
 
 @dataclass(frozen=True)
-class Counted:
+class Usage:
     """What a generation came to; times in seconds of the client's clock."""
 
     prompt: int
@@ -122,10 +122,10 @@ class Dialect(Protocol):
     def piece(self, text: str) -> bytes:
         """A piece of text in the stream."""
 
-    def last(self, counted: Counted) -> bytes:
+    def last(self, counted: Usage) -> bytes:
         """The end of the stream."""
 
-    def whole(self, text: str, counted: Counted) -> Mapping[str, Any]:
+    def whole(self, text: str, counted: Usage) -> Mapping[str, Any]:
         """The whole answer at once."""
 
     def refusal(self, status: int, why: str) -> Mapping[str, Any]:
@@ -143,11 +143,11 @@ class Ollama:
         """A line."""
         return json.dumps({**self._said(text), "done": False}).encode() + b"\n"
 
-    def last(self, counted: Counted) -> bytes:
+    def last(self, counted: Usage) -> bytes:
         """The line with the counts."""
         return json.dumps(self.whole("", counted)).encode() + b"\n"
 
-    def whole(self, text: str, counted: Counted) -> Mapping[str, Any]:
+    def whole(self, text: str, counted: Usage) -> Mapping[str, Any]:
         """Text and counts; durations in nanoseconds."""
         return {
             **self._said(text),
@@ -183,13 +183,13 @@ class OpenAI:
         """An event."""
         return _event(self._delta(text, None))
 
-    def last(self, counted: Counted) -> bytes:
+    def last(self, counted: Usage) -> bytes:
         """Why it ended, the counts if they are wanted, and the end."""
         ends = _event(self._delta("", self._why(counted)))
         counts = {**self._head("chat.completion.chunk"), "choices": [], "usage": self._usage(counted)}
         return ends + (_event(counts) if self.usage else b"") + b"data: [DONE]\n\n"
 
-    def whole(self, text: str, counted: Counted) -> Mapping[str, Any]:
+    def whole(self, text: str, counted: Usage) -> Mapping[str, Any]:
         """The object."""
         message = {"role": "assistant", "content": text}
         choice = {"index": 0, "message": message, "finish_reason": self._why(counted)}
@@ -207,10 +207,10 @@ class OpenAI:
     def _head(self, kind: str) -> dict[str, Any]:
         return {"id": "chatcmpl-1", "object": kind, "created": 1_767_225_600, "model": self.model}
 
-    def _why(self, counted: Counted) -> str:
+    def _why(self, counted: Usage) -> str:
         return "length" if counted.cut else "stop"
 
-    def _usage(self, counted: Counted) -> dict[str, Any]:
+    def _usage(self, counted: Usage) -> dict[str, Any]:
         return {
             "prompt_tokens": counted.prompt,
             "completion_tokens": counted.output,
@@ -219,7 +219,7 @@ class OpenAI:
         }
 
 
-def understand(path: str, payload: Mapping[str, Any]) -> tuple[Asked, Dialect] | None:
+def parse_request(path: str, payload: Mapping[str, Any]) -> tuple[ChatRequest, Dialect] | None:
     """A request for an answer in one of the protocols; nothing for other paths."""
     model = str(payload.get("model") or "")
     if path == "/api/chat":
@@ -262,14 +262,14 @@ def show() -> Mapping[str, Any]:
     return {"details": DETAILS, "model_info": info, "capabilities": ["completion"], "modified_at": CREATED}
 
 
-def _asked(payload: Mapping[str, Any], schema: Any, most: Any, stream: bool) -> Asked:
+def _asked(payload: Mapping[str, Any], schema: Any, most: Any, stream: bool) -> ChatRequest:
     said: dict[str, str] = {"system": "", "user": ""}
     for one in payload.get("messages") or ():
         if one.get("role") in said:
             said[one["role"]] += _text(one.get("content"))
     bound = schema if isinstance(schema, dict) else None
     model = str(payload.get("model") or "")
-    return Asked(model, said["system"], said["user"], bound, int(most) if most else None, stream)
+    return ChatRequest(model, said["system"], said["user"], bound, int(most) if most else None, stream)
 
 
 def _text(content: Any) -> str:

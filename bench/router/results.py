@@ -24,13 +24,13 @@ class Plan:
     at_once: int = 64
     """Requests a client has under way at the most."""
     learn: int = 0
-    """Hand-ins of usual size that are worked off before, so that whoever learns has learned."""
+    """Submissions of usual size that are worked off before, so that whoever learns has learned."""
 
     @property
     def before(self) -> Sequence[Arrival]:
         """Those."""
         of = self.scenario.setting
-        return backlog(self.learn, self.slots, of.seed + 1000, of.world).hand_ins
+        return backlog(self.learn, self.slots, of.seed + 1000, of.cluster_model).arrivals
 
     @property
     def slots(self) -> int:
@@ -45,7 +45,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Ended:
-    """A hand-in that is through; `at` is when it came."""
+    """A submission that is through; `at` is when it came."""
 
     number: int
     at: float
@@ -54,7 +54,7 @@ class Ended:
 
     @property
     def took(self) -> float:
-        """From hand-in to the last answer."""
+        """From submission to the last answer."""
         return self.ended - self.at
 
 
@@ -81,7 +81,7 @@ class Outcome:
         return sum(not one.ok for one in self.ended)
 
     def took(self, quantile: float) -> float:
-        """Seconds from hand-in to grade, of so large a part of all."""
+        """Seconds from submission to grade, of so large a part of all."""
         times = sorted(one.took for one in self.ended)
         if len(times) < 2:
             return times[0] if times else 0.0
@@ -94,7 +94,7 @@ KNOWN = "× bound, changes known"
 
 
 @dataclass(frozen=True)
-class Played:
+class ScenarioResult:
     """One plan and what each way made of it, in emulated seconds."""
 
     plan: Plan
@@ -104,12 +104,12 @@ class Played:
     def bound_s(self) -> float:
         """In less nobody grades all of it, had it come at once."""
         of = self.plan.scenario
-        return bound_s(of.setting.cards, self.plan.slots, of.hand_ins, usual=of.setting.works)
+        return bound_s(of.setting.cards, self.plan.slots, of.arrivals, usual=of.setting.works)
 
     @property
     def at_once(self) -> bool:
         """Whether everything came at the beginning."""
-        return all(one.at <= 0 for one in self.plan.scenario.hand_ins)
+        return all(one.at <= 0 for one in self.plan.scenario.arrivals)
 
     def rows(self) -> list[dict[str, Any]]:
         """A row a way."""
@@ -136,22 +136,22 @@ class Played:
         if not changes:
             return {}
         of = self.plan.scenario
-        known = bound_s(of.setting.cards, self.plan.slots, of.hand_ins, changes, usual=of.setting.works)
+        known = bound_s(of.setting.cards, self.plan.slots, of.arrivals, changes, usual=of.setting.works)
         return {KNOWN: round(outcome.makespan / known, 3) if self.at_once else None}
 
     def _interactive(self, outcome: Outcome) -> Outcome:
         """Only those of people who wait, where others do not."""
-        hand_ins = self.plan.scenario.hand_ins
-        if len({one.priority for one in hand_ins}) < 2:
+        arrivals = self.plan.scenario.arrivals
+        if len({one.priority for one in arrivals}) < 2:
             return Outcome(outcome.way, ())
-        mine = [one for one in outcome.ended if hand_ins[one.number].priority == "interactive"]
+        mine = [one for one in outcome.ended if arrivals[one.number].priority == "interactive"]
         return Outcome(outcome.way, mine)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
             "scenario": self.plan.scenario.name,
-            "hand_ins": len(self.plan.scenario.hand_ins),
+            "arrivals": len(self.plan.scenario.arrivals),
             "slots": self.plan.slots,
             "factor": self.plan.factor,
             "at_once": self.plan.at_once,
@@ -165,7 +165,7 @@ class Played:
         }
 
 
-def table(played: Sequence[Played]) -> list[str]:
+def table(played: Sequence[ScenarioResult]) -> list[str]:
     """Lines of a Markdown table."""
     rows: list[Mapping[str, Any]] = [row for one in played for row in one.rows()]
     heads = (*HEADS, KNOWN) if any(KNOWN in row for row in rows) else HEADS

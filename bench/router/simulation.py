@@ -1,4 +1,4 @@
-"""What the emulated cluster is made of: hand-ins, runs, machines, and what machines see of each other."""
+"""Simulates a cluster in virtual time: submissions arrive, machines take runs, emulators do them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from bench.router.cost_model import OWN, STAGES, Card, Work, World
-from bench.router.emulator import Box, Refused, Request
+from bench.router.cost_model import OWN, STAGES, Card, ClusterModel, Work
+from bench.router.emulator import Emulator, Refused, Request
 from grading.scheduling.cluster_view import Peer
 
 PRIORITIES = ("interactive", "batch")
@@ -32,14 +32,14 @@ class Arrival:
 
 @dataclass(eq=False)
 class Run:
-    """One stage of one hand-in."""
+    """One stage of one submission."""
 
-    hand_in: int
+    arrival: int
     stage: str
     priority: str
     request: Request
     came: float
-    """When it was handed in."""
+    """When it was submitted."""
     sent: float = 0.0
     """When it came into its queue."""
     began: float = 0.0
@@ -49,7 +49,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Beat:
-    """What a machine said of itself at some moment."""
+    """A machine's heartbeat."""
 
     at: float
     peer: Peer | None
@@ -57,8 +57,8 @@ class Beat:
 
 
 @dataclass(frozen=True)
-class Look:
-    """What a machine saw of the cluster at some moment."""
+class Observation:
+    """What a machine knew of the cluster at some moment."""
 
     at: float = -math.inf
     beats: Mapping[str, Beat] = field(default_factory=dict)
@@ -69,27 +69,27 @@ class Look:
 
 @dataclass
 class Machine:
-    """A worker and its box."""
+    """A worker and its emulator."""
 
     name: str
     card: Card
-    box: Box
+    emulator: Emulator
     slots: int
     runs: dict[str, Run] = field(default_factory=dict)
     bound: deque[Run] = field(default_factory=deque)
     """Runs that were bound to it before it had a slot."""
     beat: Beat | None = None
-    look: Look = Look()
+    look: Observation = Observation()
     taken: int = 0
     since: Counter[Key] = field(default_factory=Counter)
-    """Runs taken from each queue since it looked last."""
+    """Runs taken from each queue since its last observation."""
     listens: tuple[Key, ...] = ()
     """Queues it blocks on."""
 
     @property
     def alive(self) -> bool:
         """Whether it works at all, which the others learn by its beats only."""
-        return self.box.speed > 0
+        return self.emulator.speed > 0
 
     @property
     def free(self) -> int:
@@ -106,7 +106,7 @@ class Setting:
     """The machines and what happens to them."""
 
     slots: int = 16
-    world: World = OWN
+    cluster_model: ClusterModel = OWN
     changes: Mapping[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
     """machine -> (time, speed)s; speed 0: dead."""
     seed: int = 1
@@ -120,21 +120,21 @@ class Setting:
     @property
     def cards(self) -> Mapping[str, Card]:
         """machine -> card."""
-        return self.world.cards
+        return self.cluster_model.cards
 
     @property
     def works(self) -> Mapping[str, Work]:
         """stage -> its usual job."""
-        return self.world.works
+        return self.cluster_model.works
 
 
 __all__ = [
     "PRIORITIES",
     "Beat",
-    "Cluster",
+    "Simulation",
     "Arrival",
     "Key",
-    "Look",
+    "Observation",
     "Machine",
     "Policy",
     "Run",
@@ -144,33 +144,33 @@ BEAT_S, LOOK_S, DEAD_AFTER_S, SWEEP_S = 3.0, 1.0, 10.0, 5.0
 
 
 class Policy(Protocol):
-    """A way of routing. Each object serves one simulation."""
+    """A routing policy. Each object serves one simulation."""
 
     name: str
 
-    def bind(self, cluster: Cluster, run: Run) -> str | None:
+    def bind(self, simulation: Simulation, run: Run) -> str | None:
         """The machine that gets this run at once, or None: it waits for a machine with a free slot."""
 
-    def queues(self, cluster: Cluster, machine: Machine) -> tuple[Key, ...]:
+    def queues(self, simulation: Simulation, machine: Machine) -> tuple[Key, ...]:
         """Which queues a machine with a free slot takes from now, first ones first."""
 
-    def peer(self, cluster: Cluster, machine: Machine) -> Peer | None:
-        """What a machine tells in its beat."""
+    def peer(self, simulation: Simulation, machine: Machine) -> Peer | None:
+        """What a machine's heartbeat says."""
 
-    def looked(self, cluster: Cluster, machine: Machine) -> None:
-        """A machine has looked at the cluster; once a second."""
+    def observed(self, simulation: Simulation, machine: Machine) -> None:
+        """A machine has read the others' heartbeats; once a second."""
 
-    def began(self, cluster: Cluster, machine: Machine, run: Run) -> None:
+    def began(self, simulation: Simulation, machine: Machine, run: Run) -> None:
         """A run begins on a machine."""
 
-    def ended(self, cluster: Cluster, machine: Machine, run: Run) -> None:
+    def ended(self, simulation: Simulation, machine: Machine, run: Run) -> None:
         """A run is done."""
 
 
-class Cluster:
+class Simulation:
     """One simulation; `finish` runs it to its end."""
 
-    def __init__(self, setting: Setting, hand_ins: Iterable[Arrival], policy: Policy) -> None:
+    def __init__(self, setting: Setting, arrivals: Iterable[Arrival], policy: Policy) -> None:
         self.setting, self.policy = setting, policy
         self.rng = random.Random(setting.seed)
         self.now = 0.0
@@ -184,7 +184,7 @@ class Cluster:
         self.open = 0
         self._agenda: list[tuple[float, int, str, object]] = []
         self._number = 0
-        for i, one in enumerate(sorted(hand_ins, key=lambda h: h.at)):
+        for i, one in enumerate(sorted(arrivals, key=lambda h: h.at)):
             self._plan(one.at, "arrives", self._runs_of(i, one))
             self.open += len(one.output)
         for name in self.machines:
@@ -196,8 +196,8 @@ class Cluster:
         for machine in self.machines.values():
             machine.look = self._seen()
 
-    def _box(self, name: str, card: Card) -> Box:
-        return Box(
+    def _box(self, name: str, card: Card) -> Emulator:
+        return Emulator(
             card,
             self.setting.slots,
             changes=self.setting.changes.get(name, ()),
@@ -223,7 +223,7 @@ class Cluster:
 
     def step(self) -> None:
         """On to the next thing that happens."""
-        boxes = [(m.box.next_event(), m) for m in self.machines.values()]
+        boxes = [(m.emulator.next_event(), m) for m in self.machines.values()]
         due = min(at for at, _ in boxes)
         self.now = max(self.now, min(due, self._agenda[0][0]))
         for at, machine in boxes:
@@ -258,7 +258,7 @@ class Cluster:
             if machine.alive:
                 machine.look = self._seen()
                 machine.since = Counter()
-                self.policy.looked(self, machine)
+                self.policy.observed(self, machine)
             self._awake[about] = None
             self._plan(self.now + LOOK_S, "looks", about)
 
@@ -275,7 +275,7 @@ class Cluster:
         self.machines[name].bound.append(run)
         self._awake[name] = None
 
-    def _seen(self) -> Look:
+    def _seen(self) -> Observation:
         beats = {
             m.name: m.beat
             for m in self.machines.values()
@@ -286,7 +286,7 @@ class Cluster:
             for s in STAGES
         }
         waits = Counter((r.stage, p) for p, rounds in self.backlog.items() for runs in rounds for r in runs)
-        return Look(self.now, beats, {k: len(q) for k, q in self.queues.items()}, oldest, waits)
+        return Observation(self.now, beats, {k: len(q) for k, q in self.queues.items()}, oldest, waits)
 
     def _release(self) -> None:
         """As `Dispatch.room`: queues are filled up to twice the live slots once they fell to half of that."""
@@ -336,7 +336,7 @@ class Cluster:
                     machine.listens = keys
 
     def _begin(self, machine: Machine, run: Run) -> None:
-        answer = machine.box.submit(self.now, run.request)
+        answer = machine.emulator.submit(self.now, run.request)
         if isinstance(answer, Refused):
             self._plan(self.now + 1.0, "back", run)
             return
@@ -349,7 +349,7 @@ class Cluster:
         self.policy.began(self, machine, run)
 
     def _advance(self, machine: Machine) -> None:
-        for event in machine.box.advance(self.now):
+        for event in machine.emulator.advance(self.now):
             if event.kind == "done":
                 run = machine.runs[event.id]
                 run.done = event.at

@@ -86,7 +86,7 @@ EXEMPT: Mapping[str, str] = {
     "workers.sandbox": _UNUSED,
     "workers.machine.engines.mlx.decode_loop": _UNUSED,
     "workers.machine.engines.openai.schemas.LOOK_S": _LIMIT,
-    "workers.machine.engines.openai.server.MEASURE_S": _LIMIT,
+    "workers.machine.engines.openai.server.COUNT_S": _LIMIT,
     "workers.machine.engines.openai.server.LOOK_S": _LIMIT,
     "workers.machine.diagnostics": _UNUSED,
     "workers.machine.gateway_requests.request": _LIMIT,

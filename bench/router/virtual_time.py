@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bench.router.cost_model import WORLDS
+from bench.router.cost_model import CLUSTER_MODELS
 from bench.router.lower_bound import bound_s
-from bench.router.policies import OTHERS, Ours, Passive, Said
+from bench.router.policies import BASELINES, BasePolicy, LearnedSpeeds, ProductPolicy
 from bench.router.scenarios import SCENARIOS, Scenario, backlog, named
-from bench.router.simulation import Cluster, Run
+from bench.router.simulation import Run, Simulation
 
 RECOGNISED = 0.6
 """A machine three times slower is recognised when its health is below this."""
@@ -24,14 +24,14 @@ class Waits:
 
     slot_p50_s: float
     slot_p95_s: float
-    """From handing in until a stage has a slot."""
+    """From submission until a stage has a slot."""
     residual_s: float
-    """What a slot that is looked at by chance is still busy for, in the mean."""
+    """What a slot that is observed at by chance is still busy for, in the mean."""
     stretch_p50: float
     stretch_p95: float
-    """Of a stage: from handing in to the end, over from its slot to the end."""
+    """Of a stage: from submission to the end, over from its slot to the end."""
     whole_p95: float
-    """The same of a hand-in: until its last stage ends, over what it takes where none waits for a slot."""
+    """The same of a submission: until its last stage ends, over what it takes where none waits for a slot."""
 
 
 def quantile(values: Sequence[float], part: float) -> float:
@@ -49,7 +49,7 @@ def waits(runs: Sequence[Run]) -> Waits:
     residual = sum(s * s for s in took) / (2 * sum(took))
     parts: dict[int, list[Run]] = {}
     for run in own:
-        parts.setdefault(run.hand_in, []).append(run)
+        parts.setdefault(run.arrival, []).append(run)
     whole = [max(r.done - r.came for r in of) / max(r.done - r.began for r in of) for of in parts.values()]
     middle, late = ([quantile(of, part) for of in (slot, stretch)] for part in (0.5, 0.95))
     return Waits(middle[0], late[0], residual, middle[1], late[1], quantile(whole, 0.95))
@@ -87,7 +87,7 @@ def recognised_s(scenario: Scenario, healths: Sequence[tuple[str, float, float]]
 
 __all__ = ["Outcome", "bound_of", "line", "main", "play", "quantile", "remarks", "warm"]
 
-OWN_WAYS: dict[str, type[Ours]] = {"ours": Ours}
+PRODUCT_POLICIES: dict[str, type[ProductPolicy]] = {"ours": ProductPolicy}
 """Ways that machines decide for themselves with the product's speeds."""
 
 
@@ -101,7 +101,7 @@ class Outcome:
     """In which no schedule could do it, had all come at once."""
     p50_s: float
     p95_s: float
-    """Of the time to grade: from handing in until both stages are done."""
+    """Of the time to grade: from submission until both stages are done."""
     done: Mapping[str, Mapping[str, int]]
     """machine -> stage -> runs."""
     runs: Sequence[Run]
@@ -113,37 +113,39 @@ class Outcome:
 def bound_of(scenario: Scenario) -> float:
     """Seconds in which no schedule does it, had all come at once and were all changes known."""
     of = scenario.setting
-    return bound_s(of.cards, of.slots, scenario.hand_ins, of.changes, usual=of.works)
+    return bound_s(of.cards, of.slots, scenario.arrivals, of.changes, usual=of.works)
 
 
-def play(scenario: Scenario, policy: Passive) -> Outcome:
+def play(scenario: Scenario, policy: BasePolicy) -> Outcome:
     """One simulation to its end."""
-    cluster = Cluster(scenario.setting, scenario.hand_ins, policy)
-    cluster.finish()
+    simulation = Simulation(scenario.setting, scenario.arrivals, policy)
+    simulation.finish()
     ends: dict[int, float] = {}
-    for run in cluster.runs:
-        ends[run.hand_in] = max(ends.get(run.hand_in, 0.0), run.done - run.came)
+    for run in simulation.runs:
+        ends[run.arrival] = max(ends.get(run.arrival, 0.0), run.done - run.came)
     times = list(ends.values())
-    ours = policy if isinstance(policy, Ours) else None
+    ours = policy if isinstance(policy, ProductPolicy) else None
     return Outcome(
         policy=policy.name,
-        makespan_s=max((run.done for run in cluster.runs), default=0.0),
+        makespan_s=max((run.done for run in simulation.runs), default=0.0),
         bound_s=bound_of(scenario),
         p50_s=quantile(times, 0.5),
         p95_s=quantile(times, 0.95),
-        done={m: dict(Counter(r.stage for r in cluster.runs if r.machine == m)) for m in cluster.machines},
-        runs=cluster.runs,
+        done={
+            m: dict(Counter(r.stage for r in simulation.runs if r.machine == m)) for m in simulation.machines
+        },
+        runs=simulation.runs,
         decisions=ours.decisions if ours else 0,
         healths=ours.healths if ours else (),
         decision_ms=1000 * ours.spent_s / max(1, ours.decisions) if ours else 0.0,
     )
 
 
-def warm(scenario: Scenario) -> Said:
+def warm(scenario: Scenario) -> LearnedSpeeds:
     """What machines of this setting learn from a backlog of 200."""
     of = scenario.setting
-    before = backlog(200, of.slots, of.seed + 1000, of.world)
-    teacher = Ours(oracle=False)
+    before = backlog(200, of.slots, of.seed + 1000, of.cluster_model)
+    teacher = ProductPolicy(oracle=False)
     play(before, teacher)
     return teacher.said_by()
 
@@ -160,13 +162,13 @@ def line(outcome: Outcome) -> str:
 
 def remarks(scenario: Scenario, outcome: Outcome) -> str:
     """What the scenario is about."""
-    if {h.priority for h in scenario.hand_ins} == {"interactive", "batch"}:
+    if {h.priority for h in scenario.arrivals} == {"interactive", "batch"}:
         of = waits(outcome.runs)
         batch = max(r.done for r in outcome.runs if r.priority == "batch")
         return (
             f"slot p50 {of.slot_p50_s:.0f} s, p95 {of.slot_p95_s:.0f} s (residual {of.residual_s:.0f} s), "
             f"of a stage × {of.stretch_p50:.2f}, p95 × {of.stretch_p95:.2f}, "
-            f"of a hand-in p95 × {of.whole_p95:.2f}; batch done {batch:.0f} s"
+            f"of a submission p95 × {of.whole_p95:.2f}; batch done {batch:.0f} s"
         )
     if (back := returned_s(scenario, [(r.machine, r.began) for r in outcome.runs])) is not None:
         return f"used {back:.0f} s after its return"
@@ -177,10 +179,12 @@ def remarks(scenario: Scenario, outcome: Outcome) -> str:
 def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.router.virtual_time", description=__doc__)
     parser.add_argument("--scenario", nargs="*", default=["backlog400"], help="all, or names as lost1000")
-    parser.add_argument("--policies", nargs="*", default=["ours", *OTHERS], choices=[*OWN_WAYS, *OTHERS])
+    parser.add_argument(
+        "--policies", nargs="*", default=["ours", *BASELINES], choices=[*PRODUCT_POLICIES, *BASELINES]
+    )
     parser.add_argument("--seeds", type=int, default=1, help="how many seeds, from 1 on")
     parser.add_argument("--slots", type=int, default=16)
-    parser.add_argument("--world", default="own", choices=list(WORLDS))
+    parser.add_argument("--simulation-model", default="own", choices=list(CLUSTER_MODELS))
     parser.add_argument("--learned", action="store_true", help="speeds are learned, not known")
     parser.add_argument("--release", default="any", choices=["any", "all", "everything"])
     return parser
@@ -192,14 +196,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"{'':26} {'last':>7} {'/bound':>6} {'p50':>7} {'p95':>7}  runs of analysis/feedback by machine")
     for name in SCENARIOS if "all" in chosen.scenario else chosen.scenario:
         for seed in range(1, chosen.seeds + 1):
-            scenario = named(name, chosen.slots, seed, WORLDS[chosen.world])
+            scenario = named(name, chosen.slots, seed, CLUSTER_MODELS[chosen.cluster_model])
             scenario = replace(scenario, setting=replace(scenario.setting, release=chosen.release))
             said = warm(scenario) if chosen.learned and not scenario.cold else {}
             print(f"{scenario.name}, seed {seed}, bound {bound_of(scenario):.0f} s")
             for key in chosen.policies:
                 began = time.perf_counter()
                 policy = (
-                    OTHERS[key]() if key in OTHERS else OWN_WAYS[key](oracle=not chosen.learned, said=said)
+                    BASELINES[key]()
+                    if key in BASELINES
+                    else PRODUCT_POLICIES[key](oracle=not chosen.learned, said=said)
                 )
                 outcome = play(scenario, policy)
                 print(f"{line(outcome)} [{time.perf_counter() - began:.1f} s]", flush=True)

@@ -12,13 +12,13 @@ import pytest
 import requests
 
 from bench.router import comparison, results
-from bench.router.competitors import RIVALS
-from bench.router.cost_model import GEMMA, QWEN, WORLDS
-from bench.router.processes import Parts, Servers, start_servers
+from bench.router.competitors import COMPETITORS
+from bench.router.cost_model import CLUSTER_MODELS, GEMMA, QWEN
+from bench.router.processes import EmulatedServers, Processes, start_servers
 from bench.router.protocols import mark, marked, padded
 from bench.router.results import Plan
 from bench.router.scenarios import Scenario, lost
-from bench.router.simulation import Setting, SubmittedFiles
+from bench.router.simulation import Arrival, Setting
 from tests.support.system import until
 
 SPARK, MAC = "dgx-spark-1", "mac-studio-1"
@@ -32,12 +32,12 @@ CHAT = [{"role": "system", "content": "rubric"}, {"role": "user", "content": f"#
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    with Parts(tmp_path_factory.mktemp("servers")) as parts:
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatedServers]:
+    with Processes(tmp_path_factory.mktemp("servers")) as parts:
         yield start_servers(parts, factor=20, slots=1, queue=1)
 
 
-def ask(servers: Servers, machine: str, **more: object) -> requests.Response:
+def ask(servers: EmulatedServers, machine: str, **more: object) -> requests.Response:
     wish = {"model": GEMMA.name, "messages": CHAT, **more}
     return requests.post(f"{servers.urls[machine]}/v1/chat/completions", json=wish, stream=True, timeout=30)
 
@@ -56,7 +56,7 @@ def test_padding_keeps_json_and_has_a_character_a_token() -> None:
         assert len(text) == max(length, len(json.dumps(value)))
 
 
-def test_ollamas_own_client_reads_a_stream_with_its_counts(servers: Servers) -> None:
+def test_ollamas_own_client_reads_a_stream_with_its_counts(servers: EmulatedServers) -> None:
     with closing(ollama.Client(servers.urls[SPARK])) as client:
         parts = list(client.chat(QWEN.name, CHAT, stream=True, format=SCHEMA))
     last = parts[-1]
@@ -67,7 +67,7 @@ def test_ollamas_own_client_reads_a_stream_with_its_counts(servers: Servers) -> 
     assert 0.03 < last.eval_duration / 1e9 < 0.2
 
 
-def test_ollama_tells_of_its_models_and_cuts_at_the_limit(servers: Servers) -> None:
+def test_ollama_tells_of_its_models_and_cuts_at_the_limit(servers: EmulatedServers) -> None:
     with closing(ollama.Client(servers.urls[SPARK])) as client:
         assert [one.model for one in client.list().models] == [QWEN.name, GEMMA.name]
         assert QWEN.name in [one.model for one in client.ps().models]
@@ -78,7 +78,7 @@ def test_ollama_tells_of_its_models_and_cuts_at_the_limit(servers: Servers) -> N
             client.chat("another", CHAT)
 
 
-def test_openai_answers_at_once_or_in_events(servers: Servers) -> None:
+def test_openai_answers_at_once_or_in_events(servers: EmulatedServers) -> None:
     with ask(servers, MAC) as answer:
         whole = answer.json()
     assert whole["choices"][0]["finish_reason"] == "stop"
@@ -99,7 +99,7 @@ def test_openai_answers_at_once_or_in_events(servers: Servers) -> None:
     assert requests.get(f"{servers.urls[MAC]}/other", timeout=30).status_code == 404
 
 
-def test_a_full_queue_says_503_and_who_leaves_makes_room(servers: Servers) -> None:
+def test_a_full_queue_says_503_and_who_leaves_makes_room(servers: EmulatedServers) -> None:
     busy = "mac-studio-2"
     long = [{"role": "user", "content": mark(1, {"feedback": 100_000})}]
     statuses: list[int] = []
@@ -119,7 +119,7 @@ def test_a_full_queue_says_503_and_who_leaves_makes_room(servers: Servers) -> No
     assert statuses == [200]
 
 
-def test_a_machine_that_loses_power_breaks_off_and_comes_back(servers: Servers) -> None:
+def test_a_machine_that_loses_power_breaks_off_and_comes_back(servers: EmulatedServers) -> None:
     long = [{"role": "user", "content": mark(1, {"analysis": 100_000})}]
     with ask(servers, "dgx-spark-2", model=QWEN.name, messages=long, stream=True) as stream:
         servers.change("dgx-spark-2", 0)
@@ -133,35 +133,37 @@ def test_a_machine_that_loses_power_breaks_off_and_comes_back(servers: Servers) 
     assert servers.ended()["dgx-spark-2"]["lost"] == 1
 
 
-def tiny(count: int = 4, world: str = "own") -> Plan:
-    """So many small hand-ins at once, two at a time on each machine, at twenty times the speed."""
-    hand_ins = tuple(SubmittedFiles(0.0, {"analysis": 60 + n, "feedback": 20 + n}) for n in range(count))
-    return Plan(Scenario("tiny", hand_ins, Setting(slots=2, world=WORLDS[world])), 20.0)
+def tiny(count: int = 4, cluster_model: str = "own") -> Plan:
+    """So many small submissions at once, two at a time on each machine, at twenty times the speed."""
+    arrivals = tuple(Arrival(0.0, {"analysis": 60 + n, "feedback": 20 + n}) for n in range(count))
+    return Plan(
+        Scenario("tiny", arrivals, Setting(slots=2, cluster_model=CLUSTER_MODELS[cluster_model])), 20.0
+    )
 
 
 def test_the_product_grades_against_the_servers_of_another_world() -> None:
     said: list[str] = []
-    plan = tiny(world="long")
-    outcome = comparison.play_product(plan, said.append)
+    plan = tiny(cluster_model="long")
+    outcome = comparison.run_product(plan, said.append)
     assert "workstation" in outcome.done
     assert (len(outcome.ended), outcome.failed, said) == (4, 0, [])
     # at this speed who is late by half a second is given up, and what it has in hand is done again
     assert sum(ends["done"] for ends in outcome.done.values() if ends) >= 8
     assert 0 < outcome.makespan < 20 * outcome.wall_s + 20
-    rows = results.Played(plan, [outcome]).rows()
+    rows = results.ScenarioResult(plan, [outcome]).rows()
     assert rows[0]["× bound"] > 1
 
 
 @pytest.mark.soak
 def test_a_lost_machine_of_the_product_works_again() -> None:
     plan = Plan(lost(2, 1, 16), 20.0)
-    row = results.Played(plan, [comparison.play_product(plan, print)]).rows()[0]
+    row = results.ScenarioResult(plan, [comparison.run_product(plan, print)]).rows()[0]
     assert row["failed"] == 0
 
 
 @pytest.mark.parametrize(("way", "homes"), [("roles", True), ("shortest", False)])
 def test_a_client_sends_every_request_once(way: str, homes: bool) -> None:
-    outcome = comparison.play_rival(RIVALS[way], tiny(), lambda line: None)
+    outcome = comparison.run_competitor(COMPETITORS[way], tiny(), lambda line: None)
     assert (len(outcome.ended), outcome.failed) == (4, 0)
     done = {name: ends.get("done", 0) for name, ends in outcome.done.items()}
     sparks = done["dgx-spark-1"] + done["dgx-spark-2"]

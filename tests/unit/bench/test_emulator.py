@@ -5,11 +5,11 @@ import pytest
 
 from bench.router.cost_model import ANALYSIS, CARDS, STAGES, job_s, rate
 from bench.router.emulator import Request
-from bench.router.lower_bound import bound_s, brute_s, mixed_rates
-from bench.router.policies import OTHERS, HomeFirst, Ours
+from bench.router.lower_bound import bound_by_search_s, bound_s, mixed_rates
+from bench.router.policies import BASELINES, HomeFirst, ProductPolicy
 from bench.router.scenarios import SCENARIOS, backlog, slow
-from bench.router.simulation import Run, Setting, SubmittedFiles
-from bench.router.virtual_time import OWN_WAYS, Outcome, play, recognised_s, returned_s, waits
+from bench.router.simulation import Arrival, Run, Setting
+from bench.router.virtual_time import PRODUCT_POLICIES, Outcome, play, recognised_s, returned_s, waits
 
 
 def summary(outcome: Outcome) -> list[tuple[str, float, float]]:
@@ -18,10 +18,10 @@ def summary(outcome: Outcome) -> list[tuple[str, float, float]]:
 
 @pytest.mark.parametrize("slots", [1, 8, 16])
 def test_the_linear_program_is_within_a_per_cent_of_what_any_batch_gives(slots):
-    hand_ins = backlog(50, slots, 1).hand_ins
-    bound = bound_s(CARDS, slots, hand_ins)
+    arrivals = backlog(50, slots, 1).arrivals
+    bound = bound_s(CARDS, slots, arrivals)
     # at 8 a Mac is quicker with 7 at once: its efficiency falls until then
-    assert 0.99 * bound < brute_s(CARDS, slots, hand_ins) < 1.0001 * bound
+    assert 0.99 * bound < bound_by_search_s(CARDS, slots, arrivals) < 1.0001 * bound
 
 
 def test_mixed_batches_are_worth_less_than_their_parts_one_after_the_other():
@@ -31,48 +31,48 @@ def test_mixed_batches_are_worth_less_than_their_parts_one_after_the_other():
         assert used < 1
 
 
-@pytest.mark.parametrize("key", [*OWN_WAYS, *OTHERS])
+@pytest.mark.parametrize("key", [*PRODUCT_POLICIES, *BASELINES])
 def test_every_way_grades_all_and_none_beats_the_bound(key):
     scenario = backlog(40, 8, 1)
-    outcome = play(scenario, {**OWN_WAYS, **OTHERS}[key]())
+    outcome = play(scenario, {**PRODUCT_POLICIES, **BASELINES}[key]())
     assert all(run.began >= run.came and run.done < math.inf and run.machine for run in outcome.runs)
     assert sum(sum(of.values()) for of in outcome.done.values()) == 80
     assert outcome.makespan_s > outcome.bound_s
 
 
-@pytest.mark.parametrize("key", ["ours", *OTHERS])
+@pytest.mark.parametrize("key", ["ours", *BASELINES])
 def test_every_way_grades_all_although_a_machine_dies(key):
     scenario = backlog(40, 8, 1)
     changes = {"mac-studio-1": ((30.0, 0.0), (200.0, 1.0))}
     scenario = replace(scenario, setting=replace(scenario.setting, changes=changes))
-    outcome = play(scenario, {**OWN_WAYS, **OTHERS}[key]())
+    outcome = play(scenario, {**PRODUCT_POLICIES, **BASELINES}[key]())
     assert all(run.done < math.inf for run in outcome.runs)
     in_dead = [r for r in outcome.runs if r.machine == "mac-studio-1" and 30 < r.done < 200]
     assert not in_dead
 
 
 def test_the_same_seed_gives_the_same_run():
-    one, again, other = (summary(play(backlog(24, 4, seed), Ours())) for seed in (5, 5, 6))
+    one, again, other = (summary(play(backlog(24, 4, seed), ProductPolicy())) for seed in (5, 5, 6))
     assert one == again != other
 
 
 def test_known_speeds_are_used():
     scenario = backlog(120, 16, 1)
-    ours = play(scenario, Ours()).makespan_s
-    assert ours < play(scenario, OTHERS["jsq"]()).makespan_s * 0.75
-    assert ours < play(scenario, OTHERS["pinned"]()).makespan_s * 0.75
+    ours = play(scenario, ProductPolicy()).makespan_s
+    assert ours < play(scenario, BASELINES["jsq"]()).makespan_s * 0.75
+    assert ours < play(scenario, BASELINES["pinned"]()).makespan_s * 0.75
 
 
 def test_learned_speeds_come_near_the_true_ones_and_can_be_kept():
     one = backlog(40, 8, 1)
-    alone = tuple(replace(h, output={"analysis": h.output["analysis"]}) for h in one.hand_ins)
-    teacher = Ours(oracle=False)
-    did = play(replace(one, hand_ins=alone), teacher).done
+    alone = tuple(replace(h, output={"analysis": h.output["analysis"]}) for h in one.arrivals)
+    teacher = ProductPolicy(oracle=False)
+    did = play(replace(one, arrivals=alone), teacher).done
     for machine, stages in did.items():
         if stages.get("analysis", 0) >= 8:
             pace = teacher.learners[machine].paces(1e6, 8)["analysis"]
             assert pace.full_s == pytest.approx(job_s(CARDS[machine], ANALYSIS, 8), rel=0.3)
-    pupil = Ours(oracle=False, said=teacher.said_by())
+    pupil = ProductPolicy(oracle=False, said=teacher.said_by())
     play(backlog(1, 8, 1), pupil)
     assert all(pupil.learners[m].paces(0.0, 8) for m, stages in did.items() if stages.get("analysis", 0) >= 8)
 
@@ -82,9 +82,9 @@ def test_rounds_wait_in_sql_until_queues_have_room(release, most):
     seen: list[int] = []
 
     class Watching(HomeFirst):
-        def queues(self, cluster, machine):
-            seen.append(max(len(q) for q in cluster.queues.values()))
-            return super().queues(cluster, machine)
+        def queues(self, simulation, machine):
+            seen.append(max(len(q) for q in simulation.queues.values()))
+            return super().queues(simulation, machine)
 
     scenario = backlog(80, 4, 1)
     play(replace(scenario, setting=replace(scenario.setting, release=release, deepest=4)), Watching())
@@ -95,11 +95,11 @@ def test_a_lost_machine_is_used_again():
     scenario = backlog(80, 16, 1)
     changes = {"mac-studio-1": ((100.0, 0.0), (150.0, 1.0))}
     scenario = replace(scenario, setting=replace(scenario.setting, changes=changes))
-    outcome = play(scenario, Ours())
+    outcome = play(scenario, ProductPolicy())
     back = returned_s(scenario, [(run.machine, run.began) for run in outcome.runs])
     assert back is not None
     assert back < 15
-    without = bound_s(CARDS, 16, scenario.hand_ins)
+    without = bound_s(CARDS, 16, scenario.arrivals)
     # the fastest Mac, away for 50 s, does a third of the work
     assert without + 10 < outcome.bound_s < without + 25
     assert outcome.makespan_s > outcome.bound_s
@@ -120,7 +120,7 @@ def test_waits_count_those_who_wait_only():
     of = waits([run("interactive", 5.0, 15.0), run("batch", 100.0, 120.0)])
     assert (of.slot_p95_s, of.stretch_p95, of.whole_p95) == (5.0, 1.5, 1.5)
     assert of.residual_s == pytest.approx((10**2 + 20**2) / (2 * 30))
-    # the shorter stage of a hand-in may wait as long as the longer one takes
+    # the shorter stage of a submission may wait as long as the longer one takes
     of = waits([run("interactive", 5.0, 15.0), run("interactive", 0.0, 40.0)])
     assert (of.stretch_p95, of.whole_p95) == (1.5, 1.0)
 
@@ -129,5 +129,5 @@ def test_scenarios_are_there_and_come_from_their_seed():
     for make in SCENARIOS.values():
         one, again, other = make(16, 1), make(16, 1), make(16, 2)
         assert one == again != other
-        assert all(isinstance(h, SubmittedFiles) and h.at >= 0 for h in one.hand_ins)
+        assert all(isinstance(h, Arrival) and h.at >= 0 for h in one.arrivals)
         assert isinstance(one.setting, Setting)

@@ -18,7 +18,7 @@ from bench.router.cost_model import (
     job_s,
     rate,
 )
-from bench.router.emulator import Box, Event, Refused, Request
+from bench.router.emulator import Emulator, Event, Refused, Request
 from bench.router.lower_bound import per_hour, rates, shares
 
 
@@ -26,10 +26,10 @@ def ask(name: str, work: Work = ANALYSIS, output: int | None = None, prefix: str
     return Request(name, work.model.name, work.prompt, output or work.output, prefix, work.shared)
 
 
-def to_end(box: Box) -> list[Event]:
+def to_end(emulator: Emulator) -> list[Event]:
     events = []
-    while (at := box.next_event()) < math.inf:
-        events += box.advance(at)
+    while (at := emulator.next_event()) < math.inf:
+        events += emulator.advance(at)
     return events
 
 
@@ -69,37 +69,37 @@ def test_bounds_are_those_of_the_table():
 @pytest.mark.parametrize("card", [GB10, M3_ULTRA, M4_MAX])
 @pytest.mark.parametrize("work", [ANALYSIS, FEEDBACK])
 def test_a_box_that_is_never_idle_works_at_the_computed_rate(card, work):
-    box, rng = Box(card, 16), random.Random(1)
+    emulator, rng = Emulator(card, 16), random.Random(1)
     for i in range(240):
-        box.submit(0.0, ask(str(i), work, round(work.output * rng.uniform(0.8, 1.2))))
-    done = [e.at for e in to_end(box) if e.kind == "done"]
+        emulator.submit(0.0, ask(str(i), work, round(work.output * rng.uniform(0.8, 1.2))))
+    done = [e.at for e in to_end(emulator) if e.kind == "done"]
     assert len(done) == 240
     assert (200 - 40) / (done[200] - done[40]) == pytest.approx(rate(card, work, 16), rel=0.04)
 
 
 def test_one_alone_takes_what_it_should_and_tells_its_tokens():
-    box = Box(GB10, progress=True)
-    box.submit(0.0, ask("first"))
-    events = box.advance(job_s(GB10, ANALYSIS, 1, cached=False) / 2)
+    emulator = Emulator(GB10, progress=True)
+    emulator.submit(0.0, ask("first"))
+    events = emulator.advance(job_s(GB10, ANALYSIS, 1, cached=False) / 2)
     assert [e.kind for e in events] == ["first", "progress"]
     assert 0 < events[-1].tokens < 1200
-    (done,) = [e for e in to_end(box) if e.kind == "done"]
+    (done,) = [e for e in to_end(emulator) if e.kind == "done"]
     assert done.at == pytest.approx(job_s(GB10, ANALYSIS, 1, cached=False))
     assert (done.tokens, done.prompt, done.cached) == (1200, 5000, 0)
-    box.submit(100.0, ask("second"))
-    (again,) = [e for e in to_end(box) if e.kind == "done"]
+    emulator.submit(100.0, ask("second"))
+    (again,) = [e for e in to_end(emulator) if e.kind == "done"]
     assert again.at - 100 == pytest.approx(job_s(GB10, ANALYSIS, 1))
     assert again.cached == 4000
 
 
 def test_the_same_calls_give_the_same_events_however_often_it_is_looked_at():
     def play(looks: int) -> list[Event]:
-        box, rng, events = Box(M4_MAX, 4, changes=((50.0, 0.5),)), random.Random(3), []
+        emulator, rng, events = Emulator(M4_MAX, 4, changes=((50.0, 0.5),)), random.Random(3), []
         for i in range(12):
-            box.submit(0.0, ask(str(i), rng.choice((ANALYSIS, FEEDBACK)), rng.randint(50, 300)))
+            emulator.submit(0.0, ask(str(i), rng.choice((ANALYSIS, FEEDBACK)), rng.randint(50, 300)))
         for k in range(looks):
-            events += box.advance(400.0 * (k + 1) / looks)
-            box.snapshot()
+            events += emulator.advance(400.0 * (k + 1) / looks)
+            emulator.snapshot()
         return events
 
     once, often = play(1), play(5000)
@@ -108,54 +108,57 @@ def test_the_same_calls_give_the_same_events_however_often_it_is_looked_at():
 
 
 def test_two_models_in_one_batch_read_both_sets_of_weights():
-    alone, beside = Box(M3_ULTRA), Box(M3_ULTRA)
+    alone, beside = Emulator(M3_ULTRA), Emulator(M3_ULTRA)
     alone.submit(0.0, ask("a"))
     beside.submit(0.0, ask("a"))
     beside.submit(0.0, ask("f", FEEDBACK))
-    ends = [next(e.at for e in to_end(box) if e.id == "a" and e.kind == "done") for box in (alone, beside)]
+    ends = [
+        next(e.at for e in to_end(emulator) if e.id == "a" and e.kind == "done")
+        for emulator in (alone, beside)
+    ]
     assert ends[1] > 5 * ends[0]
 
 
 def test_a_full_queue_is_refused_and_a_cancelled_one_makes_room():
-    box = Box(GB10, slots=1, queue=1)
-    assert [box.submit(0.0, ask(name)) for name in ("a", "b")] == ["a", "b"]
-    refused = box.submit(0.0, ask("c"))
+    emulator = Emulator(GB10, slots=1, queue=1)
+    assert [emulator.submit(0.0, ask(name)) for name in ("a", "b")] == ["a", "b"]
+    refused = emulator.submit(0.0, ask("c"))
     assert isinstance(refused, Refused)
     assert refused.status == 503
-    box.cancel(1.0, "a")
-    assert box.submit(1.0, ask("c")) == "c"
-    assert [e.id for e in to_end(box) if e.kind == "done"] == ["b", "c"]
-    unknown = box.submit(90.0, Request("d", "llama", 1, 1))
+    emulator.cancel(1.0, "a")
+    assert emulator.submit(1.0, ask("c")) == "c"
+    assert [e.id for e in to_end(emulator) if e.kind == "done"] == ["b", "c"]
+    unknown = emulator.submit(90.0, Request("d", "llama", 1, 1))
     assert isinstance(unknown, Refused)
     assert unknown.status == 404
 
 
 @pytest.mark.parametrize("when", [0.01, 5.0])
 def test_one_that_is_cancelled_while_it_reads_or_writes_slows_nobody_any_more(when):
-    box = Box(GB10, slots=2)
+    emulator = Emulator(GB10, slots=2)
     for name in ("a", "b"):
-        box.submit(0.0, ask(name))
-    box.cancel(when, "a")
-    assert box.snapshot().running == {QWEN.name: 1}
-    (done,) = [e for e in to_end(box) if e.kind == "done"]
+        emulator.submit(0.0, ask(name))
+    emulator.cancel(when, "a")
+    assert emulator.snapshot().running == {QWEN.name: 1}
+    (done,) = [e for e in to_end(emulator) if e.kind == "done"]
     assert done.id == "b"
     assert done.at < job_s(GB10, ANALYSIS, 2, cached=False)
 
 
 def test_prefixes_are_kept_until_others_need_the_room():
-    box = Box(GB10, slots=1, prefix_limit=2.5 * QWEN.cache(4000))
+    emulator = Emulator(GB10, slots=1, prefix_limit=2.5 * QWEN.cache(4000))
     for i, course in enumerate(["a", "b", "a", "c", "a", "b"]):
-        box.submit(0.0, ask(str(i), prefix=course, output=5))
-    cached = {e.id: e.cached for e in to_end(box) if e.kind == "done"}
+        emulator.submit(0.0, ask(str(i), prefix=course, output=5))
+    cached = {e.id: e.cached for e in to_end(emulator) if e.kind == "done"}
     # c pushed b out, which was used longest ago
     assert cached == {"0": 0, "1": 0, "2": 4000, "3": 0, "4": 4000, "5": 0}
 
 
 def test_a_model_that_is_not_loaded_waits_for_room_and_for_its_loading():
-    box = Box(GB10, loaded=(QWEN.name,), prefix_limit=60 * GB)
-    box.submit(0.0, ask("a"))
-    box.submit(0.0, ask("f", FEEDBACK, 10))
-    events = to_end(box)
+    emulator = Emulator(GB10, loaded=(QWEN.name,), prefix_limit=60 * GB)
+    emulator.submit(0.0, ask("a"))
+    emulator.submit(0.0, ask("f", FEEDBACK, 10))
+    events = to_end(emulator)
     at = {(e.kind, e.id): e.at for e in events}
     assert at["evicted", QWEN.name] == at["done", "a"]
     assert at["loaded", GEMMA.name] == pytest.approx(at["done", "a"] + GEMMA.size / (2 * GB))
@@ -163,17 +166,17 @@ def test_a_model_that_is_not_loaded_waits_for_room_and_for_its_loading():
 
 
 def test_heat_slows_and_death_loses_what_is_in_hand():
-    box = Box(GB10, slots=1, changes=((2.0, 0.5), (4.0, 0.0), (10.0, 1.0)))
-    box.submit(0.0, ask("a"))
-    box.submit(0.0, ask("b"))
-    cool = Box(GB10, slots=1)
+    emulator = Emulator(GB10, slots=1, changes=((2.0, 0.5), (4.0, 0.0), (10.0, 1.0)))
+    emulator.submit(0.0, ask("a"))
+    emulator.submit(0.0, ask("b"))
+    cool = Emulator(GB10, slots=1)
     cool.submit(0.0, ask("a"))
     cool.advance(3.0)
-    assert [e.kind for e in box.advance(3.99)] == ["first"]
-    assert box.snapshot().tokens["a"] == pytest.approx(cool.snapshot().tokens["a"], abs=1)
-    assert [(e.kind, e.id) for e in box.advance(5.0)] == [("lost", "a"), ("lost", "b")]
-    dead = box.submit(6.0, ask("c"))
+    assert [e.kind for e in emulator.advance(3.99)] == ["first"]
+    assert emulator.snapshot().tokens["a"] == pytest.approx(cool.snapshot().tokens["a"], abs=1)
+    assert [(e.kind, e.id) for e in emulator.advance(5.0)] == [("lost", "a"), ("lost", "b")]
+    dead = emulator.submit(6.0, ask("c"))
     assert isinstance(dead, Refused)
     assert dead.status == 0
-    box.submit(10.0, ask("d", output=1))
-    assert [e.kind for e in to_end(box)] == ["loaded", "first", "done"]
+    emulator.submit(10.0, ask("d", output=1))
+    assert [e.kind for e in to_end(emulator)] == ["loaded", "first", "done"]

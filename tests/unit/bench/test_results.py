@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from bench.router.command import command
 from bench.router.cost_model import CARDS
 from bench.router.lower_bound import bound_s
-from bench.router.results import KNOWN, OURS, Ended, Outcome, Plan, Played, table
+from bench.router.results import KNOWN, OURS, Ended, Outcome, Plan, ScenarioResult, table
 from bench.router.scenarios import Scenario, backlog, lost, slow
 
 MAC, OTHER = "mac-studio-1", "mac-studio-2"
@@ -20,11 +20,11 @@ def test_fewer_hand_ins_meet_what_happens_sooner():
         "lost40",
         {MAC: ((30.0, 0.0), (60.0, 1.0))},
     )
-    assert (slow(2, 1, 40).name, len(slow(2, 1, 40).hand_ins)) == ("slow40", 40)
+    assert (slow(2, 1, 40).name, len(slow(2, 1, 40).arrivals)) == ("slow40", 40)
 
 
-def played(scenario: Scenario, *outcomes: Outcome) -> Played:
-    return Played(Plan(scenario, 10.0), outcomes)
+def played(scenario: Scenario, *outcomes: Outcome) -> ScenarioResult:
+    return ScenarioResult(Plan(scenario, 10.0), outcomes)
 
 
 def outcome(way: str, seconds: float) -> Outcome:
@@ -37,7 +37,7 @@ def test_the_bound_that_knows_changes_stands_only_where_there_are_some():
     happened = played(lost(2, 1, 40), outcome(OURS, 1000.0), outcome("roles", 1100.0))
     assert table([happened])[0].endswith(f"| {KNOWN} |")
     of = lost(2, 1, 40)
-    known = bound_s(CARDS, 2, of.hand_ins, of.setting.changes)
+    known = bound_s(CARDS, 2, of.arrivals, of.setting.changes)
     assert happened.rows()[0]["× bound, changes known"] == round(1000 / known, 3)
     assert known > happened.bound_s
 
