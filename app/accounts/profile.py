@@ -12,15 +12,18 @@ from app.accounts import sign_in
 from app.web import auth
 from app.web.auth import SCOPE_TEXTS
 from app.web.i18n import gettext as _
-from app.web.i18n import languages, title_of
+from app.web.i18n import languages, render_error, title_of
 from app.web.rate_limits import limited, per_person
 from app.web.services import services
 from grading.domain.errors import GraderError
+from grading.domain.messages import define_message
 from grading.domain.permissions import SCOPES, Actor
 from grading.store.accounts import credentials, users
 from grading.store.accounts.sign_in_attempts import TriedTooOften
 from grading.store.courses import user_admin
 from grading.store.courses.user_admin import Preferences
+
+TOKEN_DAYS = define_message("profile.token_days", "Say how many days the token is valid: 1 to 730.")
 
 PASSWORDS = "20 per minute"
 """For one person who changes their password."""
@@ -47,7 +50,7 @@ def save() -> tuple[str, int] | Response:
         with services().store.write() as store:
             user_admin.set_preferences(store, actor.user_id, wanted)
     except GraderError as error:
-        return _page(error.message, wanted), error.status
+        return _page(render_error(error), wanted), error.status
     session.pop("language", None)  # what this browser chose before
     g.pop("language", None)
     if wanted.language:
@@ -71,7 +74,7 @@ def password() -> tuple[str, int] | tuple[str, int, dict[str, str]] | Response:
     except TriedTooOften as error:
         return _page(sign_in.waits(error)), error.status, {"Retry-After": str(error.retry_after_s)}
     except GraderError as error:
-        return _page(error.message), error.status
+        return _page(render_error(error)), error.status
     told = _("Your password is changed. Other sessions of yours have ended.")
     flash(_("Your password is changed. Other sessions and your API tokens have ended.") if ended else told)
     return _go_on(actor.user_id)
@@ -118,7 +121,7 @@ def create_token() -> str:
     scopes = [scope for scope in request.form.getlist("scope") if scope in _offered(actor)]
     days = request.form.get("days", "")
     if not days.isdecimal() or len(days) > 6 or not 1 <= int(days) <= 730:
-        raise GraderError("Say how many days the token is valid: 1 to 730.")
+        raise GraderError(TOKEN_DAYS)
     with services().store.write() as session:
         name = request.form.get("name", "")
         made = users.create_token(session, actor.user_id, name, scopes, timedelta(days=int(days)))

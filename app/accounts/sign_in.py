@@ -12,7 +12,7 @@ from werkzeug.wrappers import Response
 from app.web import auth, frames
 from app.web.auth import SignedIn
 from app.web.i18n import gettext as _
-from app.web.i18n import ngettext
+from app.web.i18n import ngettext, render_error
 from app.web.rate_limits import limited
 from app.web.security import safe_next
 from app.web.services import services
@@ -110,7 +110,7 @@ def set_password() -> tuple[str, int] | Response:
         session.pop("reset", None)
         raise
     except GraderError as error:
-        return _set_page(error.message), error.status
+        return _set_page(render_error(error)), error.status
     session.clear()
     session["signs_in_as"] = request.form.get("username", "")[:200]
     flash(_("Your password is set. Sign in with it now."))

@@ -14,7 +14,7 @@ from werkzeug.wrappers import Response
 
 from app.web import auth
 from app.web.i18n import gettext as _
-from app.web.i18n import ngettext
+from app.web.i18n import ngettext, render_error
 from app.web.services import services
 from grading.domain.errors import Forbidden, GraderError
 from grading.domain.permissions import Actor
@@ -49,7 +49,7 @@ def create() -> str | tuple[str, int]:
             back = url_for("users.person", user_id=user_id)
             return auth.show_password_link(session, user_id, actor, back)
     except GraderError as error:
-        return _listing(error.message), error.status
+        return _listing(render_error(error)), error.status
 
 
 @pages.get(PERSON)
@@ -69,7 +69,7 @@ def change(user_id: int) -> tuple[str, int] | Response:
     except GraderError as error:
         if error.status != 400:
             raise
-        return _person(user_id, error.message), error.status
+        return _person(user_id, render_error(error)), error.status
     flash(_("Saved."))
     return redirect(url_for("users.person", user_id=user_id), 303)
 

@@ -8,6 +8,7 @@ from flask import request
 from pydantic import BaseModel
 
 from grading.domain.errors import GraderError
+from grading.domain.messages import define_message
 
 
 class MatchMissing(GraderError):
@@ -15,6 +16,10 @@ class MatchMissing(GraderError):
 
     code = "if_match_missing"
     status = 428
+    default_message = define_message(
+        "error.match_missing",
+        "Send If-Match with the ETag of what you saw, or * to change it whatever it is now.",
+    )
 
 
 class Changed(GraderError):
@@ -22,6 +27,9 @@ class Changed(GraderError):
 
     code = "changed_meanwhile"
     status = 412
+    default_message = define_message(
+        "error.changed", "Somebody changed this since you looked at it; nothing was done. Look at it again."
+    )
 
 
 def seen_by(now: str) -> str:

@@ -21,9 +21,15 @@ from app.web import auth, parsing
 from app.web.parsing import InvalidField
 from app.web.services import services
 from grading.domain.errors import Conflict, NotFound
+from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
 from grading.store import idempotency_keys
 from grading.store.idempotency_keys import Idempotency
+
+IDEMPOTENCY_KEY_FORM = define_message(
+    "api.idempotency_key_form", "Idempotency-Key: 1 to %(most)s printable characters of ASCII."
+)
+NO_SUCH_NUMBER = define_message("api.no_such_number", "There is nothing under this number.")
 
 LONGEST_KEY = 200
 
@@ -32,6 +38,10 @@ class StillDoing(Conflict):
     """A request with this Idempotency-Key is being answered right now; send it again in a moment."""
 
     code = "idempotency_key_in_use"
+    default_message = define_message(
+        "error.still_doing",
+        "A request with this Idempotency-Key is being answered right now; send it again in a moment.",
+    )
 
 
 def handler(route: Route) -> Callable[..., Response]:
@@ -42,7 +52,7 @@ def handler(route: Route) -> Callable[..., Response]:
         actor = auth.bearer()
         route.guard.require_scopes(actor)
         if any(isinstance(value, int) and not 0 < value <= MOST_NUMBER for value in path.values()):
-            raise NotFound("There is nothing under this number.")
+            raise NotFound(NO_SUCH_NUMBER)
         if route.by_hand:
             call = Call(actor, cast(Session, None))
             return _made(route, call, route.view(call=call))
@@ -134,7 +144,7 @@ def key_of(actor: Actor, digest: str) -> Idempotency | None:
     if len(key) > 2 and key[0] == key[-1] == '"':
         key = key[1:-1]
     if not (0 < len(key) <= LONGEST_KEY and key.isascii() and key.isprintable()):
-        raise InvalidField(f"Idempotency-Key: 1 to {LONGEST_KEY} printable characters of ASCII.")
+        raise InvalidField(IDEMPOTENCY_KEY_FORM(most=LONGEST_KEY))
     return Idempotency(actor.name, key, digest)
 
 

@@ -15,17 +15,28 @@ from sqlalchemy.orm import Session
 from app.review import views as review
 from app.web import assignment_pages, auth
 from grading.domain.errors import Forbidden, NotFound
+from grading.domain.messages import define_message
 from grading.domain.permissions import RULES, Actor, Subject, may
+from grading.domain.shared_messages import NO_SUCH_COURSE, NO_SUCH_REQUEST
 from grading.store import tables
 from grading.store.courses import courses, roster
 from grading.store.experiments import dry_runs
 from grading.store.views import regrade_requests
+
+SCOPE_MISSING = define_message(
+    "api.scope_missing", "This token lacks the scope %(names)s; make one with it on the page Tokens."
+)
+NO_SUCH_DRY_RUN = define_message("api.no_such_dry_run", "There is no such re-run.")
 
 
 class ScopeMissing(Forbidden):
     """This token lacks a scope that is needed here; make one with it on the page Tokens."""
 
     code = "scope_missing"
+    default_message = define_message(
+        "error.scope_missing",
+        "This token lacks a scope that is needed here; make one with it on the page Tokens.",
+    )
 
 
 @dataclass(frozen=True)
@@ -42,7 +53,7 @@ class Guard:
         missing = self.scopes - held
         if missing and "admin" not in held:
             names = " and ".join(f"'{one}'" for one in sorted(missing))
-            raise ScopeMissing(f"This token lacks the scope {names}; make one with it on the page Tokens.")
+            raise ScopeMissing(SCOPE_MISSING(names=names))
 
 
 def _scopes(action: str, *more: str) -> frozenset[str]:
@@ -69,7 +80,7 @@ def of_course(action: str) -> Guard:
 
     def find(session: Session, actor: Actor, course_id: int) -> tables.Course:
         if not auth.knows_course(actor, course_id):
-            raise NotFound("There is no such course.")
+            raise NotFound(NO_SUCH_COURSE)
         auth.require(actor, action, Subject(course_id))
         return courses.load_course(session, course_id)
 
@@ -115,7 +126,7 @@ def of_request(action: str) -> Guard:
         found = regrade_requests.load_request(session, request_id)
         own = found.student_id == actor.user_id and action in ("regrade.see", "regrade.ask")
         if not own and not may(actor, "regrade.see", Subject(found.course_id)):
-            raise NotFound("There is no such request.")
+            raise NotFound(NO_SUCH_REQUEST)
         if not own:
             auth.require(actor, action, Subject(found.course_id))
         return found
@@ -130,7 +141,7 @@ def of_rerun(action: str) -> Guard:
         run = dry_runs.load_dry_run(session, dry_run_id)
         found = dry_runs.assignment_of(session, run)
         if run.purpose not in dry_runs.REASONS or not auth.knows_course(actor, found.course_id):
-            raise NotFound("There is no such re-run.")
+            raise NotFound(NO_SUCH_DRY_RUN)
         auth.require(actor, action, Subject(found.course_id))
         return run, found
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from app.api.fields import MOST_NUMBER, Asked, whole
 from app.api.routes import Call
 from grading.domain.errors import GraderError
+from grading.domain.messages import define_message
 
 T = TypeVar("T")
 MOST = 200
@@ -27,6 +28,10 @@ class CursorInvalid(GraderError):
 
     code = "cursor_invalid"
     status = 422
+    default_message = define_message(
+        "error.cursor_invalid",
+        "This cursor is none of this list; begin without one, and go on with what `next` says.",
+    )
 
 
 class Paged(Asked):

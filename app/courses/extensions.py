@@ -12,7 +12,7 @@ from werkzeug.wrappers import Response
 
 from app.web import assignment_pages, auth, dates, markdown
 from app.web.i18n import gettext as _
-from app.web.i18n import ngettext
+from app.web.i18n import ngettext, render_error
 from app.web.services import services
 from grading.domain.permissions import Actor, Subject
 from grading.store import tables
@@ -43,7 +43,7 @@ def give(assignment_id: int) -> tuple[str, int] | Response:
                 session, found, _chosen(), until, form.get("reason", ""), actor
             )
     except (NotExtended, dates.BadDate) as error:
-        return _page(actor, assignment_id, error.message), error.status
+        return _page(actor, assignment_id, render_error(error)), error.status
     said = ngettext("%(count)s student has", "%(count)s students have", count)
     when = dates.spoken(until, zone)
     flash(_("%(who)s until %(when)s. Grades that are there were worked out anew.", who=said, when=when))

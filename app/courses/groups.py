@@ -11,7 +11,7 @@ from werkzeug.wrappers import Response as BaseResponse
 
 from app.web import assignment_pages, auth
 from app.web.i18n import gettext as _
-from app.web.i18n import ngettext
+from app.web.i18n import ngettext, render_error
 from app.web.services import services
 from grading.domain.permissions import Actor, Subject
 from grading.store import tables
@@ -32,7 +32,7 @@ def own(assignment_id: int) -> BaseResponse:
             auth.require(actor, "submit", Subject(found.course_id, actor.user_id))
             flash(_do(session, found, actor, wish))
     except GroupProblem as error:
-        flash(error.message)
+        flash(render_error(error))
     return redirect(url_for("assignments.assignment", assignment_id=assignment_id, _anchor="group"), 303)
 
 
@@ -68,7 +68,7 @@ def arrange(assignment_id: int) -> tuple[str, int] | BaseResponse:
                 raise GroupProblem(_("Somebody changed the groups meanwhile. Look at them and try again."))
             made = groups.arrange_groups(session, found, _typed(), actor.name)
     except GroupProblem as error:
-        return _page(actor, assignment_id, error.message), error.status
+        return _page(actor, assignment_id, render_error(error)), error.status
     return _done(assignment_id, made)
 
 
@@ -93,7 +93,7 @@ def upload(assignment_id: int) -> tuple[str, int] | BaseResponse:
             wanted = read_groups(given.read() if given else b"", names)
             made = groups.arrange_groups(session, found, wanted, actor.name)
     except GroupProblem as error:
-        return _page(actor, assignment_id, error.message), error.status
+        return _page(actor, assignment_id, render_error(error)), error.status
     return _done(assignment_id, made)
 
 

@@ -7,7 +7,7 @@ from werkzeug.wrappers import Response as BaseResponse
 
 from app.web import auth
 from app.web.i18n import gettext as _
-from app.web.i18n import ngettext
+from app.web.i18n import ngettext, render_error, render_message
 from app.web.rate_limits import UPLOADS, limited, per_person
 from app.web.services import services
 from grading.domain.errors import Conflict, GraderError
@@ -55,7 +55,7 @@ def add(course_id: int) -> tuple[str, int] | BaseResponse:
     with services().store.write() as session:
         done = roster.apply_import(session, course_id, table, actor)
     if done.problems:
-        return _listing(course_id, done.problems[0].words), 422
+        return _listing(course_id, render_message(done.problems[0].said)), 422
     flash(_told(done))
     return redirect(url_for("roster.listing", course_id=course_id, q=table.rows[0].id), 303)
 
@@ -76,7 +76,7 @@ def preview(course_id: int) -> str | tuple[str, int]:
         text = _given()
         table = roster_csv.parse_roster(text)
     except GraderError as error:
-        return _import_page(course_id, error.message), error.status
+        return _import_page(course_id, render_error(error)), error.status
     return _preview_page(course_id, text, table, actor)
 
 
@@ -89,12 +89,12 @@ def confirm(course_id: int) -> tuple[str, int] | BaseResponse:
     try:
         table = roster_csv.parse_roster(text)
     except GraderError as error:
-        return _import_page(course_id, error.message), error.status
+        return _import_page(course_id, render_error(error)), error.status
     try:
         with services().store.write() as session:
             done = roster.apply_import(session, course_id, table, actor, request.form.get("digest", ""))
     except Conflict as error:
-        return _preview_page(course_id, text, table, actor, error.message), error.status
+        return _preview_page(course_id, text, table, actor, render_error(error)), error.status
     flash(_told(done))
     return redirect(url_for("roster.listing", course_id=course_id), 303)
 

@@ -7,6 +7,7 @@ from werkzeug.wrappers import Response
 
 from app.web import auth, cache
 from app.web.i18n import gettext as _
+from app.web.i18n import render_error
 from app.web.platform_pages import CourseSection, platform_pages
 from app.web.services import services
 from grading.domain.errors import GraderError, NotFound
@@ -47,7 +48,7 @@ def create() -> tuple[str, int] | Response:
         with services().store.write() as session:
             course_id = courses.create_course(session, **said, actor=actor)
     except GraderError as error:
-        return render_template("courses/new.html", form=said, problem=error.message), error.status
+        return render_template("courses/new.html", form=said, problem=render_error(error)), error.status
     flash(_("The course is there. Add its people next."))
     return redirect(url_for("roster.listing", course_id=course_id), 303)
 
@@ -88,7 +89,7 @@ def change(course_id: int) -> tuple[str, int] | Response:
             courses.load_course(session, course_id)
             courses.change_settings(session, course_id, wanted, actor)
     except GraderError as error:
-        return _settings_page(course_id, wanted, error.message), error.status
+        return _settings_page(course_id, wanted, render_error(error)), error.status
     flash(_("The settings are saved."))
     return redirect(url_for("courses.settings", course_id=course_id), 303)
 

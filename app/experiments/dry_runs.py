@@ -12,7 +12,7 @@ from app.web import assignment_pages, auth
 from app.web import rubric_texts as words
 from app.web.assignment_pages import ANY
 from app.web.i18n import gettext as _
-from app.web.i18n import ngettext
+from app.web.i18n import ngettext, render_error
 from app.web.services import services
 from grading.assignments.editor import impact as figures
 from grading.assignments.editor.diff import differences
@@ -61,7 +61,7 @@ def begin(assignment_id: int) -> Response:
             )
             begun = _begin(session, found, purpose, actor)
     except Conflict as error:
-        flash(error.message)
+        flash(render_error(error))
         return redirect(url_for("dry_runs.listing", assignment_id=assignment_id), 303)
     for round_id in begun.round_ids[:AT_ONCE]:
         services().dispatch.announce(round_id)
@@ -202,7 +202,7 @@ def apply(dry_run_id: str) -> Response:
             keep = request.form.get("released") != "change"
             done = dry_run_apply.apply_dry_run(session, dry_run_id, actor, keep_released=keep)
     except Conflict as error:
-        flash(error.message)
+        flash(render_error(error))
         return redirect(url_for("dry_runs.show", dry_run_id=dry_run_id), 303)
     flash(
         ngettext("%(count)s grade was replaced.", "%(count)s grades were replaced.", done.replaced)
@@ -232,7 +232,7 @@ def discard(dry_run_id: str) -> Response:
             assignment_id = found.id
             dry_runs.discard_dry_run(session, dry_run_id, actor)
     except Conflict as error:
-        flash(error.message)
+        flash(render_error(error))
         return redirect(url_for("dry_runs.show", dry_run_id=dry_run_id), 303)
     flash(_("It was discarded. No grade was changed by it."))
     return redirect(url_for("dry_runs.listing", assignment_id=assignment_id), 303)

@@ -11,11 +11,12 @@ from werkzeug.wrappers import Response
 
 from app.web import auth, cache, viewing
 from app.web.i18n import gettext as _
-from app.web.i18n import told
+from app.web.i18n import render_error
 from app.web.services import services
 from grading.domain.errors import GraderError, NotFound
 from grading.domain.permissions import Actor, Subject, may
 from grading.domain.rubric import Criterion
+from grading.domain.shared_messages import NO_SUCH_ASSIGNMENT
 from grading.store import tables
 from grading.store.experiments import corrections, example_evaluation, examples
 from grading.store.experiments.example_evaluation import Evaluation, HeldOutCorrections
@@ -152,8 +153,8 @@ def _again(assignment_id: int, error: GraderError, change: int = 0, example: int
     with services().store.read_autocommit() as session:
         assignment = _assignment(session, auth.actor(), assignment_id)
         if change:
-            return _proposal(session, assignment, change, error.message), error.status
-        return _page(session, assignment, error.message, example), error.status
+            return _proposal(session, assignment, change, render_error(error)), error.status
+        return _page(session, assignment, render_error(error), example), error.status
 
 
 def _page(session: Session, assignment: tables.Assignment, problem: str = "", typed: int = 0) -> str:
@@ -180,7 +181,7 @@ def _page(session: Session, assignment: tables.Assignment, problem: str = "", ty
         measured=facts.measured,
         uses=facts.uses,
         names=example_usage.student_names(session, sorted(linked)) if linked else {},
-        problem=told(problem),
+        problem=problem,
         typed=typed,
         links=LINKS,
         left=examples.remaining_capacity(on).chars,
@@ -255,7 +256,7 @@ def _proposal(session: Session, assignment: tables.Assignment, change: int, prob
         criterion=criterion,
         excerpt=excerpt,
         reason=found.reason if reason is None else reason,
-        problem=told(problem),
+        problem=problem,
         **_bounds(),
     )
 
@@ -279,6 +280,6 @@ def _assignment(session: Session, actor: Actor, assignment_id: int) -> tables.As
     """The assignment, for who may change its examples. Raises NotFound outside of the course, Forbidden."""
     found = review_worklist.find_assignment(session, assignment_id)
     if not may(actor, "assignment.see", Subject(found.course_id)):
-        raise NotFound("There is no such assignment.")
+        raise NotFound(NO_SUCH_ASSIGNMENT)
     auth.require(actor, "example.change", Subject(found.course_id))
     return found

@@ -14,13 +14,14 @@ from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response as BaseResponse
 
 from app.web import auth, cache
-from app.web.i18n import current, ngettext
+from app.web.i18n import current, ngettext, render_error
 from app.web.i18n import gettext as _
 from app.web.services import services
 from app.web.zip_stream import ZipBuffer
 from grading.documents import zip_names
 from grading.domain.errors import DocumentError, NotFound
 from grading.domain.permissions import Actor, Subject, may
+from grading.domain.shared_messages import NO_SUCH_ASSIGNMENT, NO_SUCH_COURSE
 from grading.store import Store
 from grading.store.assignments import versions
 from grading.store.audit import write_audit
@@ -97,7 +98,7 @@ def seen(course_id: int, action: str) -> Actor:
     """The reader, who may do this in the course; to others it does not exist."""
     actor = auth.actor()
     if not may(actor, "assignment.see", Subject(course_id)):
-        raise NotFound("There is no such course.")
+        raise NotFound(NO_SUCH_COURSE)
     auth.require(actor, action, Subject(course_id))
     return actor
 
@@ -142,7 +143,7 @@ def export_csv(course_id: int) -> Response:
     if number:
         assignment = assignment_of(actor, int(number) if number.isdecimal() and len(number) < 10 else 0)
         if assignment.course_id != course_id:
-            raise NotFound("There is no such assignment.")
+            raise NotFound(NO_SUCH_ASSIGNMENT)
     separator, given = request.args.get("separator", ""), request.args
     how = How(separator, bom="bom" in given, criteria="criteria" in given)
     return table(actor, course_id, assignment, how)
@@ -207,7 +208,7 @@ def assignment_of(actor: Actor, assignment_id: int) -> Assignment:
     with services().store.read() as session:
         found = session.get(Assignment, assignment_id)
     if found is None or not may(actor, "assignment.see", Subject(found.course_id)):
-        raise NotFound("There is no such assignment.")
+        raise NotFound(NO_SUCH_ASSIGNMENT)
     return found
 
 
@@ -260,7 +261,7 @@ def preview_import(assignment_id: int) -> str | tuple[str, int]:
         return _import_preview_page(assignment, text, reason)
     except DocumentError as error:
         return _import_form_page(
-            assignment, error.message, reason, request.form.get("table", "")
+            assignment, render_error(error), reason, request.form.get("table", "")
         ), error.status
 
 
@@ -278,9 +279,9 @@ def apply_import(assignment_id: int) -> str | tuple[str, int] | BaseResponse:
             table = _read_table(text, versions.criteria_of(session, assignment_id))
             count = csv_import.apply_import(session, found, table, digest, reason, actor)
     except csv_import.PlanChanged as error:
-        return _import_preview_page(assignment, text, reason, error.message), error.status
+        return _import_preview_page(assignment, text, reason, render_error(error)), error.status
     except DocumentError as error:
-        return _import_form_page(assignment, error.message, reason, text), error.status
+        return _import_form_page(assignment, render_error(error), reason, text), error.status
     flash(ngettext("%(count)s change was made.", "%(count)s changes were made.", count))
     return redirect(url_for("gradebook.course", course_id=assignment.course_id), 303)
 

@@ -7,6 +7,7 @@ from werkzeug.wrappers import Response
 
 from app.web import auth
 from app.web.i18n import gettext as _
+from app.web.i18n import render_error
 from app.web.services import services
 from grading.domain.errors import Conflict, GraderError
 from grading.domain.permissions import Actor
@@ -34,7 +35,7 @@ def add() -> tuple[str, int] | Response:
         with services().store.write() as store:
             platforms.register_platform(store, _said(), actor.name)
     except GraderError as error:
-        return _listing(problem=error.message), error.status
+        return _listing(problem=render_error(error)), error.status
     flash(_("The platform is registered."))
     return redirect(url_for("lti_platforms.listing"), 303)
 
@@ -72,7 +73,7 @@ def change(platform_id: int) -> tuple[str, int] | Response:
         with services().store.write() as store:
             platforms.change_platform(store, platform_id, _said(), actor.name)
     except (PlatformRefused, Conflict) as error:
-        return _one(platform_id, error.message), error.status
+        return _one(platform_id, render_error(error)), error.status
     flash(_("Saved."))
     return redirect(url_for("lti_platforms.listing"), 303)
 

@@ -14,6 +14,7 @@ from app.lti.launch import launch_url
 from app.web import auth, frames
 from app.web.services import services
 from grading.domain.errors import Forbidden, NotFound
+from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
 from grading.domain.ssrf import read
 from grading.integrations.lti.keys import signed
@@ -23,6 +24,15 @@ from grading.store.courses import courses
 from grading.store.database import now
 from grading.store.integrations.lti import launch, platforms
 from grading.store.integrations.lti.tables import LtiContext, LtiLaunch
+
+NO_ASSIGNMENT_CHOSEN = define_message("lti_choice.no_assignment_chosen", "Choose an assignment.")
+ONLY_INSTRUCTORS_CHOOSE = define_message(
+    "lti_choice.only_instructors_choose", "Only an instructor of the course can choose this."
+)
+NO_COURSE_CHOSEN = define_message("lti_choice.no_course_chosen", "Choose the course first.")
+NO_COURSE_NAMED = define_message(
+    "lti_choice.no_course_named", "Choose one of your courses, a new one, or give a course's code."
+)
 
 pages = Blueprint("lti_deep_linking", __name__, url_prefix="/lti")
 LAUNCH = "/choose/<launch_id>"
@@ -67,7 +77,7 @@ def choose_course(launch_id: str) -> BaseResponse:
         elif chosen.isdecimal() and len(chosen) < 10 and int(chosen) in _teaches(store, actor):
             launch.link_course(store, context.id, int(chosen), actor.name)
         else:
-            raise NotFound("Choose one of your courses, a new one, or give a course's code.")
+            raise NotFound(NO_COURSE_NAMED)
     return redirect(url_for("lti_deep_linking.choose", launch_id=launch_id), 303)
 
 
@@ -77,11 +87,11 @@ def answer(launch_id: str) -> BaseResponse | Response:
     actor = auth.actor()
     said = [one for one in request.form.getlist("assignment")[:50] if one.isdecimal() and len(one) < 10]
     if not said:
-        raise NotFound("Choose an assignment.")
+        raise NotFound(NO_ASSIGNMENT_CHOSEN)
     with services().store.write() as store:
         waiting, context = _waiting(store, launch_id, actor)
         if context.course_id is None:
-            raise NotFound("Choose the course first.")
+            raise NotFound(NO_COURSE_CHOSEN)
         if waiting.link:
             launch.set_link_target(store, waiting, int(said[0]), actor.name)
             return redirect(url_for("assignments.assignment", assignment_id=int(said[0])), 303)
@@ -99,7 +109,7 @@ def _waiting(store: Session, launch_id: str, actor: Actor) -> tuple[LtiLaunch, L
     if context.platform_id != session.get("lti_platform") or not launch.teaches(
         store, context.id, actor.user_id
     ):
-        raise Forbidden("Only an instructor of the course can choose this.")
+        raise Forbidden(ONLY_INSTRUCTORS_CHOOSE)
     return waiting, context
 
 

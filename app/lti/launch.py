@@ -33,12 +33,29 @@ from app.web.rate_limits import limited
 from app.web.security import without_token
 from app.web.services import services
 from grading.domain.errors import GraderError
+from grading.domain.messages import define_message
 from grading.integrations.lti import claims, client
 from grading.integrations.lti.values import DEEP_LINKING, Launch, LaunchRefused, Platform
 from grading.store.database import now
 from grading.store.integrations.lti import launch as lti_launch
 from grading.store.integrations.lti import platforms
 from grading.store.integrations.lti.launch import LaunchResult
+
+PLATFORM_UNKNOWN = define_message(
+    "lti_launch.platform_unknown",
+    "This learning platform is not registered here, or says too little about itself.",
+)
+PLATFORM_ANSWERED_ERROR = define_message(
+    "lti_launch.platform_answered_error", "The learning platform answered with an error: %(error)s."
+)
+REQUEST_TOO_LONG = define_message(
+    "lti_launch.request_too_long", "The learning platform's request is too long."
+)
+OTHER_REQUEST = define_message("lti_launch.other_request", "The launch answers another request.")
+NOT_BEGUN_HERE = define_message(
+    "lti_launch.not_begun_here",
+    "This launch did not begin here, or took too long. Open it in the learning platform again.",
+)
 
 log = logging.getLogger(__name__)
 LAUNCHES = "1200 per minute"
@@ -57,6 +74,10 @@ class DeploymentUnknown(LaunchRefused):
     """This installation of the tool is not accepted yet. Ask whoever runs this server to accept it."""
 
     status = 403
+    default_message = define_message(
+        "error.deployment_unknown",
+        "This installation of the tool is not accepted yet. Ask whoever runs this server to accept it.",
+    )
 
 
 @pages.get("/jwks")
@@ -78,7 +99,7 @@ def login() -> BaseResponse:
     with services().store.read_autocommit() as store:
         platform = platforms.find_platform(store, said["iss"], said["client_id"])
     if platform is None or not said["login_hint"]:
-        raise LaunchRefused("This learning platform is not registered here, or says too little about itself.")
+        raise LaunchRefused(PLATFORM_UNKNOWN)
     browser = request.cookies.get(STATE_COOKIE, "")
     if len(browser) != 43 or not browser.isascii():
         browser = secrets.token_urlsafe(32)
@@ -109,7 +130,7 @@ def launch() -> tuple[str, int] | BaseResponse:
     if not hmac.compare_digest(_mark(request.cookies.get(STATE_COOKIE, "")), str(state["b"])):
         return _without_cookies(platform, state["again"])
     if "error" in request.form:
-        raise LaunchRefused(f"The learning platform answered with an error: {request.form['error'][:100]}.")
+        raise LaunchRefused(PLATFORM_ANSWERED_ERROR(error=request.form["error"][:100]))
     found = _checked(platform, str(state["n"]))
     arrived = _arrive(platform, found)
     _sign_in(platform, arrived)
@@ -124,7 +145,7 @@ def launch_url() -> str:
 def _said(name: str) -> str:
     value = request.values.get(name, "")
     if len(value) > LONGEST:
-        raise LaunchRefused("The learning platform's request is too long.")
+        raise LaunchRefused(REQUEST_TOO_LONG)
     return value
 
 
@@ -136,9 +157,7 @@ def _state() -> dict[str, Any]:
     try:
         found = _signer().loads(request.form.get("state", "")[:LONGEST], max_age=STATE_S)
     except BadData:
-        raise LaunchRefused(
-            "This launch did not begin here, or took too long. Open it in the learning platform again."
-        ) from None
+        raise LaunchRefused(NOT_BEGUN_HERE) from None
     return dict(found)
 
 
@@ -173,7 +192,7 @@ def _checked(platform: Platform, nonce: str) -> Launch:
         moment = now(store).timestamp()
     found = claims.checked(said, platform, moment)
     if not hmac.compare_digest(found.nonce.encode(), nonce.encode()):
-        raise LaunchRefused("The launch answers another request.")
+        raise LaunchRefused(OTHER_REQUEST)
     return found
 
 

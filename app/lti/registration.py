@@ -10,12 +10,29 @@ from werkzeug.wrappers import Response as BaseResponse
 
 from app.web.rate_limits import limited
 from app.web.services import services
+from grading.domain.messages import define_message
 from grading.domain.ssrf import read
 from grading.integrations.http_client import OutsideFailed, ask
 from grading.integrations.lti import client, messages
 from grading.integrations.lti.values import PlatformRefused
 from grading.store.integrations.lti import platforms
 from grading.store.integrations.lti.platforms import NewPlatform, TicketGone
+
+NOT_DESCRIBED = define_message(
+    "lti_registration.not_described",
+    "The platform did not say how it is set up. Give this link to its registration.",
+)
+NO_ISSUER_OR_REGISTRATION = define_message(
+    "lti_registration.no_issuer_or_registration",
+    "The platform's description names no issuer or no address of registration.",
+)
+OTHER_ISSUER = define_message(
+    "lti_registration.other_issuer", "The platform's description belongs to another issuer."
+)
+NOT_REGISTERED = define_message(
+    "lti_registration.not_registered", "The platform did not register the tool. Look at its own messages."
+)
+TOKEN_UNUSABLE = define_message("lti_registration.token_unusable", "The registration token cannot be used.")
 
 REGISTRATIONS = "20 per minute"
 """For one address."""
@@ -32,9 +49,7 @@ def register(ticket: str) -> BaseResponse:
             raise TicketGone
     url, token = (request.args.get(name, "") for name in ("openid_configuration", "registration_token"))
     if not url or len(url) > LONGEST or len(token) > LONGEST:
-        raise PlatformRefused(
-            "The platform did not say how it is set up. Give this link to its registration."
-        )
+        raise PlatformRefused(NOT_DESCRIBED)
     said = client.fetch_json(url, services().config.server.allowed)
     _same_host(url, said)
     platforms.signing_key(services().store)
@@ -56,9 +71,9 @@ def _same_host(url: str, said: dict[str, Any]) -> None:
     """What says how an issuer is set up lies at the issuer, as OpenID discovery asks."""
     issuer, asked = said.get("issuer"), said.get("registration_endpoint")
     if not isinstance(issuer, str) or not isinstance(asked, str):
-        raise PlatformRefused("The platform's description names no issuer or no address of registration.")
+        raise PlatformRefused(NO_ISSUER_OR_REGISTRATION)
     if read(issuer).host != read(url).host:
-        raise PlatformRefused("The platform's description belongs to another issuer.")
+        raise PlatformRefused(OTHER_ISSUER)
 
 
 def _ask(said: dict[str, Any], token: str) -> dict[str, Any]:
@@ -67,7 +82,7 @@ def _ask(said: dict[str, Any], token: str) -> dict[str, Any]:
     headers = {"Content-Type": "application/json", "Accept": "application/json"}
     if token:
         if not token.isascii() or not token.isprintable():
-            raise PlatformRefused("The registration token cannot be used.")
+            raise PlatformRefused(TOKEN_UNUSABLE)
         headers["Authorization"] = f"Bearer {token}"
     body = json.dumps(messages.registration(base)).encode()
     try:
@@ -79,7 +94,7 @@ def _ask(said: dict[str, Any], token: str) -> dict[str, Any]:
     except (OutsideFailed, ValueError, RecursionError):
         found = None
     if not isinstance(found, dict) or not isinstance(found.get("client_id"), str):
-        raise PlatformRefused("The platform did not register the tool. Look at its own messages.")
+        raise PlatformRefused(NOT_REGISTERED)
     return found
 
 

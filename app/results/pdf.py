@@ -171,9 +171,9 @@ def _further(report: Report) -> list[dict[str, Any]]:
 
 
 def _failures(report: Report) -> Iterator[str]:
-    for stage, sentence in report.failures.items():
+    for stage, sentence in report.failed.items():
         did_not = _("%(stage)s did not work.", stage=title_of(stage))
-        yield f"{did_not} {seen(sentence)} {_('Its points are open, not zero.')}"
+        yield f"{did_not} {seen(render_message(sentence))} {_('Its points are open, not zero.')}"
 
 
 def _flags(report: Report, staff: bool) -> Iterator[str]:

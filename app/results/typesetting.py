@@ -14,6 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from grading.domain.errors import GraderError
+from grading.domain.messages import MessageType, define_message
+
+TOO_MANY_PDFS = define_message("pdf.too_many_pdfs", "Many PDFs are being made right now.")
+PDF_FAILED = define_message("pdf.pdf_failed", "The PDF could not be made.")
 
 log = logging.getLogger(__name__)
 HERE = Path(__file__).parent
@@ -28,20 +32,24 @@ MOST_SAID = 10_000
 _turns = threading.BoundedSemaphore(AT_ONCE)
 
 
+TRY_AGAIN = define_message("pdf.try_again", "%(why)s Try again in a minute, or print the page of the result.")
+
+
 class NotPrinted(GraderError):
     """The PDF could not be made."""
 
     status = 503
     code = "not_printed"
+    default_message = define_message("error.not_printed", "The PDF could not be made.")
 
-    def __init__(self, why: str) -> None:
-        super().__init__(f"{why} Try again in a minute, or print the page of the result.")
+    def __init__(self, why: MessageType) -> None:
+        super().__init__(TRY_AGAIN(why=why))
 
 
 def typeset(data: Mapping[str, Any], pictures: Mapping[str, bytes]) -> bytes:
     """The PDF. `pictures` are files by name; without them if they cannot be read. Raises NotPrinted."""
     if not _turns.acquire(timeout=PATIENCE_S):
-        raise NotPrinted("Many PDFs are being made right now.")
+        raise NotPrinted(TOO_MANY_PDFS)
     try:
         made = _made(data, pictures)
         if made is None and pictures:
@@ -49,7 +57,7 @@ def typeset(data: Mapping[str, Any], pictures: Mapping[str, bytes]) -> bytes:
     finally:
         _turns.release()
     if made is None:
-        raise NotPrinted("The PDF could not be made.")
+        raise NotPrinted(PDF_FAILED)
     return made
 
 

@@ -21,12 +21,16 @@ from app.web.services import services
 from app.web.zip_stream import file_name
 from grading.checks.visibility import for_student
 from grading.domain.errors import NotFound
+from grading.domain.messages import define_message
 from grading.domain.outcome import Report
 from grading.domain.permissions import Subject, may
+from grading.domain.shared_messages import NO_SUCH_ASSIGNMENT
 from grading.shared.cache import mark
 from grading.store import tables
 from grading.store.views import grade_history, submission
 from grading.store.views.submission import SubmissionView
+
+NO_SUCH_IMAGE = define_message("results.no_such_image", "There is no such picture.")
 
 PRINTS = "20 per minute"
 """PDFs for one person: each takes a turn, and whoever waits for theirs holds a thread."""
@@ -58,7 +62,7 @@ def picture(submission_id: str, document: int, cell: int, number: int) -> Respon
         known = cast(Numbers, current_app.extensions["grader-pictures"])
         found = known.picture(name, cell, number, partial(grade_history.load_content, session, name))
     if found is None:
-        raise NotFound("There is no such picture.")
+        raise NotFound(NO_SUCH_IMAGE)
     response = Response(found.data, mimetype=f"image/{found.kind}")
     response.headers["Content-Security-Policy"] = "default-src 'none'; sandbox"
     # browsers keep it, but ask each time: whoever uses this browser next may not see it
@@ -72,7 +76,7 @@ def _notebook(session: Session, submission_id: str, number: int) -> str:
     documents = submission.load_documents(session, submission_id)
     names = grade_history.list_notebooks(session, submission_id)
     if number >= len(documents) or documents[number].path not in names:
-        raise NotFound("There is no such picture.")
+        raise NotFound(NO_SUCH_IMAGE)
     return names[documents[number].path]
 
 
@@ -104,7 +108,7 @@ def class_zip(assignment_id: int) -> Response:
     with services().store.read() as session:
         assignment = session.get(tables.Assignment, assignment_id)
         if assignment is None or not auth.knows_course(actor, assignment.course_id):
-            raise NotFound("There is no such assignment.")
+            raise NotFound(NO_SUCH_ASSIGNMENT)
         auth.require(actor, "grades.export", Subject(assignment.course_id))
         hand_ins = grade_history.list_counting(session, assignment)
         slug = assignment.slug

@@ -12,9 +12,10 @@ from werkzeug.wrappers import Response
 from app.review import views, worklist
 from app.web import auth, cache, dates
 from app.web.i18n import gettext as _
-from app.web.i18n import ngettext
+from app.web.i18n import ngettext, render_error
 from app.web.services import services
 from grading.domain.errors import GraderError
+from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
 from grading.scoring.curves import Curve
 from grading.store.grades import release as grade_release
@@ -84,7 +85,7 @@ def release(assignment_id: int) -> Answer:
     except GraderError as error:
         if error.status != 422:
             raise
-        return _release_page(actor, assignment_id, _(error.message)), error.status
+        return _release_page(actor, assignment_id, render_error(error)), error.status
     return redirect(url_for("class_actions.release_form", assignment_id=assignment_id), 303)
 
 
@@ -112,7 +113,7 @@ def apply_curve(assignment_id: int) -> Answer:
                 everything=bool(form.get("all")),
             )
     except (CurveRefused, MovedMeanwhile) as error:
-        return _curve_page(actor, assignment_id, form, _(error.message), error.status)
+        return _curve_page(actor, assignment_id, form, render_error(error), error.status)
     flash(ngettext("%(count)s grade moved.", "%(count)s grades moved.", count))
     return redirect(url_for("class_actions.curve_form", assignment_id=assignment_id), 303)
 
@@ -147,6 +148,9 @@ class NotSure(GraderError):
 
     code = "not_sure"
     status = 422
+    default_message = define_message(
+        "error.not_sure", "Tick the box that says you are sure; nothing was changed."
+    )
 
 
 def _require_sure() -> None:
@@ -204,7 +208,7 @@ def _curve_page(
             try:
                 preview = curves.preview_curve(session, assignment, _curve_of(form), bool(form.get("all")))
             except CurveRefused as error:
-                problem, status = problem or _(error.message), error.status
+                problem, status = problem or render_error(error), error.status
         values: dict[str, Any] = {
             "assignment": line,
             "criteria": worklist.rubric_of(session, assignment),

@@ -11,10 +11,12 @@ from werkzeug.wrappers import Response
 from app.web import auth
 from app.web.i18n import gettext as _
 from app.web.i18n import number as _plain
+from app.web.i18n import render_error
 from app.web.services import services
 from grading.domain.errors import Conflict, NotFound
 from grading.domain.outcome import CriterionGrade
 from grading.domain.permissions import Actor, Subject, may
+from grading.domain.shared_messages import NO_SUCH_REQUEST
 from grading.store.review import regrade_requests as regrade_store
 from grading.store.review.regrade_requests import Answer, Verdict
 from grading.store.views import regrade_requests, submission
@@ -48,7 +50,7 @@ def _ask(session: Session, actor: Actor, view: SubmissionView, criterion: str, r
     try:
         regrade_store.create_request(session, actor, view.id, criterion, reason)
     except Conflict as refused:
-        return refused.message
+        return render_error(refused)
     return _("Your request was sent. You find the answer on this page.")
 
 
@@ -71,7 +73,7 @@ def withdraw(request_id: int) -> Response:
             regrade_store.withdraw_request(session, actor, request_id)
             said = _("Your request was withdrawn.")
         except Conflict as refused:
-            said = refused.message
+            said = render_error(refused)
     flash(said)
     return redirect(
         url_for("submissions.submission", submission_id=found.submission_id, _anchor="regrades"), 303
@@ -170,7 +172,7 @@ def _answerable(session: Session, actor: Actor, request_id: int) -> tuple[Reques
     """The request, where the actor is staff. Raises NotFound for those of others."""
     found = regrade_requests.load_request(session, request_id)
     if not may(actor, "regrade.answer", Subject(found.course_id)):
-        raise NotFound("There is no such request.")
+        raise NotFound(NO_SUCH_REQUEST)
     return found, submission.load_view(session, found.submission_id)
 
 

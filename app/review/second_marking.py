@@ -12,6 +12,7 @@ from werkzeug.wrappers import Response
 from app.review import detail, views, worklist
 from app.web import auth
 from app.web.i18n import gettext as _
+from app.web.i18n import render_error
 from app.web.services import services
 from grading.domain.permissions import Actor
 from grading.store import tables
@@ -60,7 +61,7 @@ def save(submission_id: str) -> Response | tuple[str, int]:
             assignment = review_worklist.find_assignment(session, view.assignment_id)
             found = _drawn(session, assignment, actor)
     except MarkRefused as error:
-        return _page(actor, submission_id, error.message), error.status
+        return _page(actor, submission_id, render_error(error)), error.status
     flash(_("Kept.") if blind else _("Kept, as not blind: you had seen what the model gave."))
     following = next((one.id for one in found if not one.marked and one.id != submission_id), None)
     if following is None:

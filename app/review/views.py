@@ -14,11 +14,12 @@ from werkzeug.wrappers import Response
 from app.review import detail, worklist
 from app.web import auth, viewing
 from app.web.i18n import gettext as _
-from app.web.i18n import told
+from app.web.i18n import render_error
 from app.web.services import services
 from grading.domain.changes import Change
 from grading.domain.errors import Conflict, NotFound
 from grading.domain.permissions import Actor, Subject, may
+from grading.domain.shared_messages import NO_SUCH_ASSIGNMENT, NO_SUCH_COURSE
 from grading.store import tables
 from grading.store.grades import release as grade_release
 from grading.store.grades.change_history import Made
@@ -120,7 +121,7 @@ def of_class(
     """An assignment for staff who may do this. Raises NotFound, Forbidden."""
     assignment = review_worklist.find_assignment(session, assignment_id)
     if not may(actor, "assignment.see", Subject(assignment.course_id)):
-        raise NotFound("There is no such assignment.")
+        raise NotFound(NO_SUCH_ASSIGNMENT)
     auth.require(actor, action, Subject(assignment.course_id))
     return assignment
 
@@ -204,7 +205,7 @@ def _done(submission_id: str, action: str, work: Work, after: list[str | None] |
         draft = request.form.to_dict()
         return page(actor, submission_id, meanwhile=error.since, draft=draft, stale=True), error.status
     except (ChangeRefused, CommentRefused, Conflict) as error:
-        problem = told(error.message)
+        problem = render_error(error)
         return page(actor, submission_id, problem=problem, draft=request.form.to_dict()), error.status
     flash(said)
     filters, number = worklist.filters_of(request.args), worklist.page_of(request.args)
@@ -279,7 +280,7 @@ def save_comment(course_id: int) -> Response | tuple[str, int]:
             text = request.form.get("text", "").replace("\0", "").replace("\r\n", "\n")
             comment_bank.save_comment(session, course_id, text, actor)
     except CommentRefused as error:
-        return _comments_page(actor, course_id, error.message), error.status
+        return _comments_page(actor, course_id, render_error(error)), error.status
     flash(_("Kept."))
     return redirect(url_for("review.list_comments", course_id=course_id), 303)
 
@@ -298,7 +299,7 @@ def delete_comment(course_id: int, comment_id: int) -> Response:
 def _course_of_comments(session: Session, actor: Actor, course_id: int) -> tables.Course:
     course = session.get(tables.Course, course_id)
     if course is None or not auth.knows_course(actor, course_id):
-        raise NotFound("There is no such course.")
+        raise NotFound(NO_SUCH_COURSE)
     auth.require(actor, "grade.change", Subject(course_id))
     return course
 

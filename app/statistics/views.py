@@ -15,6 +15,7 @@ from app.web.i18n import current
 from app.web.services import services
 from grading.domain.errors import NotFound
 from grading.domain.permissions import Actor, Subject, may
+from grading.domain.shared_messages import NO_SUCH_ASSIGNMENT
 from grading.statistics import FEWEST
 from grading.statistics.overview import Overview, overview
 from grading.store import tables
@@ -100,6 +101,6 @@ def _assignment(session: Session, actor: Actor, assignment_id: int) -> tables.As
     """The assignment, for its staff. Raises NotFound for who is not in the course, and Forbidden."""
     found = review_worklist.find_assignment(session, assignment_id)
     if not may(actor, "assignment.see", Subject(found.course_id)):
-        raise NotFound("There is no such assignment.")
+        raise NotFound(NO_SUCH_ASSIGNMENT)
     auth.require(actor, "class.see", Subject(found.course_id))
     return found

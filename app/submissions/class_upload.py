@@ -12,7 +12,7 @@ from werkzeug.wrappers import Response
 from app.submissions import intake
 from app.web import auth, parsing
 from app.web.i18n import gettext as _
-from app.web.i18n import ngettext, told
+from app.web.i18n import ngettext, render_error
 from app.web.rate_limits import UPLOADS, limited, per_person
 from app.web.services import services
 from grading.documents import Limits
@@ -54,7 +54,7 @@ def upload(assignment_id: int) -> tuple[str, int] | Response:
             "submissions/class_upload.html",
             assignment=assignment,
             server=given.config.server,
-            problem=error.message,
+            problem=render_error(error),
         )
         return page, error.status
     with given.store.write() as session:
@@ -112,7 +112,7 @@ def _choices(entries: tuple[StudentFiles, ...]) -> tuple[list[Choice], list[str]
         try:
             content = intake.read(entry.files)
         except DocumentError as error:
-            problems.append(_("%(name)s was left out: %(why)s", name=entry.label, why=told(error.message)))
+            problems.append(_("%(name)s was left out: %(why)s", name=entry.label, why=render_error(error)))
             continue
         choices.append(Choice(entry, content, None if chosen == "create" else int(chosen)))
     return choices, problems

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from app.web.eta import expecting
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
+from app.web.i18n import render_message
 from app.web.services import services
 from app.web.template_helpers import title_of
 from grading.broker.heartbeats import MOST_DRAFT, Lease
@@ -219,7 +220,7 @@ def _tab(headline: str, view: Standing, progress: Progress) -> str:
 
 def _why(view: Standing) -> str:
     """The sentences about stages that were given up."""
-    return " ".join(dict.fromkeys(stage.student for stage in view.stages if stage.student))
+    return " ".join(dict.fromkeys(render_message(stage.student) for stage in view.stages if stage.student))
 
 
 def _stage(name: str, stage: StageStatus) -> LiveStage:

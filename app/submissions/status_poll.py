@@ -19,6 +19,7 @@ from app.web.services import Dispatch, Services, services
 from grading.broker.heartbeats import Lease
 from grading.domain.errors import NotFound, NotSignedIn
 from grading.domain.permissions import Actor, Subject, may
+from grading.domain.shared_messages import NO_SUCH_SUBMISSION
 from grading.store import Store
 from grading.store.views import status as live_status
 from grading.store.views.status import LiveStatus, Reader
@@ -92,7 +93,7 @@ class Board:
             self._look()
         found = self._seen.get(submission_id)
         if found is None:
-            raise NotFound("There is no such submission.")
+            raise NotFound(NO_SUCH_SUBMISSION)
         self._asked[submission_id] = time.monotonic()
         return found
 
@@ -165,7 +166,7 @@ def _told(board: Board, actor: Actor, seen: Seen) -> dict[str, object]:
     wait = seen.wait
     subject = Subject(wait.course_id, wait.student_id, wait.released, wait.members)
     if not may(actor, "submission.see", subject):
-        raise NotFound("There is no such submission.")
+        raise NotFound(NO_SUCH_SUBMISSION)
     with services().store.read_autocommit() as opened:
         how_far = progress(opened, wait, seen.leases)
     now = live(wait, how_far, sees_score=may(actor, "score.see", subject))

@@ -14,13 +14,15 @@ from app.submissions import intake
 from app.submissions.status import live, progress
 from app.web import assignment_pages, auth, parsing
 from app.web.i18n import gettext as _
-from app.web.i18n import ngettext
+from app.web.i18n import ngettext, render_error
 from app.web.rate_limits import UPLOADS, limited, per_person
 from app.web.services import services
 from grading.config.mail import valid_address
 from grading.documents.files import safe_part
 from grading.domain.errors import DocumentError, NotFound
+from grading.domain.messages import define_message
 from grading.domain.permissions import Actor, Subject, may
+from grading.domain.shared_messages import NO_SUCH_ASSIGNMENT, NO_SUCH_SUBMISSION
 from grading.domain.value import Value
 from grading.store import tables
 from grading.store.courses import groups
@@ -33,6 +35,8 @@ from grading.store.views import assignment, submission_lists
 from grading.store.views import submission as submission_view
 from grading.store.views.submission import SubmissionView, WholeSubmission
 from grading.store.views.submission_lists import AssignmentLine
+
+SUBMISSION_NOT_YOURS = define_message("views.submission_not_yours", "This hand-in is not yours.")
 
 pages = Blueprint("submissions", __name__)
 
@@ -119,7 +123,7 @@ def _known_assignment(actor: Actor, assignment_id: int) -> AssignmentLine:
     with services().store.read() as session:
         found = session.get(tables.Assignment, assignment_id)
         if found is None or not may(actor, "assignment.see", Subject(found.course_id)):
-            raise NotFound("There is no such assignment.")
+            raise NotFound(NO_SUCH_ASSIGNMENT)
         return submission_lists.assignment_line(found, found.course)
 
 
@@ -242,7 +246,7 @@ def _course(actor: Actor, assignment_id: int) -> int:
 
 def _refused(actor: Actor, assignment_id: int, error: DocumentError | SubmissionRefused) -> tuple[str, int]:
     page = render_template(
-        "submissions/submit.html", **assignment_pages.about(actor, assignment_id, error.message)
+        "submissions/submit.html", **assignment_pages.about(actor, assignment_id, render_error(error))
     )
     return page, error.status
 
@@ -251,7 +255,7 @@ def _receipt(actor: Actor, submission_id: str) -> Receipt:
     with services().store.read_autocommit() as session:
         found = receipts.load_receipt(session, submission_id)
     if not may(actor, "submission.see", Subject(found.course_id, found.student_id, members=found.members)):
-        raise NotFound("There is no such submission.")
+        raise NotFound(NO_SUCH_SUBMISSION)
     return found
 
 
@@ -279,7 +283,7 @@ def set_mail(submission_id: str) -> BaseResponse:
         view = submission_view.load_view(session, submission_id)
         auth.require_seen(actor, view)
         if not _theirs(actor, view):
-            raise NotFound("This hand-in is not yours.")
+            raise NotFound(SUBMISSION_NOT_YOURS)
         mail_notifications.set_mail_preference(session, submission_id, actor.user_id, wanted=wanted)
     told = _("You will get an e-mail when you can see the result.")
     flash(told if wanted else _("You will get no e-mail about this hand-in."))

@@ -15,6 +15,7 @@ from grading.documents import ALLOWED_FILES
 from grading.documents.files import DATA, KINDS
 from grading.domain.errors import NotFound
 from grading.domain.permissions import Actor, Subject, may
+from grading.domain.shared_messages import NO_SUCH_ASSIGNMENT
 from grading.store import tables
 from grading.store.assignments import versions
 from grading.store.submissions import uploads
@@ -39,7 +40,7 @@ def require_seen(actor: Actor, found: tables.Assignment) -> None:
 def _allow(actor: Actor, course_id: int, visible: bool) -> None:
     subject = Subject(course_id)
     if not may(actor, "assignment.see", subject) or not (visible or may(actor, "class.see", subject)):
-        raise NotFound("There is no such assignment.")
+        raise NotFound(NO_SUCH_ASSIGNMENT)
 
 
 def about(actor: Actor, assignment_id: int, problem: str = "") -> dict[str, Any]:

@@ -14,12 +14,19 @@ from app.web.i18n import later as N_
 from app.web.services import services
 from grading.checks.visibility import for_student
 from grading.domain.errors import Forbidden, NotFound, NotSignedIn
+from grading.domain.messages import define_message
 from grading.domain.outcome import Report
 from grading.domain.permissions import Actor, Subject, may
+from grading.domain.shared_messages import NO_SUCH_COURSE, NO_SUCH_SUBMISSION
 from grading.store.accounts import sessions, users
 from grading.store.accounts.users import SignedInUser
 from grading.store.courses import invitations, roster
 from grading.store.views.submission import SubmissionView
+
+TOKEN_NEEDED = define_message("sign_in.token_needed", "Send a token: Authorization: Bearer grd_….")
+TOKEN_UNKNOWN = define_message(
+    "sign_in.token_unknown", "The token is unknown, expired or revoked. Make a new one on the page Tokens."
+)
 
 SCOPE_TEXTS: Mapping[str, str] = {
     "submit": N_("hand in"),
@@ -131,11 +138,11 @@ def bearer() -> Actor:
 def _bearer() -> Actor:
     kind, _, secret = request.headers.get("Authorization", "").partition(" ")
     if kind.lower() != "bearer":
-        raise NotSignedIn("Send a token: Authorization: Bearer grd_….")
+        raise NotSignedIn(TOKEN_NEEDED)
     with services().store.read() as store:
         found = users.verify_token(store, secret.strip())
     if found is None:
-        raise NotSignedIn("The token is unknown, expired or revoked. Make a new one on the page Tokens.")
+        raise NotSignedIn(TOKEN_UNKNOWN)
     return found
 
 
@@ -168,7 +175,7 @@ def in_course(action: str, course_id: int) -> Actor:
     """Who asks, if they may do this in the course. Raises NotFound or, where they know of it, Forbidden."""
     asking = actor()
     if not knows_course(asking, course_id):
-        raise NotFound("There is no such course.")
+        raise NotFound(NO_SUCH_COURSE)
     require(asking, action, Subject(course_id))
     return asking
 
@@ -176,7 +183,7 @@ def in_course(action: str, course_id: int) -> Actor:
 def require_seen(who: Actor, view: SubmissionView) -> None:
     """Go on, or raise NotFound, so that nobody learns which submissions others have."""
     if not may(who, "submission.see", subject_of(view)):
-        raise NotFound("There is no such submission.")
+        raise NotFound(NO_SUCH_SUBMISSION)
 
 
 def can(

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from app.web.i18n import gettext as _
 from app.web.i18n import ngettext
 from grading.domain.errors import GraderError
+from grading.domain.messages import define_message
 
 UNITS = ((86400, "%(count)s day", "%(count)s days"), (3600, "%(count)s hour", "%(count)s hours"))
 
@@ -18,6 +19,10 @@ class BadDate(GraderError):
 
     code = "date_invalid"
     status = 422
+    default_message = define_message(
+        "error.bad_date",
+        "This date and time cannot be read; choose a day and a time, and a time zone from the list.",
+    )
 
 
 def relative(moment: datetime, now: datetime) -> str:

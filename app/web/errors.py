@@ -6,6 +6,7 @@ import errno
 import logging
 import secrets
 from http import HTTPStatus
+from typing import Any
 
 from flask import Flask, Response, g, jsonify, redirect, render_template, request, url_for
 from flask_login import current_user
@@ -17,9 +18,10 @@ from werkzeug.wrappers import Response as BaseResponse
 from app.web import security
 from app.web.error_texts import fault
 from app.web.i18n import gettext as _
-from app.web.i18n import told
+from app.web.i18n import render_message
 from app.web.services import services
 from grading.domain.errors import GraderError, NotSignedIn
+from grading.domain.messages import Message, verbatim
 from grading.store import database
 
 log = logging.getLogger(__name__)
@@ -45,19 +47,28 @@ def for_machines() -> bool:
     )
 
 
-def answer(status: int, code: str, message: str) -> Response | BaseResponse:
-    """An error in the form the caller understands."""
+def answer(status: int, code: str, message: str | Message) -> Response | BaseResponse:
+    """An error in the form the caller understands; a string is said as it is."""
+    said = verbatim(message) if isinstance(message, str) else message
     if for_machines():
         problem = {"type": f"urn:grader:{code}", "title": _title(status), "status": status}
-        response = jsonify(**problem, detail=message, code=code, **_whether_again(status))
+        response = jsonify(
+            **problem, detail=said.message, code=code, **_coded(said), **_whether_again(status)
+        )
         response.mimetype = "application/problem+json"
     else:
-        page = render_template("web/error.html", status=status, fault=fault(status), message=told(message))
+        page = render_template(
+            "web/error.html", status=status, fault=fault(status), message=render_message(said)
+        )
         response = Response(page, mimetype="text/html")
     response.status_code = status
     if status == HTTPStatus.UNAUTHORIZED:
         response.headers["WWW-Authenticate"] = "Bearer"
     return response
+
+
+def _coded(said: Message) -> dict[str, Any]:
+    return {"message_code": said.code, "params": said.model_dump(mode="json")["params"]} if said.code else {}
 
 
 def _whether_again(status: int) -> dict[str, bool]:
@@ -87,7 +98,7 @@ def _known(error: GraderError) -> Response | BaseResponse:
     if isinstance(error, NotSignedIn) and not for_machines():
         target = request.full_path.rstrip("?") if request.method == "GET" else None
         return redirect(url_for("sign_in.form", next=target), 303)
-    return answer(error.status, error.code, error.message)
+    return answer(error.status, error.code, error.coded)
 
 
 def _http(error: HTTPException) -> Response | BaseResponse:

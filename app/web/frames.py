@@ -20,7 +20,10 @@ from sqlalchemy.orm import Session
 from app.web.platform_pages import platform_pages
 from app.web.services import services
 from grading.domain.errors import NotFound
+from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
+
+NO_SUCH_ADDRESS = define_message("pages.no_such_address", "There is nothing at this address.")
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -119,7 +122,7 @@ def _only_what_belongs() -> tuple[str, int] | None:
     if not framed() or request.path in _host().entrances or request.endpoint in ANYBODY:
         return None
     if request.blueprint in NOT_HERE or request.blueprint in _administration():
-        raise NotFound("There is nothing at this address.")
+        raise NotFound(NO_SUCH_ADDRESS)
     if not current_user.is_authenticated:
         return render_template("web/over.html"), 401
     return None

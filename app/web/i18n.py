@@ -20,6 +20,7 @@ from flask import Flask, g, has_request_context, request, session
 from flask_login import current_user
 
 from grading.domain import messages
+from grading.domain.errors import GraderError
 from grading.domain.messages import Message
 from grading.shared import catalogues
 
@@ -235,6 +236,11 @@ def _catalogue_gettext(text: str) -> str:
 
 def _catalogue_ngettext(one: str, many: str, count: int) -> str:
     return _catalogue(current()).ngettext(one, many, count)
+
+
+def render_error(error: GraderError) -> str:
+    """What an error says, in the reader's language."""
+    return render_message(error.coded)
 
 
 def render_message(said: Message) -> str:

@@ -15,7 +15,13 @@ from grading.config.settings import Server
 from grading.documents import Limits, UploadedFile
 from grading.documents.files import shown
 from grading.domain.errors import EmptyUpload, GraderError, UploadTooLarge
+from grading.domain.messages import define_message
 from grading.domain.permissions import Actor, Subject, may
+
+BODY_TOO_LARGE = define_message(
+    "request.body_too_large", "The body is larger than %(most_kb)s KB; send it in parts."
+)
+NO_FILE_CHOSEN = define_message("request.no_file_chosen", "Choose at least one file to hand in.")
 
 T = TypeVar("T", bound=BaseModel)
 MOST_BODY = 2 * 1024 * 1024
@@ -42,6 +48,9 @@ class InvalidField(GraderError):
 
     code = "field_invalid"
     status = 422
+    default_message = define_message(
+        "error.invalid_field", "A field of the request is missing or has a value that is not allowed."
+    )
 
 
 class HasNul(GraderError):
@@ -49,6 +58,9 @@ class HasNul(GraderError):
 
     code = "nul_refused"
     status = 422
+    default_message = define_message(
+        "error.has_nul", "The body holds a NUL character, which no text here may have."
+    )
 
 
 class NoJson(GraderError):
@@ -56,6 +68,9 @@ class NoJson(GraderError):
 
     code = "wrong_content_type"
     status = 415
+    default_message = define_message(
+        "error.no_json", "Send the body as JSON, with Content-Type: application/json."
+    )
 
 
 def parse(model: type[T], data: dict[str, Any]) -> T:
@@ -92,7 +107,7 @@ def of_body(model: type[T]) -> T:
 def raw_body() -> bytes:
     """What was sent. Raises UploadTooLarge."""
     if (request.content_length or 0) > MOST_BODY:
-        raise UploadTooLarge(f"The body is larger than {MOST_BODY // 1024} KB; send it in parts.")
+        raise UploadTooLarge(BODY_TOO_LARGE(most_kb=MOST_BODY // 1024))
     data: bytes = request.get_data(cache=True)
     return data
 
@@ -127,7 +142,7 @@ def uploaded(files: Iterable[FileStorage]) -> tuple[UploadedFile, ...]:
     """The files of a form. Raises EmptyUpload when none was chosen."""
     chosen = [file for file in files if file.filename]
     if not chosen:
-        raise EmptyUpload("Choose at least one file to hand in.")
+        raise EmptyUpload(NO_FILE_CHOSEN)
     return tuple(UploadedFile(file.filename or "", file.read()) for file in chosen)
 
 

@@ -8,6 +8,7 @@ import unicodedata
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 
+from app.web.i18n import render_error
 from app.web.markdown import PLAIN
 from grading.domain.errors import GraderError
 
@@ -48,7 +49,7 @@ def stream(members: Iterable[tuple[str, Callable[[], bytes]]]) -> Iterator[bytes
             try:
                 packed.writestr(name, make())
             except GraderError as error:
-                problems.append(f"{name}: {error.message}")
+                problems.append(f"{name}: {render_error(error)}")
             yield sink.taken()
         if problems:
             packed.writestr("not-printed.txt", "\n".join(problems) + "\n")

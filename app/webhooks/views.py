@@ -22,6 +22,7 @@ from app.web.security import without_token
 from app.web.services import services
 from grading.documents import SubmittedFiles, UploadedFile
 from grading.domain.errors import Conflict, GraderError, NotFound, SignatureInvalid, UploadTooLarge
+from grading.domain.messages import define_message
 from grading.integrations import events
 from grading.integrations.events import Assigned, File, HandedIn, Part, Roster
 from grading.integrations.http_client import OutsideFailed, Refused, TooMuch, ask
@@ -31,6 +32,40 @@ from grading.store.assignments import versions
 from grading.store.database import now
 from grading.store.integrations import lms_rosters, webhooks
 from grading.store.submissions.intake import IncomingSubmission
+
+FILE_TOO_SLOW = define_message(
+    "webhooks.file_too_slow", "data.files: %(name)s could not be got in time; send fewer files, or one zip."
+)
+FILE_SERVER_ANSWERED = define_message(
+    "webhooks.file_server_answered", "data.files: %(name)s could not be got: its server answered %(status)s."
+)
+FILE_SERVER_REFUSED = define_message(
+    "webhooks.file_server_refused",
+    "data.files: %(name)s cannot be got: its server answered %(status)s. Redirects are not followed.",
+)
+NO_SUCH_EVENT_TYPE = define_message(
+    "webhooks.no_such_event_type", "There is no such type of messages; there are %(kinds)s."
+)
+WEBHOOK_ID_FORM = define_message("webhooks.webhook_id_form", "webhook-id: at most 200 printable characters.")
+FILE_ADDRESS_REFUSED = define_message(
+    "webhooks.file_address_refused", "data.files: the address of %(name)s is not asked. %(why)s"
+)
+FILE_TOO_LARGE = define_message("webhooks.file_too_large", "data.files: %(name)s cannot be taken: %(why)s.")
+FILE_NOT_FETCHED = define_message(
+    "webhooks.file_not_fetched", "data.files: %(name)s could not be got: %(why)s."
+)
+BODY_FORM = define_message("webhooks.body_form", "body: JSON with 'type' and 'data' is expected.")
+WEBHOOK_ID_USED = define_message(
+    "webhooks.webhook_id_used", "Another message was sent under this webhook-id."
+)
+COURSE_NOT_BOUND = define_message(
+    "webhooks.course_not_bound",
+    "The connection '%(connection)s' may not send for the course '%(course)s'. An "
+    "administrator adds the course to server.lms_connections in config.toml.",
+)
+FILE_NOT_BASE64 = define_message(
+    "webhooks.file_not_base64", "data.files: the content of %(name)s is not base64."
+)
 
 FETCH_S = 6.0
 """For all files of a message together."""
@@ -48,6 +83,10 @@ class FileRefused(GraderError):
 
     code = "file_refused"
     status = 422
+    default_message = define_message(
+        "error.file_refused",
+        "A file cannot be got from the address in the message, however often it is tried.",
+    )
 
 
 class FileAway(GraderError):
@@ -55,13 +94,17 @@ class FileAway(GraderError):
 
     code = "file_away"
     status = 503
+    default_message = define_message(
+        "error.file_away",
+        "A file could not be got from the address in the message just now; send the message again.",
+    )
 
 
 def fetch(file: File, until: float, most_bytes: int) -> bytes:
     """What is behind a file's address, by `until` of the monotonic clock. Raises FileRefused, FileAway."""
     name, left = file.name[:80], until - time.monotonic()
     if left <= 0:
-        raise FileAway(f"data.files: {name!r} could not be got in time; send fewer files, or one zip.")
+        raise FileAway(FILE_TOO_SLOW(name=repr(name)))
     try:
         answer = ask(
             "GET",
@@ -72,18 +115,15 @@ def fetch(file: File, until: float, most_bytes: int) -> bytes:
             allow=services().config.server.allowed,
         )
     except Refused as error:
-        raise FileRefused(f"data.files: the address of {name!r} is not asked. {error.message}") from None
+        raise FileRefused(FILE_ADDRESS_REFUSED(name=repr(name), why=error)) from None
     except TooMuch as error:
-        raise UploadTooLarge(f"data.files: {name!r} cannot be taken: {error.message}.") from None
+        raise UploadTooLarge(FILE_TOO_LARGE(name=repr(name), why=error)) from None
     except OutsideFailed as error:
-        raise FileAway(f"data.files: {name!r} could not be got: {error.message}.") from None
+        raise FileAway(FILE_NOT_FETCHED(name=repr(name), why=error)) from None
     if answer.status in _LATER or answer.status >= 500:
-        raise FileAway(f"data.files: {name!r} could not be got: its server answered {answer.status}.")
+        raise FileAway(FILE_SERVER_ANSWERED(name=repr(name), status=answer.status))
     if answer.status != 200:
-        raise FileRefused(
-            f"data.files: {name!r} cannot be got: its server answered {answer.status}. "
-            "Redirects are not followed."
-        )
+        raise FileRefused(FILE_SERVER_REFUSED(name=repr(name), status=answer.status))
     return answer.body
 
 
@@ -95,6 +135,9 @@ class TooLate(GraderError):
 
     code = "too_late"
     status = 503
+    default_message = define_message(
+        "error.too_late", "The message could not be taken within 10 s, so nothing was stored; send it again."
+    )
 
 
 class CourseNotBound(GraderError):
@@ -102,6 +145,10 @@ class CourseNotBound(GraderError):
 
     code = "course_not_bound"
     status = 403
+    default_message = define_message(
+        "error.course_not_bound",
+        "This connection may not send for this course; an administrator binds it in config.toml.",
+    )
 
 
 class Event(BaseModel):
@@ -117,7 +164,7 @@ def schema(kind: str) -> Response:
     """The JSON schema of a type of messages, to Grader or from it, with examples."""
     found = events.schema(kind)
     if found is None:
-        raise NotFound(f"There is no such type of messages; there are {', '.join(events.kinds())}.")
+        raise NotFound(NO_SUCH_EVENT_TYPE(kinds=tuple(events.kinds())))
     return jsonify(found)
 
 
@@ -129,7 +176,7 @@ def receive(connection: str) -> Response:
     verify(connection, body)
     message_id, digest = request.headers["webhook-id"], hashlib.sha256(body).hexdigest()
     if not (message_id.isprintable() and len(message_id) <= 200):
-        raise InvalidField("webhook-id: at most 200 printable characters.")
+        raise InvalidField(WEBHOOK_ID_FORM)
     message = Taking(connection, message_id, digest, until)
     with services().store.read() as session:
         before = message.before(session)
@@ -170,7 +217,7 @@ def parse_event(body: bytes) -> Event:
     try:
         return Event.model_validate_json(body)
     except ValueError:
-        raise InvalidField("body: JSON with 'type' and 'data' is expected.") from None
+        raise InvalidField(BODY_FORM) from None
 
 
 class _Seen(Exception):
@@ -193,7 +240,7 @@ class Taking:
         if row is None:
             return None
         if row.body_hash != self.digest:
-            raise Conflict("Another message was sent under this webhook-id.")
+            raise Conflict(WEBHOOK_ID_USED)
         if row.answer is not None:
             return row.answer
         if row.submission_id is None:
@@ -209,10 +256,7 @@ class Taking:
     def require_course(self, slug: str) -> None:
         """Raises CourseNotBound, alike for courses of others and for courses that do not exist."""
         if not services().config.server.admits(self.connection, slug):
-            raise CourseNotBound(
-                f"The connection '{self.connection}' may not send for the course '{slug[:64]}'. "
-                "An administrator adds the course to server.lms_connections in config.toml."
-            )
+            raise CourseNotBound(COURSE_NOT_BOUND(connection=self.connection, course=slug[:64]))
 
     def remember(
         self, session: Session, submission_id: str | None = None, answer: dict[str, Any] | None = None
@@ -308,7 +352,7 @@ def _decoded(name: str, text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:
-        raise InvalidField(f"data.files: the content of {name[:80]!r} is not base64.") from None
+        raise InvalidField(FILE_NOT_BASE64(name=repr(name[:80]))) from None
 
 
 def _incoming(

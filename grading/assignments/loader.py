@@ -22,10 +22,41 @@ from grading.documents.files import KINDS, extension
 from grading.domain.errors import AssignmentError, DocumentError
 from grading.domain.jobs import ENGLISH
 from grading.domain.lateness import LateRule
+from grading.domain.messages import define_message
 from grading.domain.model import Document
 from grading.domain.rubric import Adjustment, Criterion, Rubric
 from grading.domain.rubric_errors import check_rubric, explain
 from grading.domain.value import Value
+
+NOT_A_FOLDER = define_message(
+    "folder.not_a_folder", "is not a folder; name the folder that holds %(manifest)s"
+)
+MISSING_FROM_FOLDER = define_message("folder.missing_from_folder", "is missing from the folder")
+RUBRIC_AND_CRITERIA = define_message(
+    "folder.rubric_and_criteria", "names a file, but there are criteria too; keep one of them"
+)
+RUBRIC_AND_ADJUSTMENTS = define_message(
+    "folder.rubric_and_adjustments",
+    "names a file, but adjustments or bonus_at_most stand beside it; write them there",
+)
+NO_RUBRIC_FILE = define_message("folder.no_rubric_file", "there is no file %(name)s in the folder")
+TWO_TASKS = define_message("folder.two_tasks", "is given, but there is a task.md too; keep one of them")
+NO_SLUG = define_message(
+    "folder.no_slug", 'is missing, and the folder\'s name gives none; write slug = "homework-1"'
+)
+IS_A_LINK = define_message("folder.is_a_link", "is a link; put the file itself into the folder")
+FOLDER_TOO_LARGE = define_message("folder.folder_too_large", "makes the folder larger than is allowed")
+TOO_MANY_FILES = define_message("folder.too_many_files", "the folder holds more than %(most)s files")
+NOT_TOML = define_message("folder.not_toml", "is not valid TOML: %(why)s")
+NOT_UTF8 = define_message("folder.not_utf8", "is not UTF-8 text; save it as UTF-8")
+NOT_JSON = define_message("folder.not_json", "is not valid JSON: %(why)s")
+NOT_NAMED_AFTER_STAGE = define_message(
+    "folder.not_named_after_stage", "name it after a stage, such as instructions/feedback.md"
+)
+NOT_READABLE = define_message("folder.not_readable", "cannot be read (%(why)s)")
+NO_CRITERIA = define_message(
+    "folder.no_criteria", 'are missing; write [[criteria]] or name a file: rubric = "rubric.json"'
+)
 
 MANIFEST = "assignment.toml"
 Release = Literal["at_once", "after_review", "at"]
@@ -164,7 +195,7 @@ def read_files(files: Mapping[str, bytes], limits: Limits, name: str = "") -> As
 def _files(folder: Path, limits: Limits) -> dict[str, bytes]:
     """All files below the folder, hidden ones and links left out, within the limits."""
     if not folder.is_dir():
-        raise AssignmentError(f"{folder.name}: is not a folder; name the folder that holds {MANIFEST}")
+        raise AssignmentError(NOT_A_FOLDER(manifest=MANIFEST), at=folder.name)
     found: dict[str, bytes] = {}
     total = 0
     for file in sorted(folder.rglob("*")):
@@ -172,19 +203,19 @@ def _files(folder: Path, limits: Limits) -> dict[str, bytes]:
         if any(part.startswith(".") or part in _JUNK for part in relative.parts):
             continue
         if file.is_symlink() or any((folder / p).is_symlink() for p in relative.parents if p.parts):
-            raise AssignmentError(f"{relative.as_posix()}: is a link; put the file itself into the folder")
+            raise AssignmentError(IS_A_LINK, at=relative.as_posix())
         if not file.is_file():
             continue
         size = file.stat().st_size
         total += size
         if size > limits.max_file_bytes or total > limits.max_upload_bytes:
-            raise AssignmentError(f"{relative.as_posix()}: makes the folder larger than is allowed")
+            raise AssignmentError(FOLDER_TOO_LARGE, at=relative.as_posix())
         if len(found) >= limits.max_entries:
-            raise AssignmentError(f"the folder holds more than {limits.max_entries} files")
+            raise AssignmentError(TOO_MANY_FILES(most=limits.max_entries))
         try:
             found[relative.as_posix()] = file.read_bytes()
         except OSError as error:
-            raise AssignmentError(f"{relative.as_posix()}: cannot be read ({error.strerror})") from error
+            raise AssignmentError(NOT_READABLE(why=error.strerror), at=relative.as_posix()) from error
     return found
 
 
@@ -194,28 +225,26 @@ def read_manifest(files: Mapping[str, bytes]) -> Manifest:
         data = tomllib.loads(_text(MANIFEST, files))
         return Manifest.model_validate(data)
     except tomllib.TOMLDecodeError as error:
-        raise AssignmentError(f"{MANIFEST}: is not valid TOML: {error}") from error
+        raise AssignmentError(NOT_TOML(why=error), at=MANIFEST) from error
     except ValidationError as error:
         raise explain(error, Manifest) from error
 
 
 def _text(name: str, files: Mapping[str, bytes]) -> str:
     if name not in files:
-        raise AssignmentError(f"{name}: is missing from the folder")
+        raise AssignmentError(MISSING_FROM_FOLDER, at=name)
     try:
         return files[name].decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise AssignmentError(f"{name}: is not UTF-8 text; save it as UTF-8") from error
+        raise AssignmentError(NOT_UTF8, at=name) from error
 
 
 def _rubric(manifest: Manifest, files: Mapping[str, bytes], works: Works) -> tuple[Rubric, tuple[str, ...]]:
     """The rubric of the manifest or of the file it names, checked, and what contradicts itself in it."""
     if manifest.rubric is not None and manifest.criteria:
-        raise AssignmentError("rubric: names a file, but there are criteria too; keep one of them")
+        raise AssignmentError(RUBRIC_AND_CRITERIA, at="rubric")
     if manifest.rubric is not None and (manifest.adjustments or manifest.bonus_at_most is not None):
-        raise AssignmentError(
-            "rubric: names a file, but adjustments or bonus_at_most stand beside it; write them there"
-        )
+        raise AssignmentError(RUBRIC_AND_ADJUSTMENTS, at="rubric")
     notes: tuple[str, ...] = ()
     try:
         if manifest.rubric is not None:
@@ -231,9 +260,7 @@ def _rubric(manifest: Manifest, files: Mapping[str, bytes], works: Works) -> tup
                 bonus_at_most=manifest.bonus_at_most,
             )
         else:
-            raise AssignmentError(
-                'criteria: are missing; write [[criteria]] or name a file: rubric = "rubric.json"'
-            )
+            raise AssignmentError(NO_CRITERIA, at="criteria")
     except ValidationError as error:
         raise explain(error, Rubric) from error
     check_rubric(rubric)
@@ -243,11 +270,11 @@ def _rubric(manifest: Manifest, files: Mapping[str, bytes], works: Works) -> tup
 def _rubric_file(name: str, files: Mapping[str, bytes], works: Works) -> tuple[Rubric, tuple[str, ...]]:
     name = PurePosixPath(name.replace("\\", "/")).as_posix()
     if name not in files:
-        raise AssignmentError(f"rubric: there is no file {name} in the folder")
+        raise AssignmentError(NO_RUBRIC_FILE(name=name), at="rubric")
     try:
         data = json.loads(_text(name, files))
     except (ValueError, RecursionError) as error:
-        raise AssignmentError(f"{name}: is not valid JSON: {error}") from error
+        raise AssignmentError(NOT_JSON(why=error), at=name) from error
     if is_legacy(data):
         return read_legacy_rubric(data, works)
     return Rubric.model_validate(data), ()
@@ -263,7 +290,7 @@ def _is_translated(manifest: Manifest, files: Mapping[str, bytes]) -> bool:
 
 def _task(manifest: Manifest, files: Mapping[str, bytes]) -> str:
     if manifest.task is not None and "task.md" in files:
-        raise AssignmentError("task: is given, but there is a task.md too; keep one of them")
+        raise AssignmentError(TWO_TASKS, at="task")
     return manifest.task or (_text("task.md", files).strip() if "task.md" in files else "")
 
 
@@ -275,7 +302,7 @@ def _instructions(files: Mapping[str, bytes]) -> dict[str, str]:
             continue
         stage = rest.removesuffix(".md")
         if stage == rest or not _STAGE.fullmatch(stage):
-            raise AssignmentError(f"{name}: name it after a stage, such as instructions/feedback.md")
+            raise AssignmentError(NOT_NAMED_AFTER_STAGE, at=name)
         found[stage] = _text(name, files).strip()
     return found
 
@@ -298,9 +325,7 @@ def _documents(folder: str, files: Mapping[str, bytes], limits: Limits) -> tuple
 def _slug(name: str) -> str:
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:64]
     if not plain:
-        raise AssignmentError(
-            'slug: is missing, and the folder\'s name gives none; write slug = "homework-1"'
-        )
+        raise AssignmentError(NO_SLUG, at="slug")
     return plain
 
 

@@ -10,13 +10,19 @@ from grading.checks.kinds.runs import OutputEquals
 from grading.checks.kinds.tests import FOLDER, PassesTests, VariableEquals, matching, pair_of, suite_of
 from grading.domain.check import CheckBase
 from grading.domain.errors import AssignmentError
-from grading.domain.messages import verbatim
+from grading.domain.messages import define_message, verbatim
 from grading.domain.model import Document
 from grading.domain.rubric import Rubric
 from grading.domain.rubric_errors import RubricError, checks_of
 from grading.execution.model import TrialLanguage
 from grading.execution.plan import language_of, needs_run
 from grading.execution.planned_requests import MAX_EXPRESSIONS
+
+LANGUAGE_NOT_RUN = define_message(
+    "test_files.language_not_run", "only work in Python or R can be run; leave out the checks that do"
+)
+TESTS_TOO_LARGE = define_message("test_files.tests_too_large", "hold more than 5 MB; put data into data/")
+NOT_UTF8 = define_message("test_files.not_utf8", "is not UTF-8 text; put data into data/")
 
 MAX_TESTS_BYTES = 5_000_000
 """Of all files below `tests/` together."""
@@ -35,7 +41,7 @@ def check_tests(
     solved = [found for d in solution if (found := language_of(d)) is not None]
     runs_in = spoken.get(language) or next(iter(solved), None)
     if runs_in is None:
-        raise AssignmentError("language: only work in Python or R can be run; leave out the checks that do")
+        raise AssignmentError(LANGUAGE_NOT_RUN, at="language")
     tests = _texts(files)
     for place, check in checks_of(rubric):
         for problem in _problems(check, tests, bool(solved), runs_in):
@@ -51,9 +57,9 @@ def _texts(files: Mapping[str, bytes]) -> dict[str, str]:
             try:
                 found[path] = data.decode("utf-8-sig").replace("\r\n", "\n")
             except UnicodeDecodeError as error:
-                raise AssignmentError(f"{path}: is not UTF-8 text; put data into data/") from error
+                raise AssignmentError(NOT_UTF8, at=path) from error
     if sum(map(len, found.values())) > MAX_TESTS_BYTES:
-        raise AssignmentError("tests: hold more than 5 MB; put data into data/")
+        raise AssignmentError(TESTS_TOO_LARGE, at="tests")
     return found
 
 

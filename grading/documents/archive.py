@@ -17,6 +17,12 @@ from grading.documents.files import (
 from grading.documents.limits import Limits
 from grading.documents.zip_format import Budget, Entry, ZipReader
 from grading.domain.errors import EmptyUpload
+from grading.domain.messages import define_message
+
+NOTHING_TO_GRADE = define_message(
+    "archive.nothing_to_grade",
+    "%(where)s has nothing in it that can be graded; put your notebooks or scripts into it.",
+)
 
 __all__ = ["Budget", "Unpacked", "unpack"]
 
@@ -61,9 +67,7 @@ def unpack(upload: UploadedFile, limits: Limits, budget: Budget, depth: int = 1)
         files = "one file" if junk == 1 else f"{junk} files"
         result.notes.append(f"Left out of {where}: {files} that the system or an editor made.")
     if not result.files and depth == 1:
-        raise EmptyUpload(
-            f"{where} has nothing in it that can be graded; put your notebooks or scripts into it."
-        )
+        raise EmptyUpload(NOTHING_TO_GRADE(where=where))
     return result
 
 

@@ -13,7 +13,38 @@ from grading.documents.limits import Limits
 from grading.documents.outputs import joined, read_outputs
 from grading.documents.text import clean, decode
 from grading.domain.errors import DocumentError, EmptyUpload
+from grading.domain.messages import define_message
 from grading.domain.model import Cell, Document
+
+NO_NOTEBOOK = define_message(
+    "notebook.no_notebook",
+    "%(name)s is not a Jupyter notebook; open your work in Jupyter, save it and upload that.",
+)
+TOO_MANY_CELLS = define_message(
+    "notebook.too_many_cells", "%(name)s has more than %(most)s cells; hand in a shorter notebook."
+)
+NO_CELLS = define_message(
+    "notebook.no_cells", "%(name)s has no cells with anything in them; save the notebook and upload it again."
+)
+TOO_MUCH_DATA = define_message(
+    "notebook.too_much_data", "%(name)s holds too much data; clear its large outputs and upload it again."
+)
+OLD_FORMAT = define_message(
+    "notebook.old_format",
+    "%(name)s is saved in the old notebook format %(number)s; open it in Jupyter and save it again.",
+)
+CELL_TOO_LONG = define_message(
+    "notebook.cell_too_long",
+    "Cell %(number)s of %(name)s is longer than %(most)s characters; load data from a "
+    "file instead of pasting it.",
+)
+DAMAGED = define_message(
+    "notebook.damaged",
+    "%(name)s is damaged or not a notebook; open it in Jupyter, save it again and upload that.",
+)
+NEWER_FORMAT = define_message(
+    "notebook.newer_format", "%(name)s is saved in a newer notebook format; save it in format 4."
+)
 
 _LANGUAGES = dict(
     pair.split("=")
@@ -84,41 +115,31 @@ def read_notebook(name: str, data: bytes, limits: Limits) -> Document:
     book = _parse(name, text, limits)
     raw_cells = _cells(name, book)
     if len(raw_cells) > limits.max_cells:
-        raise DocumentError(
-            f"{shown(name)} has more than {limits.max_cells} cells; hand in a shorter notebook."
-        )
+        raise DocumentError(TOO_MANY_CELLS(name=shown(name), most=limits.max_cells))
     language = _language(book)
     notes = [repaired] if repaired else []
     cells = [
         _cell(name, raw, number, language, limits, notes) for number, raw in enumerate(raw_cells, start=1)
     ]
     if not any(cell.source.strip() for cell in cells):
-        raise EmptyUpload(
-            f"{shown(name)} has no cells with anything in them; save the notebook and upload it again."
-        )
+        raise EmptyUpload(NO_CELLS(name=shown(name)))
     return Document(path=name, kind="notebook", language=language, cells=tuple(cells), notes=tuple(notes))
 
 
 def _parse(name: str, text: str, limits: Limits) -> dict[str, Any]:
     if text.count("[") + text.count("{") + text.count(",") > limits.max_json_values:
-        raise DocumentError(
-            f"{shown(name)} holds too much data; clear its large outputs and upload it again."
-        )
+        raise DocumentError(TOO_MUCH_DATA(name=shown(name)))
     try:
         book = json.loads(text)
     except (ValueError, RecursionError):
-        raise DocumentError(
-            f"{shown(name)} is damaged or not a notebook; open it in Jupyter, save it again and upload that."
-        ) from None
+        raise DocumentError(DAMAGED(name=shown(name))) from None
     if not isinstance(book, dict):
         raise _not_a_notebook(name)
     return book
 
 
 def _not_a_notebook(name: str) -> DocumentError:
-    return DocumentError(
-        f"{shown(name)} is not a Jupyter notebook; open your work in Jupyter, save it and upload that."
-    )
+    return DocumentError(NO_NOTEBOOK(name=shown(name)))
 
 
 def _cells(name: str, book: dict[str, Any]) -> list[dict[str, Any]]:
@@ -127,14 +148,11 @@ def _cells(name: str, book: dict[str, Any]) -> list[dict[str, Any]]:
         raise _not_a_notebook(name)
     if version in (1, 2, 3) or (version is None and "worksheets" in book):
         number = 3 if version is None else version
-        raise DocumentError(
-            f"{shown(name)} is saved in the old notebook format {number}; "
-            "open it in Jupyter and save it again."
-        )
+        raise DocumentError(OLD_FORMAT(name=shown(name), number=number))
     cells = book.get("cells")
     if not isinstance(cells, list) or not (version is None or version == 4):
         if isinstance(version, int) and version > 4:
-            raise DocumentError(f"{shown(name)} is saved in a newer notebook format; save it in format 4.")
+            raise DocumentError(NEWER_FORMAT(name=shown(name)))
         raise _not_a_notebook(name)
     if not all(isinstance(cell, dict) and "cell_type" in cell for cell in cells):
         raise _not_a_notebook(name)
@@ -165,10 +183,7 @@ def _cell(
     if pictures:
         notes.append(f"Pictures inside the text of cell {number} of {shown(name)} were left out.")
     if len(source) > limits.max_cell_chars:
-        raise DocumentError(
-            f"Cell {number} of {shown(name)} is longer than {limits.max_cell_chars} characters; "
-            "load data from a file instead of pasting it."
-        )
+        raise DocumentError(CELL_TOO_LONG(number=number, name=shown(name), most=limits.max_cell_chars))
     kind = _KINDS.get(raw.get("cell_type") if isinstance(raw.get("cell_type"), str) else None, "raw")
     if kind != "code":
         return Cell(

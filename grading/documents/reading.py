@@ -26,7 +26,51 @@ from grading.documents.notebook import read_notebook
 from grading.documents.text import decode
 from grading.documents.zip_format import Budget
 from grading.domain.errors import DocumentError, EmptyUpload, UnsupportedFile, UploadTooLarge
+from grading.domain.messages import define_message
 from grading.domain.model import Cell, Document
+
+ONLY_DATA = define_message(
+    "upload.only_data", "There is only data, and nothing to grade; hand in %(allowed)s, too."
+)
+EMPTY_FILE = define_message("upload.empty_file", "%(name)s is empty; save your work and upload it again.")
+FILE_TOO_LONG = define_message(
+    "upload.file_too_long",
+    "%(name)s is longer than %(most)s characters; load data from a file instead of pasting it.",
+)
+NO_FILE = define_message("upload.no_file", "No file was uploaded; choose at least one file.")
+TOO_MANY_UPLOADED = define_message(
+    "upload.too_many_uploaded",
+    "%(found)s files were uploaded, at most %(most)s can be; hand in only your own work.",
+)
+UPLOAD_TOO_LARGE = define_message(
+    "upload.upload_too_large",
+    "The upload is larger than %(most)s in all; clear large outputs and leave data files out.",
+)
+DATA_TOO_LARGE = define_message(
+    "upload.data_too_large",
+    "The data files are larger than %(most)s together; hand in your work without them, "
+    "or with the part that it needs.",
+)
+TOO_MANY_TO_GRADE = define_message(
+    "upload.too_many_to_grade",
+    "The upload holds %(found)s files to grade, at most %(most)s can be; hand in only your own work.",
+)
+NO_NAME = define_message(
+    "upload.no_name", "A file without a name was uploaded; give it a name that ends in %(allowed)s."
+)
+NAME_TOO_LONG = define_message(
+    "upload.name_too_long", "The name of %(name)s is too long; rename the file and upload it again."
+)
+NOT_GRADABLE = define_message("upload.not_gradable", "%(name)s cannot be graded; hand in %(allowed)s.")
+TOO_MANY_PARTS = define_message(
+    "upload.too_many_parts", "%(name)s has more than %(most)s parts; hand in a shorter file."
+)
+FILE_TOO_LARGE = define_message(
+    "upload.file_too_large", "%(name)s is larger than %(most)s; clear its large outputs and upload it again."
+)
+SAME_NAME = define_message(
+    "upload.same_name", "Two files are called %(name)s; rename one of them and upload both again."
+)
 
 
 def read(files: Sequence[UploadedFile], limits: Limits | None = None) -> SubmittedFiles:
@@ -43,7 +87,7 @@ def read(files: Sequence[UploadedFile], limits: Limits | None = None) -> Submitt
         read_document(member, limits) for member in members if extension(member.name) not in DATA
     )
     if not documents:
-        raise EmptyUpload(f"There is only data, and nothing to grade; hand in {ALLOWED}, too.")
+        raise EmptyUpload(ONLY_DATA(allowed=ALLOWED))
     return SubmittedFiles(tuple(members), documents, tuple(notes))
 
 
@@ -52,24 +96,19 @@ def read_document(file: UploadedFile, limits: Limits | None = None) -> Document:
     limits = limits or Limits()
     kind, language = _kind(file.name)
     if not file.data.strip():
-        raise EmptyUpload(f"{shown(file.name)} is empty; save your work and upload it again.")
+        raise EmptyUpload(EMPTY_FILE(name=shown(file.name)))
     if kind == "notebook":
         return read_notebook(file.name, file.data, limits)
     text, note = decode(file.name, file.data)
     if not text.strip():
-        raise EmptyUpload(f"{shown(file.name)} is empty; save your work and upload it again.")
+        raise EmptyUpload(EMPTY_FILE(name=shown(file.name)))
     if len(text) > limits.max_cell_chars:
-        raise UploadTooLarge(
-            f"{shown(file.name)} is longer than {limits.max_cell_chars} characters; "
-            "load data from a file instead of pasting it."
-        )
+        raise UploadTooLarge(FILE_TOO_LONG(name=shown(file.name), most=limits.max_cell_chars))
     ending = extension(file.name)
     if ending in (".rmd", ".qmd", ".md"):
         document = read_markdown(file.name, text) if ending == ".md" else read_chunks(file.name, text)
         if len(document.cells) > limits.max_cells:
-            raise UploadTooLarge(
-                f"{shown(file.name)} has more than {limits.max_cells} parts; hand in a shorter file."
-            )
+            raise UploadTooLarge(TOO_MANY_PARTS(name=shown(file.name), most=limits.max_cells))
     else:
         cell = Cell(number=1, kind="markdown" if kind == "prose" else "code", source=text, language=language)
         document = Document(path=file.name, kind=kind, language=language, cells=(cell,))
@@ -78,17 +117,12 @@ def read_document(file: UploadedFile, limits: Limits | None = None) -> Document:
 
 def _check_upload(files: Sequence[UploadedFile], limits: Limits) -> None:
     if not files:
-        raise EmptyUpload("No file was uploaded; choose at least one file.")
+        raise EmptyUpload(NO_FILE)
     if len(files) > limits.max_files:
-        raise UploadTooLarge(
-            f"{len(files)} files were uploaded, at most {limits.max_files} can be; "
-            "hand in only your own work."
-        )
+        raise UploadTooLarge(TOO_MANY_UPLOADED(found=len(files), most=limits.max_files))
     if sum(len(file.data) for file in files) > limits.max_upload_bytes:
         most = megabytes(limits.max_upload_bytes)
-        raise UploadTooLarge(
-            f"The upload is larger than {most} in all; clear large outputs and leave data files out."
-        )
+        raise UploadTooLarge(UPLOAD_TOO_LARGE(most=most))
 
 
 def _members(files: Sequence[UploadedFile], limits: Limits) -> tuple[list[UploadedFile], list[str]]:
@@ -100,7 +134,7 @@ def _members(files: Sequence[UploadedFile], limits: Limits) -> tuple[list[Upload
         name = _upload_name(file, limits)
         upload = UploadedFile(name, file.data)
         if not file.data:
-            raise EmptyUpload(f"{shown(name)} is empty; save your work and upload it again.")
+            raise EmptyUpload(EMPTY_FILE(name=shown(name)))
         if extension(name) == ".zip":
             unpacked = unpack(upload, limits, budget)
             folder = f"{without_extension(name)}/" if len(files) > 1 else ""
@@ -111,9 +145,7 @@ def _members(files: Sequence[UploadedFile], limits: Limits) -> tuple[list[Upload
             _kind(name)
         if len(file.data) > limits.max_file_bytes:
             most = megabytes(limits.max_file_bytes)
-            raise UploadTooLarge(
-                f"{shown(name)} is larger than {most}; clear its large outputs and upload it again."
-            )
+            raise UploadTooLarge(FILE_TOO_LARGE(name=shown(name), most=most))
         members.append(upload)
     _check_members(members, limits)
     return members, notes
@@ -123,40 +155,32 @@ def _check_data(data: Sequence[UploadedFile], limits: Limits) -> list[str]:
     """What to say of them. Raises UploadTooLarge."""
     if sum(len(file.data) for file in data) > limits.max_data_bytes:
         most = megabytes(limits.max_data_bytes)
-        raise UploadTooLarge(
-            f"The data files are larger than {most} together; hand in your work without them, "
-            "or with the part that it needs."
-        )
+        raise UploadTooLarge(DATA_TOO_LARGE(most=most))
     names = listed([file.name for file in data])
     return [f"Lies beside your work when it is run, and is not graded itself: {names}."] if data else []
 
 
 def _check_members(members: list[UploadedFile], limits: Limits) -> None:
     if len(members) > limits.max_files:
-        raise UploadTooLarge(
-            f"The upload holds {len(members)} files to grade, at most {limits.max_files} can be; "
-            "hand in only your own work."
-        )
+        raise UploadTooLarge(TOO_MANY_TO_GRADE(found=len(members), most=limits.max_files))
     seen: set[str] = set()
     for member in members:
         if same_name(member.name) in seen:
-            raise DocumentError(
-                f"Two files are called {shown(member.name)}; rename one of them and upload both again."
-            )
+            raise DocumentError(SAME_NAME(name=shown(member.name)))
         seen.add(same_name(member.name))
 
 
 def _upload_name(file: UploadedFile, limits: Limits) -> str:
     name = upload_name(file.name)
     if not name:
-        raise UnsupportedFile(f"A file without a name was uploaded; give it a name that ends in {ALLOWED}.")
+        raise UnsupportedFile(NO_NAME(allowed=ALLOWED))
     if len(name) > limits.max_name_chars:
-        raise DocumentError(f"The name of {shown(name)} is too long; rename the file and upload it again.")
+        raise DocumentError(NAME_TOO_LONG(name=shown(name)))
     return name
 
 
 def _kind(name: str) -> tuple[Kind, str]:
     found = KINDS.get(extension(name))
     if found is None:
-        raise UnsupportedFile(f"{shown(name)} cannot be graded; hand in {ALLOWED}.")
+        raise UnsupportedFile(NOT_GRADABLE(name=shown(name), allowed=ALLOWED))
     return found

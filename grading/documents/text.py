@@ -10,6 +10,12 @@ from charset_normalizer import from_bytes
 
 from grading.documents.files import shown
 from grading.domain.errors import DocumentError
+from grading.domain.messages import define_message
+
+NOT_TEXT = define_message("text.not_text", "%(name)s is not text; save it as UTF-8 text and upload it again.")
+OTHER_CONTENT = define_message(
+    "text.other_content", "%(name)s is %(what)s and not text, whatever its name says; save your work as text."
+)
 
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -48,12 +54,10 @@ def decode(name: str, data: bytes) -> tuple[str, str | None]:
     """
     for magic, what in _MAGIC:
         if data.startswith(magic):
-            raise DocumentError(
-                f"{shown(name)} is {what} and not text, whatever its name says; save your work as text."
-            )
+            raise DocumentError(OTHER_CONTENT(name=shown(name), what=what))
     text, encoding = _decode(data)
     if text is None or _looks_binary(text):
-        raise DocumentError(f"{shown(name)} is not text; save it as UTF-8 text and upload it again.")
+        raise DocumentError(NOT_TEXT(name=shown(name)))
     notes = []
     if encoding is not None:
         notes.append(f"{shown(name)} is not saved as UTF-8; it was read as {encoding}.")

@@ -1,13 +1,16 @@
 """Every error a person or a caller can meet, one docstring sentence each.
 
-`code` is stable and travels in results, problem details and SQL; the message is for people and says
-what to do about it.
+`code` is stable and travels in results, problem details and SQL. The coded message is for people: it says
+which sentence it is, and renders in their language.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
+from grading.domain.messages import Message, MessageType, define_message, verbatim
+
+AT_PLACE = define_message("error.at_place", "%(place)s: %(problem)s")
 Retry = Literal["elsewhere", "later", "never"]
 """What may help after a failure: another machine, a while, or nothing."""
 
@@ -17,20 +20,35 @@ class GraderError(Exception):
 
     code = "error"
     status = 400
+    default_message: ClassVar[MessageType] = define_message(
+        "error.grader_error", "Something Grader refuses or cannot do, said in one plain sentence."
+    )
+    """What is said where nothing else is; subclasses declare their own."""
 
-    def __init__(self, message: str | None = None) -> None:
-        super().__init__(message or (self.__doc__ or self.code))
+    def __init__(self, message: Message | MessageType | str | None = None) -> None:
+        """A string is a sentence that nobody translates, such as one for operators."""
+        self.coded = _coded(message or self.default_message)
+        super().__init__(self.coded.message)
 
     @property
     def message(self) -> str:
-        """The sentence for people."""
-        return str(self)
+        """The sentence in English."""
+        return self.coded.message
+
+
+def _coded(message: Message | MessageType | str) -> Message:
+    if isinstance(message, Message):
+        return message
+    return verbatim(message) if isinstance(message, str) else message()
 
 
 class ConfigError(GraderError):
     """A key of config.toml is missing or has a value that is not allowed."""
 
     code = "config_invalid"
+    default_message = define_message(
+        "error.config_error", "A key of config.toml is missing or has a value that is not allowed."
+    )
 
 
 class DocumentError(GraderError):
@@ -38,6 +56,7 @@ class DocumentError(GraderError):
 
     code = "document_unreadable"
     status = 422
+    default_message = define_message("error.document_error", "The hand-in cannot be read.")
 
 
 class UploadTooLarge(DocumentError):
@@ -45,12 +64,16 @@ class UploadTooLarge(DocumentError):
 
     code = "upload_too_large"
     status = 413
+    default_message = define_message(
+        "error.upload_too_large", "The upload is larger than this server accepts."
+    )
 
 
 class ArchiveRefused(DocumentError):
     """The zip file is not safe to open."""
 
     code = "archive_refused"
+    default_message = define_message("error.archive_refused", "The zip file is not safe to open.")
 
 
 class UnsupportedFile(DocumentError):
@@ -58,12 +81,14 @@ class UnsupportedFile(DocumentError):
 
     code = "unsupported_file"
     status = 415
+    default_message = define_message("error.unsupported_file", "This kind of file cannot be graded.")
 
 
 class EmptyUpload(DocumentError):
     """The upload has nothing in it."""
 
     code = "upload_empty"
+    default_message = define_message("error.empty_upload", "The upload has nothing in it.")
 
 
 class AssignmentError(GraderError):
@@ -71,6 +96,19 @@ class AssignmentError(GraderError):
 
     code = "assignment_invalid"
     status = 422
+    default_message = define_message(
+        "error.assignment_error", "The assignment folder or rubric contradicts itself or lacks something."
+    )
+
+    def __init__(self, message: Message | MessageType | str | None = None, at: str = "") -> None:
+        """`at` is the key or file that is wrong, if it is one."""
+        super().__init__(message)
+        self.at = at
+        self.problem = self.coded
+        """What is wrong there."""
+        if at:
+            self.coded = AT_PLACE(place=at, problem=self.problem)
+            self.args = (self.coded.message,)
 
 
 class NotFound(GraderError):
@@ -78,6 +116,7 @@ class NotFound(GraderError):
 
     code = "not_found"
     status = 404
+    default_message = define_message("error.not_found", "There is nothing here under that name.")
 
 
 class Forbidden(GraderError):
@@ -85,6 +124,7 @@ class Forbidden(GraderError):
 
     code = "forbidden"
     status = 403
+    default_message = define_message("error.forbidden", "You are not allowed to do this.")
 
 
 class NotSignedIn(GraderError):
@@ -92,6 +132,7 @@ class NotSignedIn(GraderError):
 
     code = "not_signed_in"
     status = 401
+    default_message = define_message("error.not_signed_in", "Sign in or send a valid token first.")
 
 
 class SignatureInvalid(GraderError):
@@ -99,6 +140,9 @@ class SignatureInvalid(GraderError):
 
     code = "signature_invalid"
     status = 401
+    default_message = define_message(
+        "error.signature_invalid", "The message's signature, time or id could not be verified."
+    )
 
 
 class Conflict(GraderError):
@@ -106,6 +150,7 @@ class Conflict(GraderError):
 
     code = "conflict"
     status = 409
+    default_message = define_message("error.conflict", "This was already done with other content.")
 
 
 class SandboxUnavailable(GraderError):
@@ -113,15 +158,21 @@ class SandboxUnavailable(GraderError):
 
     status = 503
     code = "sandbox_unavailable"
+    default_message = define_message(
+        "error.sandbox_unavailable", "Nothing can be run in a sandbox here now; nobody's work is to blame."
+    )
 
 
 class EngineError(GraderError):
     """The engine did not give a usable answer."""
 
     code = "engine_failed"
+    default_message = define_message("error.engine_error", "The engine did not give a usable answer.")
     retry: Retry = "elsewhere"
     """What may help."""
-    student = "A fault stopped the computer that was working on this part."
+    student = define_message(
+        "student.engine_failed", "A fault stopped the computer that was working on this part."
+    )
     """What happened, for the student: without names, addresses and jargon."""
 
 
@@ -129,7 +180,12 @@ class EngineUnreachable(EngineError):
     """The engine refused the connection or did not answer within 5 s."""
 
     code = "engine_unreachable"
-    student = "The computer that should work on this part could not be reached."
+    default_message = define_message(
+        "error.engine_unreachable", "The engine refused the connection or did not answer within 5 s."
+    )
+    student = define_message(
+        "student.engine_unreachable", "The computer that should work on this part could not be reached."
+    )
     refused = False
     """No connection was made at all: so it is for everyone, whatever was asked."""
 
@@ -138,113 +194,177 @@ class EngineBusy(EngineError):
     """The engine's own queue is full."""
 
     code = "engine_busy"
+    default_message = define_message("error.engine_busy", "The engine's own queue is full.")
     retry: Retry = "later"
-    student = "The computers that work on this part had too much to do."
+    student = define_message(
+        "student.engine_busy", "The computers that work on this part had too much to do."
+    )
 
 
 class ModelMissing(EngineError):
     """The model is not present on the machine."""
 
     code = "model_missing"
-    student = "The computer that should work on this part was not fully set up."
+    default_message = define_message("error.model_missing", "The model is not present on the machine.")
+    student = define_message(
+        "student.model_missing", "The computer that should work on this part was not fully set up."
+    )
 
 
 class EngineStalled(EngineError):
     """The engine sent nothing for longer than it may."""
 
     code = "engine_stalled"
-    student = "The computer that was working on this part stopped responding."
+    default_message = define_message(
+        "error.engine_stalled", "The engine sent nothing for longer than it may."
+    )
+    student = define_message(
+        "student.engine_stalled", "The computer that was working on this part stopped responding."
+    )
 
 
 class EngineBrokeOff(EngineError):
     """The engine began to answer and ended before the answer was complete."""
 
     code = "engine_broke_off"
-    student = "The computer that was working on this part stopped before it was done."
+    default_message = define_message(
+        "error.engine_broke_off", "The engine began to answer and ended before the answer was complete."
+    )
+    student = define_message(
+        "student.engine_broke_off", "The computer that was working on this part stopped before it was done."
+    )
 
 
 class EngineGarbled(EngineError):
     """What answered does not speak the engine's protocol."""
 
     code = "engine_garbled"
-    student = "The computer that should work on this part gave an answer that could not be read."
+    default_message = define_message(
+        "error.engine_garbled", "What answered does not speak the engine's protocol."
+    )
+    student = define_message(
+        "student.engine_garbled",
+        "The computer that should work on this part gave an answer that could not be read.",
+    )
 
 
 class BudgetExceeded(EngineError):
     """The stage did not finish within its time budget."""
 
     code = "budget_exceeded"
-    student = "This part took longer than it may."
+    default_message = define_message(
+        "error.budget_exceeded", "The stage did not finish within its time budget."
+    )
+    student = define_message("student.budget_exceeded", "This part took longer than it may.")
 
 
 class OutputTruncated(EngineError):
     """The model reached its token limit before the answer was complete."""
 
     code = "output_truncated"
+    default_message = define_message(
+        "error.output_truncated", "The model reached its token limit before the answer was complete."
+    )
     retry: Retry = "later"
-    student = "What was written about this part became too long and broke off."
+    student = define_message(
+        "student.output_truncated", "What was written about this part became too long and broke off."
+    )
 
 
 class OutputEmpty(EngineError):
     """The model finished without writing anything."""
 
     code = "output_empty"
-    student = "Nothing was written about this part."
+    default_message = define_message("error.output_empty", "The model finished without writing anything.")
+    student = define_message("student.output_empty", "Nothing was written about this part.")
 
 
 class OutputEndless(EngineError):
     """The model wrote far more than it was allowed to, or nothing but blanks without end."""
 
     code = "output_endless"
-    student = "What was written about this part came to no end."
+    default_message = define_message(
+        "error.output_endless",
+        "The model wrote far more than it was allowed to, or nothing but blanks without end.",
+    )
+    student = define_message("student.output_endless", "What was written about this part came to no end.")
 
 
 class OutputInvalid(EngineError):
     """The model's answer does not follow the schema, also after one repair try."""
 
     code = "output_invalid"
-    student = "What was written about this part did not make sense, so it was not used."
+    default_message = define_message(
+        "error.output_invalid", "The model's answer does not follow the schema, also after one repair try."
+    )
+    student = define_message(
+        "student.output_invalid", "What was written about this part did not make sense, so it was not used."
+    )
 
 
 class JobInvalid(EngineError):
     """The job cannot be done by any machine as it is."""
 
     code = "job_invalid"
+    default_message = define_message("error.job_invalid", "The job cannot be done by any machine as it is.")
     retry: Retry = "never"
-    student = "This part of your hand-in cannot be graded automatically as it is."
+    student = define_message(
+        "student.job_invalid", "This part of your hand-in cannot be graded automatically as it is."
+    )
 
 
 class Cancelled(EngineError):
     """Nobody waits for this run any more, so it was not finished."""
 
     code = "cancelled"
-    student = "The work on this part was called off before it was done."
+    default_message = define_message(
+        "error.cancelled", "Nobody waits for this run any more, so it was not finished."
+    )
+    student = define_message("student.cancelled", "The work on this part was called off before it was done.")
 
 
 class MachineLost(EngineError):
     """The machine that did this run no longer answers."""
 
     code = "machine_lost"
-    student = "The computer that was working on this part went off."
+    default_message = define_message("error.machine_lost", "The machine that did this run no longer answers.")
+    student = define_message("student.machine_lost", "The computer that was working on this part went off.")
 
 
 class MachineStalled(EngineError):
     """The machine is alive but this run made no progress for longer than it may."""
 
     code = "machine_stalled"
-    student = "The computer that was working on this part got stuck."
+    default_message = define_message(
+        "error.machine_stalled", "The machine is alive but this run made no progress for longer than it may."
+    )
+    student = define_message(
+        "student.machine_stalled", "The computer that was working on this part got stuck."
+    )
 
 
 class Exhausted(EngineError):
     """The work was begun as often as it may be and never came to an end."""
 
     code = "exhausted"
+    default_message = define_message(
+        "error.exhausted", "The work was begun as often as it may be and never came to an end."
+    )
     retry: Retry = "never"
-    student = "This part was begun several times and never came to an end."
+    student = define_message(
+        "student.exhausted", "This part was begun several times and never came to an end."
+    )
 
 
-_AGAIN = "Your work is safe, and a person can have this part graded again; you do not need to do anything."
-_PERSON = "Your work is safe, and a person will look at this part; you do not need to do anything."
+_AGAIN = define_message(
+    "student.again",
+    "%(what)s Your work is safe, and a person can have this part graded again; you do not need to do "
+    "anything.",
+)
+_PERSON = define_message(
+    "student.person",
+    "%(what)s Your work is safe, and a person will look at this part; you do not need to do anything.",
+)
 
 
 def model_faults() -> dict[str, type[EngineError]]:
@@ -258,7 +378,7 @@ def model_faults() -> dict[str, type[EngineError]]:
     return found
 
 
-def for_student(code: str) -> str:
+def for_student(code: str) -> Message:
     """What a student reads about a stage that failed with this code; also for codes nobody knows."""
     kind = model_faults().get(code, EngineError)
-    return f"{kind.student} {_PERSON if kind.retry == 'never' else _AGAIN}"
+    return (_PERSON if kind.retry == "never" else _AGAIN)(what=kind.student())

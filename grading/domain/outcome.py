@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from grading.domain.jobs import AnalysisOutput, FeedbackOutput, Provenance, Quote
-from grading.domain.messages import Message, Params
+from grading.domain.messages import Message, Params, verbatim
 from grading.domain.model import CheckOutcome, Flag, Location, RoundState
 from grading.domain.value import Value
 
@@ -100,7 +100,9 @@ class Report(Value):
     """What other stages answered, by stage, with the fields of their row's output but for judgements."""
     stages: dict[str, Provenance] = Field(default_factory=dict)
     failures: dict[str, str] = Field(default_factory=dict)
-    """For a stage without a result, the sentence that says why."""
+    """For a stage without a result, the sentence that says why, in English."""
+    failure_messages: dict[str, Message] = Field(default_factory=dict, exclude_if=lambda found: not found)
+    """The same as coded messages; without those that an older version wrote."""
     notice: str = ""
     """Who or what wrote this report, in plain words. In English."""
     notice_code: str = Field(default="", exclude_if=_nothing)
@@ -115,6 +117,14 @@ class Report(Value):
     def coded_notice(self) -> Message:
         """Who or what wrote this report, to be rendered in a language."""
         return Message(code=self.notice_code, params=self.notice_params, message=self.notice)
+
+    @property
+    def failed(self) -> dict[str, Message]:
+        """Stages without a result, and why."""
+        return {
+            stage: self.failure_messages.get(stage) or verbatim(sentence)
+            for stage, sentence in self.failures.items()
+        }
 
     @property
     def bonus_lost(self) -> float:

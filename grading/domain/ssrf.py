@@ -9,6 +9,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from urllib.parse import urlsplit
 
 from grading.domain.errors import GraderError
+from grading.domain.messages import define_message
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -51,6 +52,7 @@ class Refused(GraderError):
 
     code = "outside_refused"
     status = 422
+    default_message = define_message("error.refused", "This system does not speak to that address.")
 
 
 @dataclass(frozen=True)

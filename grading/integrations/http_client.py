@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import Any
 
 from grading.domain.errors import GraderError
+from grading.domain.messages import define_message
 from grading.domain.ssrf import Address, Allowed, Refused, Target, read, require
 
 __all__ = ["Allowed", "Answer", "OutsideFailed", "Refused", "TooMuch", "ask"]
@@ -35,12 +36,14 @@ class OutsideFailed(GraderError):
 
     code = "outside_failed"
     status = 502
+    default_message = define_message("error.outside_failed", "The other server gave no whole answer.")
 
 
 class TooMuch(OutsideFailed):
     """The other server's answer is larger than it may be."""
 
     code = "outside_too_much"
+    default_message = define_message("error.too_much", "The other server's answer is larger than it may be.")
 
 
 @dataclass(frozen=True)

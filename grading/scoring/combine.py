@@ -96,7 +96,7 @@ def combine(
     rubric: Rubric,
     evidence: Evidence,
     results: Mapping[str, Result],
-    failures: Mapping[str, str],
+    failures: Mapping[str, Message],
     documents: Sequence[Document] | None = None,
 ) -> Report:
     """The report of a round from the accepted result of each stage and a sentence for each dead one.
@@ -129,7 +129,8 @@ def combine(
             if stage not in Report.model_fields
         },
         stages={stage: result.provenance for stage, result in results.items()},
-        failures=dict(failures),
+        failures={stage: said.message for stage, said in failures.items()},
+        failure_messages=dict(failures),
         notice=notice.message,
         notice_code=notice.code,
         notice_params=notice.params,
@@ -325,7 +326,7 @@ def _ungraded(grades: list[CriterionGrade]) -> list[Flag]:
     ]
 
 
-def _status(results: Mapping[str, Result], failures: Mapping[str, str]) -> RoundState:
+def _status(results: Mapping[str, Result], failures: Mapping[str, Message]) -> RoundState:
     if not results:
         return RoundState.FAILED
     return RoundState.PARTIAL if failures else RoundState.GRADED

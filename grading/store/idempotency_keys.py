@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from grading.domain.errors import GraderError
+from grading.domain.messages import define_message
 from grading.store.database import now
 from grading.store.tables import IdempotencyKey
 
@@ -25,6 +26,9 @@ class KeyUsed(GraderError):
 
     code = "idempotency_key_reused"
     status = 422
+    default_message = define_message(
+        "error.key_used", "This Idempotency-Key was used for another request; send a new key."
+    )
 
 
 def find_key(session: Session, wanted: Idempotency | None) -> IdempotencyKey | None:

@@ -13,8 +13,31 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from grading.domain.errors import DocumentError
+from grading.domain.messages import Message, define_message
 from grading.domain.value import Value
 from grading.tabular.roster_csv import COLUMNS, decode_text
+
+TABLE_EMPTY = define_message(
+    "grades_csv.table_empty", "The table is empty. Its first line names the columns, one of them 'id'."
+)
+TOO_MANY_LINES = define_message(
+    "grades_csv.too_many_lines", "The table has more than %(most)s lines; upload it in parts."
+)
+NO_STUDENT_COLUMN = define_message(
+    "grades_csv.no_student_column", "No column names the students. Call it 'id'."
+)
+NO_POINTS_COLUMN = define_message(
+    "grades_csv.no_points_column", "No column says anything about points. They may be called: %(wanted)s."
+)
+TABLE_UNREADABLE = define_message(
+    "grades_csv.table_unreadable", "The table cannot be read: %(why)s. Save it as CSV once more."
+)
+NO_STUDENT = define_message("grades_csv.no_student", "no student is named")
+STUDENT_TWICE = define_message("grades_csv.student_twice", "'%(name)s' stands in line %(line)s already")
+NOT_A_NUMBER = define_message("grades_csv.not_a_number", "'%(text)s' is no number of points")
+COLUMN_TWICE = define_message(
+    "grades_csv.column_twice", "Two columns are called '%(name)s'; leave one of them out."
+)
 
 SEPARATORS: Mapping[str, str] = {"comma": ",", "semicolon": ";", "tab": "\t"}
 FORMULA = tuple("=+-@|%\t\r\n\uff1d\uff0b\uff0d\uff20")
@@ -35,6 +58,10 @@ class TableUnreadable(DocumentError):
     """The table cannot be read; its first line must name the columns, one of them the student's id."""
 
     code = "table_unreadable"
+    default_message = define_message(
+        "error.table_unreadable",
+        "The table cannot be read; its first line must name the columns, one of them the student's id.",
+    )
 
 
 class RequestedPoints(Value):
@@ -51,7 +78,7 @@ class GradeTable(Value):
     """A parsed file."""
 
     wishes: tuple[RequestedPoints, ...]
-    problems: tuple[tuple[int, str], ...] = ()
+    problems: tuple[tuple[int, Message], ...] = ()
     """Rows that are left out, and why."""
     ignored: tuple[str, ...] = ()
     """Columns that are not parsed."""
@@ -110,11 +137,11 @@ def parse_grades(data: bytes, criteria: Mapping[str, str]) -> GradeTable:
     try:
         found = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True))
     except csv.Error as error:
-        raise TableUnreadable(f"The table cannot be read: {error}. Save it as CSV once more.") from None
+        raise TableUnreadable(TABLE_UNREADABLE(why=error)) from None
     if not found or not any(one.strip() for one in found[0]):
-        raise TableUnreadable("The table is empty. Its first line names the columns, one of them 'id'.")
+        raise TableUnreadable(TABLE_EMPTY)
     if len(found) - 1 > MAX_ROWS:
-        raise TableUnreadable(f"The table has more than {MAX_ROWS} lines; upload it in parts.")
+        raise TableUnreadable(TOO_MANY_LINES(most=MAX_ROWS))
     places, sums, ignored = _places([one.strip() for one in found[0]], criteria)
     return _read(found, places, sums, ignored, comma=separator != ",")
 
@@ -143,14 +170,14 @@ def _places(
         elif target is None:
             ignored += [name] if name and name.casefold() not in CALCULATED else []
         elif target in places:
-            raise TableUnreadable(f"Two columns are called '{name}'; leave one of them out.")
+            raise TableUnreadable(COLUMN_TWICE(name=name))
         else:
             places[target] = place
     if "" not in places:
-        raise TableUnreadable("No column names the students. Call it 'id'.")
+        raise TableUnreadable(NO_STUDENT_COLUMN)
     if len(places) == 1:
         wanted = ", ".join([ADJUSTMENT, *criteria][:6])
-        raise TableUnreadable(f"No column says anything about points. They may be called: {wanted}.")
+        raise TableUnreadable(NO_POINTS_COLUMN(wanted=wanted))
     return places, sums, tuple(ignored)
 
 
@@ -164,23 +191,23 @@ def _read(
 ) -> GradeTable:
     wishes: list[RequestedPoints] = []
     sums: list[RequestedPoints] = []
-    problems: list[tuple[int, str]] = []
+    problems: list[tuple[int, Message]] = []
     seen: dict[str, int] = {}
     for number, row in enumerate(found[1:], start=2):
         values = {target: row[place].strip() if place < len(row) else "" for target, place in places.items()}
         student = _unmarked(values.pop(""))
         if not student:
             if any(values.values()):
-                problems.append((number, "no student is named"))
+                problems.append((number, NO_STUDENT()))
             continue
         if student in seen:
-            problems.append((number, f"'{student}' stands in line {seen[student]} already"))
+            problems.append((number, STUDENT_TWICE(name=student, line=seen[student])))
             continue
         seen[student] = number
         for target, text in values.items():
             points = _number(text, comma=comma)
             if text and points is None:
-                problems.append((number, f"'{text[:40]}' is no number of points"))
+                problems.append((number, NOT_A_NUMBER(text=text[:40])))
             elif points is not None:
                 wishes.append(RequestedPoints(line=number, student=student, target=target, points=points))
         for target, place in columns.items():

@@ -10,6 +10,66 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from grading.domain.errors import DocumentError, GraderError
+from grading.domain.messages import Message, MessageType, define_message
+
+TABLE_TOO_LARGE = define_message(
+    "roster_csv.table_too_large", "The table is larger than %(most_kb)s KB; import it in parts."
+)
+NOT_TEXT = define_message(
+    "roster_csv.not_text", "This is no text file. In a spreadsheet choose 'Save as' and CSV."
+)
+TABLE_EMPTY = define_message(
+    "roster_csv.table_empty", "The table is empty. Its first line names the columns: id, name, email."
+)
+NO_ID_COLUMN = define_message(
+    "roster_csv.no_id_column",
+    "The first line must name the columns, and one of them must be 'id': id, name, email, role.",
+)
+NO_GROUPS_FILE = define_message(
+    "roster_csv.no_groups_file", "Choose a CSV file with the columns group and student."
+)
+GROUPS_TOO_LARGE = define_message(
+    "roster_csv.groups_too_large", "This file is too large for a list of groups; it may have 1 MB."
+)
+NO_GROUP_COLUMNS = define_message(
+    "roster_csv.no_group_columns", "The first line of the file names its columns; it needs group and student."
+)
+TOO_MANY_PEOPLE = define_message(
+    "roster_csv.too_many_people", "The table has more than %(most)s people; import it in parts."
+)
+LINE_UNREADABLE = define_message(
+    "roster_csv.line_unreadable",
+    "Line %(line)s cannot be read: a quotation mark is not closed or in the middle of a field.",
+)
+ID_TWICE = define_message("roster_csv.id_twice", "The id '%(id)s' stands in line %(line)s already.")
+NO_ID = define_message("roster_csv.no_id", "There is no id.")
+ID_NOT_PRINTABLE = define_message(
+    "roster_csv.id_not_printable", "The id has characters that cannot be shown."
+)
+ID_TOO_LONG = define_message("roster_csv.id_too_long", "The id is longer than %(most)s characters.")
+NAME_NOT_PRINTABLE = define_message(
+    "roster_csv.name_not_printable", "The name has characters that cannot be shown."
+)
+NAME_TOO_LONG = define_message("roster_csv.name_too_long", "The name is longer than %(most)s characters.")
+EMAIL_TOO_LONG = define_message(
+    "roster_csv.email_too_long", "The e-mail address is longer than %(most)s characters."
+)
+EMAIL_WRONG = define_message(
+    "roster_csv.email_wrong", "The e-mail address is not one: it needs an @, and no blanks."
+)
+ROLE_WRONG = define_message("roster_csv.role_wrong", "The role is not student, grader or instructor.")
+NO_SUCH_STUDENT = define_message(
+    "groups_csv.no_such_student", "line %(line)s: no student of this course signs in as “%(name)s”"
+)
+STUDENT_TWICE = define_message(
+    "groups_csv.student_twice", "line %(line)s: “%(name)s” stands in the file twice"
+)
+AND_ANOTHER = define_message("groups_csv.and_another", "%(first)s; %(second)s")
+NOTHING_CHANGED = define_message("groups_csv.nothing_changed", "Nothing was changed: %(problems)s.")
+NOTHING_CHANGED_MORE = define_message(
+    "groups_csv.nothing_changed_more", "Nothing was changed: %(problems)s, and %(more)s more."
+)
+NOT_CSV = define_message("roster_csv.not_csv", "This is no CSV file in UTF-8: %(why)s.")
 
 MAX_BYTES = 1024 * 1024
 MAX_ROWS = 5000
@@ -39,6 +99,10 @@ class RosterUnreadable(DocumentError):
     """The table cannot be read; save it as CSV with the columns id, name and email."""
 
     code = "roster_unreadable"
+    default_message = define_message(
+        "error.roster_unreadable",
+        "The table cannot be read; save it as CSV with the columns id, name and email.",
+    )
 
 
 @dataclass(frozen=True)
@@ -57,7 +121,7 @@ class Problem:
     """A row that is left out, and why."""
 
     line: int
-    words: str
+    said: Message
 
 
 @dataclass(frozen=True)
@@ -74,7 +138,7 @@ def decode_text(data: bytes) -> str:
     Raises RosterUnreadable for what is too large or no text.
     """
     if len(data) > MAX_BYTES:
-        raise RosterUnreadable(f"The table is larger than {MAX_BYTES // 1024} KB; import it in parts.")
+        raise RosterUnreadable(TABLE_TOO_LARGE(most_kb=MAX_BYTES // 1024))
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         text = data.decode("utf-16", "replace")
     else:
@@ -83,7 +147,7 @@ def decode_text(data: bytes) -> str:
         except UnicodeDecodeError:
             text = data.decode("cp1252", "replace")
     if "\0" in text or data.startswith((b"PK\x03\x04", b"%PDF")):
-        raise RosterUnreadable("This is no text file. In a spreadsheet choose 'Save as' and CSV.")
+        raise RosterUnreadable(NOT_TEXT)
     return text
 
 
@@ -93,17 +157,17 @@ def parse_roster(text: str) -> Roster:
     lines = _lines(text)
     header = next(lines, None)
     if header is None:
-        raise RosterUnreadable("The table is empty. Its first line names the columns: id, name, email.")
+        raise RosterUnreadable(TABLE_EMPTY)
     places = _places(header[1])
     rows: list[Row] = []
     problems: list[Problem] = []
     seen: dict[str, int] = {}
     for number, fields in lines:
         if len(rows) + len(problems) >= MAX_ROWS:
-            raise RosterUnreadable(f"The table has more than {MAX_ROWS} people; import it in parts.")
+            raise RosterUnreadable(TOO_MANY_PEOPLE(most=MAX_ROWS))
         row, wrong = _row(number, fields, places)
         if not wrong and row.id in seen:
-            wrong = f"The id '{row.id}' stands in line {seen[row.id]} already."
+            wrong = ID_TWICE(id=row.id, line=seen[row.id])
         if wrong:
             problems.append(Problem(number, wrong))
         else:
@@ -129,9 +193,7 @@ def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
                 yield before + 1, [_tidy(field) for field in fields]
             before = reader.line_num
     except csv.Error:
-        raise RosterUnreadable(
-            f"Line {before + 1} cannot be read: a quotation mark is not closed or in the middle of a field."
-        ) from None
+        raise RosterUnreadable(LINE_UNREADABLE(line=before + 1)) from None
 
 
 def _tidy(field: str) -> str:
@@ -155,13 +217,11 @@ def _places(header: Sequence[str]) -> Mapping[str, int]:
         if column is not None:
             found.setdefault(column, place)
     if "id" not in found:
-        raise RosterUnreadable(
-            "The first line must name the columns, and one of them must be 'id': id, name, email, role."
-        )
+        raise RosterUnreadable(NO_ID_COLUMN)
     return found
 
 
-def _row(number: int, fields: Sequence[str], places: Mapping[str, int]) -> tuple[Row, str]:
+def _row(number: int, fields: Sequence[str], places: Mapping[str, int]) -> tuple[Row, Message | None]:
     """A row, and what is wrong with it."""
 
     def said(column: str) -> str:
@@ -174,25 +234,27 @@ def _row(number: int, fields: Sequence[str], places: Mapping[str, int]) -> tuple
         name = " ".join(part for part in (first, last or name) if part)
     role = ROLE_WORDS.get(said("role").casefold(), said("role"))
     row = Row(number, said("id"), name, said("email"), role)
-    return row, next((words for wrong, words in WRONG if wrong(row)), "")
+    return row, next(
+        (said(most=MAX_LENGTH) if said.names else said() for wrong, said in WRONG if wrong(row)), None
+    )
 
 
 def _bad_email(row: Row) -> bool:
     return bool(row.email) and not re.fullmatch(r"[^@\s,;<>\"]+@[^@\s,;<>\"]+", row.email)
 
 
-WRONG: tuple[tuple[Callable[[Row], bool], str], ...] = (
+WRONG: tuple[tuple[Callable[[Row], bool], MessageType], ...] = (
     (lambda row: not row.id, "There is no id."),
-    (lambda row: not row.id.isprintable(), "The id has characters that cannot be shown."),
-    (lambda row: len(row.id) > MAX_LENGTH, f"The id is longer than {MAX_LENGTH} characters."),
-    (lambda row: not row.name.isprintable(), "The name has characters that cannot be shown."),
-    (lambda row: len(row.name) > MAX_LENGTH, f"The name is longer than {MAX_LENGTH} characters."),
-    (lambda row: len(row.email) > MAX_LENGTH, f"The e-mail address is longer than {MAX_LENGTH} characters."),
+    (lambda row: not row.id.isprintable(), ID_NOT_PRINTABLE),
+    (lambda row: len(row.id) > MAX_LENGTH, ID_TOO_LONG),
+    (lambda row: not row.name.isprintable(), NAME_NOT_PRINTABLE),
+    (lambda row: len(row.name) > MAX_LENGTH, NAME_TOO_LONG),
+    (lambda row: len(row.email) > MAX_LENGTH, EMAIL_TOO_LONG),
     (
         lambda row: _bad_email(row) or not row.email.isprintable(),
-        "The e-mail address is not one: it needs an @, and no blanks.",
+        EMAIL_WRONG,
     ),
-    (lambda row: bool(row.role) and row.role not in ROLES, "The role is not student, grader or instructor."),
+    (lambda row: bool(row.role) and row.role not in ROLES, ROLE_WRONG),
 )
 
 
@@ -218,6 +280,7 @@ class GroupProblem(GraderError):
 
     code = "group_invalid"
     status = 422
+    default_message = define_message("error.group_problem", "This group cannot be made so.")
 
 
 def read_groups(data: bytes, students: Mapping[str, int]) -> dict[int, str]:
@@ -226,27 +289,34 @@ def read_groups(data: bytes, students: Mapping[str, int]) -> dict[int, str]:
     Raises GroupProblem, which names the lines, when anything in the file is wrong.
     """
     if not data.strip():
-        raise GroupProblem("Choose a CSV file with the columns group and student.")
+        raise GroupProblem(NO_GROUPS_FILE)
     if len(data) > MOST_BYTES:
-        raise GroupProblem("This file is too large for a list of groups; it may have 1 MB.")
+        raise GroupProblem(GROUPS_TOO_LARGE)
     rows = _rows(data)
     found: dict[int, str] = {}
-    problems: list[str] = []
+    problems: list[Message] = []
     for number, row in rows:
         name = _plain(row.get("student") or "")
         if not name:
             continue
         user_id = students.get(name)
         if user_id is None:
-            problems.append(f"line {number}: no student of this course signs in as “{name[:60]}”")
+            problems.append(NO_SUCH_STUDENT(line=number, name=name[:60]))
         elif user_id in found:
-            problems.append(f"line {number}: “{name[:60]}” stands in the file twice")
+            problems.append(STUDENT_TWICE(line=number, name=name[:60]))
         else:
             found[user_id] = _plain(row.get("group") or "")[:100]
     if problems:
-        more = f", and {len(problems) - MOST_PROBLEMS} more" if len(problems) > MOST_PROBLEMS else ""
-        raise GroupProblem(f"Nothing was changed: {'; '.join(problems[:MOST_PROBLEMS])}{more}.")
+        raise GroupProblem(_together(problems))
     return found
+
+
+def _together(problems: Sequence[Message]) -> Message:
+    said = problems[0]
+    for one in problems[1:MOST_PROBLEMS]:
+        said = AND_ANOTHER(first=said, second=one)
+    more = len(problems) - MOST_PROBLEMS
+    return NOTHING_CHANGED_MORE(problems=said, more=more) if more > 0 else NOTHING_CHANGED(problems=said)
 
 
 def _rows(data: bytes) -> list[tuple[int, dict[str, str | None]]]:
@@ -259,9 +329,9 @@ def _rows(data: bytes) -> list[tuple[int, dict[str, str | None]]]:
         reader.fieldnames = names
         rows = [(reader.line_num, row) for row in reader]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise GroupProblem(f"This is no CSV file in UTF-8: {error}.") from None
+        raise GroupProblem(NOT_CSV(why=error)) from None
     if not {"group", "student"} <= set(names):
-        raise GroupProblem("The first line of the file names its columns; it needs group and student.")
+        raise GroupProblem(NO_GROUP_COLUMNS)
     return rows
 
 

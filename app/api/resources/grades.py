@@ -19,6 +19,7 @@ from grading.checks.visibility import for_student
 from grading.domain import changes as values
 from grading.domain.changes import Kind
 from grading.domain.errors import GraderError, NotFound
+from grading.domain.messages import define_message
 from grading.domain.outcome import Adjusted, CriterionGrade
 from grading.domain.permissions import may
 from grading.store import tables
@@ -29,6 +30,8 @@ from grading.store.review.edits import TOTAL, ChangedMeanwhile
 from grading.store.views import api_lists
 from grading.store.views.gradebook import Row
 from grading.store.views.submission import SubmissionView
+
+NO_VISIBLE_RESULT = define_message("grades_api.no_visible_result", "There is no result that you may see yet.")
 
 Points = Annotated[float, Field(ge=-10_000, le=10_000, allow_inf_nan=False)]
 Target = Annotated[str, Field(max_length=100, pattern=r"^[^\x00]*$")]
@@ -193,6 +196,9 @@ class NothingNamed(GraderError):
 
     code = "nothing_named"
     status = 422
+    default_message = define_message(
+        "error.nothing_named", "Name the hand-ins in submissions, or send everything as true."
+    )
 
 
 @get(f"{ONE}/result", of_submission("submission.see"))
@@ -200,7 +206,7 @@ def result(call: Call, about: SubmissionView) -> Result:
     """What a hand-in came to, criterion by criterion. Its ETag is for changing it."""
     report, grade = auth.report_for(call.actor, about), about.grade
     if report is None or grade is None:
-        raise NotFound("There is no result that you may see yet.")
+        raise NotFound(NO_VISIBLE_RESULT)
     viewing.viewed(call.actor, about.id, "api")
     staff = may(call.actor, "tests.see_all", auth.subject_of(about))
     before = grade.original if staff else for_student(grade.original)

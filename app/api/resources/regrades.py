@@ -19,6 +19,7 @@ from app.review import regrade_requests as answering
 from app.web import auth
 from app.web.services import services
 from grading.domain.errors import GraderError
+from grading.domain.messages import define_message
 from grading.store import tables
 from grading.store.assignments import versions
 from grading.store.experiments import dry_runs
@@ -28,6 +29,10 @@ from grading.store.review.regrade_requests import Verdict
 from grading.store.views import regrade_requests as regrade_views
 from grading.store.views import submission
 from grading.store.views.submission import SubmissionView
+
+WHICH_OR_SUBMISSIONS = define_message(
+    "regrades_api.which_or_submissions", "Say either which, or submissions."
+)
 
 ASSIGNMENT = "/assignments/<int:assignment_id>"
 RERUN = "/reruns/<dry_run_id>"
@@ -40,6 +45,7 @@ class NotAnswerable(GraderError):
 
     code = "regrade_refused"
     status = 422
+    default_message = define_message("error.not_answerable", "This cannot be asked or answered so.")
 
 
 class RerunWanted(Asked):
@@ -150,7 +156,7 @@ class RegradeState(BaseModel):
 def begin_rerun(call: Call, about: tables.Assignment, body: RerunWanted) -> RerunBegun:
     """Have hand-ins graded again as batch work, by the rubric that counts."""
     if (body.which is None) == (body.submissions is None):
-        raise NotAnswerable("Say either which, or submissions.")
+        raise NotAnswerable(WHICH_OR_SUBMISSIONS)
     version = versions.published_version(call.session, about)
     chosen = dry_runs.select_submissions(call.session, about.id, body.which or body.submissions or ())
     begun = dry_runs.start_dry_run(call.session, about, version, chosen, "rerun", call.actor)

@@ -11,6 +11,8 @@ from app.api.guards import of_course, of_member
 from app.api.paging import Page, Paged, cut, number
 from app.api.routes import Call, delete, get, patch, post
 from app.web.parsing import InvalidField
+from grading.domain.errors import AT_PLACE
+from grading.domain.messages import define_message
 from grading.store import tables
 from grading.store.courses import roster
 from grading.store.courses.roster import Person
@@ -135,21 +137,25 @@ def _table(body: NewMembers) -> Roster:
     for place, one in enumerate(body.members, 1):
         read = roster_csv.single_person(one.id, one.name, one.email, one.role or "")
         if read.problems:
-            raise _refused((Problem(place, read.problems[0].words),))
+            raise _refused((Problem(place, read.problems[0].said),))
         (row,) = read.rows
         if row.id in seen:
-            raise _refused((Problem(place, "The same id is there twice."),))
+            raise _refused((Problem(place, SAME_ID_TWICE()),))
         seen.add(row.id)
         rows.append(roster_csv.Row(place, row.id, row.name, row.email, row.role))
     return Roster(tuple(rows))
+
+
+SAME_ID_TWICE = define_message("rosters_api.same_id_twice", "The same id is there twice.")
 
 
 class MemberRefused(InvalidField):
     """One of the people cannot be added; nobody was."""
 
     code = "member_refused"
+    default_message = define_message("error.member_refused", "One of the people cannot be added; nobody was.")
 
 
 def _refused(problems: tuple[Problem, ...]) -> MemberRefused:
     first = problems[0]
-    return MemberRefused(f"members.{first.line - 1}: {first.words}")
+    return MemberRefused(AT_PLACE(place=f"members.{first.line - 1}", problem=first.said))

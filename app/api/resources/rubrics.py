@@ -16,6 +16,7 @@ from app.api.routes import Call, get, post, put
 from app.assignments.editor import shared
 from app.web.parsing import InvalidField
 from grading.assignments.editor import form
+from grading.domain.messages import define_message
 from grading.domain.rubric import Rubric as Read
 from grading.store import tables
 from grading.store.assignments import versions as rubric_versions
@@ -78,6 +79,9 @@ class RubricRefused(InvalidField):
     """This is no rubric; the sentence names the field that is wrong."""
 
     code = "rubric_invalid"
+    default_message = define_message(
+        "error.rubric_refused", "This is no rubric; the sentence names the field that is wrong."
+    )
 
 
 @get(f"{ASSIGNMENT}/rubric", of_assignment("rubric.see"), errors=(404,))

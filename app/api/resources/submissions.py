@@ -22,7 +22,9 @@ from app.web.parsing import parse
 from app.web.services import services
 from grading.documents import SubmittedFiles, UploadedFile
 from grading.domain.errors import Forbidden, GraderError, NotFound
+from grading.domain.messages import define_message
 from grading.domain.permissions import Actor, Subject, may
+from grading.domain.shared_messages import NO_SUCH_FILE_OF_SUBMISSION
 from grading.store import blobs, tables
 from grading.store.accounts import users
 from grading.store.assignments import versions
@@ -35,6 +37,18 @@ from grading.store.submissions.intake import IncomingSubmission
 from grading.store.views import api_lists, submission
 from grading.store.views.submission import Queue, SubmissionView
 from grading.store.views.submission_lists import SubmissionLine
+
+NO_ASSIGNMENT_OF_NAME = define_message(
+    "submissions_api.no_assignment_of_name",
+    "There is no assignment '%(assignment)s'; write it as course/assignment.",
+)
+ONLY_OWN_WORK = define_message(
+    "submissions_api.only_own_work",
+    "You may hand in only your own work, with a token that has the scope 'submit'.",
+)
+BATCH_ONLY_BY_STAFF = define_message(
+    "submissions_api.batch_only_by_staff", "Only staff of the course may hand in with priority 'batch'."
+)
 
 
 class SubmissionForm(BaseModel):
@@ -159,12 +173,20 @@ class WrongType(GraderError):
 
     code = "wrong_content_type"
     status = 415
+    default_message = define_message(
+        "error.wrong_type",
+        "Send the hand-in as multipart/form-data with the fields assignment, student and files.",
+    )
 
 
 class UnknownStudent(Forbidden):
     """Nobody in this course has that id; ask an instructor to add them, or use an instructor's token."""
 
     code = "student_unknown"
+    default_message = define_message(
+        "error.unknown_student",
+        "Nobody in this course has that id; ask an instructor to add them, or use an instructor's token.",
+    )
 
 
 @get("/submissions", anybody("read"))
@@ -279,7 +301,7 @@ def file(call: Call, about: SubmissionView, file_path: str) -> Response:
     """One of the files of a hand-in, byte by byte."""
     found = next((one for one in receipts.list_files(call.session, about.id) if one.path == file_path), None)
     if found is None:
-        raise NotFound("The hand-in has no such file.")
+        raise NotFound(NO_SUCH_FILE_OF_SUBMISSION)
     response = Response(blobs.load_blob(call.session, found.sha256), mimetype="application/octet-stream")
     response.headers.set("Content-Disposition", "attachment", filename=file_path.rpartition("/")[2])
     return response
@@ -304,7 +326,7 @@ def _assignment(session: Session, caller: Actor, form: SubmissionForm) -> tables
     assignment = versions.find_by_name(session, form.assignment)
     course = Subject(assignment.course_id)
     if not auth.knows_course(caller, assignment.course_id):
-        raise NotFound(f"There is no assignment '{form.assignment}'; write it as course/assignment.")
+        raise NotFound(NO_ASSIGNMENT_OF_NAME(assignment=form.assignment))
     student = users.find_user(session, "local", form.student.strip())
     if may(caller, "submit.for_others", course):
         known = student is not None and assignment.course_id in users.roles(session, student.id)
@@ -312,9 +334,9 @@ def _assignment(session: Session, caller: Actor, form: SubmissionForm) -> tables
             raise UnknownStudent
         return assignment
     if student is None or not may(caller, "submit", Subject(assignment.course_id, student.id)):
-        raise Forbidden("You may hand in only your own work, with a token that has the scope 'submit'.")
+        raise Forbidden(ONLY_OWN_WORK)
     if form.priority == "batch":
-        raise Forbidden("Only staff of the course may hand in with priority 'batch'.")
+        raise Forbidden(BATCH_ONLY_BY_STAFF)
     return assignment
 
 

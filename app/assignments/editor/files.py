@@ -16,6 +16,7 @@ from app.assignments.editor import shared
 from app.web import assignment_pages, auth, parsing
 from app.web.assignment_pages import ANY
 from app.web.i18n import gettext as _
+from app.web.i18n import render_error
 from app.web.services import services
 from grading.assignments.editor.folder import FOLDERS, Content, others
 from grading.assignments.loader import MANIFEST, Assignment, read_files
@@ -69,7 +70,7 @@ def change(assignment_id: int) -> tuple[str, int] | BaseResponse:
         files = parsing.uploaded(request.files.getlist("files"))
         return _saved(actor, assignment_id, {f"{folder}/{_inside(one.name)}": one.data for one in files})
     except (DocumentError, AssignmentError, SavedMeanwhile) as error:
-        return _page(actor, assignment_id, error.message), error.status
+        return _page(actor, assignment_id, render_error(error)), error.status
 
 
 @pages.get(f"/assignments/{ANY}/versions/<int(max=2147483647):version_number>/folder.zip")
@@ -105,9 +106,9 @@ def bring(assignment_id: int) -> tuple[str, int] | BaseResponse:
         flash(_("Read as version %(number)s. It is a draft until you publish it.", number=made))
         shared.flash_report(read.notes)
     except NothingChanged as error:
-        flash(error.message)
+        flash(render_error(error))
     except (DocumentError, AssignmentError, SavedMeanwhile) as error:
-        return _page(actor, assignment_id, error.message), error.status
+        return _page(actor, assignment_id, render_error(error)), error.status
     return redirect(url_for("authoring.edit", assignment_id=assignment_id), 303)
 
 
@@ -133,7 +134,7 @@ def _saved(actor: Actor, assignment_id: int, new: Mapping[str, bytes], removed: 
             made = versions.save_draft(session, found, replace(said, files=files), shared.base(), actor, note)
             flash(_("Saved as version %(number)s. It is a draft until you publish it.", number=made.number))
         except NothingChanged as error:
-            flash(error.message)
+            flash(render_error(error))
     return redirect(url_for("authoring_files.listing", assignment_id=assignment_id), 303)
 
 

@@ -24,17 +24,21 @@ from app.web import assignment_pages, auth
 from app.web.assignment_pages import ANY
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
-from app.web.i18n import told
+from app.web.i18n import render_error
 from app.web.services import services
 from grading.assignments.editor import proposal
 from grading.broker.gateway_requests import DRAFTING, Ask, Said
 from grading.domain.errors import Conflict, NotFound
+from grading.domain.messages import define_message
 from grading.domain.model import Document
 from grading.domain.rubric import Rubric
 from grading.store import tables
 from grading.store.assignments import versions
 from grading.store.assignments.versions import NothingChanged
 
+ANSWER_TOO_LONG = define_message(
+    "proposal.answer_too_long", "The model's answer became too long; try again, or begin with the template."
+)
 log = logging.getLogger(__name__)
 pages = Blueprint("authoring_proposals", __name__)
 LIMIT_S = 240.0
@@ -190,7 +194,7 @@ def take(assignment_id: int) -> Response:
             versions.save_draft(session, found, replace(said, rubric=rubric), row.number, actor, note)
             flash(_("It is a draft now. Go through every line of it before you publish it."))
         except NothingChanged as error:
-            flash(error.message)
+            flash(render_error(error))
     return redirect(url_for("authoring.edit", assignment_id=assignment_id), 303)
 
 
@@ -237,7 +241,7 @@ def _write(door: Door, draft: Draft, asked: proposal.Question, stages: tuple[str
     except ClientGone:
         _failed(draft, N_("It was stopped."))
     except (Refused, proposal.NoProposal) as error:
-        _failed(draft, error.message)
+        _failed(draft, render_error(error))
     except RedisError as error:
         log.warning("redis is away, a draft is given up: %s", type(error).__name__)
         _failed(draft, N_("The machines cannot be reached right now; try again in a minute."))
@@ -271,9 +275,7 @@ def _answer(door: Door, draft: Draft, asked: proposal.Question, *, bound: bool) 
             said.append(event.text)
             draft.chars += len(event.text)
             if event.kind == "end" and event.reason == "length":
-                raise proposal.NoProposal(
-                    N_("The model's answer became too long; try again, or begin with the template.")
-                )
+                raise proposal.NoProposal(ANSWER_TOO_LONG)
     text = "".join(said)
     # a model that is not bound likes to say something before and after it
     return text if bound else text[max(0, text.find("{")) : text.rfind("}") + 1]
@@ -288,5 +290,5 @@ def _said(draft: Draft) -> str:
         values = {"model": draft.model, "machine": draft.machine, "chars": draft.chars, "seconds": seconds}
         return _("%(model)s on %(machine)s is writing: %(chars)s characters, %(seconds)s s.", **values)
     if draft.state == "failed":
-        return _("No rubric was drafted: %(why)s", why=told(draft.why))
+        return _("No rubric was drafted: %(why)s", why=draft.why)
     return _("Drafted by %(model)s on %(machine)s.", model=draft.model, machine=draft.machine)

@@ -16,6 +16,7 @@ from app.web import assignment_pages, auth
 from app.web import rubric_texts as words
 from app.web.assignment_pages import ANY
 from app.web.i18n import gettext as _
+from app.web.i18n import render_error
 from app.web.services import services
 from grading.assignments.editor import form as forms
 from grading.assignments.editor.diff import differences
@@ -79,7 +80,7 @@ def _saved(actor: Any, assignment_id: int, rubric: Rubric, report: Sequence[str]
             new, note = replace(said, rubric=rubric), request.form.get("note", "")
             made = versions.save_draft(session, found, new, base, actor, note, report).number
         except NothingChanged as error:
-            made, same = base, error.message
+            made, same = base, render_error(error)
             flash(same)
         else:
             flash(_("Saved as version %(number)s. It is a draft until you publish it.", number=made))
@@ -96,7 +97,7 @@ def _meanwhile(assignment_id: int, raw: Raw, error: SavedMeanwhile) -> str:
         theirs = versions.comparable(versions.version_by_number(session, assignment_id, error.number))
         mine = versions.comparable(versions.version_by_number(session, assignment_id, before))
     other = [words.difference_words(one) for one in differences(mine, theirs)]
-    return _editor(top, raw, error.number, meanwhile=(error.message, before, other))
+    return _editor(top, raw, error.number, meanwhile=(render_error(error), before, other))
 
 
 def _editor(
@@ -190,10 +191,10 @@ def save_text(assignment_id: int) -> tuple[str, int] | Response:
             return _text_page(top, typed, shared.base(), said), 422
         return _saved(actor, assignment_id, rubric, report)
     except AssignmentError as error:
-        return _text_page(top, typed, shared.base(), [error.message]), 422
+        return _text_page(top, typed, shared.base(), [render_error(error)]), 422
     except SavedMeanwhile as error:
         again = _("Look at its changes under Versions. Saving again makes a version after it.")
-        return _text_page(top, typed, error.number, [f"{error.message} {again}"]), 409
+        return _text_page(top, typed, error.number, [f"{render_error(error)} {again}"]), 409
 
 
 def _of_text(typed: str, works: Works) -> tuple[Rubric | None, tuple[Problem, ...], Sequence[str]]:

@@ -12,6 +12,7 @@ from app.assignments.editor import shared
 from app.web import assignment_pages, auth, dates, markdown
 from app.web.assignment_pages import ANY
 from app.web.i18n import gettext as _
+from app.web.i18n import render_error
 from app.web.services import services
 from grading.config.languages import english_name
 from grading.domain.errors import AssignmentError
@@ -58,7 +59,7 @@ def save_task(assignment_id: int) -> tuple[str, int] | str | Response:
         return _task_page(top, {**fields, **ticked}, shared.base(), str(error)), 422
     except SavedMeanwhile as error:
         again = _("Look at its changes under Versions. Saving again makes a version after it.")
-        return _task_page(top, {**fields, **ticked}, error.number, f"{error.message} {again}"), 409
+        return _task_page(top, {**fields, **ticked}, error.number, f"{render_error(error)} {again}"), 409
 
 
 def _save_task(actor: Any, assignment_id: int, fields: dict[str, str], ticked: dict[str, bool]) -> Response:
@@ -85,7 +86,7 @@ def _save_task(actor: Any, assignment_id: int, fields: dict[str, str], ticked: d
             )
             flash(_("Saved as version %(number)s. It is a draft until you publish it.", number=row.number))
         except NothingChanged as error:
-            flash(error.message)
+            flash(render_error(error))
     return redirect(url_for("authoring_task.task", assignment_id=assignment_id), 303)
 
 
@@ -127,7 +128,7 @@ def save_settings(assignment_id: int) -> tuple[str, int] | Response:
     except (AssignmentError, dates.BadDate) as error:
         with services().store.read_autocommit() as session:
             top = assignment_pages.head(session, assignment_pages.changeable(session, actor, assignment_id))
-        return _settings_page(top, request.form.to_dict(), error.message), 422
+        return _settings_page(top, request.form.to_dict(), render_error(error)), 422
     flash(_("The settings are saved."))
     if moved:
         flash(_("%(count)s grades have other points now, because of the late rule.", count=moved))

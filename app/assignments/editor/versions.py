@@ -14,6 +14,7 @@ from app.web import assignment_pages, auth, dates, markdown
 from app.web import rubric_texts as words
 from app.web.assignment_pages import ANY
 from app.web.i18n import gettext as _
+from app.web.i18n import render_error
 from app.web.services import services
 from grading.assignments.editor.diff import differences
 from grading.assignments.editor.folder import Content, Settings
@@ -129,7 +130,7 @@ def create(course_id: int) -> tuple[str, int] | Response:
         with services().store.write() as session:
             made = versions.create_assignment(session, course_id, said, content, actor).id
     except (AssignmentError, dates.BadDate) as error:
-        return _new_page(course_id, request.form.to_dict(), error.message), 422
+        return _new_page(course_id, request.form.to_dict(), render_error(error)), 422
     flash(_("The assignment is there. Write its task and rubric, then publish it."))
     return redirect(url_for("authoring_task.task", assignment_id=made), 303)
 
@@ -149,7 +150,7 @@ def bring(course_id: int) -> tuple[str, int] | Response:
             content = folders.content_of(read, files)
             made = versions.create_assignment(session, course_id, said, content, actor, read.notes).id
     except (DocumentError, AssignmentError) as error:
-        return _new_page(course_id, _empty(), error.message), error.status
+        return _new_page(course_id, _empty(), render_error(error)), error.status
     flash(_("The assignment is there as a draft. Look through it, then publish it."))
     shared.flash_report(read.notes)
     return redirect(url_for("authoring.edit", assignment_id=made), 303)

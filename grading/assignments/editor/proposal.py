@@ -16,8 +16,13 @@ from grading.checks.kinds.prose import Words
 from grading.checks.kinds.style import Comments, Documented
 from grading.domain.check import Check
 from grading.domain.errors import GraderError
+from grading.domain.messages import define_message
 from grading.domain.rubric import Criterion, Rubric
 from grading.domain.value import Value
+
+ANSWER_NO_RUBRIC = define_message(
+    "proposal.answer_no_rubric", "The model's answer is no rubric; try again, or begin with the template."
+)
 
 MOST_CHARS = 24_000
 """Of task, starter and solution together; what is more is left out, and that is said."""
@@ -32,6 +37,7 @@ class NoProposal(GraderError):
     """What the model wrote is no rubric."""
 
     code = "no_proposal"
+    default_message = define_message("error.no_proposal", "What the model wrote is no rubric.")
 
 
 class ProposedCount(Value):
@@ -159,7 +165,7 @@ def rubric_of(text: str, stages: Iterable[str]) -> Rubric:
         taken: set[str] = set()
         return Rubric(criteria=tuple(_criterion(one, known, taken) for one in answer.criteria))
     except (ValueError, ValidationError, RecursionError) as error:
-        raise NoProposal("The model's answer is no rubric; try again, or begin with the template.") from error
+        raise NoProposal(ANSWER_NO_RUBRIC) from error
 
 
 def _criterion(one: Proposed, stages: Sequence[str], taken: set[str]) -> Criterion:

@@ -18,7 +18,10 @@ from grading.assignments.legacy_import.key_reader import untaken
 from grading.assignments.legacy_import.source import OTHERS, Section, parse
 from grading.checks.quantities import listed
 from grading.domain.errors import AssignmentError
+from grading.domain.messages import define_message
 from grading.domain.rubric import Rubric
+
+RUBRIC_UNUSABLE = define_message("legacy_rubric.rubric_unusable", "the rubric cannot be used: %(why)s")
 
 __all__ = ["Works", "is_legacy", "read_legacy_rubric"]
 
@@ -56,7 +59,7 @@ def read_legacy_rubric(
             criteria=tuple(draft.criteria), equivalents=draft.equivalents(checks), adjustments=adjustments
         )
     except ValidationError as error:
-        raise AssignmentError(f"the rubric cannot be used: {error.errors()[0]['msg']}") from error
+        raise AssignmentError(RUBRIC_UNUSABLE(why=error.errors()[0]["msg"])) from error
     notes = [*draft.notes, *_about_works(draft), *untaken(legacy.left)]
     return rubric, tuple(dict.fromkeys(notes))
 

@@ -13,6 +13,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from grading.domain.errors import AssignmentError
+from grading.domain.messages import define_message
+
+NO_RUBRIC_ELEMENTS = define_message(
+    "legacy_rubric.no_rubric_elements", "the rubric must be a JSON object with rubric_elements"
+)
+NOT_AN_OBJECT_OF_ENTRIES = define_message(
+    "legacy_rubric.not_an_object_of_entries", "must be an object with named entries"
+)
+NOT_A_LIST_OF_TEXTS = define_message("legacy_rubric.not_a_list_of_texts", "must be a list of texts")
+NOT_A_TEXT = define_message("legacy_rubric.not_a_text", "must be a text")
+NOT_A_NUMBER_FROM_0 = define_message("legacy_rubric.not_a_number_from_0", "must be a number from 0 on")
+RUBRIC_NOT_JSON = define_message("legacy_rubric.rubric_not_json", "the rubric is not valid JSON: %(why)s")
+NOT_AN_OBJECT = define_message("legacy_rubric.not_an_object", "must be an object")
 
 MAX_NUMBER = 1e6
 PROSE = frozenset(
@@ -50,7 +63,7 @@ class Keys:
         """The object below a key; an empty one when the key is missing."""
         value = self._value.get(key, {})
         if not isinstance(value, Mapping):
-            raise AssignmentError(f"{self.at(key)}: must be an object with named entries")
+            raise AssignmentError(NOT_AN_OBJECT_OF_ENTRIES, at=self.at(key))
         return Keys(value, self.at(key), self._left)
 
     def is_table(self, key: str) -> bool:
@@ -61,7 +74,7 @@ class Keys:
         """Every entry, each of which must be an object."""
         for key, value in self._value.items():
             if not isinstance(value, Mapping):
-                raise AssignmentError(f"{self.at(key)}: must be an object")
+                raise AssignmentError(NOT_AN_OBJECT, at=self.at(key))
             yield key, Keys(value, self.at(key), self._left)
 
     def entries(self) -> Iterator[str]:
@@ -72,14 +85,14 @@ class Keys:
         """The list of texts below a key; empty when it is missing."""
         value = self._taken(key, [])
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-            raise AssignmentError(f"{self.at(key)}: must be a list of texts")
+            raise AssignmentError(NOT_A_LIST_OF_TEXTS, at=self.at(key))
         return tuple(one for one in value if one.strip())
 
     def text(self, key: str) -> str:
         """One text; numbers and yes or no as text, a list as lines."""
         value = self._taken(key, "")
         if isinstance(value, Mapping):
-            raise AssignmentError(f"{self.at(key)}: must be a text")
+            raise AssignmentError(NOT_A_TEXT, at=self.at(key))
         return "\n".join(str(one) for one in value) if isinstance(value, list) else str(value)
 
     def flag(self, key: str) -> bool | None:
@@ -93,7 +106,7 @@ class Keys:
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < MAX_NUMBER:
-            raise AssignmentError(f"{self.at(key)}: must be a number from 0 on")
+            raise AssignmentError(NOT_A_NUMBER_FROM_0, at=self.at(key))
         return float(value)
 
     def named_texts(self) -> dict[str, str]:
@@ -113,9 +126,9 @@ def parse_json(source: bytes | str) -> Mapping[str, Any]:
     try:
         data = json.loads(source)
     except (ValueError, RecursionError) as error:
-        raise AssignmentError(f"the rubric is not valid JSON: {error}") from error
+        raise AssignmentError(RUBRIC_NOT_JSON(why=error)) from error
     if not isinstance(data, dict):
-        raise AssignmentError("the rubric must be a JSON object with rubric_elements")
+        raise AssignmentError(NO_RUBRIC_ELEMENTS)
     return data
 
 

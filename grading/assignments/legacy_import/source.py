@@ -9,6 +9,18 @@ from typing import Any
 
 from grading.assignments.legacy_import.key_reader import Keys, first_number, parse_json, percent
 from grading.domain.errors import AssignmentError
+from grading.domain.messages import define_message
+
+FORM_NOT_READ = define_message(
+    "legacy_rubric.form_not_read",
+    "rubrics of this form are not read; write their criteria as rubric_elements, or in Grader's own form",
+)
+NO_SECTION = define_message(
+    "legacy_rubric.no_section", "is missing; a rubric needs at least one section there"
+)
+NO_MAX_POINTS = define_message(
+    "legacy_rubric.no_max_points", "is missing; say how many points the section has"
+)
 
 HINTS = ("note", "grading_note", "accepts", "accepts_approaches", "required_scenarios", "category")
 """Keys of a task that tell whoever judges it what to accept."""
@@ -186,13 +198,10 @@ def parse(source: bytes | str | Mapping[str, Any]) -> Legacy:
     keys = Keys(source if isinstance(source, Mapping) else parse_json(source))
     other = next((key for key in OTHERS if key in keys and "rubric_elements" not in keys), "")
     if other:
-        raise AssignmentError(
-            f"{other}: rubrics of this form are not read; write their criteria as rubric_elements, or in "
-            "Grader's own form"
-        )
+        raise AssignmentError(FORM_NOT_READ, at=other)
     sections = tuple(_section(key, one) for key, one in keys.table("rubric_elements").tables())
     if not sections:
-        raise AssignmentError("rubric_elements: is missing; a rubric needs at least one section there")
+        raise AssignmentError(NO_SECTION, at="rubric_elements")
     info, checks = keys.table("assignment_info"), keys.table("autograder_sandbox")
     title = [info.text(key) for key in ("title", "name", "description")]
     mappings = checks.table("flexible_column_matching").table("mappings")
@@ -239,7 +248,7 @@ def _section(key: str, data: Keys) -> Section:
     points = data.number("max_points")
     inner = sum(p.points for p in parts) + sum(q.points for q in questions)
     if not points and not inner:
-        raise AssignmentError(f"{data.at('max_points')}: is missing; say how many points the section has")
+        raise AssignmentError(NO_MAX_POINTS, at=data.at("max_points"))
     rules = data.table("scoring_rules").named_texts()
     return Section(
         key=key,

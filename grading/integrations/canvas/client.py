@@ -22,6 +22,7 @@ from requests import RequestException
 from requests.adapters import BaseAdapter
 
 from grading.domain.errors import GraderError
+from grading.domain.messages import define_message
 from grading.integrations.canvas import values
 from grading.integrations.canvas.values import (
     Attempt,
@@ -34,6 +35,39 @@ from grading.integrations.canvas.values import (
     Wanted,
 )
 from grading.integrations.http_client import Allowed, Answer, OutsideFailed, Refused, TooMuch, ask
+
+FILE_REDIRECTS = define_message("canvas.file_redirects", "a file's address redirects too often")
+FILE_SERVER_ANSWERED = define_message(
+    "canvas.file_server_answered", "a file could not be got: its server answered %(status)s"
+)
+FILE_SERVER_REFUSED = define_message(
+    "canvas.file_server_refused", "a file cannot be got: its server answered %(status)s"
+)
+OTHER_ADDRESS = define_message(
+    "canvas.other_address", "Canvas named another address than its own for a list; the token stays here."
+)
+LIST_WITHOUT_END = define_message("canvas.list_without_end", "Canvas' lists do not end.")
+REDIRECTED = define_message(
+    "canvas.redirected", "Canvas answers with a redirect (%(status)s); is its address in config.toml right?"
+)
+RATE_LIMITED = define_message("canvas.rate_limited", "Canvas asks for fewer requests (rate limit exceeded).")
+ANSWERED = define_message("canvas.answered", "Canvas answered %(status)s.")
+FILE_TOO_SLOW = define_message("canvas.file_too_slow", "a file did not come in time")
+FILE_ADDRESS_REFUSED = define_message("canvas.file_address_refused", "a file's address is not asked. %(why)s")
+FILE_TOO_LARGE = define_message(
+    "canvas.file_too_large", "a file is larger than the %(most)s bytes that may still be taken"
+)
+FILE_NOT_FETCHED = define_message("canvas.file_not_fetched", "a file could not be got: %(why)s")
+OTHER_STUDENT = define_message("canvas.other_student", "Canvas answered with another student's submission.")
+LIST_TOO_LONG = define_message("canvas.list_too_long", "Canvas' list has more than %(most)s lines.")
+NO_SUCH_THING = define_message(
+    "canvas.no_such_thing", "%(what)s: Canvas has no such thing, or does not show it to the token's owner."
+)
+ANSWER_UNREADABLE = define_message(
+    "canvas.answer_unreadable", "%(what)s: Canvas' answer cannot be read (%(kind)s)."
+)
+REFUSED = define_message("canvas.refused", "%(what)s: Canvas refused: %(answer)s")
+NO_ANSWER = define_message("canvas.no_answer", "Canvas does not answer: %(why)s")
 
 TIMEOUT_S = 15.0
 WAITS_S = (1.0, 3.0, 9.0)
@@ -65,7 +99,7 @@ class Outside(BaseAdapter):
         """The answer. Raises CanvasSilent where there is none, CanvasFailed for another address."""
         url, method = request.url or "", request.method or "GET"
         if origin(url) != origin(self.base):
-            raise CanvasFailed("Canvas named another address than its own for a list; the token stays here.")
+            raise CanvasFailed(OTHER_ADDRESS)
         body = request.body or b""
         headers = {name: str(value) for name, value in request.headers.items()}
         headers |= {"Accept": "application/json", "Accept-Encoding": "identity"}
@@ -84,22 +118,20 @@ class Outside(BaseAdapter):
     def _once(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
         self.count += 1
         if self.count > MOST_REQUESTS:
-            raise CanvasFailed("Canvas' lists do not end.")
+            raise CanvasFailed(LIST_WITHOUT_END)
         try:
             answer = ask(
                 method, url, headers=headers, body=body, timeout_s=TIMEOUT_S, most_bytes=LARGEST,
                 allow=self.allow,
             )  # fmt: skip
         except OutsideFailed as error:
-            raise CanvasSilent(f"Canvas does not answer: {error.message}") from None
+            raise CanvasSilent(NO_ANSWER(why=error)) from None
         if answer.status in REDIRECTS:
-            raise CanvasFailed(
-                f"Canvas answers with a redirect ({answer.status}); is its address in config.toml right?"
-            )
+            raise CanvasFailed(REDIRECTED(status=answer.status))
         if throttled(answer):
-            raise CanvasSilent("Canvas asks for fewer requests (rate limit exceeded).")
+            raise CanvasSilent(RATE_LIMITED)
         if answer.status >= 500 or answer.status in LATER:
-            raise CanvasSilent(f"Canvas answered {answer.status}.")
+            raise CanvasSilent(ANSWERED(status=answer.status))
         return answer
 
     def close(self) -> None:
@@ -134,6 +166,9 @@ class FileGone(CanvasFailed):
 
     code = "canvas_file_gone"
     status = 422
+    default_message = define_message(
+        "error.file_gone", "A file of Canvas cannot be got, however often it is tried."
+    )
 
 
 def download(url: str, base: str, token: str, most_bytes: int, timeout_s: float, allow: Allowed) -> bytes:
@@ -148,30 +183,30 @@ def download(url: str, base: str, token: str, most_bytes: int, timeout_s: float,
             headers["Authorization"] = f"Bearer {token}"
         left = until - time.monotonic()
         if left <= 0:
-            raise CanvasSilent("a file did not come in time")
+            raise CanvasSilent(FILE_TOO_SLOW)
         answer = _file(url, headers, left, most_bytes, allow)
         if answer.status not in REDIRECTS:
             return _content(answer)
         url = urljoin(url, answer.headers.get("location", ""))
-    raise FileGone("a file's address redirects too often")
+    raise FileGone(FILE_REDIRECTS)
 
 
 def _file(url: str, headers: Mapping[str, str], left: float, most_bytes: int, allow: Allowed) -> Answer:
     try:
         return ask("GET", url, headers=headers, timeout_s=left, most_bytes=most_bytes, allow=allow)
     except Refused as error:
-        raise FileGone(f"a file's address is not asked. {error.message}") from None
+        raise FileGone(FILE_ADDRESS_REFUSED(why=error)) from None
     except TooMuch:
-        raise FileGone(f"a file is larger than the {most_bytes} bytes that may still be taken") from None
+        raise FileGone(FILE_TOO_LARGE(most=most_bytes)) from None
     except OutsideFailed as error:
-        raise CanvasSilent(f"a file could not be got: {error.message}") from None
+        raise CanvasSilent(FILE_NOT_FETCHED(why=error)) from None
 
 
 def _content(answer: Answer) -> bytes:
     if answer.status >= 500 or answer.status in LATER or throttled(answer):
-        raise CanvasSilent(f"a file could not be got: its server answered {answer.status}")
+        raise CanvasSilent(FILE_SERVER_ANSWERED(status=answer.status))
     if answer.status != 200:
-        raise FileGone(f"a file cannot be got: its server answered {answer.status}")
+        raise FileGone(FILE_SERVER_REFUSED(status=answer.status))
     return answer.body
 
 
@@ -186,6 +221,9 @@ class TokenRefused(CanvasFailed):
     """Canvas does not take the token: it is wrong, expired, or was deleted."""
 
     code = "canvas_token"
+    default_message = define_message(
+        "error.token_refused", "Canvas does not take the token: it is wrong, expired, or was deleted."
+    )
 
 
 @dataclass(frozen=True)
@@ -261,7 +299,7 @@ class Talk:
             got = self._assignment(course, assignment).get_submission(user, include=["submission_comments"])
             found = values.there(_plain(got), self.me, mark)
         if found is None or found.user != user:
-            raise CanvasFailed("Canvas answered with another student's submission.")
+            raise CanvasFailed(OTHER_STUDENT)
         return found
 
     def all_there(self, course: str, assignment: str) -> dict[str, There]:
@@ -307,7 +345,7 @@ class Talk:
 def _bounded(listed: Any) -> Iterator[Any]:
     for count, one in enumerate(listed):
         if count >= MOST:
-            raise CanvasFailed(f"Canvas' list has more than {MOST} lines.")
+            raise CanvasFailed(LIST_TOO_LONG(most=MOST))
         yield one
 
 
@@ -336,13 +374,11 @@ def telling(what: str) -> Iterator[None]:
     except InvalidAccessToken:
         raise TokenRefused from None
     except ResourceDoesNotExist:
-        raise CanvasFailed(
-            f"{what}: Canvas has no such thing, or does not show it to the token's owner."
-        ) from None
+        raise CanvasFailed(NO_SUCH_THING(what=what)) from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise CanvasFailed(f"{what}: Canvas' answer cannot be read ({type(error).__name__}).") from None
+        raise CanvasFailed(ANSWER_UNREADABLE(what=what, kind=type(error).__name__)) from None
     except (CanvasException, RequestException) as error:
-        raise CanvasFailed(f"{what}: Canvas refused: {_said(error)}") from None
+        raise CanvasFailed(REFUSED(what=what, answer=_said(error))) from None
 
 
 def _said(error: Exception) -> str:

@@ -12,7 +12,16 @@ from urllib.parse import urlsplit
 
 from grading.config.settings import Canvas
 from grading.domain.errors import GraderError
+from grading.domain.messages import define_message
 from grading.domain.outcome import Report
+
+NOT_AN_ASSIGNMENT_PAGE = define_message(
+    "canvas.not_an_assignment_page",
+    "Give the address of an assignment's page, such as %(address)s/courses/7/assignments/42.",
+)
+ASSIGNMENT_WITHOUT_NUMBER = define_message(
+    "canvas.assignment_without_number", "Canvas told of an assignment without a number."
+)
 
 ROLES = {"StudentEnrollment": "student", "TaEnrollment": "grader", "TeacherEnrollment": "instructor"}
 """What people are here; test students, observers and designers are nobody."""
@@ -28,12 +37,16 @@ class CanvasFailed(GraderError):
 
     code = "canvas_failed"
     status = 502
+    default_message = define_message("error.canvas_failed", "Canvas did not do as it was asked.")
 
 
 class CanvasSilent(CanvasFailed):
     """Canvas does not answer, or asks to be left alone for a while."""
 
     code = "canvas_silent"
+    default_message = define_message(
+        "error.canvas_silent", "Canvas does not answer, or asks to be left alone for a while."
+    )
 
 
 class NotForTheBridge(GraderError):
@@ -41,6 +54,9 @@ class NotForTheBridge(GraderError):
 
     code = "canvas_not_linkable"
     status = 422
+    default_message = define_message(
+        "error.not_for_the_bridge", "This assignment of Canvas cannot be linked."
+    )
 
 
 @dataclass(frozen=True)
@@ -119,9 +135,7 @@ def place(url: str, base: str) -> tuple[str, str]:
     numbers = found.groups() if found else ()
     same = (given.scheme, given.netloc) == (there.scheme, there.netloc)
     if not same or len(numbers) != 2 or not all(NUMBER.fullmatch(one) for one in numbers):
-        raise NotForTheBridge(
-            f"Give the address of an assignment's page, such as {base.rstrip('/')}/courses/7/assignments/42."
-        )
+        raise NotForTheBridge(NOT_AN_ASSIGNMENT_PAGE(address=base.rstrip("/")))
     return str(numbers[0]), str(numbers[1])
 
 
@@ -217,7 +231,7 @@ def task(said: Mapping[str, Any], course: str) -> Task:
     """An assignment, with why it cannot be linked. Raises CanvasFailed."""
     number = number_of(said.get("id"))
     if number is None:
-        raise CanvasFailed("Canvas told of an assignment without a number.")
+        raise CanvasFailed(ASSIGNMENT_WITHOUT_NUMBER)
     kinds = said.get("submission_types")
     problem = ""
     if not isinstance(kinds, list) or "online_upload" not in kinds:

@@ -12,6 +12,7 @@ from joserfc import jws
 from joserfc.errors import JoseError
 from joserfc.jwk import RSAKey
 
+from grading.domain.messages import define_message
 from grading.integrations.lti.values import (
     AGS,
     ASSIGNMENT,
@@ -27,6 +28,53 @@ from grading.integrations.lti.values import (
     Platform,
 )
 
+NOT_RS256 = define_message("lti_launch.not_rs256", "The launch is not signed with RS256.")
+CONTENT_UNREADABLE = define_message(
+    "lti_launch.content_unreadable", "The content of the launch cannot be read."
+)
+NOT_LTI_1_3 = define_message("lti_launch.not_lti_1_3", "The launch is not of LTI 1.3.")
+MESSAGE_TYPE_UNKNOWN = define_message(
+    "lti_launch.message_type_unknown", "Messages of the type '%(kind)s' are not for this tool."
+)
+NO_RESOURCE_LINK = define_message("lti_launch.no_resource_link", "The launch names no resource link.")
+NO_RETURN_ADDRESS = define_message(
+    "lti_launch.no_return_address", "The launch does not say where to send what is chosen."
+)
+OTHER_ISSUER = define_message(
+    "lti_launch.other_issuer", "The launch comes from another issuer than the one that is registered."
+)
+OTHER_AUDIENCE = define_message("lti_launch.other_audience", "The launch is meant for another tool.")
+OTHER_AUTHORIZED_PARTY = define_message(
+    "lti_launch.other_authorized_party", "The launch was made for another tool."
+)
+TOO_OLD = define_message(
+    "lti_launch.too_old", "The launch is too old. Open the assignment in the learning platform again."
+)
+FROM_THE_FUTURE = define_message(
+    "lti_launch.from_the_future", "The launch comes from the future; the clocks differ too much."
+)
+VALID_TOO_LONG = define_message(
+    "lti_launch.valid_too_long", "The launch is valid for too long; one hour is the most."
+)
+BAD_CLAIM = define_message("lti_launch.bad_claim", "The launch has no good '%(name)s'.")
+BAD_TEXT_CLAIM = define_message(
+    "lti_launch.bad_text_claim", "The launch has no good '%(name)s': 1 to %(most)s printable characters."
+)
+CLAIM_WITH_BLANKS = define_message(
+    "lti_launch.claim_with_blanks", "The '%(name)s' of the launch begins or ends with a blank."
+)
+NO_ROLES = define_message("lti_launch.no_roles", "The launch says no roles.")
+KEY_ID_UNREADABLE = define_message(
+    "lti_launch.key_id_unreadable", "The launch names its key in a way that cannot be read."
+)
+KEY_TOO_SHORT = define_message(
+    "lti_launch.key_too_short", "The platform's key is too short; %(least)s bits are the least."
+)
+NOT_SIGNED = define_message("lti_launch.not_signed", "The launch is no signed token.")
+PART_UNREADABLE = define_message("lti_launch.part_unreadable", "The %(what)s of the launch cannot be read.")
+SIGNATURE_WRONG = define_message("lti_launch.signature_wrong", "The signature of the launch is wrong.")
+KEY_UNREADABLE = define_message("lti_launch.key_unreadable", "The platform's key cannot be read.")
+
 ALGORITHMS = ("RS256",)
 """The one that LTI asks for. `none` and HMAC, whose key would be the public one, are never accepted."""
 LEEWAY_S = 60
@@ -39,6 +87,10 @@ _REGISTRY = jws.JWSRegistry(algorithms=list(ALGORITHMS), strict_check_header=Fal
 
 class UnknownKey(LaunchRefused):
     """The launch is signed with a key that the platform does not publish."""
+
+    default_message = define_message(
+        "error.unknown_key", "The launch is signed with a key that the platform does not publish."
+    )
 
 
 def header_of(token: str) -> dict[str, Any]:
@@ -55,18 +107,18 @@ def verified(token: str, jwks: Mapping[str, Any]) -> dict[str, Any]:
     """The claims of a token signed with one of these keys. Raises UnknownKey, LaunchRefused."""
     header = header_of(token)
     if header.get("alg") not in ALGORITHMS:
-        raise LaunchRefused("The launch is not signed with RS256.")
+        raise LaunchRefused(NOT_RS256)
     key = _key(jwks, header.get("kid"))
     try:
         found = jws.deserialize_compact(token, key, algorithms=list(ALGORITHMS), registry=_REGISTRY)
     except (JoseError, ValueError, TypeError, KeyError):
-        raise LaunchRefused("The signature of the launch is wrong.") from None
+        raise LaunchRefused(SIGNATURE_WRONG) from None
     try:
         claims = json.loads(found.payload or b"")
     except (ValueError, RecursionError):
-        raise LaunchRefused("The content of the launch cannot be read.") from None
+        raise LaunchRefused(CONTENT_UNREADABLE) from None
     if not isinstance(claims, dict):
-        raise LaunchRefused("The content of the launch cannot be read.")
+        raise LaunchRefused(CONTENT_UNREADABLE)
     return claims
 
 
@@ -75,16 +127,16 @@ def checked(claims: Mapping[str, Any], platform: Platform, moment: float) -> Lau
     _addressed(claims, platform)
     expires = _in_time(claims, moment)
     if claims.get(f"{CLAIM}version") != "1.3.0":
-        raise LaunchRefused("The launch is not of LTI 1.3.")
+        raise LaunchRefused(NOT_LTI_1_3)
     message = _text(claims, f"{CLAIM}message_type", 100)
     if message not in MESSAGES:
-        raise LaunchRefused(f"Messages of the type '{message[:60]}' are not for this tool.")
+        raise LaunchRefused(MESSAGE_TYPE_UNKNOWN(kind=message[:60]))
     context, link = _object(claims, f"{CLAIM}context"), _object(claims, f"{CLAIM}resource_link")
     if message == RESOURCE and not link.get("id"):
-        raise LaunchRefused("The launch names no resource link.")
+        raise LaunchRefused(NO_RESOURCE_LINK)
     deep = _object(claims, f"{DEEP}deep_linking_settings")
     if message == DEEP_LINKING and not isinstance(deep.get("deep_link_return_url"), str):
-        raise LaunchRefused("The launch does not say where to send what is chosen.")
+        raise LaunchRefused(NO_RETURN_ADDRESS)
     custom = _object(claims, f"{CLAIM}custom").get(ASSIGNMENT)
     roster = _object(claims, NRPS).get("context_memberships_url")
     return Launch(
@@ -110,32 +162,32 @@ def checked(claims: Mapping[str, Any], platform: Platform, moment: float) -> Lau
 
 def _addressed(claims: Mapping[str, Any], platform: Platform) -> None:
     if claims.get("iss") != platform.issuer:
-        raise LaunchRefused("The launch comes from another issuer than the one that is registered.")
+        raise LaunchRefused(OTHER_ISSUER)
     audience = claims.get("aud")
     audiences = audience if isinstance(audience, list) else [audience]
     if platform.client_id not in audiences or not all(isinstance(one, str) for one in audiences):
-        raise LaunchRefused("The launch is meant for another tool.")
+        raise LaunchRefused(OTHER_AUDIENCE)
     party = claims.get("azp")
     if (party is not None or len(audiences) > 1) and party != platform.client_id:
-        raise LaunchRefused("The launch was made for another tool.")
+        raise LaunchRefused(OTHER_AUTHORIZED_PARTY)
 
 
 def _in_time(claims: Mapping[str, Any], moment: float) -> int:
     """When it expires."""
     expires, issued = (_moment(claims, name) for name in ("exp", "iat"))
     if expires <= moment - LEEWAY_S:
-        raise LaunchRefused("The launch is too old. Open the assignment in the learning platform again.")
+        raise LaunchRefused(TOO_OLD)
     if issued > moment + LEEWAY_S or ("nbf" in claims and _moment(claims, "nbf") > moment + LEEWAY_S):
-        raise LaunchRefused("The launch comes from the future; the clocks differ too much.")
+        raise LaunchRefused(FROM_THE_FUTURE)
     if issued < moment - LONGEST_S or expires > moment + LONGEST_S + LEEWAY_S:
-        raise LaunchRefused("The launch is valid for too long; one hour is the most.")
+        raise LaunchRefused(VALID_TOO_LONG)
     return int(expires)
 
 
 def _moment(claims: Mapping[str, Any], name: str) -> float:
     value = claims.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e11:
-        raise LaunchRefused(f"The launch has no good '{name}'.")
+        raise LaunchRefused(BAD_CLAIM(name=name))
     return float(value)
 
 
@@ -143,9 +195,9 @@ def _text(claims: Mapping[str, Any], name: str, longest: int) -> str:
     value = claims.get(name)
     short = name.removeprefix(CLAIM)
     if not isinstance(value, str) or not 0 < len(value) <= longest or not value.isprintable():
-        raise LaunchRefused(f"The launch has no good '{short}': 1 to {longest} printable characters.")
+        raise LaunchRefused(BAD_TEXT_CLAIM(name=short, most=longest))
     if value != value.strip():
-        raise LaunchRefused(f"The '{short}' of the launch begins or ends with a blank.")
+        raise LaunchRefused(CLAIM_WITH_BLANKS(name=short))
     return value
 
 
@@ -167,7 +219,7 @@ def _object(claims: Mapping[str, Any], name: str) -> dict[str, Any]:
 def _roles(claims: Mapping[str, Any]) -> frozenset[str]:
     value = claims.get(f"{CLAIM}roles")
     if not isinstance(value, list):
-        raise LaunchRefused("The launch says no roles.")
+        raise LaunchRefused(NO_ROLES)
     return frozenset(one for one in value[:200] if isinstance(one, str))
 
 
@@ -180,7 +232,7 @@ def _key(jwks: Mapping[str, Any], kid: Any) -> RSAKey:
     listed = jwks.get("keys")
     known = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
     if kid is not None and not isinstance(kid, str):
-        raise LaunchRefused("The launch names its key in a way that cannot be read.")
+        raise LaunchRefused(KEY_ID_UNREADABLE)
     found = [one for one in known if one.get("kid") == kid] if kid is not None else known
     found = [one for one in found if one.get("kty") == "RSA" and one.get("use") in (None, "sig")]
     if len(found) != 1:
@@ -189,16 +241,16 @@ def _key(jwks: Mapping[str, Any], kid: Any) -> RSAKey:
         key = RSAKey.import_key({name: found[0][name] for name in ("kty", "n", "e")})
         bits = key.public_key.key_size
     except (JoseError, ValueError, TypeError, KeyError):
-        raise LaunchRefused("The platform's key cannot be read.") from None
+        raise LaunchRefused(KEY_UNREADABLE) from None
     if bits < LEAST_BITS:
-        raise LaunchRefused(f"The platform's key is too short; {LEAST_BITS} bits are the least.")
+        raise LaunchRefused(KEY_TOO_SHORT(least=LEAST_BITS))
     return key
 
 
 def _parts(token: str) -> list[str]:
     parts = token.split(".")
     if len(parts) != 3 or len(token) > LARGEST or not token.isascii():
-        raise LaunchRefused("The launch is no signed token.")
+        raise LaunchRefused(NOT_SIGNED)
     return parts
 
 
@@ -206,7 +258,7 @@ def _json(part: str, what: str) -> dict[str, Any]:
     try:
         value = json.loads(urlsafe_b64decode(part + "=" * (-len(part) % 4)))
     except (ValueError, binascii.Error, RecursionError):
-        raise LaunchRefused(f"The {what} of the launch cannot be read.") from None
+        raise LaunchRefused(PART_UNREADABLE(what=what)) from None
     if not isinstance(value, dict):
-        raise LaunchRefused(f"The {what} of the launch cannot be read.")
+        raise LaunchRefused(PART_UNREADABLE(what=what))
     return value

@@ -13,10 +13,28 @@ from secrets import token_urlsafe
 from typing import Any
 from urllib.parse import urljoin
 
+from grading.domain.messages import define_message
 from grading.integrations.http_client import Allowed, Answer, OutsideFailed, ask
 from grading.integrations.lti.keys import ToolKey, signed
 from grading.integrations.lti.messages import assertion, token_form
 from grading.integrations.lti.values import Platform, PlatformFailed, PlatformSilent
+
+NO_KEYS = define_message("lti_platform.no_keys", "The platform's address of keys does not answer with keys.")
+ANSWERED = define_message("lti_platform.answered", "%(what)s: the platform answered %(status)s%(answer)s")
+ANSWER_NOT_AN_OBJECT = define_message(
+    "lti_platform.answer_not_an_object", "The platform's answer is not a JSON object."
+)
+NO_TOKEN = define_message(
+    "lti_platform.no_token", "The platform gives no token: it answered %(status)s%(answer)s"
+)
+NO_TOKEN_IN_ANSWER = define_message(
+    "lti_platform.no_token_in_answer", "The platform's answer has no token in it."
+)
+NO_ANSWER = define_message("lti_platform.no_answer", "The platform does not answer: %(why)s")
+ANSWER_NOT_JSON = define_message("lti_platform.answer_not_json", "The platform's answer is not JSON.")
+LIST_WITHOUT_END = define_message(
+    "lti_platform.list_without_end", "The platform's list goes in a circle, or has too many pages."
+)
 
 TIMEOUT_S = 15.0
 KEYS_TIMEOUT_S = 5.0
@@ -36,7 +54,7 @@ def fetch_jwks(platform: Platform, allow: Allowed) -> dict[str, Any]:
     """The keys a platform publishes. Raises PlatformFailed, Refused."""
     found = fetch_json(platform.jwks_url, allow)
     if not isinstance(found.get("keys"), list):
-        raise PlatformFailed("The platform's address of keys does not answer with keys.")
+        raise PlatformFailed(NO_KEYS)
     return {"keys": [one for one in found["keys"][:50] if isinstance(one, dict)]}
 
 
@@ -75,7 +93,7 @@ class Talk:
         seen = set[str]()
         while url:
             if url in seen or len(seen) >= MOST_PAGES:
-                raise PlatformFailed("The platform's list goes in a circle, or has too many pages.")
+                raise PlatformFailed(LIST_WITHOUT_END)
             seen.add(url)
             answer = self.send(platform, scopes, "GET", url, kind)
             yield _json(answer)
@@ -104,13 +122,11 @@ class Talk:
         asked = time.monotonic()
         answer = _ask("POST", platform.token_url, headers, form, self.allow, TIMEOUT_S)
         if not 200 <= answer.status < 300:
-            raise PlatformFailed(
-                f"The platform gives no token: it answered {answer.status}{_said(answer)}", answer.status
-            )
+            raise PlatformFailed(NO_TOKEN(status=answer.status, answer=_said(answer)), answer.status)
         found = _object(answer)
         token, valid = found.get("access_token"), found.get("expires_in", 0)
         if not isinstance(token, str) or not re.fullmatch(r"[!-~]{1,8000}", token):
-            raise PlatformFailed("The platform's answer has no token in it.")
+            raise PlatformFailed(NO_TOKEN_IN_ANSWER)
         seconds = float(valid) if isinstance(valid, int | float) else 0.0
         with self._lock:
             self._tokens[platform.id, scopes] = token, asked + min(seconds, 3600.0) - EARLIER_S
@@ -120,7 +136,7 @@ class Talk:
 def require_ok(answer: Answer, what: str) -> None:
     """Go on after a 2xx. Raises PlatformFailed."""
     if not 200 <= answer.status < 300:
-        raise PlatformFailed(f"{what}: the platform answered {answer.status}{_said(answer)}", answer.status)
+        raise PlatformFailed(ANSWERED(what=what, status=answer.status, answer=_said(answer)), answer.status)
 
 
 def object_of(answer: Answer, what: str) -> dict[str, Any]:
@@ -138,7 +154,7 @@ def _ask(
             most_bytes=LARGEST, allow=allow,
         )  # fmt: skip
     except OutsideFailed as error:
-        raise PlatformSilent(f"The platform does not answer: {error.message}") from None
+        raise PlatformSilent(NO_ANSWER(why=error)) from None
 
 
 def _json(answer: Answer) -> Any:
@@ -146,13 +162,13 @@ def _json(answer: Answer) -> Any:
     try:
         return json.loads(answer.body)
     except (ValueError, RecursionError):
-        raise PlatformFailed("The platform's answer is not JSON.", answer.status) from None
+        raise PlatformFailed(ANSWER_NOT_JSON, answer.status) from None
 
 
 def _object(answer: Answer) -> dict[str, Any]:
     found = _json(answer)
     if not isinstance(found, dict):
-        raise PlatformFailed("The platform's answer is not a JSON object.", answer.status)
+        raise PlatformFailed(ANSWER_NOT_AN_OBJECT, answer.status)
     return found
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from grading.domain.errors import GraderError
+from grading.domain.messages import Message, MessageType, define_message
 
 CLAIM = "https://purl.imsglobal.org/spec/lti/claim/"
 DEEP = "https://purl.imsglobal.org/spec/lti-dl/claim/"
@@ -32,6 +33,7 @@ class LaunchRefused(GraderError):
 
     code = "launch_refused"
     status = 401
+    default_message = define_message("error.launch_refused", "This launch was not accepted.")
 
 
 class PlatformRefused(GraderError):
@@ -39,6 +41,9 @@ class PlatformRefused(GraderError):
 
     code = "platform_refused"
     status = 422
+    default_message = define_message(
+        "error.platform_refused", "This platform cannot be registered like this."
+    )
 
 
 class PlatformFailed(GraderError):
@@ -46,14 +51,17 @@ class PlatformFailed(GraderError):
 
     code = "platform_failed"
     status = 502
+    default_message = define_message("error.platform_failed", "The platform did not do what it was asked.")
 
-    def __init__(self, message: str = "", answered: int | None = None) -> None:
+    def __init__(self, message: Message | MessageType | str = "", answered: int | None = None) -> None:
         super().__init__(message)
         self.answered = answered
 
 
 class PlatformSilent(PlatformFailed):
     """The platform does not answer."""
+
+    default_message = define_message("error.platform_silent", "The platform does not answer.")
 
 
 @dataclass(frozen=True)

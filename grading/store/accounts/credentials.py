@@ -9,17 +9,23 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from grading.domain.errors import Forbidden, NotFound
+from grading.domain.messages import define_message
 from grading.store import tables
 from grading.store.accounts import sessions, sign_in_attempts, users
 from grading.store.accounts.sign_in_attempts import Caller, KnownBrowser
 from grading.store.audit import write_audit
 from grading.store.database import Store, now
 
+NO_SUCH_TOKEN_OF_YOURS = define_message("tokens.no_such_token_of_yours", "There is no such token of yours.")
+
 
 class WrongPassword(Forbidden):
     """Your present password is not right; nothing changed."""
 
     code = "wrong_password"
+    default_message = define_message(
+        "error.wrong_password", "Your present password is not right; nothing changed."
+    )
 
 
 def verify_password(
@@ -97,7 +103,7 @@ def revoke_token(session: Session, user_id: int, token_id: int) -> None:
     """Revoke one's own token. Raises NotFound for tokens of others."""
     row = session.get(tables.Token, token_id)
     if row is None or row.user_id != user_id:
-        raise NotFound("There is no such token of yours.")
+        raise NotFound(NO_SUCH_TOKEN_OF_YOURS)
     row.revoked_at = row.revoked_at or now(session)
     write_audit(session, f"user:{user_id}", "token.revoke", f"token:{token_id}")
 

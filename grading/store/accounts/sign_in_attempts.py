@@ -18,6 +18,7 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.orm import Session
 
 from grading.domain.errors import GraderError
+from grading.domain.messages import define_message
 from grading.store.database import now
 from grading.store.tables import Identity, SignInAttempt
 
@@ -81,6 +82,10 @@ class TriedTooOften(GraderError):
 
     code = "tried_too_often"
     status = 429
+    default_message = define_message(
+        "error.tried_too_often",
+        "There were several wrong passwords for this account; the next try has to wait a little.",
+    )
 
     def __init__(self, wait: timedelta) -> None:
         super().__init__()

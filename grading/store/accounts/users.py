@@ -16,13 +16,37 @@ from sqlalchemy import and_, bindparam, case, exists, func, select, true, update
 from sqlalchemy.orm import Session
 
 from grading.domain.errors import Conflict, Forbidden, GraderError
+from grading.domain.messages import define_message
 from grading.domain.permissions import SCOPES, STAFF, Actor
+from grading.domain.shared_messages import ACCOUNT_DISABLED
 from grading.store import tables
 from grading.store.accounts import sessions as open_sessions
 from grading.store.accounts import sign_in_attempts
 from grading.store.audit import write_audit
 from grading.store.database import now
 from grading.store.tables import Membership, OpenSession, RegradeRequest, User
+
+SUBJECT_FORM = define_message("accounts.subject_form", "A sign-in name needs 1 to 200 printable characters.")
+SUBJECT_TAKEN = define_message("accounts.subject_taken", "The sign-in name '%(subject)s' is already taken.")
+PASSWORD_TOO_SHORT = define_message(
+    "accounts.password_too_short", "A password needs at least %(least)s characters."
+)
+PASSWORD_TOO_LONG = define_message(
+    "accounts.password_too_long", "A password has at most %(most)s characters."
+)
+STUDENT_ID_FORM = define_message(
+    "accounts.student_id_form", "A student's id needs 1 to 200 printable characters."
+)
+ROLE_UNKNOWN = define_message("accounts.role_unknown", "A role is one of student, grader, instructor.")
+NO_SCOPE = define_message("accounts.no_scope", "A token needs at least one of the scopes %(scopes)s.")
+TOKEN_TOO_LONG = define_message("accounts.token_too_long", "A token is valid for at most 730 days.")
+ID_OF_STAFF = define_message(
+    "accounts.id_of_staff", "The id '%(subject)s' belongs to a member of staff; give the student's own id."
+)
+ACCOUNT_IN_NO_COURSE = define_message(
+    "accounts.account_in_no_course",
+    "The account '%(subject)s' is in no course yet; an administrator adds it to its first one.",
+)
 
 MIN_PASSWORD = 10
 MAX_PASSWORD = 1000
@@ -49,9 +73,9 @@ def create_user(
     """Create a user with the `local` identity `sign_in_name`. Raises Conflict when it is taken."""
     subject = sign_in_name.strip()
     if not 0 < len(subject) <= 200 or not subject.isprintable():
-        raise GraderError("A sign-in name needs 1 to 200 printable characters.")
+        raise GraderError(SUBJECT_FORM)
     if find_user(session, "local", subject) is not None:
-        raise Conflict(f"The sign-in name '{subject}' is already taken.")
+        raise Conflict(SUBJECT_TAKEN(subject=subject))
     user = tables.User(
         name=name or subject, email=email, administrator=administrator, created_at=now(session)
     )
@@ -76,9 +100,9 @@ def ensure_administrator(session: Session) -> str | None:
 def hash_password(password: str) -> str:
     """The Argon2id hash (19 MiB, two passes) of a password of at least 10 characters."""
     if len(password) < MIN_PASSWORD:
-        raise GraderError(f"A password needs at least {MIN_PASSWORD} characters.")
+        raise GraderError(PASSWORD_TOO_SHORT(least=MIN_PASSWORD))
     if len(password) > MAX_PASSWORD:
-        raise GraderError(f"A password has at most {MAX_PASSWORD} characters.")
+        raise GraderError(PASSWORD_TOO_LONG(most=MAX_PASSWORD))
     return _HASHER.hash(password)
 
 
@@ -149,7 +173,7 @@ def find_or_create_student(
     subject = subject.strip()
     name, email = printable(name), printable(email)
     if not 0 < len(subject) <= 200 or not subject.isprintable():
-        raise GraderError("A student's id needs 1 to 200 printable characters.")
+        raise GraderError(STUDENT_ID_FORM)
     user = find_user(session, provider, subject)
     known = user is not None
     if user is None:
@@ -159,15 +183,13 @@ def find_or_create_student(
         session.flush()
         write_audit(session, "system", "user.create", f"user:{user.id}", {"provider": provider})
     if user.disabled:
-        raise Forbidden("This student's account is disabled.")
+        raise Forbidden(ACCOUNT_DISABLED)
     if session.get(tables.Membership, (user.id, course_id)) is None:
         if user.administrator or set(roles(session, user.id).values()) - {"student"}:
-            raise Forbidden(f"The id '{subject}' belongs to a member of staff; give the student's own id.")
+            raise Forbidden(ID_OF_STAFF(subject=subject))
         homeless = known and provider == "local" and not roles(session, user.id)
         if homeless and user.id not in former_members(session, course_id, [user.id]):
-            raise Forbidden(
-                f"The account '{subject}' is in no course yet; an administrator adds it to its first one."
-            )
+            raise Forbidden(ACCOUNT_IN_NO_COURSE(subject=subject))
         enrol(session, user.id, course_id, "student")
     return user
 
@@ -194,7 +216,7 @@ def former_members(session: Session, course_id: int, user_ids: Sequence[int]) ->
 def enrol(session: Session, user_id: int, course_id: int, role: str) -> None:
     """Give a user a role in a course, replacing an earlier one."""
     if role not in ("student", "grader", "instructor"):
-        raise GraderError("A role is one of student, grader, instructor.")
+        raise GraderError(ROLE_UNKNOWN)
     session.merge(tables.Membership(user_id=user_id, course_id=course_id, role=role))
     session.flush()
     if role != "student":
@@ -223,9 +245,9 @@ def create_token(
     """Create an API token `grd_…`; only its SHA-256 is stored."""
     wanted = sorted(set(scopes))
     if not wanted or not set(wanted) <= set(SCOPES):
-        raise GraderError(f"A token needs at least one of the scopes {', '.join(SCOPES)}.")
+        raise GraderError(NO_SCOPE(scopes=tuple(SCOPES)))
     if not timedelta(0) < valid_for <= timedelta(days=730):
-        raise GraderError("A token is valid for at most 730 days.")
+        raise GraderError(TOKEN_TOO_LONG)
     secret = "grd_" + secrets.token_urlsafe(32)
     moment = now(session)
     row = tables.Token(

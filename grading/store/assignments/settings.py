@@ -11,9 +11,14 @@ from sqlalchemy.orm import Session
 from grading.assignments.editor.folder import Settings
 from grading.domain.errors import AssignmentError
 from grading.domain.lateness import LateRule, own_due
+from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
 from grading.store import tables
 from grading.store.audit import write_audit
+
+SLUG_TAKEN = define_message(
+    "assignment_settings.slug_taken", "this course has an assignment “%(slug)s” already; choose another name"
+)
 
 
 def settings_of(assignment: tables.Assignment) -> Settings:
@@ -57,7 +62,7 @@ def require_free_slug(session: Session, course_id: int, slug: str) -> None:
         tables.Assignment.course_id == course_id, tables.Assignment.slug == slug
     )
     if session.execute(taken).first() is not None:
-        raise AssignmentError(f"slug: this course has an assignment “{slug}” already; choose another name")
+        raise AssignmentError(SLUG_TAKEN(slug=slug), at="slug")
 
 
 def _columns(settings: Settings) -> dict[str, Any]:

@@ -20,9 +20,11 @@ from grading.assignments.loader import read_files
 from grading.documents import Limits
 from grading.domain.errors import Conflict, NotFound
 from grading.domain.jobs import ENGLISH
+from grading.domain.messages import define_message
 from grading.domain.model import Document
 from grading.domain.permissions import Actor
 from grading.domain.rubric import Rubric
+from grading.domain.shared_messages import NO_SUCH_ASSIGNMENT
 from grading.domain.value import Value
 from grading.store import blobs, tables
 from grading.store.assignments.settings import lock_assignment, require_free_slug, set_columns, settings_of
@@ -34,6 +36,16 @@ from grading.store.tables import (
     Course,
     RubricVersion,
 )
+
+NO_ASSIGNMENT_OF_NAME = define_message(
+    "versions.no_assignment_of_name", "There is no assignment '%(name)s'; write it as course/assignment."
+)
+NO_RUBRIC_YET = define_message(
+    "versions.no_rubric_yet", "The assignment '%(slug)s' has no rubric yet; publish or import one first."
+)
+NO_RUBRIC = define_message("versions.no_rubric", "This assignment has no rubric yet.")
+NO_SUCH_VERSION = define_message("versions.no_such_version", "There is no such version.")
+NOTHING_CHANGED = define_message("versions.nothing_changed", "Nothing was changed, so nothing was saved.")
 
 
 @dataclass(frozen=True)
@@ -171,7 +183,7 @@ def find_by_name(session: Session, name: str) -> Assignment:
         select(Assignment).join(Course).where(Course.slug == course_slug, Assignment.slug == slug)
     ).scalar_one_or_none()
     if found is None:
-        raise NotFound(f"There is no assignment '{name}'; write it as course/assignment.")
+        raise NotFound(NO_ASSIGNMENT_OF_NAME(name=name))
     return found
 
 
@@ -179,7 +191,7 @@ def published_version(session: Session, assignment: Assignment) -> RubricVersion
     """The version that was published last. Raises NotFound."""
     found = find_published(session, assignment)
     if found is None:
-        raise NotFound(f"The assignment '{assignment.slug}' has no rubric yet; publish or import one first.")
+        raise NotFound(NO_RUBRIC_YET(slug=assignment.slug))
     return found
 
 
@@ -212,7 +224,7 @@ def load_assignment(session: Session, assignment_id: int) -> Assignment:
     """The assignment. Raises NotFound."""
     found = session.scalar(_found_assignment(), {"assignment_id": assignment_id})
     if found is None:
-        raise NotFound("There is no such assignment.")
+        raise NotFound(NO_SUCH_ASSIGNMENT)
     return found
 
 
@@ -227,16 +239,26 @@ VERSIONS_PER_PAGE = 200
 MAX_NOTE = 500
 
 
+SAVED_BY = define_message("versions.saved_by", "%(name)s saved version %(version)s while you were writing.")
+SAVED = define_message("versions.saved", "Somebody saved version %(version)s while you were writing.")
+
+
 class SavedMeanwhile(Conflict):
     """Somebody else saved a version while this one was being written."""
 
+    default_message = define_message(
+        "error.saved_meanwhile", "Somebody else saved a version while this one was being written."
+    )
+
     def __init__(self, number: int, by: str) -> None:
-        super().__init__(f"{by or 'Somebody'} saved version {number} while you were writing.")
+        super().__init__(SAVED_BY(name=by, version=number) if by else SAVED(version=number))
         self.number = number
 
 
 class NothingChanged(Conflict):
     """What is to be saved is what is there."""
+
+    default_message = define_message("error.nothing_changed", "What is to be saved is what is there.")
 
 
 class VersionEntry(Value):
@@ -274,7 +296,7 @@ def load_newest(session: Session, assignment: tables.Assignment) -> NewestVersio
     """The newest version. Raises NotFound."""
     row = session.execute(_newest(tables.RubricVersion), {"assignment_id": assignment.id}).one_or_none()
     if row is None:
-        raise NotFound("This assignment has no rubric yet.")
+        raise NotFound(NO_RUBRIC)
     found = row[0]
     return NewestVersion(found.number, found.published_at is None, row.counting, row.counting_id, found)
 
@@ -287,7 +309,7 @@ def newest_state(session: Session, assignment_id: int) -> VersionState:
 
 def _state_of(row: Any) -> VersionState:
     if row is None:
-        raise NotFound("This assignment has no rubric yet.")
+        raise NotFound(NO_RUBRIC)
     return VersionState(row.number, row.published_at is None, row.counting, row.counting_id)
 
 
@@ -331,7 +353,7 @@ def version_by_number(session: Session, assignment_id: int, number: int) -> tabl
     )
     found = session.execute(of_it).scalar_one_or_none()
     if found is None:
-        raise NotFound("There is no such version.")
+        raise NotFound(NO_SUCH_VERSION)
     return found
 
 
@@ -444,7 +466,7 @@ def save_draft(
         raise SavedMeanwhile(newest.number, by.name if by else "")
     read = read_files(compose(settings_of(assignment), said), Limits())
     if not differences(comparable(newest), _comparable_folder(read)):
-        raise NothingChanged("Nothing was changed, so nothing was saved.")
+        raise NothingChanged(NOTHING_CHANGED)
     made = add_version(session, assignment, version_of_folder(read, assignment.release))
     made.created_by = actor.user_id
     made.note = with_report(note.strip()[:MAX_NOTE], report)

@@ -14,7 +14,9 @@ from sqlalchemy.orm import Session
 
 from grading.domain.errors import Conflict, GraderError, NotFound
 from grading.domain.lateness import own_due
+from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
+from grading.domain.shared_messages import NO_SUCH_COURSE
 from grading.store.accounts import users
 from grading.store.audit import write_audit
 from grading.store.tables import (
@@ -27,6 +29,19 @@ from grading.store.tables import (
     Submission,
     SubmissionMember,
 )
+
+SLUG_FORM = define_message(
+    "courses.slug_form", "The short name has lower-case letters, digits and hyphens, at most 64 of them."
+)
+SLUG_TAKEN = define_message("courses.slug_taken", "There is a course with the short name '%(slug)s' already.")
+NO_SUCH_INSTRUCTOR = define_message(
+    "courses.no_such_instructor",
+    "Nobody signs in as '%(name)s'. Make the account first, on the page Accounts.",
+)
+DROPPED_RANGE = define_message(
+    "courses.dropped_range", "Between 0 and %(most)s of the lowest grades can be left out."
+)
+TITLE_FORM = define_message("courses.title_form", "A course needs a title of 1 to 200 printable characters.")
 
 MAX_DROPPED = 50
 
@@ -100,7 +115,7 @@ def load_course(session: Session, course_id: int) -> Course:
     """The course. Raises NotFound."""
     found = session.scalar(_course(), {"course_id": course_id})
     if found is None:
-        raise NotFound("There is no such course.")
+        raise NotFound(NO_SUCH_COURSE)
     return found
 
 
@@ -113,7 +128,7 @@ def load_course_title(session: Session, course_id: int) -> Any:
     """A course's `id` and `title` only, for pages. Raises NotFound."""
     found = session.execute(_named(), {"course_id": course_id}).one_or_none()
     if found is None:
-        raise NotFound("There is no such course.")
+        raise NotFound(NO_SUCH_COURSE)
     return found
 
 
@@ -221,14 +236,12 @@ def create_course(session: Session, slug: str, title: str, instructor: str, acto
     """Create a course, with its first instructor if one is given; returns its id. Raises Conflict."""
     slug, title, instructor = slug.strip(), _title(title), instructor.strip()
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,63}", slug):
-        raise GraderError("The short name has lower-case letters, digits and hyphens, at most 64 of them.")
+        raise GraderError(SLUG_FORM)
     if session.scalar(select(Course.id).where(Course.slug == slug)) is not None:
-        raise Conflict(f"There is a course with the short name '{slug}' already.")
+        raise Conflict(SLUG_TAKEN(slug=slug))
     user = users.find_user(session, "local", instructor) if instructor else None
     if instructor and (user is None or user.disabled):
-        raise GraderError(
-            f"Nobody signs in as '{instructor[:100]}'. Make the account first, on the page Accounts."
-        )
+        raise GraderError(NO_SUCH_INSTRUCTOR(name=instructor[:100]))
     course = Course(slug=slug, title=title)
     session.add(course)
     session.flush()
@@ -253,7 +266,7 @@ def lock_course(session: Session, course_id: int) -> Course:
 def change_settings(session: Session, course_id: int, wanted: Settings, actor: Actor) -> None:
     """Change the settings that differ."""
     if not 0 <= wanted.drop_lowest <= MAX_DROPPED:
-        raise GraderError(f"Between 0 and {MAX_DROPPED} of the lowest grades can be left out.")
+        raise GraderError(DROPPED_RANGE(most=MAX_DROPPED))
     wanted = Settings(_title(wanted.title), wanted.archived, wanted.drop_lowest)
     course = session.get_one(Course, course_id, with_for_update=True)
     before = settings_of(course)
@@ -273,5 +286,5 @@ def change_settings(session: Session, course_id: int, wanted: Settings, actor: A
 def _title(text: str) -> str:
     title = text.strip()
     if not 0 < len(title) <= 200 or not title.isprintable():
-        raise GraderError("A course needs a title of 1 to 200 printable characters.")
+        raise GraderError(TITLE_FORM)
     return title

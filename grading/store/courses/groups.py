@@ -10,12 +10,42 @@ from sqlalchemy import ScalarSelect, delete, func, select
 from sqlalchemy.orm import Session
 
 from grading.domain.errors import Conflict, NotFound
+from grading.domain.messages import define_message
+from grading.domain.shared_messages import NOT_A_STUDENT
 from grading.domain.value import Value
 from grading.store import tables
 from grading.store.accounts import users
 from grading.store.audit import write_audit
 from grading.store.tables import Assignment, GroupMember, Membership, User, new_id
 from grading.tabular.roster_csv import GroupProblem
+
+NO_SUCH_CLASSMATE = define_message(
+    "groups.no_such_classmate",
+    "No other student of this course signs in with that name. Ask them how they sign in.",
+)
+ALREADY_IN_GROUP = define_message(
+    "groups.already_in_group",
+    "%(name)s is in a group already, or was invited by somebody. They can leave it first.",
+)
+INVITED_YOURSELF = define_message(
+    "groups.invited_yourself", "You were invited to a group yourself. Accept or decline that first."
+)
+GROUP_FULL = define_message("groups.group_full", "A group has at most %(most)s people, and yours is full.")
+GROUP_HAS_SUBMITTED = define_message(
+    "groups.group_has_submitted", "Your group has handed in already. Ask your instructor to change it."
+)
+CHANGED_MEANWHILE = define_message(
+    "groups.changed_meanwhile", "Somebody changed this group at the same moment. Try it again."
+)
+INVITATION_GONE = define_message(
+    "groups.invitation_gone", "This invitation is not there any more. Ask your classmate to invite you again."
+)
+GROUP_CHANGED = define_message(
+    "groups.group_changed", "Somebody changed this group at the same moment. Load the page again."
+)
+GROUP_TOO_LARGE = define_message(
+    "groups.group_too_large", "Group “%(group)s” has %(people)s people; at most %(most)s hand in together."
+)
 
 
 class Person(Value):
@@ -129,22 +159,18 @@ def invite(session: Session, assignment: Assignment, by: int, sign_in_name: str)
     """Invite a classmate into one's own group, which is created if needed. Raises GroupProblem."""
     invited = _classmate(session, assignment, sign_in_name.strip())
     if invited is None or invited.id == by:
-        raise GroupProblem(
-            "No other student of this course signs in with that name. Ask them how they sign in."
-        )
+        raise GroupProblem(NO_SUCH_CLASSMATE)
     mine = _locked_with_group(session, assignment.id, by, invited.id)
     if session.get(GroupMember, (assignment.id, invited.id), populate_existing=True) is not None:
-        raise GroupProblem(
-            f"{invited.name} is in a group already, or was invited by somebody. They can leave it first."
-        )
+        raise GroupProblem(ALREADY_IN_GROUP(name=invited.name))
     if mine is not None and not mine.confirmed:
-        raise GroupProblem("You were invited to a group yourself. Accept or decline that first.")
+        raise GroupProblem(INVITED_YOURSELF)
     if mine is None:
         mine = add_member(session, assignment.id, by, new_id(), confirmed=True)
     if len(_ids(session, assignment.id, mine.group_id)) >= assignment.group_size:
-        raise GroupProblem(f"A group has at most {assignment.group_size} people, and yours is full.")
+        raise GroupProblem(GROUP_FULL(most=assignment.group_size))
     if has_submitted(session, assignment.id, mine.group_id):
-        raise GroupProblem("Your group has handed in already. Ask your instructor to change it.")
+        raise GroupProblem(GROUP_HAS_SUBMITTED)
     add_member(session, assignment.id, invited.id, mine.group_id, confirmed=False)
     audit_group(session, f"user:{by}", "group.invite", assignment.id, {"user": invited.id})
     return Person(user_id=invited.id, name=invited.name, sign_in_name=sign_in_name, confirmed=False)
@@ -161,7 +187,7 @@ def _locked_with_group(session: Session, assignment_id: int, *user_ids: int) -> 
     lock_users(session, people)
     row = session.get(GroupMember, (assignment_id, user_ids[0]), populate_existing=True)
     if row is not None and not set(_ids(session, assignment_id, row.group_id)) <= people:
-        raise GroupProblem("Somebody changed this group at the same moment. Try it again.")
+        raise GroupProblem(CHANGED_MEANWHILE)
     return row
 
 
@@ -169,7 +195,7 @@ def confirm_invitation(session: Session, assignment: Assignment, user_id: int) -
     """Accept an invitation. Raises NotFound when it has been withdrawn."""
     row = _locked_with_group(session, assignment.id, user_id)
     if row is None:
-        raise NotFound("This invitation is not there any more. Ask your classmate to invite you again.")
+        raise NotFound(INVITATION_GONE)
     if not row.confirmed:
         row.confirmed = True
         audit_group(session, f"user:{user_id}", "group.confirm", assignment.id, {"group": row.group_id})
@@ -181,7 +207,7 @@ def leave_group(session: Session, assignment: Assignment, user_id: int) -> None:
     if row is None:
         return
     if row.confirmed and has_submitted(session, assignment.id, row.group_id):
-        raise GroupProblem("Your group has handed in already. Ask your instructor to change it.")
+        raise GroupProblem(GROUP_HAS_SUBMITTED)
     session.delete(row)
     session.flush()
     dissolve_if_empty(session, assignment.id, row.group_id)
@@ -231,7 +257,7 @@ def add_member(
 ) -> GroupMember:
     """Add a user to a group. Raises Conflict when another transaction does at the same time."""
     if session.get(GroupMember, (assignment_id, user_id)) is not None:
-        raise Conflict("Somebody changed this group at the same moment. Load the page again.")
+        raise Conflict(GROUP_CHANGED)
     row = GroupMember(assignment_id=assignment_id, user_id=user_id, group_id=group_id, confirmed=confirmed)
     session.add(row)
     session.flush()
@@ -267,7 +293,7 @@ def arrange_groups(
     """
     known = {one.user_id: one for one in list_students(session, assignment.course_id)}
     if set(wanted) - set(known):
-        raise GroupProblem("One of these is not a student of this course; load the page again.")
+        raise GroupProblem(NOT_A_STUDENT)
     lock_users(session, wanted)
     before = {row.user_id: row for row in list_memberships(session, assignment.id)}
     by_label: dict[str, list[int]] = {}
@@ -277,8 +303,7 @@ def arrange_groups(
     for label, people in by_label.items():
         if len(people) > assignment.group_size:
             raise GroupProblem(
-                f"Group “{label[:40]}” has {len(people)} people; "
-                f"at most {assignment.group_size} hand in together."
+                GROUP_TOO_LARGE(group=label[:40], people=len(people), most=assignment.group_size)
             )
     target = dict.fromkeys(wanted, "")
     for people in by_label.values():

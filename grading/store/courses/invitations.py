@@ -11,6 +11,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from grading.domain.errors import NotFound
+from grading.domain.messages import define_message
 from grading.store import tables
 from grading.store.accounts import credentials, users
 from grading.store.audit import write_audit
@@ -21,6 +22,11 @@ VALID_FOR = timedelta(days=7)
 
 class LinkGone(NotFound):
     """This link was used, is older than 7 days, or a newer one was made; ask for another one."""
+
+    default_message = define_message(
+        "error.link_gone",
+        "This link was used, is older than 7 days, or a newer one was made; ask for another one.",
+    )
 
 
 def create_links(

@@ -26,13 +26,35 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from grading.domain.errors import Conflict, Forbidden, GraderError, NotFound
+from grading.domain.messages import define_message
 from grading.domain.permissions import STAFF, Actor, Subject, may
+from grading.domain.shared_messages import NO_SUCH_PERSON
 from grading.store import tables
 from grading.store.accounts import users as user_accounts
+from grading.store.accounts.users import ACCOUNT_IN_NO_COURSE
 from grading.store.audit import write_audit
 from grading.store.bulk import chunks
 from grading.store.database import cache_now, clock_column, literal_limit, now
 from grading.tabular.roster_csv import ROLES, Problem, Roster, Row
+
+LINK_BY_ADMINISTRATOR = define_message(
+    "roster.link_by_administrator",
+    "An administrator makes links for staff, for disabled accounts, and for people who "
+    "are also in courses that you do not teach.",
+)
+COURSE_CHANGED = define_message(
+    "roster.course_changed", "The course has changed since you looked at this. Look again, then confirm."
+)
+DISABLED = define_message("roster.disabled", "The account '%(id)s' is disabled; ask an administrator.")
+NO_SUCH_MEMBER = define_message("roster.no_such_member", "There is no such person in this course.")
+NO_ROLE = define_message("roster.no_role", "Choose a role: student, grader or instructor.")
+OWN_MEMBERSHIP = define_message(
+    "roster.own_membership", "You cannot change your own place in the course; ask another instructor."
+)
+MEMBER_ADDED_MEANWHILE = define_message(
+    "roster.member_added_meanwhile",
+    "Somebody added one of these people at this moment. Look again, then confirm.",
+)
 
 PER_PAGE = 25
 NEVER = datetime.min.replace(tzinfo=UTC)
@@ -224,7 +246,7 @@ def load_person(session: Session, user_id: int, role: str) -> Person:
     """A user with this role. Raises NotFound."""
     found = session.execute(_person(), {"user_id": user_id, "role": role}).all()
     if not found:
-        raise NotFound("There is no such person.")
+        raise NotFound(NO_SUCH_PERSON)
     return _people(session, found)[0]
 
 
@@ -241,10 +263,7 @@ def require_invitable(session: Session, actor: Actor, course_id: int, user_ids: 
     all teach, as anybody who knows an id can add its owner to a course.
     """
     if set(user_ids) - set(list_invitable(session, actor, course_id, user_ids)):
-        raise Forbidden(
-            "An administrator makes links for staff, for disabled accounts, and for people who are also in "
-            "courses that you do not teach."
-        )
+        raise Forbidden(LINK_BY_ADMINISTRATOR)
 
 
 def count_uninvited(session: Session, course_id: int) -> int:
@@ -389,7 +408,7 @@ def apply_import(
     known = _existing_users(session, [row.id for row in roster.rows], course_id)
     planned = _plan(known, course_id, roster, actor)
     if digest is not None and digest != planned.digest:
-        raise Conflict("The course has changed since you looked at this. Look again, then confirm.")
+        raise Conflict(COURSE_CHANGED)
     _create(session, planned, course_id)
     for entry in planned.of("add", "change"):
         _change(session, known.users[entry.row.id], entry, course_id, actor)
@@ -425,12 +444,12 @@ def _plan(known: _ExistingUsers, course_id: int, roster: Roster, actor: Actor) -
         if user is None:
             entries.append(Entry(row, "new", row.role or "student"))
         elif user.disabled:
-            problems.append(Problem(row.line, f"The account '{row.id}' is disabled; ask an administrator."))
+            problems.append(Problem(row.line, DISABLED(id=row.id)))
         elif not (known.roles[user.id] or actor.administrator or user.id in known.returning):
             problems.append(
                 Problem(
                     row.line,
-                    f"The account '{row.id}' is in no course yet; an administrator adds it to its first one.",
+                    ACCOUNT_IN_NO_COURSE(subject=row.id),
                 )
             )
         else:
@@ -471,9 +490,7 @@ def _create(session: Session, planned: Plan, course_id: int) -> None:
     try:
         session.flush()
     except IntegrityError:
-        raise Conflict(
-            "Somebody added one of these people at this moment. Look again, then confirm."
-        ) from None
+        raise Conflict(MEMBER_ADDED_MEANWHILE) from None
     session.add_all(tables.Membership(user_id=user.id, course_id=course_id, role=role) for user, role in made)
     session.flush()
 
@@ -493,7 +510,7 @@ def load_membership(session: Session, course_id: int, user_id: int) -> tables.Me
     """A user's membership in a course. Raises NotFound."""
     found = session.scalar(_member(), {"user_id": user_id, "course_id": course_id})
     if found is None:
-        raise NotFound("There is no such person in this course.")
+        raise NotFound(NO_SUCH_MEMBER)
     return found
 
 
@@ -507,7 +524,7 @@ def set_role(session: Session, course_id: int, user_id: int, role: str, actor: A
     """Change a member's role; nobody changes their own."""
     found = load_membership(session, course_id, user_id)
     if role not in ROLES:
-        raise GraderError("Choose a role: student, grader or instructor.")
+        raise GraderError(NO_ROLE)
     _not_oneself(user_id, actor)
     if found.role != role:
         _enrol(session, user_id, course_id, role, found.role, actor)
@@ -539,4 +556,4 @@ def remove_member(session: Session, course_id: int, user_id: int, actor: Actor) 
 
 def _not_oneself(user_id: int, actor: Actor) -> None:
     if user_id == actor.user_id and not actor.administrator:
-        raise Forbidden("You cannot change your own place in the course; ask another instructor.")
+        raise Forbidden(OWN_MEMBERSHIP)

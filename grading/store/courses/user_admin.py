@@ -13,12 +13,25 @@ from sqlalchemy import bindparam, exists, func, literal, select
 from sqlalchemy.orm import Session
 
 from grading.domain.errors import Forbidden, GraderError, NotFound
+from grading.domain.messages import define_message
 from grading.domain.permissions import STAFF, Actor
+from grading.domain.shared_messages import NO_SUCH_PERSON
 from grading.store import tables
 from grading.store.accounts import credentials, sessions, users
 from grading.store.audit import write_audit
 from grading.store.courses import roster
 from grading.store.courses.roster import MemberPage, Person
+
+OWN_ACCOUNT = define_message(
+    "user_admin.own_account", "You cannot do this to your own account; ask another administrator."
+)
+NO_EMAIL = define_message(
+    "user_admin.no_email", "Give an e-mail address, or leave out the mail about results."
+)
+EMAIL_FORM = define_message(
+    "user_admin.email_form", "This is no e-mail address; write it like name@school.example."
+)
+NAME_FORM = define_message("user_admin.name_form", "A name has 1 to 200 printable characters.")
 
 Flag = L["administrator", "disabled"]
 KINDS = ("administrators", "staff", "disabled", "invited")
@@ -98,7 +111,7 @@ def _found(session: Session, user_id: int, row: Any) -> Account:
     named = select(identity.provider, identity.subject).where(identity.user_id == user_id)
     providers = [(one.provider, one.subject) for one in session.execute(named.order_by(identity.id))]
     if row is None or not providers:
-        raise NotFound("There is no such person.")
+        raise NotFound(NO_SUCH_PERSON)
     query = (
         select(tables.Membership.course_id, tables.Course.title, tables.Membership.role)
         .join(tables.Course, tables.Course.id == tables.Membership.course_id)
@@ -139,7 +152,7 @@ def set_flag(session: Session, user_id: int, flag: Flag, value: bool, actor: Act
     """Grant or revoke `administrator` or `disabled`; nobody does so to themselves."""
     load_account(session, user_id)
     if user_id == actor.user_id:
-        raise Forbidden("You cannot do this to your own account; ask another administrator.")
+        raise Forbidden(OWN_ACCOUNT)
     user = session.get_one(tables.User, user_id, with_for_update=True)
     if getattr(user, flag) == value:
         return
@@ -156,7 +169,7 @@ def set_preferences(session: Session, user_id: int, wanted: Preferences) -> None
     """Set a user's preferences; mail needs an address."""
     email = validate_email(wanted.email)
     if wanted.mail_when_ready and not email:
-        raise GraderError("Give an e-mail address, or leave out the mail about results.")
+        raise GraderError(NO_EMAIL)
     user = session.get_one(tables.User, user_id)
     if user.email != email:
         write_audit(session, f"user:{user_id}", "user.email", f"user:{user_id}")
@@ -169,12 +182,12 @@ def validate_email(text: str) -> str:
     if not email:
         return ""
     if len(email) > 200 or not email.isprintable() or not re.fullmatch(r"[^@\s,;<>\"]+@[^@\s,;<>\"]+", email):
-        raise GraderError("This is no e-mail address; write it like name@school.example.")
+        raise GraderError(EMAIL_FORM)
     return email
 
 
 def _name(text: str, *, empty: bool = False) -> str:
     name = text.strip()
     if len(name) > 200 or not name.isprintable() or not (name or empty):
-        raise GraderError("A name has 1 to 200 printable characters.")
+        raise GraderError(NAME_FORM)
     return name

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session, aliased, defer
 
 from grading.domain.errors import Conflict
 from grading.domain.lateness import LateRule, lateness, own_due
+from grading.domain.messages import define_message
 from grading.domain.model import RoundState
 from grading.domain.permissions import Actor
 from grading.integrations.events import GRADED
@@ -25,6 +26,8 @@ from grading.store.grades.final_score import update_final_score
 from grading.store.learning_platforms import grade_changed
 from grading.store.review.carry_over import copy_changes
 from grading.store.submissions import mail_notifications
+
+NOT_OF_A_CHANGE = define_message("apply.not_of_a_change", "Only the dry run of a change can be applied.")
 
 SYSTEM = "system"
 
@@ -85,7 +88,7 @@ def apply_dry_run(session: Session, dry_run_id: str, actor: Actor, *, keep_relea
     run = dry_runs.load_dry_run(session, dry_run_id, lock=True)
     dry_runs.require_open(run)
     if run.purpose != "rubric":
-        raise Conflict("Only the dry run of a change can be applied.")
+        raise Conflict(NOT_OF_A_CHANGE)
     dry_runs.require_newest(session, run)
     version = session.get_one(tables.RubricVersion, run.rubric_version_id)
     run.applied_at = now(session)

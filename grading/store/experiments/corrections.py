@@ -14,9 +14,14 @@ from grading.checks.scope import Scopes
 from grading.documents import Identity, pseudonymise, set_apart
 from grading.documents.pseudonym import pseudonymise_texts
 from grading.domain.errors import NotFound
+from grading.domain.messages import define_message
 from grading.domain.model import Document
 from grading.store import tables
 from grading.store.tables.assignments import TRIAL
+
+NO_SUCH_CORRECTION = define_message(
+    "corrections.no_such_correction", "There is no such correction; somebody may have changed it again."
+)
 
 PER_PAGE = 20
 LONGEST_PROPOSED = 1_200
@@ -118,7 +123,7 @@ def load_correction(session: Session, assignment_id: int, change_id: int) -> Cor
     rows = session.execute(_query(assignment_id).where(tables.Change.id == change_id))
     found = next(_read(rows), None)
     if found is None:
-        raise NotFound("There is no such correction; somebody may have changed it again.")
+        raise NotFound(NO_SUCH_CORRECTION)
     return found
 
 

@@ -17,6 +17,7 @@ from sqlalchemy import bindparam, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from grading.domain.errors import Conflict, NotFound
+from grading.domain.messages import define_message
 from grading.domain.model import RoundState, StageState
 from grading.domain.permissions import Actor
 from grading.domain.rubric import Rubric
@@ -27,6 +28,16 @@ from grading.store.audit import write_audit
 from grading.store.bulk import chunks
 from grading.store.database import literal_limit, now
 from grading.store.tables.assignments import TRIAL
+
+NO_SUBMISSION_CHOSEN = define_message("dry_runs.no_submission_chosen", "Choose at least one hand-in.")
+NO_SUCH_DRY_RUN = define_message("dry_runs.no_such_dry_run", "There is no such dry run.")
+APPLIED_ALREADY = define_message("dry_runs.applied_already", "This dry run was applied already.")
+DISCARDED_ALREADY = define_message("dry_runs.discarded_already", "This dry run was discarded.")
+NEWER_VERSION = define_message(
+    "dry_runs.newer_version",
+    "Version %(version)s was published after this dry run began; make a new dry run to "
+    "compare with what counts now.",
+)
 
 Purpose = Literal["try", "rubric", "rerun", "examples"]
 REASONS: dict[str, str] = {"try": "try", "rubric": "dry run", "rerun": "re-run"}
@@ -77,7 +88,7 @@ def start_dry_run(
 ) -> StartedDryRun:
     """Grade these submissions with this version, with batch priority. Raises Conflict."""
     if not submissions:
-        raise Conflict("Choose at least one hand-in.")
+        raise Conflict(NO_SUBMISSION_CHOSEN)
     made = tables.DryRun(
         id=tables.new_id(),
         assignment_id=assignment.id,
@@ -154,7 +165,7 @@ def load_dry_run(session: Session, dry_run_id: str, lock: bool = False) -> table
     query = select(tables.DryRun).where(tables.DryRun.id == dry_run_id)
     found = session.scalar(query.with_for_update() if lock else query) if dry_run_id.isalnum() else None
     if found is None:
-        raise NotFound("There is no such dry run.")
+        raise NotFound(NO_SUCH_DRY_RUN)
     return found
 
 
@@ -198,9 +209,9 @@ def discard_dry_run(session: Session, dry_run_id: str, actor: Actor) -> None:
 def require_open(run: tables.DryRun) -> None:
     """Raise Conflict unless the dry run is undecided."""
     if run.applied_at is not None:
-        raise Conflict("This dry run was applied already.")
+        raise Conflict(APPLIED_ALREADY)
     if run.discarded_at is not None:
-        raise Conflict("This dry run was discarded.")
+        raise Conflict(DISCARDED_ALREADY)
 
 
 def require_newest(session: Session, run: tables.DryRun) -> None:
@@ -210,10 +221,7 @@ def require_newest(session: Session, run: tables.DryRun) -> None:
     if counts is None or counts.published_at is None or counts.id == run.rubric_version_id:
         return
     if counts.published_at > run.created_at:
-        raise Conflict(
-            f"Version {counts.number} was published after this dry run began; make a new dry run to compare "
-            "with what counts now."
-        )
+        raise Conflict(NEWER_VERSION(version=counts.number))
 
 
 MOST_LISTED = 25

@@ -16,6 +16,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from grading.domain.errors import Conflict
+from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
 from grading.statistics import Agreement, agreement
 from grading.store import tables
@@ -25,6 +26,15 @@ from grading.store.experiments.corrections import Correction, newest_corrections
 from grading.store.experiments.dry_runs import StartedDryRun
 from grading.store.experiments.examples import ExampleEntry, list_examples
 from grading.store.rounds.example_usage import keys_of
+
+MEASURED_ALREADY = define_message(
+    "example_evaluation.measured_already", "The effect is being measured already. Wait until that has ended."
+)
+NO_EXAMPLE_ON = define_message("example_evaluation.no_example_on", "No example is on. Choose one first.")
+NO_CORRECTION_HELD_BACK = define_message(
+    "example_evaluation.no_correction_held_back",
+    "No correction of these criteria is held back. Correct more hand-ins first.",
+)
 
 PURPOSE: Final = "examples"
 MOST = 200
@@ -108,13 +118,13 @@ def start_evaluation(session: Session, assignment_id: int, actor: Actor) -> Star
     query = select(tables.Assignment).where(tables.Assignment.id == assignment_id)
     assignment = session.scalars(query.with_for_update(key_share=True)).one()
     if (last := _last(session, assignment_id)) is not None and not _ended(session, last):
-        raise Conflict("The effect is being measured already. Wait until that has ended.")
+        raise Conflict(MEASURED_ALREADY)
     examples = list_examples(session, assignment_id)
     if not any(one.works for one in examples):
-        raise Conflict("No example is on. Choose one first.")
+        raise Conflict(NO_EXAMPLE_ON)
     found = load_held_out(session, assignment_id, examples)
     if not found.corrections:
-        raise Conflict("No correction of these criteria is held back. Correct more hand-ins first.")
+        raise Conflict(NO_CORRECTION_HELD_BACK)
     version = versions.published_version(session, assignment)
     return dry_runs.start_dry_run(session, assignment, version, found.submissions, PURPOSE, actor)
 

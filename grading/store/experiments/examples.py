@@ -19,15 +19,37 @@ from grading.checks.manipulation import manipulation_flags
 from grading.documents import Identity
 from grading.documents.pseudonym import pseudonymise_texts
 from grading.domain.errors import Conflict, GraderError, NotFound
+from grading.domain.messages import define_message
 from grading.domain.model import Cell, Document
 from grading.domain.permissions import Actor
 from grading.domain.rubric import Criterion, Rubric
+from grading.domain.shared_messages import NO_SUCH_ASSIGNMENT
 from grading.store import tables
 from grading.store.assignments import versions as rubric_versions
 from grading.store.audit import write_audit
 from grading.store.database import now
 from grading.store.experiments.corrections import Correction, load_correction
 from grading.store.rounds.example_usage import to_job_example, version_when_chosen
+
+ALREADY_AN_EXAMPLE = define_message("examples.already_an_example", "This correction is an example already.")
+CRITERION_GONE = define_message(
+    "examples.criterion_gone", "The rubric has this criterion no more, so nobody would be shown the example."
+)
+OTHER_LEVELS = define_message(
+    "examples.other_levels",
+    "The criterion has other levels since this was graded. Grade the hand-in again and correct that.",
+)
+NO_SUCH_EXAMPLE = define_message("examples.no_such_example", "There is no such example.")
+NO_EXCERPT = define_message("examples.no_excerpt", "An example needs an excerpt: what the student wrote.")
+EXCERPT_TOO_LONG = define_message(
+    "examples.excerpt_too_long", "The excerpt has %(found)s characters; %(most)s are the most. Shorten it."
+)
+REASON_TOO_LONG = define_message(
+    "examples.reason_too_long", "The reason has %(found)s characters; %(most)s are the most."
+)
+SPEAKS_TO_GRADER = define_message(
+    "examples.speaks_to_grader", "Take out the words that speak to the grader. %(sign)s"
+)
 
 PER_CRITERION = 4
 """Active examples of a criterion."""
@@ -147,7 +169,7 @@ def create_example(
     found = load_correction(session, assignment_id, change_id)
     _check_scale(session, assignment_id, found)
     if _twin(session, found) is not None:
-        raise Conflict("This correction is an example already.")
+        raise Conflict(ALREADY_AN_EXAMPLE)
     words, why = check_texts(session, found.submission_id, excerpt, reason)
     made = tables.Example(
         assignment_id=assignment_id,
@@ -170,11 +192,9 @@ def create_example(
 def _check_scale(session: Session, assignment_id: int, found: Correction) -> None:
     criterion = next((c for c in load_criteria(session, assignment_id) if c.id == found.criterion), None)
     if criterion is None:
-        raise ExampleRefused("The rubric has this criterion no more, so nobody would be shown the example.")
+        raise ExampleRefused(CRITERION_GONE)
     if criterion.highest != found.highest:
-        raise ExampleRefused(
-            "The criterion has other levels since this was graded. Grade the hand-in again and correct that."
-        )
+        raise ExampleRefused(OTHER_LEVELS)
 
 
 def _twin(session: Session, found: Correction) -> int | None:
@@ -225,14 +245,14 @@ def _lock(session: Session, assignment_id: int) -> None:
     """Lock the assignment, whose active examples are counted. Raises NotFound."""
     query = select(tables.Assignment.id).where(tables.Assignment.id == assignment_id)
     if session.scalar(query.with_for_update(key_share=True)) is None:
-        raise NotFound("There is no such assignment.")
+        raise NotFound(NO_SUCH_ASSIGNMENT)
 
 
 def _locked(session: Session, assignment_id: int, example_id: int) -> tables.Example:
     _lock(session, assignment_id)
     found = session.get(tables.Example, example_id)
     if found is None or found.assignment_id != assignment_id or not found.excerpt:
-        raise NotFound("There is no such example.")
+        raise NotFound(NO_SUCH_EXAMPLE)
     return found
 
 
@@ -291,6 +311,7 @@ class ExampleRefused(GraderError):
 
     code = "example_refused"
     status = 422
+    default_message = define_message("error.example_refused", "This example cannot be used so.")
 
 
 def check_texts(session: Session, submission_id: str, excerpt: str, reason: str) -> tuple[str, str]:
@@ -298,13 +319,13 @@ def check_texts(session: Session, submission_id: str, excerpt: str, reason: str)
     kept = excerpt.replace("\r\n", "\n").replace("\0", "").strip("\n ")
     why = " ".join(reason.replace("\0", "").split())
     if not kept:
-        raise ExampleRefused("An example needs an excerpt: what the student wrote.")
+        raise ExampleRefused(NO_EXCERPT)
     if len(kept) > LONGEST:
-        raise ExampleRefused(f"The excerpt has {len(kept)} characters; {LONGEST} are the most. Shorten it.")
+        raise ExampleRefused(EXCERPT_TOO_LONG(found=len(kept), most=LONGEST))
     if len(why) > LONGEST_REASON:
-        raise ExampleRefused(f"The reason has {len(why)} characters; {LONGEST_REASON} are the most.")
+        raise ExampleRefused(REASON_TOO_LONG(found=len(why), most=LONGEST_REASON))
     if signs := manipulation_flags([as_document(kept)]):
-        raise ExampleRefused(f"Take out the words that speak to the grader. {signs[0].message}")
+        raise ExampleRefused(SPEAKS_TO_GRADER(sign=signs[0].coded))
     hidden = [kept, why]
     for identity in student_identities(session, submission_id):
         hidden = pseudonymise_texts(hidden, identity)

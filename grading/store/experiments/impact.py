@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session, aliased
 from grading.assignments.editor.carry_over import Conflict
 from grading.assignments.editor.impact import Points
 from grading.domain.errors import NotFound
+from grading.domain.messages import define_message
 from grading.domain.outcome import Report
 from grading.domain.value import Value
 from grading.scoring import settled
@@ -19,6 +20,10 @@ from grading.store import tables
 from grading.store.experiments.dry_runs import REASONS
 from grading.store.review.carry_over import load_carry_over
 from grading.store.tables.assignments import TRIAL
+
+NO_SUCH_SUBMISSION_IN_RUN = define_message(
+    "impact.no_such_submission_in_run", "There is no such hand-in in this dry run."
+)
 
 UNSEEN = (REASONS["try"], REASONS["rubric"], "examples")
 MOST_READ = 500
@@ -191,7 +196,7 @@ def load_reports(session: Session, dry_run: tables.DryRun, submission_id: str) -
     )
     row = session.execute(_query().where(*where)).first()
     if row is None:
-        raise NotFound("There is no such hand-in in this dry run.")
+        raise NotFound(NO_SUCH_SUBMISSION_IN_RUN)
     move = _move(row)
     numbers = [number for number in (move.old_grade, move.new_grade) if number is not None]
     grades = session.scalars(select(tables.Grade).where(tables.Grade.id.in_(numbers)))

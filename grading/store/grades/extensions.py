@@ -13,8 +13,10 @@ from sqlalchemy.orm import Session
 from grading.assignments.editor.folder import Settings
 from grading.domain.errors import GraderError, NotFound
 from grading.domain.lateness import LateRule, lateness, own_due
+from grading.domain.messages import define_message
 from grading.domain.model import RoundState
 from grading.domain.permissions import Actor
+from grading.domain.shared_messages import NOT_A_STUDENT
 from grading.store import tables
 from grading.store.assignments.settings import change_settings, lock_assignment
 from grading.store.audit import write_audit
@@ -22,6 +24,15 @@ from grading.store.bulk import chunks
 from grading.store.database import literal_limit, now
 from grading.store.grades import final_score, release
 from grading.store.tables import Assignment, Extension, Grade, Round, Submission
+
+NO_STUDENT_CHOSEN = define_message("extensions.no_student_chosen", "Choose at least one student.")
+NO_DUE_DATE = define_message(
+    "extensions.no_due_date", "This assignment has no due date, so nobody needs an extension."
+)
+BEFORE_DUE_DATE = define_message(
+    "extensions.before_due_date", "An extension ends after the due date that holds for all."
+)
+NO_SUCH_STUDENT = define_message("extensions.no_such_student", "There is no such student in this course.")
 
 REASON = 1000
 """Maximum length of a reason."""
@@ -52,6 +63,9 @@ class NotExtended(GraderError):
 
     code = "extension_invalid"
     status = 422
+    default_message = define_message(
+        "error.not_extended", "The due date of these students cannot be changed so."
+    )
 
 
 def list_students(session: Session, assignment: tables.Assignment) -> list[Student]:
@@ -117,13 +131,13 @@ def grant_extension(
     lock_assignment(session, assignment)
     wanted = sorted(set(student_ids))
     if not wanted:
-        raise NotExtended("Choose at least one student.")
+        raise NotExtended(NO_STUDENT_CHOSEN)
     if set(wanted) - _students(session, assignment.course_id, wanted):
-        raise NotExtended("One of these is not a student of this course; load the page again.")
+        raise NotExtended(NOT_A_STUDENT)
     if assignment.due_at is None:
-        raise NotExtended("This assignment has no due date, so nobody needs an extension.")
+        raise NotExtended(NO_DUE_DATE)
     if due_at <= assignment.due_at:
-        raise NotExtended("An extension ends after the due date that holds for all.")
+        raise NotExtended(BEFORE_DUE_DATE)
     moment = now(session)
     for student_id in wanted:
         row = session.get(tables.Extension, (assignment.id, student_id))
@@ -151,7 +165,7 @@ def revoke_extension(session: Session, assignment: tables.Assignment, student_id
     row = session.get(tables.Extension, (assignment.id, student_id))
     if row is None:
         if not _students(session, assignment.course_id, [student_id]):
-            raise NotFound("There is no such student in this course.")
+            raise NotFound(NO_SUCH_STUDENT)
         return False
     detail = {"student": student_id, "due": row.due_at.isoformat()}
     session.delete(row)

@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, false, func, select, true
 from sqlalchemy.orm import Session, defer
 
 from grading.domain.errors import Conflict, GraderError, NotFound
+from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
 from grading.domain.value import Value
 from grading.store import outbox, periodic_tasks, tables
@@ -17,6 +18,11 @@ from grading.store.audit import write_audit
 from grading.store.database import now
 from grading.store.learning_platforms import grade_changed
 from grading.store.submissions import mail_notifications
+
+NO_GRADE_TO_RELEASE = define_message("release.no_grade_to_release", "There is no grade to release yet.")
+OTHER_GRADING_COUNTS = define_message(
+    "release.other_grading_counts", "Another grading of this hand-in counts now; load the page again."
+)
 
 POLICIES = ("at_once", "after_review", "at")
 TASK_PREFIX = "release:"
@@ -32,6 +38,10 @@ class PolicyRefused(GraderError):
 
     code = "release_refused"
     status = 422
+    default_message = define_message(
+        "error.policy_refused",
+        "Choose when grades are released: at once, after review, or at a date, with its day and time.",
+    )
 
 
 def release_grade(session: Session, round_id: str, actor: Actor) -> None:
@@ -162,9 +172,9 @@ def _grade(session: Session, round_id: str) -> tables.Grade:
     submission = select(tables.Round.submission_id).where(tables.Round.id == round_id)
     grade = lock_current_grade(session, session.scalar(submission) or "")
     if grade is None:
-        raise NotFound("There is no grade to release yet.")
+        raise NotFound(NO_GRADE_TO_RELEASE)
     if grade.round_id != round_id:
-        raise Conflict("Another grading of this hand-in counts now; load the page again.")
+        raise Conflict(OTHER_GRADING_COUNTS)
     return grade
 
 

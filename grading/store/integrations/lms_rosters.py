@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from grading.assignments.editor.folder import Content, Settings
 from grading.assignments.editor.template_proposal import template
 from grading.domain.errors import NotFound
+from grading.domain.messages import define_message
 from grading.domain.permissions import STAFF, Actor
 from grading.integrations.events import Assigned, Member, Roster
 from grading.store import tables
@@ -21,6 +22,10 @@ from grading.store.audit import write_audit
 from grading.store.courses import roster
 from grading.store.database import now
 from grading.store.grades import extensions
+
+NO_COURSE_OF_SLUG = define_message(
+    "lms_rosters.no_course_of_slug", "There is no course '%(slug)s'; an administrator makes it first."
+)
 
 MOST_NAMED = 50
 """Ids that an answer names."""
@@ -91,7 +96,7 @@ def upsert_assignment(session: Session, connection: str, told: Assigned) -> dict
 def _course(session: Session, slug: str) -> tables.Course:
     found = session.scalar(select(tables.Course).where(tables.Course.slug == slug).with_for_update())
     if found is None:
-        raise NotFound(f"There is no course '{slug}'; an administrator makes it first.")
+        raise NotFound(NO_COURSE_OF_SLUG(slug=slug))
     return found
 
 

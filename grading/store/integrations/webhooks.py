@@ -18,10 +18,28 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.orm import Session
 
 from grading.domain.errors import Conflict, NotFound
+from grading.domain.messages import define_message
 from grading.store import outbox
 from grading.store.audit import write_audit
 from grading.store.database import literal_limit, now
 from grading.store.tables import EventReceiver, Outbox, SentMessage, WebhookSecret
+
+NO_SUCH_RECEIVER = define_message(
+    "webhooks.no_such_receiver", "There is no such receiver, or it never failed."
+)
+NO_SUCH_DELIVERY = define_message(
+    "webhooks.no_such_delivery", "There is no such delivery; old ones are removed after a while."
+)
+MESSAGE_GONE = define_message(
+    "webhooks.message_gone", "This message is kept no longer, so it cannot be sent again."
+)
+TWO_LIVE_SECRETS = define_message(
+    "webhooks.two_live_secrets",
+    "'%(connection)s' has two live secrets already. End the old one first: grader webhook secret end ID.",
+)
+NO_SUCH_SECRET = define_message(
+    "webhooks.no_such_secret", "There is no secret %(number)s; `grader webhook secret list` has them."
+)
 
 PAUSE_AFTER = timedelta(hours=48)
 PAUSE_TRIES = 5
@@ -112,7 +130,7 @@ def resume_receiver(session: Session, name: str, actor: str) -> int:
     """Resume sending to a receiver at once; returns the number of waiting messages. Raises NotFound."""
     row = session.get(EventReceiver, name, with_for_update=True)
     if row is None:
-        raise NotFound("There is no such receiver, or it never failed.")
+        raise NotFound(NO_SUCH_RECEIVER)
     row.failures, row.failing_since, row.paused_at = 0, None, None
     mine = (Outbox.kind == f"to:{name}", Outbox.done_at.is_(None))
     due = Outbox.__table__.update().where(*mine).values(not_before=now(session)).returning(Outbox.id)  # type: ignore[attr-defined]
@@ -202,7 +220,7 @@ def load_delivery(session: Session, number: int) -> SentMessage:
     """An attempt. Raises NotFound."""
     row = session.get(SentMessage, number)
     if row is None:
-        raise NotFound("There is no such delivery; old ones are removed after a while.")
+        raise NotFound(NO_SUCH_DELIVERY)
     return row
 
 
@@ -210,7 +228,7 @@ def replay_delivery(session: Session, number: int, actor: str) -> SentMessage:
     """Send the message of an attempt again under the same id. Raises NotFound."""
     row = load_delivery(session, number)
     if not outbox.reopen(session, f"to:{row.receiver}", row.event):
-        raise NotFound("This message is kept no longer, so it cannot be sent again.")
+        raise NotFound(MESSAGE_GONE)
     detail: dict[str, Any] = {"message": row.message_id, "receiver": row.receiver}
     write_audit(session, actor, "delivery.replay", f"delivery:{number}", detail)
     return row
@@ -232,10 +250,7 @@ def create_secret(session: Session, connection: str, secret_key: str, actor: str
     """Create a secret. Raises Conflict when two are live."""
     query = select(WebhookSecret.id).where(*_live(connection)).with_for_update()
     if len(session.scalars(query).all()) >= MAX_LIVE:
-        raise Conflict(
-            f"'{connection}' has two live secrets already. End the old one first: "
-            "grader webhook secret end ID."
-        )
+        raise Conflict(TWO_LIVE_SECRETS(connection=connection))
     row = WebhookSecret(
         connection=connection, salt=secrets.token_hex(32), created_at=now(session), created_by=actor[:100]
     )
@@ -277,7 +292,7 @@ def revoke_secret(session: Session, number: int, actor: str) -> str:
     """Revoke a secret; returns its connection. Raises NotFound."""
     row = session.get(WebhookSecret, number)
     if row is None:
-        raise NotFound(f"There is no secret {number}; `grader webhook secret list` has them.")
+        raise NotFound(NO_SUCH_SECRET(number=number))
     if row.ended_at is None:
         row.ended_at = now(session)
         detail = {"connection": row.connection}

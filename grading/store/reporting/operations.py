@@ -27,6 +27,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session
 
 from grading.domain.errors import NotFound
+from grading.domain.messages import define_message
 from grading.domain.model import RunState
 from grading.shared.cache import Remembered
 from grading.store import audit
@@ -46,6 +47,8 @@ from grading.store.tables import (
     Token,
     User,
 )
+
+NO_SUCH_TOKEN = define_message("operations.no_such_token", "There is no such token.")
 
 SHOWN = 25
 """Rows that are listed of runs in flight, and of dead messages of a kind."""
@@ -215,7 +218,7 @@ def revoke_token(session: Session, token_id: int, actor: str) -> str:
     """Revoke any user's token; returns its name. Raises NotFound."""
     row = session.get(Token, token_id)
     if row is None:
-        raise NotFound("There is no such token.")
+        raise NotFound(NO_SUCH_TOKEN)
     if row.revoked_at is None:
         row.revoked_at = now(session)
         write_audit(session, actor, "token.revoke", f"token:{token_id}", {"owner": row.user_id})

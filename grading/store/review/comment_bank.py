@@ -9,11 +9,14 @@ from sqlalchemy import Select, bindparam, func, select
 from sqlalchemy.orm import Session
 
 from grading.domain.errors import GraderError, NotFound
+from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
 from grading.domain.value import Value
 from grading.store.audit import write_audit
 from grading.store.database import now
 from grading.store.tables import SavedComment, User
+
+NO_SUCH_COMMENT = define_message("comment_bank.no_such_comment", "There is no such comment.")
 
 MAX_COMMENTS = 500
 """Comments in a course's bank."""
@@ -25,6 +28,7 @@ class CommentRefused(GraderError):
 
     code = "comment_refused"
     status = 422
+    default_message = define_message("error.comment_refused", "This comment cannot be kept.")
 
 
 PER_PAGE = 25
@@ -96,6 +100,6 @@ def delete_comment(session: Session, course_id: int, comment_id: int, actor: Act
     """Delete a comment. Raises NotFound."""
     row = session.get(SavedComment, comment_id)
     if row is None or row.course_id != course_id:
-        raise NotFound("There is no such comment.")
+        raise NotFound(NO_SUCH_COMMENT)
     session.delete(row)
     write_audit(session, actor.name, "comment.delete", f"course:{course_id}", {"text": row.text[:200]})

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from grading.domain.changes import Change, Kind
 from grading.domain.errors import Conflict
+from grading.domain.messages import Message, define_message
 from grading.domain.outcome import Adjusted, CriterionGrade, Report
 from grading.domain.permissions import Actor
 from grading.domain.value import Value
@@ -29,6 +30,32 @@ from grading.store.grades.gradebook_cells import load_cells, load_columns
 from grading.store.review import edits
 from grading.tabular.grades_csv import ADJUSTMENT, GradeTable, RequestedPoints
 
+SAME_SUBMISSION = define_message("grades_import.same_submission", "line %(line)s is about the same hand-in")
+WORKED_OUT_COLUMN = define_message(
+    "grades_import.worked_out_column", "'%(name)s' is worked out; change a criterion or 'adjustment'"
+)
+NO_STUDENT_OF_COURSE = define_message("grades_import.no_student", "'%(name)s' is no student of this course")
+NO_GRADE = define_message("grades_import.no_grade", "'%(name)s' has no grade that could be changed")
+TOO_MUCH = define_message("grades_import.too_much", "%(points)s is too much for an adjustment")
+NO_CRITERION = define_message(
+    "grades_import.no_criterion", "the grade of '%(name)s' has no criterion '%(criterion)s'"
+)
+OUT_OF_RANGE = define_message(
+    "grades_import.out_of_range", "%(points)s is not between 0 and the %(most)s of '%(title)s'"
+)
+SAME_SUBMISSION = define_message("grades_import.same_submission", "line %(line)s is about the same hand-in")
+WORKED_OUT_COLUMN = define_message(
+    "grades_import.worked_out_column", "'%(name)s' is worked out; change a criterion or 'adjustment'"
+)
+NO_STUDENT_OF_COURSE = define_message("grades_import.no_student", "'%(name)s' is no student of this course")
+NO_GRADE = define_message("grades_import.no_grade", "'%(name)s' has no grade that could be changed")
+TOO_MUCH = define_message("grades_import.too_much", "%(points)s is too much for an adjustment")
+NO_CRITERION = define_message(
+    "grades_import.no_criterion", "the grade of '%(name)s' has no criterion '%(criterion)s'"
+)
+OUT_OF_RANGE = define_message(
+    "grades_import.out_of_range", "%(points)s is not between 0 and the %(most)s of '%(title)s'"
+)
 MOST_PROBLEMS = 200
 MOST_ADJUSTED = 10.0
 """Maximum adjustment, as a multiple of the highest points."""
@@ -66,7 +93,7 @@ class Plan(Value):
     """By submission, of those that change."""
     same: int
     """Number of cells that change nothing."""
-    problems: tuple[tuple[int, str], ...]
+    problems: tuple[tuple[int, Message], ...]
     ignored: tuple[str, ...]
 
     @property
@@ -80,6 +107,10 @@ class PlanChanged(Conflict):
     """Somebody changed these grades meanwhile; look at the preview again. Nothing was changed yet."""
 
     code = "plan_changed"
+    default_message = define_message(
+        "error.plan_changed",
+        "Somebody changed these grades meanwhile; look at the preview again. Nothing was changed yet.",
+    )
 
 
 def plan_import(session: Session, assignment: tables.Assignment, table: GradeTable) -> Plan:
@@ -101,12 +132,12 @@ def plan_import(session: Session, assignment: tables.Assignment, table: GradeTab
         user, name = users.get(wish.student, (0, ""))
         grade = grades.get(found.get(user, ""))
         made = _planned(wish, user, name, grade, criteria)
-        if isinstance(made, str):
+        if isinstance(made, Message):
             problems.append((wish.line, made))
         elif (made.submission_id, made.target) in done:
             # of a group one submission counts for all
             earlier = done[made.submission_id, made.target]
-            problems.append((wish.line, f"line {earlier} is about the same hand-in"))
+            problems.append((wish.line, SAME_SUBMISSION(line=earlier)))
         else:
             done[made.submission_id, made.target] = wish.line
             same += made.before == made.after
@@ -115,8 +146,9 @@ def plan_import(session: Session, assignment: tables.Assignment, table: GradeTab
     for one in table.sums:
         submission = found.get(users.get(one.student, (0, ""))[0], "")
         if submission in grades and submission not in totals and _differs(one, grades[submission][0]):
-            problems.append((one.line, f"'{one.target}' is worked out; change a criterion or 'adjustment'"))
-    problems = sorted(dict.fromkeys(problems))[:MOST_PROBLEMS]
+            problems.append((one.line, WORKED_OUT_COLUMN(name=one.target)))
+    distinct = {(line, said.message): (line, said) for line, said in problems}
+    problems = [distinct[key] for key in sorted(distinct)][:MOST_PROBLEMS]
     return Plan(
         changes=tuple(changes), totals=totals, same=same, problems=tuple(problems), ignored=table.ignored
     )
@@ -241,12 +273,12 @@ def _planned(
     name: str,
     known: tuple[Any, float] | None,
     criteria: Mapping[str, Criterion],
-) -> PlannedChange | str:
+) -> PlannedChange | Message:
     """The planned change, or why it is impossible."""
     if not user:
-        return f"'{wish.student}' is no student of this course"
+        return NO_STUDENT_OF_COURSE(name=wish.student)
     if known is None:
-        return f"'{wish.student}' has no grade that could be changed"
+        return NO_GRADE(name=wish.student)
     grade, own = known
     head = {
         "submission_id": grade.submission_id,
@@ -257,16 +289,16 @@ def _planned(
     }
     if wish.target == ADJUSTMENT:
         if abs(wish.points) > max(MOST_ADJUSTED * grade.max_points, 10):
-            return f"{wish.points:g} is too much for an adjustment"
+            return TOO_MUCH(points=wish.points)
         points = round(wish.points - (grade.adjustment - own), 2)
         return PlannedChange(
             **head, kind="adjust", target=edits.TOTAL, title="", before=grade.adjustment, points=points
         )
     if wish.target not in (grade.criterion_points or {}):
-        return f"the grade of '{wish.student}' has no criterion '{wish.target}'"
+        return NO_CRITERION(name=wish.student, criterion=wish.target)
     criterion = criteria[wish.target]
     if not 0 <= wish.points <= criterion.max_points:
-        return f"{wish.points:g} is not between 0 and the {criterion.max_points:g} of '{criterion.title}'"
+        return OUT_OF_RANGE(points=wish.points, most=criterion.max_points, title=criterion.title)
     before = grade.criterion_points[wish.target]
     return PlannedChange(
         **head, kind="points", target=wish.target, title=criterion.title, before=before, points=wish.points

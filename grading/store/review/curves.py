@@ -12,6 +12,7 @@ from sqlalchemy import func, insert, select, update
 from sqlalchemy.orm import Session, defer
 
 from grading.domain.errors import Conflict, GraderError, NotFound
+from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
 from grading.domain.rubric import Rubric
 from grading.domain.value import Value
@@ -26,18 +27,26 @@ from grading.store.grades import release
 from grading.store.grades.final_score import counting_of_assignment
 from grading.store.tables import Assignment, Change, Grade, Round, Submission, User, new_id
 
+NO_REASON = define_message("curves.no_reason", "Say why; students read it beside their points.")
+NO_SUCH_CURVE = define_message("curves.no_such_curve", "There is no such adjustment.")
+NO_SUCH_CRITERION = define_message("curves.no_such_criterion", "The rubric has no such criterion.")
+
 
 class CurveRefused(GraderError):
     """This curve cannot be applied."""
 
     code = "curve_refused"
     status = 422
+    default_message = define_message("error.curve_refused", "This curve cannot be applied.")
 
 
 class MovedMeanwhile(Conflict):
     """Grades changed since the preview; look at it again, nothing was saved."""
 
     code = "moved_meanwhile"
+    default_message = define_message(
+        "error.moved_meanwhile", "Grades changed since the preview; look at it again, nothing was saved."
+    )
 
 
 class Row(Value):
@@ -119,7 +128,7 @@ def apply_curve(
     Raises CurveRefused, and MovedMeanwhile when the grades are not those of the preview any more.
     """
     if not reason.strip():
-        raise CurveRefused("Say why; students read it beside their points.")
+        raise CurveRefused(NO_REASON)
     found = _found(session, assignment, everything, lock=True)
     whole = [grade for grade in found if grade.points is not None]
     if _seen(whole) != seen:
@@ -171,7 +180,7 @@ def undo_curve(session: Session, assignment: Assignment, bulk: str, actor: Actor
     # now that they are locked: the changes may have gone on to another grading while this waited
     locked = session.scalars(theirs.with_for_update().execution_options(populate_existing=True)).all()
     if not locked:
-        raise NotFound("There is no such adjustment.")
+        raise NotFound(NO_SUCH_CURVE)
     open_still = (Change.bulk == bulk, Change.undone_at.is_(None))
     undone = update(Change).where(*open_still).values(undone_at=now(session), undone_by=actor.user_id)
     touched = set(session.scalars(undone.returning(Change.round_id)))
@@ -214,7 +223,7 @@ def _moved(session: Session, assignment: Assignment, curve: Curve, whole: Sequen
         rubric = load_criteria(session, assignment)
         found = next((one for one in rubric.criteria if one.id == curve.criterion), None)
         if found is None:
-            raise CurveRefused("The rubric has no such criterion.")
+            raise CurveRefused(NO_SUCH_CRITERION)
         highest = found.points
     return moved(curve, [_standing(grade) for grade in whole], highest)
 

@@ -13,8 +13,10 @@ from sqlalchemy.orm import Session
 
 from grading.domain.changes import Change
 from grading.domain.errors import Conflict, GraderError, NotFound
+from grading.domain.messages import define_message
 from grading.domain.outcome import Report
 from grading.domain.permissions import Actor
+from grading.domain.shared_messages import NO_SUCH_FILE_OF_SUBMISSION
 from grading.scoring import changed
 from grading.store import tables
 from grading.store.audit import write_audit
@@ -22,6 +24,36 @@ from grading.store.database import now
 from grading.store.grades import release
 from grading.store.grades.change_history import Made, since, stamp
 from grading.store.grades.final_score import list_changes, update_final_score
+
+NO_SUCH_CHANGE = define_message("edits.no_such_change", "There is no such change of this grade.")
+NO_GRADE_YET = define_message("edits.no_grade_yet", "There is no grade of this hand-in yet.")
+NO_REASON = define_message(
+    "edits.no_reason", "Say why you change the points; the student and your colleagues read it."
+)
+NOTHING_WRITTEN = define_message(
+    "edits.nothing_written", "Write something first; to take words away, write others in their place."
+)
+PART_FIXED = define_message("edits.part_fixed", "This part of the report cannot be changed.")
+NO_SUCH_PART = define_message("edits.no_such_part", "The report has no such part.")
+NO_POINTS = define_message("edits.no_points", "Say how many points to add, or to take away with a minus.")
+NO_SUCH_ADJUSTMENT = define_message(
+    "edits.no_such_adjustment", "This grading has no such deduction or cap; load the page again."
+)
+NO_SUCH_CRITERION = define_message(
+    "edits.no_such_criterion", "This grading has no such criterion; load the page again."
+)
+POINTS_RANGE = define_message("edits.points_range", "Give between 0 and %(most)s points for “%(title)s”.")
+NO_SUCH_REMARK = define_message(
+    "edits.no_such_remark", "This grading has no such remark; load the page again."
+)
+NO_REMARK = define_message("edits.no_remark", "Write what the remark should say, or hide it.")
+NO_SUCH_CELL = define_message("edits.no_such_cell", "The file has no such cell.")
+NO_REASON_FOR_STUDENT = define_message(
+    "edits.no_reason_for_student", "Write the reason the student should read."
+)
+NO_SUCH_LINE = define_message(
+    "edits.no_such_line", "There is no such line there; in notebooks, choose its cell, too."
+)
 
 TOTAL = "total"
 """Target of a person's adjustment of the total."""
@@ -41,12 +73,17 @@ class ChangeRefused(GraderError):
 
     code = "change_refused"
     status = 422
+    default_message = define_message("error.change_refused", "The change does not fit this grade.")
 
 
 class ChangedMeanwhile(Conflict):
     """Somebody changed this grade while you were looking at it; nothing of yours was saved yet."""
 
     code = "changed_meanwhile"
+    default_message = define_message(
+        "error.changed_meanwhile",
+        "Somebody changed this grade while you were looking at it; nothing of yours was saved yet.",
+    )
 
     def __init__(self, since: tuple[Made, ...] = ()) -> None:
         super().__init__()
@@ -90,7 +127,7 @@ def undo_change(session: Session, submission_id: str, change_id: int, seen: str,
     grade = _locked(session, submission_id)
     row = session.get(tables.Change, change_id)
     if row is None or row.round_id != grade.round_id:
-        raise NotFound("There is no such change of this grade.")
+        raise NotFound(NO_SUCH_CHANGE)
     if row.undone_at is not None:
         return
     require_unchanged(session, grade.round_id, seen)
@@ -133,7 +170,7 @@ def _locked(session: Session, submission_id: str) -> tables.Grade:
     """The grade of the current round, locked until the transaction ends."""
     grade = release.lock_current_grade(session, submission_id)
     if grade is None:
-        raise NotFound("There is no grade of this hand-in yet.")
+        raise NotFound(NO_GRADE_YET)
     return grade
 
 
@@ -168,7 +205,7 @@ def _checked(session: Session, grade: tables.Grade, wanted: Change) -> tuple[dic
     original = Report.model_validate(grade.report)
     report = changed(original, list_changes(session, grade.round_id))
     if wanted.kind in NEEDS_REASON and not wanted.reason:
-        raise ChangeRefused("Say why you change the points; the student and your colleagues read it.")
+        raise ChangeRefused(NO_REASON)
     if wanted.kind == "adjust":
         return _adjusted(grade, wanted)
     if wanted.kind in ("waive", "apply"):
@@ -178,41 +215,41 @@ def _checked(session: Session, grade: tables.Grade, wanted: Change) -> tuple[dic
     if wanted.kind in ("remark", "hide"):
         return _of_remark(original, wanted)
     if not wanted.text:
-        raise ChangeRefused("Write something first; to take words away, write others in their place.")
+        raise ChangeRefused(NOTHING_WRITTEN)
     if wanted.kind == "add":
         return _placed(session, grade.submission_id, wanted), {}
     if wanted.target not in WORDS:
-        raise ChangeRefused("This part of the report cannot be changed.")
+        raise ChangeRefused(PART_FIXED)
     part, _, name = wanted.target.partition(".")
     before = getattr(getattr(report, part), name, None)
     if before is None:
-        raise ChangeRefused("The report has no such part.")
+        raise ChangeRefused(NO_SUCH_PART)
     return {"text": wanted.text}, {"text": before}
 
 
 def _adjusted(grade: tables.Grade, wanted: Change) -> tuple[dict[str, Any], dict[str, Any]]:
     if wanted.points is None or abs(wanted.points) > max(10 * grade.max_points, 10):
-        raise ChangeRefused("Say how many points to add, or to take away with a minus.")
+        raise ChangeRefused(NO_POINTS)
     return {"points": round(wanted.points, 2)}, {"points": grade.adjustment}
 
 
 def _of_adjustment(report: Report, wanted: Change) -> dict[str, Any]:
     found = next((one for one in report.adjustments if one.adjustment == wanted.target), None)
     if found is None:
-        raise ChangeRefused("This grading has no such deduction or cap; load the page again.")
+        raise ChangeRefused(NO_SUCH_ADJUSTMENT)
     return {"points": found.points}
 
 
 def _of_criterion(report: Report, wanted: Change) -> tuple[dict[str, Any], dict[str, Any]]:
     found = next((one for one in report.criteria if one.criterion == wanted.target), None)
     if found is None:
-        raise ChangeRefused("This grading has no such criterion; load the page again.")
+        raise ChangeRefused(NO_SUCH_CRITERION)
     if wanted.kind == "reason":
         if not wanted.text:
-            raise ChangeRefused("Write the reason the student should read.")
+            raise ChangeRefused(NO_REASON_FOR_STUDENT)
         return {"text": wanted.text}, {"text": found.reason}
     if wanted.points is None or not 0 <= wanted.points <= found.max_points:
-        raise ChangeRefused(f"Give between 0 and {found.max_points:g} points for “{found.title}”.")
+        raise ChangeRefused(POINTS_RANGE(most=found.max_points, title=found.title))
     return {"points": round(wanted.points, 2)}, {"points": found.points}
 
 
@@ -223,13 +260,13 @@ def _of_remark(original: Report, wanted: Change) -> tuple[dict[str, Any], dict[s
         lists = {"finding": original.analysis.findings, "suggestion": original.analysis.suggestions}
     found = lists.get(kind, ())
     if not number.isdecimal() or len(number) > 4 or int(number) >= len(found):
-        raise ChangeRefused("This grading has no such remark; load the page again.")
+        raise ChangeRefused(NO_SUCH_REMARK)
     remark = found[int(number)]
     before = {"text": remark.detail if kind == "finding" else remark.how}
     if wanted.kind == "hide":
         return {}, before
     if not wanted.text:
-        raise ChangeRefused("Write what the remark should say, or hide it.")
+        raise ChangeRefused(NO_REMARK)
     return {"text": wanted.text}, before
 
 
@@ -243,16 +280,16 @@ def _placed(session: Session, submission_id: str, wanted: Change) -> dict[str, A
     )
     found = next((one for one in documents or [] if one["path"] == wanted.document), None)
     if found is None:
-        raise ChangeRefused("The hand-in has no such file.")
+        raise ChangeRefused(NO_SUCH_FILE_OF_SUBMISSION)
     cell = next((one for one in found["cells"] if one["number"] == wanted.cell), None)
     if wanted.cell is not None and cell is None:
-        raise ChangeRefused("The file has no such cell.")
+        raise ChangeRefused(NO_SUCH_CELL)
     value |= {"document": wanted.document, "cell": wanted.cell}
     if wanted.line is not None:
         whole = found["kind"] != "notebook" or len(found["cells"]) == 1
         cells = [cell] if cell else found["cells"] if whole else []
         if not any(_has_line(one, wanted.line) for one in cells):
-            raise ChangeRefused("There is no such line there; in notebooks, choose its cell, too.")
+            raise ChangeRefused(NO_SUCH_LINE)
         value["line"] = wanted.line
     return value
 

@@ -9,7 +9,9 @@ from sqlalchemy.orm import Session
 
 from grading.domain.changes import Change
 from grading.domain.errors import Conflict, NotFound
+from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
+from grading.domain.shared_messages import NO_SUCH_REQUEST, NO_SUCH_SUBMISSION
 from grading.domain.value import Value
 from grading.store import tables
 from grading.store.audit import write_audit
@@ -18,6 +20,29 @@ from grading.store.grades.change_history import stamp
 from grading.store.review import edits
 from grading.store.submissions import mail_notifications
 from grading.store.submissions.intake import add_round
+
+NO_SUCH_CRITERION = define_message("regrade_requests.no_such_criterion", "This grade has no such criterion.")
+REQUESTED_ALREADY = define_message(
+    "regrade_requests.requested_already",
+    "You have asked for this already. Wait for the answer, or withdraw that request.",
+)
+TOO_MANY_REQUESTS = define_message(
+    "regrade_requests.too_many_requests",
+    "That is a lot of requests for one hand-in. Please talk to your instructor.",
+)
+ANSWERED_ALREADY = define_message(
+    "regrade_requests.answered_already", "This request was answered or withdrawn already."
+)
+ANSWERED_MEANWHILE = define_message(
+    "regrade_requests.answered_meanwhile",
+    "Somebody has answered this request, or it was withdrawn. Nothing was changed.",
+)
+BEING_GRADED = define_message(
+    "regrade_requests.being_graded", "This hand-in is being graded right now. Wait until that is done."
+)
+NO_GRADE_NOW = define_message(
+    "regrade_requests.no_grade_now", "There is no grade right now: the hand-in is being graded again."
+)
 
 MOST_OF_ONE = 30
 """Requests for one submission, in any state."""
@@ -46,13 +71,13 @@ def create_request(session: Session, actor: Actor, submission_id: str, criterion
     round_, grade = _graded(session, submission_id)
     known = {one["criterion"] for one in grade.report.get("criteria", [])}
     if criterion and criterion not in known:
-        raise NotFound("This grade has no such criterion.")
+        raise NotFound(NO_SUCH_CRITERION)
     row = tables.RegradeRequest
     mine = session.scalars(select(row).where(row.submission_id == submission_id)).all()
     if any(one.state == "open" and one.criterion == criterion for one in mine):
-        raise Conflict("You have asked for this already. Wait for the answer, or withdraw that request.")
+        raise Conflict(REQUESTED_ALREADY)
     if len(mine) >= MOST_OF_ONE:
-        raise Conflict("That is a lot of requests for one hand-in. Please talk to your instructor.")
+        raise Conflict(TOO_MANY_REQUESTS)
     made = row(
         submission_id=submission_id, round_id=round_.id, student_id=actor.user_id, course_id=round_.course_id,
         criterion=criterion, reason=_storable(reason), created_at=now(session),
@@ -67,9 +92,9 @@ def withdraw_request(session: Session, actor: Actor, request_id: int) -> None:
     """Withdraw one's own request. Raises NotFound, and Conflict when it is answered."""
     row = _locked(session, request_id)
     if row.student_id != actor.user_id:
-        raise NotFound("There is no such request.")
+        raise NotFound(NO_SUCH_REQUEST)
     if row.state != "open":
-        raise Conflict("This request was answered or withdrawn already.")
+        raise Conflict(ANSWERED_ALREADY)
     row.state, row.answered_at = "withdrawn", now(session)
     write_audit(session, actor.name, "regrade.withdraw", f"submission:{row.submission_id}", _about(row))
 
@@ -81,7 +106,7 @@ def answer_request(session: Session, actor: Actor, request_id: int, given: Answe
     """
     row = _locked(session, request_id)
     if row.state != "open":
-        raise Conflict("Somebody has answered this request, or it was withdrawn. Nothing was changed.")
+        raise Conflict(ANSWERED_MEANWHILE)
     new = None
     if given.verdict == "points":
         _change(session, actor, row, given)
@@ -112,7 +137,7 @@ def _again(session: Session, row: tables.RegradeRequest) -> str:
     """Add a round of the submission."""
     current = _current(session, row.submission_id)
     if current.finished_at is None:
-        raise Conflict("This hand-in is being graded right now. Wait until that is done.")
+        raise Conflict(BEING_GRADED)
     submission = session.get_one(tables.Submission, row.submission_id)
     made = add_round(session, submission, submission.assignment, reason="regrade", priority="interactive")
     return made.id
@@ -123,7 +148,7 @@ def _graded(session: Session, submission_id: str) -> tuple[tables.Round, tables.
     current = _current(session, submission_id)
     grade = session.scalar(select(tables.Grade).where(tables.Grade.round_id == current.id))
     if grade is None:
-        raise Conflict("There is no grade right now: the hand-in is being graded again.")
+        raise Conflict(NO_GRADE_NOW)
     return current, grade
 
 
@@ -131,7 +156,7 @@ def _current(session: Session, submission_id: str) -> tables.Round:
     query = select(tables.Round).where(tables.Round.submission_id == submission_id, tables.Round.current)
     current = session.scalar(query)
     if current is None:
-        raise NotFound("There is no such submission.")
+        raise NotFound(NO_SUCH_SUBMISSION)
     return current
 
 
@@ -139,7 +164,7 @@ def _locked(session: Session, request_id: int) -> tables.RegradeRequest:
     query = select(tables.RegradeRequest).where(tables.RegradeRequest.id == request_id).with_for_update()
     row = session.scalar(query)
     if row is None:
-        raise NotFound("There is no such request.")
+        raise NotFound(NO_SUCH_REQUEST)
     return row
 
 

@@ -9,6 +9,7 @@ from sqlalchemy import Label, distinct, exists, func, select
 from sqlalchemy.orm import Session
 
 from grading.domain.errors import GraderError, NotFound
+from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
 from grading.domain.rubric import Rubric
 from grading.domain.value import Value
@@ -16,6 +17,11 @@ from grading.store.audit import write_audit
 from grading.store.database import now
 from grading.store.grades.final_score import counting_of_assignment
 from grading.store.tables import Assignment, Audit, Grade, Mark, Round, RubricVersion, Submission
+
+NO_SUCH_SUBMISSION_TO_MARK = define_message(
+    "second_marking.no_such_submission_to_mark", "There is no such hand-in."
+)
+LEVELS_MISSING = define_message("second_marking.levels_missing", "Choose a level for: %(missing)s.")
 
 MOST = 50
 """Submissions of one sample: their ids are in its address."""
@@ -28,6 +34,7 @@ class MarkRefused(GraderError):
 
     code = "mark_refused"
     status = 422
+    default_message = define_message("error.mark_refused", "These levels do not fit the rubric.")
 
 
 class ToMark(Value):
@@ -118,11 +125,11 @@ def save_marks(session: Session, submission_id: str, levels: Mapping[str, float]
     query = select(Round.id).where(Round.submission_id == submission_id, Round.current).with_for_update()
     round_id = session.scalar(query)
     if round_id is None:
-        raise NotFound("There is no such hand-in.")
+        raise NotFound(NO_SUCH_SUBMISSION_TO_MARK)
     criteria = rubric_of(session, round_id).criteria
     missing = [one.title for one in criteria if not 0 <= levels.get(one.id, -1) <= one.highest]
     if missing:
-        raise MarkRefused(f"Choose a level for: {', '.join(missing)}.")
+        raise MarkRefused(LEVELS_MISSING(missing=tuple(missing)))
     blind = not has_seen(session, submission_id, actor)
     rows = {
         row.criterion: row

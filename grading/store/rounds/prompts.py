@@ -17,11 +17,14 @@ from sqlalchemy.orm import Session
 
 from grading.domain.errors import NotFound
 from grading.domain.jobs import Provenance, Result, SentPrompt
+from grading.domain.messages import define_message
 from grading.domain.model import RunState
 from grading.domain.value import Value
 from grading.store.bulk import delete_rows
 from grading.store.rounds import example_usage
 from grading.store.tables import Base, Prompt, Round, Run, SystemMessage
+
+NO_SUCH_RUN = define_message("prompts.no_such_run", "There is no such run of this submission.")
 
 log = logging.getLogger(__name__)
 MOST_BYTES = 4 * 1024 * 1024
@@ -138,7 +141,7 @@ def load_run_prompt(session: Session, submission_id: str, run_id: str) -> RunPro
     )
     found = session.execute(query).one_or_none() if run_id.isalnum() else None
     if found is None:
-        raise NotFound("There is no such run of this submission.")
+        raise NotFound(NO_SUCH_RUN)
     run, number = found
     content = run.result or {}
     origin = content.get("provenance")

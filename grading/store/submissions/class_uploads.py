@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from grading.documents import SubmittedFiles
 from grading.documents.class_zip import StudentFiles, name_key
 from grading.domain.errors import Conflict, GraderError, NotFound
+from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
 from grading.store import tables
 from grading.store.accounts import users
@@ -19,6 +20,15 @@ from grading.store.blobs import load_blob, store_blobs
 from grading.store.database import now
 from grading.store.submissions import intake
 from grading.store.submissions.intake import Accepted, IncomingSubmission
+
+NO_SUCH_UPLOAD = define_message("class_uploads.no_such_upload", "There is no such class upload.")
+SUBMITTED_ALREADY = define_message(
+    "class_uploads.submitted_already", "This class upload was already handed in."
+)
+STUDENT_NOT_IN_COURSE = define_message(
+    "class_uploads.student_not_in_course",
+    "One of the chosen students is not in this course; load the page again.",
+)
 
 
 @dataclass(frozen=True)
@@ -70,7 +80,7 @@ def load_class_upload(session: Session, batch_id: str) -> tables.ClassUpload:
     """The class upload. Raises NotFound."""
     row = session.get(tables.ClassUpload, batch_id) if batch_id.isalnum() else None
     if row is None:
-        raise NotFound("There is no such class upload.")
+        raise NotFound(NO_SUCH_UPLOAD)
     return row
 
 
@@ -111,13 +121,13 @@ def confirm_class_upload(
 ) -> list[Accepted]:
     """Submit for all chosen students in this transaction. Raises Conflict when it is confirmed already."""
     if batch.confirmed_at is not None:
-        raise Conflict("This class upload was already handed in.")
+        raise Conflict(SUBMITTED_ALREADY)
     allowed = {member.user_id for member in list_students(session, course_id)}
     batch.confirmed_at = now(session)
     accepted = []
     for choice in choices:
         if choice.user_id is not None and choice.user_id not in allowed:
-            raise GraderError("One of the chosen students is not in this course; load the page again.")
+            raise GraderError(STUDENT_NOT_IN_COURSE)
         student_id = choice.user_id or _create(session, choice.entry, course_id)
         incoming = IncomingSubmission(
             assignment_id=batch.assignment_id,
@@ -155,5 +165,5 @@ def lock_class_upload(session: Session, batch_id: str) -> tables.ClassUpload:
         select(tables.ClassUpload).where(tables.ClassUpload.id == batch_id).with_for_update()
     )
     if row is None:
-        raise NotFound("There is no such class upload.")
+        raise NotFound(NO_SUCH_UPLOAD)
     return row

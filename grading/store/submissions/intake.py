@@ -13,8 +13,10 @@ from sqlalchemy.orm import Session
 from grading.documents import SubmittedFiles, in_language
 from grading.domain.errors import Forbidden, GraderError, NotFound
 from grading.domain.lateness import Lateness, LateRule, closes, lateness
+from grading.domain.messages import define_message
 from grading.domain.model import RoundState, StageState
 from grading.domain.rubric import Rubric
+from grading.domain.shared_messages import ACCOUNT_DISABLED, NO_SUCH_ASSIGNMENT
 from grading.domain.stages import stages_of
 from grading.domain.value import Value
 from grading.store import idempotency_keys, outbox, tables
@@ -36,6 +38,15 @@ from grading.store.tables import (
     new_id,
 )
 from grading.store.tables.assignments import TRIAL
+
+CLOSED = define_message(
+    "intake.closed",
+    "Nothing is accepted for this assignment after %(when)s. Ask your instructor for an extension.",
+)
+NO_SUBMISSION_LEFT = define_message(
+    "intake.no_submission_left",
+    "All %(most)s hand-ins for this assignment are used. Ask your instructor if you need another.",
+)
 
 Idempotency = idempotency_keys.Idempotency
 
@@ -110,7 +121,7 @@ def _locked(session: Session, assignment: Assignment, student_id: int) -> tuple[
         rows = select(User.id, User.disabled).where(User.id.in_(people)).order_by(User.id).with_for_update()
         disabled = {row.id: row.disabled for row in session.execute(rows)}
         if disabled[student_id]:
-            raise Forbidden("This student's account is disabled.")
+            raise Forbidden(ACCOUNT_DISABLED)
         # whoever changes a group locks its members, too: now it stays as it is
         again = groups.group_members(session, assignment, student_id)
         if set(again) <= set(people):
@@ -191,24 +202,38 @@ class SubmissionRefused(GraderError):
 
     code = "hand_in_refused"
     status = 409
+    default_message = define_message(
+        "error.submission_refused", "Nothing can be handed in for this assignment now."
+    )
 
 
 class Archived(SubmissionRefused):
     """This course is over; nothing can be handed in any more."""
 
     code = "course_archived"
+    default_message = define_message(
+        "error.archived", "This course is over; nothing can be handed in any more."
+    )
 
 
 class SubmissionsClosed(SubmissionRefused):
     """Nothing more is accepted for this assignment; ask your instructor for an extension."""
 
     code = "hand_in_closed"
+    default_message = define_message(
+        "error.submissions_closed",
+        "Nothing more is accepted for this assignment; ask your instructor for an extension.",
+    )
 
 
 class NoSubmissionsLeft(SubmissionRefused):
     """You have used all your hand-ins for this assignment; ask your instructor if you need another."""
 
     code = "no_hand_ins_left"
+    default_message = define_message(
+        "error.no_submissions_left",
+        "You have used all your hand-ins for this assignment; ask your instructor if you need another.",
+    )
 
 
 class SubmissionPolicy(Value):
@@ -289,17 +314,12 @@ def require_open(
     require_current(assignment)
     found = submission_policy(session, assignment, student_id, people, moment)
     if not assignment.visible:
-        raise NotFound("There is no such assignment.")
+        raise NotFound(NO_SUCH_ASSIGNMENT)
     if found.lateness.closed and found.closes is not None:
         when = f"{found.closes:%d %b %Y, %H:%M} UTC"
-        raise SubmissionsClosed(
-            f"Nothing is accepted for this assignment after {when}. Ask your instructor for an extension."
-        )
+        raise SubmissionsClosed(CLOSED(when=when))
     if found.left == 0:
-        raise NoSubmissionsLeft(
-            f"All {found.most} hand-ins for this assignment are used. "
-            "Ask your instructor if you need another."
-        )
+        raise NoSubmissionsLeft(NO_SUBMISSION_LEFT(most=found.most))
 
 
 def count_submissions(

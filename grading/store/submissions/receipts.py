@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from grading.domain.errors import NotFound
 from grading.domain.lateness import Lateness, LateRule, lateness, own_due
+from grading.domain.shared_messages import NO_SUCH_SUBMISSION
 from grading.domain.value import Value
 from grading.store import tables
 
@@ -75,7 +76,7 @@ def load_receipt(session: Session, submission_id: str) -> Receipt:
         else None
     )
     if row is None:
-        raise NotFound("There is no such submission.")
+        raise NotFound(NO_SUCH_SUBMISSION)
     files = list_files(session, submission_id)
     names: list[tuple[int, str]] = []
     if row.in_group:

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from grading.checks.upload_notes import Reading, reading
 from grading.documents import SubmittedFiles, UploadedFile, in_language
 from grading.domain.errors import NotFound
+from grading.domain.messages import define_message
 from grading.domain.model import Document
 from grading.domain.rubric import Rubric
 from grading.domain.value import Value
@@ -27,6 +28,11 @@ from grading.store.tables import (
     UploadFile,
     User,
     new_id,
+)
+
+UPLOAD_GONE = define_message(
+    "uploads.upload_gone",
+    "This upload is not there any more. If you did not hand it in, upload your files again.",
 )
 
 GRACE_PERIOD = timedelta(minutes=15)
@@ -103,9 +109,7 @@ def load_upload(session: Session, upload_id: str, user_id: int) -> PendingUpload
     """A user's own upload. Raises NotFound."""
     row = session.get(Upload, upload_id) if upload_id.isalnum() else None
     if row is None or row.user_id != user_id:
-        raise NotFound(
-            "This upload is not there any more. If you did not hand it in, upload your files again."
-        )
+        raise NotFound(UPLOAD_GONE)
     file = UploadFile
     files = session.execute(select(file.path, file.sha256, file.size).where(file.upload_id == row.id))
     listed = tuple(sort_by_path(ReceivedFile(**one._mapping) for one in files))

@@ -13,7 +13,9 @@ from sqlalchemy.orm import Session, aliased
 
 from grading.domain.errors import NotFound
 from grading.domain.lateness import LateRule, own_due, steps
+from grading.domain.messages import define_message
 from grading.domain.rubric import Rubric
+from grading.domain.shared_messages import NO_SUCH_ASSIGNMENT
 from grading.domain.value import Value
 from grading.shared.cache import Remembered, mark
 from grading.store import tables
@@ -24,6 +26,8 @@ from grading.store.database import cache_now, clock_column
 from grading.store.submissions.intake import PolicyTerms, SubmissionPolicy, count_submissions, evaluate_policy
 from grading.store.views import submission_lists
 from grading.store.views.submission_lists import SubmissionLine
+
+NO_SUCH_FILE = define_message("assignment_files.no_such_file", "There is no such file.")
 
 OFFERED = ("starter/", "data/")
 """Folders whose files students may download; solutions, tests and instructions are never served."""
@@ -137,7 +141,7 @@ def load_page(
     query = _head(session.get_bind().dialect.name)
     row = session.execute(query, {"assignment_id": assignment_id, "user_id": user_id}).first()
     if row is None:
-        raise NotFound("There is no such assignment.")
+        raise NotFound(NO_SUCH_ASSIGNMENT)
     allow(row.course_id, row.visible)
     moment, alone = cache_now(session, row.clock), row.group_size < 2
     attempts = submission_lists.list_attempts(session, user_id, assignment_id)
@@ -263,7 +267,7 @@ def load_offered_file(session: Session, assignment: tables.Assignment, path: str
     """The content of a file that students may download. Raises NotFound for all others."""
     name = _files(session, assignment).get(path) if path.startswith(OFFERED) else None
     if name is None:
-        raise NotFound("There is no such file.")
+        raise NotFound(NO_SUCH_FILE)
     return load_blob(session, name)
 
 

@@ -10,6 +10,7 @@ from sqlalchemy import Integer, Select, bindparam, case, func, select
 from sqlalchemy.orm import Session, aliased
 
 from grading.domain.errors import NotFound
+from grading.domain.shared_messages import NO_SUCH_REQUEST
 from grading.domain.value import Value
 from grading.store import tables
 from grading.store.database import literal_limit
@@ -61,7 +62,7 @@ def load_request(session: Session, request_id: int) -> Request:
     """A request. Raises NotFound."""
     found = session.execute(_requests().where(tables.RegradeRequest.id == request_id)).first()
     if found is None:
-        raise NotFound("There is no such request.")
+        raise NotFound(NO_SUCH_REQUEST)
     return _request(found)
 
 

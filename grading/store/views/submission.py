@@ -28,8 +28,10 @@ from sqlalchemy.orm import Session, aliased
 
 from grading.documents import set_apart
 from grading.domain.errors import NotFound, for_student
+from grading.domain.messages import Message
 from grading.domain.model import Cell, Document, RoundState, StageState
 from grading.domain.outcome import Report
+from grading.domain.shared_messages import NO_SUCH_SUBMISSION
 from grading.domain.value import Value
 from grading.execution.display import ShownTrial
 from grading.scoring import changed
@@ -171,9 +173,9 @@ class StageView(Value):
     """When the accepted result was recorded."""
 
     @property
-    def student(self) -> str:
-        """Why it is dead, for the student; empty otherwise."""
-        return for_student(self.error or "") if self.state == StageState.DEAD else ""
+    def student(self) -> Message | None:
+        """Why it is dead, for the student."""
+        return for_student(self.error or "") if self.state == StageState.DEAD else None
 
 
 class GradeView(Value):
@@ -281,7 +283,7 @@ def load_head(session: Session, query: Select[Any], submission_id: str) -> Any:
     if submission_id.isalnum():
         row = session.execute(query, {"submission_id": submission_id}).first()
     if row is None:
-        raise NotFound("There is no such submission.")
+        raise NotFound(NO_SUCH_SUBMISSION)
     return row
 
 

@@ -167,7 +167,7 @@ def test_a_fault_ends_in_a_partial_round_and_two_sentences(school: School, fault
             session.scalars(select(Grade).where(Grade.round_id == round_id)).one(),
         )
         stage = session.get_one(RoundStage, (round_id, "analysis"))
-    sentence = for_student(EVERY[fault])
+    sentence = for_student(EVERY[fault]).message
     made = Report.model_validate(grade.report)
     assert (stage.state, stage.error) == (StageState.DEAD, EVERY[fault])
     assert (current.state, current.failure) == (RoundState.PARTIAL, sentence)

@@ -11,6 +11,7 @@ from sqlalchemy import select
 
 from cli.main import grader
 from grading import scoring
+from grading.domain.messages import verbatim
 from grading.domain.model import Evidence, RoundState, StageState
 from grading.domain.outcome import Report
 from grading.domain.permissions import Actor
@@ -68,7 +69,7 @@ def run_all(store: Store, round_id: str, *, release: bool = False, **ok: bool) -
 
 def outcome(session: object, round_id: str) -> Report:
     results = {r.stage: r for r in finish_round.accepted_results(session, round_id)}  # type: ignore[arg-type]
-    failures = {s: "It did not work." for s in ("analysis", "feedback") if s not in results}
+    failures = {s: verbatim("It did not work.") for s in ("analysis", "feedback") if s not in results}
     return scoring.combine(RUBRIC, Evidence(added_lines=1), results, failures)
 
 

@@ -19,7 +19,7 @@ JARGON = re.compile(
 
 @pytest.mark.parametrize("code", [*model_faults(), "no_such_code", ""])
 def test_students_read_plain_words(code: str) -> None:
-    sentence = for_student(code)
+    sentence = for_student(code).message
     assert not JARGON.search(sentence)
     assert "Your work is safe" in sentence
     assert "you do not need to do anything" in sentence
@@ -30,7 +30,7 @@ def test_students_read_plain_words(code: str) -> None:
 def test_every_fault_has_its_own_code_and_words() -> None:
     kinds = model_faults()
     assert len({kind.student for kind in kinds.values()}) == len(kinds)
-    assert all(kind.__doc__ and kind.__doc__.endswith(".") for kind in kinds.values())
+    assert all(kind.__doc__ == str(kind.default_message()) for kind in kinds.values())
     assert all(len(code) <= 40 for code in kinds)  # the column in SQL
     assert for_student("no_such_code") == for_student(EngineError.code)
 
@@ -44,6 +44,9 @@ def test_the_documentation_says_when_the_next_try_is() -> None:
 def test_the_documentation_says_the_same() -> None:
     rows = re.findall(r"^\| `(\w+)` \|(.+)\|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     table = {code: [cell.strip() for cell in rest.split(" | ")] for code, rest in rows}
-    expected = {code: (kind.__doc__, kind.retry, for_student(code)) for code, kind in model_faults().items()}
+    expected = {
+        code: (str(kind.default_message()), kind.retry, str(for_student(code)))
+        for code, kind in model_faults().items()
+    }
     assert {code: (cells[0], cells[1], cells[3]) for code, cells in table.items()} == expected
     assert all(len(cells) == 5 and all(cells) for cells in table.values())

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from grading.checks.kinds.prose import Words
 from grading.domain.jobs import Provenance, Result
+from grading.domain.messages import verbatim
 from grading.domain.model import Cell, CheckOutcome, CriterionEvidence, Document, Evidence, Flag, RoundState
 from grading.domain.outcome import Report
 from grading.domain.rubric import Criterion, Rubric
@@ -114,14 +115,14 @@ def test_a_dead_stage_makes_it_partial_without_a_total() -> None:
         RUBRIC,
         evidence(0.75),
         {"analysis": result("analysis", {"clean": 3, "style": 2})},
-        {"feedback": "away"},
+        {"feedback": verbatim("away")},
     )
     assert (made.status, made.points, made.points_so_far) == (RoundState.PARTIAL, None, 20.0)
     assert made.failures == {"feedback": "away"}
 
 
 def test_no_stage_at_all_is_failed() -> None:
-    made = combine(RUBRIC, evidence(0.75), {}, {"analysis": "x", "feedback": "y"})
+    made = combine(RUBRIC, evidence(0.75), {}, {"analysis": verbatim("x"), "feedback": verbatim("y")})
     assert (made.status, made.points) == (RoundState.FAILED, None)
 
 

@@ -49,7 +49,7 @@ def test_blanks_and_marks_have_one_form() -> None:
     text = "id,name\ns-1,Zoe\u0308\u00a0\u2003Mu\u0308ller \ns-\u202e2,Ben\n"
     found = parse_roster(text)
     assert found.rows == (Row(2, "s-1", "Zo\u00eb M\u00fcller"),)
-    assert found.problems[0].words == "The id has characters that cannot be shown."
+    assert found.problems[0].said.message == "The id has characters that cannot be shown."
 
 
 def test_columns_as_other_systems_call_them_in_any_order() -> None:
@@ -80,7 +80,7 @@ def test_problems_name_their_line_and_leave_the_others() -> None:
     found = parse_roster(text)
     assert [row.id for row in found.rows] == ["s-1", "s-5"]
     assert found.rows[1].role == "grader"
-    assert [(problem.line, problem.words) for problem in found.problems] == [
+    assert [(problem.line, problem.said.message) for problem in found.problems] == [
         (3, "There is no id."),
         (4, "The id 's-1' stands in line 2 already."),
         (5, "The e-mail address is not one: it needs an @, and no blanks."),
@@ -125,7 +125,7 @@ def test_no_bytes_lead_to_another_error(data: bytes) -> None:
 
 def test_one_person_by_a_form() -> None:
     assert single_person(" s-1 ", "Ada", "", "student").rows == (Row(1, "s-1", "Ada", "", "student"),)
-    assert single_person("", "Ada", "", "").problems[0].words == "There is no id."
+    assert single_person("", "Ada", "", "").problems[0].said.message == "There is no id."
 
 
 def test_tables_for_spreadsheets_hold_no_formulas() -> None:

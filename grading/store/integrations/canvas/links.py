@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from grading.documents import SubmittedFiles
 from grading.domain.errors import Conflict, NotFound
+from grading.domain.messages import define_message
 from grading.integrations.canvas.values import Attempt, NotForTheBridge, Task
 from grading.store import tables
 from grading.store.accounts import users
@@ -30,6 +31,19 @@ from grading.store.integrations.canvas.tables import (
 from grading.store.submissions import intake
 from grading.store.submissions.intake import Accepted, IncomingSubmission
 from grading.store.tables import Assignment, Course, Identity, Membership, Submission
+
+NO_SUCH_LINK = define_message(
+    "canvas_links.no_such_link", "There is no link %(link)s; `grader canvas list` has them."
+)
+NOT_LINKABLE = define_message("canvas_links.not_linkable", "“%(title)s” cannot be linked: %(problem)s.")
+LINKED_ALREADY = define_message(
+    "canvas_links.linked_already",
+    "It is linked with another assignment here; first: grader canvas unlink %(link)s",
+)
+OTHER_COURSE = define_message(
+    "canvas_links.other_course",
+    "This course of Canvas belongs to another course here; unlink its assignments first.",
+)
 
 
 @dataclass(frozen=True)
@@ -95,7 +109,7 @@ def load_link(session: Session, link_id: int) -> Link:
     """A live link. Raises NotFound."""
     found = list_live_links(session, link_id)
     if not found:
-        raise NotFound(f"There is no link {link_id}; `grader canvas list` has them.")
+        raise NotFound(NO_SUCH_LINK(link=link_id))
     return found[0]
 
 
@@ -104,13 +118,13 @@ def link_assignment(
 ) -> int:
     """Link an assignment of a Canvas to ours; returns the link's id. Raises NotForTheBridge, Conflict."""
     if task.problem:
-        raise NotForTheBridge(f"“{task.title}” cannot be linked: {task.problem}.")
+        raise NotForTheBridge(NOT_LINKABLE(title=task.title, problem=task.problem))
     assignment = session.get_one(Assignment, assignment_id)
     course = _course(session, connection, task.course, title, assignment.course_id, by)
     known = (CanvasLink.canvas_course_id == course.id, CanvasLink.canvas_assignment == task.id)
     row = session.scalar(select(CanvasLink).where(*known).with_for_update())
     if row is not None and row.ended_at is None and row.assignment_id != assignment_id:
-        raise Conflict(f"It is linked with another assignment here; first: grader canvas unlink {row.id}")
+        raise Conflict(LINKED_ALREADY(link=row.id))
     if row is None:
         row = CanvasLink(canvas_course_id=course.id, canvas_assignment=task.id, assignment_id=assignment_id)
         session.add(row)
@@ -143,9 +157,7 @@ def _course(
     elif row.course_id != course_id:
         links = select(CanvasLink.id).where(CanvasLink.canvas_course_id == row.id)
         if session.scalar(links.where(CanvasLink.ended_at.is_(None)).limit(1)) is not None:
-            raise Conflict(
-                "This course of Canvas belongs to another course here; unlink its assignments first."
-            )
+            raise Conflict(OTHER_COURSE)
         row.course_id = course_id
     row.title = title
     session.flush()

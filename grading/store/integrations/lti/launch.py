@@ -15,7 +15,9 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.orm import Session
 
 from grading.domain.errors import Forbidden, NotFound
+from grading.domain.messages import define_message
 from grading.domain.rubric import Rubric
+from grading.domain.shared_messages import NO_SUCH_COURSE
 from grading.integrations.lti.claims import LEEWAY_S
 from grading.integrations.lti.client import ROSTER, Talk
 from grading.integrations.lti.messages import item
@@ -53,6 +55,36 @@ from grading.store.tables import (
     new_id,
 )
 
+USED_BEFORE = define_message(
+    "lti_launch.used_before", "This launch was used before. Open it in the learning platform again."
+)
+ACCOUNT_DISABLED_HERE = define_message(
+    "lti_launch.account_disabled_here", "This account is disabled here. Ask whoever runs this server."
+)
+NO_SUCH_ASSIGNMENT_IN_COURSE = define_message(
+    "lti_launch.no_such_assignment_in_course", "There is no such assignment in this course."
+)
+CHOICE_OVER = define_message(
+    "lti_launch.choice_over", "This choice is over. Open the link in the learning platform again."
+)
+COURSE_BOUND_ELSEWHERE = define_message(
+    "lti_launch.course_bound_elsewhere", "This course of the platform belongs to another course here already."
+)
+NO_ROSTER_SERVICE = define_message(
+    "lti_launch.no_roster_service",
+    "The platform does not offer names and roles for this course. Let its administrator "
+    "turn that service on for the tool, then open a link there once.",
+)
+NO_BOUND_COURSE = define_message(
+    "lti_launch.no_bound_course", "There is no course here that belongs to this one."
+)
+ROSTER_UNREADABLE = define_message(
+    "lti_launch.roster_unreadable", "The platform's list of people cannot be read."
+)
+ROSTER_TOO_LONG = define_message(
+    "lti_launch.roster_too_long", "The platform's list has more than %(most)s people."
+)
+
 PENDING_FOR = timedelta(days=1)
 """How long a pending launch waits for an instructor's choice."""
 
@@ -80,7 +112,7 @@ def use_nonce(session: Session, platform_id: int, launch: Launch) -> None:
     row = {"platform_id": platform_id, "hash": hashed, "until": until}
     statement = insert(LtiNonce).values(row).on_conflict_do_nothing().returning(LtiNonce.hash)
     if session.execute(statement).first() is None:
-        raise LaunchRefused("This launch was used before. Open it in the learning platform again.")
+        raise LaunchRefused(USED_BEFORE)
 
 
 def handle_launch(session: Session, platform: Platform, launch: Launch) -> LaunchResult:
@@ -110,7 +142,7 @@ def find_or_create_user(session: Session, platform: Platform, subject: str, name
         session.flush()
         write_audit(session, "lti", "user.create", f"user:{user.id}", {"provider": platform.name})
     if user.disabled:
-        raise Forbidden("This account is disabled here. Ask whoever runs this server.")
+        raise Forbidden(ACCOUNT_DISABLED_HERE)
     user.name, user.email = user.name or name, user.email or email
     return user
 
@@ -185,7 +217,7 @@ def add_link(session: Session, context_id: int, link: str, assignment_id: int, b
     context = session.get_one(LtiContext, context_id)
     meant = session.get(Assignment, assignment_id)
     if meant is None or meant.course_id != context.course_id:
-        raise NotFound("There is no such assignment in this course.")
+        raise NotFound(NO_SUCH_ASSIGNMENT_IN_COURSE)
     known = (LtiLink.context_id == context_id, LtiLink.link == link)
     row = session.scalar(select(LtiLink).where(*known))
     if row is not None:
@@ -217,7 +249,7 @@ def load_pending_launch(session: Session, launch_id: str, user_id: int) -> LtiLa
     """A pending launch of this user. Raises NotFound."""
     row = session.get(LtiLaunch, launch_id)
     if row is None or row.user_id != user_id or row.created_at < now(session) - PENDING_FOR:
-        raise NotFound("This choice is over. Open the link in the learning platform again.")
+        raise NotFound(CHOICE_OVER)
     return row
 
 
@@ -233,9 +265,9 @@ def link_course(session: Session, context_id: int, course_id: int, by: str) -> N
     """Link a platform's course to ours; known users get their roles. Raises NotFound, Forbidden."""
     context = session.get(LtiContext, context_id, with_for_update=True)
     if context is None or session.get(Course, course_id) is None:
-        raise NotFound("There is no such course.")
+        raise NotFound(NO_SUCH_COURSE)
     if context.course_id is not None and context.course_id != course_id:
-        raise Forbidden("This course of the platform belongs to another course here already.")
+        raise Forbidden(COURSE_BOUND_ELSEWHERE)
     context.course_id = course_id
     session.flush()
     write_audit(session, by, "lti.course", f"course:{course_id}", {"context": context_id})
@@ -293,7 +325,7 @@ def content_items(
     for number in assignment_ids if several else assignment_ids[:1]:
         meant = session.get(Assignment, number)
         if meant is None or meant.course_id != context.course_id:
-            raise NotFound("There is no such assignment in this course.")
+            raise NotFound(NO_SUCH_ASSIGNMENT_IN_COURSE)
         rubric = Rubric.model_validate(versions.published_version(session, meant).rubric)
         found.append(item(launch_url, meant.id, meant.title, rubric.max_points))
     return found
@@ -328,13 +360,10 @@ def update_roster(store: Store, talk: Talk, context_id: int, by: str) -> tuple[i
     with store.read() as session:
         context = session.get(LtiContext, context_id)
         if context is None or context.course_id is None:
-            raise NotFound("There is no course here that belongs to this one.")
+            raise NotFound(NO_BOUND_COURSE)
         platform, url = platforms.load_platform(session, context.platform_id), context.roster_url
     if not url:
-        raise PlatformFailed(
-            "The platform does not offer names and roles for this course. Let its administrator turn that "
-            "service on for the tool, then open a link there once."
-        )
+        raise PlatformFailed(NO_ROSTER_SERVICE)
     rows = list(_rows(talk.pages(platform, [SCOPE_ROSTER], url, ROSTER)))
     for start in range(0, len(rows), AT_ONCE):
         with store.write() as session:
@@ -383,14 +412,14 @@ def _rows(pages: Iterable[Any]) -> Iterator[Row]:
     for page in pages:
         listed = page.get("members") if isinstance(page, dict) else None
         if not isinstance(listed, list):
-            raise PlatformFailed("The platform's list of people cannot be read.")
+            raise PlatformFailed(ROSTER_UNREADABLE)
         for one in listed:
             row = _row(one) if isinstance(one, dict) else None
             if row is not None:
                 count += 1
                 yield row
             if count > MOST:
-                raise PlatformFailed(f"The platform's list has more than {MOST} people.")
+                raise PlatformFailed(ROSTER_TOO_LONG(most=MOST))
 
 
 def _row(one: Mapping[str, Any]) -> Row | None:

@@ -14,6 +14,7 @@ from sqlalchemy import delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from grading.domain.errors import Conflict, GraderError, NotFound
+from grading.domain.messages import define_message
 from grading.domain.ssrf import read
 from grading.integrations.lti.keys import ToolKey, new_key, public_jwk
 from grading.integrations.lti.values import Platform, PlatformRefused
@@ -34,6 +35,27 @@ from grading.store.integrations.lti.tables import (
     LtiTicket,
 )
 
+REGISTERED_ALREADY = define_message(
+    "lti_platforms.registered_already", "This issuer with this client id is registered already."
+)
+OTHER_JWKS_ADDRESS = define_message(
+    "lti_platforms.other_jwks_address",
+    "This issuer is registered with another JWKS address; an issuer has one.",
+)
+DEPLOYMENT_FORM = define_message(
+    "lti_platforms.deployment_form", "deployment: at most 255 printable characters."
+)
+NO_SUCH_PLATFORM = define_message("lti_platforms.no_such_platform", "There is no such platform.")
+TEXT_FORM = define_message(
+    "lti_platforms.text_form", "%(name)s: 1 to %(most)s printable characters are needed."
+)
+ADDRESS_FORM = define_message(
+    "lti_platforms.address_form", "%(name)s: a whole address is needed, such as https://lms.school.edu/…."
+)
+ORIGINS_FORM = define_message(
+    "lti_platforms.origins_form", "origins: addresses such as https://lms.school.edu are needed."
+)
+
 TICKET_FOR = timedelta(days=2)
 CODE_FOR = timedelta(hours=24)
 MAX_UNKNOWN = 50
@@ -45,6 +67,10 @@ class TicketGone(GraderError):
 
     code = "ticket_gone"
     status = 404
+    default_message = define_message(
+        "error.ticket_gone",
+        "This link or code was used before, is too old, or never was one. Ask for a new one.",
+    )
 
 
 @dataclass(frozen=True)
@@ -95,11 +121,11 @@ def register_platform(session: Session, new: NewPlatform, by: str) -> int:
     """Register a platform; returns its id. Raises PlatformRefused, and Conflict when it is registered."""
     new = validate_platform(new)
     if find_platform(session, new.issuer, new.client_id) is not None:
-        raise Conflict("This issuer with this client id is registered already.")
+        raise Conflict(REGISTERED_ALREADY)
     others = select(LtiPlatform.jwks_url).where(LtiPlatform.issuer == new.issuer)
     if any(url != new.jwks_url for url in session.scalars(others)):
         # people are known by issuer: who has other keys could be anybody there
-        raise PlatformRefused("This issuer is registered with another JWKS address; an issuer has one.")
+        raise PlatformRefused(OTHER_JWKS_ADDRESS)
     fields = {name: getattr(new, name) for name in _FIELDS}
     row = LtiPlatform(
         **fields, origins=list(origins_of(new)), jwks={}, created_at=now(session), created_by=by[:100]
@@ -125,13 +151,13 @@ def validate_platform(new: NewPlatform) -> NewPlatform:
             or not said[name].isprintable()
             or (not said[name] and name != "audience")
         ):
-            raise PlatformRefused(f"{name}: 1 to {longest} printable characters are needed.")
+            raise PlatformRefused(TEXT_FORM(name=name, most=longest))
     for name in ("authorize_url", "token_url", "jwks_url"):
         _address(name, said[name])
     origins = tuple(_origin(one) for one in new.origins if one.strip())
     deployments = tuple(one.strip() for one in new.deployments if one.strip())
     if any(len(one) > 255 or not one.isprintable() for one in deployments):
-        raise PlatformRefused("deployment: at most 255 printable characters.")
+        raise PlatformRefused(DEPLOYMENT_FORM)
     return NewPlatform(**said, origins=origins, deployments=deployments)
 
 
@@ -141,9 +167,7 @@ def _address(name: str, url: str) -> None:
             raise ValueError
         read(url)
     except (GraderError, ValueError):
-        raise PlatformRefused(
-            f"{name}: a whole address is needed, such as https://lms.school.edu/…."
-        ) from None
+        raise PlatformRefused(ADDRESS_FORM(name=name)) from None
 
 
 def origins_of(new: NewPlatform) -> tuple[str, ...]:
@@ -159,7 +183,7 @@ def _origin(url: str) -> str:
     try:
         target = read(url.strip())
     except (GraderError, ValueError):
-        raise PlatformRefused("origins: addresses such as https://lms.school.edu are needed.") from None
+        raise PlatformRefused(ORIGINS_FORM) from None
     host = f"[{target.host}]" if ":" in target.host else target.host
     port = "" if target.port == (443 if target.secure else 80) else f":{target.port}"
     return f"{'https' if target.secure else 'http'}://{host}{port}"
@@ -178,7 +202,7 @@ def load_platform(session: Session, platform_id: int) -> Platform:
     """An enabled platform. Raises NotFound."""
     row = session.get(LtiPlatform, platform_id)
     if row is None or not row.enabled:
-        raise NotFound("There is no such platform.")
+        raise NotFound(NO_SUCH_PLATFORM)
     return platform_of(row)
 
 
@@ -215,7 +239,7 @@ def set_enabled(session: Session, platform_id: int, enabled: bool, by: str) -> N
     """Enable or disable a platform. Raises NotFound."""
     row = session.get(LtiPlatform, platform_id)
     if row is None:
-        raise NotFound("There is no such platform.")
+        raise NotFound(NO_SUCH_PLATFORM)
     row.enabled = enabled
     write_audit(session, by, "lti.platform.enabled", f"platform:{platform_id}", {"enabled": enabled})
 
@@ -333,7 +357,7 @@ def change_platform(session: Session, platform_id: int, new: NewPlatform, by: st
     new = validate_platform(replace(new, issuer=row.issuer))
     same = (LtiPlatform.issuer == row.issuer, LtiPlatform.client_id == new.client_id)
     if session.scalar(select(LtiPlatform.id).where(*same, LtiPlatform.id != row.id)) is not None:
-        raise Conflict("This issuer with this client id is registered already.")
+        raise Conflict(REGISTERED_ALREADY)
     fields = ("name", "client_id", "authorize_url", "token_url", "jwks_url", "audience")
     changed = [name for name in fields if getattr(row, name) != getattr(new, name)]
     for name in changed:
@@ -398,7 +422,7 @@ def remove_platform(session: Session, platform_id: int, by: str) -> RemovalEffec
 def _row(session: Session, platform_id: int, *, lock: bool = False) -> LtiPlatform:
     row = session.get(LtiPlatform, platform_id, with_for_update=lock or None)
     if row is None:
-        raise NotFound("There is no such platform.")
+        raise NotFound(NO_SUCH_PLATFORM)
     return row
 
 
