@@ -55,19 +55,21 @@ MAIN = (
     Way("home.home", N_("Home"), "tokens.own"),
     Way("courses.listing", N_("Courses"), "tokens.own", COURSES),
     Way("home.submissions", N_("Hand-ins"), "machines.see"),
-    Way("regrade_requests.listing", N_("Regrades"), "given_up.see", frozenset({"regrade_requests"})),
+    Way(
+        "regrade_requests.listing", N_("Regrades"), "failed_submissions.see", frozenset({"regrade_requests"})
+    ),
     Way("users.listing", N_("Accounts"), "administer", frozenset({"users"})),
     Way(
         "operations.overview",
         N_("Operations"),
         "machines.see",
-        frozenset({"operations", "given_up", "audit.everything", "deliveries", "lms_secrets"}),
+        frozenset({"operations", "failed_submissions", "audit.everything", "deliveries", "lms_secrets"}),
     ),
 )
 OPERATIONS = (
     Way("operations.overview", N_("Overview"), "machines.see"),
     Way("operations.machines", N_("Machines"), "machines.see"),
-    Way("given_up.listing", N_("Not graded"), "given_up.see"),
+    Way("failed_submissions.listing", N_("Not graded"), "failed_submissions.see"),
     Way("operations.messages", N_("Messages"), "administer"),
     Way("deliveries.listing", N_("Deliveries"), "administer", frozenset({"deliveries"})),
     Way("operations.tokens", N_("Tokens"), "administer"),

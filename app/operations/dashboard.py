@@ -124,7 +124,7 @@ class Overview:
     working: Sequence[Working]
     working_total: int
     parts: Sequence[Part]
-    given_up: int
+    dead_rounds: int
     dead: Mapping[str, int]
     database: str
     database_bytes: int
@@ -151,7 +151,7 @@ def overview(actor: Actor) -> Overview:
         working=[Working(run, leases.get(run.run_id), actor.staff_in(run.course_id)) for run in runs],
         working_total=total,
         parts=parts,
-        given_up=known.given_up,
+        dead_rounds=known.dead_rounds,
         dead=known.dead,
         database="PostgreSQL" if kind == "postgresql" else "SQLite",
         database_bytes=size,
@@ -279,13 +279,15 @@ def _machine_troubles(seen: Seen) -> Iterator[Trouble]:
 
 
 def _to_look_at(actor: Actor, known: Figures) -> Iterator[Trouble]:
-    if given_up := known.given_up:
+    if dead_rounds := known.dead_rounds:
         yield Trouble(
             ngettext(
-                "A hand-in was not graded.", "%(count)s hand-ins were not graded, or only in part.", given_up
+                "A hand-in was not graded.",
+                "%(count)s hand-ins were not graded, or only in part.",
+                dead_rounds,
             ),
             _("See why, mend the cause, and try again. Nothing is lost."),
-            endpoint="given_up.listing",
+            endpoint="failed_submissions.listing",
         )
     if actor.administrator and known.paused:
         yield Trouble(

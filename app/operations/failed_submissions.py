@@ -14,14 +14,14 @@ from grading.domain.permissions import Actor, Subject, may
 from grading.store.rounds import retry
 from grading.store.rounds.retry import DeadRound
 
-pages = Blueprint("given_up", __name__)
+pages = Blueprint("failed_submissions", __name__)
 
 
 @pages.get("/failed")
 def listing() -> str:
     """What was given up in the reader's courses, the latest first."""
     actor = auth.actor()
-    auth.require(actor, "given_up.see")
+    auth.require(actor, "failed_submissions.see")
     return render_template("operations/failed_submissions.html", rounds=_given_up(actor))
 
 
@@ -29,7 +29,7 @@ def listing() -> str:
 def again() -> Response:
     """Set the chosen rounds going again, or all of the list."""
     actor = auth.actor()
-    auth.require(actor, "given_up.see")
+    auth.require(actor, "failed_submissions.see")
     listed = {one.round_id: one for one in _given_up(actor)}
     chosen = list(listed) if "all" in request.form else request.form.getlist("round")
     if not chosen:
@@ -43,7 +43,7 @@ def again() -> Response:
             "%(count)s hand-in will be graded again.", "%(count)s hand-ins will be graded again.", done
         )
         flash(told if done else _("Nothing to do."), "success" if done else "info")
-    return redirect(url_for("given_up.listing"), 303)
+    return redirect(url_for("failed_submissions.listing"), 303)
 
 
 def _given_up(actor: Actor) -> list[DeadRound]:

@@ -98,8 +98,8 @@ def listing(settings: Settings) -> None:
         at = f"{one.link.connection} {one.link.canvas_course}/{one.link.canvas_assignment}"
         click.echo(f"{one.link.id}  {at} → {one.link.course}, {one.link.title}: {when}")
         click.echo(
-            f"   {one.taken} attempts pulled, {one.refused} of them without a hand-in; "
-            f"{one.told} scores there, {one.failed} did not arrive, {one.differ} differ"
+            f"   {one.imported} attempts pulled, {one.refused} of them without a hand-in; "
+            f"{one.sent} scores there, {one.failed} did not arrive, {one.differ} differ"
         )
         for error in one.errors:
             click.echo(f"   {error}")

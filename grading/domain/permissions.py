@@ -110,7 +110,7 @@ RULES: dict[str, tuple[str | None, Rule]] = {
     "course.change": ("manage", _instructor),
     "course.see": ("read", _member),
     "course.audit": (None, _instructor),
-    "given_up.see": (None, lambda a, _: a.staff),
+    "failed_submissions.see": (None, lambda a, _: a.staff),
     "replay": (None, _staff),
     "machines.see": ("read", lambda a, _: a.staff),
     "chat": ("chat", lambda a, _: a.staff),

@@ -181,9 +181,9 @@ def _time_of(value: Any) -> datetime:
     return parse_timestamp(value) if isinstance(value, str) else value.astimezone(UTC)  # text of SQLite
 
 
-def parse_timestamp(told: str) -> datetime:
+def parse_timestamp(value: str) -> datetime:
     """An instant that the database returned as text; SQLite stores UTC without a zone."""
-    moment = datetime.fromisoformat(told)
+    moment = datetime.fromisoformat(value)
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 

@@ -19,7 +19,7 @@ from grading.store.database import now
 from grading.store.tables import Base
 
 MAX_ERROR = 500
-REPORTED = "told"
+REPORTED = "reported"
 """Key in the payload of an overdue row: the try at which `list_overdue` returned it."""
 
 _OUTBOX: Table = Base.metadata.tables["outbox"]
@@ -119,8 +119,8 @@ def list_overdue(session: Session, kind: str, overdue_s: float) -> list[str]:
     query = select(_OUTBOX.c.id, _OUTBOX.c.key, _OUTBOX.c.tries, _OUTBOX.c.payload).where(*waits, overdue)
     found = [row for row in session.execute(query) if row.payload.get(REPORTED) != row.tries]
     for row in found:
-        told = {**row.payload, REPORTED: row.tries}
-        session.execute(_OUTBOX.update().where(_OUTBOX.c.id == row.id).values(payload=told))
+        payload = {**row.payload, REPORTED: row.tries}
+        session.execute(_OUTBOX.update().where(_OUTBOX.c.id == row.id).values(payload=payload))
     return [row.key for row in found]
 
 

@@ -244,7 +244,7 @@ def _bad_email(row: Row) -> bool:
 
 
 WRONG: tuple[tuple[Callable[[Row], bool], MessageType], ...] = (
-    (lambda row: not row.id, "There is no id."),
+    (lambda row: not row.id, NO_ID),
     (lambda row: not row.id.isprintable(), ID_NOT_PRINTABLE),
     (lambda row: len(row.id) > MAX_LENGTH, ID_TOO_LONG),
     (lambda row: not row.name.isprintable(), NAME_NOT_PRINTABLE),

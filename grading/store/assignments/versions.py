@@ -448,7 +448,7 @@ def reference_works(row: tables.RubricVersion) -> Works:
 def save_draft(
     session: Session,
     assignment: tables.Assignment,
-    said: Content,
+    content: Content,
     base: int,
     actor: Actor,
     note: str = "",
@@ -464,7 +464,7 @@ def save_draft(
     if newest.number != base:
         by = session.get(tables.User, newest.created_by) if newest.created_by else None
         raise SavedMeanwhile(newest.number, by.name if by else "")
-    read = read_files(compose(settings_of(assignment), said), Limits())
+    read = read_files(compose(settings_of(assignment), content), Limits())
     if not differences(comparable(newest), _comparable_folder(read)):
         raise NothingChanged(NOTHING_CHANGED)
     made = add_version(session, assignment, version_of_folder(read, assignment.release))

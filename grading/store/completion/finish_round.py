@@ -171,8 +171,8 @@ def finish_round(
             mail_notifications.add_result_letters(session, [current.id])
         grade_changed(session, [current.submission_id])
         news[f"released:{current.id}"] = "grade.released"
-    told = {key: {"type": kind, "submission": current.submission_id} for key, kind in news.items()}
-    outbox.add_all(session, "event", told)
+    events = {key: {"type": kind, "submission": current.submission_id} for key, kind in news.items()}
+    outbox.add_all(session, "event", events)
 
 
 def _withdrawn_by(session: Session, current: LockedRound, end: RoundEnd) -> int | None:

@@ -32,8 +32,8 @@ def list_changes(session: Session, round_id: str) -> list[Change]:
 
 def to_change(row: Any, by: str) -> Change:
     """A row with the columns of a change as a value; `by` is the author's name."""
-    said = {**row.value, "id": row.id, "kind": row.kind, "target": row.target}
-    return Change.model_validate({**said, "reason": row.reason, "by": by})
+    fields = {**row.value, "id": row.id, "kind": row.kind, "target": row.target}
+    return Change.model_validate({**fields, "reason": row.reason, "by": by})
 
 
 def lateness_of(session: Session, submission: tables.Submission) -> Lateness:

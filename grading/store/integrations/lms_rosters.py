@@ -43,18 +43,18 @@ class Connection(Actor):
         return f"lms:{self.connection}"
 
 
-def update_roster(session: Session, connection: str, told: Roster) -> dict[str, Any]:
+def update_roster(session: Session, connection: str, message: Roster) -> dict[str, Any]:
     """Apply a roster; returns counts, and ids whose rows it did not change. Raises NotFound.
 
     A learning platform neither demotes nor removes staff; disabled accounts and administrators stay as they
     are, and so do names of users with other identities.
     """
-    by, course = Connection(0, connection=connection), _course(session, told.course)
+    by, course = Connection(0, connection=connection), _course(session, message.course)
     counts = {"made": 0, "joined": 0, "changed": 0, "unchanged": 0, "removed": 0}
     kept: list[str] = []
-    for member in {one.id.strip(): one for one in told.members}.values():
+    for member in {one.id.strip(): one for one in message.members}.values():
         counts[_put(session, by, course.id, member, kept)] += 1
-    for subject in dict.fromkeys(told.removed):
+    for subject in dict.fromkeys(message.removed):
         user = users.find_user(session, by.name, subject.strip())
         found = session.get(tables.Membership, (user.id, course.id)) if user is not None else None
         if user is None or found is None:
@@ -70,24 +70,24 @@ def update_roster(session: Session, connection: str, told: Roster) -> dict[str, 
     return {**counts, "kept": kept[:MOST_NAMED]}
 
 
-def upsert_assignment(session: Session, connection: str, told: Assigned) -> dict[str, Any]:
+def upsert_assignment(session: Session, connection: str, message: Assigned) -> dict[str, Any]:
     """Set an assignment's title and date, or create it. Raises NotFound.
 
     A new one is hidden, with a draft of a rubric that people edit and publish.
     """
-    by, course = Connection(0, connection=connection), _course(session, told.course)
-    dated = "due_at" in told.model_fields_set
+    by, course = Connection(0, connection=connection), _course(session, message.course)
+    dated = "due_at" in message.model_fields_set
     found = session.scalar(
         select(tables.Assignment).where(
-            tables.Assignment.course_id == course.id, tables.Assignment.slug == told.slug
+            tables.Assignment.course_id == course.id, tables.Assignment.slug == message.slug
         )
     )
     if found is None:
-        settings = Settings(title=told.title, slug=told.slug, due=told.due_at, visible=False)
+        settings = Settings(title=message.title, slug=message.slug, due=message.due_at, visible=False)
         versions.create_assignment(session, course.id, settings, Content(rubric=template(())), by)
         return {"made": True, "changed": True}
     was = settings_of(found)
-    wanted = was.model_copy(update={"title": told.title, **({"due": told.due_at} if dated else {})})
+    wanted = was.model_copy(update={"title": message.title, **({"due": message.due_at} if dated else {})})
     if wanted != was:
         extensions.apply_settings(session, found, wanted, by)
     return {"made": False, "changed": wanted != was}

@@ -88,9 +88,9 @@ def record_attempt(session: Session, attempt: Attempt) -> None:
     session.add(SentMessage(**values))
 
 
-def readable(said: bytes) -> str:
+def readable(body: bytes) -> str:
     """The beginning of an answer as printable text; other characters become blanks."""
-    text = said[: 4 * MAX_ANSWER].decode("utf-8", "replace")[:MAX_ANSWER]
+    text = body[: 4 * MAX_ANSWER].decode("utf-8", "replace")[:MAX_ANSWER]
     return "".join(c if c.isprintable() or c == "\n" else " " for c in text).strip()
 
 

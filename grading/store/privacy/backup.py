@@ -428,8 +428,8 @@ def _run(program: str, arguments: Sequence[str], url: str | None) -> None:
         command, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
     if done.returncode:
-        said = [line for line in done.stderr.splitlines() if line.strip()]
-        raise BackupFailed(f"{program} failed: {said[0] if said else 'it gave no reason'}.")
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        raise BackupFailed(f"{program} failed: {lines[0] if lines else 'it gave no reason'}.")
 
 
 def find_program(name: str) -> str:

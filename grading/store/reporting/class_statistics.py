@@ -172,8 +172,8 @@ def _changes(session: Session, chosen: Subquery) -> dict[str, list[Change]]:
     )
     found: dict[str, list[Change]] = defaultdict(list)
     for row in session.execute(query):
-        said = {**row.value, "id": row.id, "kind": row.kind, "target": row.target}
-        found[row.round_id].append(Change.model_validate({**said, "by": f"{row.by or 0}"}))
+        fields = {**row.value, "id": row.id, "kind": row.kind, "target": row.target}
+        found[row.round_id].append(Change.model_validate({**fields, "by": f"{row.by or 0}"}))
     return found
 
 

@@ -198,8 +198,8 @@ class Tokens:
 def list_tokens(session: Session, page: int = 1) -> Tokens:
     """All valid tokens, the newest first."""
     usable = (Token.revoked_at.is_(None), Token.expires_at > now(session), User.disabled.is_(False))
-    told = (Token.id, Token.name, Token.scopes, Token.user_id, User.name.label("owner"))
-    base = select(*told, Token.created_at, Token.expires_at, func.count().over().label("total"))
+    columns = (Token.id, Token.name, Token.scopes, Token.user_id, User.name.label("owner"))
+    base = select(*columns, Token.created_at, Token.expires_at, func.count().over().label("total"))
     base = base.join(User, User.id == Token.user_id).where(*usable).order_by(Token.id.desc())
     page = max(page, 1)
     rows = session.execute(base.limit(PER_PAGE).offset((page - 1) * PER_PAGE)).all()
@@ -254,12 +254,12 @@ class Figures:
     """Kind -> dead messages."""
     paused: tuple[str, ...]
     """Number of event receivers that are paused."""
-    given_up: int
+    dead_rounds: int
     """Dead rounds of the reader's courses."""
 
 
 def load_figures(session: Session, course_ids: frozenset[int] | None) -> Figures:
-    """Count everything at once; `given_up` in these courses (None: all)."""
+    """Count everything at once; `dead_rounds` in these courses (None: all)."""
     query = _query(session.get_bind().dialect.name, course_ids is not None)
     found = session.execute(query, {} if course_ids is None else {"course_ids": list(course_ids)}).all()
     moment = cache_now(session, found[0].clock)
@@ -274,7 +274,7 @@ def load_figures(session: Session, course_ids: frozenset[int] | None) -> Figures
         | {name[0]: one for name, one in of.get("sent", {}).items()},
         dead={name[0]: one.count for name, one in sorted(of.get("dead", {}).items())},
         paused=tuple(sorted(name[0] for name in of.get("paused", {}))),
-        given_up=of["given up"]["", ""].count,
+        dead_rounds=of["given up"]["", ""].count,
     )
 
 

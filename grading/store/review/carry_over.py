@@ -123,8 +123,8 @@ def _changed(session: Session, grade_ids: Sequence[int]) -> dict[int, list[Chang
             .order_by(change.id)
         )
         for number, row, name in session.execute(query):
-            said = {**row.value, "id": row.id, "kind": row.kind, "target": row.target}
-            whole = {**said, "reason": row.reason, "by": name or ""}
+            fields = {**row.value, "id": row.id, "kind": row.kind, "target": row.target}
+            whole = {**fields, "reason": row.reason, "by": name or ""}
             found.setdefault(number, []).append(Change.model_validate(whole))
     return found
 

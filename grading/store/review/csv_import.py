@@ -99,8 +99,8 @@ class Plan(Value):
     @property
     def digest(self) -> str:
         """Digest of the plan, by which the execution makes sure that it is the previewed one."""
-        said = [one.model_dump(mode="json") for one in self.changes]
-        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+        changes = [one.model_dump(mode="json") for one in self.changes]
+        return hashlib.sha256(json.dumps(changes, sort_keys=True).encode()).hexdigest()
 
 
 class PlanChanged(Conflict):
@@ -200,9 +200,9 @@ def _sum_of(
     return added_up(judged, adjustments, bonus_at_most)[1]
 
 
-def _differs(said: RequestedPoints, grade: Any) -> bool:
-    now = grade.points if said.target == "points" else grade.final_points
-    return now is None or abs(said.points - now) > 0.005
+def _differs(requested: RequestedPoints, grade: Any) -> bool:
+    now = grade.points if requested.target == "points" else grade.final_points
+    return now is None or abs(requested.points - now) > 0.005
 
 
 def apply_import(

@@ -278,8 +278,8 @@ def _adjustments(session: Session, rounds: Sequence[str]) -> Mapping[str, float]
 
 
 def _seen(whole: Iterable[Grade]) -> str:
-    said = [
+    lines = [
         f"{grade.round_id}:{grade.points}:{grade.adjustment}:{grade.credit}:{sorted(grade.criterion_points.items())}"
         for grade in whole
     ]
-    return hashlib.sha256("\n".join(sorted(said)).encode()).hexdigest()[:32]
+    return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()[:32]

@@ -114,8 +114,8 @@ def answer_request(session: Session, actor: Actor, request_id: int, given: Answe
         new = _again(session, row)
     row.state = "declined" if given.verdict == "declined" else "accepted"
     row.answer, row.answered_by, row.answered_at = _storable(given.words), actor.user_id, now(session)
-    said = {**_about(row), "verdict": given.verdict, "points": given.points}
-    write_audit(session, actor.name, "regrade.answer", f"submission:{row.submission_id}", said)
+    answer = {**_about(row), "verdict": given.verdict, "points": given.points}
+    write_audit(session, actor.name, "regrade.answer", f"submission:{row.submission_id}", answer)
     mail_notifications.add_answer_letter(session, row.submission_id, row.student_id, row.id)
     return new
 

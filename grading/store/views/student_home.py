@@ -91,9 +91,9 @@ def _hand_ins() -> Select[Any]:
         func.count().over(partition_by=theirs.assignment_id).label("of_it"),
         func.count().over().label("total"),
     ).subquery()
-    told = (counted.c.last, counted.c.newest, counted.c.of_it, counted.c.total)
+    counts = (counted.c.last, counted.c.newest, counted.c.of_it, counted.c.total)
     chosen = or_(counted.c.last == 1, counted.c.newest <= submission_lists.PER_PAGE)
-    return submission_lists.lines_query(counted, *told).where(chosen)
+    return submission_lists.lines_query(counted, *counts).where(chosen)
 
 
 @cache

@@ -139,11 +139,11 @@ def head_query(dialect: str) -> Select[Any]:
 def _stages(dialect: str) -> ScalarSelect[Any]:
     """The stages of the round as a list of lists, in any order."""
     if dialect == "sqlite":
-        told = func.json_group_array(func.json_array(*STAGE.values()), type_=JSON)
+        columns = func.json_group_array(func.json_array(*STAGE.values()), type_=JSON)
     else:
-        told = func.json_agg(func.json_build_array(*STAGE.values()), type_=JSON)
+        columns = func.json_agg(func.json_build_array(*STAGE.values()), type_=JSON)
     accepted = and_(Run.round_id == RoundStage.round_id, Run.stage == RoundStage.stage, Run.accepted)
-    query = select(told).select_from(RoundStage).outerjoin(Run, accepted)
+    query = select(columns).select_from(RoundStage).outerjoin(Run, accepted)
     return query.where(RoundStage.round_id == Round.id).correlate(Round).scalar_subquery()
 
 
@@ -357,9 +357,9 @@ def _changed_at(released_at: datetime | None, changes: Iterable[Any]) -> datetim
     return last if last is not None and released_at is not None and last > released_at else None
 
 
-def _stage(told: Sequence[Any]) -> StageView:
+def _stage(columns: Sequence[Any]) -> StageView:
     """A stage from the database's list, with instants as text."""
-    values = dict(zip(STAGE, told, strict=True))
+    values = dict(zip(STAGE, columns, strict=True))
     written = values["written_at"] and parse_timestamp(values["written_at"])
     return StageView.model_construct(**{**values, "written_at": written})
 

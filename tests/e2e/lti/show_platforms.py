@@ -87,7 +87,7 @@ def _canvas(session: Session, assignment: int, users: list[int], moment: datetim
     failed = CanvasScore(link_id=number, user_id=users[0], points=None, error=AWAY)
     differs = CanvasScore(link_id=number, user_id=users[2], points=17.0, theirs=12.0, differs_at=moment)
     for score in (failed, differs):
-        score.told, score.lease, score.sent_at = "", 1, moment - timedelta(hours=1)
+        score.sent_digest, score.lease, score.sent_at = "", 1, moment - timedelta(hours=1)
         session.add(score)
 
 

@@ -107,7 +107,7 @@ def test_a_platform_that_is_down_for_an_hour_has_the_score_afterwards(here: Camp
         context, platform = session.query(LtiContext).one(), session.query(LtiPlatform).one()
         context.line_items_url, platform.token_url = line_items, token
         seen = course_page.load_course_page(session, here.school.course)
-        assert [(one.name, one.given_up) for one in seen.failed] == [("Ada Student", False)]
+        assert [(one.name, one.dead) for one in seen.failed] == [("Ada Student", False)]
         assert "does not answer" in seen.failed[0].error
     here.world.base = up
     staff = here.school.client("teacher").get(f"/courses/{here.school.course}/platform")

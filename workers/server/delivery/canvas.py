@@ -237,7 +237,7 @@ class Bridge(ScoreSync[Link, scores.ScoreLease]):
 
     def failed(self, session: Session, turn: scores.ScoreLease, error: GraderError, *, dead: bool) -> None:
         """With its message."""
-        scores.record_failure(session, turn, error.message, given_up=dead)
+        scores.record_failure(session, turn, error.message, dead=dead)
 
     def unreachable(self, error: GraderError) -> bool:
         """No whole answer in time, or the token is refused."""

@@ -87,7 +87,7 @@ class Passback(ScoreSync[Column, ScoreLease]):
     def failed(self, session: Session, turn: ScoreLease, error: GraderError, *, dead: bool) -> None:
         """With the status of the answer, if there was one."""
         status = error.answered if isinstance(error, PlatformFailed) else None
-        scores.record_failure(session, turn, status, error.message, given_up=dead)
+        scores.record_failure(session, turn, status, error.message, dead=dead)
 
     def unreachable(self, error: GraderError) -> bool:
         """No whole answer in time."""

@@ -24,7 +24,7 @@ class Score:
     name: str
     title: str
     error: str
-    given_up: bool
+    dead: bool
     ours: float | None
     theirs: float | None
     differs: bool
@@ -75,7 +75,7 @@ def _scores(session: Session, course_id: int) -> tuple[Score, ...]:
     )
     return tuple(
         Score(
-            one.link_id, one.user_id, name, title, one.error, one.given_up, one.points, one.theirs,
+            one.link_id, one.user_id, name, title, one.error, one.dead, one.points, one.theirs,
             one.differs_at is not None,
         )
         for one, name, title in session.execute(query)

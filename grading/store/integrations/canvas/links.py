@@ -75,9 +75,9 @@ class LinkEntry:
     pulled_at: datetime | None
     compared_at: datetime | None
     errors: tuple[str, ...]
-    taken: int
+    imported: int
     refused: int
-    told: int
+    sent: int
     failed: int
     differ: int
 
@@ -210,15 +210,15 @@ def list_links(session: Session, course_id: int | None = None) -> list[LinkEntry
     rows = session.execute(_links(*where)).all()
     if not rows:
         return []
-    taken = _counts(session, CanvasAttempt, CanvasAttempt.error != "")
+    imported = _counts(session, CanvasAttempt, CanvasAttempt.error != "")
     one = CanvasScore
     kinds = (one.sent_at.is_not(None), one.error != "", one.differs_at.is_not(None))
-    told = _counts(session, one, *kinds)
+    sent = _counts(session, one, *kinds)
     return [
         LinkEntry(
             _link(row), row[0].pulled_at, row[0].compared_at,
             tuple(one for one in (row[1].error, row[0].error, row[0].compare_error) if one),
-            *taken.get(row[0].id, (0, 0)), *told.get(row[0].id, (0, 0, 0, 0))[1:],
+            *imported.get(row[0].id, (0, 0)), *sent.get(row[0].id, (0, 0, 0, 0))[1:],
         )
         for row in rows
     ]  # fmt: skip

@@ -65,11 +65,11 @@ def lease_score(
         return "busy"
     standing = released_scores(session, found.assignment_id, [user_id]).get(user_id)
     if standing is None or (row.sent_at is None and standing[0] is None):
-        row.error, row.given_up = "", False
+        row.error, row.dead = "", False
         return "same"
     wanted = _wanted(session, found, standing, base, feedback=feedback)
-    if row.told == wanted.digest:
-        row.error, row.given_up = "", False
+    if row.sent_digest == wanted.digest:
+        row.error, row.dead = "", False
         return "same"
     row.lease, row.leased_until = row.lease + 1, moment + timedelta(seconds=seconds)
     session.flush()
@@ -79,7 +79,7 @@ def lease_score(
 def _row(session: Session, link_id: int, user_id: int) -> CanvasScore:
     """The row, locked; inserted if there is none."""
     insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
-    new = {"link_id": link_id, "user_id": user_id, "told": "", "lease": 0, "error": "", "given_up": False}
+    new = {"link_id": link_id, "user_id": user_id, "sent_digest": "", "lease": 0, "error": "", "dead": False}
     session.execute(insert(CanvasScore).values(new).on_conflict_do_nothing())
     key = (link_id, user_id)
     return session.get_one(CanvasScore, key, with_for_update=True, populate_existing=True)
@@ -96,32 +96,32 @@ def _wanted(session: Session, link: Link, standing: tuple[Any, ...], base: str, 
     return Wanted(there, text)
 
 
-def record_sent(session: Session, turn: ScoreLease, *, posted: bool) -> bool:
+def record_sent(session: Session, lease: ScoreLease, *, posted: bool) -> bool:
     """Record that Canvas accepted the score. False when another process leased it since."""
-    fields: dict[str, Any] = {"told": turn.wanted.digest, "points": turn.wanted.points}
-    fields |= {"sent_at": now(session), "leased_until": None, "error": "", "given_up": False}
+    fields: dict[str, Any] = {"sent_digest": lease.wanted.digest, "points": lease.wanted.points}
+    fields |= {"sent_at": now(session), "leased_until": None, "error": "", "dead": False}
     fields |= {"theirs": None, "differs_at": None}
-    _note(session, turn, posted, "")
-    return _write(session, turn, fields)
+    _note(session, lease, posted, "")
+    return _write(session, lease, fields)
 
 
-def record_failure(session: Session, turn: ScoreLease, error: str, *, given_up: bool) -> bool:
+def record_failure(session: Session, lease: ScoreLease, error: str, *, dead: bool) -> bool:
     """Record a failure. False when another process leased it since."""
     error = "".join(c if c.isprintable() else " " for c in error)[:MAX_ERROR] or "failed"
-    _note(session, turn, False, error)
-    return _write(session, turn, {"leased_until": None, "error": error, "given_up": given_up})
+    _note(session, lease, False, error)
+    return _write(session, lease, {"leased_until": None, "error": error, "dead": dead})
 
 
-def _write(session: Session, turn: ScoreLease, fields: Mapping[str, Any]) -> bool:
-    mine = (CanvasScore.link_id == turn.link.id, CanvasScore.user_id == turn.user_id)
-    statement = update(CanvasScore).where(*mine, CanvasScore.lease == turn.number).values(**fields)
+def _write(session: Session, lease: ScoreLease, fields: Mapping[str, Any]) -> bool:
+    mine = (CanvasScore.link_id == lease.link.id, CanvasScore.user_id == lease.user_id)
+    statement = update(CanvasScore).where(*mine, CanvasScore.lease == lease.number).values(**fields)
     return session.execute(statement.returning(CanvasScore.lease)).first() is not None
 
 
-def _note(session: Session, turn: ScoreLease, posted: bool, error: str) -> None:
+def _note(session: Session, lease: ScoreLease, posted: bool, error: str) -> None:
     session.add(
         CanvasScoreAttempt(
-            link_id=turn.link.id, user_id=turn.user_id, at=now(session), points=turn.wanted.points,
+            link_id=lease.link.id, user_id=lease.user_id, at=now(session), points=lease.wanted.points,
             posted=posted, error=error,
         )
     )  # fmt: skip
@@ -139,7 +139,7 @@ def resend_scores(session: Session, link_id: int, only: int | None = None) -> in
         mine.append((CanvasScore.error != "") | CanvasScore.differs_at.is_not(None))
     else:
         mine.append(CanvasScore.user_id == only)
-    fresh = {"told": "", "error": "", "given_up": False}
+    fresh = {"sent_digest": "", "error": "", "dead": False}
     users = session.scalars(update(CanvasScore).where(*mine).values(fresh).returning(CanvasScore.user_id))
     return sum(platform.add_score(session, link_id, user) for user in users.all())
 
@@ -154,10 +154,10 @@ def add_missing_scores(session: Session, link: Link) -> int:
     for user, (points, of, _) in released_scores(
         session, link.assignment_id, list(list_people(session, link))
     ).items():
-        row = known.get(user) or CanvasScore(sent_at=None, points=None, given_up=False)
+        row = known.get(user) or CanvasScore(sent_at=None, points=None, dead=False)
         wanted = values.share(points, of, link.points_possible)
-        untold = row.sent_at is None and points is not None
-        if (untold or row.points != wanted) and not row.given_up and (link.id, user) not in waiting:
+        unsent = row.sent_at is None and points is not None
+        if (unsent or row.points != wanted) and not row.dead and (link.id, user) not in waiting:
             count += platform.add_score(session, link.id, user)
     return count
 

@@ -73,7 +73,7 @@ class CanvasScore(Base):
     __tablename__ = "canvas_scores"
     link_id: Mapped[int] = mapped_column(ForeignKey("canvas_links.id"), primary_key=True)
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), primary_key=True)
-    told: Mapped[str] = mapped_column(String(64), default="")
+    sent_digest: Mapped[str] = mapped_column(String(64), default="")
     """Digest of the points and comment that Canvas accepted last; empty: none."""
     points: Mapped[float | None] = mapped_column(Float)
     """Points that Canvas accepted last, in its own scale; None: no score."""
@@ -82,7 +82,7 @@ class CanvasScore(Base):
     lease: Mapped[int] = mapped_column(Integer, default=0)
     """Number of the lease, which tells one sender from the next."""
     error: Mapped[str] = mapped_column(String(500), default="")
-    given_up: Mapped[bool] = mapped_column(Boolean, default=False)
+    dead: Mapped[bool] = mapped_column(Boolean, default=False)
     theirs: Mapped[float | None] = mapped_column(Float)
     """Canvas' points, where the last comparison found a difference."""
     differs_at: Mapped[datetime | None]

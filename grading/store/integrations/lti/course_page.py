@@ -45,7 +45,7 @@ class Link:
     id: int
     assignment_id: int
     title: str
-    told: int
+    sent: int
     failed: int
     compared_at: datetime | None
     compare_error: str
@@ -60,7 +60,7 @@ class Score:
     name: str
     title: str
     error: str = ""
-    given_up: bool = False
+    dead: bool = False
     ours: float | None = None
     theirs: float | None = None
 
@@ -138,10 +138,10 @@ def list_problems(session: Session, course_id: int) -> int:
 
 @cache
 def _links() -> Executable:
-    told = func.count(LtiScore.user_id).filter(LtiScore.sent_at.is_not(None))
+    sent = func.count(LtiScore.user_id).filter(LtiScore.sent_at.is_not(None))
     failed = func.count(LtiScore.user_id).filter(LtiScore.error != "")
     one = LtiLink
-    columns = (one.id, one.assignment_id, Assignment.title, told.label("told"), failed.label("failed"))
+    columns = (one.id, one.assignment_id, Assignment.title, sent.label("sent"), failed.label("failed"))
     query = select(*columns, one.compared_at, one.compare_error)
     query = query.join(Assignment, Assignment.id == one.assignment_id)
     query = query.outerjoin(LtiScore, LtiScore.link_id == one.id)
@@ -151,7 +151,7 @@ def _links() -> Executable:
 @cache
 def _failed() -> Any:
     one = LtiScore
-    query = select(one.link_id, one.user_id, User.name, Assignment.title, one.error, one.given_up)
+    query = select(one.link_id, one.user_id, User.name, Assignment.title, one.error, one.dead)
     query = query.where(HERE, one.error != "").order_by(User.name, one.user_id, one.link_id)
     return _of_somebody(query, one).limit(literal_limit(MOST))
 

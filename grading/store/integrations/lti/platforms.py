@@ -143,22 +143,22 @@ _FIELDS = ("name", "issuer", "client_id", "authorize_url", "token_url", "jwks_ur
 
 def validate_platform(new: NewPlatform) -> NewPlatform:
     """The fields, stripped and checked. Raises PlatformRefused."""
-    said = {name: getattr(new, name).strip() for name in _FIELDS}
-    said["name"] = said["name"] or urlsplit(said["issuer"]).hostname or said["issuer"]
+    fields = {name: getattr(new, name).strip() for name in _FIELDS}
+    fields["name"] = fields["name"] or urlsplit(fields["issuer"]).hostname or fields["issuer"]
     for name, longest in (("name", 100), ("issuer", 255), ("client_id", 255), ("audience", 1000)):
         if (
-            len(said[name]) > longest
-            or not said[name].isprintable()
-            or (not said[name] and name != "audience")
+            len(fields[name]) > longest
+            or not fields[name].isprintable()
+            or (not fields[name] and name != "audience")
         ):
             raise PlatformRefused(TEXT_FORM(name=name, most=longest))
     for name in ("authorize_url", "token_url", "jwks_url"):
-        _address(name, said[name])
+        _address(name, fields[name])
     origins = tuple(_origin(one) for one in new.origins if one.strip())
     deployments = tuple(one.strip() for one in new.deployments if one.strip())
     if any(len(one) > 255 or not one.isprintable() for one in deployments):
         raise PlatformRefused(DEPLOYMENT_FORM)
-    return NewPlatform(**said, origins=origins, deployments=deployments)
+    return NewPlatform(**fields, origins=origins, deployments=deployments)
 
 
 def _address(name: str, url: str) -> None:
@@ -406,8 +406,8 @@ def remove_platform(session: Session, platform_id: int, by: str) -> RemovalEffec
     # whoever tells a score or launches at this moment refers to these: they come to their end first
     session.execute(contexts.order_by(LtiContext.id).with_for_update())
     session.execute(links.order_by(LtiLink.id).with_for_update())
-    for told in (LtiDifference, LtiScore, LtiScoreAttempt):
-        session.execute(delete(told).where(told.link_id.in_(links)))
+    for table in (LtiDifference, LtiScore, LtiScoreAttempt):
+        session.execute(delete(table).where(table.link_id.in_(links)))
     for part in (LtiLink, LtiMember, LtiLaunch):
         session.execute(delete(part).where(part.context_id.in_(contexts)))
     for own in (LtiContext, LtiDeployment, LtiNonce):

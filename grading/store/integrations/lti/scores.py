@@ -101,7 +101,7 @@ def lease_score(
     if member is None:
         return "nobody"
     new = {"link_id": column.link_id, "user_id": user_id, "max_points": 0.0, "lease": 0, "error": ""}
-    new |= {"given_up": False}
+    new |= {"dead": False}
     session.execute(insert(LtiScore).values(new).on_conflict_do_nothing())
     row = session.get_one(LtiScore, (column.link_id, user_id), with_for_update=True, populate_existing=True)
     moment = now(session)
@@ -109,7 +109,7 @@ def lease_score(
         return "busy"
     found = released_scores(session, column.assignment_id, [user_id]).get(user_id)
     if found is None or _same(row, found):
-        row.error, row.given_up = "", False
+        row.error, row.dead = "", False
         return "same"
     row.stamp, row.lease = rising(row.stamp, moment), row.lease + 1
     row.leased_until = moment + timedelta(seconds=seconds)
@@ -126,34 +126,38 @@ def _same(row: LtiScore, found: tuple[Any, ...]) -> bool:
     return row.points == found[0] and (found[0] is None or row.max_points == found[1])
 
 
-def record_sent(session: Session, turn: ScoreLease, status: int) -> bool:
+def record_sent(session: Session, lease: ScoreLease, status: int) -> bool:
     """Record that the platform accepted the score. False when another process leased it since."""
-    values: dict[str, Any] = {"points": turn.standing.points, "max_points": turn.standing.max_points}
-    values |= {"sent_at": now(session), "leased_until": None, "error": "", "given_up": False}
-    _note(session, turn, status, "")
-    return _write(session, turn, values)
+    values: dict[str, Any] = {"points": lease.standing.points, "max_points": lease.standing.max_points}
+    values |= {"sent_at": now(session), "leased_until": None, "error": "", "dead": False}
+    _note(session, lease, status, "")
+    return _write(session, lease, values)
 
 
 def record_failure(
-    session: Session, turn: ScoreLease, status: int | None, error: str, *, given_up: bool
+    session: Session, lease: ScoreLease, status: int | None, error: str, *, dead: bool
 ) -> bool:
     """Record a failure. False when another process leased it since."""
     error = _sentence(error)
-    _note(session, turn, status, error)
-    return _write(session, turn, {"leased_until": None, "error": error, "given_up": given_up})
+    _note(session, lease, status, error)
+    return _write(session, lease, {"leased_until": None, "error": error, "dead": dead})
 
 
-def _write(session: Session, turn: ScoreLease, values: Mapping[str, Any]) -> bool:
-    mine = (LtiScore.link_id == turn.link_id, LtiScore.user_id == turn.user_id, LtiScore.lease == turn.number)
+def _write(session: Session, lease: ScoreLease, values: Mapping[str, Any]) -> bool:
+    mine = (
+        LtiScore.link_id == lease.link_id,
+        LtiScore.user_id == lease.user_id,
+        LtiScore.lease == lease.number,
+    )
     statement = update(LtiScore).where(*mine).values(**values).returning(LtiScore.lease)
     return session.execute(statement).first() is not None
 
 
-def _note(session: Session, turn: ScoreLease, status: int | None, error: str) -> None:
+def _note(session: Session, lease: ScoreLease, status: int | None, error: str) -> None:
     session.add(
         LtiScoreAttempt(
-            link_id=turn.link_id, user_id=turn.user_id, at=now(session), stamp=turn.stamp,
-            points=turn.standing.points, status=status, error=error,
+            link_id=lease.link_id, user_id=lease.user_id, at=now(session), stamp=lease.stamp,
+            points=lease.standing.points, status=status, error=error,
         )
     )  # fmt: skip
 
@@ -185,7 +189,7 @@ def delete_line_item(session: Session, link_id: int, url: str) -> None:
 def resend_score(session: Session, link_id: int, user_id: int) -> None:
     """Send a student's score again."""
     mine = (LtiScore.link_id == link_id, LtiScore.user_id == user_id)
-    forgotten = {"sent_at": None, "error": "", "given_up": False}
+    forgotten = {"sent_at": None, "error": "", "dead": False}
     session.execute(update(LtiScore).where(*mine).values(forgotten))
     platform.add_score(session, link_id, user_id)
 
@@ -202,8 +206,8 @@ def add_missing_scores(session: Session, link_id: int) -> int:
     known = {row.user_id: row for row in session.scalars(select(LtiScore).where(LtiScore.link_id == link_id))}
     count = 0
     for user, standing in released_scores(session, found.assignment_id, users).items():
-        row = known.get(user) or LtiScore(sent_at=None, given_up=False)
-        if not _same(row, standing) and not row.given_up and (link_id, user) not in waiting:
+        row = known.get(user) or LtiScore(sent_at=None, dead=False)
+        if not _same(row, standing) and not row.dead and (link_id, user) not in waiting:
             count += platform.add_score(session, link_id, user)
     return count
 
@@ -273,7 +277,7 @@ def difference(user_id: int, ours: tuple[Any, ...] | None, share: float | None) 
     """The difference for a student: our points and highest points, and the platform's share."""
     points, most = (ours[0], float(ours[1])) if ours is not None else (None, 0.0)
     if ours is None:
-        # nothing was ever told; a score that a teacher gave there by hand is their own business
+        # nothing was ever sent; a score that a teacher gave there by hand is their own business
         return None
     theirs = None if share is None else round(share * most, 4)
     if points is None and theirs is None:

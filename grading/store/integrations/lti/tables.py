@@ -153,7 +153,7 @@ class LtiScore(Base):
     """Number of the lease, which tells one sender from the next."""
     error: Mapped[str] = mapped_column(String(500), default="")
     """Why the last attempt failed."""
-    given_up: Mapped[bool] = mapped_column(Boolean, default=False)
+    dead: Mapped[bool] = mapped_column(Boolean, default=False)
     __table_args__ = (Index("lti_scores_of_user", "user_id"),)
 
 
