@@ -285,17 +285,10 @@ def test_an_unknown_model_is_missing_and_the_next_one_answers(
     assert case.engine.generate(case.ask, quiet).text
 
 
-@pytest.mark.parametrize("kind", ENGINES)
-def test_a_closed_engine_says_so(opened: Callable[[str], Case], kind: str) -> None:
-    case = opened(f"{kind}, to be closed" if kind in OWN else kind)
-    case.engine.close()
-    with pytest.raises(EngineError, match="was closed"):
-        case.engine.generate(case.ask, quiet)
-
-
 @pytest.mark.parametrize("kind", ENDS)
-def test_closing_ends_what_runs(opened: Callable[[str], Case], kind: str) -> None:
-    engine, slow = opened(f"{kind}, to be closed" if kind in OWN else kind).slow()
+def test_closing_ends_what_runs_and_a_closed_engine_says_so(opened: Callable[[str], Case], kind: str) -> None:
+    case = opened(f"{kind}, to be closed" if kind in OWN else kind)
+    engine, slow = case.slow()
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(engine.generate, slow, quiet)
         while isinstance(engine, ReportsMetrics) and not engine.counters()["running"] and not running.done():
@@ -303,6 +296,16 @@ def test_closing_ends_what_runs(opened: Callable[[str], Case], kind: str) -> Non
         engine.close()
         with pytest.raises(EngineError, match="was closed"):
             running.result(60)
+    case.engine.close()
+    with pytest.raises(EngineError, match="was closed"):
+        case.engine.generate(case.ask, quiet)
+
+
+def test_a_closed_engine_whose_work_is_short_says_so(opened: Callable[[str], Case]) -> None:
+    case = opened("rules")
+    case.engine.close()
+    with pytest.raises(EngineError, match="was closed"):
+        case.engine.generate(case.ask, quiet)
 
 
 @pytest.mark.parametrize("kind", MODELS)

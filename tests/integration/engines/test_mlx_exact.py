@@ -28,7 +28,15 @@ class Known:
     expected: list[list[int]]
 
 
-@pytest.fixture(scope="module", params=["llama", "qwen2", "qwen3", "gemma3"])
+OFTEN = ("llama", "gemma3")
+"""One without and one with windows in its caches."""
+CASES = [
+    pytest.param(kind, marks=() if kind in OFTEN else pytest.mark.soak)
+    for kind in ("llama", "qwen2", "qwen3", "gemma3")
+]
+
+
+@pytest.fixture(scope="module", params=CASES)
 def known(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Known:
     kind: Kind = request.param
     loaded = load_model(str(make_model(tmp_path_factory.mktemp(kind), kind, SMALLER)), None)

@@ -81,8 +81,14 @@ def flipped(at: int) -> Spoil:
     return spoil
 
 
+FLIPPED = (0, 20, SEEN, 200_001)
+"""In the greeting, the layout, the cache and its end."""
+
+
 @pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("at", [0, 5, 20, 100, SEEN, SEEN + 1, 50_000, 200_001])
+@pytest.mark.parametrize(
+    "at", [*FLIPPED, *(pytest.param(n, marks=pytest.mark.soak) for n in (5, 100, SEEN + 1))]
+)
 def test_a_flipped_bit_is_found(model: Path, expected: str, at: int) -> None:
     with reading(model) as address, link(address, flipped(at)) as bad:
         made = answer(model, bad.address)

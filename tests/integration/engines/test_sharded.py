@@ -177,6 +177,7 @@ def test_split_layers_write_the_same(tmp_path: Path) -> None:
         assert crew(engine).mode == "tensor"
 
 
+@pytest.mark.soak  # tests/unit/engines/test_sharded.py has the same without processes
 def test_a_model_that_cannot_be_shared_out_is_refused(tmp_path: Path) -> None:
     model = str(make_model(tmp_path, "gemma3"))
     with ranks(2) as engine, pytest.raises(ModelMissing, match=r"gemma3_text.* cannot be shared out"):
