@@ -41,6 +41,7 @@ def test_bare_chords_pass_the_guard_for_messages(redis_url: str) -> None:
         chords.app.close()
 
 
+@pytest.mark.soak  # that the tokens are the same, tests of the mlx engine show, too
 @pytest.mark.timeout(300)  # it takes a few seconds, but starts a server, on a machine that may be busy
 def test_engines_are_measured_beside_a_real_server_and_write_the_same_tokens(
     monkeypatch: pytest.MonkeyPatch,

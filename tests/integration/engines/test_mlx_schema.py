@@ -108,10 +108,10 @@ def outcomes(engine: MlxEngine, asked: list[Request]) -> Counter[str]:
 
 
 def test_every_answer_of_random_weights_follows_its_stage_schema(engine: MlxEngine, tiny: Path) -> None:
-    asked = requests([tiny], 16, {"analysis": 420, "feedback": 260})
+    asked = requests([tiny], 8, {"analysis": 420, "feedback": 260})
     counted = outcomes(engine, asked)
-    assert counted["valid"] == 16
-    assert counted["closed"] >= 8  # the limits are near the shortest answers
+    assert counted["valid"] == 8
+    assert counted["closed"] >= 4  # the limits are near the shortest answers
 
 
 @pytest.mark.soak

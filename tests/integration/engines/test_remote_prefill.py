@@ -100,7 +100,7 @@ def test_eight_in_bfloat16_give_the_tokens_of_the_same_batch_on_one_machine(
     several_passes = [ask(str(model), system="All read this. " * 20, user=user) for user in users]
     one_pass = [ask(str(model), system="", user=users[n][: 14 * n + 7]) for n in range(8)]
     for requests, step in ((several_passes, STEP), (one_pass, 8 * STEP)):
-        changes = {"schema": {}, "max_output_tokens": 16, "deadline_s": PATIENT_S}
+        changes = {"schema": {}, "max_output_tokens": 8, "deadline_s": PATIENT_S}
         given = [replace(request, **changes) for request in requests]
         made = []
         with (

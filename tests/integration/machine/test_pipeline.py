@@ -57,9 +57,14 @@ WithOllama = Callable[[str, int], AbstractContextManager[Site]]
 MACHINES = ("dgx-spark-1", "mac-studio-1")
 
 
-@pytest.fixture
-def two_machines(fresh_database: Callable[..., str], redis_url: str, tmp_path: Path) -> Iterator[Site]:
-    with site(tmp_path, TWO_MACHINES, fresh_database(schema.upgrade), redis_url) as made:
+KINDS = ["postgres_databases", pytest.param("sqlite_databases", marks=pytest.mark.soak)]
+"""Systems of tests/faults and tests/e2e have SQLite."""
+
+
+@pytest.fixture(params=KINDS)
+def two_machines(request: pytest.FixtureRequest, redis_url: str, tmp_path: Path) -> Iterator[Site]:
+    url = request.getfixturevalue(request.param).fresh(schema.upgrade)
+    with site(tmp_path, TWO_MACHINES, url, redis_url) as made:
         yield made
 
 
@@ -118,6 +123,7 @@ def with_ollama(sqlite_databases: SqliteDatabases, redis_url: str, tmp_path: Pat
     return make
 
 
+@pytest.mark.soak  # tests/integration/engines/test_model_faults.py has the same with a machine that is played
 def test_a_stage_that_cannot_be_done_leaves_the_points_so_far_and_says_why(with_ollama: WithOllama) -> None:
     with with_ollama("", 1024) as made:  # no room for any prompt
         (round_id,) = announce(made, 1)
