@@ -189,7 +189,7 @@ def _arguments(app: Celery, name: str, queues: Sequence[str], concurrency: int) 
         "--loglevel=WARNING",
         "--without-gossip",
         "--without-mingle",
-        # beats of Celery's own, for monitors only; see grading/broker/leases.py for ours
+        # heartbeats of Celery's own, for monitors only; see grading/broker/leases.py for ours
         *([] if monitored else ["--without-heartbeat"]),
     ]
 

@@ -37,14 +37,19 @@ class Door:
         return self.config.gateway
 
     def models(self) -> dict[str, str]:
-        """What guests can ask for now, with the engine it runs in; from the beats of live machines."""
+        """What guests can ask for now, with the engine it runs in; from the heartbeats of live machines."""
         found: dict[str, str] = {}
-        for beat in self.leases.beats():
-            if not beat.alive or beat.drained or beat.reserved == "testing" or beat.slots < 2:
+        for heartbeat in self.leases.heartbeats():
+            if (
+                not heartbeat.alive
+                or heartbeat.drained
+                or heartbeat.reserved == "testing"
+                or heartbeat.slots < 2
+            ):
                 continue
-            if any(one.get("state") != "closed" for one in beat.circuits.values()):
+            if any(one.get("state") != "closed" for one in heartbeat.circuits.values()):
                 continue  # it takes no guests at all now
-            for stage, placement in beat.stages.items():
+            for stage, placement in heartbeat.stages.items():
                 engine, model = placement.get("engine", ""), placement.get("model", "")
                 if engine in WITHOUT_MODEL:
                     continue

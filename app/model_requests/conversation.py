@@ -1,4 +1,4 @@
-"""One guest from the request to the end of its answer: events as they come, and signs of life meanwhile."""
+"""One guest from the request to the end of its answer: events as they come, and heartbeats meanwhile."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from app.web.i18n import ngettext, whole
 from app.web.platform_pages import platform_pages
 from app.web.services import Services, services
 from app.web.template_helpers import title_of
-from grading.broker.canaries import PartBeat, rate_of_checks
+from grading.broker.canaries import PartHeartbeat, rate_of_checks
 from grading.broker.heartbeats import Lease
 from grading.domain.model import RoundState
 from grading.domain.permissions import Actor
@@ -68,7 +68,7 @@ class Part:
     name: str
     title: str
     does: str
-    processes: Sequence[PartBeat]
+    processes: Sequence[PartHeartbeat]
 
     @property
     def alive(self) -> int:
@@ -182,10 +182,10 @@ def _backlog(found: Mapping[tuple[str, str], Waiting]) -> list[Backlog]:
 
 
 def _parts(given: Services) -> list[Part]:
-    beats = given.dispatch.parts()
+    heartbeats = given.dispatch.parts()
     wanted = [name for name in PARTS if name != "sandbox" or given.config.sandbox.backend != "none"]
     return [
-        Part(name, _(PARTS[name][0]), _(PARTS[name][1]), [beat for beat in beats if beat.part == name])
+        Part(name, _(PARTS[name][0]), _(PARTS[name][1]), [one for one in heartbeats if one.part == name])
         for name in wanted
     ]
 
@@ -226,7 +226,7 @@ def _silent(part: Part) -> Trouble:
 
 def _slow_sandbox(known: Figures, parts: Sequence[Part]) -> Iterator[Trouble]:
     """Where more wait for the sandbox than for machines, and not for a moment only."""
-    rate = rate_of_checks([beat for part in parts for beat in part.processes])
+    rate = rate_of_checks([heartbeat for part in parts for heartbeat in part.processes])
     waiting = known.outbox["trial"].count
     queued = sum(one.count for (state, _), one in known.rounds.items() if state == RoundState.QUEUED)
     left_s = seconds_until_checked(waiting, rate.slots, rate.seconds) if rate else 0.0

@@ -28,7 +28,7 @@ from prometheus_client.registry import Collector
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.web.services import Services, services
-from grading.broker.canaries import PartBeat
+from grading.broker.canaries import PartHeartbeat
 from grading.broker.machine_status import MachineState
 from grading.domain.errors import EngineError, NotSignedIn
 from grading.domain.model import RoundState, RunState
@@ -354,7 +354,7 @@ class FromQueue(Collector):
         self.given = given
         self._read = Bounded(self._all)
 
-    def _all(self) -> tuple[dict[str, int], list[MachineState], list[PartBeat]] | None:
+    def _all(self) -> tuple[dict[str, int], list[MachineState], list[PartHeartbeat]] | None:
         dispatch = self.given.dispatch
         backlog = dispatch.backlog()
         return None if backlog is None else (backlog, dispatch.machines(), dispatch.parts())
@@ -372,11 +372,15 @@ class FromQueue(Collector):
         lengths = [((name,), length) for name, length in backlog.items()]
         yield gauge("grader_queue_length", "Messages in a queue of Redis.", lengths, "queue")
         for name, text, values in (
-            ("up", "1 when it beats.", [((one.name,), one.alive) for one in machines]),
+            ("up", "1 when it sends heartbeats.", [((one.name,), one.alive) for one in machines]),
             ("busy_slots", "Slots that generate.", [((one.name,), one.busy) for one in machines]),
             ("guests", "Slots that guests have.", [((one.name,), one.guests) for one in machines]),
             ("slots", "Generations at the same time.", [((one.name,), one.slots) for one in machines]),
-            ("hung", "1 when it beats but takes no work.", [((one.name,), one.hung) for one in machines]),
+            (
+                "hung",
+                "1 when it sends heartbeats but takes no work.",
+                [((one.name,), one.hung) for one in machines],
+            ),
         ):
             yield gauge(f"grader_machine_{name}", text, values, "machine")
         youngest: dict[Labels, float] = {}
@@ -386,7 +390,7 @@ class FromQueue(Collector):
         yield gauge("grader_part_age_seconds", text, youngest.items(), "part")
         yield gauge(
             "grader_stage_machines_up",
-            "Machines that beat, were not taken out, and do this stage with an engine that answers.",
+            "Live machines, not taken out, that do this stage with an engine that answers.",
             [((stage,), sum(_does(one, stage) for one in machines)) for stage in self.given.config.stages],
             "stage",
         )
@@ -395,7 +399,7 @@ class FromQueue(Collector):
 
 
 def _does(one: MachineState, stage: str) -> bool:
-    broken = one.beat.broken if one.beat else ()
+    broken = one.heartbeat.broken if one.heartbeat else ()
     return one.alive and not one.drained and stage in one.stages and stage not in broken
 
 
@@ -409,9 +413,9 @@ def _engines_of(one: MachineState) -> list[str]:
 def _circuits(machines: Sequence[MachineState]) -> Metric:
     """Of the engines that live machines use; one that is not told of is closed."""
     said = {
-        (one.name, engine): str(one.beat.circuits.get(engine, {}).get("state", "closed"))
+        (one.name, engine): str(one.heartbeat.circuits.get(engine, {}).get("state", "closed"))
         for one in machines
-        if one.alive and one.beat
+        if one.alive and one.heartbeat
         for engine in _engines_of(one)
     }
     text = "Whether an engine gets work: 0 it does, 1 it is being probed, 2 it does not."

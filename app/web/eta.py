@@ -189,7 +189,9 @@ def outlook(
         if one.round_id not in begun:
             there = next_up.setdefault(one.priority, {})
             there.setdefault(one.round_id, len(there))
-    peers = with_guesses({m.name: peer(m.beat) for m in machines if m.beat and takes_part(m.beat)})
+    peers = with_guesses(
+        {m.name: peer(m.heartbeat) for m in machines if m.heartbeat and takes_part(m.heartbeat)}
+    )
     scene = Scene(
         peers,
         _running(runs, leases, peers),
@@ -209,8 +211,10 @@ def outlook(
 
 
 def _able(machines: Sequence[MachineState]) -> frozenset[str]:
-    takes = [one for one in machines if one.alive and (one.beat is None or takes_part(one.beat))]
-    return frozenset(s for one in takes for s in one.stages if one.beat is None or s not in one.beat.broken)
+    takes = [one for one in machines if one.alive and (one.heartbeat is None or takes_part(one.heartbeat))]
+    return frozenset(
+        s for one in takes for s in one.stages if one.heartbeat is None or s not in one.heartbeat.broken
+    )
 
 
 def _running(

@@ -9,7 +9,7 @@ from typing import Protocol, cast
 from flask import current_app
 
 from app.model_requests.connections import Door
-from grading.broker.canaries import PartBeat
+from grading.broker.canaries import PartHeartbeat
 from grading.broker.heartbeats import Lease
 from grading.broker.machine_status import MachineState
 from grading.config.settings import Config
@@ -37,7 +37,7 @@ class Dispatch(Protocol):
     def backlog(self) -> dict[str, int] | None:
         """Messages in each queue; nothing when Redis is away."""
 
-    def parts(self) -> list[PartBeat]:
+    def parts(self) -> list[PartHeartbeat]:
         """The last word of every process beside the database."""
 
 

@@ -166,7 +166,7 @@ LearnedSpeeds = Mapping[str, Mapping[str, object]]
 class ProductPolicy(BasePolicy):
     """`grading.scheduling.routing.decide`. With `oracle` speeds are known, else they are learned on the way.
 
-    `said` is what was learned earlier. Who decides knows itself exactly, the others by their beats.
+    `said` is what was learned earlier. Who decides knows itself exactly, the others by their heartbeats.
     """
 
     name: str = "ours"
@@ -195,7 +195,7 @@ class ProductPolicy(BasePolicy):
     def view(self, simulation: Simulation, machine: Machine) -> View:
         """The simulation as this machine saw it last, itself as it is."""
         look = machine.look
-        peers = {name: beat.peer for name, beat in look.beats.items() if beat.peer}
+        peers = {name: heartbeat.peer for name, heartbeat in look.heartbeats.items() if heartbeat.peer}
         peers[machine.name] = self.peer(simulation, machine)
         return View(
             me=machine.name,

@@ -167,7 +167,7 @@ class Product:
         self.dispatch.registry.drain(self.machines)
 
     def _until_ready(self) -> None:
-        self._until(lambda: self._ready() >= len(self.machines), START_S, "all machines beat")
+        self._until(lambda: self._ready() >= len(self.machines), START_S, "all machines send heartbeats")
 
     def _ready(self) -> int:
         return sum(state.alive and state.drained for state in self.dispatch.machines())

@@ -48,7 +48,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Beat:
+class Heartbeat:
     """A machine's heartbeat."""
 
     at: float
@@ -61,7 +61,7 @@ class Observation:
     """What a machine knew of the cluster at some moment."""
 
     at: float = -math.inf
-    beats: Mapping[str, Beat] = field(default_factory=dict)
+    heartbeats: Mapping[str, Heartbeat] = field(default_factory=dict)
     lengths: Mapping[Key, int] = field(default_factory=dict)
     oldest_s: Mapping[str, float] = field(default_factory=dict)
     backlog: Mapping[Key, int] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Machine:
     runs: dict[str, Run] = field(default_factory=dict)
     bound: deque[Run] = field(default_factory=deque)
     """Runs that were bound to it before it had a slot."""
-    beat: Beat | None = None
+    heartbeat: Heartbeat | None = None
     look: Observation = Observation()
     taken: int = 0
     since: Counter[Key] = field(default_factory=Counter)
@@ -88,7 +88,7 @@ class Machine:
 
     @property
     def alive(self) -> bool:
-        """Whether it works at all, which the others learn by its beats only."""
+        """Whether it works at all, which the others learn by its heartbeats only."""
         return self.emulator.speed > 0
 
     @property
@@ -130,7 +130,7 @@ class Setting:
 
 __all__ = [
     "PRIORITIES",
-    "Beat",
+    "Heartbeat",
     "Simulation",
     "Arrival",
     "Key",
@@ -140,7 +140,7 @@ __all__ = [
     "Run",
     "Setting",
 ]
-BEAT_S, LOOK_S, DEAD_AFTER_S, SWEEP_S = 3.0, 1.0, 10.0, 5.0
+HEARTBEAT_S, LOOK_S, DEAD_AFTER_S, SWEEP_S = 3.0, 1.0, 10.0, 5.0
 
 
 class Policy(Protocol):
@@ -188,11 +188,11 @@ class Simulation:
             self._plan(one.at, "arrives", self._runs_of(i, one))
             self.open += len(one.output)
         for name in self.machines:
-            self._plan(self.rng.uniform(0, 0.05), "beats", name)
+            self._plan(self.rng.uniform(0, 0.05), "heartbeats", name)
             self._plan(self.rng.uniform(0.05, 0.1), "looks", name)
         self._awake: dict[str, None] = dict.fromkeys(self.machines)
         for machine in self.machines.values():  # they have been up for a while when the work comes
-            machine.beat = Beat(0.0, policy.peer(self, machine))
+            machine.heartbeat = Heartbeat(0.0, policy.peer(self, machine))
         for machine in self.machines.values():
             machine.look = self._seen()
 
@@ -248,11 +248,11 @@ class Simulation:
                 self._queue(about, again=True)
             else:
                 self._bind(about, name)
-        elif what == "beats" and isinstance(about, str):
+        elif what == "heartbeats" and isinstance(about, str):
             machine = self.machines[about]
             if machine.alive:
-                machine.beat = Beat(self.now, self.policy.peer(self, machine))
-            self._plan(self.now + BEAT_S, "beats", about)
+                machine.heartbeat = Heartbeat(self.now, self.policy.peer(self, machine))
+            self._plan(self.now + HEARTBEAT_S, "heartbeats", about)
         elif what == "looks" and isinstance(about, str):
             machine = self.machines[about]
             if machine.alive:
@@ -276,17 +276,17 @@ class Simulation:
         self._awake[name] = None
 
     def _seen(self) -> Observation:
-        beats = {
-            m.name: m.beat
+        heartbeats = {
+            m.name: m.heartbeat
             for m in self.machines.values()
-            if m.beat is not None and self.now - m.beat.at <= DEAD_AFTER_S
+            if m.heartbeat is not None and self.now - m.heartbeat.at <= DEAD_AFTER_S
         }
         oldest = {
             s: max((self.now - q[0].sent for (t, _), q in self.queues.items() if t == s and q), default=0.0)
             for s in STAGES
         }
         waits = Counter((r.stage, p) for p, rounds in self.backlog.items() for runs in rounds for r in runs)
-        return Observation(self.now, beats, {k: len(q) for k, q in self.queues.items()}, oldest, waits)
+        return Observation(self.now, heartbeats, {k: len(q) for k, q in self.queues.items()}, oldest, waits)
 
     def _release(self) -> None:
         """As `Dispatch.room`: queues are filled up to twice the live slots once they fell to half of that."""
@@ -364,5 +364,5 @@ class Simulation:
         self._awake[machine.name] = None
 
     def _lost(self, run: Run) -> None:
-        """A dead machine's run: found by the sweeper once beats are overdue."""
+        """A dead machine's run: found by the sweeper once heartbeats are overdue."""
         self._plan(self.now + DEAD_AFTER_S + self.rng.uniform(0, SWEEP_S), "back", run)

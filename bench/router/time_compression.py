@@ -15,7 +15,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 SCALED: Mapping[str, tuple[str, ...]] = {
-    "grading.broker.heartbeats": ("BEAT_S", "DEAD_AFTER_S", "FRESH_S"),
+    "grading.broker.heartbeats": ("HEARTBEAT_S", "DEAD_AFTER_S", "FRESH_S"),
     "grading.broker.canaries": ("EVERY_S", "OVERDUE_S", "LOST_AFTER_S", "PART_ALIVE_S"),
     "grading.scheduling.speed_curve": ("MEMORY_S", "CERTAIN_S", "FIRM_S"),
     "grading.scheduling.eta": ("TICK_S", "COMING_FOR_S"),
@@ -48,7 +48,7 @@ SCALED: Mapping[str, tuple[str, ...]] = {
     "workers.machine.progress": ("EVERY_S", "TWO_S", "LATE_S", "FIRST_S"),
     "workers.machine.model_digests": ("AGAIN_S", "UNKNOWN_AGAIN_S"),
     "workers.server.context": ("EVERY_S",),
-    "workers.server.heartbeats": ("BEAT_S",),
+    "workers.server.heartbeats": ("HEARTBEAT_S",),
     "workers.server.inbox": ("LOOK_S",),
     "workers.server.lost_runs": ("NOWHERE_S", "FIND_FOR_S", "JUMP_S"),
     "workers.server.admit": ("NOTHING_S", "FULL_S"),

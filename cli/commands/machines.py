@@ -123,7 +123,7 @@ def drain(settings: Settings, machine: str, back: bool, why: str, patience_s: fl
 
 
 def _wait_back(dispatch: Dispatch, machine: str) -> None:
-    """Return when the machine has heard it, with its next beat."""
+    """Return when the machine has heard it, with its next heartbeat."""
     end, pause = time.monotonic() + DEAD_AFTER_S, threading.Event()
     while (state := _state(dispatch, machine)).drained and time.monotonic() < end:
         pause.wait(LOOK_S)

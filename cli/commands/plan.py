@@ -157,15 +157,15 @@ def from_config(
     config: Config, states: list[MachineState], outputs: Mapping[str, int]
 ) -> tuple[list[Machine], list[str]]:
     """The machines of config.toml by what they measured, else by jobs_per_hour; and what is not known."""
-    told = {state.name: peer(state.beat) for state in states if state.beat is not None}
+    told = {state.name: peer(state.heartbeat) for state in states if state.heartbeat is not None}
     machines, unknown = [], []
     for machine in config.machines:
-        beat = told.get(machine.name)
-        slots = beat.slots if beat is not None else machine.slots
+        heartbeat = told.get(machine.name)
+        slots = heartbeat.slots if heartbeat is not None else machine.slots
         paces, known = {}, set()
         for stage, place in machine.stages.items():
-            pace = beat.paces.get(stage) if beat is not None else None
-            if beat is not None and pace is not None and pace.seen >= 1:
+            pace = heartbeat.paces.get(stage) if heartbeat is not None else None
+            if heartbeat is not None and pace is not None and pace.seen >= 1:
                 paces[stage] = _longer(pace, outputs.get(stage))
                 known.add("measured")
             elif place.jobs_per_hour is not None:

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from cli.deploy.files import program, size
 from cli.deploy.models import Wanted, look, wanted
-from cli.deploy.services import PREFILL_GRACE_S, Beats, Kind, MachineService, Service, services_of
+from cli.deploy.services import PREFILL_GRACE_S, Heartbeats, Kind, MachineService, Service, services_of
 from cli.deploy.ssh import MachineError, remote_of
 from cli.deploy.steps import Deployment, Options
 from cli.settings import Settings
@@ -72,7 +72,7 @@ class Shown:
 )
 @click.option("--quick", is_flag=True, help="Compare sizes of model files only, not their hashes.")
 @click.option(
-    "--wait", "wait_s", type=float, default=60.0, show_default=True, help="Seconds to wait for a beat."
+    "--wait", "wait_s", type=float, default=60.0, show_default=True, help="Seconds to wait for a heartbeat."
 )
 @click.pass_obj
 def deploy(
@@ -108,7 +108,7 @@ def deploy(
 WAIT_S = 60.0
 MACHINES = click.argument("machines", nargs=-1, metavar="[MACHINE]...")
 WAIT = click.option(
-    "--wait", "wait_s", type=float, default=WAIT_S, show_default=True, help="Seconds to wait for a beat."
+    "--wait", "wait_s", type=float, default=WAIT_S, show_default=True, help="Seconds to wait for a heartbeat."
 )
 
 
@@ -127,7 +127,7 @@ class Row:
     machine: str
     ssh: str
     service: str
-    beat: str
+    heartbeat: str
     version: str
     model: str
     ok: bool
@@ -138,12 +138,14 @@ class Row:
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @click.pass_obj
 def status(settings: Settings, machines: tuple[str, ...], as_json: bool) -> None:
-    """Each machine: reachable, service, last beat, version of Grader, models; exit 1 unless all is well."""
+    """Each machine: reachable, service, last heartbeat, version of Grader, models; exit 1 unless all is
+    well.
+    """
     chosen = _chosen(settings, machines)
     version, _ = program()
     try:
-        with Beats(settings.config) as beats:
-            ages = {name: min(of.values()) for name, of in beats.ages().items()}
+        with Heartbeats(settings.config) as heartbeats:
+            ages = {name: min(of.values()) for name, of in heartbeats.ages().items()}
         away = ""
     except MachineError as error:
         ages, away = {}, error.message
@@ -152,9 +154,9 @@ def status(settings: Settings, machines: tuple[str, ...], as_json: bool) -> None
     if as_json:
         click.echo(json.dumps([asdict(row) for row in rows], indent=2))
     else:
-        table = Table("machine", "ssh", "service", "beat", "version", "model")
+        table = Table("machine", "ssh", "service", "heartbeat", "version", "model")
         for row in rows:
-            table.add_row(row.machine, row.ssh, row.service, row.beat, row.version, row.model)
+            table.add_row(row.machine, row.ssh, row.service, row.heartbeat, row.version, row.model)
         Console().print(table, markup=False)
     if away:
         raise MachineError(away)
@@ -163,14 +165,14 @@ def status(settings: Settings, machines: tuple[str, ...], as_json: bool) -> None
 
 
 def _row(machine: Machine, version: str, age: float | None, away: bool) -> Row:
-    beat = "unknown" if away else "none" if age is None else f"{age:.0f} s ago"
+    heartbeat = "unknown" if away else "none" if age is None else f"{age:.0f} s ago"
     if machine.ssh is None:
-        return Row(machine.name, "not managed", "", beat, "", "", age is not None)
+        return Row(machine.name, "not managed", "", heartbeat, "", "", age is not None)
     services = services_of(machine, remote_of(machine))
     try:
         states = [service.do("state") for service in services]
     except MachineError as error:
-        return Row(machine.name, error.message, "unknown", beat, "", "", False)
+        return Row(machine.name, error.message, "unknown", heartbeat, "", "", False)
     models = [_model(services[0], one) for one in wanted(machine)]
     texts = [state.text if n == 0 else f"{services[n].part} {state.text}" for n, state in enumerate(states)]
     running, state = all(one.running for one in states), states[0]
@@ -180,7 +182,7 @@ def _row(machine: Machine, version: str, age: float | None, away: bool) -> Row:
         machine=machine.name,
         ssh="ok",
         service="\n".join(texts),
-        beat=beat,
+        heartbeat=heartbeat,
         version=shown if state.version else "",
         model="\n".join(text for text, _ in models) or "none needed",
         ok=running and age is not None and same and all(ok for _, ok in models),
@@ -204,14 +206,14 @@ def _model(service: MachineService, one: Wanted) -> tuple[str, bool]:
 @WAIT
 @click.pass_obj
 def start(settings: Settings, machines: tuple[str, ...], wait_s: float) -> None:
-    """Start the workers of all or some machines and wait for their beats."""
-    with Beats(settings.config) as beats:
+    """Start the workers of all or some machines and wait for their heartbeats."""
+    with Heartbeats(settings.config) as heartbeats:
 
         def one(service: MachineService) -> str:
             if service.part == "prefill":
                 return "listens" if service.listen(wait_s).changed else "runs already"
-            state, seconds = service.start(beats, wait_s)
-            return f"beats, {seconds:.1f} s after its start" if state.changed else "runs already"
+            state, seconds = service.start(heartbeats, wait_s)
+            return f"heartbeats, {seconds:.1f} s after its start" if state.changed else "runs already"
 
         _all_at_once(_managed(settings, machines), one)
 
@@ -236,18 +238,18 @@ def stop(settings: Settings, machines: tuple[str, ...]) -> None:
 @click.option("--together", is_flag=True, help="All at once; otherwise one after the other.")
 @click.pass_obj
 def restart(settings: Settings, machines: tuple[str, ...], wait_s: float, together: bool) -> None:
-    """Restart workers, one machine after the other; the next waits for the beat of the one before.
+    """Restart workers, one machine after the other; the next waits for the heartbeat of the one before.
 
     Each finishes or hands back its work first. When one does not come back, the rest is left alone.
     """
-    with Beats(settings.config) as beats:
+    with Heartbeats(settings.config) as heartbeats:
 
         def one(service: MachineService) -> str:
             if service.part == "prefill":
                 service.listen(wait_s, again=True)
                 return "listens again"
-            _, seconds = service.start(beats, wait_s, again=True)
-            return f"beats again, {seconds:.1f} s after its start"
+            _, seconds = service.start(heartbeats, wait_s, again=True)
+            return f"sends heartbeats again, {seconds:.1f} s after its start"
 
         services = _managed(settings, machines)
         if together:

@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 from cli.deploy.files import DEPLOY_SCRIPT
 from cli.deploy.ssh import MachineError, Remote
 from grading.broker.dispatch import open_leases
-from grading.broker.heartbeats import Beat
+from grading.broker.heartbeats import Heartbeat
 from grading.config.settings import Config, Machine
 from grading.domain.errors import ConfigError
 from grading.domain.model_digests import Claim, claims
@@ -23,13 +23,13 @@ from grading.domain.model_digests import Claim, claims
 POLL_S = 0.2
 
 
-class Beats:
-    """Reads beats from the Redis of a configuration; a context manager gives the connection back."""
+class Heartbeats:
+    """Reads heartbeats from the Redis of a configuration; a context manager gives the connection back."""
 
     def __init__(self, config: Config) -> None:
         self._leases = open_leases(config)
 
-    def __enter__(self) -> Beats:
+    def __enter__(self) -> Heartbeats:
         return self
 
     def __exit__(
@@ -38,33 +38,35 @@ class Beats:
         self._leases.redis.close()
 
     def ages(self) -> dict[str, dict[str, float]]:
-        """For each machine that beats, its processes and the seconds since their last beat."""
+        """For each machine that sends heartbeats, its processes and the seconds since their last
+        heartbeat.
+        """
         found: dict[str, dict[str, float]] = {}
-        for beat in self._alive():
-            found.setdefault(beat.machine, {})[beat.process] = beat.age_s
+        for heartbeat in self._alive():
+            found.setdefault(heartbeat.machine, {})[heartbeat.process] = heartbeat.age_s
         return found
 
-    def _alive(self) -> list[Beat]:
+    def _alive(self) -> list[Heartbeat]:
         try:
             self._leases.seek()
-            return [beat for beat in self._leases.beats() if beat.alive]
+            return [one for one in self._leases.heartbeats() if one.alive]
         except RedisError as error:
-            raise MachineError(f"Redis does not answer ({error}), so no beat can be seen.") from None
+            raise MachineError(f"Redis does not answer ({error}), so no heartbeat can be seen.") from None
 
     def claims(self) -> list[Claim]:
-        """What each machine that beats says of the weights of its models."""
-        return [one for beat in self._alive() for one in claims(beat.machine, beat.stages)]
+        """What each machine that sends heartbeats says of the weights of its models."""
+        return [one for heartbeat in self._alive() for one in claims(heartbeat.machine, heartbeat.stages)]
 
     def of(self, machine: str) -> set[str]:
-        """The processes of a machine that beat."""
+        """The processes of a machine that send heartbeats."""
         return set(self.ages().get(machine, {}))
 
     def until_new(self, machine: str, before: set[str], timeout_s: float) -> float:
-        """Wait for a beat of a process that was not there before; the seconds it took."""
+        """Wait for a heartbeat of a process that was not there before; the seconds it took."""
         begun = time.monotonic()
         while not self.of(machine) - before:
             if time.monotonic() - begun > timeout_s:
-                raise MachineError(f"{machine}: started, but no beat came within {timeout_s:.0f} s.")
+                raise MachineError(f"{machine}: started, but no heartbeat came within {timeout_s:.0f} s.")
             time.sleep(POLL_S)
         return time.monotonic() - begun
 
@@ -279,17 +281,18 @@ class MachineService:
         assert isinstance(answer, dict)
         return answer
 
-    def start(self, beats: Beats, wait_s: float, *, again: bool = False) -> tuple[State, float]:
-        """Start it, or start it again, and wait for a beat; the state and the seconds until the beat.
+    def start(self, heartbeats: Heartbeats, wait_s: float, *, again: bool = False) -> tuple[State, float]:
+        """Start it, or start it again, and wait for a heartbeat; the state and the seconds until the
+        heartbeat.
 
-        MachineError with the last lines of its log when no beat comes.
+        MachineError with the last lines of its log when no heartbeat comes.
         """
-        before = beats.of(self.machine.name)
+        before = heartbeats.of(self.machine.name)
         state = self.do("restart" if again else "start")
         if not state.changed and not again and before:
             return state, 0.0
         try:
-            return state, beats.until_new(self.machine.name, before if state.changed else set(), wait_s)
+            return state, heartbeats.until_new(self.machine.name, before if state.changed else set(), wait_s)
         except MachineError as error:
             raise self._with_log(error.message) from None
 

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from cli.deploy.files import DEPLOY_SCRIPT, Progress, copy, file, program, size
 from cli.deploy.models import Models, wanted
-from cli.deploy.services import Beats, MachineService, State, env_line, services_of
+from cli.deploy.services import Heartbeats, MachineService, State, env_line, services_of
 from cli.deploy.ssh import MachineError, Remote
 from cli.settings import Settings
 from grading.config.settings import Machine, Redis
@@ -180,7 +180,11 @@ class Deployment:
             ("secrets", f"write {folder}/grader.env, for its owner only", self._secrets_file),
             ("models", f"verify {names}" + (f", {how}" if models else ""), self._models),
             ("service", f"write config.toml, install {services}", self._install),
-            ("start", "start it, or start it again if anything changed, and wait for a beat", self._start),
+            (
+                "start",
+                "start it, or start it again if anything changed, and wait for a heartbeat",
+                self._start,
+            ),
         ]
 
     @property
@@ -324,17 +328,19 @@ class Deployment:
             state = one.listen(self.options.wait_s, again=again)
             how = "started again" if again else "started" if state.changed else "runs"
             return f"{one.part} {how}, listens"
-        with Beats(self.settings.config) as beats:
-            state, seconds = one.start(beats, self.options.wait_s, again=again)
+        with Heartbeats(self.settings.config) as heartbeats:
+            state, seconds = one.start(heartbeats, self.options.wait_s, again=again)
         if not (state.changed or again):
-            return "runs and beats; nothing had changed"
+            return "runs and heartbeats; nothing had changed"
         self._run_remote("tidy", str(KEPT))
-        return f"{'started again' if again else 'started'}; beats after {seconds:.1f} s"
+        return f"{'started again' if again else 'started'}; heartbeats after {seconds:.1f} s"
 
     def differences(self) -> list[Difference]:
-        """The models that this machine and others that beat claim to share, with different weights."""
-        with Beats(self.settings.config) as beats:
-            said = beats.claims()
+        """The models that this machine and others that send heartbeats claim to share, with different
+        weights.
+        """
+        with Heartbeats(self.settings.config) as heartbeats:
+            said = heartbeats.claims()
         known = {(one.machine, one.engine, one.model): one for one in [*said, *self.claims] if one.digest}
         mine = {(one.engine, one.model) for one in wanted(self.machine)}
         return [one for one in differing(known.values()) if (one.engine, one.model) in mine]

@@ -126,7 +126,7 @@ class System:
         return Part(name, part_argv(sys.executable, self.settings.path, command))
 
     def until_ready(self, timeout_s: float) -> None:
-        """Return when uploads are accepted and every machine beats."""
+        """Return when uploads are accepted and every machine sends heartbeats."""
         dispatch = open_dispatch(self._running_config())
         deadline = time.monotonic() + timeout_s
         while True:

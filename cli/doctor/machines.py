@@ -1,4 +1,6 @@
-"""Each machine: does it beat, take work, agree with the configuration, and generate a token of each model."""
+"""Each machine: does it send heartbeats, take work, agree with the configuration, and generate a token of
+each model.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +36,14 @@ Examination = Mapping[str, Any]
 
 
 def diagnose(installation: Installation) -> Iterator[Finding]:
-    """All machines of the configuration, and those that beat without being in it."""
+    """All machines of the configuration, and those that send heartbeats without being in it."""
     dispatch = open_dispatch(installation.config)
     try:
         able = [state.name for state in dispatch.machines() if state.alive and not state.hung]
         answers = _examine(installation, dispatch, able)
         states = {state.name: state for state in dispatch.machines()}
         dispatch.registry.seek()
-        beats = {beat.machine for beat in dispatch.registry.beats() if beat.alive}
+        heartbeats = {heartbeat.machine for heartbeat in dispatch.registry.heartbeats() if heartbeat.alive}
     except AWAY:
         return  # that is said elsewhere
     finally:
@@ -49,8 +51,8 @@ def diagnose(installation: Installation) -> Iterator[Finding]:
         dispatch.celery.close()
     for machine in installation.config.machines:
         yield from _machine(installation, machine, states[machine.name], answers.get(machine.name))
-    for name in sorted(beats - states.keys()):
-        message = "it beats, but is not in this configuration"
+    for name in sorted(heartbeats - states.keys()):
+        message = "it sends heartbeats, but is not in this configuration"
         yield warning(f"machine {name}", message, "stop its worker, or add it to config.toml")
     yield from _weights(states.values(), answers)
 
@@ -103,7 +105,11 @@ def _machine(
     name = f"machine {machine.name}"
     if not state.alive:
         yield from unknown_engines(name, machine)
-        last = f"its last beat is {state.beat_age_s:.0f} s old" if state.beat_age_s else "it does not beat"
+        last = (
+            f"its last heartbeat is {state.heartbeat_age_s:.0f} s old"
+            if state.heartbeat_age_s
+            else "it sends no heartbeats"
+        )
         yield failure(name, last, f"run `grader worker {machine.name}` there, and see that it reaches Redis")
         return
     yield from _state(name, machine, state)
@@ -130,10 +136,10 @@ def unknown_engines(name: str, machine: Machine) -> Iterator[Finding]:
 
 def _state(name: str, machine: Machine, state: MachineState) -> Iterator[Finding]:
     if state.hung:
-        message = f"it beats, but took no work for {state.canary_age_s:.0f} s"
+        message = f"it sends heartbeats, but took no work for {state.canary_age_s:.0f} s"
         yield failure(name, message, "restart its worker; under a service it does so by itself")
     else:
-        yield ok(name, f"beats, {state.busy} of {state.slots} slots busy")
+        yield ok(name, f"heartbeats, {state.busy} of {state.slots} slots busy")
     yield from _circuits(name, state)
     if state.drained:
         yield warning(
@@ -153,7 +159,7 @@ def _state(name: str, machine: Machine, state: MachineState) -> Iterator[Finding
 
 def _circuits(name: str, state: MachineState) -> Iterator[Finding]:
     """Engines that get no work until they answer again."""
-    for engine, told in (state.beat.circuits if state.beat else {}).items():
+    for engine, told in (state.heartbeat.circuits if state.heartbeat else {}).items():
         if told.get("state", "closed") != "closed":
             stages = " and ".join(map(str, told.get("stages") or ("work",)))
             since = told.get("since_s")
@@ -218,8 +224,8 @@ def _cached(model: Mapping[str, Any]) -> str:
 def _weights(states: Iterable[MachineState], answers: Mapping[str, Examination]) -> Iterator[Finding]:
     """Machines that share a model's name should have the same weights; what was just examined is newest."""
     said: dict[tuple[str, str, str], Claim] = {}
-    beats = [one for state in states if state.alive for one in claims(state.name, state.stages)]
-    for one in [*beats, *_examined(answers)]:
+    heartbeats = [one for state in states if state.alive for one in claims(state.name, state.stages)]
+    for one in [*heartbeats, *_examined(answers)]:
         if one.digest:
             said[one.machine, one.engine, one.model] = one
     for difference in differing(said.values()):

@@ -11,7 +11,7 @@ import requests
 
 from cli.doctor.finding import Finding, Installation, disk, failure, ok, warning
 from cli.settings import MIN_SECRET, event_secrets
-from grading.broker.canaries import OVERDUE_S, Canaries, PartBeat, Waiting
+from grading.broker.canaries import OVERDUE_S, Canaries, PartHeartbeat, Waiting
 from grading.broker.celery_app import SANDBOX, STORE
 from grading.broker.dispatch import AWAY
 from grading.broker.leases import connect
@@ -100,7 +100,7 @@ def parts(installation: Installation) -> Iterator[Finding]:
     client = connect(installation.config.redis.url)
     canaries = Canaries(client)
     try:
-        beats, waiting = canaries.parts(), canaries.waiting(list(CANARIES.values()))
+        heartbeats, waiting = canaries.parts(), canaries.waiting(list(CANARIES.values()))
     except AWAY:
         return  # that is said elsewhere
     finally:
@@ -109,13 +109,17 @@ def parts(installation: Installation) -> Iterator[Finding]:
         if name == "sandbox" and installation.config.sandbox.backend == "none":
             continue
         canary = waiting.get(CANARIES.get(name, ""), Waiting(0.0, 0.0))
-        yield _part(name, command, [beat for beat in beats if beat.part == name], canary)
+        yield _part(name, command, [one for one in heartbeats if one.part == name], canary)
 
 
-def _part(name: str, command: str, beats: list[PartBeat], waiting: Waiting) -> Finding:
-    alive = [beat for beat in beats if beat.alive]
+def _part(name: str, command: str, heartbeats: list[PartHeartbeat], waiting: Waiting) -> Finding:
+    alive = [one for one in heartbeats if one.alive]
     if not alive:
-        last = f"was last heard of {min(b.age_s for b in beats):.0f} s ago" if beats else "does not run"
+        last = (
+            f"was last heard of {min(b.age_s for b in heartbeats):.0f} s ago"
+            if heartbeats
+            else "does not run"
+        )
         return failure(name, f"the {name} {last}", f"start it with `{command}` and look at its log")
     if name == "sandbox" and waiting.waits_s > OVERDUE_S:
         message = f"the pool took no work for {waiting.waits_s:.0f} s"
@@ -123,7 +127,7 @@ def _part(name: str, command: str, beats: list[PartBeat], waiting: Waiting) -> F
     if waiting.waits_s > OVERDUE_S:
         message = f"the store worker took no work for {waiting.waits_s:.0f} s"
         return failure(name, message, "look at its log and restart it")
-    return ok(name, f"lives ({', '.join(beat.process for beat in alive)})")
+    return ok(name, f"lives ({', '.join(heartbeat.process for heartbeat in alive)})")
 
 
 LANGUAGES: tuple[tuple[TrialLanguage, str], ...] = (("python", "Python"), ("r", "R"))

@@ -1,7 +1,7 @@
-"""Signs of life beyond beats, in Redis: canaries that workers answer from their queues, and parts that beat.
+"""Canaries that workers answer from their queues, and heartbeats of the server's processes, in Redis.
 
-A worker whose consumer hangs goes on beating; only a task that comes back shows that it takes work. Redis'
-clock is the only one used. All of it may be lost at any time.
+A worker whose consumer hangs goes on sending heartbeats; only a task that comes back shows that it takes
+work. Redis' clock is the only one used. All of it may be lost at any time.
 """
 
 from __future__ import annotations
@@ -55,22 +55,22 @@ local t = redis.call('TIME')
 redis.call('SET', KEYS[1], string.format('%.0f', t[1] * 1000 + math.floor(t[2] / 1000)), 'EX', ARGV[1])
 return 1
 """
-# KEYS: parts; ARGV: process, beat as JSON, seconds after which a silent one is forgotten
-_BEAT = """
+# KEYS: parts; ARGV: process, heartbeat as JSON, seconds after which a silent one is forgotten
+_HEARTBEAT = """
 local now = tonumber(redis.call('TIME')[1])
 local rows = redis.call('HGETALL', KEYS[1])
 for i = 1, #rows, 2 do
   if now - cjson.decode(rows[i + 1])['at'] > tonumber(ARGV[3]) then redis.call('HDEL', KEYS[1], rows[i]) end
 end
-local beat = cjson.decode(ARGV[2])
-beat['at'] = now
-redis.call('HSET', KEYS[1], ARGV[1], cjson.encode(beat))
+local heartbeat = cjson.decode(ARGV[2])
+heartbeat['at'] = now
+redis.call('HSET', KEYS[1], ARGV[1], cjson.encode(heartbeat))
 return 1
 """
 
 
 @dataclass(frozen=True)
-class PartBeat:
+class PartHeartbeat:
     """What a process beside the database last said of itself; `age_s` by Redis' clock."""
 
     part: str
@@ -86,7 +86,7 @@ class PartBeat:
         return self.age_s <= PART_ALIVE_S
 
 
-def rate_of_checks(parts: Sequence[PartBeat]) -> Rate | None:
+def rate_of_checks(parts: Sequence[PartHeartbeat]) -> Rate | None:
     """How fast all live processes of the checks run work; None as long as none has."""
     return together(one.rate for one in parts if one.rate is not None and one.alive)
 
@@ -106,7 +106,7 @@ class Canaries:
         self.redis = client
         self._due = Script(client, _DUE)
         self._answer = Script(client, ANSWER)
-        self._beat = Script(client, _BEAT)
+        self._heartbeat = Script(client, _HEARTBEAT)
 
     def due(self, queue: str) -> bool:
         """Whether a canary is to be sent to this queue now; who gets a yes sends it."""
@@ -130,13 +130,13 @@ class Canaries:
         found = zip(queues, rows, answers, strict=True)
         return {name: _waiting(json.loads(row), answer, moment_ms) for name, row, answer in found if row}
 
-    def beat(self, part: str, process: str, software: str, rate: Rate | None = None) -> None:
+    def heartbeat(self, part: str, process: str, software: str, rate: Rate | None = None) -> None:
         """A process beside the database says that it is alive, and the checks how fast they are."""
         speed = {} if rate is None else {"slots": rate.slots, "run_s": rate.seconds}
         content = json.dumps({"part": part, "software": software, **speed})
-        self._beat(keys=[PARTS], args=[process, content, int(FORGET_PARTS_S)])
+        self._heartbeat(keys=[PARTS], args=[process, content, int(FORGET_PARTS_S)])
 
-    def parts(self) -> list[PartBeat]:
+    def parts(self) -> list[PartHeartbeat]:
         """The last word of every process beside the database, of the last hour."""
         with self.redis.pipeline(transaction=False) as pipe:
             pipe.time()
@@ -144,7 +144,7 @@ class Canaries:
             (seconds, _), rows = pipe.execute()
         found = {str(p): cast("Mapping[str, Any]", json.loads(row)) for p, row in rows.items()}
         return [
-            PartBeat(
+            PartHeartbeat(
                 str(r["part"]),
                 process,
                 str(r["software"]),

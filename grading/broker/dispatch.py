@@ -20,10 +20,10 @@ from kombu.messaging import Producer
 from redis.exceptions import RedisError
 
 from grading.broker import celery_app
-from grading.broker.canaries import Canaries, PartBeat, Waiting
-from grading.broker.heartbeats import Backlog, Beat, Lease
+from grading.broker.canaries import Canaries, PartHeartbeat, Waiting
+from grading.broker.heartbeats import Backlog, Heartbeat, Lease
 from grading.broker.leases import LEASES, Leases, connect, result_key
-from grading.broker.machine_status import MachineState, as_beats_tell
+from grading.broker.machine_status import MachineState, with_heartbeats
 from grading.broker.signing import Keyring, keyring
 from grading.config.settings import Config
 from grading.domain.model import PRIORITIES
@@ -222,10 +222,10 @@ class Dispatch:
 
     def machines(self) -> list[MachineState]:
         """Every machine of the configuration, with what its processes say of themselves."""
-        none: list[Beat] = []
-        beats = self._or(none, self.registry.beats)
-        found = [as_beats_tell(machine, beats) for machine in self._configured()]
-        if not beats:
+        none: list[Heartbeat] = []
+        heartbeats = self._or(none, self.registry.heartbeats)
+        found = [with_heartbeats(machine, heartbeats) for machine in self._configured()]
+        if not heartbeats:
             return found
         unknown: dict[str, Waiting] = {}
         waiting = self._or(
@@ -268,9 +268,9 @@ class Dispatch:
             celery_app.STORE: lengths[celery_app.STORE] + results,
         }
 
-    def parts(self) -> list[PartBeat]:
+    def parts(self) -> list[PartHeartbeat]:
         """The last word of every process beside the database; empty when Redis is away."""
-        none: list[PartBeat] = []
+        none: list[PartHeartbeat] = []
         return self._or(none, Canaries(self.registry.redis).parts)
 
     def room(self) -> dict[tuple[str, str], Room]:
@@ -281,11 +281,13 @@ class Dispatch:
         no room from the other. Raises redis errors, also when Redis only answers and takes nothing more: then
         nothing may be begun.
         """
-        lengths, beats = self.registry.load(celery_app.stage_queues(list(self.config.stages)), writable=True)
+        lengths, heartbeats = self.registry.load(
+            celery_app.stage_queues(list(self.config.stages)), writable=True
+        )
         free = {}
         for stage in self.config.stages:
             for priority in PRIORITIES:
-                slots = sum(_takes(beat, stage, priority) for beat in beats)
+                slots = sum(_takes(heartbeat, stage, priority) for heartbeat in heartbeats)
                 free[stage, priority] = _room(slots, lengths[celery_app.stage_queue(stage, priority)])
         return free
 
@@ -319,7 +321,7 @@ class Dispatch:
 
 
 def open_leases(config: Config) -> Leases:
-    """Claims, leases and beats of the configured machines; connects at the first use."""
+    """Claims, leases and heartbeats of the configured machines; connects at the first use."""
     return Leases(connect(config.redis.url), [machine.name for machine in config.machines])
 
 
@@ -329,14 +331,14 @@ def open_dispatch(config: Config) -> Dispatch:
     return Dispatch(config, app, open_leases(config))
 
 
-def _takes(beat: Beat, stage: str, priority: str) -> int:
+def _takes(heartbeat: Heartbeat, stage: str, priority: str) -> int:
     """Runs of a stage and priority that a process takes at once; those of an earlier version say less."""
-    place = beat.stages.get(stage)
-    if place is None or not beat.alive or beat.drained:
+    place = heartbeat.stages.get(stage)
+    if place is None or not heartbeat.alive or heartbeat.drained:
         return 0
-    if beat.reserved == "testing" or (beat.reserved == "batch" and priority != "batch"):
+    if heartbeat.reserved == "testing" or (heartbeat.reserved == "batch" and priority != "batch"):
         return 0
-    return 0 if stage in beat.broken else beat.limit or beat.slots
+    return 0 if stage in heartbeat.broken else heartbeat.limit or heartbeat.slots
 
 
 def _room(slots: int, waiting: int) -> Room:

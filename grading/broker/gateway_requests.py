@@ -1,7 +1,7 @@
 """The talk between the gateway and the machine that answers a guest: a request of another tool.
 
 All of it lives in Redis for as long as somebody waits, and has an expiry: the request, the pieces of its
-answer, and a sign of life of each side. The message in the queue is only the guest's id.
+answer, and a heartbeat of each side. The message in the queue is only the guest's id.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from grading.domain.value import Value
 
 CHAT = "grader.chat"
 SIGN_S = 5.0
-"""A side that gave no sign of life for so long is gone."""
+"""A side that gave no heartbeat for so long is gone."""
 KEYS = "grader:guests:"
 PREEMPTED, ENDING = "preempted", "machine_ending"
 """Why a machine breaks a guest off: grading needs its slot, or the machine is told to end."""

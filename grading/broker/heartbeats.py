@@ -13,7 +13,7 @@ from redis import Redis
 from grading.broker import lua_scripts
 from grading.broker.lua_scripts import Script
 
-BEAT_S = 3.0
+HEARTBEAT_S = 3.0
 DEAD_AFTER_S = 10.0
 MOST_DRAFT = 4_000
 """Characters of a draft, so that leases stay small."""
@@ -54,7 +54,7 @@ class Lease:
 
 
 @dataclass(frozen=True)
-class Beat:
+class Heartbeat:
     """What a worker process says of itself every 3 s. `age_s` by Redis' clock."""
 
     process: str
@@ -96,7 +96,7 @@ class Beat:
 
     @property
     def alive(self) -> bool:
-        """Whether it beat within the last 10 s."""
+        """Whether it sent a heartbeat within the last 10 s."""
         return self.age_s <= DEAD_AFTER_S
 
     @property
@@ -114,7 +114,7 @@ class Beat:
 class Look:
     """The cluster at one moment; ages by Redis' clock."""
 
-    beats: Sequence[Beat]
+    heartbeats: Sequence[Heartbeat]
     lengths: Mapping[str, int]
     """queue -> messages that wait there."""
     oldest_s: Mapping[str, float]
@@ -160,25 +160,25 @@ LEASE_SHAPES: dict[str, Callable[[Any], bool]] = {
 LEASE_NEEDED = {"process", "stage"}
 
 
-def read_beats(rows: Mapping[str, Iterable[str]], moment: float) -> list[Beat]:
+def read_heartbeats(rows: Mapping[str, Iterable[str]], moment: float) -> list[Heartbeat]:
     """Of what makes no sense nothing is heard: one strange machine must not blind all who look.
 
     `rows` has what each machine wrote: it speaks for no other one, whatever it says.
     """
-    found = (_beat(machine, row, moment) for machine, theirs in rows.items() for row in theirs)
-    return [beat for beat in found if beat is not None]
+    found = (_heartbeat(machine, row, moment) for machine, theirs in rows.items() for row in theirs)
+    return [heartbeat for heartbeat in found if heartbeat is not None]
 
 
-def _beat(machine: str, content: str, moment: float) -> Beat | None:
+def _heartbeat(machine: str, content: str, moment: float) -> Heartbeat | None:
     row = {**_object(content), "machine": machine}
     at = row.pop("at", 0.0)
     age = max(0.0, moment - at) if _number(at) else math.inf
     told = {
         key: value
-        for key, value in _known(Beat, {**row, "age_s": age}).items()
+        for key, value in _known(Heartbeat, {**row, "age_s": age}).items()
         if key not in SHAPES or SHAPES[key](value)
     }
-    return Beat(**told) if told.keys() >= NEEDED else None
+    return Heartbeat(**told) if told.keys() >= NEEDED else None
 
 
 def read_lease(machine: str, run_id: str, content: str, moment: float) -> Lease | None:
@@ -206,7 +206,7 @@ def _object(content: str) -> dict[str, Any]:
     return row if isinstance(row, dict) else {}
 
 
-def _known(kind: type[Lease] | type[Beat], row: Mapping[str, Any]) -> dict[str, Any]:
+def _known(kind: type[Lease] | type[Heartbeat], row: Mapping[str, Any]) -> dict[str, Any]:
     """Only the fields of this version: while versions change, machines may already say more."""
     names = {one.name for one in fields(kind)}
     return {key: value for key, value in row.items() if key in names}

@@ -1,4 +1,4 @@
-"""What lives in Redis beside the queues: claims, leases and the machines' beats.
+"""What lives in Redis beside the queues: claims, leases and the machines' heartbeats.
 
 Redis' own clock is the only one used here; machines' clocks are not trusted. All of it may be lost at any
 time: SQL decides what counts.
@@ -25,19 +25,19 @@ from grading.broker.heartbeats import (
     BACKLOG,
     DEAD_AFTER_S,
     Answer,
-    Beat,
     Claim,
+    Heartbeat,
     Lease,
     Look,
     believed,
-    read_beats,
+    read_heartbeats,
     read_lease,
 )
 from grading.broker.lua_scripts import Script
 from grading.broker.purge import withdrawn
 
 LEASES = "grader:leases:"
-BEATS = "grader:beats:"
+HEARTBEATS = "grader:heartbeats:"
 DELIVERIES = "grader:deliveries:"
 PLACES = "grader:places:"
 OVER = "grader:over:"
@@ -66,7 +66,7 @@ def connect(url: str) -> Redis:
 
 
 class Leases:
-    """Claims, leases and beats over one Redis client, of these machines. Methods raise redis errors."""
+    """Claims, leases and heartbeats over one Redis client, of these machines. Methods raise redis errors."""
 
     def __init__(self, client: Redis, machines: Iterable[str] = ()) -> None:
         self.redis = client
@@ -77,7 +77,7 @@ class Leases:
         self._give_back = Script(client, lua_scripts.GIVE_BACK)
         self._take_away = Script(client, lua_scripts.TAKE_AWAY)
         self._unclaim = Script(client, lua_scripts.UNCLAIM)
-        self._beat = Script(client, lua_scripts.BEAT)
+        self._heartbeat = Script(client, lua_scripts.HEARTBEAT)
         self._waiting = Script(client, lua_scripts.WAITING)
         self._look = Script(client, lua_scripts.LOOK)
 
@@ -87,9 +87,11 @@ class Leases:
         return list(self._names)
 
     def seek(self) -> None:
-        """Know of those, too, that beat without being in the configuration. Not for machines' users."""
-        for key in self.redis.scan_iter(f"{BEATS}*", count=1000):
-            self._names.setdefault(str(key).removeprefix(BEATS))
+        """Know of those, too, that send heartbeats without being in the configuration. Not for machines'
+        users.
+        """
+        for key in self.redis.scan_iter(f"{HEARTBEATS}*", count=1000):
+            self._names.setdefault(str(key).removeprefix(HEARTBEATS))
 
     def _with_others(self, machine: str) -> list[str]:
         """All machines, this one first."""
@@ -188,7 +190,7 @@ class Leases:
     def _let_go(self, machine: str, process: str, run_ids: Sequence[str], *, going: bool) -> set[str]:
         deliveries = [f"{DELIVERIES}{machine}:{run_id}" for run_id in run_ids]
         others = [LEASES + name for name in self._with_others(machine)[1:]]
-        keys = [LEASES + machine, BEATS + machine, *deliveries, *others]
+        keys = [LEASES + machine, HEARTBEATS + machine, *deliveries, *others]
         free = cast("list[int]", self._unclaim(keys=keys, args=[process, int(going), KEEP_S, *run_ids]))
         return {run_id for run_id, one in zip(run_ids, free, strict=True) if one}
 
@@ -200,20 +202,20 @@ class Leases:
                 pipe.hset(DRAINED, name, "1")
             pipe.execute()
 
-    def beat(self, beat: Beat) -> bool:
+    def heartbeat(self, heartbeat: Heartbeat) -> bool:
         """Say that a worker process is alive. True when its machine was drained."""
         content = {
-            **asdict(beat),
-            "stages": {k: dict(v) for k, v in beat.stages.items()},
-            "engines": {k: dict(v) for k, v in beat.engines.items()},
+            **asdict(heartbeat),
+            "stages": {k: dict(v) for k, v in heartbeat.stages.items()},
+            "engines": {k: dict(v) for k, v in heartbeat.engines.items()},
         }
-        args = [beat.process, json.dumps(content), beat.machine]
-        self._names.setdefault(beat.machine)
-        return bool(self._beat(keys=[BEATS + beat.machine, DRAINED], args=args))
+        args = [heartbeat.process, json.dumps(content), heartbeat.machine]
+        self._names.setdefault(heartbeat.machine)
+        return bool(self._heartbeat(keys=[HEARTBEATS + heartbeat.machine, DRAINED], args=args))
 
     def leave(self, machine: str, process: str) -> None:
         """A worker process ends, or is found dead."""
-        self.redis.hdel(BEATS + machine, process)
+        self.redis.hdel(HEARTBEATS + machine, process)
 
     def held(self) -> list[Lease]:
         """All leases."""
@@ -249,12 +251,14 @@ class Leases:
                 pipe.hexists(LEASES + name, run_id)
             return frozenset(name for name, held in zip(self.machines, pipe.execute(), strict=True) if held)
 
-    def beats(self) -> list[Beat]:
-        """The last beat of every worker process that did not end in order."""
+    def heartbeats(self) -> list[Heartbeat]:
+        """The last heartbeat of every worker process that did not end in order."""
         return self.load([])[1]
 
-    def load(self, queues: Sequence[str], *, writable: bool = False) -> tuple[dict[str, int], list[Beat]]:
-        """Messages that wait in each queue, and the last beats, in one round trip.
+    def load(
+        self, queues: Sequence[str], *, writable: bool = False
+    ) -> tuple[dict[str, int], list[Heartbeat]]:
+        """Messages that wait in each queue, and the last heartbeats, in one round trip.
 
         With `writable`, raises redis errors when Redis answers but takes nothing, as `require_writable`.
         """
@@ -264,28 +268,30 @@ class Leases:
                 pipe.set(WRITABLE, 1, ex=60)
             pipe.time()
             for name in names:
-                pipe.hvals(BEATS + name)
+                pipe.hvals(HEARTBEATS + name)
             for queue in queues:
                 pipe.llen(queue)
             (seconds, micro), *answers = pipe.execute()[int(writable) :]
         rows = dict(zip(names, answers, strict=False))
         lengths = dict(zip(queues, answers[len(names) :], strict=True))
-        return lengths, read_beats(rows, seconds + micro / 1e6)
+        return lengths, read_heartbeats(rows, seconds + micro / 1e6)
 
     def look(self, queues: Sequence[str], mine: Container[str] | None = None) -> Look:
-        """Beats, queues and the backlog in one round trip; for machines, which look every second.
+        """Heartbeats, queues and the backlog in one round trip; for machines, which look every second.
 
         The oldest message is looked at in those queues that are `mine` (nothing: in all); a machine may not
         read the others.
         """
         args = [part for name in queues for part in (name, int(mine is None or name in mine))]
         names = self.machines
-        answer = cast("list[Any]", self._look(keys=[BACKLOG, *(BEATS + name for name in names)], args=args))
+        answer = cast(
+            "list[Any]", self._look(keys=[BACKLOG, *(HEARTBEATS + name for name in names)], args=args)
+        )
         seconds, micro, rows, told, *found = answer
         moment = int(seconds) + int(micro) / 1e6
         known = dict(zip(queues, found, strict=True))
         return Look(
-            beats=read_beats(dict(zip(names, rows, strict=True)), moment),
+            heartbeats=read_heartbeats(dict(zip(names, rows, strict=True)), moment),
             lengths={name: int(length) for name, (length, _) in known.items()},
             oldest_s={name: max(0.0, moment - float(sent)) for name, (_, sent) in known.items() if sent},
             backlog=believed(dict(zip(told[::2], told[1::2], strict=True)), moment),
@@ -294,7 +300,7 @@ class Leases:
     def require_writable(self) -> None:
         """Raise redis errors when Redis answers but takes nothing: its memory or its disk may be full.
 
-        Then machines cannot beat, either, and nothing that is begun could be sent.
+        Then machines cannot send heartbeats, either, and nothing that is begun could be sent.
         """
         self.redis.set(WRITABLE, 1, ex=60)
 
@@ -327,7 +333,7 @@ def load_scripts(client: Redis) -> int:
         lua_scripts.FINISH,
         lua_scripts.GIVE_BACK,
         lua_scripts.UNCLAIM,
-        lua_scripts.BEAT,
+        lua_scripts.HEARTBEAT,
         lua_scripts.LOOK,
         ANSWER,
     )
@@ -347,7 +353,7 @@ def _of_claim(machine: str, run_id: str, round_id: str, names: Sequence[str]) ->
     """The keys of one machine that a claim looks at, as `lua_scripts.CLAIM` has them."""
     return [
         LEASES + machine,
-        BEATS + machine,
+        HEARTBEATS + machine,
         f"{DELIVERIES}{machine}:{run_id}",
         f"{PLACES}{machine}:{round_id}",
         f"{OVER}{machine}:{run_id}",

@@ -72,12 +72,12 @@ def load(client: Redis, texts: Sequence[str]) -> int:
 
 
 # KEYS: current run of (round, stage), the run's mark of the withdrawn, drained machines, then for each
-#       machine, the one that asks first: its leases, beats, deliveries of the run, places of the round
+#       machine, the one that asks first: its leases, heartbeats, deliveries of the run, places of the round
 #       (stage -> machine), mark that the run is over, own queue, and for each machine its mark of a
 #       run that it has just handed on to that one: for a second these count as one more run there
 # ARGV: run, lease as JSON, most deliveries, seconds to keep, 1 if the run may be handed on, seconds without a
-#       beat after which a machine is dead, machines to avoid as a JSON list, 1 if the run will be alone on
-#       its machine: then where least is to wait for; then the names of the machines
+#       heartbeat after which a machine is dead, machines to avoid as a JSON list, 1 if the run will be alone
+#       on its machine: then where least is to wait for; then the names of the machines
 # Nothing is written but keys of the machine that asks. What others wrote may be anything, so that one which
 # cannot be read is left out. A run leaves a machine that has another stage of its round only for one with a
 # free slot.
@@ -89,29 +89,29 @@ for i = first, #ARGV do names[#names + 1] = ARGV[i] end
 local me, each = names[1], 6 + #names
 
 local function key(machine, which) return KEYS[3 + (machine - 1) * each + which] end
-local LEASES, BEATS, DELIVERIES, PLACES, OVER, QUEUE, HANDED = 1, 2, 3, 4, 5, 6, 6
+local LEASES, HEARTBEATS, DELIVERIES, PLACES, OVER, QUEUE, HANDED = 1, 2, 3, 4, 5, 6, 6
 
 local function coming(machine)
   local count = redis.call('LLEN', key(machine, QUEUE))
   for by = 1, #names do count = count + redis.call('EXISTS', key(by, HANDED + machine)) end
   return count
 end
-local function slots(beat)
-  return (beat['limit'] or 0) > 0 and beat['limit'] or beat['slots']
+local function slots(heartbeat)
+  return (heartbeat['limit'] or 0) > 0 and heartbeat['limit'] or heartbeat['slots']
 end
-local function load_of(machine, beat)
-  return (redis.call('HLEN', key(machine, LEASES)) + coming(machine)) / slots(beat)
+local function load_of(machine, heartbeat)
+  return (redis.call('HLEN', key(machine, LEASES)) + coming(machine)) / slots(heartbeat)
 end
-local function able(beat)
-  local place = beat['stages'][lease['stage']]
-  local circuit = place and (beat['circuits'] or {})[place['engine']]
+local function able(heartbeat)
+  local place = heartbeat['stages'][lease['stage']]
+  local circuit = place and (heartbeat['circuits'] or {})[place['engine']]
   local open = not circuit or circuit['state'] == 'closed'
   if not open and circuit['stages'] then
     -- only the model of some stages is missing
     open = true
     for _, stage in ipairs(circuit['stages']) do open = open and stage ~= lease['stage'] end
   end
-  return place and open and (beat['reserved'] or '') == '' and not beat['drained']
+  return place and open and (heartbeat['reserved'] or '') == '' and not heartbeat['drained']
 end
 
 local function elsewhere()
@@ -129,19 +129,20 @@ local function elsewhere()
   if not must and not others[me] and not solitary then return nil end
   local best, least, mine
   local function consider(machine, row)
-    local name, beat = names[machine], cjson.decode(row)
-    if machine == 1 then mine = load_of(machine, beat) end
-    local fit = now - beat['at'] <= tonumber(ARGV[6]) and able(beat) and name ~= me and not drained[name]
+    local name, heartbeat = names[machine], cjson.decode(row)
+    if machine == 1 then mine = load_of(machine, heartbeat) end
+    local alive = now - heartbeat['at'] <= tonumber(ARGV[6])
+    local fit = alive and able(heartbeat) and name ~= me and not drained[name]
     if fit and not avoided[name] and (must or not others[name]) then
-      local load = load_of(machine, beat)
-      local room = must or solitary or load + 1 / slots(beat) <= 1
-      if beat['role'] ~= 'primary' then load = load + 0.001 end
+      local load = load_of(machine, heartbeat)
+      local room = must or solitary or load + 1 / slots(heartbeat) <= 1
+      if heartbeat['role'] ~= 'primary' then load = load + 0.001 end
       if others[name] then load = load + 1000 end
       if room and (not least or load < least) then best, least = machine, load end
     end
   end
   for machine = 1, #names do
-    for _, row in ipairs(redis.call('HVALS', key(machine, BEATS))) do pcall(consider, machine, row) end
+    for _, row in ipairs(redis.call('HVALS', key(machine, HEARTBEATS))) do pcall(consider, machine, row) end
   end
   if solitary and least and least >= (mine or 0) then return nil end
   return best
@@ -254,9 +255,9 @@ return 1
 """
 )
 
-# KEYS: the machine's leases and beats, then deliveries of each run by this machine, then leases of the others
-# ARGV: process, 1 if it is going, seconds to keep, then each run. Answers 1 for each that is in nobody's
-# hands now, 0 for those that another process has.
+# KEYS: the machine's leases and heartbeats, then deliveries of each run by this machine, then leases of the
+# others ARGV: process, 1 if it is going, seconds to keep, then each run. Answers 1 for each that is in
+# nobody's hands now, 0 for those that another process has.
 UNCLAIM = (
     _END_LEASE
     + """
@@ -287,12 +288,12 @@ return 1
 """
 )
 
-# KEYS: the machine's beats, drained machines; ARGV: process, beat as JSON, machine. Answers 1 when it is
-# drained.
-BEAT = """
-local beat = cjson.decode(ARGV[2])
-beat['at'] = tonumber(redis.call('TIME')[1])
-redis.call('HSET', KEYS[1], ARGV[1], cjson.encode(beat))
+# KEYS: the machine's heartbeats, drained machines; ARGV: process, heartbeat as JSON, machine. Answers 1 when
+# it is drained.
+HEARTBEAT = """
+local heartbeat = cjson.decode(ARGV[2])
+heartbeat['at'] = tonumber(redis.call('TIME')[1])
+redis.call('HSET', KEYS[1], ARGV[1], cjson.encode(heartbeat))
 return redis.call('HEXISTS', KEYS[2], ARGV[3])
 """
 
@@ -308,11 +309,11 @@ end
 return found
 """
 
-# KEYS: backlog, then the beats of each machine
+# KEYS: backlog, then the heartbeats of each machine
 # ARGV: each queue, and 1 where its messages may be read: a machine counts those of
-# stages that are not its own, but may not read them. Answers the time, the beats, the backlog, and for each
-# queue its length and when its oldest message was sent, as text. Messages are as large as hand-ins: they stay
-# here. The header is looked for as plain text, body and all: base64 holds no quotes.
+# stages that are not its own, but may not read them. Answers the time, the heartbeats, the backlog, and for
+# each queue its length and when its oldest message was sent, as text. Messages are as large as hand-ins:
+# they stay here. The header is looked for as plain text, body and all: base64 holds no quotes.
 LOOK = """
 local function sent(queue)
   local row = redis.call('LINDEX', queue, -1)
@@ -321,9 +322,9 @@ local function sent(queue)
 end
 
 local time = redis.call('TIME')
-local beats = {}
-for i = 2, #KEYS do beats[i - 1] = redis.call('HVALS', KEYS[i]) end
-local found = {time[1], time[2], beats, redis.call('HGETALL', KEYS[1])}
+local heartbeats = {}
+for i = 2, #KEYS do heartbeats[i - 1] = redis.call('HVALS', KEYS[i]) end
+local found = {time[1], time[2], heartbeats, redis.call('HGETALL', KEYS[1])}
 for i = 1, #ARGV, 2 do
   found[#found + 1] = {redis.call('LLEN', ARGV[i]), ARGV[i + 1] == '1' and sent(ARGV[i]) or ''}
 end

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from grading.broker.canaries import OVERDUE_S
-from grading.broker.heartbeats import Beat
+from grading.broker.heartbeats import Heartbeat
 from grading.domain.model_digests import Difference, claims, differing
 from grading.scheduling.cluster_view import Pace, Peer
 
@@ -29,7 +29,7 @@ class EngineMetric:
 
 @dataclass(frozen=True)
 class MachineState:
-    """A machine of the configuration as its beats tell."""
+    """A machine of the configuration as its heartbeats tell."""
 
     name: str
     role: str
@@ -40,7 +40,7 @@ class MachineState:
     busy: int = 0
     guests: int = 0
     """Slots that requests of other tools have, beside those that are busy."""
-    beat_age_s: float | None = None
+    heartbeat_age_s: float | None = None
     drained: bool = False
     """It was taken out: it gets nothing new."""
     canary_age_s: float | None = None
@@ -49,12 +49,12 @@ class MachineState:
     """engine -> what it counts, all live processes of the machine together."""
     metrics: Mapping[str, EngineMetric] = field(default_factory=dict)
     """What its engines may count, by name."""
-    beat: Beat | None = None
+    heartbeat: Heartbeat | None = None
     """The last word of its newest process, with speeds, circuits and what it listens to."""
 
     @property
     def hung(self) -> bool:
-        """It beats and has a free slot, but takes no work."""
+        """It sends heartbeats and has a free slot, but takes no work."""
         waits = (self.canary_age_s or 0.0) > OVERDUE_S
         return self.alive and not self.drained and waits and self.busy + self.guests < self.slots
 
@@ -64,12 +64,12 @@ def machines_that_differ(states: Sequence[MachineState]) -> tuple[Difference, ..
     return differing(one for state in states if state.alive for one in claims(state.name, state.stages))
 
 
-def as_beats_tell(machine: MachineState, beats: Sequence[Beat]) -> MachineState:
+def with_heartbeats(machine: MachineState, heartbeats: Sequence[Heartbeat]) -> MachineState:
     """A machine of the configuration with what its processes said last."""
-    mine = [beat for beat in beats if beat.machine == machine.name]
+    mine = [one for one in heartbeats if one.machine == machine.name]
     if not mine:
         return machine
-    newest = min(mine, key=lambda beat: beat.age_s)
+    newest = min(mine, key=lambda heartbeat: heartbeat.age_s)
     configured = [*machine.stages, *newest.stages]  # Redis keeps no order
     return MachineState(
         name=machine.name,
@@ -77,21 +77,21 @@ def as_beats_tell(machine: MachineState, beats: Sequence[Beat]) -> MachineState:
         slots=newest.slots,
         stages={stage: newest.stages[stage] for stage in sorted(newest.stages, key=configured.index)},
         alive=newest.alive,
-        busy=sum(beat.busy for beat in mine if beat.alive),
-        guests=sum(beat.guests for beat in mine if beat.alive),
-        beat_age_s=newest.age_s,
+        busy=sum(heartbeat.busy for heartbeat in mine if heartbeat.alive),
+        guests=sum(heartbeat.guests for heartbeat in mine if heartbeat.alive),
+        heartbeat_age_s=newest.age_s,
         drained=newest.drained,
-        engines=_counted([beat for beat in mine if beat.alive]),
-        metrics=_declared([beat for beat in mine if beat.alive]),
-        beat=newest,
+        engines=_counted([one for one in mine if one.alive]),
+        metrics=_declared([one for one in mine if one.alive]),
+        heartbeat=newest,
     )
 
 
-def _declared(beats: Sequence[Beat]) -> dict[str, EngineMetric]:
+def _declared(heartbeats: Sequence[Heartbeat]) -> dict[str, EngineMetric]:
     """Bounded in number and size: machines are not trusted."""
     found: dict[str, EngineMetric] = {}
     for name, said in sorted(
-        (pair for beat in beats for pair in beat.metrics.items()), key=lambda pair: pair[0]
+        (pair for heartbeat in heartbeats for pair in heartbeat.metrics.items()), key=lambda pair: pair[0]
     ):
         kind, text = said.get("kind"), said.get("help")
         fits = METRIC_NAME.fullmatch(name) and kind in ("counter", "gauge") and isinstance(text, str)
@@ -102,30 +102,30 @@ def _declared(beats: Sequence[Beat]) -> dict[str, EngineMetric]:
     return found
 
 
-def _counted(beats: Sequence[Beat]) -> dict[str, dict[str, float]]:
+def _counted(heartbeats: Sequence[Heartbeat]) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
-    for beat in beats:
-        for engine, counters in beat.engines.items():
+    for heartbeat in heartbeats:
+        for engine, counters in heartbeat.engines.items():
             sums = found.setdefault(engine, {})
             for name, value in counters.items():
-                if isinstance(value, int | float):  # a beat is a stranger's word
+                if isinstance(value, int | float):  # a heartbeat is a stranger's word
                     sums[name] = sums.get(name, 0.0) + value
     return found
 
 
-def takes_part(beat: Beat) -> bool:
+def takes_part(heartbeat: Heartbeat) -> bool:
     """Whether this machine may take work."""
-    return beat.alive and not beat.drained
+    return heartbeat.alive and not heartbeat.drained
 
 
 def pace_told(told: Mapping[str, float]) -> Pace | None:
-    """A speed as a beat tells it; nothing where that makes no sense."""
+    """A speed as a heartbeat tells it; nothing where that makes no sense."""
     try:
         values = {name: float(value) for name, value in told.items()}
         full = int(values.pop("full"))
         pace = Pace(full=full, **values)
     except (KeyError, TypeError, ValueError, OverflowError):
-        return None  # a beat is a stranger's word, perhaps of another version
+        return None  # a heartbeat is a stranger's word, perhaps of another version
     return pace if _sane(pace) else None
 
 
@@ -134,23 +134,23 @@ def _sane(pace: Pace) -> bool:
     return pace.full >= 1 and all(math.isfinite(f) and f > 0 for f in figures)
 
 
-def peer(beat: Beat) -> Peer:
-    """A machine as its beat tells; one of an earlier version tells no speeds, they are guessed."""
-    able = [s for s in beat.stages if s not in beat.broken]
-    running = beat.running
-    if beat.busy and not running and able:
-        running = {able[0]: beat.busy}  # an earlier version does not say at what, but it is busy
-    paces = {s: pace for s in able if (pace := pace_told(beat.paces.get(s, {}))) is not None}
+def peer(heartbeat: Heartbeat) -> Peer:
+    """A machine as its heartbeat tells; one of an earlier version tells no speeds, they are guessed."""
+    able = [s for s in heartbeat.stages if s not in heartbeat.broken]
+    running = heartbeat.running
+    if heartbeat.busy and not running and able:
+        running = {able[0]: heartbeat.busy}  # an earlier version does not say at what, but it is busy
+    paces = {s: pace for s in able if (pace := pace_told(heartbeat.paces.get(s, {}))) is not None}
     return Peer(
-        name=beat.machine,
-        slots=beat.limit or beat.slots,
+        name=heartbeat.machine,
+        slots=heartbeat.limit or heartbeat.slots,
         stages=tuple(able),
-        joins_after_s=beat.joins_after_s,
-        reserved=beat.reserved,
+        joins_after_s=heartbeat.joins_after_s,
+        reserved=heartbeat.reserved,
         paces=paces,
         running=running,
-        left=beat.left,
-        load_s=beat.load_s,
+        left=heartbeat.left,
+        load_s=heartbeat.load_s,
     )
 
 
@@ -205,7 +205,7 @@ class CircuitTold:
 
 @dataclass(frozen=True)
 class Condition:
-    """What a machine's beat says beside its load. Empty for one that does not beat."""
+    """What a machine's heartbeat says beside its load. Empty for one that sends no heartbeats."""
 
     limit: int = 0
     """Generations at once that it takes now; 0: not told."""
@@ -254,26 +254,26 @@ class Condition:
 
 
 def condition(state: MachineState) -> Condition:
-    """Of a machine; what makes no sense in its beat is left out."""
-    beat = state.beat
-    if beat is None or not state.alive:
+    """Of a machine; what makes no sense in its heartbeat is left out."""
+    heartbeat = state.heartbeat
+    if heartbeat is None or not state.alive:
         return Condition()
-    limit = min(max(0, beat.limit), beat.slots)
+    limit = min(max(0, heartbeat.limit), heartbeat.slots)
     return Condition(
         limit=limit,
-        reserved=beat.reserved,
-        joins_after_s=beat.joins_after_s,
-        speeds=_speeds(beat, limit or beat.slots),
-        loading_s={stage: seconds for stage, seconds in beat.load_s.items() if seconds >= 1},
-        circuits=_circuits(beat),
-        takes=tuple(str(name) for name in beat.takes),
-        why=beat.why[:WORDS],
+        reserved=heartbeat.reserved,
+        joins_after_s=heartbeat.joins_after_s,
+        speeds=_speeds(heartbeat, limit or heartbeat.slots),
+        loading_s={stage: seconds for stage, seconds in heartbeat.load_s.items() if seconds >= 1},
+        circuits=_circuits(heartbeat),
+        takes=tuple(str(name) for name in heartbeat.takes),
+        why=heartbeat.why[:WORDS],
         guests=state.guests if state.guests > 0 else 0,
     )
 
 
-def _speeds(beat: Beat, at_once: int) -> tuple[StageSpeed, ...]:
-    told = {stage: pace_told(pace) for stage, pace in beat.paces.items()}
+def _speeds(heartbeat: Heartbeat, at_once: int) -> tuple[StageSpeed, ...]:
+    told = {stage: pace_told(pace) for stage, pace in heartbeat.paces.items()}
     return tuple(
         StageSpeed(
             stage=stage,
@@ -290,7 +290,7 @@ def _speeds(beat: Beat, at_once: int) -> tuple[StageSpeed, ...]:
     )
 
 
-def _circuits(beat: Beat) -> tuple[CircuitTold, ...]:
+def _circuits(heartbeat: Heartbeat) -> tuple[CircuitTold, ...]:
     return tuple(
         CircuitTold(
             engine[:WORDS],
@@ -299,7 +299,7 @@ def _circuits(beat: Beat) -> tuple[CircuitTold, ...]:
             tuple(str(stage) for stage in one.get("stages", ())),
             float(one["since_s"]) if isinstance(one.get("since_s"), int | float) else None,
         )
-        for engine, one in beat.circuits.items()
+        for engine, one in heartbeat.circuits.items()
         if one.get("state") != "closed"
     )
 

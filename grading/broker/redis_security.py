@@ -25,11 +25,11 @@ from grading.broker.gateway_requests import KEYS as GUESTS
 from grading.broker.gateway_requests import guest_queues
 from grading.broker.heartbeats import BACKLOG
 from grading.broker.leases import (
-    BEATS,
     CURRENT,
     DELIVERIES,
     DRAINED,
     HANDED,
+    HEARTBEATS,
     LEASES,
     OVER,
     PACES,
@@ -143,11 +143,12 @@ def rights(config: Config, machine: Machine) -> list[Right]:
             ),
         ),
         _own("get del", f"{EXAMINATIONS}{me}:block-*"),
-        # claims, leases and beats: its own; of the others how many, where, and what they say of themselves
+        # claims, leases and heartbeats: its own; of the others how many, where, and what they say of
+        # themselves
         _own("hset hget hdel", LEASES + me),
         Right("hlen hexists", read=(f"{LEASES}*",)),
-        Right("hset hdel", write=(BEATS + me,)),
-        Right("hvals", read=(f"{BEATS}*",)),
+        Right("hset hdel", write=(HEARTBEATS + me,)),
+        Right("hvals", read=(f"{HEARTBEATS}*",)),
         _own("incr decr expire", f"{DELIVERIES}{me}:*"),
         Right("get", read=(f"{DELIVERIES}*", f"{CURRENT}*")),
         Right("hset expire", write=(f"{PLACES}{me}:*",)),

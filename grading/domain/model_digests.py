@@ -79,7 +79,7 @@ def differing(claims: Iterable[Claim]) -> tuple[Difference, ...]:
 
 
 def claims(machine: str, stages: Mapping[str, Mapping[str, str]]) -> list[Claim]:
-    """What a machine's beat claims: `stages` -> {"engine", "model", and where it is known "digest"}."""
+    """What a machine's heartbeat claims: `stages` -> {"engine", "model", and where it is known "digest"}."""
     return [
         Claim(machine, place.get("engine", ""), place.get("model", ""), place.get("digest", ""))
         for place in stages.values()

@@ -41,7 +41,7 @@ class Pace:
 
 @dataclass(frozen=True)
 class Peer:
-    """A machine, as its last beat tells; the decider itself is one, too."""
+    """A machine, as its last heartbeat tells; the decider itself is one, too."""
 
     name: str
     slots: int

@@ -23,7 +23,7 @@ from werkzeug.routing import Rule
 
 from app import Services, create_app
 from app.web.auth import SignedIn
-from grading.broker.canaries import PartBeat
+from grading.broker.canaries import PartHeartbeat
 from grading.broker.heartbeats import Lease
 from grading.broker.machine_status import MachineState
 from grading.config.settings import Config, parse
@@ -80,7 +80,9 @@ class FakeDispatch:
     def machines(self) -> list[MachineState]:
         stages = {stage: {"engine": "rules", "model": "rules"} for stage in self.able}
         return [
-            MachineState("dgx-spark-1", "primary", 8, stages, alive=not self.away, busy=3, beat_age_s=1.0),
+            MachineState(
+                "dgx-spark-1", "primary", 8, stages, alive=not self.away, busy=3, heartbeat_age_s=1.0
+            ),
             MachineState("mac-studio-1", "primary", 8, stages),
         ]
 
@@ -95,11 +97,11 @@ class FakeDispatch:
     def backlog(self) -> dict[str, int] | None:
         return None if self.away else {"analysis": 2, "store": 0}
 
-    def parts(self) -> list[PartBeat]:
+    def parts(self) -> list[PartHeartbeat]:
         return (
             []
             if self.away
-            else [PartBeat("sweeper", "host:1", "", 4.0), PartBeat("sweeper", "host:2", "", 2.0)]
+            else [PartHeartbeat("sweeper", "host:1", "", 4.0), PartHeartbeat("sweeper", "host:2", "", 2.0)]
         )
 
 

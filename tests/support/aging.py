@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import func, select
 
 from grading.broker import celery_app
-from grading.broker.heartbeats import Beat
+from grading.broker.heartbeats import Heartbeat
 from grading.config.settings import load
 from grading.domain.model import RoundState, StageState
 from grading.store import Store
@@ -82,9 +82,11 @@ class Played:
     def store(self) -> Store:
         return self.server.store
 
-    def beat(self) -> None:
+    def heartbeat(self) -> None:
         placed = {stage: {"engine": "instant", "model": "m"} for stage in STAGES}
-        self.server.dispatch.registry.beat(Beat("played", "dgx-spark-2", 4, 0, placed, role="spare"))
+        self.server.dispatch.registry.heartbeat(
+            Heartbeat("played", "dgx-spark-2", 4, 0, placed, role="spare")
+        )
 
     def pass_time(self, seconds: float = 60.0) -> None:
         """Time passes in SQL and for the sweeper."""
@@ -110,7 +112,7 @@ class Played:
         """Sweep and answer until every round is final; how many results had which outcome."""
         outcomes: Counter[str] = Counter()
         for _ in range(steps):
-            self.beat()
+            self.heartbeat()
             self.sweeper.step()
             outcomes.update(recorded.outcome for recorded in self.answer())
             if not self.open_rounds():

@@ -106,12 +106,12 @@ class Site:
     parts: Parts
 
     def until_alive(self, *machines: str, timeout_s: float = 90.0) -> None:
-        """Wait until these machines beat."""
+        """Wait until these machines send heartbeats."""
 
         def alive() -> bool:
             return set(machines) <= {state.name for state in self.dispatch.machines() if state.alive}
 
-        until(alive, timeout_s, f"machines {machines} beat; see the logs in {self.folder}")
+        until(alive, timeout_s, f"machines {machines} heartbeat; see the logs in {self.folder}")
 
     def until_final(self, count: int, timeout_s: float) -> None:
         """Wait until so many rounds are graded, partial or failed."""

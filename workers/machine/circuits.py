@@ -140,7 +140,9 @@ class CircuitBreakers:
         self.refused((engine, ""), self.now(), why)
 
     def state(self) -> dict[str, dict[str, Any]]:
-        """What a beat tells: engine -> state, why, for how many seconds, stages; only what is not closed."""
+        """What a heartbeat tells: engine -> state, why, for how many seconds, stages; only what is not
+        closed.
+        """
         found: dict[str, dict[str, Any]] = {}
         with self._news:
             now = self._clock()

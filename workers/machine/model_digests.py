@@ -1,4 +1,4 @@
-"""Which weights the models of this machine have, and what its engines count; beats tell both."""
+"""Which weights the models of this machine have, and what its engines count; heartbeats tell both."""
 
 from __future__ import annotations
 
@@ -97,7 +97,9 @@ def _types(engine: ReportsMetrics) -> dict[str, dict[str, str]]:
     try:
         return {name: asdict(one) for name, one in engine.metrics.items()}
     except Exception:
-        log.exception("an engine cannot say what it reports")  # figures must not cost the machine its beat
+        log.exception(
+            "an engine cannot say what it reports"
+        )  # figures must not cost the machine its heartbeat
         return {}
 
 
@@ -108,5 +110,7 @@ def _counted(engine: ReportsMetrics) -> dict[str, float]:
             name: float(found[name]) for name in engine.metrics if math.isfinite(found.get(name, math.nan))
         }
     except Exception:
-        log.exception("an engine cannot report its metrics")  # figures must not cost the machine its beat
+        log.exception(
+            "an engine cannot report its metrics"
+        )  # figures must not cost the machine its heartbeat
         return {}

@@ -1,4 +1,4 @@
-"""One worker process beside a model: takes jobs, holds leases, beats, sends results back."""
+"""One worker process beside a model: takes jobs, holds leases, heartbeats, sends results back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 from redis.exceptions import RedisError
 
-from grading.broker.heartbeats import BEAT_S, Beat
+from grading.broker.heartbeats import HEARTBEAT_S, Heartbeat
 from grading.broker.leases import Leases
 from grading.config.settings import EngineSettings, Machine
 from grading.domain.jobs import Job, Provenance, Result, read_job
@@ -224,32 +224,34 @@ class MachineProcess:
         self.weights.load()
         self.weights.ask_until_stopped(self.stop)
 
-    def beat_until_stopped(self) -> None:
-        """Beat every 3 s and tell the progress of each run; the body of the heartbeat thread."""
+    def send_heartbeats_until_stopped(self) -> None:
+        """Heartbeat every 3 s and tell the progress of each run; the body of the heartbeat thread."""
         while True:
             self.tell()
-            if self.stop.wait(BEAT_S):
+            if self.stop.wait(HEARTBEAT_S):
                 break
 
     def tell(self) -> None:
-        """A beat, unless that is impossible now."""
+        """A heartbeat, unless that is impossible now."""
         try:
-            self.beat()
+            self.heartbeat()
         except RedisError as error:
-            log.warning("redis is away, no beat: %s", error)
+            log.warning("redis is away, no heartbeat: %s", error)
         except Exception:
-            log.exception("no beat this time")  # the heartbeat must outlive anything: silence means death
+            log.exception(
+                "no heartbeat this time"
+            )  # the heartbeat must outlive anything: silence means death
 
     def in_hand(self) -> dict[str, int]:
         """stage -> runs in hand, and those being claimed."""
         placing = Counter(list(self._placing.values()))
         return dict(placing + Counter(working.job.stage for working in list(self._working.values())))
 
-    def beat(self) -> None:
-        """One beat."""
+    def heartbeat(self) -> None:
+        """One heartbeat."""
         machine, (takes, why) = self.machine, self.chosen()
-        drained = self.leases.beat(
-            Beat(
+        drained = self.leases.heartbeat(
+            Heartbeat(
                 self.process,
                 machine.name,
                 machine.slots,
@@ -274,20 +276,20 @@ class MachineProcess:
             log.info("machine %s was %s", machine.name, "drained" if drained else "taken in again")
             self.listen(not drained)
             self.drained = drained
-            self.beat()  # what the others hear is old otherwise
+            self.heartbeat()  # what the others hear is old otherwise
 
     def leave(self) -> None:
-        """No more beats: this process is going."""
+        """No more heartbeats: this process is going."""
         self.stop.set()
         self.circuits.close()
         self.telling.changed()
         try:
             self.leases.leave(self.machine.name, self.process)
         except RedisError as error:
-            log.warning("redis is away, this process counts as dead when its beat is old: %s", error)
+            log.warning("redis is away, this process counts as dead when its heartbeat is old: %s", error)
 
     def close(self) -> None:
-        """End in order: no more beats, engines given back."""
+        """End in order: no more heartbeats, engines given back."""
         self.leave()
         for engine in self.engines.values():
             engine.close()

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from redis.exceptions import RedisError
 
-from grading.broker.heartbeats import BEAT_S, MOST_DRAFT, Lease
+from grading.broker.heartbeats import HEARTBEAT_S, MOST_DRAFT, Lease
 from grading.broker.leases import Leases
 from grading.domain.jobs import Job
 from workers.machine.run import RunInHand
@@ -93,7 +93,7 @@ class ProgressReports:
                 wait = self._pause(stop)
 
     def _pause(self, stop: threading.Event) -> float:
-        stop.wait(BEAT_S)
+        stop.wait(HEARTBEAT_S)
         return 0.0
 
     def tell(self) -> float | None:

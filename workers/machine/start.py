@@ -130,8 +130,8 @@ def _answer_tasks(app: Celery, process: MachineProcess, listening: QueueSelectio
 
 def _begin_threads(process: MachineProcess, listening: QueueSelection, guests: GatewayRequests) -> None:
     """All that goes on beside the runs, until the process stops."""
-    # first of all and whatever Redis answers: a machine that never beats loses all its work
-    _thread("heartbeat", process.beat_until_stopped)
+    # first of all and whatever Redis answers: a machine that sends no heartbeats loses all its work
+    _thread("heartbeat", process.send_heartbeats_until_stopped)
 
     def paused() -> bool:
         return process.stopping or process.drained
@@ -156,7 +156,7 @@ def listen(
     guest_queues: Mapping[str, Placement],
     guests: GatewayRequests,
 ) -> QueueSelection:
-    """What decides which queues this machine reads; told of by its beats."""
+    """What decides which queues this machine reads; told of by its heartbeats."""
 
     def able() -> tuple[str, ...]:
         return tuple(stage for stage in machine.stages if process.circuits.closed(stage))

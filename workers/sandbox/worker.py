@@ -30,13 +30,13 @@ from workers.sandbox.runtimes import find_runtime
 from workers.sandbox.session import Trials
 from workers.server.admit import release
 from workers.server.context import Server, open_server
-from workers.server.heartbeats import beat_until
+from workers.server.heartbeats import send_heartbeats_until
 from workers.server.prepare import prepare, prepare_by_running
 from workers.server.tasks import UNTIL_SQL_IS_BACK
 
 log = logging.getLogger(__name__)
 HOLD_S = 15.0
-"""So long nobody else runs a round's work after the last sign of life of who does."""
+"""So long nobody else runs a round's work after the last heartbeat of who does."""
 SIGN_EVERY_S = 4.0
 PUT_OFF_S = (15.0, 30.0, 60.0, 120.0, 240.0, 480.0, 600.0)
 """Waits after the first, second, … time that the server could not run a round's work."""
@@ -255,12 +255,14 @@ def start_sandbox_worker(config: Config) -> None:
         return Rate(settings.at_once, holding.speed.seconds)
 
     def ready(_consumer: Any) -> None:
-        threading.Thread(target=beat_until, args=(stop, canaries, "sandbox", rate), daemon=True).start()
+        threading.Thread(
+            target=send_heartbeats_until, args=(stop, canaries, "sandbox", rate), daemon=True
+        ).start()
         threading.Thread(target=holding.keep, args=(stop,), daemon=True).start()
         keep_watch(Watch(canaries, celery_app.SANDBOX, settings.at_once, holding.ending.is_set), stop)
 
     def stopping() -> None:
-        # rounds stay held, and the part beats, until the last is done or given back
+        # rounds stay held, and the part sends heartbeats, until the last is done or given back
         threading.Thread(target=end_soon, args=(holding, sandbox, stop), daemon=True).start()
 
     with Shelf() as shelf:

@@ -17,7 +17,7 @@ from grading.shared.software import software
 from workers.server.context import Server
 
 log = logging.getLogger(__name__)
-BEAT_S = 5.0
+HEARTBEAT_S = 5.0
 
 
 def me() -> str:
@@ -26,11 +26,13 @@ def me() -> str:
 
 
 def sweep(server: Server) -> None:
-    """The sweeper's part: say that it lives, and send canaries to whoever beats and takes work."""
+    """The sweeper's part: say that it lives, and send canaries to whoever sends heartbeats and takes work."""
     canaries = Canaries(server.dispatch.registry.redis)
-    canaries.beat("sweeper", me(), software())
+    canaries.heartbeat("sweeper", me(), software())
     queues = {
-        celery_app.own_queue(b.machine) for b in server.dispatch.registry.beats() if b.alive and not b.drained
+        celery_app.own_queue(b.machine)
+        for b in server.dispatch.registry.heartbeats()
+        if b.alive and not b.drained
     }
     alive = {part.part for part in canaries.parts() if part.alive}
     queues |= {name for name in (celery_app.STORE, celery_app.SANDBOX) if name in alive}
@@ -40,14 +42,14 @@ def sweep(server: Server) -> None:
             server.dispatch.celery.send_task(celery_app.CANARY, queue=name, ignore_result=True)
 
 
-def beat_until(
+def send_heartbeats_until(
     stop: threading.Event, canaries: Canaries, part: str, rate: Callable[[], Rate | None] = lambda: None
 ) -> None:
     """Say every 5 s that this part lives, and how fast it runs work; the body of a thread."""
     while True:
         try:
-            canaries.beat(part, me(), software(), rate())
+            canaries.heartbeat(part, me(), software(), rate())
         except RedisError as error:
             log.warning("redis is away, the %s cannot say that it lives: %s", part, error)
-        if stop.wait(BEAT_S):
+        if stop.wait(HEARTBEAT_S):
             break

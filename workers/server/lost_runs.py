@@ -24,10 +24,11 @@ from workers.server.context import Server
 
 log = logging.getLogger(__name__)
 NOWHERE_S = 8.0
-"""A machine claims a run within milliseconds, and tells a Redis that forgot it again with its next beat."""
+"""A machine claims a run within milliseconds, and tells a Redis that forgot it again with its next
+heartbeat."""
 FIND_FOR_S = 5.0
 JUMP_S = 5.0
-"""Redis' clock may be set, or another Redis take over: then every beat looks old."""
+"""Redis' clock may be set, or another Redis take over: then every heartbeat looks old."""
 MACHINE_DIED = "Machine {} stopped answering before it was done."
 MACHINE_STALLED = "Machine {} has not moved for {:.0f} s while {}; others are tried first."
 MESSAGE_LOST = "The order to do this was lost on its way; it is sent again."
@@ -46,7 +47,7 @@ def one_by_one(ids: Iterable[str], do: Callable[[str], None]) -> None:
 
 @dataclass
 class LostRuns:
-    """Finds lost runs from SQL, leases and beats, and sets them going again. `clock` in seconds."""
+    """Finds lost runs from SQL, leases and heartbeats, and sets them going again. `clock` in seconds."""
 
     server: Server
     clock: Callable[[], float]
@@ -55,7 +56,7 @@ class LostRuns:
     _nowhere_since: dict[str, float] = field(default_factory=dict)
 
     def start_over(self) -> None:
-        """What was seen before says nothing: machines could not beat, or were not heard."""
+        """What was seen before says nothing: machines could not send heartbeats, or were not heard."""
         self._redis_since = None
         self._nowhere_since.clear()
 
@@ -63,14 +64,14 @@ class LostRuns:
         """One look."""
         with self.server.store.read() as session:
             in_flight = dict(queue.list_in_flight(session))
-        if self._beats_can_be_trusted():
+        if self._heartbeats_can_be_trusted():
             held = self.server.dispatch.registry.held()
             living, silent = self._processes()
             self._end_dead([lease for lease in held if lease.process not in living], silent)
             self._end_stalled([lease for lease in held if lease.process in living])
         one_by_one(self._for_a_while(self._nowhere(in_flight)), self._find)
 
-    def _beats_can_be_trusted(self) -> bool:
+    def _heartbeats_can_be_trusted(self) -> bool:
         """Redis has answered long enough that a live machine must have beaten since."""
         self.server.dispatch.registry.require_writable()
         moment = self.clock()
@@ -83,15 +84,19 @@ class LostRuns:
         return min(seen_for, self.server.dispatch.registry.uptime_s()) >= DEAD_AFTER_S
 
     def _processes(self) -> tuple[set[str], set[str]]:
-        """Those that beat, and those that beat no more."""
+        """Those that send heartbeats, and those that send heartbeats no more."""
         leases = self.server.dispatch.registry
-        beats = leases.beats()
-        for beat in beats:
-            if not beat.alive:
-                log.warning("machine %s (process %s) is dead: no beat for 10 s", beat.machine, beat.process)
-                leases.leave(beat.machine, beat.process)
-        alive = {beat.process for beat in beats if beat.alive}
-        return alive, {beat.process for beat in beats} - alive
+        heartbeats = leases.heartbeats()
+        for heartbeat in heartbeats:
+            if not heartbeat.alive:
+                log.warning(
+                    "machine %s (process %s) is dead: no heartbeat for 10 s",
+                    heartbeat.machine,
+                    heartbeat.process,
+                )
+                leases.leave(heartbeat.machine, heartbeat.process)
+        alive = {heartbeat.process for heartbeat in heartbeats if heartbeat.alive}
+        return alive, {heartbeat.process for heartbeat in heartbeats} - alive
 
     def _end_dead(self, held: list[Lease], silent: set[str]) -> None:
         for process, group in groupby(
@@ -99,7 +104,7 @@ class LostRuns:
         ):
             leases = list(group)
             if process not in silent and all(lease.since_s <= DEAD_AFTER_S for lease in leases):
-                continue  # it takes work before its first beat, or Redis forgot its beats a moment ago
+                continue  # before its first heartbeat, or Redis just forgot its heartbeats
             begun = sum(lease.phase != "waiting" for lease in leases)
             self._end(leases, MACHINE_DIED, "together" if begun > 1 else "alone")
 
@@ -138,7 +143,7 @@ class LostRuns:
         message out again only after the visibility timeout, so one that stays unclaimed counts as lost.
         """
         leases = self.server.dispatch.registry
-        alive = {own_queue(beat.machine) for beat in leases.beats() if beat.alive}
+        alive = {own_queue(heartbeat.machine) for heartbeat in leases.heartbeats() if heartbeat.alive}
         # what was handed to a machine that died waits in a queue that nobody reads
         queued = leases.waiting([*stage_queues(list(self.server.config.stages)), *sorted(alive)])
         working = {lease.run_id for lease in leases.held()}

@@ -1,4 +1,4 @@
-"""The sweeper: finds what was lost, from SQL and the machines' beats, and sets it going again."""
+"""The sweeper: finds what was lost, from SQL and the machines' heartbeats, and sets it going again."""
 
 from __future__ import annotations
 
@@ -64,12 +64,14 @@ class Sweeper:
             self.rest(stop)
 
     def rest(self, stop: threading.Event) -> None:
-        """Wait for the next sweep. After a pause of the computer itself beats look old that are not."""
+        """Wait for the next sweep. After a pause of the computer itself heartbeats look old that are not."""
         began = self.clock()
         stop.wait(EVERY_S)
         late_s = self.clock() - began - EVERY_S
         if late_s > STILL_S:
-            log.warning("this process stood still for %.0f s; machines are given time to beat", late_s)
+            log.warning(
+                "this process stood still for %.0f s; machines are given time to send heartbeats", late_s
+            )
             self.lost.start_over()
 
     def step(self) -> None:

@@ -21,7 +21,7 @@ from workers.server.admit import release
 from workers.server.context import Server, open_server
 from workers.server.delivery.mail import MailSender
 from workers.server.delivery.webhooks import Relay, receivers
-from workers.server.heartbeats import beat_until
+from workers.server.heartbeats import send_heartbeats_until
 from workers.server.inbox import Inboxes
 from workers.server.prepare import prepare
 from workers.server.sweeper import Sweeper
@@ -61,7 +61,7 @@ def start_store(config: Config) -> None:
     register_canary(app, canaries, celery_app.STORE)
 
     def ready(_consumer: Any) -> None:
-        threading.Thread(target=beat_until, args=(stop, canaries, "store"), daemon=True).start()
+        threading.Thread(target=send_heartbeats_until, args=(stop, canaries, "store"), daemon=True).start()
         keep_watch(Watch(canaries, celery_app.STORE, STORE_THREADS), stop)
 
     reading = threading.Thread(target=Inboxes(server, stop).read, name="inboxes")

@@ -53,7 +53,7 @@ class MachineStatus(BaseModel):
     slots: int
     busy: int
     guests: int = Field(description="slots that requests by the gateway have, beside those that are busy")
-    beat_age_s: float | None
+    heartbeat_age_s: float | None
     stages: dict[str, dict[str, str]] = Field(
         description="engine, model, and where it is known the digest of the weights"
     )
@@ -100,7 +100,7 @@ def _machine(seen: SeenMachine) -> MachineStatus:
         slots=state.slots,
         busy=state.busy,
         guests=state.guests,
-        beat_age_s=state.beat_age_s,
+        heartbeat_age_s=state.heartbeat_age_s,
         stages={stage: dict(placement) for stage, placement in state.stages.items()},
         engines={engine: dict(counters) for engine, counters in state.engines.items()},
         limit=how.limit,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from grading.broker.heartbeats import Beat, Lease
+from grading.broker.heartbeats import Heartbeat, Lease
 from grading.broker.machine_status import MachineState
 from grading.domain.jobs import AnalysisOutput, Finding, SentPrompt
 from grading.domain.model import Location
@@ -202,9 +202,11 @@ def four_machines() -> list[MachineState]:
     }
     found = []
     for name, values in told.items():
-        beat = Beat("p", name, 16, 9, places, why="it takes analysis", **values)
+        heartbeat = Heartbeat("p", name, 16, 9, places, why="it takes analysis", **values)
         alive, role = name != "mac-studio-2", "spare" if name.endswith("2") else "primary"
-        state = MachineState(name, role, 16, places, alive=alive, busy=9 * alive, beat_age_s=1.0, beat=beat)
+        state = MachineState(
+            name, role, 16, places, alive=alive, busy=9 * alive, heartbeat_age_s=1.0, heartbeat=heartbeat
+        )
         found.append(state)
     return found
 

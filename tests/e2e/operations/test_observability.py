@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from cli.dev.embedded_redis import free_port, start_redis
 from cli.dev.local_stack import accepts_uploads
-from grading.broker.heartbeats import Beat
+from grading.broker.heartbeats import Heartbeat
 from grading.store import Store, schema
 from grading.store.database import now
 from grading.store.rounds import lifecycle, locking, preparing
@@ -50,7 +50,7 @@ analysis = { engine = "instant", model = "m" }
 feedback = { engine = "instant", model = "m" }
 """
 METRICS = all_metrics()
-BATCHING = Beat(
+BATCHING = Heartbeat(
     "beside",
     "dgx-spark-1",
     2,
@@ -112,7 +112,11 @@ def seen(tmp_path_factory: pytest.TempPathFactory, sqlite_databases: SqliteDatab
             client.submit_bytes(content, ASSIGNMENT, f"{PUPIL}{n}")["id"] for n in range(COUNT)
         ]
         system.until_final(COUNT + 1, 30)
-        until(lambda: requests.get(f"{url}/metrics", timeout=60).text.count("part_age_seconds{"), 30, "beats")
+        until(
+            lambda: requests.get(f"{url}/metrics", timeout=60).text.count("part_age_seconds{"),
+            30,
+            "heartbeats",
+        )
         until(lambda: whole_metrics(found, system, url), 30, "database, Redis and machines were measured")
         until(lambda: spans_arrived(found), 30, "traces arrive")
         until(lambda: events_arrived(found), 30, "events arrive")
@@ -124,7 +128,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory, sqlite_databases: SqliteDatab
 
 def whole_metrics(found: Seen, system: Site, url: str) -> bool:
     """Ask for the metrics, which leave out what did not answer in time."""
-    system.dispatch.registry.beat(BATCHING)
+    system.dispatch.registry.heartbeat(BATCHING)
     found.metrics = requests.get(f"{url}/metrics", timeout=60).text
     return all(part in found.metrics for part in WHOLE)
 

@@ -14,7 +14,7 @@ from cli.commands.submit import Client
 from cli.dev.embedded_redis import free_port, start_redis
 from cli.dev.local_stack import accepts_uploads
 from cli.main import grader
-from grading.broker.heartbeats import Beat
+from grading.broker.heartbeats import Heartbeat
 from grading.store import schema
 from grading.store.accounts import users
 from grading.store.assignments import versions
@@ -93,9 +93,9 @@ def found(kept: dict[str, bytes]) -> set[tuple[str, str]]:
 
 
 def sent_to_one_that_is_gone(made: Site) -> bool:
-    """Whether the second hand-in waits in Redis for the machine; that this one beat is said for it."""
+    """Whether the second hand-in waits in Redis for the machine; that this one heartbeat is said for it."""
     stages = {stage: {"engine": "rules", "model": "rules"} for stage in ("analysis", "feedback")}
-    made.dispatch.registry.beat(Beat("gone", "dgx-spark-1", 4, 0, stages))
+    made.dispatch.registry.heartbeat(Heartbeat("gone", "dgx-spark-1", 4, 0, stages))
     return ("redis", CANARIES["second"]) in found(everything_kept(made))
 
 

@@ -144,11 +144,13 @@ class Cluster:
         return found
 
     def until_idle(self, machine: str, timeout_s: float = 90.0) -> None:
-        """Wait until a machine beats and has nothing in hand."""
+        """Wait until a machine sends heartbeats and has nothing in hand."""
 
         def idle() -> bool:
-            beats = [b for b in self.site.dispatch.registry.beats() if b.machine == machine and b.alive]
-            return bool(beats) and not any(beat.busy for beat in beats)
+            heartbeats = [
+                b for b in self.site.dispatch.registry.heartbeats() if b.machine == machine and b.alive
+            ]
+            return bool(heartbeats) and not any(heartbeat.busy for heartbeat in heartbeats)
 
         until(idle, timeout_s, f"{machine} is idle; logs in {self.site.folder}")
 

@@ -98,8 +98,12 @@ def states(store: Store) -> dict[str, int]:
 
 def away(made: Site) -> dict[str, str]:
     """machine -> why it takes nothing, of those that do not."""
-    beats = [state.beat for state in made.dispatch.machines() if state.beat is not None]
-    return {beat.machine: beat.circuits["ollama"]["why"] for beat in beats if len(beat.broken) == 2}
+    heartbeats = [state.heartbeat for state in made.dispatch.machines() if state.heartbeat is not None]
+    return {
+        heartbeat.machine: heartbeat.circuits["ollama"]["why"]
+        for heartbeat in heartbeats
+        if len(heartbeat.broken) == 2
+    }
 
 
 def test_a_server_that_is_away_costs_no_grade_while_another_machine_works(outcome: Outcome) -> None:

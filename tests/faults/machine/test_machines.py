@@ -58,7 +58,7 @@ class Outcome:
 def play(folder: Path, database_url: str, later_s: float = 0.0) -> Outcome:
     """Three machines go at the same moment, with all their slots busy; two come back when all is graded.
 
-    `later_s` shifts that moment against the sweeper and the beats.
+    `later_s` shifts that moment against the sweeper and the heartbeats.
     """
     with cluster(folder, BOXES, database_url) as running:
         time.sleep(later_s)
@@ -145,8 +145,8 @@ def test_late_results_are_recorded_as_duplicates_and_change_nothing(outcome: Out
 def test_machines_with_a_wrong_clock_do_nothing_twice(outcome: Outcome) -> None:
     """Only what a lost machine worked on was answered a second time, and by nobody a third time.
 
-    A busy computer may keep a machine from beating for 10 s: what it had in hand then is done again, as it
-    must be. A wrong clock would do that to most of its runs.
+    A busy computer may keep a machine from sending heartbeats for 10 s: what it had in hand then is done
+    again, as it must be. A wrong clock would do that to most of its runs.
     """
     answers = Counter((run.round_id, run.stage) for run in outcome.runs if run.answered)
     late = {(run.round_id, run.stage) for run in outcome.known((STOPPED, CUT)) if run.answered}

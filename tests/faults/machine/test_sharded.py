@@ -117,8 +117,10 @@ def writes(made: Site) -> bool:
 
 def away(made: Site) -> str:
     """Why the pool takes no work, if it does not."""
-    beats = [state.beat for state in made.dispatch.machines() if state.name == POOL and state.beat]
-    return "; ".join(beat.circuits["sharded"]["why"] for beat in beats if beat.broken)
+    heartbeats = [
+        state.heartbeat for state in made.dispatch.machines() if state.name == POOL and state.heartbeat
+    ]
+    return "; ".join(heartbeat.circuits["sharded"]["why"] for heartbeat in heartbeats if heartbeat.broken)
 
 
 def read(made: Site, why: tuple[str, str], processes: tuple[list[int], list[int]]) -> Outcome:

@@ -26,7 +26,7 @@ from werkzeug.test import TestResponse
 from app import Services, create_app
 from cli.dev.embedded_redis import RedisProcess, start_redis
 from grading.broker.dispatch import Dispatch, open_dispatch
-from grading.broker.heartbeats import Beat
+from grading.broker.heartbeats import Heartbeat
 from grading.config.settings import load
 from grading.domain.model import RoundState, RunState
 from grading.store import Store, schema, tables
@@ -134,7 +134,7 @@ def test_what_a_dying_web_app_did_not_announce_is_shared_by_sweepers_and_sent(
     with server_side(root, url, redis_url) as one, server_side(root, url, redis_url) as other:
         rounds = crash_web(one.store, 6)
         assert states(one.store) == {RoundState.RECEIVED: 6}
-        one.dispatch.registry.beat(Beat("p", "dgx-spark-2", 64, 0, BOTH))
+        one.dispatch.registry.heartbeat(Heartbeat("p", "dgx-spark-2", 64, 0, BOTH))
         prepared: list[str] = []
         for server in (one, other):
             server.store.clock_offset_s = UNANNOUNCED_S + 1
@@ -171,11 +171,11 @@ def test_a_web_crash_after_the_commit_is_made_up_for_within_40_s(
         for name in ("sweep-1", "sweep-2"):
             made.parts.start(name, "sweep")
         made.parts.start("store", "store")
-        made.dispatch.registry.beat(Beat("p", "m", 256, 0, BOTH))
+        made.dispatch.registry.heartbeat(Heartbeat("p", "m", 256, 0, BOTH))
         rounds = crash_web(made.store, 100)
 
         def enqueued() -> bool:
-            made.dispatch.registry.beat(Beat("p", "m", 256, 0, BOTH))
+            made.dispatch.registry.heartbeat(Heartbeat("p", "m", 256, 0, BOTH))
             return states(made.store) == {RoundState.RUNNING: len(rounds)}
 
         until(enqueued, 60, "all are enqueued")
@@ -213,7 +213,7 @@ def test_uploads_are_accepted_while_redis_has_no_memory(
     header = school.token("anna")
     with server_side(root, url, redis_url) as server:
         school.app = create_app(replace(school.services, dispatch=server.dispatch))
-        server.dispatch.registry.beat(Beat("p", "dgx-spark-2", 64, 0, BOTH))
+        server.dispatch.registry.heartbeat(Heartbeat("p", "dgx-spark-2", 64, 0, BOTH))
         full_redis(True)
         assert [upload(school, header).status_code for _ in range(3)] == [202, 202, 202]
         for page in ("/readyz", "/metrics"):
@@ -224,7 +224,7 @@ def test_uploads_are_accepted_while_redis_has_no_memory(
         sweeper.step()
         assert states(server.store).keys() <= {RoundState.QUEUED, RoundState.RUNNING}
         full_redis(False)
-        server.dispatch.registry.beat(Beat("p", "dgx-spark-2", 64, 0, BOTH))
+        server.dispatch.registry.heartbeat(Heartbeat("p", "dgx-spark-2", 64, 0, BOTH))
         for clock[0] in (1100.0, 1100.0 + NOWHERE_S + 1):  # what was written down but not sent is sent again
             sweeper.step()
         assert states(server.store) == {RoundState.RUNNING: 3}

@@ -130,7 +130,7 @@ def _stopping(other: str) -> Iterator[Attack]:
         yield Attack("a queue that ends by itself", ("EXPIRE", queue, "1"))
         yield Attack("a queue of another type", ("SET", queue, "x"))
     yield Attack("a machine taken out", ("HSET", "grader:drained", other, "1"))
-    for family in ("beats", "leases", "unacked"):
+    for family in ("heartbeats", "leases", "unacked"):
         yield Attack("a machine forgotten", ("DEL", f"grader:{family}:{other}"))
         yield Attack("a machine forgotten", ("HDEL", f"grader:{family}:{other}", "x"))
     yield Attack("a run made another", ("SET", "grader:current:round:analysis", "x"))

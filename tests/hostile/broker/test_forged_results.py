@@ -14,7 +14,7 @@ import pytest
 from redis import Redis
 
 from grading.broker import celery_app, redis_keys, redis_security, signing
-from grading.broker.heartbeats import Beat, Lease
+from grading.broker.heartbeats import Heartbeat, Lease
 from grading.broker.leases import Leases, load_scripts
 from grading.config import settings as configuration
 from grading.domain.model import RunState
@@ -59,7 +59,7 @@ class World:
             with self.redis(name) as redis:
                 stages = self.made.config.machine(name).stages
                 kinds = {s: {"engine": "instant", "model": "m"} for s in stages}
-                Leases(redis, self.names).beat(Beat(f"of {name}", name, 2, 0, kinds))
+                Leases(redis, self.names).heartbeat(Heartbeat(f"of {name}", name, 2, 0, kinds))
         self.made.dispatch.announce(factories.hand_in(self.made.store, 1, student).round_id)
         return {"analysis": self.take("one", "analysis"), "feedback": self.take("two", "feedback")}
 

@@ -140,7 +140,7 @@ PROSE = (
     "I had to override the column type, else the price was read as text.",
     "| region | revenue |\n|---|---|\n| North | 1871.0 |\n| East | 938.5 |",
     "**Task 1** done, **Task 2** done, **Task 3** see below",
-    "> Data beats opinion. (from the lecture)\n\nI agree, but only with good data.",
+    "> Data heartbeats opinion. (from the lecture)\n\nI agree, but only with good data.",
     "<!-- chart goes here -->",
     "![revenue by region](chart.png)",
     "The score of 100 out of 120 is above the mean.",

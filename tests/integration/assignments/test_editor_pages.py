@@ -23,7 +23,7 @@ from app.gateway import Door
 from grading.assignments.editor.folder import compose
 from grading.assignments.loader import read_files
 from grading.broker.gateway_requests import DRAFTING, Event, Talks, chat_queue
-from grading.broker.heartbeats import Beat
+from grading.broker.heartbeats import Heartbeat
 from grading.broker.leases import Leases, connect
 from grading.config.settings import parse
 from grading.documents import Limits
@@ -402,7 +402,7 @@ def test_a_model_drafts_a_rubric_that_a_person_takes(tmp_path: Path, redis_url: 
     school = School(tmp_path)
     leases = Leases(connect(redis_url))
     stages = {"analysis": {"engine": "ollama", "model": "qwen"}}
-    leases.beat(Beat("p", "one", 4, 0, stages))
+    leases.heartbeat(Heartbeat("p", "one", 4, 0, stages))
     config = parse({**school.services.config.model_dump(mode="json"), "redis": {"url": redis_url}})
 
     def send(guest: str, model: str) -> None:

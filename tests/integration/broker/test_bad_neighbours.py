@@ -21,8 +21,8 @@ from sqlalchemy import update
 from cli.dev.supervisor import LIFELINE, LONGEST_WAIT_S, STEADY_S, Part, Supervisor
 from cli.settings import secret_key
 from grading.broker import celery_app
-from grading.broker.heartbeats import Beat, Lease
-from grading.broker.leases import BEATS, LEASES
+from grading.broker.heartbeats import Heartbeat, Lease
+from grading.broker.leases import HEARTBEATS, LEASES
 from grading.checks import collect
 from grading.config.settings import load
 from grading.domain.errors import ConfigError
@@ -177,7 +177,7 @@ def test_a_stage_without_machines_does_not_hold_up_the_tries_of_the_other(
         lost(server, running(server, assignment, f"f{number}")["feedback"])
     waits = running(server, assignment, "last")["analysis"]
     lost(server, waits)
-    server.dispatch.registry.beat(Beat("p", "dgx-spark-1", 4, 0, ANALYSIS))
+    server.dispatch.registry.heartbeat(Heartbeat("p", "dgx-spark-1", 4, 0, ANALYSIS))
     assert release(server) == 1
     with server.store.read() as session:
         again = session.get_one(RoundStage, (session.get_one(Run, waits).round_id, "analysis"))
@@ -196,12 +196,12 @@ def lost(server: Server, run_id: str) -> None:
 
 def test_a_machine_of_a_newer_version_is_seen(server: Server) -> None:
     leases = server.dispatch.registry
-    leases.beat(Beat("p", "dgx-spark-1", 4, 0, BOTH))
+    leases.heartbeat(Heartbeat("p", "dgx-spark-1", 4, 0, BOTH))
     leases.claim(Lease("r", "dgx-spark-1", "p", "analysis"), "round")
-    for name, key in ((BEATS + "dgx-spark-1", "p"), (LEASES + "dgx-spark-1", "r")):
+    for name, key in ((HEARTBEATS + "dgx-spark-1", "p"), (LEASES + "dgx-spark-1", "r")):
         content = json.loads(str(leases.redis.hget(name, key)))
         leases.redis.hset(name, key, json.dumps({**content, "temperature_c": 70}))
-    assert [beat.machine for beat in leases.beats()] == ["dgx-spark-1"]
+    assert [heartbeat.machine for heartbeat in leases.heartbeats()] == ["dgx-spark-1"]
     assert [lease.run_id for lease in leases.held()] == ["r"]
 
 

@@ -81,14 +81,14 @@ def test_no_more_than_one_canary_waits_in_a_queue(canaries: Canaries) -> None:
 
 
 def test_parts_are_known_while_they_speak(canaries: Canaries) -> None:
-    canaries.beat("store", "server:1", "v1")
+    canaries.heartbeat("store", "server:1", "v1")
     assert timing.rate_of_checks(canaries.parts()) is None
-    canaries.beat("sweeper", "server:2", "v1")
+    canaries.heartbeat("sweeper", "server:2", "v1")
     assert {(p.part, p.process, p.software, p.alive) for p in canaries.parts()} == {
         ("store", "server:1", "v1", True),
         ("sweeper", "server:2", "v1", True),
     }
-    canaries.beat("sandbox", "server:3", "v1", Rate(4, 1.5))
+    canaries.heartbeat("sandbox", "server:3", "v1", Rate(4, 1.5))
     assert timing.rate_of_checks(canaries.parts()) == Rate(4, 1.5)
 
 
@@ -117,7 +117,7 @@ def test_a_worker_whose_consumer_hangs_is_seen_and_ends_itself(
     heartbeats.sweep(server)  # once: another canary is not due for half a minute
     until(lambda: waits_s() == 0, 30, "the canary comes back")
     assert not one.dispatch.machines()[0].hung
-    # what a lost connection did to consumers: it beats and has free slots, and reads no queue
+    # what a lost connection did to consumers: it sends heartbeats and has free slots, and reads no queue
     one.dispatch.celery.control.cancel_consumer("machine.one", reply=True, timeout=30, limit=1)
 
     monkeypatch.setattr(timing, "EVERY_S", 0.0)

@@ -1,4 +1,4 @@
-"""Claims, leases and beats on a real Redis."""
+"""Claims, leases and heartbeats on a real Redis."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from redis.exceptions import TimeoutError as RedisTimeout
 
 from grading.broker import celery_app
 from grading.broker.dispatch import Dispatch
-from grading.broker.heartbeats import Beat, Claim, Lease
-from grading.broker.leases import BEATS, LEASES, MAX_DELIVERIES, Leases, connect
+from grading.broker.heartbeats import Claim, Heartbeat, Lease
+from grading.broker.leases import HEARTBEATS, LEASES, MAX_DELIVERIES, Leases, connect
 from grading.broker.machine_status import MachineState, condition, peer
 from grading.config.settings import load
 from tests.support.system import until
@@ -109,26 +109,31 @@ def test_progress_is_seen_and_only_a_held_lease_is_renewed(leases: Leases) -> No
         {"drained": "perhaps", "running": {"analysis": None}},
     ],
 )
-def test_what_makes_no_sense_in_a_beat_is_not_heard(leases: Leases, strange: dict[str, Any]) -> None:
-    leases.beat(Beat("p1", "one", 8, 3, {"analysis": {"model": "m"}}, **strange))
-    row = json.loads(leases.redis.hget(BEATS + "one", "p1") or "")
-    leases.redis.hset(BEATS + "one", "p2", json.dumps({**row, "slots": "many"}))
-    (beat,) = leases.beats()
-    assert (beat.machine, beat.slots, beat.stages["analysis"]["model"]) == ("one", 8, "m")
-    assert leases.look([]).beats[0].machine == "one"
-    peer(beat)
-    assert condition(MachineState("one", "primary", 8, {}, alive=True, beat=beat)).speeds == ()
+def test_what_makes_no_sense_in_a_heartbeat_is_not_heard(leases: Leases, strange: dict[str, Any]) -> None:
+    leases.heartbeat(Heartbeat("p1", "one", 8, 3, {"analysis": {"model": "m"}}, **strange))
+    row = json.loads(leases.redis.hget(HEARTBEATS + "one", "p1") or "")
+    leases.redis.hset(HEARTBEATS + "one", "p2", json.dumps({**row, "slots": "many"}))
+    (heartbeat,) = leases.heartbeats()
+    assert (heartbeat.machine, heartbeat.slots, heartbeat.stages["analysis"]["model"]) == ("one", 8, "m")
+    assert leases.look([]).heartbeats[0].machine == "one"
+    peer(heartbeat)
+    assert condition(MachineState("one", "primary", 8, {}, alive=True, heartbeat=heartbeat)).speeds == ()
 
 
-def test_beats_carry_what_a_machine_is(leases: Leases) -> None:
+def test_heartbeats_carry_what_a_machine_is(leases: Leases) -> None:
     stages = {"analysis": {"engine": "ollama", "model": "qwen3-coder:30b"}}
-    leases.beat(Beat("p1", "dgx-spark-1", 8, 3, stages))
-    beat = leases.beats()[0]
-    assert (beat.machine, beat.slots, beat.busy, beat.stages) == ("dgx-spark-1", 8, 3, stages)
-    assert beat.alive
-    assert beat.age_s < 30
+    leases.heartbeat(Heartbeat("p1", "dgx-spark-1", 8, 3, stages))
+    heartbeat = leases.heartbeats()[0]
+    assert (heartbeat.machine, heartbeat.slots, heartbeat.busy, heartbeat.stages) == (
+        "dgx-spark-1",
+        8,
+        3,
+        stages,
+    )
+    assert heartbeat.alive
+    assert heartbeat.age_s < 30
     leases.leave(HERE, "p1")
-    assert leases.beats() == []
+    assert leases.heartbeats() == []
 
 
 def test_a_machines_stages_keep_the_order_of_the_configuration(
@@ -137,7 +142,9 @@ def test_a_machines_stages_keep_the_order_of_the_configuration(
     config = load(root / "config.toml", {"GRADER_REDIS_URL": redis_url})
     dispatch = Dispatch(config, celery_app.celery_app(redis_url, 1200), leases)
     for machine in config.machines:
-        leases.beat(Beat(machine.name, machine.name, 1, 0, {stage: {} for stage in sorted(machine.stages)}))
+        leases.heartbeat(
+            Heartbeat(machine.name, machine.name, 1, 0, {stage: {} for stage in sorted(machine.stages)})
+        )
     seen = {state.name: list(state.stages) for state in dispatch.machines()}
     assert seen == {machine.name: list(machine.stages) for machine in config.machines}
 
@@ -147,7 +154,7 @@ def test_guests_of_all_live_processes_are_counted(leases: Leases, redis_url: str
     dispatch = Dispatch(config, celery_app.celery_app(redis_url, 1200), leases)
     name = config.machines[0].name
     for process, guests in (("new", 2), ("old", 1)):
-        leases.beat(Beat(process, name, 8, 5, {}, guests=guests))
+        leases.heartbeat(Heartbeat(process, name, 8, 5, {}, guests=guests))
     state = next(one for one in dispatch.machines() if one.name == name)
     assert state.guests == 3
     waits = replace(state, busy=5, canary_age_s=1e6)
@@ -155,11 +162,13 @@ def test_guests_of_all_live_processes_are_counted(leases: Leases, redis_url: str
     assert replace(waits, guests=0).hung
 
 
-def test_a_beat_with_strange_counters_hides_no_machine(leases: Leases, redis_url: str, root: Path) -> None:
+def test_a_heartbeat_with_strange_counters_hides_no_machine(
+    leases: Leases, redis_url: str, root: Path
+) -> None:
     config = load(root / "config.toml", {"GRADER_REDIS_URL": redis_url})
     dispatch = Dispatch(config, celery_app.celery_app(redis_url, 1200), leases)
     strange: Any = {"mlx": {"running": "many", "requests": 3}}
-    leases.beat(Beat("p", "mac-studio-1", 1, 0, {"feedback": {}}, engines=strange))
+    leases.heartbeat(Heartbeat("p", "mac-studio-1", 1, 0, {"feedback": {}}, engines=strange))
     state = next(one for one in dispatch.machines() if one.name == "mac-studio-1")
     assert state.engines == {"mlx": {"requests": 3}}
 
@@ -178,8 +187,8 @@ def test_messages_are_seen_by_their_run(leases: Leases, redis_url: str) -> None:
 BOTH = {"analysis": {}, "feedback": {}}
 
 
-def beat(leases: Leases, machine: str, role: str = "primary", slots: int = 2) -> None:
-    leases.beat(Beat(f"process of {machine}", machine, slots, 0, BOTH, role=role))
+def heartbeat(leases: Leases, machine: str, role: str = "primary", slots: int = 2) -> None:
+    leases.heartbeat(Heartbeat(f"process of {machine}", machine, slots, 0, BOTH, role=role))
 
 
 def asked(leases: Leases, run_id: str, machine: str, stage: str) -> Claim:
@@ -188,10 +197,10 @@ def asked(leases: Leases, run_id: str, machine: str, stage: str) -> Claim:
 
 
 def test_the_second_stage_of_a_round_belongs_to_another_live_machine(leases: Leases) -> None:
-    beat(leases, "one")
+    heartbeat(leases, "one")
     assert asked(leases, "a", "one", "analysis") == GRANTED
     assert asked(leases, "f", "one", "feedback") == GRANTED  # there is no other
-    beat(leases, "two", "spare")
+    heartbeat(leases, "two", "spare")
     leases.give_back(Lease("f", "one", "process of one", "feedback"))
     assert asked(leases, "f", "one", "feedback") == Claim("elsewhere", "two")
     # what was handed on to a machine counts as its own at once
@@ -200,7 +209,7 @@ def test_the_second_stage_of_a_round_belongs_to_another_live_machine(leases: Lea
 
 def test_it_goes_to_the_machine_with_most_room(leases: Leases) -> None:
     for name in ("one", "two", "three"):
-        beat(leases, name)
+        heartbeat(leases, name)
     for run_id, machine in (("x", "two"), ("y", "two"), ("z", "three")):
         leases.claim(Lease(run_id, machine, "p", "analysis"), f"round of {run_id}")
     assert asked(leases, "a", "one", "analysis") == GRANTED
@@ -208,28 +217,28 @@ def test_it_goes_to_the_machine_with_most_room(leases: Leases) -> None:
 
 
 def test_a_machine_that_lacks_another_model_only_still_gets_work(leases: Leases) -> None:
-    beat(leases, "one")
+    heartbeat(leases, "one")
     placed = {stage: {"engine": "ollama", "model": stage} for stage in BOTH}
     assert asked(leases, "a", "one", "analysis") == GRANTED
     for lacks, answer in (("feedback", GRANTED), ("analysis", Claim("elsewhere", "two"))):
         circuits = {"ollama": {"state": "open", "stages": [lacks]}}
-        leases.beat(Beat("process of two", "two", 2, 0, placed, circuits=circuits))
+        leases.heartbeat(Heartbeat("process of two", "two", 2, 0, placed, circuits=circuits))
         assert asked(leases, "f", "one", "feedback") == answer
         leases.give_back(Lease("f", "one", "process of one", "feedback"))
 
 
 def test_a_dead_machine_gets_nothing(leases: Leases) -> None:
-    beat(leases, "one")
-    beat(leases, "two")
-    row = json.loads(leases.redis.hget(BEATS + "two", "process of two"))
-    leases.redis.hset(BEATS + "two", "process of two", json.dumps({**row, "at": row["at"] - 11}))
+    heartbeat(leases, "one")
+    heartbeat(leases, "two")
+    row = json.loads(leases.redis.hget(HEARTBEATS + "two", "process of two"))
+    leases.redis.hset(HEARTBEATS + "two", "process of two", json.dumps({**row, "at": row["at"] - 11}))
     assert asked(leases, "a", "one", "analysis") == GRANTED
     assert asked(leases, "f", "one", "feedback") == GRANTED
 
 
 def test_it_goes_only_where_a_slot_is_free_for_it(leases: Leases) -> None:
-    beat(leases, "one")
-    beat(leases, "two", slots=1)
+    heartbeat(leases, "one")
+    heartbeat(leases, "two", slots=1)
     assert asked(leases, "a", "one", "analysis") == GRANTED
     assert asked(leases, "f", "one", "feedback") == Claim("elsewhere", "two")
     # that one is on its way there (for a second, here for ever), so the slot is not free for the next one
@@ -254,17 +263,17 @@ def test_it_goes_only_where_a_slot_is_free_for_it(leases: Leases) -> None:
     ],
 )
 def test_a_machine_that_should_not_have_it_gets_nothing(leases: Leases, unfit: dict[str, Any]) -> None:
-    beat(leases, "one")
+    heartbeat(leases, "one")
     placed = {stage: {"engine": "mlx", "model": "m"} for stage in BOTH}
-    leases.beat(Beat("process of two", "two", 2, 0, placed, **unfit))
+    leases.heartbeat(Heartbeat("process of two", "two", 2, 0, placed, **unfit))
     leases.claim(Lease("x", "two", "process of two", "analysis"), "some round")
     assert asked(leases, "a", "one", "analysis") == GRANTED
     assert asked(leases, "f", "one", "feedback") == GRANTED
 
 
 def test_stages_of_one_round_asked_for_at_once_are_parted(leases: Leases) -> None:
-    beat(leases, "one")
-    beat(leases, "two")
+    heartbeat(leases, "one")
+    heartbeat(leases, "two")
     together = threading.Barrier(2)
     answers: list[str] = []
 
@@ -290,7 +299,7 @@ def test_a_redis_that_forgot_everything_learns_of_the_lease_again(leases: Leases
 
 
 def test_a_lease_that_was_taken_away_stays_away_where_redis_forgot_its_round(leases: Leases) -> None:
-    """Else a machine that stands still would have it again with its next beat."""
+    """Else a machine that stands still would have it again with its next heartbeat."""
     leases.claim(lease(), "round")
     leases.redis.flushall()
     assert leases.progress(lease())
@@ -303,24 +312,24 @@ def test_a_lease_that_was_taken_away_stays_away_where_redis_forgot_its_round(lea
 def test_what_makes_no_sense_in_a_lease_is_nobodys(leases: Leases, content: str) -> None:
     leases.claim(lease(), "round")
     leases.redis.hset(LEASES + HERE, "strange", content)
-    leases.redis.hset(BEATS + HERE, "strange", content)
+    leases.redis.hset(HEARTBEATS + HERE, "strange", content)
     assert [held.run_id for held in leases.held()] == ["run"]
     assert leases.held_of(["strange"]) == {}
-    assert leases.beats() == []
-    beat(leases, "two")
+    assert leases.heartbeats() == []
+    heartbeat(leases, "two")
     assert asked(leases, "a", "two", "analysis") == GRANTED
     assert asked(leases, "f", "two", "feedback") == GRANTED
 
 
 def test_a_machine_speaks_for_no_other_one(leases: Leases) -> None:
-    beat(leases, "one")
+    heartbeat(leases, "one")
     lied = json.dumps({"process": "p", "machine": "one", "slots": 0, "busy": 9, "at": 9e12})
     leases.claim(Lease("x", "evil", "p", "analysis"), "another")
-    leases.redis.hset(BEATS + "evil", "p", lied)
+    leases.redis.hset(HEARTBEATS + "evil", "p", lied)
     leases.redis.hset(
         LEASES + "evil", "y", json.dumps({"machine": "one", "process": "p", "stage": "analysis"})
     )
-    assert {one.machine for one in leases.beats()} == {"one", "evil"}
+    assert {one.machine for one in leases.heartbeats()} == {"one", "evil"}
     assert {one.machine for one in leases.held()} == {"evil"}
 
 
@@ -384,8 +393,8 @@ def test_idle_time_is_counted_from_the_last_movement(leases: Leases) -> None:
 
 
 def test_a_machine_to_be_avoided_hands_on_while_another_one_lives(leases: Leases) -> None:
-    beat(leases, "one")
-    beat(leases, "two")
+    heartbeat(leases, "one")
+    heartbeat(leases, "two")
 
     def ask(avoid: list[str], round_id: str = "round") -> Claim:
         return leases.claim(Lease("run", "one", "p", "analysis"), round_id, hand_on=True, avoid=avoid)
@@ -395,29 +404,29 @@ def test_a_machine_to_be_avoided_hands_on_while_another_one_lives(leases: Leases
 
 
 def test_the_sibling_stage_is_no_reason_to_stay_on_a_machine_that_failed(leases: Leases) -> None:
-    beat(leases, "one")
-    beat(leases, "two")
+    heartbeat(leases, "one")
+    heartbeat(leases, "two")
     assert leases.claim(Lease("f", "two", "p", "feedback"), "round") == GRANTED
     avoiding = leases.claim(Lease("a", "one", "p", "analysis"), "round", hand_on=True, avoid=["one"])
     assert avoiding == Claim("elsewhere", "two")
 
 
 def test_a_drained_machine_gets_nothing(leases: Leases) -> None:
-    beat(leases, "one")
-    beat(leases, "two")
-    beat(leases, "three")
+    heartbeat(leases, "one")
+    heartbeat(leases, "two")
+    heartbeat(leases, "three")
     leases.drain(["one", "two"])
     assert leases.claim(Lease("run", "one", "p", "analysis"), "round", hand_on=True) == Claim(
         "elsewhere", "three"
     )
-    assert leases.beat(Beat("p", "one", 1, 0, BOTH))
+    assert leases.heartbeat(Heartbeat("p", "one", 1, 0, BOTH))
     leases.drain([])
-    assert not leases.beat(Beat("p", "one", 1, 0, BOTH))
+    assert not leases.heartbeat(Heartbeat("p", "one", 1, 0, BOTH))
 
 
 def test_runs_that_must_be_alone_spread_over_the_machines(leases: Leases) -> None:
-    beat(leases, "one", slots=8)
-    beat(leases, "two", slots=8)
+    heartbeat(leases, "one", slots=8)
+    heartbeat(leases, "two", slots=8)
 
     def ask(run_id: str, machine: str) -> Claim:
         asking = Lease(run_id, machine, "p", "analysis", "waiting")

@@ -17,8 +17,8 @@ from sqlalchemy import select
 from cli.commands.machines import _wait_out
 from cli.main import grader
 from grading.broker.dispatch import open_dispatch
-from grading.broker.heartbeats import DEAD_AFTER_S, Beat, Lease
-from grading.broker.leases import BEATS, LEASES
+from grading.broker.heartbeats import DEAD_AFTER_S, Heartbeat, Lease
+from grading.broker.leases import HEARTBEATS, LEASES
 from grading.config.settings import load
 from grading.domain.errors import GraderError
 from grading.domain.jobs import Tokens
@@ -59,7 +59,7 @@ def server(
 
 
 def looking(server: Server) -> LostRuns:
-    """Eyes that have seen Redis long enough to believe the beats."""
+    """Eyes that have seen Redis long enough to believe the heartbeats."""
     at = [1000.0]
     lost = LostRuns(server, lambda: at[0])
     lost.sweep()
@@ -67,11 +67,11 @@ def looking(server: Server) -> LostRuns:
     return lost
 
 
-def beat(server: Server, machine: str = HERE, ago_s: float = 0.0) -> None:
+def heartbeat(server: Server, machine: str = HERE, ago_s: float = 0.0) -> None:
     leases = server.dispatch.registry
-    leases.beat(Beat(f"of {machine}", machine, 4, 0, BOTH))
-    row = json.loads(str(leases.redis.hget(BEATS + machine, f"of {machine}")))
-    leases.redis.hset(BEATS + machine, f"of {machine}", json.dumps({**row, "at": row["at"] - ago_s}))
+    leases.heartbeat(Heartbeat(f"of {machine}", machine, 4, 0, BOTH))
+    row = json.loads(str(leases.redis.hget(HEARTBEATS + machine, f"of {machine}")))
+    leases.redis.hset(HEARTBEATS + machine, f"of {machine}", json.dumps({**row, "at": row["at"] - ago_s}))
 
 
 def running(server: Server, assignment: int, student: str = "s1") -> dict[str, str]:
@@ -116,7 +116,7 @@ def test_a_rubric_with_a_stage_nobody_does_holds_nobody_up(server: Server) -> No
     good = hand_in(server.store, add_assignment(server.store), "s2").round_id
     for round_id in (first, good):
         assert prepare(server, round_id)
-    beat(server)
+    heartbeat(server)
     release(server)
     with server.store.read() as session:
         assert session.get_one(Round, good).state == RoundState.RUNNING
@@ -188,7 +188,7 @@ def test_nothing_is_begun_while_redis_answers_but_takes_nothing(server: Server) 
     """Else all that waits is written down as under way, every 5 s, for as long as Redis has no memory."""
     round_id = hand_in(server.store, add_assignment(server.store)).round_id
     assert prepare(server, round_id)
-    beat(server)
+    heartbeat(server)
     redis = server.dispatch.registry.redis
     used = str(redis.config_get("maxmemory")["maxmemory"])
     redis.config_set("maxmemory", 1)

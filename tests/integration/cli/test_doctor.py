@@ -19,7 +19,7 @@ from cli.doctor import database as database_checks
 from cli.main import grader
 from cli.settings import forget_redis, remember_redis
 from grading.broker.canaries import CANARIES
-from grading.broker.heartbeats import Beat
+from grading.broker.heartbeats import Heartbeat
 from grading.broker.leases import Leases, connect
 from grading.domain.errors import GraderError
 from grading.store import Store, schema
@@ -172,11 +172,11 @@ def _clock(_case: Case, stack: ExitStack) -> None:
 # --- machines as Redis knows them ---------------------------------------------------------------------
 
 
-def _beat(case: Case, machine: str = "one", *, busy: int = 0, digest: str = "", **more: Any) -> None:
+def _heartbeat(case: Case, machine: str = "one", *, busy: int = 0, digest: str = "", **more: Any) -> None:
     place = {"engine": "instant", "model": "m"} | ({"digest": digest} if digest else {})
     stages = dict.fromkeys(("analysis", "feedback"), place)
     client = connect(case.environ["GRADER_REDIS_URL"])
-    Leases(client).beat(Beat(f"process of {machine}", machine, 2, busy, stages, **more))
+    Leases(client).heartbeat(Heartbeat(f"process of {machine}", machine, 2, busy, stages, **more))
     client.close()
 
 
@@ -185,11 +185,11 @@ def _gone(_case: Case, _stack: ExitStack) -> None:
 
 
 def _busy(case: Case, _stack: ExitStack) -> None:
-    _beat(case, busy=2)
+    _heartbeat(case, busy=2)
 
 
 def _hung(case: Case, _stack: ExitStack) -> None:
-    _beat(case)
+    _heartbeat(case)
     client = connect(case.environ["GRADER_REDIS_URL"])
     moment = client.time()[0] * 1000
     row = {"sent": moment, "since": moment - 90_000}
@@ -199,23 +199,23 @@ def _hung(case: Case, _stack: ExitStack) -> None:
 
 def _engine_away(case: Case, _stack: ExitStack) -> None:
     away = {"state": "probing", "why": "Start it.", "since_s": 61.2, "stages": ["feedback"]}
-    _beat(case, busy=2, circuits={"instant": away})
+    _heartbeat(case, busy=2, circuits={"instant": away})
 
 
 def _drained(case: Case, _stack: ExitStack) -> None:
-    _beat(case, busy=2, drained=True)
+    _heartbeat(case, busy=2, drained=True)
 
 
 def _other_weights(case: Case, _stack: ExitStack) -> None:
     """Machines that are too busy to be examined, one of them with other weights."""
     case.toml += ONE.replace('"one"', '"two"') + ONE.replace('"one"', '"three"')
     for name, digest in (("one", "sha256:ab"), ("two", "ab"), ("three", "sha256:cd")):
-        _beat(case, name, busy=2, digest=digest)
+        _heartbeat(case, name, busy=2, digest=digest)
 
 
 def _stranger(case: Case, _stack: ExitStack) -> None:
-    _beat(case, busy=2)
-    _beat(case, "unknown-machine")
+    _heartbeat(case, busy=2)
+    _heartbeat(case, "unknown-machine")
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def _stranger(case: Case, _stack: ExitStack) -> None:
         (_low_disk, "disk of /tmp", "failure", "less than", "make room"),
         (_low_disk, "disk of the database", "failure", "less than", "make room"),
         (_clock, "clocks", "warning", "s from the database's", "NTP"),
-        (_gone, "machine one", "failure", "it does not beat", "grader worker one"),
+        (_gone, "machine one", "failure", "it sends no heartbeats", "grader worker one"),
         (_gone, "sweeper", "failure", "does not run", "grader sweep"),
         (_gone, "store", "failure", "does not run", "grader store"),
         (_busy, "machine one", "warning", "all 2 slots are busy", "less busy"),
@@ -374,14 +374,14 @@ feedback = { engine = "instant", model = "m" }
 @pytest.mark.parametrize(
     ("check", "level", "message", "remedy"),
     [
-        ("machine well", "ok", "beats", ""),
+        ("machine well", "ok", "heartbeats", ""),
         ("machine well model tiny", "ok", "generated a token in", ""),
         ("machine well link", "ok", "a round trip", ""),
         ("machine sick model absent", "failure", "does not have the model absent", "ollama pull"),
         ("machine sick model tiny", "failure", "refused the connection", "start the engine"),
         ("machine twin model tiny", "failure", "did not finish within the 1 s", "restart the engine"),
         ("machine twin stages", "failure", "this configuration says analysis: tiny (ollama)", "config.toml"),
-        ("machine gone", "failure", "does not beat", "grader worker gone"),
+        ("machine gone", "failure", "sends no heartbeats", "grader worker gone"),
         ("model tiny", "warning", "different weights under the name tiny (ollama)", "`ollama pull tiny` on"),
         ("web app", "failure", "does not answer at http://127.0.0.1", "grader web"),
     ],

@@ -134,7 +134,7 @@ def site(
         grader("cluster", "stop", "lab-1")
 
 
-def test_a_machine_from_nothing_to_its_beat_and_back(
+def test_a_machine_from_nothing_to_its_heartbeat_and_back(
     site: Site, grader: Callable[..., Said], redis_url: str
 ) -> None:
     assert "not deployed" in grader("cluster", "status", "lab-1").out
@@ -143,7 +143,7 @@ def test_a_machine_from_nothing_to_its_beat_and_back(
     first = grader("deploy", "lab-1", "--environment", ENVIRONMENT)
     assert first.status == 0, first.error
     assert [line[:4] for line in first.out.splitlines()[:-1]] == [f"{n}/7 " for n in range(1, 8)]
-    assert "started; beats after" in first.out
+    assert "started; heartbeats after" in first.out
     assert "lab-1: grader.env, config.toml, program, packages, service changed" in first.out
     secrets = site.there / "grader.env"
     assert secrets.read_text() == f"GRADER_REDIS_URL='{redis_url}'\n"
@@ -154,24 +154,24 @@ def test_a_machine_from_nothing_to_its_beat_and_back(
     pid = site.there / "var" / "worker-lab-1.pid"
     before = pid.read_text()
     again = grader("deploy", "lab-1", "--environment", ENVIRONMENT)
-    assert "runs and beats; nothing had changed\nlab-1: nothing changed\n" in again.out
+    assert "runs and heartbeats; nothing had changed\nlab-1: nothing changed\n" in again.out
     assert pid.read_text() == before
 
     (row,) = json.loads(grader("cluster", "status", "lab-1", "--json").out)
     assert row["ok"] is True
     assert (row["ssh"], row["service"], row["model"]) == ("ok", "running (supervised)", "none needed")
-    assert row["beat"].endswith(" s ago")
+    assert row["heartbeat"].endswith(" s ago")
     assert row["version"].endswith("(as here)")
 
     restarted = grader("cluster", "restart")
     assert (restarted.status, restarted.error) == (0, "")
-    assert "lab-1: beats again" in restarted.out
+    assert "lab-1: heartbeats again" in restarted.out
     assert "lab-2: has no [machines.ssh] in config.toml, left alone" in restarted.out
     assert pid.read_text() != before
 
     site.write(more="# another line")
     changed = grader("deploy", "lab-1", "--environment", ENVIRONMENT)
-    assert "started again; beats after" in changed.out
+    assert "started again; heartbeats after" in changed.out
     assert changed.out.endswith("lab-1: config.toml changed\n")
 
     assert "lab-1: stopped after" in grader("cluster", "stop", "lab-1").out
@@ -258,7 +258,8 @@ def test_a_worker_that_does_not_come_up_shows_its_log(
     said = grader("deploy", "lab-1", "--environment", str(broken.parent), "--wait", "3")
     assert said.status == 1
     assert (
-        "lab-1: started, but no beat came within 3 s. Its log ends:\nno module named celery [2J" in said.error
+        "lab-1: started, but no heartbeat came within 3 s. Its log ends:\nno module named celery [2J"
+        in said.error
     )
 
 
@@ -304,7 +305,7 @@ def test_a_machine_without_ssh_or_without_redis_is_refused(
     assert "lab-2 has no [machines.ssh]" in grader("deploy", "lab-2").error
     monkeypatch.setenv("GRADER_REDIS_URL", f"redis://127.0.0.1:{free_port()}/0")
     assert "Redis does not answer" in grader("cluster", "restart", "lab-1").error
-    assert '"beat": "unknown"' in grader("cluster", "status", "lab-1", "--json").out
+    assert '"heartbeat": "unknown"' in grader("cluster", "status", "lab-1", "--json").out
 
 
 def test_hostile_words_do_not_become_commands(server: SshServer, tmp_path: Path) -> None:

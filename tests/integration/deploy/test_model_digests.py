@@ -17,7 +17,7 @@ from cli.deploy.remote.deploy_models import mlx
 from cli.deploy.ssh import Remote
 from cli.main import grader
 from cli.settings import Settings
-from grading.broker.heartbeats import Beat
+from grading.broker.heartbeats import Heartbeat
 from grading.broker.leases import Leases, connect
 from tests.integration.deploy.test_deploy import MODEL, deployment, ollama, ollama_store, remote, server
 from tests.support.ssh_server import SshServer
@@ -43,10 +43,10 @@ def leases(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Leases]:
     client.close()
 
 
-def beat(leases: Leases, machine: str, digest: str, **other: float) -> None:
+def heartbeat(leases: Leases, machine: str, digest: str, **other: float) -> None:
     place = {"engine": "ollama", "model": MODEL, "digest": digest}
     engines = {"ollama": other} if other else {}
-    leases.beat(Beat(f"of {machine}", machine, 2, 0, {"analysis": place}, engines=engines))
+    leases.heartbeat(Heartbeat(f"of {machine}", machine, 2, 0, {"analysis": place}, engines=engines))
 
 
 def test_a_deploy_says_that_the_machine_has_other_weights_than_the_rest(
@@ -63,11 +63,11 @@ def test_a_deploy_says_that_the_machine_has_other_weights_than_the_rest(
     assert (found.machine, found.engine, found.model) == ("lab-1", "ollama", MODEL)
     assert one.differences() == []
     for name in ("lab-2", "lab-3"):
-        beat(leases, name, found.digest)
-    beat(leases, "lab-1", "sha256:00")  # what its worker said before the model was brought
+        heartbeat(leases, name, found.digest)
+    heartbeat(leases, "lab-1", "sha256:00")  # what its worker said before the model was brought
     assert one.differences() == []
     for name in ("lab-2", "lab-3"):
-        beat(leases, name, "sha256:11")
+        heartbeat(leases, name, "sha256:11")
     (difference,) = one.differences()
     assert difference.alone == ("lab-1",)
     assert f"`ollama pull {MODEL}` on lab-1" in difference.remedy
@@ -94,8 +94,8 @@ def test_the_command_machines_shows_weights_and_cached_tokens(leases: Leases, tm
     toml = "".join(CONFIG.format(name=name, url="http://localhost:11434") for name in names)
     (tmp_path / "config.toml").write_text(toml)
     for name in names:
-        beat(leases, name, "sha256:0011" if name == "lab-2" else "sha256:aabb")
-    beat(leases, "lab-1", "sha256:aabb", prompt_tokens=4000, cached_tokens=3000)
+        heartbeat(leases, name, "sha256:0011" if name == "lab-2" else "sha256:aabb")
+    heartbeat(leases, "lab-1", "sha256:aabb", prompt_tokens=4000, cached_tokens=3000)
     words = ["--config", str(tmp_path / "config.toml"), "machines"]
     said = CliRunner().invoke(grader, words, env={"COLUMNS": "200"})
     assert said.exit_code == 0, said.output

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select
 
-from grading.broker.heartbeats import Beat
+from grading.broker.heartbeats import Heartbeat
 from grading.config.settings import load
 from grading.domain.errors import Conflict, NotFound
 from grading.domain.model import RoundState
@@ -50,7 +50,7 @@ TEACHER = Actor(1)
 def server(fresh_database: Callable[..., str], redis_url: str, root: Path) -> Iterator[Server]:
     environ = {"GRADER_DATABASE_URL": fresh_database(schema.upgrade), "GRADER_REDIS_URL": redis_url}
     made = open_server(load(root / "config.toml", environ))
-    beat(made)
+    heartbeat(made)
     with made.store.write() as session:
         teacher = users.create_user(session, "teacher", name="Teacher")
         assert teacher.id == TEACHER.user_id
@@ -60,15 +60,15 @@ def server(fresh_database: Callable[..., str], redis_url: str, root: Path) -> It
     made.dispatch.celery.close()
 
 
-def beat(server: Server) -> None:
+def heartbeat(server: Server) -> None:
     """A machine that is there, for the next ten seconds."""
     stages = {name: {"engine": "instant", "model": "m"} for name in ("analysis", "feedback")}
-    server.dispatch.registry.beat(Beat("p", "dgx-spark-1", 8, 0, stages))
+    server.dispatch.registry.heartbeat(Heartbeat("p", "dgx-spark-1", 8, 0, stages))
 
 
 def grade(server: Server, *round_ids: str, ok: bool = True, prepared: bool = False) -> None:
     """Prepare these rounds unless they are, let machines answer, combine."""
-    beat(server)
+    heartbeat(server)
     for round_id in round_ids:
         assert prepared or prepare(server, round_id)
     while release(server):

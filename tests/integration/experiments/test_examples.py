@@ -84,7 +84,7 @@ def jobs(system: Played) -> list[dict[str, Any]]:
         received = list(session.scalars(select(tables.Round.id).where(tables.Round.state == "received")))
     for round_id in received:
         prepare(system.server, round_id)
-    system.beat()
+    system.heartbeat()
     while release(system.server):
         found += system.messages()
     return found

@@ -43,7 +43,7 @@ from grading.store.rounds import lifecycle, retry
 from grading.store.submissions import intake
 from grading.store.tables import Assignment, Audit, Grade, Outbox, Round, RubricVersion, Submission
 from grading.store.views import submission as submission_view
-from tests.integration.experiments.test_dry_runs import beat, grade
+from tests.integration.experiments.test_dry_runs import grade, heartbeat
 from tests.support.factories import RUBRIC, add_assignment, begin_stage, hand_in, result
 from workers.server import record
 from workers.server.admit import release
@@ -70,7 +70,7 @@ def server(fresh_database: Callable[..., str], redis_url: str, root: Path) -> It
 def idle_machine(server: Server) -> None:
     """One machine with nothing before it: what was sent to it and answered here is no backlog of its own."""
     server.dispatch.registry.redis.flushdb()
-    beat(server)
+    heartbeat(server)
 
 
 def given(server: Server, slug: str = "sales", ok: bool = True) -> str:
@@ -465,7 +465,7 @@ def play(server: Server, first: str, second: str) -> None:
 def answered(server: Server, round_id: str) -> Act:
     """Let machines answer a round; what is left to do is to combine it."""
     assert prepare(server, round_id)
-    beat(server)
+    heartbeat(server)
     while release(server):
         pass
     with server.store.read() as session:

@@ -104,8 +104,8 @@ def test_a_server_that_is_away_costs_no_run_anything_and_is_used_when_it_is_back
     assert not process.circuits.closed("analysis")
     assert not process.circuits.closed("feedback")  # the same server
     assert looked.wait(30)
-    until(lambda: leases.beats()[:1] and leases.beats()[0].broken, 30, "others are told")
-    (told,) = leases.beats()[0].circuits.values()
+    until(lambda: leases.heartbeats()[:1] and leases.heartbeats()[0].broken, 30, "others are told")
+    (told,) = leases.heartbeats()[0].circuits.values()
     assert (told["state"] in ("open", "probing"), told["stages"]) == (True, ["analysis", "feedback"])
     assert "Start it" in told["why"]
     assert process.run(job(), message) is None  # it comes here again
@@ -117,7 +117,7 @@ def test_a_server_that_is_away_costs_no_run_anything_and_is_used_when_it_is_back
         assert process.run(job(), message) is not None
         assert [one["ok"] for one in sent] == [True]
         assert server.stats.max_concurrency == 1  # one probe at a time, never beside a run
-    until(lambda: not leases.beats()[0].circuits, 30, "others are told")
+    until(lambda: not leases.heartbeats()[0].circuits, 30, "others are told")
 
 
 def test_a_missing_model_closes_its_own_stage_only(

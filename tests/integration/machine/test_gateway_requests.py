@@ -34,7 +34,7 @@ from grading.broker.gateway_requests import (
     alias,
     chat_queue,
 )
-from grading.broker.heartbeats import Beat
+from grading.broker.heartbeats import Heartbeat
 from grading.broker.leases import Leases, connect
 from grading.config.machines import Placement
 from grading.config.settings import Config, Machine, parse
@@ -273,7 +273,7 @@ def test_only_a_connection_that_cannot_be_made_takes_the_engine_from_grading(
         circuits.close()
 
 
-def test_guests_are_told_in_beats(redis_url: str) -> None:
+def test_guests_are_told_in_heartbeats(redis_url: str) -> None:
     engine = {"engine": "openai", "model": "tiny"}
     config = parse(
         {
@@ -292,9 +292,9 @@ def test_guests_are_told_in_beats(redis_url: str) -> None:
     guests, queues = open_guests(config, process)
     assert list(queues) == [chat_queue(DRAFTING)]  # there is no gateway, but the web app may ask
     assert guests._come_in()
-    process.beat()
-    (beat,) = process.leases.beats()
-    assert (beat.guests, beat.busy) == (1, 0)
+    process.heartbeat()
+    (heartbeat,) = process.leases.heartbeats()
+    assert (heartbeat.guests, heartbeat.busy) == (1, 0)
     process.close()
 
 
@@ -545,9 +545,9 @@ def test_a_machine_that_takes_no_guests_offers_no_model(redis_url: str) -> None:
     redis = connect(redis_url)
     leases = Leases(redis)
     door = Door(configuration(), None, leases, Talks(redis), lambda *_: None)  # type: ignore[arg-type]
-    leases.beat(Beat("p", "one", 8, 0, stages))
+    leases.heartbeat(Heartbeat("p", "one", 8, 0, stages))
     assert list(door.models()) == ["grader/analysis", "grader/feedback", "m", "tiny"]
-    leases.beat(Beat("p", "one", 8, 0, stages, circuits=away))
+    leases.heartbeat(Heartbeat("p", "one", 8, 0, stages, circuits=away))
     assert door.models() == {}
     redis.close()
 

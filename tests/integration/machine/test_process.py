@@ -1,4 +1,4 @@
-"""What runs beside a model, in this process: claims, results, beats, a Redis that goes away."""
+"""What runs beside a model, in this process: claims, results, heartbeats, a Redis that goes away."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_result_is_sent_at_once_with_its_prompt(
     assert leases.held() == []
 
 
-def test_while_it_works_its_lease_progress_and_beat_can_be_seen(
+def test_while_it_works_its_lease_progress_and_heartbeat_can_be_seen(
     process: MachineProcess, leases: Leases, engine: Scripted
 ) -> None:
     seen: list[tuple[str, int, int]] = []
@@ -118,28 +118,28 @@ def test_while_it_works_its_lease_progress_and_beat_can_be_seen(
     def look(_request: Request, progress: Progress) -> None:
         for tokens, phase in ((0, "reading"), (7, "generating")):
             progress(tokens, phase)
-            process.beat()
-            lease, beat = leases.held()[0], leases.beats()[0]
+            process.heartbeat()
+            lease, heartbeat = leases.held()[0], leases.heartbeats()[0]
             assert (lease.machine, lease.process, lease.stage) == ("dgx-spark-2", process.process, "analysis")
-            seen.append((lease.phase, lease.tokens, beat.busy))
+            seen.append((lease.phase, lease.tokens, heartbeat.busy))
 
     engine.before = look
     process.run(job())
     assert seen == [("reading", 0, 1), ("generating", 7, 1)]
-    process.beat()
-    beat = leases.beats()[0]
-    assert (beat.busy, beat.slots, beat.role, beat.alive) == (0, 3, "spare", True)
-    assert beat.stages["feedback"] == {"engine": "instant", "model": "m"}
+    process.heartbeat()
+    heartbeat = leases.heartbeats()[0]
+    assert (heartbeat.busy, heartbeat.slots, heartbeat.role, heartbeat.alive) == (0, 3, "spare", True)
+    assert heartbeat.stages["feedback"] == {"engine": "instant", "model": "m"}
 
 
-def test_beats_come_by_themselves_until_it_ends(process: MachineProcess, leases: Leases) -> None:
-    heart = threading.Thread(target=process.beat_until_stopped)
+def test_heartbeats_come_by_themselves_until_it_ends(process: MachineProcess, leases: Leases) -> None:
+    heart = threading.Thread(target=process.send_heartbeats_until_stopped)
     heart.start()
-    until(leases.beats, 30, "a beat")
+    until(leases.heartbeats, 30, "a heartbeat")
     process.close()
     heart.join(60)
     assert not heart.is_alive()
-    assert leases.beats() == []
+    assert leases.heartbeats() == []
 
 
 def test_close_ends_the_engines(process: MachineProcess, engine: Scripted) -> None:
@@ -234,7 +234,7 @@ def test_both_stages_of_a_round_are_not_done_here_while_another_machine_is_alive
     message = Message("analysis", handed.append)
     assert process.run(job("a"), message) is not None
     other = MachineProcess(MACHINE.model_copy(update={"name": "mac-studio-2"}), {}, leases, lambda *_: None)
-    other.beat()
+    other.heartbeat()
     assert process.run(job("f", "feedback"), message) is None
     assert handed == ["machine.mac-studio-2"]
     assert [result["run_id"] for result in sent] == ["a"]
@@ -244,7 +244,9 @@ def test_a_run_that_cannot_be_handed_on_is_done_here(
     process: MachineProcess, leases: Leases, sent: list[Mapping[str, Any]]
 ) -> None:
     process.run(job("a"))
-    MachineProcess(MACHINE.model_copy(update={"name": "mac-studio-2"}), {}, leases, lambda *_: None).beat()
+    MachineProcess(
+        MACHINE.model_copy(update={"name": "mac-studio-2"}), {}, leases, lambda *_: None
+    ).heartbeat()
 
     def away(_queue: str) -> None:
         raise OperationalError("Redis is away")
@@ -322,7 +324,9 @@ def test_a_run_that_must_be_alone_waits_for_the_others_and_holds_back_newcomers(
 
 
 def test_a_machine_that_is_to_be_avoided_hands_the_run_on(process: MachineProcess, leases: Leases) -> None:
-    MachineProcess(MACHINE.model_copy(update={"name": "mac-studio-2"}), {}, leases, lambda *_: None).beat()
+    MachineProcess(
+        MACHINE.model_copy(update={"name": "mac-studio-2"}), {}, leases, lambda *_: None
+    ).heartbeat()
     handed: list[str] = []
     content = {**job(), "avoid": ["dgx-spark-2"]}
     assert process.run(content, Message("analysis", handed.append)) is None
@@ -344,14 +348,14 @@ def test_what_is_under_way_is_handed_back_at_the_end(
 def test_a_drained_machine_listens_no_more_until_it_is_back(process: MachineProcess, leases: Leases) -> None:
     heard: list[bool] = []
     process.listen = heard.append
-    process.beat()
+    process.heartbeat()
     leases.drain(["dgx-spark-2"])
-    process.beat()
-    process.beat()
+    process.heartbeat()
+    process.heartbeat()
     assert heard == [False]
-    assert leases.beats()[0].drained
+    assert leases.heartbeats()[0].drained
     leases.drain([])
-    process.beat()
-    process.beat()
+    process.heartbeat()
+    process.heartbeat()
     assert heard == [False, True]
-    assert not leases.beats()[0].drained
+    assert not leases.heartbeats()[0].drained

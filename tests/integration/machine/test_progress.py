@@ -12,8 +12,8 @@ import pytest
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisAway
 
-from grading.broker.heartbeats import Beat, Lease
-from grading.broker.leases import BEATS, LEASES, Leases
+from grading.broker.heartbeats import Heartbeat, Lease
+from grading.broker.leases import HEARTBEATS, LEASES, Leases
 from grading.broker.purge import withdraw
 from grading.domain.errors import Cancelled
 from tests.integration.machine.test_process import MACHINE, Scripted, engine, job, leases, process, sent
@@ -132,7 +132,7 @@ def test_a_firehose_of_progress_is_at_most_two_writes_a_second_a_run(leases: Lea
     with telling(process), watched(redis_url) as seen:
         runs = [start(process, {**job(n, draft=True), "round_id": f"round of {n}"}) for n in names]
         until(lambda: all(_written(seen, name)[4:] for name in names), 30, "each is told four times")
-        process.beat()
+        process.heartbeat()
         end.set()
         for run in runs:
             run.end()
@@ -160,19 +160,19 @@ def test_nothing_is_written_when_nothing_changed(
 
     def stand_still(_request: Request, progress: Progress) -> None:
         progress(3, "reading")
-        process.beat()
+        process.heartbeat()
         with watched(redis_url) as commands:
             for _ in range(3):
                 progress(3, "reading")
                 process.telling.tell()
-                process.beat()
+                process.heartbeat()
         seen.extend(commands)
 
     engine.before = stand_still
     process.run(job())
     words = [words for _, words in seen]
-    assert [one[1] for one in words if one[0] == "HSET"] == [BEATS + MACHINE.name] * 3
-    assert sum(one[0] == "HGET" for one in words) == 3  # each beat asked whether it still has the run
+    assert [one[1] for one in words if one[0] == "HSET"] == [HEARTBEATS + MACHINE.name] * 3
+    assert sum(one[0] == "HGET" for one in words) == 3  # each heartbeat asked whether it still has the run
 
 
 # --- taken away ---------------------------------------------------------------------------------------
@@ -205,11 +205,11 @@ def test_a_run_that_was_taken_away_frees_its_slot_at_once_and_sends_nothing(
     leases.make_current({("round", "analysis"): "run"})
     run = start(process, job())
     assert patient.begun.wait(60)
-    process.beat()
+    process.heartbeat()
     assert leases.held_of(["run"])["run"].tokens == 1
     take(leases)
     before = leases.held()
-    process.beat()
+    process.heartbeat()
     assert run.end() == {"superseded": "run"}
     assert patient.freed == ["run"]
     assert sent == []
@@ -226,7 +226,7 @@ def test_what_is_withdrawn_is_not_told_again(leases: Leases) -> None:
     run = start(process, {**job(run_id), "round_id": round_id})
     assert engine.begun.wait(60)
     assert withdraw(leases.redis, (run_id, round_id)) > 0
-    process.beat()
+    process.heartbeat()
     assert leases.held() == []
     assert run.end() == {"superseded": run_id}
     assert engine.freed == [run_id]
@@ -242,7 +242,7 @@ def test_a_run_that_is_done_all_the_same_is_sent_as_it_may_be_the_first(
         def generate(self, request: Request, progress: Progress) -> Generation:
             done = super().generate(request, progress)
             _dispatched_again(leases)
-            process.beat()
+            process.heartbeat()
             assert request.cancel.cancelled
             return done
 
@@ -264,10 +264,10 @@ def test_a_run_that_waits_to_be_alone_stops_waiting_when_it_is_taken_away(leases
     assert patient.begun.wait(60)
     suspect = start(process, job("suspect", alone=True))
     until(lambda: process.gate._waiting_alone == 1, 30, "the suspect waits")
-    process.beat()
+    process.heartbeat()
     leases.make_current({("round", "analysis"): "newer"})
     leases.redis.hdel(LEASES + MACHINE.name, "suspect")
-    process.beat()
+    process.heartbeat()
     assert suspect.end() == {"superseded": "suspect"}
     assert patient.freed == []
     process.break_off(20)
@@ -282,7 +282,7 @@ def test_without_a_lease_it_works_on(
     cancelled: list[bool] = []
 
     def look(request: Request, _progress: Progress) -> None:
-        process.beat()
+        process.heartbeat()
         cancelled.append(request.cancel.cancelled)
 
     def away(*_: Any, **__: Any) -> None:
@@ -307,7 +307,7 @@ def test_what_is_handed_back_is_broken_off_and_sends_nothing(leases: Leases) -> 
     assert patient.begun.wait(60)
     process.leave()
     assert process.hand_back() == 1
-    process.telling.confirm()  # a beat that was under way finds no lease; that changes nothing
+    process.telling.confirm()  # a heartbeat that was under way finds no lease; that changes nothing
     assert process.break_off(20)
     assert run.end() is None
     assert (patient.freed, again, sent) == (["run"], ["analysis"], [])
@@ -324,7 +324,7 @@ def test_an_engine_that_does_not_listen_delays_the_end_no_longer_than_given(leas
     assert run.end() is None
 
 
-# --- what beats say -----------------------------------------------------------------------------------
+# --- what heartbeats say -----------------------------------------------------------------------------------
 
 
 class Counting(Scripted):
@@ -350,27 +350,27 @@ def _stages(digest: str) -> dict[str, dict[str, str]]:
     return {"analysis": place, "feedback": place}
 
 
-def test_beats_carry_the_digests_and_counters_of_engines(leases: Leases) -> None:
+def test_heartbeats_carry_the_digests_and_counters_of_engines(leases: Leases) -> None:
     counting = Counting()
     counting.digests = [Cancelled("not now"), "sha256:ab", "sha256:cd"]
     process = MachineProcess(MACHINE, {"instant": counting}, leases, lambda *_: None)
     assert not process.weights.ask()
-    process.beat()
-    beat = leases.beats()[0]
-    assert "digest" not in beat.stages["analysis"]
-    assert beat.engines == {"instant": {"prompt_tokens": 20, "cached_tokens": 15}}
-    assert beat.metrics["cache_bytes"] == {"kind": "gauge", "help": "Bytes of caches."}
-    assert beat.metrics.keys() == counting.metrics.keys()
+    process.heartbeat()
+    heartbeat = leases.heartbeats()[0]
+    assert "digest" not in heartbeat.stages["analysis"]
+    assert heartbeat.engines == {"instant": {"prompt_tokens": 20, "cached_tokens": 15}}
+    assert heartbeat.metrics["cache_bytes"] == {"kind": "gauge", "help": "Bytes of caches."}
+    assert heartbeat.metrics.keys() == counting.metrics.keys()
     for digest in ("sha256:ab", "sha256:cd"):  # models may be fetched anew
         assert process.weights.ask()
-        process.beat()
-        assert leases.beats()[0].stages == _stages(digest)
+        process.heartbeat()
+        assert leases.heartbeats()[0].stages == _stages(digest)
     process.run(job())  # a generation tells, too
-    process.beat()
-    assert leases.beats()[0].stages == _stages("instant")
+    process.heartbeat()
+    assert leases.heartbeats()[0].stages == _stages("instant")
 
 
-def test_counting_that_fails_costs_no_beat(leases: Leases, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counting_that_fails_costs_no_heartbeat(leases: Leases, monkeypatch: pytest.MonkeyPatch) -> None:
     counting = Counting()
     process = MachineProcess(MACHINE, {"instant": counting}, leases, lambda *_: None)
 
@@ -378,13 +378,13 @@ def test_counting_that_fails_costs_no_beat(leases: Leases, monkeypatch: pytest.M
         raise RuntimeError("half a figure")
 
     monkeypatch.setattr(counting, "counters", fail)
-    process.beat()
-    assert leases.beats()[0].engines == {"instant": {}}
+    process.heartbeat()
+    assert leases.heartbeats()[0].engines == {"instant": {}}
     monkeypatch.setattr(counting, "metrics", 7)
-    process.beat()
-    assert leases.beats()[0].metrics == {}
+    process.heartbeat()
+    assert leases.heartbeats()[0].metrics == {}
 
 
-def test_beats_of_a_machine_that_says_less_are_read(leases: Leases) -> None:
-    leases.beat(Beat("p", "one", 1, 0))
-    assert leases.beats()[0].engines == {}
+def test_heartbeats_of_a_machine_that_says_less_are_read(leases: Leases) -> None:
+    leases.heartbeat(Heartbeat("p", "one", 1, 0))
+    assert leases.heartbeats()[0].engines == {}

@@ -29,8 +29,8 @@ def test_a_message_that_comes_again_does_not_hide_the_run_that_is_under_way(
 
     def again(_request: Request, _progress: Progress) -> None:
         assert process.run(job()) == {"superseded": "run"}
-        process.beat()
-        seen.append(leases.beats()[0].busy)
+        process.heartbeat()
+        seen.append(leases.heartbeats()[0].busy)
 
     engine.before = again
     process.run(job())
@@ -62,14 +62,14 @@ def test_all_that_is_handed_back_leaves_at_once(
     go_on, states, begun = threading.Event(), list[tuple[int, int]](), list[int]()
 
     def resend(_to: str) -> None:
-        states.append((len(leases.held()), len(leases.beats())))
+        states.append((len(leases.held()), len(leases.heartbeats())))
 
     def wait(_request: Request, _progress: Progress) -> None:
         begun.append(1)
         assert go_on.wait(60)
 
     engine.before = wait
-    process.beat()
+    process.heartbeat()
     threads = [
         threading.Thread(
             target=process.run, args=({**job(name), "round_id": name}, Message("analysis", resend))
@@ -98,7 +98,7 @@ def test_a_run_that_was_begun_too_often_is_not_taken_for_one_that_was_taken_away
     made = results.exhausted
 
     def beaten(given: Job, how: Provenance) -> Result:
-        process.beat()
+        process.heartbeat()
         return made(given, how)
 
     monkeypatch.setattr(results, "exhausted", beaten)

@@ -1,4 +1,4 @@
-"""What a machine's beats tell of its speed, and what of it survives a restart, on a real Redis."""
+"""What a machine's heartbeats tell of its speed, and what of it survives a restart, on a real Redis."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def start(client: Redis) -> Callable[..., Bench]:
     return start
 
 
-def test_beats_carry_speeds_after_a_few_runs(
+def test_heartbeats_carry_speeds_after_a_few_runs(
     process: MachineProcess, leases: Leases, engine: Scripted
 ) -> None:
     in_hand: list[Mapping[str, Any]] = []
@@ -98,18 +98,18 @@ def test_beats_carry_speeds_after_a_few_runs(
         progress(0, "reading")
         process.pacing.look()
         progress(50)
-        process.beat()
-        in_hand.append({"running": leases.beats()[0].running, "left": leases.beats()[0].left})
+        process.heartbeat()
+        in_hand.append({"running": leases.heartbeats()[0].running, "left": leases.heartbeats()[0].left})
 
     engine.before = write
     for number in range(3):
         process.run(job(f"run-{number}"))
-    process.beat()
-    beat = leases.beats()[0]
-    assert set(beat.paces) == {"analysis"}
-    assert peer(beat).paces["analysis"].rate(3) > 0
-    assert (beat.limit, beat.limit_why) == (3, "all 3: nothing else is measured yet")
-    assert (beat.running, beat.left) == ({}, {})
+    process.heartbeat()
+    heartbeat = leases.heartbeats()[0]
+    assert set(heartbeat.paces) == {"analysis"}
+    assert peer(heartbeat).paces["analysis"].rate(3) > 0
+    assert (heartbeat.limit, heartbeat.limit_why) == (3, "all 3: nothing else is measured yet")
+    assert (heartbeat.running, heartbeat.left) == ({}, {})
     assert all(one["running"] == {"analysis": 1} and 0 < one["left"]["analysis"] <= 1 for one in in_hand)
 
 
@@ -256,5 +256,5 @@ def test_a_broken_engine_gives_no_speed(process: MachineProcess, leases: Leases,
 
     engine.before = breaks
     process.run(job())
-    process.beat()
-    assert leases.beats()[0].paces == {}
+    process.heartbeat()
+    assert leases.heartbeats()[0].paces == {}

@@ -15,8 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from app.submissions.status import PHASES
 from cli.commands import machines as machines_command
-from grading.broker.heartbeats import Beat, Lease
-from grading.broker.machine_status import MAX_METRICS, EngineMetric, MachineState, an_hour, as_beats_tell
+from grading.broker.heartbeats import Heartbeat, Lease
+from grading.broker.machine_status import MAX_METRICS, EngineMetric, MachineState, an_hour, with_heartbeats
 from grading.store import tables
 from tests.integration.webapp import School, report, without_tokens
 
@@ -35,7 +35,7 @@ def school(tmp_path: Path) -> Iterator[School]:
 
 def machine(name: str, digest: str, *, model: str = "qwen3-coder:30b", **other: Any) -> MachineState:
     place = {"engine": "ollama", "model": model, "digest": digest}
-    values = {"alive": True, "beat_age_s": 1.0, **other}
+    values = {"alive": True, "heartbeat_age_s": 1.0, **other}
     return MachineState(name, "primary", 8, {"analysis": place}, **values)
 
 
@@ -129,7 +129,7 @@ def test_what_a_machine_declares_is_bounded() -> None:
         "long": {"kind": "gauge", "help": "two\nlines " + "x" * 1000},
     }
     state = MachineState("a", "primary", 1, {})
-    found = as_beats_tell(state, [Beat("p", "a", 1, 0, metrics=declared)]).metrics
+    found = with_heartbeats(state, [Heartbeat("p", "a", 1, 0, metrics=declared)]).metrics
     assert len(found) == MAX_METRICS
     assert found["long"].help.startswith("two lines xxx")
     assert len(found["long"].help) == 200
@@ -232,7 +232,7 @@ def test_an_engine_that_does_not_tell_of_a_cache_is_not_said_to_have_none(
 # --- speed, health and what they take -----------------------------------------------------------------
 
 
-def beating(**told: Any) -> MachineState:
+def alive_machine(**told: Any) -> MachineState:
     pace = {"alone_s": 10.0, "full_s": 40.0, "full": 8, "tokens": 1200.0, "seen": 30.0, "health": 0.33}
     values: dict[str, Any] = {
         "limit": 6,
@@ -246,10 +246,19 @@ def beating(**told: Any) -> MachineState:
         "joins_after_s": 2.0,
         **told,
     }
-    beat = Beat(
+    heartbeat = Heartbeat(
         "p", "dgx-spark-1", 8, 3, {"analysis": {"engine": "ollama", "model": "qwen3-coder:30b"}}, **values
     )
-    return MachineState("dgx-spark-1", "spare", 8, beat.stages, alive=True, busy=3, beat_age_s=1.0, beat=beat)
+    return MachineState(
+        "dgx-spark-1",
+        "spare",
+        8,
+        heartbeat.stages,
+        alive=True,
+        busy=3,
+        heartbeat_age_s=1.0,
+        heartbeat=heartbeat,
+    )
 
 
 def test_the_page_says_how_fast_a_machine_is_and_what_it_takes_and_why(
@@ -265,7 +274,7 @@ def test_the_page_says_how_fast_a_machine_is_and_what_it_takes_and_why(
             900,
             row.dispatched_at,
         )
-    monkeypatch.setattr(school.dispatch, "machines", lambda: [beating()])
+    monkeypatch.setattr(school.dispatch, "machines", lambda: [alive_machine()])
     shown = " ".join(page(school).split())
     for words in (
         "Runs at 33 % of its usual speed.",
@@ -293,7 +302,11 @@ def test_the_page_says_how_fast_a_machine_is_and_what_it_takes_and_why(
 
 
 def test_guests_are_told_beside_the_runs(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
-    states = [replace(beating(), guests=2), replace(beating(), name="other", guests=1), beating()]
+    states = [
+        replace(alive_machine(), guests=2),
+        replace(alive_machine(), name="other", guests=1),
+        alive_machine(),
+    ]
     monkeypatch.setattr(school.dispatch, "machines", lambda: states)
     shown = page(school)
     assert (shown.count("slots busy, 2 guests;"), shown.count("slots busy, 1 guest;")) == (1, 1)
@@ -314,7 +327,7 @@ def test_an_engine_without_a_model_is_fast_beyond_words(
     school: School, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick = {"alone_s": 0.002, "full_s": 0.015, "full": 8, "seen": 9.0}
-    monkeypatch.setattr(school.dispatch, "machines", lambda: [beating(paces={"analysis": quick})])
+    monkeypatch.setattr(school.dispatch, "machines", lambda: [alive_machine(paces={"analysis": quick})])
     shown = page(school)
     assert "over 10,000 an hour" in shown
     assert '<td class="text-end">under 1</td>' in shown
@@ -323,10 +336,14 @@ def test_an_engine_without_a_model_is_fast_beyond_words(
 def test_a_machine_that_tells_nothing_or_nonsense_is_shown_all_the_same(
     school: School, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nonsense = beating(
+    nonsense = alive_machine(
         paces={"analysis": {"alone_s": "soon"}}, circuits={}, load_s={}, limit=900, joins_after_s=0
     )
-    states = [nonsense, replace(beating(), name="gone", alive=False), MachineState("new", "primary", 8, {})]
+    states = [
+        nonsense,
+        replace(alive_machine(), name="gone", alive=False),
+        MachineState("new", "primary", 8, {}),
+    ]
     monkeypatch.setattr(school.dispatch, "machines", lambda: states)
     shown = page(school)
     assert "not measured yet" in shown
@@ -348,12 +365,12 @@ def test_a_machine_that_tells_nothing_or_nonsense_is_shown_all_the_same(
 def test_why_a_machine_takes_little_is_said(
     school: School, monkeypatch: pytest.MonkeyPatch, told: dict[str, Any], words: str
 ) -> None:
-    monkeypatch.setattr(school.dispatch, "machines", lambda: [beating(**told)])
+    monkeypatch.setattr(school.dispatch, "machines", lambda: [alive_machine(**told)])
     assert words in " ".join(page(school).split())
 
 
 def test_the_command_says_it_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    state = replace(beating(), guests=2)
+    state = replace(alive_machine(), guests=2)
     dispatch = SimpleNamespace(machines=lambda: [state], backlog=lambda: {"analysis": 2})
     monkeypatch.setattr(machines_command, "open_dispatch", lambda _: dispatch)
     run = machines_command.machines.callback

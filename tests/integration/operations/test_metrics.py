@@ -13,7 +13,7 @@ from sqlalchemy import update
 
 from app import create_app
 from app.operations import metrics
-from grading.broker.heartbeats import Beat
+from grading.broker.heartbeats import Heartbeat
 from grading.broker.machine_status import MachineState
 from grading.store import tables
 from grading.store.learning_platforms import all_tables
@@ -166,8 +166,8 @@ def test_circuits_are_told_as_their_machines_say(
         "ollama": {"state": state, "stages": ["feedback"] if shown else []},
         "made-up": {"state": "open"},
     }
-    beat = Beat("process", "dgx-spark-1", 8, 0, places, circuits=circuits)
-    told = [MachineState("dgx-spark-1", "primary", 8, places, alive=True, beat=beat)]
+    heartbeat = Heartbeat("process", "dgx-spark-1", 8, 0, places, circuits=circuits)
+    told = [MachineState("dgx-spark-1", "primary", 8, places, alive=True, heartbeat=heartbeat)]
     monkeypatch.setattr(school.dispatch, "machines", lambda: told)
     values = read(school)
     assert value(values, "grader_circuit_state", machine="dgx-spark-1", engine="ollama") == shown
@@ -181,8 +181,8 @@ def test_a_circuit_in_a_state_nobody_knows_is_not_told(
     school: School, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     places = {"analysis": {"engine": "rules"}}
-    beat = Beat("process", "dgx-spark-1", 8, 0, places, circuits={"rules": {"state": "melted"}})
-    told = [MachineState("dgx-spark-1", "primary", 8, places, alive=True, beat=beat)]
+    heartbeat = Heartbeat("process", "dgx-spark-1", 8, 0, places, circuits={"rules": {"state": "melted"}})
+    told = [MachineState("dgx-spark-1", "primary", 8, places, alive=True, heartbeat=heartbeat)]
     monkeypatch.setattr(school.dispatch, "machines", lambda: told)
     assert "grader_circuit_state" not in names(read(school))
 

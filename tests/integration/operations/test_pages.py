@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 
 from app.web import i18n
 from app.web.check_messages import said
-from grading.broker.canaries import PartBeat
+from grading.broker.canaries import PartHeartbeat
 from grading.broker.heartbeats import Lease
 from grading.domain.errors import GraderError
 from grading.execution.throughput import Rate
@@ -79,7 +79,7 @@ def test_what_runs_is_shown_and_whose_only_to_those_of_the_course(school: School
 def test_the_overview_says_that_a_class_waits_for_the_sandbox(
     school: School, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sandbox = PartBeat("sandbox", "host:3", "", 1.0, Rate(2, 40.0))
+    sandbox = PartHeartbeat("sandbox", "host:3", "", 1.0, Rate(2, 40.0))
     monkeypatch.setattr(school.dispatch, "parts", lambda: [sandbox])
 
     def shown() -> str:

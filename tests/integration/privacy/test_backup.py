@@ -164,7 +164,7 @@ def test_work_under_way_at_the_time_of_an_older_backup_is_done_beside_messages_o
 ) -> None:
     assignment = add_assignment(system.store, release="at_once")
     running = hand_in(system.store, assignment, "running")
-    system.beat()
+    system.heartbeat()
     system.pass_time()
     system.sweeper.step()
     assert len(list(system.messages())) == 2  # taken, and never answered

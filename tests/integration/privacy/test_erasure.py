@@ -141,7 +141,7 @@ def hand_in_canaries_again(system: Played, assignment: int, user_id: int) -> Non
             IncomingSubmission(assignment, user_id, "api", content, idempotency=hand_in_canaries_once_more),
         )
     system.pass_time()
-    system.beat()
+    system.heartbeat()
     system.sweeper.step()
     redis: Any = system.server.dispatch.registry.redis
     row = redis.rpop("analysis")
@@ -158,7 +158,7 @@ def test_a_late_answer_for_erased_work_is_ignored_and_withdrawn(lite: Played) ->
     assignment = add_assignment(store)
     hand_in(store, assignment, "ada")
     lite.pass_time()
-    lite.beat()
+    lite.heartbeat()
     lite.sweeper.step()
     jobs = list(lite.messages())
     with store.write() as session:

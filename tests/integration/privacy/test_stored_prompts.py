@@ -62,7 +62,7 @@ def answered(job: dict[str, Any], prompt: SentPrompt | None, **other: Any) -> Re
 
 def jobs(system: Played) -> list[dict[str, Any]]:
     system.pass_time()
-    system.beat()
+    system.heartbeat()
     system.sweeper.step()
     return list(system.messages())
 

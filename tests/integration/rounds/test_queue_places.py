@@ -13,8 +13,8 @@ from sqlalchemy import event, update
 
 from app.submissions.status import live, progress
 from app.web.eta import Expecting
-from grading.broker.canaries import PartBeat
-from grading.broker.heartbeats import Beat, Lease
+from grading.broker.canaries import PartHeartbeat
+from grading.broker.heartbeats import Heartbeat, Lease
 from grading.broker.machine_status import MachineState
 from grading.execution.throughput import Rate
 from grading.store import Store, tables
@@ -44,13 +44,15 @@ def prepared(school: School, submission: str, priority: str = "interactive") -> 
         return row.id
 
 
-def machines(pace: dict[str, float] = PACE, **beat: Any) -> list[MachineState]:
+def machines(pace: dict[str, float] = PACE, **heartbeat: Any) -> list[MachineState]:
     """One for each stage."""
     found = []
     for stage, place in STAGES.items():
-        told = Beat(stage, f"m-{stage}", 4, 0, {stage: place}, paces={stage: pace}, **beat)
+        told = Heartbeat(stage, f"m-{stage}", 4, 0, {stage: place}, paces={stage: pace}, **heartbeat)
         found.append(
-            MachineState(told.machine, "primary", 4, {stage: place}, alive=True, beat_age_s=1.0, beat=told)
+            MachineState(
+                told.machine, "primary", 4, {stage: place}, alive=True, heartbeat_age_s=1.0, heartbeat=told
+            )
         )
     return found
 
@@ -158,10 +160,10 @@ def test_behind_twenty_others_in_the_sandbox_it_is_what_that_needs_for_them(
             assert preparing.hand_on(session, round_id)
     without = asked(school, last)["eta_s"]
     assert without < 720
-    checks = [PartBeat("sandbox", "host:3", "", 1.0, Rate(2, 60.0))]
+    checks = [PartHeartbeat("sandbox", "host:3", "", 1.0, Rate(2, 60.0))]
     monkeypatch.setattr(school.dispatch, "parts", lambda: checks)
     assert asked(school, last)["eta_s"] == pytest.approx(21 / 2 * 60 + 100, abs=15)
-    fast = [PartBeat("sandbox", "host:3", "", 1.0, Rate(2, 0.1))]
+    fast = [PartHeartbeat("sandbox", "host:3", "", 1.0, Rate(2, 0.1))]
     monkeypatch.setattr(school.dispatch, "parts", lambda: fast)
     assert asked(school, last)["eta_s"] == pytest.approx(without, abs=15)
 

@@ -187,7 +187,7 @@ class TestHowItEnds:
     def test_silence_is_not_waited_for(self, sandbox: Sandbox, code: str):
         began = time.monotonic()
         ending = ended(sandbox, code, timeout_s=0.7)
-        assert (ending.end, "no sign of life for 0.7 s" in ending.reason) == ("too long", True)
+        assert (ending.end, "no heartbeat for 0.7 s" in ending.reason) == ("too long", True)
         assert time.monotonic() - began < SOON_S
 
     def test_the_time_in_all(self, sandbox: Sandbox):

@@ -313,7 +313,7 @@ def test_the_sweeper_gives_nothing_up_while_redis_takes_no_messages(lite: School
     round_id = handed_on(lite)
     redis: Any = lite.server.dispatch.registry.redis
     redis.delete(*celery_app.SANDBOX_QUEUES)
-    Canaries(redis).beat("sandbox", "here:1", "v")
+    Canaries(redis).heartbeat("sandbox", "here:1", "v")
     sweeper = Sweeper(lite.server)
     for _ in range(12):
         redis.delete(*celery_app.SANDBOX_QUEUES)
@@ -330,7 +330,7 @@ def test_what_a_killed_pool_had_is_sent_again_although_others_wait(school: Schoo
     assert school.holding.take(had) is not None
     school.later(had)
     school.later(others)
-    Canaries(redis).beat("sandbox", "here:1", "v")
+    Canaries(redis).heartbeat("sandbox", "here:1", "v")
     sweeper = Sweeper(school.server)
     for _ in range(3):
         sweeper.step()
@@ -355,7 +355,7 @@ def test_a_row_that_nothing_waits_for_is_closed(lite: School) -> None:
     with lite.server.store.write() as session:
         outbox.reopen(session, "trial", round_id)
     lite.later(round_id)
-    Canaries(lite.server.dispatch.registry.redis).beat("sandbox", "here:1", "v")
+    Canaries(lite.server.dispatch.registry.redis).heartbeat("sandbox", "here:1", "v")
     lite.server.dispatch.registry.redis.delete(*celery_app.SANDBOX_QUEUES)
     Sweeper(lite.server).step()
     assert lite.rows(round_id)["trial"].done_at is not None

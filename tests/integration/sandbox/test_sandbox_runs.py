@@ -367,7 +367,7 @@ def test_a_forgotten_round_is_sent_again_when_a_pool_lives(school: School) -> No
     school.later(round_id)
     sweeper.step()
     assert school.waiting()["sandbox"] == 0  # nobody is there who could run it
-    Canaries(redis).beat("sandbox", "here:1", "v")
+    Canaries(redis).heartbeat("sandbox", "here:1", "v")
     sweeper.step()
     assert school.waiting()["sandbox"] >= 1
     before = school.waiting()["sandbox"]

@@ -13,8 +13,8 @@ import pytest
 
 from grading.broker import celery_app
 from grading.broker.dispatch import DEEPEST, Dispatch, Outgoing, open_dispatch
-from grading.broker.heartbeats import BACKLOG, FRESH_S, Backlog, Beat
-from grading.broker.leases import BEATS, Leases
+from grading.broker.heartbeats import BACKLOG, FRESH_S, Backlog, Heartbeat
+from grading.broker.leases import HEARTBEATS, Leases
 from grading.config.settings import Config, Database, load
 from grading.store import Store, schema
 from grading.store.rounds import preparing
@@ -63,8 +63,8 @@ def on_sqlite(settings: Config, sqlite_databases: SqliteDatabases) -> Iterator[S
         yield made
 
 
-def beat(leases: Leases, machine: str = "one", slots: int = 8, **other: Any) -> None:
-    leases.beat(Beat(f"of {machine}", machine, slots, 0, BOTH, **other))
+def heartbeat(leases: Leases, machine: str = "one", slots: int = 8, **other: Any) -> None:
+    leases.heartbeat(Heartbeat(f"of {machine}", machine, slots, 0, BOTH, **other))
 
 
 def send(dispatch: Dispatch, number: int, priority: str = "interactive", content: str = "") -> None:
@@ -99,24 +99,24 @@ def waiting_round(store: Store, priority: str = "interactive") -> str:
 def test_there_is_room_for_what_machines_take(
     dispatch: Dispatch, said: dict[str, Any], interactive: int, batch: int
 ) -> None:
-    beat(dispatch.registry, **said)
+    heartbeat(dispatch.registry, **said)
     for (_, priority), room in dispatch.room().items():
         places = {"interactive": interactive, "batch": batch}[priority]
         assert (room.usual, room.most) == (places, places * DEEPEST / 2)
 
 
 def test_a_machine_of_an_earlier_version_counts_with_all_its_slots(dispatch: Dispatch) -> None:
-    beat(dispatch.registry)
+    heartbeat(dispatch.registry)
     redis = dispatch.registry.redis
-    row = json.loads(redis.hget(BEATS + "one", "of one"))
+    row = json.loads(redis.hget(HEARTBEATS + "one", "of one"))
     for name in ("limit", "reserved", "circuits", "paces", "running"):
         del row[name]
-    redis.hset(BEATS + "one", "of one", json.dumps(row))
+    redis.hset(HEARTBEATS + "one", "of one", json.dumps(row))
     assert {room.usual for room in dispatch.room().values()} == {16}
 
 
 def test_batch_work_takes_no_room_from_people_and_people_none_from_it(dispatch: Dispatch) -> None:
-    beat(dispatch.registry, slots=2)
+    heartbeat(dispatch.registry, slots=2)
     for priority in ("batch", "interactive"):
         for number in range(4):
             send(dispatch, number, priority)
@@ -130,7 +130,7 @@ def test_a_stage_whose_queue_runs_dry_does_not_wait_for_the_other_one(server: Se
     """Feedback gets on slowly here: what waits for it may get longer, but not without end."""
     fill(server.store, waiting_round(server.store), 100)
     redis = server.dispatch.registry.redis
-    beat(server.dispatch.registry, slots=2)
+    heartbeat(server.dispatch.registry, slots=2)
     sent = 0
     while helping := release(server):
         redis.delete("analysis")
@@ -142,7 +142,7 @@ def test_a_stage_whose_queue_runs_dry_does_not_wait_for_the_other_one(server: Se
 def test_nothing_begins_while_nobody_does_one_of_its_stages(server: Server) -> None:
     waiting_round(server.store)
     only = {"analysis": BOTH["analysis"]}
-    server.dispatch.registry.beat(Beat("of one", "one", 8, 0, only))
+    server.dispatch.registry.heartbeat(Heartbeat("of one", "one", 8, 0, only))
     assert release(server) == 0
 
 
@@ -161,7 +161,7 @@ def test_people_find_room_beside_a_batch_and_it_goes_on_beside_them(server: Serv
     for priority in ("batch", "interactive"):
         fill(server.store, waiting_round(server.store, priority), 20, priority=priority)
         if priority == "batch":
-            beat(server.dispatch.registry, slots=2)
+            heartbeat(server.dispatch.registry, slots=2)
             assert release(server) == 2 * 4
             assert release(server) == 0
     assert release(server) == 2 * 4  # people find theirs all the same
@@ -181,7 +181,7 @@ def test_a_helping_costs_the_same_whatever_waits(on_sqlite: Server) -> None:
             fill(server.store, of, more, priority=priority, after=after)
         redis = server.dispatch.registry.redis
         redis.delete(*celery_app.stage_queues(list(BOTH)))
-        beat(server.dispatch.registry)
+        heartbeat(server.dispatch.registry)
         release(server)
         redis.delete(*celery_app.stage_queues(list(BOTH)))
         with all_steps(server.store) as steps:
@@ -215,7 +215,7 @@ def test_a_release_tells_what_still_waits(server: Server) -> None:
     assert release(server) == 0  # no machine is there
     told = Backlog(server.dispatch.registry.redis)
     assert told.read() == {("analysis", "batch"): 10, ("feedback", "batch"): 10}
-    beat(server.dispatch.registry, slots=2)
+    heartbeat(server.dispatch.registry, slots=2)
     assert release(server) == 8
     assert told.read() == {("analysis", "batch"): 6, ("feedback", "batch"): 6}
 
@@ -239,7 +239,7 @@ def test_much_is_counted_once_a_second(server: Server) -> None:
 
 def test_a_look_tells_how_long_the_oldest_has_waited(dispatch: Dispatch) -> None:
     leases = dispatch.registry
-    beat(leases)
+    heartbeat(leases)
     names = celery_app.stage_queues(list(BOTH))
     assert leases.look(names).oldest_s == {}
     for number in range(3):
@@ -247,7 +247,7 @@ def test_a_look_tells_how_long_the_oldest_has_waited(dispatch: Dispatch) -> None
     send(dispatch, 3, "batch")
     look = leases.look(names)
     assert look.lengths == {"analysis": 3, "feedback": 0, "analysis.batch": 1, "feedback.batch": 0}
-    assert [one.machine for one in look.beats] == ["one"]
+    assert [one.machine for one in look.heartbeats] == ["one"]
     assert set(look.oldest_s) == {"analysis", "analysis.batch"}
     assert look.oldest_s["analysis"] >= look.oldest_s["analysis.batch"]
     # the oldest is what is taken next; a machine may count what it may not read
@@ -289,7 +289,7 @@ def test_a_message_without_a_time_has_no_age(dispatch: Dispatch) -> None:
 def test_runs_of_a_round_say_when_they_were_sent(server: Server) -> None:
     """Several messages go out at once elsewhere than one."""
     waiting_round(server.store)
-    beat(server.dispatch.registry)
+    heartbeat(server.dispatch.registry)
     before = server.dispatch.registry.time()
     assert release(server) == 2
     for stage in BOTH:
@@ -312,7 +312,7 @@ def test_results_ask_for_no_pass_while_there_is_nothing_to_send(
 ) -> None:
     moment, passes = [0.0], []
     monkeypatch.setattr(server.passes, "clock", lambda: moment[0])
-    beat(server.dispatch.registry)
+    heartbeat(server.dispatch.registry)
     room = type(server.dispatch).room
     monkeypatch.setattr(type(server.dispatch), "room", lambda self: passes.append(1) or room(self))
     release_after_result(server)

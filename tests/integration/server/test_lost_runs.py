@@ -17,7 +17,7 @@ from grading.store.rounds import lifecycle, queue
 from grading.store.tables import Run
 from tests.integration.broker.test_lost_and_stuck import (
     HERE,
-    beat,
+    heartbeat,
     hold,
     looking,
     older,
@@ -40,13 +40,13 @@ def test_a_lease_of_an_unknown_stage_does_not_stop_the_search(server: Server) ->
     run_id = running(server, add_assignment(server.store))["analysis"]
     hold(server, run_id)
     older(server, run_id, 10_000)
-    beat(server)
+    heartbeat(server)
     lost.sweep()
     assert stage_of(server, run_id).state == StageState.FAILED
 
 
-def test_a_machine_is_not_dead_before_its_first_beat(server: Server) -> None:
-    """After FLUSHALL a machine may take new work up to 3 s before it beats again."""
+def test_a_machine_is_not_dead_before_its_first_heartbeat(server: Server) -> None:
+    """After FLUSHALL a machine may take new work up to 3 s before it sends heartbeats again."""
     lost = looking(server)
     run_id = running(server, add_assignment(server.store))["analysis"]
     hold(server, run_id)
@@ -65,7 +65,7 @@ def test_runs_of_a_dead_process_are_lost_together_also_when_the_search_breaks_of
     runs = [running(server, assignment, f"s{number}")["analysis"] for number in range(3)]
     for run_id in runs:
         hold(server, run_id)
-    beat(server, ago_s=60)
+    heartbeat(server, ago_s=60)
     seen: list[int] = []
     really = lifecycle.mark_lost
 
@@ -85,7 +85,7 @@ def test_a_run_that_waits_for_its_turn_for_ever_is_taken_away(server: Server) ->
     lost = looking(server)
     run_id = running(server, add_assignment(server.store))["analysis"]
     hold(server, run_id, phase="waiting")
-    beat(server)
+    heartbeat(server)
     lost.sweep()
     older(server, run_id, stalls.WAITING_S + 1)
     lost.sweep()
@@ -111,7 +111,7 @@ def test_a_clock_of_redis_that_was_set_makes_no_machine_dead(
     lost, leases = looking(server), server.dispatch.registry
     run_id = running(server, add_assignment(server.store))["analysis"]
     hold(server, run_id)
-    beat(server, ago_s=3600)
+    heartbeat(server, ago_s=3600)
     moment = leases.time()
     monkeypatch.setattr(leases, "time", lambda: moment + 3600)
     lost.sweep()
@@ -151,7 +151,7 @@ def test_a_machine_of_version_0_1_that_stamps_no_movement_is_not_stalled(server:
     older(server, run_id, 400)
     row = json.loads(str(redis.hget(LEASES + HERE, run_id)))
     redis.hset(LEASES + HERE, run_id, json.dumps({key: row[key] for key in row if key != "moved"}))
-    beat(server)
+    heartbeat(server)
     lost.sweep()
     assert stage_of(server, run_id).state == StageState.DISPATCHED
     older_by = json.dumps(
@@ -162,13 +162,13 @@ def test_a_machine_of_version_0_1_that_stamps_no_movement_is_not_stalled(server:
     assert stage_of(server, run_id).state == StageState.FAILED
 
 
-def test_a_redis_that_takes_no_beats_makes_no_machine_dead(server: Server) -> None:
+def test_a_redis_that_takes_no_heartbeats_makes_no_machine_dead(server: Server) -> None:
     """It still answers when it has no memory left: then all machines are silent, and none has died."""
     sweeper, redis = Sweeper(server, time.monotonic), server.dispatch.registry.redis
     sweeper.lost._redis_since = time.monotonic() - 60
     run_id = running(server, add_assignment(server.store))["analysis"]
     hold(server, run_id)
-    beat(server, ago_s=60)
+    heartbeat(server, ago_s=60)
     used = str(redis.config_get("maxmemory")["maxmemory"])
     redis.config_set("maxmemory", 1)
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grading.broker.heartbeats import Beat
+from grading.broker.heartbeats import Heartbeat
 from grading.config.settings import load
 from grading.documents import UploadedFile, read
 from grading.domain.jobs import Result
@@ -71,7 +71,7 @@ def test_reports_point_at_the_files_as_they_were_handed_in(server: Server) -> No
     round_id = hand_in(server.store)
     prepare(server, round_id)
     stages = {name: {"engine": "instant", "model": "m"} for name in ("analysis", "feedback")}
-    server.dispatch.registry.beat(Beat("p", "dgx-spark-1", 2, 0, stages))
+    server.dispatch.registry.heartbeat(Heartbeat("p", "dgx-spark-1", 2, 0, stages))
     assert release(server) == 2
     with server.store.read() as session:
         current = session.get_one(Round, round_id)
@@ -91,7 +91,7 @@ def test_students_work_is_in_no_message_header(server: Server) -> None:
     round_id = hand_in(server.store)
     prepare(server, round_id)
     stages = {name: {"engine": "instant", "model": "m"} for name in ("analysis", "feedback")}
-    server.dispatch.registry.beat(Beat("p", "dgx-spark-1", 2, 0, stages))
+    server.dispatch.registry.heartbeat(Heartbeat("p", "dgx-spark-1", 2, 0, stages))
     release(server)
     for queue in ("analysis", "feedback"):
         message = json.loads(server.dispatch.registry.redis.lindex(queue, 0))

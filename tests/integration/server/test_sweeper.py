@@ -16,8 +16,8 @@ from sqlalchemy import func, select, update
 
 from grading.broker import celery_app
 from grading.broker.dispatch import Outgoing
-from grading.broker.heartbeats import DEAD_AFTER_S, Beat, Lease
-from grading.broker.leases import BEATS, LEASES, Leases
+from grading.broker.heartbeats import DEAD_AFTER_S, Heartbeat, Lease
+from grading.broker.leases import HEARTBEATS, LEASES, Leases
 from grading.config.settings import Config, Database, Machine, Placement, load
 from grading.domain.errors import for_student
 from grading.domain.model import RoundState, RunState, StageState
@@ -51,7 +51,7 @@ class Clock:
 
 @dataclass
 class Cluster:
-    """A server side, one sweeper with its own clock, and machines that are only beats."""
+    """A server side, one sweeper with its own clock, and machines that are only heartbeats."""
 
     server: Server
     clock: Clock
@@ -61,16 +61,18 @@ class Cluster:
     def leases(self) -> Leases:
         return self.server.dispatch.registry
 
-    def beat(self, machine: str = "dgx-spark-2", ago_s: float = 0.0, slots: int = 4) -> None:
-        self.leases.beat(Beat(f"of {machine}", machine, slots, 0, BOTH))
-        row = json.loads(self.leases.redis.hget(BEATS + machine, f"of {machine}"))
-        self.leases.redis.hset(BEATS + machine, f"of {machine}", json.dumps({**row, "at": row["at"] - ago_s}))
+    def heartbeat(self, machine: str = "dgx-spark-2", ago_s: float = 0.0, slots: int = 4) -> None:
+        self.leases.heartbeat(Heartbeat(f"of {machine}", machine, slots, 0, BOTH))
+        row = json.loads(self.leases.redis.hget(HEARTBEATS + machine, f"of {machine}"))
+        self.leases.redis.hset(
+            HEARTBEATS + machine, f"of {machine}", json.dumps({**row, "at": row["at"] - ago_s})
+        )
 
     def running(self) -> str:
         """A round whose two stages are dispatched."""
         accepted = hand_in(self.server.store, add_assignment(self.server.store))
         assert prepare(self.server, accepted.round_id)
-        self.beat()
+        self.heartbeat()
         assert release(self.server) == 2
         return accepted.round_id
 
@@ -137,7 +139,7 @@ class Cluster:
     def sweep(self) -> None:
         self.sweeper.step()
 
-    def trust_beats(self) -> None:
+    def trust_heartbeats(self) -> None:
         """Redis and the sweeper have seen each other long enough to call a machine dead."""
         self.sweep()
         self.clock.at += DEAD_AFTER_S
@@ -149,7 +151,7 @@ def cluster(
 ) -> Iterator[Cluster]:
     environ = {"GRADER_DATABASE_URL": fresh_database(schema.upgrade), "GRADER_REDIS_URL": redis_url}
     server, clock = open_server(load(root / "config.toml", environ)), Clock()
-    # the Redis of the tests may be younger than the 10 s after which beats are believed
+    # the Redis of the tests may be younger than the 10 s after which heartbeats are believed
     monkeypatch.setattr(server.dispatch.registry, "uptime_s", lambda: 3600.0)
     yield Cluster(server, clock, Sweeper(server, clock))
     close_dispatch(server.dispatch)
@@ -161,7 +163,7 @@ def test_a_round_that_was_never_announced_is_prepared(cluster: Cluster) -> None:
     cluster.sweep()
     assert cluster.state(accepted.round_id) == RoundState.RECEIVED  # its announcement may still come
     cluster.age(UNANNOUNCED_S + 1)
-    cluster.beat()
+    cluster.heartbeat()
     cluster.sweep()
     assert cluster.state(accepted.round_id) == RoundState.RUNNING
     assert cluster.waiting() == {cluster.current(accepted.round_id, s) for s in BOTH}
@@ -170,15 +172,15 @@ def test_a_round_that_was_never_announced_is_prepared(cluster: Cluster) -> None:
 def test_the_run_of_a_dead_process_is_lost_and_sent_again_at_once(cluster: Cluster) -> None:
     round_id = cluster.running()
     dead = cluster.take(round_id, "analysis")
-    cluster.trust_beats()
-    cluster.beat("mac-studio-2")
-    cluster.beat("dgx-spark-2", ago_s=DEAD_AFTER_S + 1)
+    cluster.trust_heartbeats()
+    cluster.heartbeat("mac-studio-2")
+    cluster.heartbeat("dgx-spark-2", ago_s=DEAD_AFTER_S + 1)
     cluster.sweep()
     assert cluster.runs(round_id, "analysis") == [RunState.LOST, RunState.DISPATCHED]
     assert cluster.runs(round_id, "feedback") == [RunState.DISPATCHED]  # its message still waits
     assert cluster.waiting() == {cluster.current(round_id, s) for s in BOTH}
     assert cluster.tries(round_id, "analysis") == 2
-    assert [beat.machine for beat in cluster.leases.beats()] == ["mac-studio-2"]
+    assert [heartbeat.machine for heartbeat in cluster.leases.heartbeats()] == ["mac-studio-2"]
     # should the machine come back, its old run does not count any more
     late = cluster.leases.claim(Lease(dead, "dgx-spark-2", "x", "analysis"), round_id)
     assert late.answer == "superseded"
@@ -187,9 +189,9 @@ def test_the_run_of_a_dead_process_is_lost_and_sent_again_at_once(cluster: Clust
 def test_a_live_machine_keeps_its_run(cluster: Cluster) -> None:
     round_id = cluster.running()
     cluster.take(round_id, "analysis")
-    cluster.trust_beats()
+    cluster.trust_heartbeats()
     cluster.age(600)
-    cluster.beat(ago_s=DEAD_AFTER_S - 7)
+    cluster.heartbeat(ago_s=DEAD_AFTER_S - 7)
     cluster.sweep()
     assert cluster.runs(round_id, "analysis") == [RunState.DISPATCHED]
 
@@ -197,7 +199,7 @@ def test_a_live_machine_keeps_its_run(cluster: Cluster) -> None:
 def test_a_message_that_vanished_is_sent_again(cluster: Cluster) -> None:
     round_id = cluster.running()
     cluster.leases.redis.flushall()
-    cluster.beat()
+    cluster.heartbeat()
     cluster.sweep()
     cluster.age(NOWHERE_S - 1)
     cluster.sweep()
@@ -268,8 +270,8 @@ def test_a_redis_that_just_came_back_makes_no_machine_dead(
 ) -> None:
     round_id = cluster.running()
     cluster.take(round_id, "analysis")
-    cluster.trust_beats()
-    cluster.beat(ago_s=60)  # as the append-only file kept it
+    cluster.trust_heartbeats()
+    cluster.heartbeat(ago_s=60)  # as the append-only file kept it
     monkeypatch.setattr(cluster.leases, "uptime_s", lambda: DEAD_AFTER_S - 1)
     cluster.sweep()
     assert cluster.runs(round_id, "analysis") == [RunState.DISPATCHED]
@@ -281,7 +283,7 @@ def test_a_redis_that_just_came_back_makes_no_machine_dead(
 def test_a_sweeper_that_just_started_makes_no_machine_dead(cluster: Cluster) -> None:
     round_id = cluster.running()
     cluster.take(round_id, "analysis")
-    cluster.beat(ago_s=60)
+    cluster.heartbeat(ago_s=60)
     cluster.sweep()
     cluster.clock.at += DEAD_AFTER_S - 1
     cluster.sweep()
@@ -300,12 +302,12 @@ class Rest(threading.Event):
         return False
 
 
-def test_a_sweeper_that_stood_still_lets_machines_beat_first(cluster: Cluster) -> None:
+def test_a_sweeper_that_stood_still_lets_machines_send_heartbeats_first(cluster: Cluster) -> None:
     """The computer was paused, and with it machines that are on it."""
     round_id = cluster.running()
     cluster.take(round_id, "analysis")
-    cluster.trust_beats()
-    cluster.beat(ago_s=60)
+    cluster.trust_heartbeats()
+    cluster.heartbeat(ago_s=60)
     cluster.sweeper.rest(Rest(cluster.clock, EVERY_S + STILL_S + 1))
     cluster.sweep()
     assert cluster.runs(round_id, "analysis") == [RunState.DISPATCHED]
@@ -320,13 +322,13 @@ def test_the_third_loss_of_begun_work_makes_the_stage_dead(cluster: Cluster) -> 
     done = cluster.take(round_id, "feedback")
     record.record(cluster.server, [result(done, round_id, "feedback")])
     cluster.leases.give_back(cluster.leases.held_of([done])[done])
-    cluster.trust_beats()
+    cluster.trust_heartbeats()
     for _ in range(lifecycle.MAX_TRIES):
-        cluster.beat("dgx-spark-2")
-        cluster.beat("mac-studio-2")
+        cluster.heartbeat("dgx-spark-2")
+        cluster.heartbeat("mac-studio-2")
         cluster.sweep()
         cluster.take(round_id, "analysis")
-        cluster.beat("dgx-spark-2", ago_s=60)
+        cluster.heartbeat("dgx-spark-2", ago_s=60)
         cluster.sweep()
     assert cluster.runs(round_id, "analysis") == [RunState.LOST] * lifecycle.MAX_TRIES
     assert cluster.state(round_id) == RoundState.PARTIAL
@@ -346,10 +348,10 @@ def test_two_sweepers_at_once_change_nothing_twice(cluster: Cluster) -> None:
     twin = Server(cluster.server.config, cluster.server.store, cluster.server.dispatch)
     sweepers = [cluster.sweeper, Sweeper(twin, cluster.clock)]
     for sweeper in sweepers:
-        sweeper.lost._beats_can_be_trusted()
+        sweeper.lost._heartbeats_can_be_trusted()
     cluster.age(DEAD_AFTER_S + 1)
-    cluster.beat("dgx-spark-2", ago_s=60)
-    cluster.beat("mac-studio-2")
+    cluster.heartbeat("dgx-spark-2", ago_s=60)
+    cluster.heartbeat("mac-studio-2")
     together = threading.Barrier(2)
     failed: list[BaseException] = []
 
@@ -384,7 +386,7 @@ def test_a_run_that_was_written_but_not_sent_is_sent(
 ) -> None:
     accepted = hand_in(cluster.server.store, add_assignment(cluster.server.store))
     prepare(cluster.server, accepted.round_id)
-    cluster.beat()
+    cluster.heartbeat()
 
     def away(_self: object, _group: list[Outgoing]) -> None:
         raise ConnectionError("Redis is away")
@@ -407,9 +409,9 @@ def test_people_are_served_before_batches_and_only_as_much_as_machines_can_take(
             accepted = hand_in(cluster.server.store, assignment, f"{priority}-{number}", priority=priority)
             prepare(cluster.server, accepted.round_id)
     assert release(cluster.server) == 0  # no machine is there
-    cluster.beat(slots=1)
+    cluster.heartbeat(slots=1)
     assert release(cluster.server) == 2 * 2 * 2  # twice what it takes, of each stage and priority
-    cluster.beat()  # 4 slots
+    cluster.heartbeat()  # 4 slots
     assert release(cluster.server) == 2 * 2 * (8 - 2)
     lengths = cluster.leases.lengths(celery_app.stage_queues(list(BOTH)))
     assert lengths == {"analysis": 8, "feedback": 8, "analysis.batch": 8, "feedback.batch": 8}
@@ -427,17 +429,17 @@ def test_a_database_that_is_away_is_waited_for(caplog: pytest.LogCaptureFixture)
 
 def lose_together(cluster: Cluster, round_id: str) -> None:
     """A machine dies with both stages in its hands."""
-    cluster.beat("mac-studio-2")
-    cluster.beat("dgx-spark-2")
+    cluster.heartbeat("mac-studio-2")
+    cluster.heartbeat("dgx-spark-2")
     for stage in BOTH:
         cluster.take(round_id, stage)
-    cluster.beat("dgx-spark-2", ago_s=60)
+    cluster.heartbeat("dgx-spark-2", ago_s=60)
     cluster.sweep()
 
 
 def test_runs_lost_together_cost_no_try_and_after_the_second_time_they_are_alone(cluster: Cluster) -> None:
     round_id = cluster.running()
-    cluster.trust_beats()
+    cluster.trust_heartbeats()
     for losses, alone in ((1, False), (2, True)):
         lose_together(cluster, round_id)
         for name in BOTH:
@@ -450,9 +452,9 @@ def test_a_run_that_waited_for_its_turn_was_not_begun(cluster: Cluster) -> None:
     round_id = cluster.running()
     cluster.take(round_id, "analysis")
     cluster.take(round_id, "feedback", phase="waiting")
-    cluster.trust_beats()
-    cluster.beat("mac-studio-2")
-    cluster.beat("dgx-spark-2", ago_s=60)
+    cluster.trust_heartbeats()
+    cluster.heartbeat("mac-studio-2")
+    cluster.heartbeat("dgx-spark-2", ago_s=60)
     cluster.sweep()
     begun, waited = (cluster.stage(round_id, name) for name in ("analysis", "feedback"))
     assert (begun.tries, begun.losses, begun.alone) == (2, 1, False)  # nobody else can have killed it
@@ -461,15 +463,15 @@ def test_a_run_that_waited_for_its_turn_was_not_begun(cluster: Cluster) -> None:
 
 def test_the_third_loss_is_the_last_also_when_the_first_was_shared(cluster: Cluster) -> None:
     round_id = cluster.running()
-    cluster.trust_beats()
+    cluster.trust_heartbeats()
     for turn in range(lifecycle.MAX_LOSSES):
-        cluster.beat("dgx-spark-2")
-        cluster.beat("mac-studio-2")
+        cluster.heartbeat("dgx-spark-2")
+        cluster.heartbeat("mac-studio-2")
         cluster.sweep()
         cluster.take(round_id, "analysis")
         if turn == 0:
             cluster.take(round_id, "feedback")
-        cluster.beat("dgx-spark-2", ago_s=60)
+        cluster.heartbeat("dgx-spark-2", ago_s=60)
         cluster.sweep()
     assert cluster.runs(round_id, "analysis") == [RunState.LOST] * 3
     assert cluster.stage(round_id, "analysis").state == StageState.DEAD
@@ -478,7 +480,7 @@ def test_the_third_loss_is_the_last_also_when_the_first_was_shared(cluster: Clus
 
 def test_a_run_that_came_to_an_end_is_not_alone_any_more(cluster: Cluster) -> None:
     round_id = cluster.running()
-    cluster.trust_beats()
+    cluster.trust_heartbeats()
     for _ in range(2):
         lose_together(cluster, round_id)
     assert cluster.stage(round_id, "analysis").alone
@@ -496,10 +498,10 @@ def test_a_live_machine_that_stands_still_loses_the_run_to_others(
 ) -> None:
     round_id = cluster.running()
     run_id = cluster.take(round_id, "analysis")
-    cluster.trust_beats()
+    cluster.trust_heartbeats()
     lease = Lease(run_id, "dgx-spark-2", "of dgx-spark-2", "analysis", phase, round_id=round_id)
     cluster.leases.progress(replace(lease, prompt_tokens=tokens))
-    cluster.beat()
+    cluster.heartbeat()
     cluster.stood_still(run_id, allowed_s)
     cluster.sweep()
     assert cluster.runs(round_id, "analysis") == [RunState.DISPATCHED]
@@ -514,9 +516,9 @@ def test_a_live_machine_that_stands_still_loses_the_run_to_others(
 def test_a_late_result_of_a_lost_run_changes_nothing_once_another_counts(cluster: Cluster) -> None:
     round_id = cluster.running()
     first = cluster.take(round_id, "analysis")
-    cluster.trust_beats()
-    cluster.beat("mac-studio-2")
-    cluster.beat("dgx-spark-2", ago_s=60)
+    cluster.trust_heartbeats()
+    cluster.heartbeat("mac-studio-2")
+    cluster.heartbeat("dgx-spark-2", ago_s=60)
     cluster.sweep()
     second = cluster.take(round_id, "analysis", "mac-studio-2")
     assert record.record(cluster.server, [result(second, round_id, "analysis")])[0].outcome == "accepted"
@@ -530,7 +532,7 @@ def test_a_redis_that_forgot_everything_costs_a_live_machine_nothing(cluster: Cl
     cluster.sweep()
     cluster.leases.redis.flushall()
     cluster.sweep()
-    cluster.beat()
+    cluster.heartbeat()
     lease = Lease(run_id, "dgx-spark-2", "of dgx-spark-2", "analysis", "generating", 7, round_id=round_id)
     assert cluster.leases.progress(lease)
     cluster.clock.at += NOWHERE_S + 1
@@ -543,14 +545,14 @@ def test_drained_machines_are_told_to_a_redis_that_forgot_them(cluster: Cluster)
     with cluster.server.store.write() as session:
         operations.drain(session, "dgx-spark-2", "admin", "a new disk")
     cluster.sweep()
-    assert cluster.leases.beat(Beat("p", "dgx-spark-2", 4, 0, BOTH))
+    assert cluster.leases.heartbeat(Heartbeat("p", "dgx-spark-2", 4, 0, BOTH))
     cluster.leases.redis.flushall()
     cluster.sweep()
-    assert cluster.leases.beat(Beat("p", "dgx-spark-2", 4, 0, BOTH))
+    assert cluster.leases.heartbeat(Heartbeat("p", "dgx-spark-2", 4, 0, BOTH))
     with cluster.server.store.write() as session:
         assert operations.undrain(session, "dgx-spark-2", "admin")
     cluster.sweep()
-    assert not cluster.leases.beat(Beat("p", "dgx-spark-2", 4, 0, BOTH))
+    assert not cluster.leases.heartbeat(Heartbeat("p", "dgx-spark-2", 4, 0, BOTH))
 
 
 @pytest.mark.parametrize("out", [True, False])
@@ -572,5 +574,5 @@ def test_what_an_operator_says_while_the_sweeper_tells_who_is_out_stays(
 
     monkeypatch.setattr(type(cluster.leases), "drain", late)
     cluster.sweep()
-    assert cluster.leases.beat(Beat("p", "dgx-spark-2", 4, 0, BOTH)) is out
+    assert cluster.leases.heartbeat(Heartbeat("p", "dgx-spark-2", 4, 0, BOTH)) is out
     assert len(told) == 2

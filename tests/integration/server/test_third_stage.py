@@ -98,7 +98,7 @@ def grade(system: Played) -> tuple[str, Report]:
     assignment = add_assignment(system.store, "styled", release="at_once", rubric=WITH_STYLE)
     accepted = hand_in(system.store, assignment, "s-1")
     system.pass_time()
-    system.beat()
+    system.heartbeat()
     system.sweeper.step()
     jobs = [Job.model_validate(job) for job in system.messages()]
     assert sorted(job.stage for job in jobs) == ["analysis", "feedback", NAME]
@@ -130,7 +130,7 @@ def test_its_judgement_counts_and_its_words_are_everywhere(school: School, syste
 
 
 def test_operators_see_the_machines_that_do_it(school: School, system: Played) -> None:
-    system.beat()
+    system.heartbeat()
     client = school.client("admin")
     assert TITLE in client.get("/machines").get_data(as_text=True)
     metrics = school.app.test_client().get("/metrics").get_data(as_text=True)
@@ -140,6 +140,6 @@ def test_operators_see_the_machines_that_do_it(school: School, system: Played) -
 def test_a_round_without_a_criterion_for_it_does_not_have_it(school: School, system: Played) -> None:
     hand_in(system.store, add_assignment(system.store, "plain"), "s-1")
     system.pass_time()
-    system.beat()
+    system.heartbeat()
     system.sweeper.step()
     assert sorted(job["stage"] for job in system.messages()) == ["analysis", "feedback"]

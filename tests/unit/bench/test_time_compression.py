@@ -25,10 +25,10 @@ for module in (*SCALED, *edits(10)):
     loaded = importlib.import_module(module)
     found |= {f"{module}.{name}": getattr(loaded, name) for name in SCALED.get(module, ())}
 from kombu.transport.redis import Transport
-from grading.broker.lua_scripts import BEAT
-from workers.machine.process import BEAT_S
+from grading.broker.lua_scripts import HEARTBEAT
+from workers.machine.process import HEARTBEAT_S
 from grading.scheduling.circuit_breaker import RULES
-more = {"brpop": Transport.brpop_timeout, "lua": BEAT, "imported": BEAT_S, "rules": RULES.first_s}
+more = {"brpop": Transport.brpop_timeout, "lua": HEARTBEAT, "imported": HEARTBEAT_S, "rules": RULES.first_s}
 print(json.dumps([found, more]))
 """
 
@@ -84,7 +84,7 @@ def test_constants_are_divided_for_whoever_reads_them() -> None:
     assert more["brpop"] == 0.1
     assert more["imported"] == pytest.approx(0.3)  # another module's, by `from … import`
     assert more["rules"] == pytest.approx(0.5)
-    assert "1000000" in more["lua"]  # beats have fractions of a second
+    assert "1000000" in more["lua"]  # heartbeats have fractions of a second
 
 
 def test_it_refuses_what_would_be_half_done() -> None:

@@ -65,7 +65,7 @@ def test_models_in_folders_are_not_fetched_from_anywhere() -> None:
     assert "`hf download org/gemma`" in found.remedy
 
 
-def test_a_beat_claims_what_its_stages_have() -> None:
+def test_a_heartbeat_claims_what_its_stages_have() -> None:
     place = {"engine": "mlx", "model": "m", "digest": QWEN}
     stages = {"analysis": place, "feedback": {"engine": "openai", "model": "n"}}
     assert claims("a", stages) == [Claim("a", "mlx", "m", QWEN), Claim("a", "openai", "n", "")]

@@ -163,7 +163,7 @@ def test_nothing_is_told_when_nothing_changed(desk: Desk) -> None:
         run.moved(5)
         assert desk.telling.tell() is None
     assert len(desk.book.told) == 1
-    desk.telling.confirm()  # the beat asks whether it still has the run, with the same words
+    desk.telling.confirm()  # the heartbeat asks whether it still has the run, with the same words
     assert desk.last() == desk.book.told[0][1]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from redis.exceptions import ConnectionError as RedisAway
 
-from grading.broker.heartbeats import Beat, Look
+from grading.broker.heartbeats import Heartbeat, Look
 from grading.config.machines import Machine, Placement
 from grading.scheduling.cluster_view import Pace, Peer
 from workers.machine.scheduling import queue_selection as module
@@ -30,16 +30,16 @@ MACHINE = Machine.model_validate(
 OWN = "machine.one"
 
 
-def beat(name: str, **other: Any) -> Beat:
+def heartbeat(name: str, **other: Any) -> Heartbeat:
     placed = {stage: {"engine": "rules", "model": "rules"} for stage in STAGES}
-    return Beat(f"process of {name}", name, 2, 0, placed, paces=dict.fromkeys(STAGES, QUICK), **other)
+    return Heartbeat(f"process of {name}", name, 2, 0, placed, paces=dict.fromkeys(STAGES, QUICK), **other)
 
 
 @dataclass
 class Played:
     """A machine and what it sees, played."""
 
-    beats: list[Beat] = field(default_factory=list)
+    heartbeats: list[Heartbeat] = field(default_factory=list)
     lengths: dict[str, int] = field(default_factory=dict)
     hand: dict[str, int] = field(default_factory=dict)
     now: float = 0.0
@@ -53,7 +53,7 @@ class Played:
         here = MachineView(
             MACHINE,
             STAGES,
-            look=lambda _names: Look(self.beats, self.lengths, {}, {}),
+            look=lambda _names: Look(self.heartbeats, self.lengths, {}, {}),
             hand=lambda: self.hand,
             peer=lambda: Peer("one", self.slots, STAGES, paces=paces),
             expect=self.expected.update,
@@ -78,7 +78,7 @@ def test_its_own_queue_is_read_whatever_is_decided() -> None:
 
 def test_at_each_look_it_hears_how_long_answers_are_elsewhere() -> None:
     long = {stage: {**QUICK, "tokens": 700.0, "seen": 9.0} for stage in STAGES}
-    played = Played(beats=[replace(beat("two"), paces=long)])
+    played = Played(heartbeats=[replace(heartbeat("two"), paces=long)])
     played.listening()
     assert played.expected == dict.fromkeys(STAGES, 700.0)
 
@@ -170,30 +170,30 @@ def test_a_circuit_that_opens_counts_at_once() -> None:
 
 def test_speeds_are_put_together_once_a_look_and_not_at_each_poll(monkeypatch: pytest.MonkeyPatch) -> None:
     """A poll stands in the way of a submission that has just come."""
-    found = Played([beat("two")], {"analysis": 9}).listening()
+    found = Played([heartbeat("two")], {"analysis": 9}).listening()
     monkeypatch.setattr(module, "with_guesses", lambda _peers: {}["at a poll"])
     assert "analysis" in found.queues()
 
 
 def test_dead_drained_and_broken_machines_are_not_waited_for() -> None:
     slow = {"alone_s": 1.0, "full_s": 2.0, "full": 2}
-    fast = beat("two", running={})
+    fast = heartbeat("two", running={})
     played = Played(lengths={"analysis": 1})
     for other in (
         replace(fast, age_s=60.0, paces=dict.fromkeys(STAGES, slow)),
         replace(fast, drained=True, paces=dict.fromkeys(STAGES, slow)),
         replace(fast, circuits={"rules": {"state": "open"}}, paces=dict.fromkeys(STAGES, slow)),
     ):
-        played.beats = [other]
+        played.heartbeats = [other]
         assert "analysis" in played.listening().queues()
-    played.beats = [replace(fast, paces=dict.fromkeys(STAGES, slow))]
+    played.heartbeats = [replace(fast, paces=dict.fromkeys(STAGES, slow))]
     assert "analysis" not in played.listening().queues()  # two is ten times as fast and free
 
 
 def test_what_is_left_to_a_faster_one_that_does_not_take_it_is_taken() -> None:
     slow = {"alone_s": 1.0, "full_s": 2.0, "full": 2}
-    played = Played(beats=[beat("two")], lengths={"analysis": 1})
-    played.beats = [replace(played.beats[0], paces=dict.fromkeys(STAGES, slow))]
+    played = Played(heartbeats=[heartbeat("two")], lengths={"analysis": 1})
+    played.heartbeats = [replace(played.heartbeats[0], paces=dict.fromkeys(STAGES, slow))]
     found = played.listening()
     assert "analysis" not in found.queues()
     played.now = 60.0
@@ -288,13 +288,13 @@ def test_what_is_thrown_away_counts_once_and_only_where_it_came_from() -> None:
 
 
 def test_the_last_word_of_a_machine_counts_when_an_earlier_process_was_killed() -> None:
-    killed = replace(beat("two", running={"analysis": 2}), process="killed", age_s=8.0, busy=2)
-    now = replace(beat("two"), age_s=1.0)
-    for beats in ([killed, now], [now, killed]):
-        assert Played(beats=beats).listening().view().peers["two"].busy == 0
+    killed = replace(heartbeat("two", running={"analysis": 2}), process="killed", age_s=8.0, busy=2)
+    now = replace(heartbeat("two"), age_s=1.0)
+    for heartbeats in ([killed, now], [now, killed]):
+        assert Played(heartbeats=heartbeats).listening().view().peers["two"].busy == 0
 
 
 def test_a_busy_machine_of_an_earlier_version_is_no_free_one() -> None:
-    other = replace(beat("two"), busy=2, paces={})
-    assert Played(beats=[other]).listening().view().peers["two"].free == 0
-    assert Played(beats=[replace(other, busy=0)]).listening().view().peers["two"].free == 2
+    other = replace(heartbeat("two"), busy=2, paces={})
+    assert Played(heartbeats=[other]).listening().view().peers["two"].free == 0
+    assert Played(heartbeats=[replace(other, busy=0)]).listening().view().peers["two"].free == 2

@@ -14,7 +14,7 @@ from cli.commands.plan import from_config
 from cli.commands.plan import plan as command
 from cli.settings import Settings
 from grading.broker.canaries import Canaries
-from grading.broker.heartbeats import Beat
+from grading.broker.heartbeats import Heartbeat
 from grading.broker.leases import connect
 from grading.broker.machine_status import MachineState
 from grading.config.settings import parse
@@ -173,8 +173,8 @@ def test_machines_of_the_configuration_count_as_they_measured_themselves() -> No
     stages = {s: {"engine": "rules", "model": "rules", "jobs_per_hour": 90} for s in BOTH}
     config = parse({"machines": [{"name": n, "slots": 4, "stages": stages} for n in ("a", "b")]})
     pace = {"alone_s": 10.0, "full_s": 20.0, "full": 4, "tokens": 1000.0, "seen": 5.0}
-    beat = Beat("p", "a", 4, 0, {s: {} for s in BOTH}, paces={"analysis": pace})
-    states = [MachineState("a", "primary", 4, {}, alive=True, beat=beat)]
+    heartbeat = Heartbeat("p", "a", 4, 0, {s: {} for s in BOTH}, paces={"analysis": pace})
+    states = [MachineState("a", "primary", 4, {}, alive=True, heartbeat=heartbeat)]
     (a, b), unknown = from_config(config, states, {"analysis": 2000})
     assert 3600 * a.rates["analysis"] == pytest.approx(4 / 20 * 3600 / 2)  # twice as long answers
     assert 3600 * b.rates["analysis"] == pytest.approx(90)
@@ -190,7 +190,7 @@ def test_the_sandbox_is_named_where_it_is_the_bottleneck(
     path = tmp_path / "config.toml"
     path.write_text(f"[[machines]]\nname = 'one'\nslots = 4\n[machines.stages]\n{stages}")
     monkeypatch.setenv("GRADER_REDIS_URL", redis_url)
-    Canaries(connect(redis_url)).beat("sandbox", "host:1", "", Rate(2, seconds))
+    Canaries(connect(redis_url)).heartbeat("sandbox", "host:1", "", Rate(2, seconds))
     told = CliRunner().invoke(command, ["--json"], obj=Settings(path))
     assert told.exit_code == 0, told.output
     sandbox = json.loads(told.output)["sandbox"]

@@ -29,7 +29,8 @@ from workers.machine.circuits import Place
 log = logging.getLogger(__name__)
 LOOK_EVERY_S = 1.0
 RETURN_S = 8.0
-"""A machine that was taken in again hears of the others first, who may return too: two beats, two looks."""
+"""A machine that was taken in again hears of the others first, who may return too: two heartbeats, two
+looks."""
 COMING_S = 5.0
 """A message that was taken begins within this, or was none of ours."""
 NOTHING = Look((), {}, {}, {})
@@ -43,7 +44,7 @@ class MachineView:
     stages: Sequence[str]
     """All of the cluster."""
     look: Callable[[Sequence[str]], Look]
-    """Beats, lengths and ages of these queues, and the backlog, from Redis."""
+    """Heartbeats, lengths and ages of these queues, and the backlog, from Redis."""
     hand: Callable[[], Mapping[str, int]]
     """stage -> runs in hand."""
     peer: Callable[[], Peer]
@@ -110,8 +111,8 @@ class QueueSelection:
         look = self.here.look(list(self._queues.values()))
         self._look, self._since = look, Counter()
         # of two processes of a machine the last word counts: the other may be dead for less than 10 s
-        beats = sorted(look.beats, key=lambda beat: -beat.age_s)
-        others = {beat.machine: peer(beat) for beat in beats if takes_part(beat)}
+        heartbeats = sorted(look.heartbeats, key=lambda heartbeat: -heartbeat.age_s)
+        others = {heartbeat.machine: peer(heartbeat) for heartbeat in heartbeats if takes_part(heartbeat)}
         self._peers = with_guesses({**others, self.here.machine.name: self.here.peer()})
         self.here.expect(lengths(self.here.machine.name, self._peers))
 

@@ -141,7 +141,7 @@ class ThroughputLearner:
         return found
 
     def told(self) -> dict[str, Any]:
-        """All this as fields of a `grading.broker.heartbeats.Beat`."""
+        """All this as fields of a `grading.broker.heartbeats.Heartbeat`."""
         return {
             "limit": self.limit(),
             "limit_why": self.why(),

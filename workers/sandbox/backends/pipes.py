@@ -169,7 +169,7 @@ class PipedSession:
                 self._read()
             elif left <= 0:
                 late = time.monotonic() >= self.deadline
-                reason = too_long(self.limits) if late else f"It gave no sign of life for {timeout_s:g} s."
+                reason = too_long(self.limits) if late else f"It gave no heartbeat for {timeout_s:g} s."
                 self.break_off("too long", reason)
                 return None
 

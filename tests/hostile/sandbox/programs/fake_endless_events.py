@@ -1,4 +1,4 @@
-# Tries: signs of life without an end, so that whoever waits for an answer waits for ever
+# Tries: heartbeats without an end, so that whoever waits for an answer waits for ever
 # End: too long | output
 # Cases: 0
 # Tests: -
