@@ -86,7 +86,7 @@ class Room:
 
 @dataclass(frozen=True)
 class Outgoing:
-    """A run to be sent and its job, a `grading.domain.model.Job` as JSON."""
+    """A run to be sent and its job, a `grading.domain.jobs.Job` as JSON."""
 
     run_id: str
     round_id: str

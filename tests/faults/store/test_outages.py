@@ -87,7 +87,7 @@ from app.submissions import intake as submission_intake
 from grading.documents import UploadedFile, read
 from grading.documents.limits import Limits
 from grading.store import Store
-from grading.store.submissions.intake import Incoming
+from grading.store.submissions.intake import IncomingSubmission
 from types import SimpleNamespace
 
 _, url, assignment, *students = sys.argv
@@ -102,7 +102,8 @@ for student in students:
     if child == 0:
         given = SimpleNamespace(store=Store(url), dispatch=SimpleNamespace(announce=die))
         submission_intake.services = lambda: given
-        submission_intake.accept(lambda session: Incoming(int(assignment), int(student), "form", content))
+        incoming = IncomingSubmission(int(assignment), int(student), "form", content)
+        submission_intake.accept(lambda session: incoming)
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 77
 """

@@ -13,11 +13,13 @@ ACTION = re.compile(r"[a-z_]+\.[a-z_]+")
 
 
 def actions(source: str) -> set[str]:
-    """What calls of `note` and `audit` name as their action, where it stands there as a text."""
+    """What calls of `write_audit` and `audit` name as their action, where it stands there as a text."""
     calls = [
         one
         for one in ast.walk(ast.parse(source))
-        if isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id in ("note", "audit")
+        if isinstance(one, ast.Call)
+        and isinstance(one.func, ast.Name)
+        and one.func.id in ("write_audit", "audit")
     ]
     texts = [one for call in calls for given in call.args[2:3] for one in ast.walk(given)]
     found = {one.value for one in texts if isinstance(one, ast.Constant) and isinstance(one.value, str)}

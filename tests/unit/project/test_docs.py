@@ -185,7 +185,12 @@ def test_every_flag_is_explained() -> None:
         for part in ("grading", "workers")
         for path in (ROOT / part).rglob("*.py")
     ]
-    codes = {code for text in sources for code in re.findall(r'\bcode="([a-z_]+)"', text) if "Flag(" in text}
+    codes = {
+        code
+        for text in sources
+        for code in re.findall(r'(?:\bcode=|Flag\.of\()"([a-z_]+)"', text)
+        if re.search(r"\bFlag(\.of)?\(", text)
+    }
     codes |= {MANIPULATION, BROKEN}
     assert {"disagreement", "answer_shortened"} <= codes
     section = (ROOT / "docs" / "assignments.md").read_text(encoding="utf-8").partition("## Flags")[2]

@@ -14,22 +14,22 @@ from cli.main import main
 PROGRAM = """
 import logging, threading, warnings
 from cli.logs import configure
-from grading.shared import logs
+from grading.shared import telemetry
 
 configure("worker", "dgx-spark-1")
 log = logging.getLogger("workers.test")
 log.debug("not shown")
-with logs.working_on(round="r1", run="n1", submission=""):
-    with logs.working_on(stage="analysis"):
+with telemetry.working_on(round="r1", run="n1", submission=""):
+    with telemetry.working_on(stage="analysis"):
         log.info("two\\nlines, %s", "„quoted“")
     other = threading.Thread(target=log.info, args=("elsewhere",))
     other.start(); other.join()
-logs.begin(submission="s1")
+telemetry.begin(submission="s1")
 try:
     1 / 0
 except ZeroDivisionError:
     log.exception("broken")
-logs.begin()
+telemetry.begin()
 logging.getLogger("celery").warning("from %s", "others")
 warnings.warn("careful")
 """
@@ -89,11 +89,11 @@ def test_another_form_is_refused_in_a_sentence(
 def test_without_an_endpoint_nothing_of_opentelemetry_is_loaded(root: Path) -> None:
     program = """
 import sys
-from grading.shared import tracing
+from grading.shared import telemetry
 
-tracing.start("web", {})
-tracing.mark("accept", "0" * 31 + "1", 0)
-with tracing.span("run", "0" * 31 + "1") as say:
+telemetry.start("web", {})
+telemetry.mark("accept", "0" * 31 + "1", 0)
+with telemetry.span("run", "0" * 31 + "1") as say:
     say({"a": 1})
 assert not [name for name in sys.modules if name.startswith("opentelemetry")]
 """
@@ -106,10 +106,10 @@ def test_an_endpoint_without_the_packages_is_said_once_and_harmless(root: Path) 
 import logging, sys
 logging.basicConfig()
 sys.modules["opentelemetry"] = None
-from grading.shared import tracing
+from grading.shared import telemetry
 
-tracing.start("web", {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"})
-with tracing.span("run", "0" * 31 + "1"):
+telemetry.start("web", {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"})
+with telemetry.span("run", "0" * 31 + "1"):
     pass
 """
     done = run(root, program)
