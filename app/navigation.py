@@ -46,7 +46,7 @@ COURSES = frozenset(
         "class_upload",
     }
     | {"review", "class_actions", "second_marking"}
-    | {"authoring", "authoring_task", "authoring_files", "authoring_versions", "authoring_proposals"}
+    | {"editor_rubric", "editor_task", "editor_files", "editor_versions", "editor_proposals"}
     | {"dry_runs"}
     | {"submissions.submission", "submissions.prompt", "submissions.receipt", "submissions.upload"}
     | {"submissions.submit_form", "submissions.submit"}
@@ -63,15 +63,18 @@ MAIN = (
         "operations.overview",
         N_("Operations"),
         "machines.see",
-        frozenset({"operations", "failed_submissions", "audit.everything", "deliveries", "lms_secrets"}),
+        frozenset(
+            {"operations", "audit.everything", "deliveries", "webhook_secrets"}
+            | {"submissions.failed", "submissions.retry_failed"}
+        ),
     ),
 )
 OPERATIONS = (
     Way("operations.overview", N_("Overview"), "machines.see"),
     Way("operations.machines", N_("Machines"), "machines.see"),
-    Way("failed_submissions.listing", N_("Not graded"), "failed_submissions.see"),
+    Way("submissions.failed", N_("Not graded"), "failed_submissions.see"),
     Way("operations.messages", N_("Messages"), "administer"),
-    Way("deliveries.listing", N_("Deliveries"), "administer", frozenset({"deliveries"})),
+    Way("deliveries.list_deliveries", N_("Deliveries"), "administer", frozenset({"deliveries"})),
     Way("operations.tokens", N_("Tokens"), "administer"),
     Way("audit.everything", N_("Audit"), "administer"),
 )

@@ -1,4 +1,7 @@
-"""Pages of accounts: signing in, one's own settings, tokens, and users for administrators."""
+"""Pages of accounts: signing in, one's own profile, and users for administrators.
+
+Who is in which course belongs to app.courses.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Pages of an assignment.
+"""Pages of an assignment: what students read of it, its settings, and its editor.
 
-What is submitted for it belongs to app.submissions.
+Submitting belongs to app.submissions, extensions and groups to app.courses.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from grading.store.courses import courses
 from grading.store.courses.courses import Settings
 
 pages = Blueprint("courses", __name__)
-NEW = "authoring_versions.new"
+NEW = "editor_versions.new"
 COURSE = "/courses/<int(max=2147483647):course_id>"
 MOST_SCORES = 1000
 """So many scores are sent again by one form."""

@@ -1,4 +1,7 @@
-"""Pages of dry runs and of examples."""
+"""Pages of dry runs, in which changes of a rubric are tried, and of examples from corrections.
+
+The rubric itself belongs to app.assignments.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The first page of each role."""
+"""The first page of each role, and the list of all submissions that its reader may see.
+
+Lists of one course or assignment belong to app.courses and app.review.
+"""
 
 from __future__ import annotations
 

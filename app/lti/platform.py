@@ -72,7 +72,7 @@ PAGES = PlatformPages(
             "lti_platforms.listing",
             N_("Learning platforms"),
             "administer",
-            frozenset({"lti_platforms", "lms_secrets"}),
+            frozenset({"lti_platforms", "webhook_secrets"}),
         ),
     ),
     deliveries={

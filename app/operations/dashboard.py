@@ -287,13 +287,13 @@ def _to_look_at(actor: Actor, known: Figures) -> Iterator[Trouble]:
                 dead_rounds,
             ),
             _("See why, mend the cause, and try again. Nothing is lost."),
-            endpoint="failed_submissions.listing",
+            endpoint="submissions.failed",
         )
     if actor.administrator and known.paused:
         yield Trouble(
             _("These receivers of events are paused: %(names)s.", names=", ".join(known.paused)),
             _("They took nothing for two days. Their messages wait; see what they answered, then go on."),
-            endpoint="deliveries.listing",
+            endpoint="deliveries.list_deliveries",
         )
     if actor.administrator and known.dead:
         count = sum(known.dead.values())

@@ -1,4 +1,4 @@
-"""The pages of a submission: submit, receipt, live status that becomes the result, prompts, release."""
+"""The pages of a submission: submit, receipt, live status that becomes the result, failures, release."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from grading.domain.value import Value
 from grading.store import tables
 from grading.store.courses import groups
 from grading.store.grades import release as grade_release
-from grading.store.rounds import prompts
+from grading.store.rounds import prompts, retry
+from grading.store.rounds.retry import DeadRound
 from grading.store.submissions import mail_notifications, receipts, uploads
 from grading.store.submissions.intake import SubmissionRefused, submission_policy
 from grading.store.submissions.receipts import Receipt
@@ -292,3 +293,46 @@ def set_mail(submission_id: str) -> BaseResponse:
 
 def _theirs(actor: Actor, view: SubmissionView) -> bool:
     return actor.user_id == view.student_id or actor.user_id in view.members
+
+
+@pages.get("/failed")
+def failed() -> str:
+    """What was given up in the reader's courses, the latest first."""
+    actor = auth.actor()
+    auth.require(actor, "failed_submissions.see")
+    return render_template("submissions/failed.html", rounds=_dead_rounds(actor))
+
+
+@pages.post("/failed")
+def retry_failed() -> BaseResponse:
+    """Set the chosen rounds going again, or all of the list."""
+    actor = auth.actor()
+    auth.require(actor, "failed_submissions.see")
+    listed = {one.round_id: one for one in _dead_rounds(actor)}
+    chosen = list(listed) if "all" in request.form else request.form.getlist("round")
+    if not chosen:
+        flash(_("Choose at least one hand-in first."), "warning")
+    for round_id in chosen:
+        if round_id in listed and not may(actor, "replay", Subject(listed[round_id].course_id)):
+            raise NotFound
+    done = sum(_replay(round_id, actor) for round_id in chosen if round_id in listed)
+    if chosen:
+        told = ngettext(
+            "%(count)s hand-in will be graded again.", "%(count)s hand-ins will be graded again.", done
+        )
+        flash(told if done else _("Nothing to do."), "success" if done else "info")
+    return redirect(url_for("submissions.failed"), 303)
+
+
+def _dead_rounds(actor: Actor) -> list[DeadRound]:
+    with services().store.read_autocommit() as session:
+        return retry.list_dead_rounds(session, actor.staff_courses)
+
+
+def _replay(round_id: str, actor: Actor) -> bool:
+    given = services()
+    with given.store.write() as session:
+        done = retry.retry_round(session, round_id, actor.name)
+    if done:
+        given.dispatch.announce(round_id)  # for those not prepared yet; the sweeper sends the others
+    return done

@@ -49,22 +49,24 @@ ASSIGNMENT: tuple[tuple[str, str, str], ...] = (
     ("assignments.assignment", N_("Overview"), "assignment.see"),
     ("review.listing", N_("Review"), "score.see"),
     ("statistics.assignment", N_("Statistics"), "class.see"),
-    ("authoring.edit", N_("Rubric"), "assignment.change"),
+    ("editor_rubric.edit", N_("Rubric"), "assignment.change"),
     ("examples.listing", N_("Teaching"), "example.change"),
     ("extensions.listing", N_("Extensions"), "extension.give"),
     ("groups.listing", N_("Groups"), "group.manage"),
 )
 BELOW: dict[str, frozenset[str]] = {
-    "courses.course": frozenset({"authoring_versions"}),
+    "courses.course": frozenset({"editor_versions"}),
     "review.listing": frozenset({"review", "class_actions", "second_marking"}),
     "statistics.assignment": frozenset({"statistics"}),
-    "authoring.edit": frozenset(
+    "editor_rubric.edit": frozenset(
         {
-            "authoring",
-            "authoring_task",
-            "authoring_files",
-            "authoring_versions",
-            "authoring_proposals",
+            "editor_rubric",
+            "assignments.settings",
+            "assignments.save_settings",
+            "editor_task",
+            "editor_files",
+            "editor_versions",
+            "editor_proposals",
             "dry_runs",
         }
     ),
@@ -74,7 +76,7 @@ BELOW: dict[str, frozenset[str]] = {
     "roster.listing": frozenset({"roster"}),
     "gradebook.course": frozenset({"gradebook"}),
 }
-"""Tab -> the blueprints whose pages lie below it, where it is marked, too."""
+"""Tab -> blueprints and single endpoints whose pages lie below it, where it is marked, too."""
 _OWN = frozenset(endpoint for endpoint, _title, _action in (*COURSE, *ASSIGNMENT))
 """Pages with a tab of their own."""
 
@@ -99,6 +101,7 @@ def _tabs(table: tuple[tuple[str, str, str], ...], course_id: int, ids: dict[str
 
 
 def _here(endpoint: str) -> bool:
+    below = BELOW.get(endpoint, frozenset())
     return request.endpoint == endpoint or (
-        request.blueprint in BELOW.get(endpoint, ()) and request.endpoint not in _OWN
+        (request.blueprint in below or request.endpoint in below) and request.endpoint not in _OWN
     )

@@ -15,7 +15,7 @@ from app.api.guards import anybody, of_assignment, of_course
 from app.api.paging import Page, Paged, cut, number
 from app.api.resources.courses import Slug
 from app.api.routes import Call, get, patch, post
-from app.assignments.editor import shared
+from app.assignments.editor import forms
 from app.web import dates, parsing
 from app.web.services import services
 from grading.assignments.editor.folder import Content, Settings
@@ -127,7 +127,7 @@ def create_assignment(call: Call, about: tables.Course, body: NewAssignment) -> 
     said = _said(body)
     said.setdefault("release", services().config.server.release)
     settings = _checked(said)
-    first = Content(rubric=template((), feedback="feedback" in shared.stages()), task=body.task)
+    first = Content(rubric=template((), feedback="feedback" in forms.stages()), task=body.task)
     made = versions.create_assignment(call.session, about.id, settings, first, call.actor)
     url = call.headers["Location"] = url_for("api.assignment", assignment_id=made.id)
     return AssignmentMade(id=made.id, url=url)
@@ -168,7 +168,7 @@ def _said(body: _Rules) -> dict[str, Any]:
 def _checked(said: dict[str, Any]) -> Settings:
     if said.get("release") != "at":
         said["release_at"] = None
-    return shared.checked(said)
+    return forms.checked(said)
 
 
 def _shown(one: tables.Assignment) -> Assignment:

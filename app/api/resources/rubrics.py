@@ -13,7 +13,7 @@ from app.api.fields import STORABLE, Asked
 from app.api.guards import of_assignment
 from app.api.paging import Page, Paged, cut, number
 from app.api.routes import Call, get, post, put
-from app.assignments.editor import shared
+from app.assignments.editor import forms
 from app.web.parsing import InvalidField
 from grading.assignments.editor import form
 from grading.domain.messages import define_message
@@ -142,7 +142,7 @@ def _tag(now: rubric_versions.NewestVersion) -> str:
 
 def _read(data: dict[str, Any]) -> Read:
     """Raises RubricRefused."""
-    found, problems = form.validated(data, shared.stages())
+    found, problems = form.validated(data, forms.stages())
     if found is None:
         first = problems[0]
         raise RubricRefused(

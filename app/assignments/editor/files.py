@@ -12,7 +12,7 @@ from typing import Any
 from flask import Blueprint, Response, flash, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response as BaseResponse
 
-from app.assignments.editor import shared
+from app.assignments.editor import forms
 from app.web import assignment_pages, auth, parsing
 from app.web.assignment_pages import ANY
 from app.web.i18n import gettext as _
@@ -30,7 +30,7 @@ from grading.store.assignments.versions import NothingChanged, SavedMeanwhile
 from grading.store.blobs import load_blob
 from grading.store.grades import extensions
 
-pages = Blueprint("authoring_files", __name__)
+pages = Blueprint("editor_files", __name__)
 _PART = re.compile(r"[^/\\\x00-\x1f\x7f]{1,120}")
 _JUNK = ("__MACOSX", "__pycache__", "Thumbs.db", "desktop.ini")
 MOST_FILES = 500
@@ -88,7 +88,7 @@ def export(assignment_id: int, version_number: int) -> Response:
 
 
 @pages.post(f"/assignments/{ANY}/import")
-def bring(assignment_id: int) -> tuple[str, int] | BaseResponse:
+def import_folder(assignment_id: int) -> tuple[str, int] | BaseResponse:
     """Read a zip of an assignment's folder as a new draft, and its settings where that is wanted."""
     actor = auth.actor()
     _require(actor, assignment_id)
@@ -101,15 +101,15 @@ def bring(assignment_id: int) -> tuple[str, int] | BaseResponse:
             if request.form.get("settings"):
                 said = from_folder(settings.settings_of(found), read)
                 extensions.apply_settings(session, found, said, actor)
-            base = shared.base()
+            base = forms.base()
             made = versions.save_draft(session, found, content, base, actor, note, read.notes).number
         flash(_("Read as version %(number)s. It is a draft until you publish it.", number=made))
-        shared.flash_report(read.notes)
+        forms.flash_report(read.notes)
     except NothingChanged as error:
         flash(render_error(error))
     except (DocumentError, AssignmentError, SavedMeanwhile) as error:
         return _page(actor, assignment_id, render_error(error)), error.status
-    return redirect(url_for("authoring.edit", assignment_id=assignment_id), 303)
+    return redirect(url_for("editor_rubric.edit", assignment_id=assignment_id), 303)
 
 
 def _require(actor: Actor, assignment_id: int) -> None:
@@ -123,7 +123,7 @@ def _saved(actor: Actor, assignment_id: int, new: Mapping[str, bytes], removed: 
     with services().store.write() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
         said = versions.load_content(
-            session, versions.version_by_number(session, assignment_id, shared.base())
+            session, versions.version_by_number(session, assignment_id, forms.base())
         )
         if removed and removed not in said.files:
             raise NotFound(_("There is no such file."))
@@ -131,11 +131,11 @@ def _saved(actor: Actor, assignment_id: int, new: Mapping[str, bytes], removed: 
         _require_room(files)
         note = _("Removed %(path)s", path=removed) if removed else _("Files: %(paths)s", paths=", ".join(new))
         try:
-            made = versions.save_draft(session, found, replace(said, files=files), shared.base(), actor, note)
+            made = versions.save_draft(session, found, replace(said, files=files), forms.base(), actor, note)
             flash(_("Saved as version %(number)s. It is a draft until you publish it.", number=made.number))
         except NothingChanged as error:
             flash(render_error(error))
-    return redirect(url_for("authoring_files.listing", assignment_id=assignment_id), 303)
+    return redirect(url_for("editor_files.listing", assignment_id=assignment_id), 303)
 
 
 def _page(actor: Actor, assignment_id: int, problem: str = "") -> str:
@@ -208,7 +208,7 @@ def from_folder(known: Any, read: Assignment) -> Any:
     data = {**fields, **said, "late": late, "title": read.title, "language": read.language, "due": read.due}
     if read.release is not None:
         data["release"] = read.release
-    return shared.checked(data)
+    return forms.checked(data)
 
 
 def zipped(files: Mapping[str, bytes], root: str) -> bytes:

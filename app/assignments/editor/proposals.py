@@ -16,7 +16,7 @@ from flask.blueprints import BlueprintSetupState
 from redis.exceptions import RedisError
 from werkzeug.wrappers import Response
 
-from app.assignments.editor import shared
+from app.assignments.editor import forms
 from app.model_requests.connections import Door
 from app.model_requests.conversation import ClientGone, Conversation
 from app.model_requests.errors import Refused
@@ -40,7 +40,7 @@ ANSWER_TOO_LONG = define_message(
     "proposal.answer_too_long", "The model's answer became too long; try again, or begin with the template."
 )
 log = logging.getLogger(__name__)
-pages = Blueprint("authoring_proposals", __name__)
+pages = Blueprint("editor_proposals", __name__)
 LIMIT_S = 240.0
 """For all of it, waiting for a machine included."""
 KEEP_S = 3600.0
@@ -110,20 +110,20 @@ def _drafts() -> Drafts:
 
 
 @pages.get(f"/assignments/{ANY}/rubric/draft")
-def ask_form(assignment_id: int) -> str:
+def form(assignment_id: int) -> str:
     """What can be had: a model's draft where there is a model, and one made from the solution."""
     actor = auth.actor()
     with services().store.read_autocommit() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
         now = versions.load_newest(session, found)
         top, row = assignment_pages.head(session, found, now), now.version
-        made = shared.first_rubric(_documents(row.solution))
+        made = forms.first_rubric(_documents(row.solution))
         has = {"task": bool(row.task.strip()), "solution": bool(row.solution)}
     return render_template("assignments/editor/draft.html", head=top, made=made, has=has, model=_model())
 
 
 @pages.post(f"/assignments/{ANY}/rubric/draft")
-def ask(assignment_id: int) -> Response:
+def request_draft(assignment_id: int) -> Response:
     """Ask a model; the page that follows shows how far it is."""
     actor, door = auth.actor(), services().door
     with services().store.read_autocommit() as session:
@@ -132,17 +132,17 @@ def ask(assignment_id: int) -> Response:
         asked = _question(row)
     if door is None or not _model():
         flash(_("No machine with a model is there now. Begin with the template, or try again later."))
-        return redirect(url_for("authoring_proposals.ask_form", assignment_id=assignment_id), 303)
+        return redirect(url_for("editor_proposals.form", assignment_id=assignment_id), 303)
     draft = Draft(secrets.token_hex(16), actor.user_id, assignment_id, asked.shortened, time.monotonic())
     _drafts().begin(draft)
-    thread = threading.Thread(target=_write, args=(door, draft, asked, shared.stages()), daemon=True)
+    thread = threading.Thread(target=_write, args=(door, draft, asked, forms.stages()), daemon=True)
     thread.start()
-    where = url_for("authoring_proposals.drafted", assignment_id=assignment_id, draft_id=draft.id)
+    where = url_for("editor_proposals.show", assignment_id=assignment_id, draft_id=draft.id)
     return redirect(where, 303)
 
 
 @pages.get(f"/assignments/{ANY}/rubric/draft/<draft_id>")
-def drafted(assignment_id: int, draft_id: str) -> str:
+def show(assignment_id: int, draft_id: str) -> str:
     """How far a draft is, and the rubric in the end."""
     actor = auth.actor()
     with services().store.read_autocommit() as session:
@@ -171,11 +171,11 @@ def stop(assignment_id: int, draft_id: str) -> Response:
         assignment_pages.changeable(session, actor, assignment_id)
     _drafts().find(draft_id, actor.user_id, assignment_id).cancelled = True
     flash(_("The draft was stopped."))
-    return redirect(url_for("authoring_proposals.ask_form", assignment_id=assignment_id), 303)
+    return redirect(url_for("editor_proposals.form", assignment_id=assignment_id), 303)
 
 
 @pages.post(f"/assignments/{ANY}/rubric/take")
-def take(assignment_id: int) -> Response:
+def accept(assignment_id: int) -> Response:
     """Save the draft of a model, or the template, as a draft version: a person wants it."""
     actor, draft_id = auth.actor(), request.form.get("draft", "")
     with services().store.write() as session:
@@ -185,7 +185,7 @@ def take(assignment_id: int) -> Response:
             draft = _drafts().find(draft_id, actor.user_id, assignment_id)
             rubric, note = draft.rubric, _("Drafted by %(model)s", model=draft.model)
         else:
-            rubric = shared.first_rubric(_documents(row.solution))
+            rubric = forms.first_rubric(_documents(row.solution))
             note = _("Made from the solution")
         if rubric is None:
             raise NotFound(_("This draft has no rubric."))
@@ -195,7 +195,7 @@ def take(assignment_id: int) -> Response:
             flash(_("It is a draft now. Go through every line of it before you publish it."))
         except NothingChanged as error:
             flash(render_error(error))
-    return redirect(url_for("authoring.edit", assignment_id=assignment_id), 303)
+    return redirect(url_for("editor_rubric.edit", assignment_id=assignment_id), 303)
 
 
 def _model() -> str:
@@ -210,7 +210,7 @@ def _model() -> str:
 
 def _question(row: tables.RubricVersion) -> proposal.Question:
     starter, solution = (_text(_documents(docs)) for docs in (row.starter, row.solution))
-    return proposal.question(row.task, starter, solution, shared.stages(), row.spoken_language)
+    return proposal.question(row.task, starter, solution, forms.stages(), row.spoken_language)
 
 
 def _documents(rows: Sequence[Any]) -> tuple[Document, ...]:

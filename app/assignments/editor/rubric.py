@@ -11,14 +11,14 @@ from typing import Any
 from flask import Blueprint, flash, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from app.assignments.editor import shared
+from app.assignments.editor import forms
 from app.web import assignment_pages, auth
 from app.web import rubric_texts as words
 from app.web.assignment_pages import ANY
 from app.web.i18n import gettext as _
 from app.web.i18n import render_error
 from app.web.services import services
-from grading.assignments.editor import form as forms
+from grading.assignments.editor import form as rubric_form
 from grading.assignments.editor.diff import differences
 from grading.assignments.editor.form import Problem, Raw
 from grading.assignments.editor.form_actions import act
@@ -30,7 +30,7 @@ from grading.domain.rubric import Adjustment, Criterion, Rubric
 from grading.store.assignments import versions
 from grading.store.assignments.versions import NothingChanged, SavedMeanwhile
 
-pages = Blueprint("authoring", __name__)
+pages = Blueprint("editor_rubric", __name__)
 MOST_TEXT = 1_000_000
 """Characters of a rubric as text."""
 
@@ -46,26 +46,26 @@ def edit(assignment_id: int) -> str:
         found = assignment_pages.changeable(session, actor, assignment_id)
         now = versions.load_newest(session, found)
         top, rubric = assignment_pages.head(session, found, now), Rubric.model_validate(now.version.rubric)
-    return _editor(top, forms.to_raw(rubric), top.number)
+    return _editor(top, rubric_form.to_raw(rubric), top.number)
 
 
 @pages.post(f"/assignments/{ANY}/rubric")
 def save(assignment_id: int) -> tuple[str, int] | str | Response:
     """Do what a button says: change the form, show it as students see it, or save it as a draft."""
-    actor, raw = auth.actor(), forms.of_form(request.form.items())
+    actor, raw = auth.actor(), rubric_form.of_form(request.form.items())
     with services().store.read_autocommit() as session:
         top = assignment_pages.head(session, assignment_pages.changeable(session, actor, assignment_id))
     action = request.form.get("do", "save")
     if action not in ("save", "preview"):
         kinds = {name.removeprefix("new:"): kind for name, kind in request.form.items() if name[:4] == "new:"}
-        return _editor(top, raw, shared.base(), at=act(raw, action, kinds))
-    rubric, problems = forms.read(raw, shared.stages())
+        return _editor(top, raw, forms.base(), at=act(raw, action, kinds))
+    rubric, problems = rubric_form.read(raw, forms.stages())
     if rubric is None or action == "preview":
-        return _editor(top, raw, shared.base(), problems, preview=rubric), 422 if problems else 200
+        return _editor(top, raw, forms.base(), problems, preview=rubric), 422 if problems else 200
     try:
         return _saved(actor, assignment_id, rubric)
     except AssignmentError as error:
-        return _editor(top, raw, shared.base(), (forms.problem_of(error),)), 422
+        return _editor(top, raw, forms.base(), (rubric_form.problem_of(error),)), 422
     except SavedMeanwhile as error:
         return _meanwhile(assignment_id, raw, error), 409
 
@@ -74,7 +74,7 @@ def _saved(actor: Any, assignment_id: int, rubric: Rubric, report: Sequence[str]
     """Save as a draft and go on there. Raises AssignmentError, SavedMeanwhile."""
     with services().store.write() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
-        base = shared.base()
+        base = forms.base()
         said = versions.load_content(session, versions.version_by_number(session, assignment_id, base))
         try:
             new, note = replace(said, rubric=rubric), request.form.get("note", "")
@@ -84,13 +84,13 @@ def _saved(actor: Any, assignment_id: int, rubric: Rubric, report: Sequence[str]
             flash(same)
         else:
             flash(_("Saved as version %(number)s. It is a draft until you publish it.", number=made))
-            shared.flash_report(report)
-    return redirect(url_for("authoring.edit", assignment_id=assignment_id), 303)
+            forms.flash_report(report)
+    return redirect(url_for("editor_rubric.edit", assignment_id=assignment_id), 303)
 
 
 def _meanwhile(assignment_id: int, raw: Raw, error: SavedMeanwhile) -> str:
     """The form with what was typed, and what somebody else changed meanwhile."""
-    actor, before = auth.actor(), shared.base()
+    actor, before = auth.actor(), forms.base()
     with services().store.read_autocommit() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
         top = assignment_pages.head(session, found)
@@ -120,10 +120,10 @@ def _editor(
         at=at,
         meanwhile=meanwhile,
         total=_total(raw),
-        stages=shared.stages(),
+        stages=forms.stages(),
         words=words,
         kinds=words.kind_words(),
-        shapes=forms.shapes,
+        shapes=rubric_form.shapes,
         classes=check_kinds(),
         rubric_class=Rubric,
         criterion=Criterion,
@@ -169,7 +169,7 @@ def as_text(assignment_id: int) -> str:
         now = versions.load_newest(session, found)
         top, rubric = assignment_pages.head(session, found, now), Rubric.model_validate(now.version.rubric)
     how = "json" if request.args.get("as") == "json" else "toml"
-    said = forms.as_json(rubric)
+    said = rubric_form.as_json(rubric)
     shown = json.dumps(said, indent=2, ensure_ascii=False) + "\n" if how == "json" else written(said)
     return _text_page(top, shown, top.number)
 
@@ -177,7 +177,7 @@ def as_text(assignment_id: int) -> str:
 @pages.post(f"/assignments/{ANY}/rubric/text")
 def save_text(assignment_id: int) -> tuple[str, int] | Response:
     """Save what was typed as a draft."""
-    actor, typed = auth.actor(), shared.text("text")
+    actor, typed = auth.actor(), forms.text("text")
     with services().store.read_autocommit() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
         top, works = (
@@ -188,10 +188,10 @@ def save_text(assignment_id: int) -> tuple[str, int] | Response:
         rubric, problems, report = _of_text(typed, works)
         if rubric is None:
             said = [sentence for _at, sentence in words.problem_words(problems, None, ())]
-            return _text_page(top, typed, shared.base(), said), 422
+            return _text_page(top, typed, forms.base(), said), 422
         return _saved(actor, assignment_id, rubric, report)
     except AssignmentError as error:
-        return _text_page(top, typed, shared.base(), [render_error(error)]), 422
+        return _text_page(top, typed, forms.base(), [render_error(error)]), 422
     except SavedMeanwhile as error:
         again = _("Look at its changes under Versions. Saving again makes a version after it.")
         return _text_page(top, typed, error.number, [f"{render_error(error)} {again}"]), 409
@@ -208,7 +208,7 @@ def _of_text(typed: str, works: Works) -> tuple[Rubric | None, tuple[Problem, ..
     if is_legacy(data):
         rubric, report = read_legacy_rubric(data, works)
         return rubric, (), report
-    return *forms.validated(data, shared.stages()), ()
+    return *rubric_form.validated(data, forms.stages()), ()
 
 
 def _text_page(top: assignment_pages.Head, shown: str, base: int, problems: list[str] | None = None) -> str:

@@ -8,24 +8,22 @@ from typing import Any
 from flask import Blueprint, flash, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from app.assignments.editor import shared
-from app.web import assignment_pages, auth, dates, markdown
+from app.assignments.editor import forms
+from app.web import assignment_pages, auth, markdown
 from app.web.assignment_pages import ANY
 from app.web.i18n import gettext as _
 from app.web.i18n import render_error
 from app.web.services import services
 from grading.config.languages import english_name
 from grading.domain.errors import AssignmentError
-from grading.store.assignments import settings as assignment_settings
 from grading.store.assignments import versions
 from grading.store.assignments.versions import NothingChanged, SavedMeanwhile
-from grading.store.grades import extensions
 
-pages = Blueprint("authoring_task", __name__)
+pages = Blueprint("editor_task", __name__)
 
 
 @pages.get(f"/assignments/{ANY}/task")
-def task(assignment_id: int) -> str:
+def edit(assignment_id: int) -> str:
     """The task, the instructions of the stages, and what goes with them."""
     actor = auth.actor()
     with services().store.read_autocommit() as session:
@@ -37,26 +35,26 @@ def task(assignment_id: int) -> str:
         "spoken_language": row.spoken_language,
         "share_solution": row.share_solution,
         "show_draft": row.show_draft,
-        **{f"instructions:{stage}": str(row.instructions.get(stage, "")) for stage in shared.stages()},
+        **{f"instructions:{stage}": str(row.instructions.get(stage, "")) for stage in forms.stages()},
     }
     return _task_page(top, fields, top.number)
 
 
 @pages.post(f"/assignments/{ANY}/task")
-def save_task(assignment_id: int) -> tuple[str, int] | str | Response:
+def save(assignment_id: int) -> tuple[str, int] | str | Response:
     """Save task and instructions as a draft, or show the task as students see it."""
     actor = auth.actor()
     with services().store.read_autocommit() as session:
         top = assignment_pages.head(session, assignment_pages.changeable(session, actor, assignment_id))
-    fields = {name: shared.text(name) for name in ("task", "spoken_language")}
-    fields |= {f"instructions:{stage}": shared.text(f"instructions:{stage}") for stage in shared.stages()}
+    fields = {name: forms.text(name) for name in ("task", "spoken_language")}
+    fields |= {f"instructions:{stage}": forms.text(f"instructions:{stage}") for stage in forms.stages()}
     ticked = {name: bool(request.form.get(name)) for name in ("share_solution", "show_draft")}
     if request.form.get("do") == "preview":
-        return _task_page(top, {**fields, **ticked}, shared.base(), preview=True)
+        return _task_page(top, {**fields, **ticked}, forms.base(), preview=True)
     try:
         return _save_task(actor, assignment_id, fields, ticked)
     except (AssignmentError, ValueError) as error:
-        return _task_page(top, {**fields, **ticked}, shared.base(), str(error)), 422
+        return _task_page(top, {**fields, **ticked}, forms.base(), str(error)), 422
     except SavedMeanwhile as error:
         again = _("Look at its changes under Versions. Saving again makes a version after it.")
         return _task_page(top, {**fields, **ticked}, error.number, f"{render_error(error)} {again}"), 409
@@ -64,11 +62,11 @@ def save_task(assignment_id: int) -> tuple[str, int] | str | Response:
 
 def _save_task(actor: Any, assignment_id: int, fields: dict[str, str], ticked: dict[str, bool]) -> Response:
     spoken = english_name(fields["spoken_language"].strip() or "English")
-    known = shared.stages()
+    known = forms.stages()
     with services().store.write() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
         said = versions.load_content(
-            session, versions.version_by_number(session, assignment_id, shared.base())
+            session, versions.version_by_number(session, assignment_id, forms.base())
         )
         # those of stages that are not configured now stay as they are
         told = {**said.instructions, **{stage: fields[f"instructions:{stage}"].strip() for stage in known}}
@@ -81,13 +79,11 @@ def _save_task(actor: Any, assignment_id: int, fields: dict[str, str], ticked: d
             show_draft=ticked["show_draft"],
         )
         try:
-            row = versions.save_draft(
-                session, found, made, shared.base(), actor, request.form.get("note", "")
-            )
+            row = versions.save_draft(session, found, made, forms.base(), actor, request.form.get("note", ""))
             flash(_("Saved as version %(number)s. It is a draft until you publish it.", number=row.number))
         except NothingChanged as error:
             flash(render_error(error))
-    return redirect(url_for("authoring_task.task", assignment_id=assignment_id), 303)
+    return redirect(url_for("editor_task.edit", assignment_id=assignment_id), 303)
 
 
 def _task_page(
@@ -100,59 +96,6 @@ def _task_page(
         base=base,
         problem=problem,
         preview=markdown.markdown(fields["task"]) if preview else None,
-        stages=shared.stages(),
+        stages=forms.stages(),
         note=request.form.get("note", ""),
     )
-
-
-@pages.get(f"/assignments/{ANY}/settings")
-def settings(assignment_id: int) -> str:
-    """Dates, late rule, release, groups; they hold at once, whichever version counts."""
-    actor = auth.actor()
-    with services().store.read_autocommit() as session:
-        found = assignment_pages.changeable(session, actor, assignment_id)
-        top = assignment_pages.head(session, found)
-        fields = shared.settings_form(assignment_settings.settings_of(found))
-    return _settings_page(top, fields)
-
-
-@pages.post(f"/assignments/{ANY}/settings")
-def save_settings(assignment_id: int) -> tuple[str, int] | Response:
-    """Keep them, and work out anew the points of what is late otherwise now."""
-    actor = auth.actor()
-    try:
-        with services().store.write() as session:
-            found = assignment_pages.changeable(session, actor, assignment_id)
-            said = shared.read_settings(assignment_settings.settings_of(found))
-            moved = extensions.apply_settings(session, found, said, actor)
-    except (AssignmentError, dates.BadDate) as error:
-        with services().store.read_autocommit() as session:
-            top = assignment_pages.head(session, assignment_pages.changeable(session, actor, assignment_id))
-        return _settings_page(top, request.form.to_dict(), render_error(error)), 422
-    flash(_("The settings are saved."))
-    if moved:
-        flash(_("%(count)s grades have other points now, because of the late rule.", count=moved))
-    return redirect(url_for("authoring_task.settings", assignment_id=assignment_id), 303)
-
-
-def _settings_page(top: assignment_pages.Head, fields: dict[str, Any], problem: str = "") -> str:
-    return render_template(
-        "assignments/editor/settings.html",
-        head=top,
-        fields=fields,
-        zone_options=shared.zone_options,
-        problem=problem,
-        **choices(),
-    )
-
-
-def choices() -> dict[str, Any]:
-    """What the fields of the settings' form offer."""
-    return {
-        "languages_of_work": ("r", "python", "sql", "java", "c", "cpp", "javascript", "typescript"),
-        "releases": {
-            "at_once": _("at once, as soon as they are there"),
-            "after_review": _("after review, by hand"),
-            "at": _("by themselves, at a date"),
-        },
-    }

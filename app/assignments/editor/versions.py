@@ -8,8 +8,7 @@ from flask import Blueprint, flash, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
 from app.assignments.editor import files as folders
-from app.assignments.editor import shared
-from app.assignments.editor import task as settings_page
+from app.assignments.editor import forms
 from app.web import assignment_pages, auth, dates, markdown
 from app.web import rubric_texts as words
 from app.web.assignment_pages import ANY
@@ -24,7 +23,7 @@ from grading.store.assignments import versions
 from grading.store.assignments.versions import NothingChanged
 from grading.store.courses import courses
 
-pages = Blueprint("authoring_versions", __name__)
+pages = Blueprint("editor_versions", __name__)
 COURSE = "/courses/<int(max=2147483647):course_id>/assignments"
 NUMBER = "<int(max=2147483647):version_number>"
 
@@ -83,7 +82,7 @@ def restore(assignment_id: int, version_number: int) -> Response:
             flash(_("Version %(old)s is back as draft %(new)s.", old=number, new=made))
         except NothingChanged:
             flash(_("The newest version says the same already."))
-    return redirect(url_for("authoring.edit", assignment_id=assignment_id), 303)
+    return redirect(url_for("editor_rubric.edit", assignment_id=assignment_id), 303)
 
 
 @pages.post(f"/assignments/{ANY}/versions/{NUMBER}/publish")
@@ -104,7 +103,7 @@ def publish(assignment_id: int, version_number: int) -> Response:
     )
     if shown:
         flash(_("Students see the assignment now."))
-    return redirect(url_for("authoring_versions.listing", assignment_id=assignment_id), 303)
+    return redirect(url_for("editor_versions.listing", assignment_id=assignment_id), 303)
 
 
 # --- new assignments ------------------------------------------------------------------------------------
@@ -117,7 +116,7 @@ def new(course_id: int) -> str:
     first = Settings.model_construct(
         title="", slug="", language="", release=services().config.server.release, visible=False
     )
-    return _new_page(course_id, shared.settings_form(first))
+    return _new_page(course_id, forms.settings_form(first))
 
 
 @pages.post(f"{COURSE}/new")
@@ -125,18 +124,18 @@ def create(course_id: int) -> tuple[str, int] | Response:
     """Make it, with a first draft of a rubric that nobody is graded with yet."""
     actor = auth.in_course("assignment.change", course_id)
     try:
-        said = shared.read_settings()
-        content = Content(rubric=shared.first_rubric(()))
+        said = forms.read_settings()
+        content = Content(rubric=forms.first_rubric(()))
         with services().store.write() as session:
             made = versions.create_assignment(session, course_id, said, content, actor).id
     except (AssignmentError, dates.BadDate) as error:
         return _new_page(course_id, request.form.to_dict(), render_error(error)), 422
     flash(_("The assignment is there. Write its task and rubric, then publish it."))
-    return redirect(url_for("authoring_task.task", assignment_id=made), 303)
+    return redirect(url_for("editor_task.edit", assignment_id=made), 303)
 
 
 @pages.post(f"{COURSE}/import")
-def bring(course_id: int) -> tuple[str, int] | Response:
+def import_assignment(course_id: int) -> tuple[str, int] | Response:
     """Make an assignment from the zip of its folder, as a draft."""
     actor = auth.in_course("assignment.change", course_id)
     try:
@@ -152,12 +151,12 @@ def bring(course_id: int) -> tuple[str, int] | Response:
     except (DocumentError, AssignmentError) as error:
         return _new_page(course_id, _empty(), render_error(error)), error.status
     flash(_("The assignment is there as a draft. Look through it, then publish it."))
-    shared.flash_report(read.notes)
-    return redirect(url_for("authoring.edit", assignment_id=made), 303)
+    forms.flash_report(read.notes)
+    return redirect(url_for("editor_rubric.edit", assignment_id=made), 303)
 
 
 def _empty() -> dict[str, Any]:
-    return shared.settings_form(Settings.model_construct(title="", slug="", visible=False))
+    return forms.settings_form(Settings.model_construct(title="", slug="", visible=False))
 
 
 def _new_page(course_id: int, fields: dict[str, Any], problem: str = "") -> str:
@@ -169,8 +168,8 @@ def _new_page(course_id: int, fields: dict[str, Any], problem: str = "") -> str:
         course_id=course_id,
         course_title=title,
         fields=fields,
-        zone_options=shared.zone_options,
+        zone_options=forms.zone_options,
         problem=problem,
         server=services().config.server,
-        **settings_page.choices(),
+        **forms.settings_choices(),
     )

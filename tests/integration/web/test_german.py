@@ -60,7 +60,7 @@ DATA = (
     *("id, name, email", "id,name,email", "Mit der id", "grade, manage, read, submit", "read"),
     *("submission.created", "data/a.csv", "LTI 1.3", "text/plain", "read.csv", "Student-t"),
 )
-OWN_WORDS = {"authoring.as_text", "authoring.edit"}
+OWN_WORDS = {"editor_rubric.as_text", "editor_rubric.edit"}
 """Pages of a rubric as it is kept: its levels are words of its own there."""
 LEFT_OUT = {"api_docs.page"}
 """Written for programs, in English."""

@@ -156,3 +156,15 @@ def first_rubric(solution: Sequence[Document]) -> Rubric:
     made = template(solution, feedback="feedback" in stages())
     spoken = [one.model_copy(update={"title": _(one.title)}) for one in made.criteria]
     return made.model_copy(update={"criteria": tuple(spoken)})
+
+
+def settings_choices() -> dict[str, Any]:
+    """What the fields of the settings' form offer."""
+    return {
+        "languages_of_work": ("r", "python", "sql", "java", "c", "cpp", "javascript", "typescript"),
+        "releases": {
+            "at_once": _("at once, as soon as they are there"),
+            "after_review": _("after review, by hand"),
+            "at": _("by themselves, at a date"),
+        },
+    }

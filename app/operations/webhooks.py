@@ -1,0 +1,128 @@
+"""Webhooks for administrators: deliveries to receivers of events, signing secrets of learning systems."""
+
+from __future__ import annotations
+
+from flask import Blueprint, flash, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response
+
+from app.web import auth
+from app.web.i18n import gettext as _
+from app.web.i18n import ngettext
+from app.web.services import services
+from grading.domain.errors import NotFound
+from grading.domain.permissions import Actor
+from grading.store.integrations import webhooks
+from grading.store.integrations.webhooks import NewSecret
+
+DELIVERY_STATES = ("taken", "failed")
+
+
+deliveries = Blueprint("deliveries", __name__, url_prefix="/operations/deliveries")
+
+
+@deliveries.get("")
+def list_deliveries() -> str:
+    """All tries, of one receiver or state, and how the receivers do; for administrators."""
+    auth.require(auth.actor(), "administer")
+    asked = request.args
+    receiver, state, page = asked.get("receiver", "")[:40], asked.get("state", ""), asked.get("page", "")
+    number = int(page) if page.isdecimal() and len(page) < 7 else 1
+    configured = [one.name for one in services().config.server.event_receivers]
+    with services().store.read_autocommit() as session:
+        found = webhooks.list_deliveries(session, receiver, state if state in DELIVERY_STATES else "", number)
+        standings = webhooks.list_receivers(session)
+    names = sorted({*configured, *(one.name for one in standings)})
+    return render_template(
+        "operations/deliveries.html",
+        found=found, standings=standings, names=names, receiver=receiver, state=state,
+    )  # fmt: skip
+
+
+@deliveries.get("/<int(max=2147483647):delivery_id>")
+def delivery(delivery_id: int) -> str:
+    """A try: what was sent, and what came back."""
+    auth.require(auth.actor(), "administer")
+    with services().store.read() as session:
+        found = webhooks.load_delivery(session, delivery_id)
+    return render_template("operations/delivery.html", one=found)
+
+
+@deliveries.post("/<int(max=2147483647):delivery_id>/replay")
+def replay_delivery(delivery_id: int) -> Response:
+    """Send the message of a try again."""
+    actor = auth.actor()
+    auth.require(actor, "administer")
+    with services().store.write() as session:
+        sent = webhooks.replay_delivery(session, delivery_id, actor.name)
+    flash(_("The message will be sent to %(name)s again, under the same id.", name=sent.receiver), "success")
+    return redirect(url_for("deliveries.list_deliveries", receiver=sent.receiver), 303)
+
+
+@deliveries.post("/receivers/<receiver>/resume")
+def resume_receiver(receiver: str) -> Response:
+    """Send to a paused receiver again."""
+    actor = auth.actor()
+    auth.require(actor, "administer")
+    with services().store.write() as session:
+        count = webhooks.resume_receiver(session, receiver[:40], actor.name)
+    told = ngettext(
+        "One message goes out to %(name)s now.", "%(count)s messages go out to %(name)s now.", count,
+        name=receiver,
+    )  # fmt: skip
+    nothing = _("%(name)s hears of events again; nothing waits for it now.", name=receiver)
+    flash(told if count else nothing, "success")
+    return redirect(url_for("deliveries.list_deliveries", receiver=receiver), 303)
+
+
+secrets = Blueprint("webhook_secrets", __name__, url_prefix="/operations/webhook-secrets")
+
+
+@secrets.get("")
+def list_secrets() -> str:
+    """All connections of config.toml with their secrets, without the secrets themselves."""
+    _administrator()
+    return _secrets_page()
+
+
+@secrets.post("")
+def add_secret() -> str:
+    """A second live secret for a connection, or its first; shown in this answer only."""
+    actor, connection = _administrator(), request.form.get("connection", "")
+    if connection not in services().config.server.lms_connections:
+        raise NotFound(_("There is no such connection in server.lms_connections of config.toml."))
+    with services().store.write() as store:
+        made = webhooks.create_secret(store, connection, services().secret_key, actor.name)
+    return _secrets_page(made, connection)
+
+
+@secrets.post("/<int(max=2147483647):secret_id>/end")
+def end_secret(secret_id: int) -> Response:
+    """Let a secret verify nothing more, at once."""
+    actor = _administrator()
+    with services().store.write() as store:
+        connection = webhooks.revoke_secret(store, secret_id, actor.name)
+    flash(
+        _("Secret %(number)s of %(name)s verifies nothing more.", number=secret_id, name=connection),
+        "success",
+    )
+    return redirect(url_for("webhook_secrets.list_secrets"), 303)
+
+
+def _administrator() -> Actor:
+    actor = auth.actor()
+    auth.require(actor, "administer")
+    return actor
+
+
+def _secrets_page(made: NewSecret | None = None, connection: str = "") -> str:
+    with services().store.read() as store:
+        found = webhooks.list_secrets(store)
+    given = services()
+    names = [*given.config.server.lms_connections]
+    names += [name for name in dict.fromkeys(one.connection for one in found) if name not in names]
+    return render_template(
+        "operations/webhook_secrets.html",
+        names=names, known=given.config.server.lms_connections, found=found, made=made, connection=connection,
+        outside={name: len(known) for name, known in given.lms_secrets.items()},
+        most=webhooks.MAX_LIVE, base=given.config.server.public_url.rstrip("/"),
+    )  # fmt: skip
