@@ -18,7 +18,7 @@ PREPARED = {"documents": [document().model_dump(mode="json")], "evidence": {}, "
 # copies of one round: the same student's, further and further back in line; the newest last
 ROUNDS = """
 insert into rounds (id, submission_id, number, reason, rubric_version_id, state, current, priority, course_id,
-                    student_id, prepared, failure, created_at, line)
+                    student_id, prepared, failure, created_at, queue_turn)
 with recursive n(i) as (select 1 union all select i + 1 from n where i < :count)
 select :mark || i, submission_id, :first + i, reason, rubric_version_id, :state, :no, :priority, course_id,
        student_id, prepared, failure, created_at, (i - 1) / :students
