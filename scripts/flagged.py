@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from grading.checks.manipulation import manipulation_flags
+from grading.checks.manipulation.flags import manipulation_flags
 from grading.documents import UploadedFile, read, set_apart
 from grading.domain.errors import GraderError
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from grading.checks.context import Context, Finding
 from grading.checks.evaluate import FULL, evaluate, outcome
 from grading.checks.flags import work_flags
-from grading.checks.manipulation import manipulation_flags
+from grading.checks.manipulation.flags import manipulation_flags
 from grading.checks.run_flags import run_flags
 from grading.checks.scope import Scopes
 from grading.domain.check import Check, all_checks

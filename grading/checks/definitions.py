@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from grading.checks.code_facts import Definition
+from grading.checks.parsing.code_facts import Definition
 from grading.checks.scope import Piece, Scope
 
 KINDS: Mapping[str, frozenset[str]] = MappingProxyType(

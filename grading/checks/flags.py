@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from grading.checks.outputs import errors_in
-from grading.checks.parsing import LOOSE
+from grading.checks.parsing.parser import LOOSE
 from grading.checks.quantities import CODE_CELLS
 from grading.checks.scope import Piece, Scopes, executed, runs_recorded
 from grading.documents.lines import says_something

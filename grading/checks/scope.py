@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from functools import cached_property, lru_cache
 
-from grading.checks.code_facts import CodeFacts, Comment, Definition, Mention
-from grading.checks.parsing import FactReader
+from grading.checks.parsing.code_facts import CodeFacts, Comment, Definition, Mention
+from grading.checks.parsing.parser import FactReader
 from grading.domain.messages import Message, define_message
 from grading.domain.model import Cell, Document, Location
 from grading.domain.patterns import compiled, readable

@@ -14,7 +14,7 @@ from grading.checks.evaluate import FULL, evaluate, label_of
 from grading.checks.kind import CheckKind
 from grading.checks.kinds.prose import PLACEHOLDER
 from grading.checks.kinds.tests import PassesTests, matching
-from grading.checks.parsing import LOOSE
+from grading.checks.parsing.parser import LOOSE
 from grading.checks.scope import Scopes, executed, runs_recorded
 from grading.documents import set_apart
 from grading.documents.lines import says_something

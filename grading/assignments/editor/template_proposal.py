@@ -6,11 +6,11 @@ import keyword
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from grading.checks.code_facts import CodeFacts, Mention
 from grading.checks.kinds.code import Defines, Uses
 from grading.checks.kinds.outputs import AllExecuted, HasOutput, NoErrors
 from grading.checks.kinds.prose import NoTodo, Words
-from grading.checks.parsing import FactReader
+from grading.checks.parsing.code_facts import CodeFacts, Mention
+from grading.checks.parsing.parser import FactReader
 from grading.checks.scope import Scopes
 from grading.domain.check import Check
 from grading.domain.model import Document

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 
 from grading.checks import fields
-from grading.checks.code_facts import Index, Mention
 from grading.checks.context import ASKS_FOR_NOTHING, NO_CODE, Context, Finding
 from grading.checks.kind import CheckKind
+from grading.checks.parsing.code_facts import Index, Mention
 from grading.checks.quantities import clauses, listed
 from grading.checks.scope import Piece, Scope
 from grading.domain.messages import Message, MessageType, define_message

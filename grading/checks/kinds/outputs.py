@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import ClassVar, Literal
 
 from grading.checks import fields
+from grading.checks.comparison.surplus import too_much
 from grading.checks.context import ASKS_FOR_NOTHING, DOES_NOT_APPLY, NO_CODE, Context, Finding
-from grading.checks.extra_output import too_much
 from grading.checks.kind import CheckKind
 from grading.checks.outputs import (
     ANSI,
@@ -22,7 +22,7 @@ from grading.checks.outputs import (
     plain_output,
     shown_in,
 )
-from grading.checks.parsing import LOOSE
+from grading.checks.parsing.parser import LOOSE
 from grading.checks.quantities import CODE_CELLS, clauses, listed
 from grading.checks.scope import Piece, Scope, executed, runs_recorded
 from grading.domain.messages import Message, MessageType, define_message, define_plural

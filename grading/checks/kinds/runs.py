@@ -9,11 +9,11 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from grading.checks import fields
-from grading.checks.compare_output import compare_outputs, lines_of, text_of
+from grading.checks.comparison.numbers import Tolerance
+from grading.checks.comparison.outputs import compare_outputs, lines_of, text_of
+from grading.checks.comparison.surplus import enumerated, too_much
 from grading.checks.context import DOES_NOT_APPLY, Context, Finding
-from grading.checks.extra_output import enumerated, too_much
 from grading.checks.kind import CheckKind
-from grading.checks.numbers import Tolerance
 from grading.checks.outputs import Shown, cells_meant, compared_views, shown_in, unconfirmed
 from grading.checks.quantities import CODE_CELLS, SCRIPTS
 from grading.checks.scope import Piece, Scope

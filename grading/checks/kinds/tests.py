@@ -10,10 +10,11 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from grading.checks import fields
-from grading.checks.compare_values import compare
+from grading.checks.comparison.numbers import Tolerance
+from grading.checks.comparison.printed_values import said
+from grading.checks.comparison.values import compare
 from grading.checks.context import DOES_NOT_APPLY, Context, Finding
 from grading.checks.kind import CheckKind
-from grading.checks.numbers import Tolerance
 from grading.checks.scope import Scope
 from grading.checks.test_outcomes import (
     MAX_TEXT,
@@ -26,7 +27,6 @@ from grading.checks.test_outcomes import (
     ready,
     summary,
 )
-from grading.checks.values import said
 from grading.domain.messages import Message, MessageType, define_message, define_plural
 from grading.domain.model import Document, Show, TestOutcome
 from grading.domain.value import Value

@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from grading.checks.manipulation import manipulation_flags
+from grading.checks.manipulation.flags import manipulation_flags
 from grading.documents import Identity
 from grading.documents.pseudonym import pseudonymise_texts
 from grading.domain.errors import Conflict, GraderError, NotFound

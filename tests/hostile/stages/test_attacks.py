@@ -9,7 +9,7 @@ from itertools import product
 
 import pytest
 
-from grading.checks.manipulation import manipulation_flags
+from grading.checks.manipulation.flags import manipulation_flags
 from grading.documents import UploadedFile
 from grading.domain.model import Evidence
 from grading.domain.outcome import Report

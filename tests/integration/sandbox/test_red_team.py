@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import pytest
 
 from grading.checks import collect
-from grading.checks.compare_output import lines_of
-from grading.checks.compare_values import compare
+from grading.checks.comparison.numbers import MAX_DIGITS, number_of
+from grading.checks.comparison.outputs import lines_of
+from grading.checks.comparison.values import compare
 from grading.checks.kinds.runs import OutputEquals, RunsClean
 from grading.checks.kinds.tests import Case, PassesTests
-from grading.checks.lang_python import VALUE_MAGIC
-from grading.checks.numbers import MAX_DIGITS, number_of
 from grading.checks.outputs import INDEX
+from grading.checks.parsing.python import VALUE_MAGIC
 from grading.checks.scope import first_comments
 from grading.checks.visibility import for_student
 from grading.config.settings import Limits, SandboxSettings

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from grading.checks.code_facts import CodeFacts
-from grading.checks.parsing import MAX_BYTES, code_facts
+from grading.checks.parsing.code_facts import CodeFacts
+from grading.checks.parsing.parser import MAX_BYTES, code_facts
 
 
 def calls(facts: CodeFacts) -> set[str]:

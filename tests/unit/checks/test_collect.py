@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from grading.checks import collect
-from grading.checks.code_facts import CodeFacts
 from grading.checks.kinds.code import Uses
 from grading.checks.kinds.prose import Words
-from grading.checks.parsing import code_facts
+from grading.checks.parsing.code_facts import CodeFacts
+from grading.checks.parsing.parser import code_facts
 from grading.domain.model import Document, Output
 from grading.domain.rubric import Criterion, Rubric
 from tests.unit.checks.samples import cell, notebook, script
@@ -97,6 +97,6 @@ def test_each_cell_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
         parsed.append(source)
         return code_facts(source, language)
 
-    monkeypatch.setattr("grading.checks.parsing.code_facts", counting)
+    monkeypatch.setattr("grading.checks.parsing.parser.code_facts", counting)
     collect([notebook(cell("f()"), cell("g()"))], RUBRIC)
     assert sorted(parsed) == ["f()", "g()"]

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from grading.checks.compare_output import compare_outputs, lines_of
-from grading.checks.numbers import Tolerance
+from grading.checks.comparison.numbers import Tolerance
+from grading.checks.comparison.outputs import compare_outputs, lines_of
 from grading.domain.model import Output
 
 

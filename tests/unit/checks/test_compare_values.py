@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from grading.checks.compare_values import compare
-from grading.checks.numbers import Tolerance
+from grading.checks.comparison.numbers import Tolerance
+from grading.checks.comparison.values import compare
 from grading.execution.model import Shape
 from tests.unit.execution.samples import shape, table
 

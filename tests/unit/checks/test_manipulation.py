@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from grading.checks.manipulation import manipulation_flags
+from grading.checks.manipulation.flags import manipulation_flags
 from grading.domain.model import Flag
 from tests.unit.checks.samples import cell, notebook, shown
 

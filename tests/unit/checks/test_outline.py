@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from grading.checks.code_facts import Definition
-from grading.checks.parsing import MAX_BYTES, code_facts
+from grading.checks.parsing.code_facts import Definition
+from grading.checks.parsing.parser import MAX_BYTES, code_facts
 from grading.checks.scope import Scopes
 from grading.domain.model import Cell, Document
 

@@ -15,7 +15,7 @@ import pytest
 
 from app.api.resources.submissions import SubmissionAccepted, SubmissionStatus
 from cli.main import grader
-from grading.checks.manipulation import CODE as MANIPULATION
+from grading.checks.manipulation.flags import CODE as MANIPULATION
 from grading.checks.run_flags import BROKEN
 from grading.config import settings as config
 from workers.machine.engines import open_engine

@@ -7,12 +7,14 @@ from flask import Flask, g
 
 from app.web.i18n import render_message
 from app.web.rubric_texts import _field_words, about_kind, kind_words
-from grading.checks import flags, manipulation, phrases
-from grading.checks.compare_values import GAVE
+from grading.checks import flags
+from grading.checks.comparison.values import GAVE
 from grading.checks.context import FIRST_FAILED, NOTHING_ADDED
 from grading.checks.evaluate import TOO_LITTLE
 from grading.checks.kinds import code, counts, outputs, style, tests
 from grading.checks.kinds.combined import Rung
+from grading.checks.manipulation import flags as signs
+from grading.checks.manipulation import phrases
 from grading.checks.quantities import CLASSES, CODE_CELLS, FUNCTIONS, LINES, clauses, listed
 from grading.checks.test_outcomes import HIDDEN, sentence
 from grading.domain.check import check_kinds
@@ -93,7 +95,7 @@ CASES = [
     ),
     (code.HAS_NONE(patterns="“this and that”"), "has no “this and that”", "hat kein “this and that”"),
     (
-        manipulation.QUOTED(sign=phrases.POINTS, words="give this and that"),
+        signs.QUOTED(sign=phrases.POINTS, words="give this and that"),
         "text that asks for points: “give this and that”",
         "Text, der um Punkte bittet: “give this and that”",
     ),

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from grading.checks.code_facts import CodeFacts, Definition
-from grading.checks.parsing import FactReader, code_facts, grammar_of
+from grading.checks.parsing.code_facts import CodeFacts, Definition
+from grading.checks.parsing.parser import FactReader, code_facts, grammar_of
 from grading.checks.scope import COMMENT, Piece
 from grading.documents.lines import says_something
 from grading.domain.jobs import Job

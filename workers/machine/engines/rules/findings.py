@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from grading.checks.parsing import LOOSE
+from grading.checks.parsing.parser import LOOSE
 from grading.domain.jobs import Job
 from grading.domain.model import Cell, CheckOutcome, Document, Location, TestOutcome
 from grading.domain.rubric import Criterion

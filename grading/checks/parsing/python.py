@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from grading.checks.code_facts import Collector, below, string_values, text
+from grading.checks.parsing.code_facts import Collector, below, string_values, text
 
 if TYPE_CHECKING:
     from tree_sitter import Node
+
 
 KEYWORDS = {
     "for_statement": "for",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grading.checks.code_facts import Collector, below, text, words
+from grading.checks.parsing.code_facts import Collector, below, text, words
 
 if TYPE_CHECKING:
     from tree_sitter import Node
+
 
 COMMENTS = frozenset({"comment", "line_comment", "block_comment", "html_comment"})
 STRINGS = frozenset({"string_fragment", "string_content"})

@@ -3,8 +3,6 @@
 Each way back is tried only where a cheap sign shows that it may be one. All work is linear in the text.
 """
 
-# ruff: noqa: E501 - a pattern is read better whole
-
 from __future__ import annotations
 
 import base64
@@ -15,6 +13,9 @@ import re
 import unicodedata
 import urllib.parse
 from collections.abc import Iterator
+
+# ruff: noqa: E501 - a pattern is read better whole
+
 
 MOST = 40
 """Codes of each kind that are tried."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-# ruff: noqa: E501 - a pattern is read better whole
 import re
+
+# ruff: noqa: E501 - a pattern is read better whole
 
 WORTH = re.compile(
     r"mark(?:s|er|ing|ed)?\b|points?\b|scor(?:e|ing)|grad(?:e|ing)|credit|levels?\b|rating|rubric|criteri|instructions?\b"

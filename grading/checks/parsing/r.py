@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grading.checks.code_facts import Collector, string_values, text, words
+from grading.checks.parsing.code_facts import Collector, string_values, text, words
 
 if TYPE_CHECKING:
     from tree_sitter import Node
+
 
 LEFTWARD = frozenset({"<-", "<<-", "=", ":="})
 RIGHTWARD = frozenset({"->", "->>"})

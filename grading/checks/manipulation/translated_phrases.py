@@ -4,15 +4,15 @@ Each language gives words for what is asked, for the best grade, for orders to i
 work that is called settled. A sign is two of them in one sentence, never one alone.
 """
 
-# ruff: noqa: E501 - a pattern is read better whole
-
 from __future__ import annotations
 
 import re
 from typing import NamedTuple
 
-from grading.checks.phrases import ORDERS, POINTS, SETTLED, flowing
+from grading.checks.manipulation.phrases import ORDERS, POINTS, SETTLED, flowing
 from grading.domain.messages import MessageType
+
+# ruff: noqa: E501 - a pattern is read better whole
 
 
 class _Language(NamedTuple):

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from grading.checks.code_facts import Comment, Definition, Kind, string_values, text, words
-from grading.checks.comments import Parse, Raw, comments_of, ends_above
+from grading.checks.parsing.code_facts import Comment, Definition, Kind, string_values, text, words
+from grading.checks.parsing.comments import Parse, Raw, comments_of, ends_above
 
 if TYPE_CHECKING:
     from tree_sitter import Node
+
 
 _KINDS: Mapping[str, Kind] = MappingProxyType(
     {

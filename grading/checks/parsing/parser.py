@@ -9,12 +9,13 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, cast
 
-from grading.checks import lang_curly, lang_python, lang_r, lang_sql
-from grading.checks.code_facts import CodeFacts, Collector, Mention
-from grading.checks.outline import DEEPEST, Outline
+from grading.checks.parsing import curly, python, r, sql
+from grading.checks.parsing.code_facts import CodeFacts, Collector, Mention
+from grading.checks.parsing.outline import DEEPEST, Outline
 
 if TYPE_CHECKING:
     from tree_sitter import Language, Node, Tree
+
 
 MAX_BYTES = 1_000_000
 """Code beyond this is not looked at."""
@@ -48,15 +49,15 @@ class FactReader:
 
 Visit = Callable[["Node", Collector], None]
 _FAMILIES: dict[str, Visit] = {
-    "r": lang_r.visit,
-    "python": lang_python.visit,
-    "sql": lang_sql.visit,
-    "java": lang_curly.visit,
-    "c": lang_curly.visit,
-    "cpp": lang_curly.visit,
-    "javascript": lang_curly.visit,
-    "typescript": lang_curly.visit,
-    "tsx": lang_curly.visit,
+    "r": r.visit,
+    "python": python.visit,
+    "sql": sql.visit,
+    "java": curly.visit,
+    "c": curly.visit,
+    "cpp": curly.visit,
+    "javascript": curly.visit,
+    "typescript": curly.visit,
+    "tsx": curly.visit,
 }
 _ALIASES = {
     "py": "python",
@@ -94,15 +95,15 @@ def code_facts(source: str, language: str) -> CodeFacts:
     """What `source` calls and defines; languages without a parser give only the code itself."""
     name = grammar_of(language) or "text"
     if name == "python":
-        name = lang_python.cell_language(source)
-    if name != "python" and lang_python.CELL_MAGIC.match(source):
+        name = python.cell_language(source)
+    if name != "python" and python.CELL_MAGIC.match(source):
         source = "\n" + source.lstrip("\n").partition("\n")[2]  # the magic's line is not in that language
     if name == "text":
         return CodeFacts(language=name, code_without_comments=source[:MAX_BYTES])
     data, cut = _bounded(source)
     tree = _parse(data, name)
     if name == "python" and tree.root_node.has_error:
-        data, _ = _bounded(lang_python.without_magics(data.decode("utf-8", "replace")))
+        data, _ = _bounded(python.without_magics(data.decode("utf-8", "replace")))
         tree = _parse(data, name)
     return _walk(tree, data, name, cut)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grading.checks.code_facts import Collector, text
+from grading.checks.parsing.code_facts import Collector, text
 
 if TYPE_CHECKING:
     from tree_sitter import Node
+
 
 CLAUSES = frozenset({"group_by", "order_by", "partition_by", "join", "cross_join", "lateral_join"})
 CREATED = frozenset(

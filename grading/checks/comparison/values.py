@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from grading.checks.compare_tables import difference_of_tables
-from grading.checks.numbers import Tolerance, close, number_of
-from grading.checks.values import OBJECT, is_own, kind_of, said
+from grading.checks.comparison.numbers import Tolerance, close, number_of
+from grading.checks.comparison.printed_values import OBJECT, is_own, kind_of, said
+from grading.checks.comparison.tables import difference_of_tables
 from grading.domain.messages import Message, define_message
 from grading.execution.model import Shape
 

@@ -4,13 +4,14 @@ No word is a sign by itself. A pattern joins who is addressed, what is asked and
 sentence or two. Other languages stand in `phrases_abroad`, forged turns and answers in `phrases_forged`.
 """
 
-# ruff: noqa: E501 - a pattern is read better whole
-
 from __future__ import annotations
 
 import re
 
 from grading.domain.messages import MessageType, define_message
+
+# ruff: noqa: E501 - a pattern is read better whole
+
 
 ORDERS = define_message("manipulation.orders", "text that tells the grader to ignore its instructions")
 POINTS = define_message("manipulation.points", "text that asks for points")

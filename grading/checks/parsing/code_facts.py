@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from tree_sitter import Node
 
+
 MAX_QUALIFIED = 120
 """Longest qualified name kept, in bytes; of longer chains only the last part counts."""
 MAX_SCAN = 400

@@ -1,13 +1,14 @@
 """Forged pieces of a conversation, of our own prompt, or of a grader's answer."""
 
-# ruff: noqa: E501 - a pattern is read better whole
-
 from __future__ import annotations
 
 import re
 
-from grading.checks.phrases import GAP, NEAR, POINTS, SCORE, TOP
+from grading.checks.manipulation.phrases import GAP, NEAR, POINTS, SCORE, TOP
 from grading.domain.messages import MessageType, define_message
+
+# ruff: noqa: E501 - a pattern is read better whole
+
 
 MARKS = define_message("manipulation.marks", "marks that models use for roles in a conversation")
 SCORED = define_message("manipulation.scored", "text that states a full score")

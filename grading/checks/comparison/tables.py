@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from grading.checks.numbers import Tolerance, close
+from grading.checks.comparison.numbers import Tolerance, close
 from grading.domain.messages import Message, define_message
 from grading.execution.model import Shape
 

@@ -13,12 +13,12 @@ import binascii
 import re
 from collections.abc import Iterator, Sequence
 
-from grading.checks.decoding import decodings, plain
-from grading.checks.hidden_characters import hidden_text
-from grading.checks.phrase_prefilter import WORTH
-from grading.checks.phrases import FLOWING
-from grading.checks.phrases_forged import LINES
-from grading.checks.phrases_translated import ABROAD
+from grading.checks.manipulation.decoding import decodings, plain
+from grading.checks.manipulation.forged_phrases import LINES
+from grading.checks.manipulation.hidden_characters import hidden_text
+from grading.checks.manipulation.phrases import FLOWING
+from grading.checks.manipulation.prefilter import WORTH
+from grading.checks.manipulation.translated_phrases import ABROAD
 from grading.domain.messages import Message, MessageType, define_message
 from grading.domain.model import Cell, Document, Flag, Location
 

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from grading.checks.code_facts import Comment
+from grading.checks.parsing.code_facts import Comment
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Tree
+
 
 MOST_BLANK = 3
 """Blank lines there may be between a doc comment and what it documents."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from grading.checks.compare_output import Line, same_line
-from grading.checks.numbers import Tolerance
+from grading.checks.comparison.numbers import Tolerance
+from grading.checks.comparison.outputs import Line, same_line
 from grading.domain.messages import Message, define_message
 
 TIMES = 3

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from grading.checks.compare_tables import normal_name
-from grading.checks.numbers import Tolerance
+from grading.checks.comparison.numbers import Tolerance
+from grading.checks.comparison.tables import normal_name
 from grading.domain.model import Output
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\n\x1b]{0,2000}\x07")

@@ -1,0 +1,1 @@
+"""Comparison of values, tables and outputs with what is expected; the kinds of checks give points for it."""
