@@ -15,7 +15,7 @@ __all__ = ["Door", "create_gateway"]
 
 
 def create_gateway(door: Door) -> Flask:
-    """A Flask app that lets guests in by this door."""
+    """A Flask app that lets gateway requests in by this door."""
     app = Flask(__name__, static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = door.settings.max_body_kb * 1024
     app.extensions["gateway"] = Doors(door)

@@ -36,7 +36,7 @@ def health() -> Response:
 @endpoints.get("/v1/models")
 def models() -> Response:
     """What live machines can be asked for."""
-    _guest()
+    _caller()
     listed = [_model(name) for name in doors().door.models()]
     return jsonify(object="list", data=listed)
 
@@ -44,7 +44,7 @@ def models() -> Response:
 @endpoints.get("/v1/models/<path:name>")
 def model(name: str) -> Response:
     """One of them."""
-    _guest()
+    _caller()
     if name not in doors().door.models():
         raise NoSuchModel
     return jsonify(_model(name))
@@ -53,13 +53,13 @@ def model(name: str) -> Response:
 @endpoints.post("/v1/chat/completions")
 def chat() -> Response:
     """An answer of a model, whole or as a stream of server-sent events."""
-    guest, inside = _guest(), doors()
+    caller, inside = _caller(), doors()
     asked, ask = requests.read(_body(), inside.door.settings.max_tokens)
     _require_room(inside, ask.model)
     with ExitStack() as stack:
-        stack.enter_context(inside.inside(guest.token_id))
+        stack.enter_context(inside.inside(caller.token_id))
         conversation = Conversation(inside.door, ask, _gone())
-        log.info("guest %s of %s asks for %s", conversation.id, guest.name, ask.model)
+        log.info("gateway request %s of %s asks for %s", conversation.id, caller.name, ask.model)
         answer = Answer(conversation)
         if not asked.stream:
             return jsonify(answer.whole())
@@ -128,7 +128,7 @@ class Answer:
         except AWAY as error:
             if not begun:
                 raise
-            log.warning("redis is away, a guest's answer is broken off: %s", type(error).__name__)
+            log.warning("redis is away, a gateway request's answer is broken off: %s", type(error).__name__)
             yield _event(content(Away()))
 
     def _completion(self, text: str, end: Event) -> dict[str, Any]:
@@ -164,7 +164,7 @@ class Answer:
         return {"id": name, "object": kind, "created": self._created, "model": self._model}
 
 
-def _guest() -> Actor:
+def _caller() -> Actor:
     """Whose token this is. Raises NotSignedIn or Forbidden."""
     kind, _, secret = request.headers.get("Authorization", "").partition(" ")
     if kind.lower() != "bearer":

@@ -23,7 +23,7 @@ HOLD_S = 10.0
 
 @dataclass(frozen=True)
 class Door:
-    """Everything the gateway is given. `send` puts a guest's message into the queue of a model."""
+    """Everything the gateway is given. `send` puts a gateway request's message into the queue of a model."""
 
     config: Config
     store: Store
@@ -37,7 +37,7 @@ class Door:
         return self.config.gateway
 
     def models(self) -> dict[str, str]:
-        """What guests can ask for now, with the engine it runs in; from the heartbeats of live machines."""
+        """What requests can ask for now, with the engine it runs in; from the heartbeats of live machines."""
         found: dict[str, str] = {}
         for heartbeat in self.leases.heartbeats():
             if (
@@ -48,7 +48,7 @@ class Door:
             ):
                 continue
             if any(one.get("state") != "closed" for one in heartbeat.circuits.values()):
-                continue  # it takes no guests at all now
+                continue  # it takes no gateway requests at all now
             for stage, placement in heartbeat.stages.items():
                 engine, model = placement.get("engine", ""), placement.get("model", "")
                 if engine in WITHOUT_MODEL:
@@ -65,7 +65,7 @@ class Door:
         )
 
     def waiting(self, model: str) -> int:
-        """Guests that wait for a model."""
+        """Gateway requests that wait for a model."""
         queue = chat_queue(model)
         return self.leases.lengths([queue])[queue]
 

@@ -1,4 +1,4 @@
-"""One guest from the request to the end of its answer: events as they come, and heartbeats meanwhile."""
+"""One request from the request to the end of its answer: events as they come, and heartbeats meanwhile."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from grading.broker.gateway_requests import ENDING, PREEMPTED, Ask, Event
 log = logging.getLogger(__name__)
 PAUSE_S = 0.5
 TRIES = 3
-"""How often a guest that has not heard a word yet is begun."""
+"""How often a gateway request that has not heard a word yet is begun."""
 AGAIN = (PREEMPTED, ENDING, "machine_lost")
 LOOK_FOR_MACHINES_S = 5.0
 
@@ -28,7 +28,7 @@ class ClientGone(Exception):
 
 @dataclass
 class Conversation:
-    """A guest's way. `gone` says whether the client went away. Use `events` once."""
+    """A gateway request's way. `gone` says whether the client went away. Use `events` once."""
 
     door: Door
     ask: Ask
@@ -69,7 +69,7 @@ class Conversation:
         try:
             self.door.talks.withdraw(self.id, self.ask.model)
         except RedisError as error:
-            log.warning("redis is away, a guest's keys expire by themselves: %s", error)
+            log.warning("redis is away, a gateway request's keys expire by themselves: %s", error)
 
     def _send(self) -> None:
         self._tries += 1

@@ -150,6 +150,6 @@ def _circuit(one: CircuitTold) -> str:
     return f"{doing}: {one.why.rstrip('.')}." if one.why else f"{doing}."
 
 
-def guests(count: int) -> str:
+def gateway_requests(count: int) -> str:
     """Requests of other tools in hand."""
-    return ngettext("%(count)s guest", "%(count)s guests", count) if count else ""
+    return ngettext("%(count)s gateway request", "%(count)s gateway requests", count) if count else ""

@@ -374,7 +374,11 @@ class FromQueue(Collector):
         for name, text, values in (
             ("up", "1 when it sends heartbeats.", [((one.name,), one.alive) for one in machines]),
             ("busy_slots", "Slots that generate.", [((one.name,), one.busy) for one in machines]),
-            ("guests", "Slots that guests have.", [((one.name,), one.guests) for one in machines]),
+            (
+                "gateway_requests",
+                "Slots that gateway requests have.",
+                [((one.name,), one.gateway_requests) for one in machines],
+            ),
             ("slots", "Generations at the same time.", [((one.name,), one.slots) for one in machines]),
             (
                 "hung",

@@ -11,7 +11,7 @@ from werkzeug.wrappers import Response as BaseResponse
 
 from app.operations import dashboard
 from app.operations.machines import an_hour, duration, look, machine_notes, machine_word, span
-from app.operations.machines import guests as guest_words
+from app.operations.machines import gateway_requests as gateway_words
 from app.web import auth
 from app.web.auth import SCOPE_TEXTS
 from app.web.i18n import gettext as _
@@ -31,7 +31,7 @@ def _add_words(state: BlueprintSetupState) -> None:
     state.app.jinja_env.globals.update(
         machine_word=machine_word,
         machine_notes=machine_notes,
-        guest_words=guest_words,
+        gateway_words=gateway_words,
     )
 
 

@@ -74,8 +74,8 @@ def _say_more(state: MachineState) -> None:
     how = condition(state)
     for note in how.notes:
         click.echo(f"{state.name}: {note}")
-    if how.guests:
-        click.echo(f"{state.name} has {how.guest_words}: requests by the gateway, beside its runs")
+    if how.gateway_requests:
+        click.echo(f"{state.name} has {how.gateway_words}: requests by the gateway, beside its runs")
     if how.takes or how.why:
         takes = f"listens to {', '.join(how.takes)}" if how.takes else "takes nothing now"
         click.echo(f"{state.name} {takes}" + (f": {how.why}" if how.why else ""))

@@ -145,9 +145,11 @@ def _allow_files(wanted: int) -> None:
 def open_door(config: Config, store: Store, dispatch: Dispatch) -> Door:
     """The door of the web app, over the connections it has anyway."""
 
-    def send(guest: str, model: str) -> None:
+    def send(request_id: str, model: str) -> None:
         to, quiet = chat_queue(model), celery_app.unsaid()
-        dispatch.celery.send_task(CHAT, args=[guest], task_id=guest, queue=to, ignore_result=True, **quiet)
+        dispatch.celery.send_task(
+            CHAT, args=[request_id], task_id=request_id, queue=to, ignore_result=True, **quiet
+        )
 
     return Door(config, store, dispatch.registry, Talks(dispatch.registry.redis), send)
 
@@ -202,10 +204,10 @@ def create_gateway_app(config: Config) -> Flask:
     """The gateway, wired to the store and the queue."""
     celery = celery_app.celery_app(config.redis.url, config.redis.visibility_timeout_s)
 
-    def send(guest: str, model: str) -> None:
+    def send(request_id: str, model: str) -> None:
         to = chat_queue(model)
         celery.send_task(
-            CHAT, args=[guest], task_id=guest, queue=to, ignore_result=True, **celery_app.unsaid()
+            CHAT, args=[request_id], task_id=request_id, queue=to, ignore_result=True, **celery_app.unsaid()
         )
 
     leases = open_leases(config)

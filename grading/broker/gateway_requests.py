@@ -1,7 +1,7 @@
-"""The talk between the gateway and the machine that answers a guest: a request of another tool.
+"""The talk between the gateway and the machine that answers a gateway request: a request of another tool.
 
 All of it lives in Redis for as long as somebody waits, and has an expiry: the request, the pieces of its
-answer, and a heartbeat of each side. The message in the queue is only the guest's id.
+answer, and a heartbeat of each side. The message in the queue is only the gateway request's id.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from grading.domain.value import Value
 CHAT = "grader.chat"
 SIGN_S = 5.0
 """A side that gave no heartbeat for so long is gone."""
-KEYS = "grader:guests:"
+KEYS = "grader:gateway:"
 PREEMPTED, ENDING = "preempted", "machine_ending"
-"""Why a machine breaks a guest off: grading needs its slot, or the machine is told to end."""
+"""Why a machine breaks a gateway request off: grading needs its slot, or the machine is told to end."""
 WITHOUT_MODEL = ("rules", "instant")
-"""Engines that have nothing to say to guests."""
+"""Engines that have nothing to say to gateway requests."""
 
 
 class Said(Value):
@@ -38,7 +38,7 @@ class Said(Value):
 
 
 class Ask(Value):
-    """What a guest asks for: a system message at most, then user and assistant in turn, user last."""
+    """What a request asks for: a system message at most, then user and assistant in turn, user last."""
 
     model: str
     messages: tuple[Said, ...]
@@ -52,7 +52,7 @@ class Ask(Value):
 
 
 class Event(Value):
-    """What a machine says of a guest: it has begun, wrote on, came to the end, or failed."""
+    """What a machine says of a gateway request: it has begun, wrote on, came to the end, or failed."""
 
     kind: Literal["begun", "text", "end", "failed"]
     machine: str = ""
@@ -67,7 +67,7 @@ class Event(Value):
 
 
 def chat_queue(model: str) -> str:
-    """The queue of guests that ask for a model, or for `grader/STAGE`."""
+    """The queue of gateway requests that ask for a model, or for `grader/STAGE`."""
     slug = re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-")[:40]
     return f"chat.{slug}-{hashlib.sha256(model.encode()).hexdigest()[:8]}"
 
@@ -82,13 +82,13 @@ DRAFTING = alias("analysis")
 
 
 def served(stages: Mapping[str, Placement]) -> dict[str, Placement]:
-    """What guests can ask a machine with these placements for, by the name they use."""
+    """What gateway requests can ask a machine with these placements for, by the name they use."""
     able = {stage: one for stage, one in stages.items() if one.engine not in WITHOUT_MODEL}
     return {one.model: one for one in able.values()} | {alias(stage): one for stage, one in able.items()}
 
 
-def guest_queues(stages: Mapping[str, Placement]) -> dict[str, Placement]:
-    """The queues of guests that a machine with these placements can answer, and by which of these."""
+def gateway_queues(stages: Mapping[str, Placement]) -> dict[str, Placement]:
+    """The queues of requests that a machine with these placements can answer, and by which of these."""
     return {chat_queue(name): placement for name, placement in served(stages).items()}
 
 
@@ -106,23 +106,23 @@ class Talks:
 
     # --- the gateway's side ---
 
-    def ask(self, guest: str, ask: Ask, seconds: float) -> None:
+    def ask(self, request_id: str, ask: Ask, seconds: float) -> None:
         """Put a request down, for at most so long, and say that somebody waits for its answer."""
         with self.redis.pipeline() as pipe:
-            pipe.set(_key(guest, "ask"), ask.model_dump_json(), px=int(seconds * 1000))
-            pipe.set(_key(guest, "reader"), 1, px=self._sign_ms)
+            pipe.set(_key(request_id, "ask"), ask.model_dump_json(), px=int(seconds * 1000))
+            pipe.set(_key(request_id, "reader"), 1, px=self._sign_ms)
             pipe.execute()
 
-    def waits(self, guest: str) -> bool:
-        """Say that somebody still waits; whether a machine has the guest in hand."""
+    def waits(self, request_id: str) -> bool:
+        """Say that somebody still waits; whether a machine has the gateway request in hand."""
         with self.redis.pipeline(transaction=False) as pipe:
-            pipe.set(_key(guest, "reader"), 1, px=self._sign_ms)
-            pipe.exists(_key(guest, "held"))
+            pipe.set(_key(request_id, "reader"), 1, px=self._sign_ms)
+            pipe.exists(_key(request_id, "held"))
             return bool(pipe.execute()[1])
 
-    def hear(self, guest: str, seconds: float = 0.0) -> Event | None:
+    def hear(self, request_id: str, seconds: float = 0.0) -> Event | None:
         """The next thing the machine said; waits for it, or looks only (0)."""
-        key = _key(guest, "said")
+        key = _key(request_id, "said")
         if not seconds:
             row = cast("str | None", self.redis.lpop(key))
         else:
@@ -130,19 +130,19 @@ class Talks:
             row = found[1] if found else None
         return None if row is None else Event.model_validate_json(row)
 
-    def withdraw(self, guest: str, model: str) -> None:
+    def withdraw(self, request_id: str, model: str) -> None:
         """Nobody waits any more: forget the request, and take its message off the queue."""
-        self._withdraw(keys=[chat_queue(model)], args=[guest])
-        self.redis.delete(*(_key(guest, what) for what in ("ask", "reader", "said")))
+        self._withdraw(keys=[chat_queue(model)], args=[request_id])
+        self.redis.delete(*(_key(request_id, what) for what in ("ask", "reader", "said")))
 
     # --- the machine's side ---
 
-    def take(self, guest: str, machine: str) -> tuple[Ask, float] | None:
-        """A guest's request and the seconds left for it; nothing when nobody waits or another has it."""
+    def take(self, request_id: str, machine: str) -> tuple[Ask, float] | None:
+        """A request's request and the seconds left for it; nothing when nobody waits or another has it."""
         with self.redis.pipeline() as pipe:
-            pipe.get(_key(guest, "ask"))
-            pipe.pttl(_key(guest, "ask"))
-            pipe.exists(_key(guest, "reader"))
+            pipe.get(_key(request_id, "ask"))
+            pipe.pttl(_key(request_id, "ask"))
+            pipe.exists(_key(request_id, "reader"))
             row, left_ms, waits = pipe.execute()
         if row is None or left_ms <= 0 or not waits:
             return None
@@ -150,44 +150,44 @@ class Talks:
             ask = Ask.model_validate_json(row)
         except ValidationError:
             return None  # of another version; who asked is told by the end of its time
-        if not self.redis.set(_key(guest, "held"), machine, px=self._sign_ms, nx=True):
+        if not self.redis.set(_key(request_id, "held"), machine, px=self._sign_ms, nx=True):
             return None
         return ask, left_ms / 1000
 
-    def hold(self, guests: Iterable[str]) -> set[str]:
+    def hold(self, gateway_requests: Iterable[str]) -> set[str]:
         """Say that these are in hand; those of them for whom still somebody waits."""
-        names = list(guests)
+        names = list(gateway_requests)
         with self.redis.pipeline(transaction=False) as pipe:
-            for guest in names:
+            for request_id in names:
                 # one that was away for too long was given up, and may be somewhere else
-                pipe.pexpire(_key(guest, "held"), self._sign_ms)
-                pipe.exists(_key(guest, "reader"))
+                pipe.pexpire(_key(request_id, "held"), self._sign_ms)
+                pipe.exists(_key(request_id, "reader"))
             answers = pipe.execute()
-        return {guest for i, guest in enumerate(names) if answers[2 * i] and answers[2 * i + 1]}
+        return {request_id for i, request_id in enumerate(names) if answers[2 * i] and answers[2 * i + 1]}
 
-    def say(self, guest: str, event: Event) -> int:
+    def say(self, request_id: str, event: Event) -> int:
         """Tell the gateway; how many things it has not read yet."""
         with self.redis.pipeline() as pipe:
-            self._say(pipe, guest, event)
+            self._say(pipe, request_id, event)
             return int(pipe.execute()[0])
 
-    def unread(self, guest: str) -> int:
+    def unread(self, request_id: str) -> int:
         """How many things the gateway has not read yet."""
-        return self.redis.llen(_key(guest, "said"))
+        return self.redis.llen(_key(request_id, "said"))
 
-    def leave(self, guest: str, *last: Event) -> None:
-        """Say the last of it; the guest is not in hand any more. With nothing to say, nobody listens."""
+    def leave(self, request_id: str, *last: Event) -> None:
+        """Say the last of it; the request is not in hand any more. With nothing to say, nobody listens."""
         with self.redis.pipeline() as pipe:
             for event in last:
-                self._say(pipe, guest, event)
-            pipe.delete(_key(guest, "held"), *(() if last else (_key(guest, "said"),)))
+                self._say(pipe, request_id, event)
+            pipe.delete(_key(request_id, "held"), *(() if last else (_key(request_id, "said"),)))
             pipe.execute()
 
-    def _say(self, pipe: Any, guest: str, event: Event) -> None:
-        key = _key(guest, "said")
+    def _say(self, pipe: Any, request_id: str, event: Event) -> None:
+        key = _key(request_id, "said")
         pipe.rpush(key, event.model_dump_json(exclude_defaults=True))
         pipe.pexpire(key, 4 * self._sign_ms)  # who waits reads at once
 
 
-def _key(guest: str, what: str) -> str:
-    return f"{KEYS}{guest}:{what}"
+def _key(request_id: str, what: str) -> str:
+    return f"{KEYS}{request_id}:{what}"

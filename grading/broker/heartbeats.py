@@ -77,7 +77,7 @@ class Heartbeat:
     """Why so many, in one sentence."""
     running: Mapping[str, int] = field(default_factory=dict)
     """stage -> runs in hand."""
-    guests: int = 0
+    gateway_requests: int = 0
     """Requests of other tools in hand, beside `busy`; see docs/gateway.md."""
     left: Mapping[str, float] = field(default_factory=dict)
     """stage -> jobs' worth of work that is left of those."""
@@ -139,7 +139,7 @@ SHAPES: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(
         ("process", "machine", "role", "limit_why", "reserved", "why"), lambda v: isinstance(v, str)
     ),
-    **dict.fromkeys(("slots", "busy", "guests", "limit", "joins_after_s", "age_s"), _number),
+    **dict.fromkeys(("slots", "busy", "gateway_requests", "limit", "joins_after_s", "age_s"), _number),
     **dict.fromkeys(("running", "left", "load_s"), lambda v: _all(v, _number)),
     **dict.fromkeys(
         ("stages", "engines", "metrics", "paces"), lambda v: _all(v, lambda one: isinstance(one, dict))

@@ -340,7 +340,7 @@ redis.call('EXPIRE', KEYS[1], ARGV[1])
 return 1
 """
 
-# KEYS: a queue of guests; ARGV: the id of a guest. Takes its message off the queue; 1 if it was there.
+# KEYS: a queue of requests; ARGV: the id of a request. Takes its message off the queue; 1 if it was there.
 WITHDRAW = """
 for _, row in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do
   if string.find(row, ARGV[1], 1, true) then return redis.call('LREM', KEYS[1], 1, row) end

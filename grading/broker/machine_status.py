@@ -38,7 +38,7 @@ class MachineState:
     """stage -> {"engine", "model", and where it is known "digest" of the weights}"""
     alive: bool = False
     busy: int = 0
-    guests: int = 0
+    gateway_requests: int = 0
     """Slots that requests of other tools have, beside those that are busy."""
     heartbeat_age_s: float | None = None
     drained: bool = False
@@ -56,7 +56,7 @@ class MachineState:
     def hung(self) -> bool:
         """It sends heartbeats and has a free slot, but takes no work."""
         waits = (self.canary_age_s or 0.0) > OVERDUE_S
-        return self.alive and not self.drained and waits and self.busy + self.guests < self.slots
+        return self.alive and not self.drained and waits and self.busy + self.gateway_requests < self.slots
 
 
 def machines_that_differ(states: Sequence[MachineState]) -> tuple[Difference, ...]:
@@ -78,7 +78,7 @@ def with_heartbeats(machine: MachineState, heartbeats: Sequence[Heartbeat]) -> M
         stages={stage: newest.stages[stage] for stage in sorted(newest.stages, key=configured.index)},
         alive=newest.alive,
         busy=sum(heartbeat.busy for heartbeat in mine if heartbeat.alive),
-        guests=sum(heartbeat.guests for heartbeat in mine if heartbeat.alive),
+        gateway_requests=sum(heartbeat.gateway_requests for heartbeat in mine if heartbeat.alive),
         heartbeat_age_s=newest.age_s,
         drained=newest.drained,
         engines=_counted([one for one in mine if one.alive]),
@@ -219,13 +219,19 @@ class Condition:
     """Queues it listens to now."""
     why: str = ""
     """Why these."""
-    guests: int = 0
+    gateway_requests: int = 0
     """Requests of other tools in hand."""
 
     @property
-    def guest_words(self) -> str:
+    def gateway_words(self) -> str:
         """Only where there are any."""
-        return "" if not self.guests else "1 guest" if self.guests == 1 else f"{self.guests} guests"
+        return (
+            ""
+            if not self.gateway_requests
+            else "1 gateway request"
+            if self.gateway_requests == 1
+            else f"{self.gateway_requests} gateway requests"
+        )
 
     @property
     def health(self) -> float | None:
@@ -268,7 +274,7 @@ def condition(state: MachineState) -> Condition:
         circuits=_circuits(heartbeat),
         takes=tuple(str(name) for name in heartbeat.takes),
         why=heartbeat.why[:WORDS],
-        guests=state.guests if state.guests > 0 else 0,
+        gateway_requests=state.gateway_requests if state.gateway_requests > 0 else 0,
     )
 
 

@@ -14,7 +14,7 @@ from redis.exceptions import ResponseError
 
 from grading.broker import celery_app
 from grading.broker.canaries import CANARIES, PARTS
-from grading.broker.gateway_requests import guest_queues
+from grading.broker.gateway_requests import gateway_queues
 from grading.broker.heartbeats import BACKLOG
 from grading.broker.leases import DRAINED, HEARTBEATS, LEASES, PACES
 from grading.config.settings import Config
@@ -33,7 +33,7 @@ def expected(config: Config) -> dict[str, str]:
     stages = celery_app.stage_queues(list(config.stages))
     queues = [*stages, celery_app.STORE, *celery_app.SANDBOX_QUEUES]
     queues += [of(name) for name in names for of in (celery_app.own_queue, celery_app.inbox)]
-    queues += [name for machine in config.machines for name in guest_queues(machine.stages)]
+    queues += [name for machine in config.machines for name in gateway_queues(machine.stages)]
     pairs = [HANDED_OUT, *(celery_app.handed_out(name) for name in names)]
     hashes = [
         DRAINED,

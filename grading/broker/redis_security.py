@@ -21,8 +21,8 @@ from redis.retry import Retry
 
 from grading.broker import celery_app
 from grading.broker.canaries import ANSWERS, CANARIES, EXAMINATIONS
-from grading.broker.gateway_requests import KEYS as GUESTS
-from grading.broker.gateway_requests import guest_queues
+from grading.broker.gateway_requests import KEYS as GATEWAY_REQUESTS
+from grading.broker.gateway_requests import gateway_queues
 from grading.broker.heartbeats import BACKLOG
 from grading.broker.leases import (
     CURRENT,
@@ -124,13 +124,13 @@ def rights(config: Config, machine: Machine) -> list[Right]:
     me = machine.name
     taken, times = celery_app.handed_out(me)
     queues = _with_priorities(celery_app.machine_queues(me, list(machine.stages)))
-    guests = _with_priorities(guest_queues(machine.stages))
+    gateway_requests = _with_priorities(gateway_queues(machine.stages))
     stages = _with_priorities(celery_app.stage_queues(list(config.stages)))
     return [
         # its work, and what it took of it
-        _own("brpop", *queues, *guests),
+        _own("brpop", *queues, *gateway_requests),
         Right("lindex", read=tuple(queues)),
-        Right("llen", read=(*queues, *guests, *stages, celery_app.own_queue("*"))),
+        Right("llen", read=(*queues, *gateway_requests, *stages, celery_app.own_queue("*"))),
         _own("hset hget hdel watch", taken),
         _own("zadd zrem", times),
         # what it tells the server, and nobody else may tell in its place
@@ -160,13 +160,13 @@ def rights(config: Config, machine: Machine) -> list[Right]:
         _own("hset hgetall", PACES + me),
         # a script's keys count as read and written; what it does is held to the rules above
         _own("evalsha", "grader:*", celery_app.own_queue("*")),
-        *(_guests() if guests else ()),
+        *(_gateway_requests() if gateway_requests else ()),
     ]
 
 
-def _guests() -> list[Right]:
+def _gateway_requests() -> list[Right]:
     """Their ids are known to who takes them off a queue."""
-    ask, reader, held, said = (f"{GUESTS}*:{what}" for what in ("ask", "reader", "held", "said"))
+    ask, reader, held, said = (f"{GATEWAY_REQUESTS}*:{what}" for what in ("ask", "reader", "held", "said"))
     return [
         Right("get pttl", read=(ask,)),
         Right("exists", read=(reader,)),

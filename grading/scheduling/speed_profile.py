@@ -214,7 +214,7 @@ class Learner:
         self.slots = slots
         self._stages = {s: Usual(3600 * slots / hourly if hourly else 0.0) for s, hourly in stages.items()}
         self._runs: dict[str, _Run] = {}
-        self._guests: Counter[str] = Counter()
+        self._gateway_requests: Counter[str] = Counter()
         self._at: float | None = None
         self._recent: deque[tuple[float, str, float, float]] = deque()
         """(when, run, seconds it usually takes, seconds it took)"""
@@ -223,10 +223,10 @@ class Learner:
         self._ended: dict[str, float] = {}
         """stage -> jobs that ended without telling how far they were, since the last sample"""
 
-    def sample(self, now: float, runs: Sequence[Seen], guests: Mapping[str, int] = NONE) -> Sample:
+    def sample(self, now: float, runs: Sequence[Seen], gateway_requests: Mapping[str, int] = NONE) -> Sample:
         """All runs in hand as they are now; to be called every second or two, and when a run ends.
 
-        `guests` is how many generations of other tools a stage's model has in its batch beside these.
+        `gateway_requests` is how many generations of other tools a stage's model has beside these.
         """
         passed = now - self._at if self._at is not None else 0.0
         self._at = now
@@ -234,8 +234,10 @@ class Learner:
         batch = Counter(one.stage for one in known if one.phase != "waiting")
         counts = 0 < passed <= GAP_S
         work: dict[str, float] = {}
-        self._guests = Counter({stage: count for stage, count in guests.items() if stage in self._stages})
-        moment = self._moment(now, batch + self._guests) if counts else {}
+        self._gateway_requests = Counter(
+            {stage: count for stage, count in gateway_requests.items() if stage in self._stages}
+        )
+        moment = self._moment(now, batch + self._gateway_requests) if counts else {}
         for one in known:
             before = self._runs.get(one.run)
             if before and before.seen.stage != one.stage:
@@ -280,7 +282,7 @@ class Learner:
         stage.count(one.tokens)
         others = (other.seen for other in self._runs.values())
         batch = 1 + sum(other.stage == one.stage and other.phase != "waiting" for other in others)
-        batch += self._guests[one.stage]
+        batch += self._gateway_requests[one.stage]
         if run is None or not run.wrote:
             self._ended[one.stage] = self._ended.get(one.stage, 0.0) + 1
         if run is None or not (run.wrote or run.read_s):  # over before it was seen

@@ -55,8 +55,8 @@ class MachineProcess:
     circuit_rules: Rules = RULES
     chosen: Callable[[], tuple[Sequence[str], str]] = lambda: ((), "")
     """The queues it listens to now, and why; for others to see."""
-    guests: Callable[[], int] = lambda: 0
-    """How many slots guests have; for others to see."""
+    gateway_requests: Callable[[], int] = lambda: 0
+    """How many slots gateway requests have; for others to see."""
     drained: bool = False
     stopping: bool = False
     gate: Gate = field(default_factory=Gate)
@@ -265,7 +265,7 @@ class MachineProcess:
                 reserved=machine.reserved,
                 joins_after_s=machine.patience_s,
                 running=self.in_hand(),
-                guests=self.guests(),
+                gateway_requests=self.gateway_requests(),
                 takes=takes,
                 why=why,
                 **self.pacing.told(),

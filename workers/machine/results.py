@@ -56,7 +56,7 @@ class Inbox:
             job = kwargs["job"]
             said = self._sign("return", {"run_id": job["run_id"], "to": ""}, job["secret"])
         except (ValueError, LookupError, TypeError, AttributeError):
-            return None  # a canary, or a guest: who sent it sends another
+            return None  # a canary, or a gateway request: who sent it sends another
         return self._key, said
 
     def ready(self) -> None:

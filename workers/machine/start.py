@@ -24,7 +24,13 @@ from grading.shared.telemetry import working_on
 from workers.celery_worker import Watch, keep_watch, register_canary, run_worker
 from workers.machine import diagnostics
 from workers.machine.engines import open_engines
-from workers.machine.gateway_requests.serving import GatewayRequests, host, look_after, open_guests, taken_up
+from workers.machine.gateway_requests.serving import (
+    GatewayRequests,
+    host,
+    look_after,
+    open_gateway_requests,
+    taken_up,
+)
 from workers.machine.process import MachineProcess
 from workers.machine.results import Inbox
 from workers.machine.run import Message
@@ -69,28 +75,28 @@ def start(config: Config, name: str, grace_s: float | None = None) -> None:
     process = open_machine(config, machine)
     inbox = open_inbox(config, machine, process.leases.redis)
     ended = threading.Event()
-    guests, guest_queues = open_guests(config, process)
-    listening = listen(config, machine, process, guest_queues, guests)
+    gateway_requests, gateway_queues = open_gateway_requests(config, process)
+    listening = listen(config, machine, process, gateway_queues, gateway_requests)
     _take_by(app, listening, inbox)
     _answer_tasks(app, process, listening, inbox)
-    host(app, process, guests, listening.view)
+    host(app, process, gateway_requests, listening.view)
 
     def ready(_consumer: Any) -> None:
-        _begin_threads(process, listening, guests)
+        _begin_threads(process, listening, gateway_requests)
         _say_ready(inbox)
 
     def stopping() -> None:
         process.stopping = True
-        guests.close()
+        gateway_requests.close()
         patience = machine.grace_s if grace_s is None else grace_s
         threading.Thread(target=_end_after, args=(process, ended, patience), daemon=True).start()
 
-    queues = [*celery_app.machine_queues(name, list(machine.stages)), *guest_queues]
+    queues = [*celery_app.machine_queues(name, list(machine.stages)), *gateway_queues]
     try:
         run_worker(app, name, queues, machine.slots, ready, stopping)
     finally:
         process.close()
-        guests.close()
+        gateway_requests.close()
         ended.set()
 
 
@@ -128,7 +134,9 @@ def _answer_tasks(app: Celery, process: MachineProcess, listening: QueueSelectio
     diagnostics.register(app, process)
 
 
-def _begin_threads(process: MachineProcess, listening: QueueSelection, guests: GatewayRequests) -> None:
+def _begin_threads(
+    process: MachineProcess, listening: QueueSelection, gateway_requests: GatewayRequests
+) -> None:
     """All that goes on beside the runs, until the process stops."""
     # first of all and whatever Redis answers: a machine that sends no heartbeats loses all its work
     _thread("heartbeat", process.send_heartbeats_until_stopped)
@@ -142,7 +150,7 @@ def _begin_threads(process: MachineProcess, listening: QueueSelection, guests: G
     _thread("load", process.get_ready)
     _thread("pacing", process.pacing.until_stopped, process.stop)
     _thread("listening", listening.until_stopped, process.stop)
-    look_after(process, guests)
+    look_after(process, gateway_requests)
 
 
 def _thread(name: str, body: Callable[..., None], *args: threading.Event) -> None:
@@ -153,8 +161,8 @@ def listen(
     config: Config,
     machine: Machine,
     process: MachineProcess,
-    guest_queues: Mapping[str, Placement],
-    guests: GatewayRequests,
+    gateway_queues: Mapping[str, Placement],
+    gateway_requests: GatewayRequests,
 ) -> QueueSelection:
     """What decides which queues this machine reads; told of by its heartbeats."""
 
@@ -183,9 +191,9 @@ def listen(
             expect=process.pacing.expect,
             slots=process.pacing.limit,
             able=able,
-            guests=guest_queues,
-            most_guests=guests.most,
-            guests_in_hand=lambda: taken_up(process, guests),
+            gateway_requests=gateway_queues,
+            most_gateway_requests=gateway_requests.most,
+            gateway_requests_in_hand=lambda: taken_up(process, gateway_requests),
         )
     )
     process.listen, process.look_again = listening.admit, listening.changed

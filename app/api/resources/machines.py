@@ -52,7 +52,9 @@ class MachineStatus(BaseModel):
     alive: bool
     slots: int
     busy: int
-    guests: int = Field(description="slots that requests by the gateway have, beside those that are busy")
+    gateway_requests: int = Field(
+        description="slots that requests by the gateway have, beside those that are busy"
+    )
     heartbeat_age_s: float | None
     stages: dict[str, dict[str, str]] = Field(
         description="engine, model, and where it is known the digest of the weights"
@@ -99,7 +101,7 @@ def _machine(seen: SeenMachine) -> MachineStatus:
         alive=state.alive,
         slots=state.slots,
         busy=state.busy,
-        guests=state.guests,
+        gateway_requests=state.gateway_requests,
         heartbeat_age_s=state.heartbeat_age_s,
         stages={stage: dict(placement) for stage, placement in state.stages.items()},
         engines={engine: dict(counters) for engine, counters in state.engines.items()},

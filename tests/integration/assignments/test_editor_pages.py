@@ -371,7 +371,7 @@ def test_a_dry_run_is_begun_by_the_page_and_never_announced_in_masses(
 
 
 class Machine:
-    """A machine that answers guests of DRAFTING with a text, by the real talk."""
+    """A machine that answers gateway requests of DRAFTING with a text, by the real talk."""
 
     def __init__(self, url: str, text: str) -> None:
         self.redis: Redis = connect(url)
@@ -381,13 +381,13 @@ class Machine:
 
     def serve(self) -> None:
         found: Any = self.redis.brpop(["sent"], timeout=30)
-        guest = found[1]
+        gateway_request = found[1]
         talks = Talks(self.redis)
-        taken = talks.take(guest, "one")
+        taken = talks.take(gateway_request, "one")
         assert taken is not None
         self.asked.append(taken[0])
-        talks.say(guest, Event(kind="begun", machine="one", model="qwen"))
-        talks.leave(guest, Event(kind="text", at=0, text=self.text), Event(kind="end"))
+        talks.say(gateway_request, Event(kind="begun", machine="one", model="qwen"))
+        talks.leave(gateway_request, Event(kind="text", at=0, text=self.text), Event(kind="end"))
         self.done.set()
 
 
@@ -405,9 +405,9 @@ def test_a_model_drafts_a_rubric_that_a_person_takes(tmp_path: Path, redis_url: 
     leases.heartbeat(Heartbeat("p", "one", 4, 0, stages))
     config = parse({**school.services.config.model_dump(mode="json"), "redis": {"url": redis_url}})
 
-    def send(guest: str, model: str) -> None:
+    def send(gateway_request: str, model: str) -> None:
         assert chat_queue(model) == chat_queue(DRAFTING)
-        leases.redis.lpush("sent", guest)
+        leases.redis.lpush("sent", gateway_request)
 
     door = Door(config, school.store, leases, Talks(leases.redis), send)
     school.services = replace(school.services, door=door)

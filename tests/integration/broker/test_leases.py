@@ -103,7 +103,7 @@ def test_progress_is_seen_and_only_a_held_lease_is_renewed(leases: Leases) -> No
         {"circuits": {"mlx": {"state": "open", "stages": 5}}},
         {"load_s": {"analysis": "long"}},
         {"limit": "all"},
-        {"guests": "many"},
+        {"gateway_requests": "many"},
         {"takes": 5},
         {"why": None},
         {"drained": "perhaps", "running": {"analysis": None}},
@@ -149,17 +149,19 @@ def test_a_machines_stages_keep_the_order_of_the_configuration(
     assert seen == {machine.name: list(machine.stages) for machine in config.machines}
 
 
-def test_guests_of_all_live_processes_are_counted(leases: Leases, redis_url: str, root: Path) -> None:
+def test_gateway_requests_of_all_live_processes_are_counted(
+    leases: Leases, redis_url: str, root: Path
+) -> None:
     config = load(root / "config.toml", {"GRADER_REDIS_URL": redis_url})
     dispatch = Dispatch(config, celery_app.celery_app(redis_url, 1200), leases)
     name = config.machines[0].name
-    for process, guests in (("new", 2), ("old", 1)):
-        leases.heartbeat(Heartbeat(process, name, 8, 5, {}, guests=guests))
+    for process, gateway_requests in (("new", 2), ("old", 1)):
+        leases.heartbeat(Heartbeat(process, name, 8, 5, {}, gateway_requests=gateway_requests))
     state = next(one for one in dispatch.machines() if one.name == name)
-    assert state.guests == 3
+    assert state.gateway_requests == 3
     waits = replace(state, busy=5, canary_age_s=1e6)
-    assert not waits.hung, "its canary waits behind runs and guests"
-    assert replace(waits, guests=0).hung
+    assert not waits.hung, "its canary waits behind runs and gateway requests"
+    assert replace(waits, gateway_requests=0).hung
 
 
 def test_a_heartbeat_with_strange_counters_hides_no_machine(

@@ -27,7 +27,7 @@ KEYS: Mapping[str, Sequence[str]] = {
     # what machine one reads, takes and writes
     "own queue": ("machine.one", "machine.one\x06\x169"),
     "own stages": ("analysis", "analysis.batch", "analysis\x06\x163"),
-    "own guests": (chat_queue("m"), chat_queue("grader/analysis")),
+    "own gateway requests": (chat_queue("m"), chat_queue("grader/analysis")),
     "own inbox": ("results.one",),
     "own unacked": ("grader:unacked:one",),
     "own unacked times": ("grader:unacked-times:one",),
@@ -52,10 +52,10 @@ KEYS: Mapping[str, Sequence[str]] = {
     "drained": ("grader:drained",),
     "backlog": ("grader:backlog",),
     "canaries": ("grader:canaries",),
-    "guest asks": ("grader:guests:ID:ask",),
-    "guest readers": ("grader:guests:ID:reader",),
-    "guest holders": ("grader:guests:ID:held",),
-    "guest answers": ("grader:guests:ID:said",),
+    "gateway request asks": ("grader:gateway:ID:ask",),
+    "gateway request readers": ("grader:gateway:ID:reader",),
+    "gateway request holders": ("grader:gateway:ID:held",),
+    "gateway request answers": ("grader:gateway:ID:said",),
     # nothing but being named to a script, whose own commands are held to this list
     "another's": (
         *("grader:unacked:two", "grader:unacked-times:two", "grader:paces:two", "grader:results:two:RUN"),
@@ -92,7 +92,7 @@ SCRIPTS = {"evalsha"}
 ALLOWED: Mapping[str, set[str]] = {
     "own queue": {"brpop", "lindex", "llen"} | SCRIPTS,
     "own stages": {"brpop", "lindex", "llen"},
-    "own guests": {"brpop", "llen"},
+    "own gateway requests": {"brpop", "llen"},
     "own inbox": {"lpush"},
     "own unacked": {"hset", "hget", "hdel", "watch"} | SCRIPTS,
     "own unacked times": {"zadd", "zrem"} | SCRIPTS,
@@ -116,10 +116,10 @@ ALLOWED: Mapping[str, set[str]] = {
     "drained": {"hkeys", "hexists"} | SCRIPTS,
     "backlog": {"hgetall"} | SCRIPTS,
     "canaries": {"hmget"} | SCRIPTS,
-    "guest asks": {"get", "pttl"} | SCRIPTS,
-    "guest readers": {"exists"} | SCRIPTS,
-    "guest holders": {"set", "pexpire", "del"} | SCRIPTS,
-    "guest answers": {"rpush", "pexpire", "llen", "del"} | SCRIPTS,
+    "gateway request asks": {"get", "pttl"} | SCRIPTS,
+    "gateway request readers": {"exists"} | SCRIPTS,
+    "gateway request holders": {"set", "pexpire", "del"} | SCRIPTS,
+    "gateway request answers": {"rpush", "pexpire", "llen", "del"} | SCRIPTS,
     "another's": SCRIPTS,
     "the server's": set(),
 }
@@ -200,7 +200,7 @@ def test_of_commands_without_keys_only_those_of_a_connection_are_allowed(admin: 
     "words",
     [
         ("brpop", "analysis", "store", "0"),
-        ("del", "grader:guests:ID:said", "store"),
+        ("del", "grader:gateway:ID:said", "store"),
         ("mget", "grader:answers:machine.one", "grader:results:two:RUN"),
         ("evalsha", "x", "2", "grader:x", "store"),
         ("set", "grader:over:one:RUN", "x", "GET"),

@@ -363,7 +363,7 @@ def test_the_measure_of_a_model_is_its_own_tokenizers(mlx: MlxEngine, tiny: Path
         CallerWait(0.0).wait_for(Future[str](), "The model's files were not read")
 
 
-def test_what_a_guest_asks_goes_to_no_prefix_cache(mlx: MlxEngine, tiny: Path) -> None:
+def test_what_a_gateway_request_asks_goes_to_no_prefix_cache(mlx: MlxEngine, tiny: Path) -> None:
     before = mlx.counters()
     chat = ({"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"})
     heard = Heard()

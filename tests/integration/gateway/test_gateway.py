@@ -103,7 +103,7 @@ def place(running: Place) -> Iterator[Place]:
     yield running
     running.server.behaviour.seconds = 0.0
     redis = running.site.dispatch.registry.redis
-    until(lambda: not redis.keys("grader:guests:*"), 30, "nothing of a guest is left in Redis")
+    until(lambda: not redis.keys("grader:gateway:*"), 30, "nothing of a gateway request is left in Redis")
 
 
 def _answers(url: str) -> bool:
@@ -203,7 +203,7 @@ def test_limits_of_a_token_and_of_the_queue(place: Place) -> None:
     waiting = threading.Thread(target=lambda: list(place.stream()), daemon=True)
     waiting.start()
     redis, queue = place.site.dispatch.registry.redis, chat_queue("tiny")
-    until(lambda: redis.llen(queue) == 1, 30, "one waits: guests have one slot of two")
+    until(lambda: redis.llen(queue) == 1, 30, "one waits: gateway requests have one slot of two")
     with pytest.raises(openai.RateLimitError) as token:
         place.stream("org/tiny:2")
     assert "2 requests open" in str(token.value)
@@ -232,7 +232,7 @@ def test_a_client_that_leaves_the_queue_leaves_no_message(place: Place) -> None:
     first.close()
 
 
-def test_grading_takes_a_guests_slot(place: Place) -> None:
+def test_grading_takes_a_gateway_requests_slot(place: Place) -> None:
     answer, heard = place.begun()
     for name in ("a", "b"):
         work = job().model_copy(update={"run_id": f"run-{name}", "round_id": f"round-{name}"})
@@ -250,7 +250,7 @@ def test_grading_takes_a_guests_slot(place: Place) -> None:
     assert place.server.wait_until_idle(30), "what was taken away is cancelled"
 
 
-@pytest.mark.soak  # waits for 5 s; test_guests.py has the same with a machine that is played
+@pytest.mark.soak  # waits for 5 s; test_gateway_requests.py has the same with a machine that is played
 def test_a_machine_that_dies_is_said(place: Place) -> None:
     answer, _ = place.begun()
     place.site.parts.kill("one")
@@ -259,7 +259,7 @@ def test_a_machine_that_dies_is_said(place: Place) -> None:
     assert broken.value.code == "machine_lost"
 
 
-def test_nothing_a_guest_wrote_is_logged(running: Place) -> None:
+def test_nothing_a_gateway_request_wrote_is_logged(running: Place) -> None:
     running.site.parts.kill("gateway")
     logs = [Path(path).read_text() for path in running.site.folder.glob("*.log")]
     assert any("asks for tiny" in log for log in logs)

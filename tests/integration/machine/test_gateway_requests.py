@@ -1,4 +1,4 @@
-"""Guests on a machine and their talk with the gateway, on a real Redis, with an engine over HTTP."""
+"""Requests on a machine and their talk with the gateway, on a real Redis, with an engine over HTTP."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ from workers.machine.gateway_requests.request import MOST_UNREAD, GatewayRequest
 from workers.machine.gateway_requests.serving import (
     GatewayRequests,
     crowded,
-    most_guests,
-    open_guests,
+    most_gateway_requests,
+    open_gateway_requests,
     taken_up,
 )
 from workers.machine.scheduling.gate import Gate
@@ -84,9 +84,9 @@ def configuration(**machine: Any) -> Config:
 
 @dataclass
 class Host:
-    """A machine's guests, with what the gateway would hear of them."""
+    """A machine's gateway requests, with what the gateway would hear of them."""
 
-    guests: GatewayRequests
+    gateway_requests: GatewayRequests
     talks: Talks
     gate: Gate
     back: list[str] = field(default_factory=list)
@@ -100,7 +100,7 @@ class Host:
         return thread
 
     def serve(self, name: str) -> None:
-        self.guests.serve(name, lambda: self.back.append(name))
+        self.gateway_requests.serve(name, lambda: self.back.append(name))
 
     def hear(self, name: str) -> list[Event]:
         """All up to the end, as a reader that is there."""
@@ -124,15 +124,17 @@ def hosting(
 ) -> Iterator[Host]:
     redis, stop, gate = connect(redis_url), threading.Event(), Gate()
     talks = Talks(redis, sign_s)
-    guests = GatewayRequests(machine or configuration().machines[0], {"openai": engine}, talks, gate, **more)
-    keeper = threading.Thread(target=guests.until_stopped, args=(stop,), daemon=True)
+    gateway_requests = GatewayRequests(
+        machine or configuration().machines[0], {"openai": engine}, talks, gate, **more
+    )
+    keeper = threading.Thread(target=gateway_requests.until_stopped, args=(stop,), daemon=True)
     keeper.start()
-    host = Host(guests, talks, gate)
+    host = Host(gateway_requests, talks, gate)
     try:
         yield host
     finally:
         stop.set()
-        guests.close()
+        gateway_requests.close()
         keeper.join(30)
         engine.close()
         for thread in host.threads:
@@ -154,16 +156,16 @@ def test_a_gateway_that_dies_stops_the_machine(host: Host, server: ModelServer) 
     server.behaviour.seconds = 60.0
     thread = host.begin("g")
     assert server.wait_for("requests", 1, 30)
-    reader = "grader:guests:g:reader"
+    reader = "grader:gateway:g:reader"
     assert 0 < host.talks.redis.pttl(reader) <= LONG_S * 1000  # type: ignore[operator]
     host.talks.redis.pexpire(reader, 1)  # nobody says any more that somebody waits
     assert server.wait_for("disconnects", 1, 30)
     thread.join(30)
-    until(lambda: not host.talks.redis.keys("grader:guests:g:held"), 30, "it is let go")
-    assert host.guests.in_hand == 0
+    until(lambda: not host.talks.redis.keys("grader:gateway:g:held"), 30, "it is let go")
+    assert host.gateway_requests.in_hand == 0
 
 
-def test_a_guest_nobody_waits_for_is_not_begun(host: Host, server: ModelServer) -> None:
+def test_a_gateway_request_nobody_waits_for_is_not_begun(host: Host, server: ModelServer) -> None:
     host.talks.ask("g", wish(), 60)
     host.talks.withdraw("g", "tiny")
     host.serve("g")
@@ -175,7 +177,7 @@ def test_a_message_that_comes_twice_is_answered_once(host: Host, server: ModelSe
     thread = host.begin("g")
     assert server.wait_for("written", 1, 30)
     host.serve("g")
-    host.guests.make_room(1)
+    host.gateway_requests.make_room(1)
     events = host.hear("g")
     thread.join(30)
     assert (events[-1].code, server.stats.requests) == (PREEMPTED, 1)
@@ -189,10 +191,10 @@ def test_what_is_too_many_goes_back(host: Host, server: ModelServer) -> None:
         assert server.wait_for("requests", count, 30)
     host.begin("c").join(30)
     assert host.back == ["c"]
-    host.guests.make_room(1)
+    host.gateway_requests.make_room(1)
     assert host.hear("b")[-1].code == PREEMPTED, "the youngest gives way"
     until(lambda: server.stats.active == 1, 30, "the engine hears that the other gave way")
-    host.guests.close()
+    host.gateway_requests.close()
     assert host.hear("a")[-1].code == ENDING
     host.begin("d").join(30)
     assert host.back == ["c", "d"]
@@ -200,7 +202,9 @@ def test_what_is_too_many_goes_back(host: Host, server: ModelServer) -> None:
         thread.join(30)
 
 
-def test_a_run_that_wants_to_be_alone_does_not_wait_for_guests(host: Host, server: ModelServer) -> None:
+def test_a_run_that_wants_to_be_alone_does_not_wait_for_gateway_requests(
+    host: Host, server: ModelServer
+) -> None:
     from workers.machine.engines.base import Cancel
 
     server.behaviour.seconds = 60.0
@@ -216,7 +220,7 @@ def test_a_run_that_wants_to_be_alone_does_not_wait_for_guests(host: Host, serve
     assert host.back == ["h"], "none is begun beside it"
 
 
-def test_an_answer_follows_the_schema_of_its_guest(host: Host, server: ModelServer) -> None:
+def test_an_answer_follows_the_schema_of_its_gateway_request(host: Host, server: ModelServer) -> None:
     schema = {"type": "object", "properties": {"level": {"type": "integer"}}, "required": ["level"]}
     host.begin("g", wish(model=alias("feedback"), bound_to=schema))
     events = host.hear("g")
@@ -225,10 +229,10 @@ def test_an_answer_follows_the_schema_of_its_guest(host: Host, server: ModelServ
     assert server.stats.last["response_format"]["json_schema"]["schema"] == schema
 
 
-def test_a_guest_gives_way_when_grading_begins_with_another_model(
+def test_a_gateway_request_gives_way_when_grading_begins_with_another_model(
     redis_url: str, server: ModelServer
 ) -> None:
-    """Else an engine with room for one model would keep the run waiting for the guest, and load twice."""
+    """Else an engine with room for one model would keep the run waiting for the request, and load twice."""
     server.behaviour.seconds = 60.0
     server.behaviour.models = ("tiny", "large")
     placed = {
@@ -240,15 +244,15 @@ def test_a_guest_gives_way_when_grading_begins_with_another_model(
     with hosting(redis_url, engine, machine, graded=lambda: in_use(machine, hand)) as host:
         threads = [host.begin("a", wish(model="tiny")), host.begin("b", wish(model=alias("feedback")))]
         both = {("openai", "tiny"): 1, ("openai", "large"): 1}
-        until(lambda: host.guests.at_work() == both, 30, "both are in the engine")
+        until(lambda: host.gateway_requests.at_work() == both, 30, "both are in the engine")
         hand.add("analysis")
         assert host.hear("b")[-1].code == PREEMPTED
         threads[1].join(30)
-        assert host.guests.at_work() == {("openai", "tiny"): 1}
+        assert host.gateway_requests.at_work() == {("openai", "tiny"): 1}
         threads.append(host.begin("c", wish(model="large")))
         assert host.hear("c")[-1].code == PREEMPTED, "a run began after its message was taken"
         assert threads[0].is_alive()
-        host.guests.close()
+        host.gateway_requests.close()
         assert host.hear("a")[-1].code == ENDING
         for thread in threads:
             thread.join(30)
@@ -273,7 +277,7 @@ def test_only_a_connection_that_cannot_be_made_takes_the_engine_from_grading(
         circuits.close()
 
 
-def test_guests_are_told_in_heartbeats(redis_url: str) -> None:
+def test_gateway_requests_are_told_in_heartbeats(redis_url: str) -> None:
     engine = {"engine": "openai", "model": "tiny"}
     config = parse(
         {
@@ -289,12 +293,12 @@ def test_guests_are_told_in_heartbeats(redis_url: str) -> None:
         }
     )
     process = open_machine(config, config.machines[0])
-    guests, queues = open_guests(config, process)
+    gateway_requests, queues = open_gateway_requests(config, process)
     assert list(queues) == [chat_queue(DRAFTING)]  # there is no gateway, but the web app may ask
-    assert guests._come_in()
+    assert gateway_requests._come_in()
     process.heartbeat()
     (heartbeat,) = process.leases.heartbeats()
-    assert (heartbeat.guests, heartbeat.busy) == (1, 0)
+    assert (heartbeat.gateway_requests, heartbeat.busy) == (1, 0)
     process.close()
 
 
@@ -310,7 +314,7 @@ class Failing:
         """Nothing."""
 
 
-def test_an_engine_that_breaks_says_nothing_of_the_guest(
+def test_an_engine_that_breaks_says_nothing_of_the_gateway_request(
     redis_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -360,10 +364,10 @@ def test_each_side_has_the_rights_it_needs_and_no_others(tmp_path: Path) -> None
         machine.close()
 
 
-# --- one guest's text -----------------------------------------------------------------------------------
+# --- one request's text -----------------------------------------------------------------------------------
 
 
-def guest(talks: Any, **more: Any) -> GatewayRequest:
+def gateway_request(talks: Any, **more: Any) -> GatewayRequest:
     return GatewayRequest("g", wish(**more), Placement(engine="openai", model="tiny"), Failing(), talks)
 
 
@@ -374,7 +378,7 @@ class Spoiling(Failing):
     redis: Any
 
     def generate(self, request: Request, progress: Any) -> Generation:
-        self.redis.set("grader:guests:g:said", "no list")
+        self.redis.set("grader:gateway:g:said", "no list")
         return Generation("my secret", Tokens(), None, 1.0)
 
 
@@ -388,8 +392,8 @@ def test_what_redis_refuses_is_not_logged(redis_url: str, caplog: pytest.LogCapt
     @app.get("/")
     def ask() -> str:
         with connect(redis_url) as redis:
-            redis.set("grader:guests:h:ask", "no list")
-            redis.pipeline().rpush("grader:guests:h:ask", "my secret").execute()
+            redis.set("grader:gateway:h:ask", "no list")
+            redis.pipeline().rpush("grader:gateway:h:ask", "my secret").execute()
         return ""
 
     assert app.test_client().get("/").status_code == 503
@@ -400,7 +404,7 @@ def test_what_redis_refuses_is_not_logged(redis_url: str, caplog: pytest.LogCapt
 def test_a_slow_reader_costs_no_memory(redis_url: str) -> None:
     redis = connect(redis_url)
     talks = Talks(redis, 60)
-    one, written = guest(talks), "word " * 500
+    one, written = gateway_request(talks), "word " * 500
     for end in range(1, len(written) + 1, 5):
         one._moved(end // 5, "generating", written[:end])
     assert talks.unread("g") == MOST_UNREAD
@@ -420,7 +424,7 @@ class Kept:
     def __init__(self) -> None:
         self.said: list[Event] = []
 
-    def say(self, _guest: str, event: Event) -> int:
+    def say(self, _caller: str, event: Event) -> int:
         self.said.append(event)
         return 0
 
@@ -428,7 +432,7 @@ class Kept:
 @given(st.text("ab.", max_size=30), st.lists(st.text("ab.", min_size=1, max_size=4), max_size=3), st.data())
 def test_no_part_of_a_stop_text_is_shown(written: str, stops: list[str], data: st.DataObject) -> None:
     talks = Kept()
-    one = guest(talks, stop=tuple(stops))
+    one = gateway_request(talks, stop=tuple(stops))
     ends = sorted(data.draw(st.sets(st.integers(0, len(written)), max_size=6)))
     for end in ends:
         one._moved(end, "generating", written[:end])
@@ -455,13 +459,13 @@ def view(running: int, waiting: int, slots: int = 8) -> View:
 
 
 @pytest.mark.parametrize(
-    ("running", "waiting", "guests", "handed", "go"),
+    ("running", "waiting", "gateway_requests", "handed", "go"),
     [(0, 0, 2, 0, 0), (6, 1, 2, 0, 1), (6, 9, 2, 0, 2), (5, 1, 2, 0, 0), (7, 0, 2, 0, 1), (6, 0, 2, 1, 1)],
 )
-def test_as_many_guests_go_as_runs_need_their_slots(
-    running: int, waiting: int, guests: int, handed: int, go: int
+def test_as_many_gateway_requests_go_as_runs_need_their_slots(
+    running: int, waiting: int, gateway_requests: int, handed: int, go: int
 ) -> None:
-    assert crowded(view(running, waiting), guests, handed) == go
+    assert crowded(view(running, waiting), gateway_requests, handed) == go
 
 
 def test_none_is_drawn_while_none_can_come_in() -> None:
@@ -469,17 +473,21 @@ def test_none_is_drawn_while_none_can_come_in() -> None:
 
     config = configuration(engines={}, stages={"analysis": {"engine": "rules", "model": "rules"}})
     process = open_machine(config, config.machines[0])
-    guests = GatewayRequests(process.machine, process.engines, Talks(process.leases.redis), process.gate)
-    assert taken_up(process, guests) == 0 < guests.most
+    gateway_requests = GatewayRequests(
+        process.machine, process.engines, Talks(process.leases.redis), process.gate
+    )
+    assert taken_up(process, gateway_requests) == 0 < gateway_requests.most
     assert process.gate.enter(alone=True, cancel=Cancel())
-    assert taken_up(process, guests) == guests.most, "else their messages go to and fro all the time"
+    assert taken_up(process, gateway_requests) == gateway_requests.most, (
+        "else their messages go to and fro all the time"
+    )
     process.gate.leave()
-    assert taken_up(process, guests) == 0
+    assert taken_up(process, gateway_requests) == 0
     process.close()
 
 
-def test_the_last_slot_is_never_a_guests() -> None:
-    assert [most_guests(slots) for slots in (1, 2, 4, 8, 16, 32)] == [0, 1, 1, 2, 4, 8]
+def test_the_last_slot_is_never_a_gateway_requests() -> None:
+    assert [most_gateway_requests(slots) for slots in (1, 2, 4, 8, 16, 32)] == [0, 1, 1, 2, 4, 8]
 
 
 # --- the gateway's side ---------------------------------------------------------------------------------
@@ -496,10 +504,10 @@ class Played:
     def open(self) -> Door:
         return Door(configuration(), None, Leases(self.talks.redis), self.talks, self._send)  # type: ignore[arg-type]
 
-    def _send(self, guest: str, model: str) -> None:
-        self.sent.append(guest)
-        assert self.talks.take(guest, "one") is not None
-        self.plays.pop(0)(guest)
+    def _send(self, gateway_request: str, model: str) -> None:
+        self.sent.append(gateway_request)
+        assert self.talks.take(gateway_request, "one") is not None
+        self.plays.pop(0)(gateway_request)
 
     def hear(self) -> list[Event]:
         return [event for event in Conversation(self.open(), wish(), lambda: False).events() if event]
@@ -509,19 +517,19 @@ class Played:
 def played(redis_url: str) -> Iterator[Played]:
     redis = connect(redis_url)
     yield Played(Talks(redis, LONG_S), [])
-    assert not redis.keys("grader:guests:*:[ars][esa]*"), "nothing is left"
+    assert not redis.keys("grader:gateway:*:[ars][esa]*"), "nothing is left"
     redis.close()
 
 
 def test_who_was_broken_off_before_the_first_word_is_begun_again(played: Played) -> None:
     talks = played.talks
 
-    def preempted(guest: str) -> None:
-        talks.say(guest, Event(kind="begun", machine="one", model="tiny"))
-        talks.leave(guest, Event(kind="failed", code=PREEMPTED))
+    def preempted(gateway_request: str) -> None:
+        talks.say(gateway_request, Event(kind="begun", machine="one", model="tiny"))
+        talks.leave(gateway_request, Event(kind="failed", code=PREEMPTED))
 
-    def answered(guest: str) -> None:
-        talks.leave(guest, Event(kind="text", text="Hi"), Event(kind="end"))
+    def answered(gateway_request: str) -> None:
+        talks.leave(gateway_request, Event(kind="text", text="Hi"), Event(kind="end"))
 
     played.plays = [preempted, answered]
     assert text(played.hear()) == "Hi"
@@ -533,13 +541,15 @@ def test_who_was_broken_off_before_the_first_word_is_begun_again(played: Played)
 
 def test_who_leaves_is_noticed_while_pieces_come(played: Played) -> None:
     played.plays = [
-        lambda guest: played.talks.leave(guest, Event(kind="text", text="Hi"), Event(kind="end")),
+        lambda gateway_request: played.talks.leave(
+            gateway_request, Event(kind="text", text="Hi"), Event(kind="end")
+        ),
     ]
     with pytest.raises(ClientGone):
         list(Conversation(played.open(), wish(), lambda: True).events())
 
 
-def test_a_machine_that_takes_no_guests_offers_no_model(redis_url: str) -> None:
+def test_a_machine_that_takes_no_gateway_requests_offers_no_model(redis_url: str) -> None:
     stages = {"analysis": {"engine": "openai", "model": "tiny"}, "feedback": {"engine": "mlx", "model": "m"}}
     away = {"mlx": {"state": "probing", "stages": ["feedback"]}}
     redis = connect(redis_url)
@@ -578,8 +588,8 @@ def test_a_schema_that_could_harm_an_engine_is_refused(schema: Any) -> None:
 
 def test_after_the_first_word_it_is_an_error(played: Played) -> None:
     played.plays = [
-        lambda guest: played.talks.leave(
-            guest, Event(kind="text", text="Hi"), Event(kind="failed", code=PREEMPTED)
+        lambda gateway_request: played.talks.leave(
+            gateway_request, Event(kind="text", text="Hi"), Event(kind="failed", code=PREEMPTED)
         )
     ]
     with pytest.raises(Refused):
@@ -588,10 +598,10 @@ def test_after_the_first_word_it_is_an_error(played: Played) -> None:
 
 
 def test_a_machine_that_goes_silent_is_given_up(played: Played) -> None:
-    def silent(guest: str) -> None:
-        played.talks.say(guest, Event(kind="begun", model="tiny"))
-        assert played.talks.redis.persist(f"grader:guests:{guest}:held")  # it had a time to end
-        played.talks.redis.delete(f"grader:guests:{guest}:held")
+    def silent(gateway_request: str) -> None:
+        played.talks.say(gateway_request, Event(kind="begun", model="tiny"))
+        assert played.talks.redis.persist(f"grader:gateway:{gateway_request}:held")  # it had a time to end
+        played.talks.redis.delete(f"grader:gateway:{gateway_request}:held")
 
     played.plays = [silent] * 3
     with pytest.raises(Refused) as lost:
@@ -601,14 +611,16 @@ def test_a_machine_that_goes_silent_is_given_up(played: Played) -> None:
 
 
 def test_pieces_that_come_twice_count_once_and_lost_ones_are_an_error(played: Played) -> None:
-    def twice(guest: str) -> None:
+    def twice(gateway_request: str) -> None:
         pieces = [(0, "ab"), (0, "ab"), (1, "bc"), (3, "d")]
         played.talks.leave(
-            guest, *(Event(kind="text", at=at, text=piece) for at, piece in pieces), Event(kind="end")
+            gateway_request,
+            *(Event(kind="text", at=at, text=piece) for at, piece in pieces),
+            Event(kind="end"),
         )
 
-    def lost(guest: str) -> None:
-        played.talks.leave(guest, Event(kind="text", at=2, text="cd"), Event(kind="end"))
+    def lost(gateway_request: str) -> None:
+        played.talks.leave(gateway_request, Event(kind="text", at=2, text="cd"), Event(kind="end"))
 
     played.plays = [twice, lost]
     assert text(played.hear()) == "abcd"

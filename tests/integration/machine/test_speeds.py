@@ -113,17 +113,17 @@ def test_heartbeats_carry_speeds_after_a_few_runs(
     assert all(one["running"] == {"analysis": 1} and 0 < one["left"]["analysis"] <= 1 for one in in_hand)
 
 
-def test_guests_count_for_the_stage_whose_model_they_use(start: Callable[..., Bench]) -> None:
+def test_gateway_requests_count_for_the_stage_whose_model_they_use(start: Callable[..., Bench]) -> None:
     models = {stage: {"engine": "instant", "model": stage} for stage in ("analysis", "feedback", "other")}
     bench = start(stages={**models, "other": models["feedback"]})
     places = {("instant", "analysis"): 1, ("instant", "feedback"): 2, ("instant", "of another machine"): 4}
-    bench.pacing.guests = lambda: places
+    bench.pacing.gateway_requests = lambda: places
     told: list[Mapping[str, int]] = []
     sample = bench.pacing._learner.sample
 
-    def listen(now: float, runs: Any, guests: Mapping[str, int]) -> Any:
-        told.append(guests)
-        return sample(now, runs, guests)
+    def listen(now: float, runs: Any, gateway_requests: Mapping[str, int]) -> Any:
+        told.append(gateway_requests)
+        return sample(now, runs, gateway_requests)
 
     bench.pacing._learner.sample = listen  # type: ignore[method-assign, assignment]
     bench.begin("other")
@@ -131,7 +131,7 @@ def test_guests_count_for_the_stage_whose_model_they_use(start: Callable[..., Be
     assert told[-1] == {"analysis": 1, "other": 2}, "of two stages with its model, the one that runs"
 
 
-def test_what_is_best_is_not_sought_while_guests_are_there(start: Callable[..., Bench]) -> None:
+def test_what_is_best_is_not_sought_while_gateway_requests_are_there(start: Callable[..., Bench]) -> None:
     """They take a part of what the machine does, so it would look slow for the runs it has."""
     bench = start()
     bench.begin()
@@ -140,10 +140,10 @@ def test_what_is_best_is_not_sought_while_guests_are_there(start: Callable[..., 
     best = bench.pacing._now_best
     assert best is not None
     best.saw = lambda now, *_: sought.append(now)  # type: ignore[method-assign, assignment]
-    bench.pacing.guests = lambda: {("instant", "m"): 1}
+    bench.pacing.gateway_requests = lambda: {("instant", "m"): 1}
     bench.second(3, tokens=10)
     assert sought == []
-    bench.pacing.guests = dict
+    bench.pacing.gateway_requests = dict
     bench.second(tokens=10)
     assert sought == [5.0]
 

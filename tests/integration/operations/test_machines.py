@@ -301,19 +301,22 @@ def test_the_page_says_how_fast_a_machine_is_and_what_it_takes_and_why(
     assert answer["waiting"] == {"interactive": 1, "batch": 0}
 
 
-def test_guests_are_told_beside_the_runs(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gateway_requests_are_told_beside_the_runs(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
     states = [
-        replace(alive_machine(), guests=2),
-        replace(alive_machine(), name="other", guests=1),
+        replace(alive_machine(), gateway_requests=2),
+        replace(alive_machine(), name="other", gateway_requests=1),
         alive_machine(),
     ]
     monkeypatch.setattr(school.dispatch, "machines", lambda: states)
     shown = page(school)
-    assert (shown.count("slots busy, 2 guests;"), shown.count("slots busy, 1 guest;")) == (1, 1)
+    assert (
+        shown.count("slots busy, 2 gateway requests;"),
+        shown.count("slots busy, 1 gateway request;"),
+    ) == (1, 1)
     assert shown.count("slots busy;") == 1
     answer = school.client().get("/api/v1/machines", headers=school.token("teacher")).get_json()
-    assert [one["guests"] for one in answer["machines"]] == [2, 1, 0]
-    assert 'grader_machine_guests{machine="other"} 1.0' in school.client().get("/metrics").text
+    assert [one["gateway_requests"] for one in answer["machines"]] == [2, 1, 0]
+    assert 'grader_machine_gateway_requests{machine="other"} 1.0' in school.client().get("/metrics").text
 
 
 @pytest.mark.parametrize(
@@ -370,7 +373,7 @@ def test_why_a_machine_takes_little_is_said(
 
 
 def test_the_command_says_it_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    state = replace(alive_machine(), guests=2)
+    state = replace(alive_machine(), gateway_requests=2)
     dispatch = SimpleNamespace(machines=lambda: [state], backlog=lambda: {"analysis": 2})
     monkeypatch.setattr(machines_command, "open_dispatch", lambda _: dispatch)
     run = machines_command.machines.callback
@@ -382,7 +385,7 @@ def test_the_command_says_it_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert "dgx-spark-1: Runs at 33 % of its usual speed." in said
     assert "dgx-spark-1 listens to analysis, analysis.batch: it takes analysis" in said
     assert "227" in said
-    assert "dgx-spark-1 has 2 guests: requests by the gateway" in said
+    assert "dgx-spark-1 has 2 gateway requests: requests by the gateway" in said
     with click.Context(machines_command.machines, obj=settings):
         run(True)
     (told,) = json.loads(capsys.readouterr().out)["machines"]

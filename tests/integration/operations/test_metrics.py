@@ -150,7 +150,7 @@ def test_machines_and_parts_are_told_from_redis(school: School, monkeypatch: pyt
     monkeypatch.setattr(school.dispatch, "able", ("analysis",))
     values = read(school)
     assert value(values, "grader_machine_busy_slots", machine="dgx-spark-1") == 3
-    assert value(values, "grader_machine_guests", machine="dgx-spark-1") == 0
+    assert value(values, "grader_machine_gateway_requests", machine="dgx-spark-1") == 0
     assert value(values, "grader_machine_up", machine="mac-studio-1") == 0
     assert value(values, "grader_stage_machines_up", stage="analysis") == 1
     assert value(values, "grader_stage_machines_up", stage="feedback") == 0

@@ -240,30 +240,32 @@ def test_without_redis_what_was_seen_last_counts(monkeypatch: pytest.MonkeyPatch
     assert found.view().waiting["analysis", "interactive"] == 4
 
 
-def test_guests_come_in_only_where_no_grading_waits_and_a_slot_stays_free() -> None:
+def test_gateway_requests_come_in_only_where_no_grading_waits_and_a_slot_stays_free() -> None:
     played = Played()
     found = played.listening()
-    found.here = replace(found.here, guests={"chat.m": MACHINE.stages["analysis"]}, most_guests=1)
+    found.here = replace(
+        found.here, gateway_requests={"chat.m": MACHINE.stages["analysis"]}, most_gateway_requests=1
+    )
     assert found.queues()[-1] == "chat.m"
     played.hand = {"analysis": 1}
     assert "chat.m" not in found.queues()
     played.hand = {}
-    found.here = replace(found.here, most_guests=2, guests_in_hand=lambda: 1)
-    assert "chat.m" not in found.queues()  # one of two slots is a guest's
-    found.here = replace(found.here, guests_in_hand=lambda: 0)
+    found.here = replace(found.here, most_gateway_requests=2, gateway_requests_in_hand=lambda: 1)
+    assert "chat.m" not in found.queues()  # one of two slots is a gateway request's
+    found.here = replace(found.here, gateway_requests_in_hand=lambda: 0)
     played.lengths = {"feedback": 1}
     found.see()
     assert "chat.m" not in found.queues()
 
 
-def test_beside_runs_guests_come_in_only_for_their_model() -> None:
+def test_beside_runs_gateway_requests_come_in_only_for_their_model() -> None:
     """Another one might have to take its place in the engine, and the runs would wait for both to load."""
     played = Played(slots=8)
     found = played.listening()
     models = {stage: Placement(engine="ollama", model=stage) for stage in STAGES}
     machine = MACHINE.model_copy(update={"slots": 8, "stages": models})
     chats = {f"chat.{stage}": models[stage] for stage in STAGES}
-    found.here = replace(found.here, machine=machine, guests=chats, most_guests=2)
+    found.here = replace(found.here, machine=machine, gateway_requests=chats, most_gateway_requests=2)
     assert set(chats) < set(found.queues())
     played.hand = {"analysis": 1}
     assert set(chats) & set(found.queues()) == {"chat.analysis"}

@@ -113,15 +113,15 @@ def test_speeds_at_each_concurrency_are_learned_within_ten_minutes() -> None:
         assert toy.pace(stage).seen > 1
 
 
-def test_guests_in_the_batch_make_no_size_of_it_slow() -> None:
-    """Eight at once of which four are guests are eight at once, and four of them are work done."""
+def test_gateway_requests_in_the_batch_make_no_size_of_it_slow() -> None:
+    """Eight at once of which four are gateway requests are eight at once, and four of them are work done."""
     toy = Toy(stages={"analysis": (0.02, 0.02)})
     sample, ended, work = toy.learner.sample, toy.learner.ended, list[float]()
 
     def own(run: str) -> bool:
         return int(run.removeprefix("run-")) % 2 == 1
 
-    def beside(now: float, runs: Sequence[Seen], _guests: Mapping[str, int] = NONE) -> Sample:
+    def beside(now: float, runs: Sequence[Seen], _gateway_requests: Mapping[str, int] = NONE) -> Sample:
         ours = [one for one in runs if own(one.run)]
         found = sample(now, ours, {"analysis": len(runs) - len(ours)})
         work.append(found.work["analysis"])

@@ -72,9 +72,9 @@ class Request:
     seed: int | None = None
     """Sent only where it is given: it turns batching off in some servers."""
     chat: tuple[Mapping[str, str], ...] = ()
-    """Of a guest: the messages, in place of `system` and `user`; nothing of them is shared by a class."""
+    """Of a request: the messages, in place of `system` and `user`; nothing of them is shared by a class."""
     stop: tuple[str, ...] = ()
-    """Of a guest: where the text shall end, for servers that know that; the guest cuts it in any case."""
+    """Of a request: where the text shall end, for servers that know that; the request cuts it in any case."""
     cancel: Cancel = field(default_factory=Cancel)
     """Ends the generation with `Cancelled`, within a decoding step, a prefill chunk or a chunk over HTTP."""
 

@@ -1,4 +1,4 @@
-"""One guest in a machine's hands: what the engine writes for it, told piece by piece to the gateway."""
+"""One request in a machine's hands: what the engine writes for it, told piece by piece to the gateway."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ UNBOUND = "schema_not_bound"
 
 @dataclass(eq=False)
 class GatewayRequest:
-    """A guest and how far it is. The engine's thread writes, the keeper's thread tells what was held back."""
+    """A request and how far it is. The engine's thread writes, the keeper's sends what was held back."""
 
     id: str
     ask: Ask
@@ -168,10 +168,10 @@ def _unheard(_tokens: int, _phase: Phase = "generating", _draft: str = "", /) ->
     """Progress of what nobody looks at."""
 
 
-def _job(guest: str, ask: Ask, seconds: float) -> Job:
+def _job(request_id: str, ask: Ask, seconds: float) -> Job:
     """What engines want of a job: that the text so far is told. Nothing of it is graded."""
     return Job(
-        run_id=guest,
+        run_id=request_id,
         round_id="",
         stage="chat",
         material=Material(title=""),

@@ -1,6 +1,6 @@
 """Gateway requests that a machine serves: what other tools ask of its models, behind all grading.
 
-A guest never keeps grading waiting: as soon as a run waits and no slot is free, the youngest guests are
+A request never keeps grading waiting: as soon as a run waits and no slot is free, the youngest requests are
 broken off. So are those whose model is another than that of the runs in hand, as it might have to make room
 for it. None is begun while the machine is told to end or a run wants to be alone on it.
 """
@@ -26,7 +26,7 @@ from grading.broker.gateway_requests import (
     Event,
     Talks,
     chat_queue,
-    guest_queues,
+    gateway_queues,
     served,
 )
 from grading.config.machines import Placement
@@ -47,12 +47,12 @@ FAILED = "engine_failed"
 
 
 def queues_of(machine: Machine) -> dict[str, Placement]:
-    """The queues of guests that a machine can answer, and by what; none where it is kept for testing."""
-    return {} if machine.reserved == "testing" else guest_queues(machine.stages)
+    """The queues of requests that a machine can answer, and by what; none where it is kept for testing."""
+    return {} if machine.reserved == "testing" else gateway_queues(machine.stages)
 
 
-def most_guests(slots: int) -> int:
-    """How many of a machine's slots guests may have at once; never the last one."""
+def most_gateway_requests(slots: int) -> int:
+    """How many of a machine's slots gateway requests may have at once; never the last one."""
     return 0 if slots < 2 else max(1, slots // 4)
 
 
@@ -73,7 +73,7 @@ class GatewayRequests:
         graded: Callable[[], Set[Place]] = frozenset,
         circuits: CircuitBreakers | None = None,
     ) -> None:
-        self.most = most_guests(machine.slots)
+        self.most = most_gateway_requests(machine.slots)
         self.pressed = pressed
         self._graded = graded
         self._circuits = circuits
@@ -90,31 +90,31 @@ class GatewayRequests:
 
     @property
     def in_hand(self) -> int:
-        """How many slots guests have now."""
+        """How many slots gateway requests have now."""
         return self._places
 
     def at_work(self) -> Mapping[Place, int]:
-        """How many generations of each model guests have in their engines, beside grading."""
+        """How many generations of each model gateway requests have in their engines, beside grading."""
         with self._lock:
             return Counter(one.placement.place for one in self._inside.values() if one.in_batch)
 
-    def serve(self, guest: str, hand_back: Callable[[], None]) -> None:
-        """Answer a guest. `hand_back` sends its message back where this machine has no room for it."""
+    def serve(self, request_id: str, hand_back: Callable[[], None]) -> None:
+        """Answer a request. `hand_back` sends its message back where this machine has no room for it."""
         if not self._come_in():
             hand_back()
             return
         try:
-            taken = self._talks.take(guest, self._name)
+            taken = self._talks.take(request_id, self._name)
             if taken is not None:
-                self._serve(guest, *taken)
+                self._serve(request_id, *taken)
         except RedisError as error:
             # not the error itself: that of a pipeline repeats what was to be said
-            log.warning("redis is away, a guest is given up: %s", type(error).__name__)
+            log.warning("redis is away, a gateway request is given up: %s", type(error).__name__)
         finally:
             self._go()
 
     def make_room(self, count: int, why: str = PREEMPTED) -> None:
-        """Break off so many guests, the youngest first; those that are ending already count."""
+        """Break off so many gateway requests, the youngest first; those that are ending already count."""
         with self._lock:
             youngest = list(self._inside.values())[::-1][: max(0, count)]
         for one in youngest:
@@ -138,7 +138,7 @@ class GatewayRequests:
             try:
                 self._look()
             except Exception:
-                log.exception("nobody looked after the guests this time")  # the thread must outlive anything
+                log.exception("gateway requests were not kept up")  # the thread must outlive anything
 
     def _look(self) -> None:
         with self._lock:
@@ -148,22 +148,22 @@ class GatewayRequests:
         try:
             waited_for = self._talks.hold(inside)
         except RedisError as error:
-            log.warning("redis is away, %d guests are given up: %s", len(inside), error)
+            log.warning("redis is away, %d gateway requests are given up: %s", len(inside), error)
             waited_for = set()
-        for name, guest in inside.items():
+        for name, request in inside.items():
             if name in waited_for:
-                guest.tell()
+                request.tell()
             else:
-                guest.break_off(GONE)
+                request.break_off(GONE)
         self._leave_models(inside.values())
         self._give_way(len(inside))
 
     def _leave_models(self, inside: Iterable[GatewayRequest]) -> None:
         """An engine may hold only one model at a time, and that is the one of grading."""
         graded = self._graded()
-        for guest in inside:
-            if graded and guest.placement.place not in graded:
-                guest.break_off(PREEMPTED)
+        for request in inside:
+            if graded and request.placement.place not in graded:
+                request.break_off(PREEMPTED)
 
     def _give_way(self, inside: int) -> None:
         try:
@@ -191,47 +191,54 @@ class GatewayRequests:
         if placement is None:
             self._talks.leave(name, Event(kind="failed", code="model_missing"))
             return
-        guest = GatewayRequest(name, ask, placement, self._engines[placement.engine], self._talks)
+        request = GatewayRequest(name, ask, placement, self._engines[placement.engine], self._talks)
         with self._lock:
-            self._inside[name] = guest
+            self._inside[name] = request
             late = not self._open
         if late:
-            guest.break_off(ENDING)
-        self._leave_models([guest])  # a run may have begun since the guest was let in
+            request.break_off(ENDING)
+        self._leave_models([request])  # a run may have begun since the gateway request was let in
         self._news.set()
         try:
             self._talks.say(name, Event(kind="begun", machine=self._name, model=placement.model))
-            last = self._answer(guest, seconds)
+            last = self._answer(request, seconds)
         finally:
             with self._lock:
                 del self._inside[name]
         self._talks.leave(name, *last)
 
-    def _answer(self, guest: GatewayRequest, seconds: float) -> tuple[Event, ...]:
+    def _answer(self, request: GatewayRequest, seconds: float) -> tuple[Event, ...]:
         began = self._circuits.now() if self._circuits else 0.0
         try:
-            last = guest.answer(seconds)
+            last = request.answer(seconds)
         except EngineError as error:
-            log.info("guest %s failed: %s", guest.id, error.code)
-            # all else may be for what the guest asked: a stranger must not take an engine away from grading
+            log.info("gateway request %s failed: %s", request.id, error.code)
+            # all else may be for what the request asked: a stranger must not take an engine away from grading
             if self._circuits and isinstance(error, EngineUnreachable) and error.refused:
-                self._circuits.refused(guest.placement.place, began, error.message)
+                self._circuits.refused(request.placement.place, began, error.message)
             return (Event(kind="failed", code=error.code),)
         except Exception as error:  # noqa: BLE001 - whatever a stranger's request makes an engine do
-            # not the error itself: it may repeat what the guest wrote
-            log.error("guest %s failed with an unexpected %s", guest.id, type(error).__name__)
+            # not the error itself: it may repeat what was asked
+            log.error("gateway request %s failed with an unexpected %s", request.id, type(error).__name__)
             return (Event(kind="failed", code=FAILED),)
-        log.info("guest %s of model %s: %s", guest.id, guest.placement.model, guest.why or "answered")
+        log.info(
+            "gateway request %s of model %s: %s",
+            request.id,
+            request.placement.model,
+            request.why or "answered",
+        )
         return last
 
 
-def open_guests(config: Config, process: MachineProcess) -> tuple[GatewayRequests, Mapping[str, Placement]]:
-    """The guests of a machine and the queues they come by.
+def open_gateway_requests(
+    config: Config, process: MachineProcess
+) -> tuple[GatewayRequests, Mapping[str, Placement]]:
+    """The gateway requests of a machine and the queues they come by.
 
     Where there is no gateway, only that of a rubric's first draft, which the web app asks for by itself.
     """
     talks = Talks(process.leases.redis)
-    guests = GatewayRequests(
+    gateway_requests = GatewayRequests(
         process.machine,
         process.engines,
         talks,
@@ -239,49 +246,56 @@ def open_guests(config: Config, process: MachineProcess) -> tuple[GatewayRequest
         graded=lambda: in_use(process.machine, process.in_hand()),
         circuits=process.circuits,
     )
-    process.guests, process.pacing.guests = lambda: guests.in_hand, guests.at_work
-    queues = queues_of(process.machine) if guests.most > 0 else {}
+    process.gateway_requests, process.pacing.gateway_requests = (
+        lambda: gateway_requests.in_hand,
+        gateway_requests.at_work,
+    )
+    queues = queues_of(process.machine) if gateway_requests.most > 0 else {}
     if not config.gateway.enabled:
         queues = {name: one for name, one in queues.items() if name == chat_queue(DRAFTING)}
-    return guests, queues
+    return gateway_requests, queues
 
 
-def host(app: Celery, process: MachineProcess, guests: GatewayRequests, view: Callable[[], View]) -> None:
-    """Answer guests from now on. `view` is what the machine knows of the cluster."""
+def host(
+    app: Celery, process: MachineProcess, gateway_requests: GatewayRequests, view: Callable[[], View]
+) -> None:
+    """Answer gateway requests from now on. `view` is what the machine knows of the cluster."""
     own = own_queue(process.machine.name)
 
     def pressed() -> int:
         handed = process.leases.lengths([own])[own]
-        return crowded(view(), guests.in_hand, handed)
+        return crowded(view(), gateway_requests.in_hand, handed)
 
-    guests.pressed = pressed
+    gateway_requests.pressed = pressed
 
     @app.task(name=CHAT, bind=True, ignore_result=True)
-    def chat(self: Task, guest: str) -> None:
-        guests.serve(guest, lambda: _hand_back(self))
+    def chat(self: Task, request_id: str) -> None:
+        gateway_requests.serve(request_id, lambda: _hand_back(self))
 
 
-def look_after(process: MachineProcess, guests: GatewayRequests) -> None:
+def look_after(process: MachineProcess, gateway_requests: GatewayRequests) -> None:
     """Keep the talks up until the process stops, in a thread of its own."""
-    threading.Thread(target=guests.until_stopped, args=(process.stop,), name="guests", daemon=True).start()
+    threading.Thread(
+        target=gateway_requests.until_stopped, args=(process.stop,), name="gateway_requests", daemon=True
+    ).start()
 
 
-def taken_up(process: MachineProcess, guests: GatewayRequests) -> int:
-    """The slots guests have; all of theirs while an engine is away, or it would draw guests and fail them.
+def taken_up(process: MachineProcess, gateway_requests: GatewayRequests) -> int:
+    """The slots requests have; all of theirs while an engine is away, or it would take requests and fail.
 
-    So, too, while a run is alone, or it would draw guests and hand them back all the time.
+    So, too, while a run is alone, or it would take requests and hand them back all the time.
     """
     able = not process.gate.shut and all(process.circuits.closed(stage) for stage in process.machine.stages)
-    return guests.in_hand if able else guests.most
+    return gateway_requests.in_hand if able else gateway_requests.most
 
 
-def crowded(view: View, guests: int, handed: int = 0) -> int:
-    """How many of a machine's guests must go, so that what it would take of grading has a slot.
+def crowded(view: View, gateway_requests: int, handed: int = 0) -> int:
+    """How many of a machine's gateway requests must go, so that what it would take of grading has a slot.
 
     `handed` is what waits in the machine's own queue.
     """
     me = view.peers[view.me]
-    beside = me.free - guests
+    beside = me.free - gateway_requests
     wanted = handed + sum(view.waiting.get(queue, 0) for queue in decide(view).queues)
     short = min(wanted, me.free) - max(0, beside)
     # beyond its best number of generations each one slows the others down
@@ -294,4 +308,4 @@ def _hand_back(task: Task) -> None:
     try:
         task.signature_from_request(request, queue=came_by).apply_async()
     except AWAY as error:
-        log.warning("redis is away, a guest is given up: %s", error)
+        log.warning("redis is away, a gateway request is given up: %s", error)

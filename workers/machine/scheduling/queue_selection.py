@@ -55,10 +55,10 @@ class MachineView:
     """Generations at once that it takes now."""
     able: Callable[[], Sequence[str]]
     """Its stages whose engines answer now."""
-    guests: Mapping[str, Placement] = field(default_factory=dict)
+    gateway_requests: Mapping[str, Placement] = field(default_factory=dict)
     """Queues of other work, which come last, and what answers it."""
-    most_guests: int = 0
-    guests_in_hand: Callable[[], int] = lambda: 0
+    most_gateway_requests: int = 0
+    gateway_requests_in_hand: Callable[[], int] = lambda: 0
 
 
 @dataclass
@@ -152,19 +152,19 @@ class QueueSelection:
         view = self.view()
         self.choice = decide(view)
         self._due = self.choice.due(self.clock(), self._due)
-        return [self.own, *(stage_queue(s, p) for s, p in self.choice.queues), *self._guests(view)]
+        return [self.own, *(stage_queue(s, p) for s, p in self.choice.queues), *self._gateway_requests(view)]
 
-    def _guests(self, view: View) -> Sequence[str]:
+    def _gateway_requests(self, view: View) -> Sequence[str]:
         """Other work is let in where no grading waits and a slot stays free for it.
 
         Beside runs it is let in only for their models: another one might take their place in the engine.
         """
-        me, guests = view.peers[view.me], self.here.guests_in_hand()
-        room = me.free - guests > 1 and guests < self.here.most_guests
+        me, gateway_requests = view.peers[view.me], self.here.gateway_requests_in_hand()
+        room = me.free - gateway_requests > 1 and gateway_requests < self.here.most_gateway_requests
         if not room or any(view.waiting.values()):
             return ()
         used = in_use(self.here.machine, me.running)
-        return [name for name, one in self.here.guests.items() if not used or one.place in used]
+        return [name for name, one in self.here.gateway_requests.items() if not used or one.place in used]
 
     def took(self, queue: str) -> None:
         """A message was taken from this queue."""

@@ -51,8 +51,9 @@ class _Load:
 class ThroughputLearner:
     """Learns from the runs in hand. Thread-safe. Nothing here waits for Redis but `until_stopped`.
 
-    `runs` gives those in hand; `clock` is in seconds from any start. `guests` says how many generations of
-    each model run beside them: these slow a batch down as runs do, but are no work that counts.
+    `runs` gives those in hand; `clock` is in seconds from any start. `gateway_requests` says how many
+    generations of each model run beside them: these slow a batch down as runs do, but are no work that
+    counts.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class ThroughputLearner:
         self._redis = redis
         self._runs = runs
         self._clock = clock
-        self.guests: Callable[[], Mapping[Place, int]] = dict
+        self.gateway_requests: Callable[[], Mapping[Place, int]] = dict
         self._turn = threading.Lock()
         self._learner = Learner(machine.slots, {s: p.jobs_per_hour for s, p in machine.stages.items()})
         self._best: dict[str, Best] = {}
@@ -216,20 +217,22 @@ class ThroughputLearner:
         for working in runs:
             self._look_at_loading(working, now)
         seen = [self._seen(working, working.tokens) for working in runs]
-        guests = self._beside({one.stage for one in seen})
-        self._find_best(now, self._learner.sample(now, seen, guests), by_itself=not guests)
+        gateway_requests = self._beside({one.stage for one in seen})
+        self._find_best(
+            now, self._learner.sample(now, seen, gateway_requests), by_itself=not gateway_requests
+        )
 
     def _beside(self, running: Set[str]) -> Counter[str]:
-        """Guests by the stage whose model they use; where several use it, by one that runs."""
+        """Gateway requests by the stage whose model they use; where several use it, by one that runs."""
         found: Counter[str] = Counter()
-        for place, count in self.guests().items():
+        for place, count in self.gateway_requests().items():
             stages = [stage for stage, one in self._machine.stages.items() if one.place == place]
             if stages:
                 found[next((stage for stage in stages if stage in running), stages[0])] += count
         return found
 
     def _find_best(self, now: float, sample: Sample, *, by_itself: bool) -> None:
-        """Only times count in which one model had the machine, and no guest was there."""
+        """Only times count in which one model had the machine, and no gateway request was there."""
         if not sample.batch:
             return
         stage = max(sample.batch, key=lambda s: sample.batch[s])

@@ -20,7 +20,7 @@ PROGRESS_EVERY_S = 0.3
 def messages(request: Request) -> list[dict[str, str]]:
     """The chat of a request: system and user; on a repair try also the first answer and what was wrong.
 
-    A guest's as it came.
+    A gateway request's as it came.
     """
     if request.chat:
         return [dict(one) for one in request.chat]
