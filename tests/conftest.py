@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 # shared cores make single examples slow; `make soak` looks at many more
 # the same examples each time: what a change broke shows with the change; the soak looks further
-hypothesis.settings.register_profile("default", deadline=None, derandomize=True)
+hypothesis.settings.register_profile("default", deadline=None, derandomize=True, max_examples=50)
 hypothesis.settings.register_profile("soak", deadline=None, max_examples=2000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
