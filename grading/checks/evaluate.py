@@ -49,7 +49,7 @@ def evaluate(check: CheckBase, context: Context) -> Finding:
         foreign = context.in_other_language(scope) if isinstance(check, RunCheck) else None
         found = Finding(0.0, foreign) if foreign else check.evaluate(context, scope)
     except AssignmentError as error:
-        return Finding(None, CANNOT_RUN(reason=error.message))
+        return Finding(None, CANNOT_RUN(reason=error.coded))
     earned = None if found.earned is None else min(max(found.earned, 0.0), check.cap)
     return replace(found, earned=earned)
 

@@ -17,6 +17,7 @@ from grading.domain.value import InvalidValue
 _INSIDE: dict[str, type[BaseModel]] = {"criteria": Criterion, "adjustments": Adjustment}
 
 
+AT_PLACE = define_message("rubric.at_place", "%(place)s: %(problem)s")
 UNKNOWN = define_message("rubric.unknown", "is not a known key")
 UNKNOWN_KEY = define_message("rubric.unknown_key", "is not a known key; allowed are %(known)s")
 ONE_OF = define_message("rubric.one_of", "must be one of %(kinds)s")
@@ -48,7 +49,7 @@ class RubricError(AssignmentError):
     """Something is wrong at a key of a rubric."""
 
     def __init__(self, place: str, problem: Message) -> None:
-        super().__init__(f"{place}: {problem}" if place else problem.message)
+        super().__init__(AT_PLACE(place=place, problem=problem) if place else problem)
         self.place, self.problem = place, problem
 
 
@@ -156,4 +157,4 @@ def _pattern(pattern: str | None, place: str) -> None:
     try:
         compiled(pattern)
     except AssignmentError as error:
-        raise RubricError(place, verbatim(error.message)) from error
+        raise RubricError(place, error.coded) from error

@@ -19,7 +19,7 @@ from grading.assignments.editor import text_lists
 from grading.assignments.editor.folder import plain
 from grading.domain.check import CheckBase, check_kinds
 from grading.domain.errors import AssignmentError
-from grading.domain.messages import Message, define_message, verbatim
+from grading.domain.messages import Message, define_message
 from grading.domain.rubric import Rubric
 from grading.domain.rubric_errors import RubricError, check_rubric, mistakes
 
@@ -243,7 +243,7 @@ def problem_of(error: AssignmentError) -> Problem:
     """A mistake the reader of folders found, at its field where it names one."""
     if isinstance(error, RubricError):
         return Problem(field_name(error.place), error.problem)
-    return Problem("", verbatim(error.message))
+    return Problem("", error.coded)
 
 
 def field_name(place: str) -> str:
