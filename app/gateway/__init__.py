@@ -9,16 +9,16 @@ from flask import Flask
 
 from app.gateway.views import endpoints
 from app.model_requests import errors
-from app.model_requests.connections import Door, Doors
+from app.model_requests.connections import GatewayServices, RequestSlots
 
-__all__ = ["Door", "create_gateway"]
+__all__ = ["GatewayServices", "create_gateway"]
 
 
-def create_gateway(door: Door) -> Flask:
-    """A Flask app that lets gateway requests in by this door."""
+def create_gateway(gateway: GatewayServices) -> Flask:
+    """A Flask app that serves gateway requests with these services."""
     app = Flask(__name__, static_folder=None)
-    app.config["MAX_CONTENT_LENGTH"] = door.settings.max_body_kb * 1024
-    app.extensions["gateway"] = Doors(door)
+    app.config["MAX_CONTENT_LENGTH"] = gateway.settings.max_body_kb * 1024
+    app.extensions["gateway"] = RequestSlots(gateway)
     errors.handle_errors(app)
     app.register_blueprint(endpoints)
     return app

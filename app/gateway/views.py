@@ -13,7 +13,7 @@ from typing import Any
 from flask import Blueprint, Response, jsonify, request
 
 from app.gateway import requests
-from app.model_requests.connections import HOLD_S, Doors, doors
+from app.model_requests.connections import HOLD_S, RequestSlots, request_slots
 from app.model_requests.conversation import ClientGone, Conversation
 from app.model_requests.errors import Away, NoSuchModel, Refused, TooMany, content, fault
 from grading.broker.dispatch import AWAY
@@ -37,7 +37,7 @@ def health() -> Response:
 def models() -> Response:
     """What live machines can be asked for."""
     _caller()
-    listed = [_model(name) for name in doors().door.models()]
+    listed = [_model(name) for name in request_slots().gateway.models()]
     return jsonify(object="list", data=listed)
 
 
@@ -45,7 +45,7 @@ def models() -> Response:
 def model(name: str) -> Response:
     """One of them."""
     _caller()
-    if name not in doors().door.models():
+    if name not in request_slots().gateway.models():
         raise NoSuchModel
     return jsonify(_model(name))
 
@@ -53,12 +53,12 @@ def model(name: str) -> Response:
 @endpoints.post("/v1/chat/completions")
 def chat() -> Response:
     """An answer of a model, whole or as a stream of server-sent events."""
-    caller, inside = _caller(), doors()
-    asked, ask = requests.read(_body(), inside.door.settings.max_tokens)
-    _require_room(inside, ask.model)
+    caller, slots = _caller(), request_slots()
+    asked, ask = requests.read(_body(), slots.gateway.settings.max_tokens)
+    _require_room(slots, ask.model)
     with ExitStack() as stack:
-        stack.enter_context(inside.inside(caller.token_id))
-        conversation = Conversation(inside.door, ask, _gone())
+        stack.enter_context(slots.acquire(caller.token_id))
+        conversation = Conversation(slots.gateway, ask, _gone())
         log.info("gateway request %s of %s asks for %s", conversation.id, caller.name, ask.model)
         answer = Answer(conversation)
         if not asked.stream:
@@ -169,7 +169,7 @@ def _caller() -> Actor:
     kind, _, secret = request.headers.get("Authorization", "").partition(" ")
     if kind.lower() != "bearer":
         raise NotSignedIn("Send a token with the scope chat: Authorization: Bearer grd_….")
-    with doors().door.store.read() as session:
+    with request_slots().gateway.store.read() as session:
         found = users.verify_token(session, secret.strip())
     if found is None:
         raise NotSignedIn("The token is unknown, expired or revoked.")
@@ -185,13 +185,13 @@ def _body() -> Any:
         raise Refused("The request is not valid JSON.") from None
 
 
-def _require_room(inside: Doors, name: str) -> None:
+def _require_room(slots: RequestSlots, name: str) -> None:
     """Go on, or raise NoSuchModel, Failed or TooMany."""
-    door = inside.door
-    if name not in door.models():
-        raise fault("no_machine") if door.configured(name) else NoSuchModel(param="model")
-    if door.waiting(name) >= door.settings.waiting:
-        raise TooMany(f"{door.settings.waiting} requests wait for this model already.")
+    gateway = slots.gateway
+    if name not in gateway.models():
+        raise fault("no_machine") if gateway.configured(name) else NoSuchModel(param="model")
+    if gateway.waiting(name) >= gateway.settings.waiting:
+        raise TooMany(f"{gateway.settings.waiting} requests wait for this model already.")
 
 
 def _gone() -> Callable[[], bool]:

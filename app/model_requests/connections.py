@@ -1,4 +1,4 @@
-"""What the gateway works with, who is inside, and which models there are."""
+"""What the gateway works with: services, models of live machines, requests that are open."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ HOLD_S = 10.0
 
 
 @dataclass(frozen=True)
-class Door:
-    """Everything the gateway is given. `send` puts a gateway request's message into the queue of a model."""
+class GatewayServices:
+    """Everything the gateway is given. `send` puts a request into the queue of a model."""
 
     config: Config
     store: Store
@@ -48,7 +48,7 @@ class Door:
             ):
                 continue
             if any(one.get("state") != "closed" for one in heartbeat.circuits.values()):
-                continue  # it takes no gateway requests at all now
+                continue  # it takes no gateway requests now
             for stage, placement in heartbeat.stages.items():
                 engine, model = placement.get("engine", ""), placement.get("model", "")
                 if engine in WITHOUT_MODEL:
@@ -65,38 +65,38 @@ class Door:
         )
 
     def waiting(self, model: str) -> int:
-        """Gateway requests that wait for a model."""
+        """Requests that wait for a model."""
         queue = chat_queue(model)
         return self.leases.lengths([queue])[queue]
 
 
-class Doors:
-    """A door and who came in by it; one a process."""
+class RequestSlots:
+    """Requests that are open, by token; one a process. Raises TooMany beyond the limits."""
 
-    def __init__(self, door: Door) -> None:
-        self.door = door
-        self._inside: Counter[int | None] = Counter()
+    def __init__(self, gateway: GatewayServices) -> None:
+        self.gateway = gateway
+        self._open: Counter[int | None] = Counter()
         self._lock = threading.Lock()
 
     @contextmanager
-    def inside(self, token: int | None) -> Iterator[None]:
-        """Be inside, or raise TooMany."""
-        settings = self.door.settings
+    def acquire(self, token: int | None) -> Iterator[None]:
+        """Hold a slot while a request is open, or raise TooMany."""
+        settings = self.gateway.settings
         with self._lock:
-            if self._inside[token] >= settings.per_token:
+            if self._open[token] >= settings.per_token:
                 raise TooMany(f"This token has {settings.per_token} requests open; wait for one of them.")
-            if self._inside.total() >= settings.at_once:
+            if self._open.total() >= settings.at_once:
                 raise TooMany
-            self._inside[token] += 1
+            self._open[token] += 1
         try:
             yield
         finally:
             with self._lock:
-                self._inside[token] -= 1
-                if not self._inside[token]:
-                    del self._inside[token]
+                self._open[token] -= 1
+                if not self._open[token]:
+                    del self._open[token]
 
 
-def doors() -> Doors:
+def request_slots() -> RequestSlots:
     """Those of the current app."""
-    return cast(Doors, current_app.extensions["gateway"])
+    return cast(RequestSlots, current_app.extensions["gateway"])

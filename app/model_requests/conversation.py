@@ -1,4 +1,4 @@
-"""One request from the request to the end of its answer: events as they come, and heartbeats meanwhile."""
+"""A gateway request from its start to the end of its answer: events in order, heartbeats meanwhile."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 
 from redis.exceptions import RedisError
 
-from app.model_requests.connections import Door
+from app.model_requests.connections import GatewayServices
 from app.model_requests.errors import fault
 from grading.broker.gateway_requests import ENDING, PREEMPTED, Ask, Event
 
 log = logging.getLogger(__name__)
 PAUSE_S = 0.5
 TRIES = 3
-"""How often a gateway request that has not heard a word yet is begun."""
+"""Attempts for a request of which no text has arrived yet."""
 AGAIN = (PREEMPTED, ENDING, "machine_lost")
 LOOK_FOR_MACHINES_S = 5.0
 
@@ -28,9 +28,9 @@ class ClientGone(Exception):
 
 @dataclass
 class Conversation:
-    """A gateway request's way. `gone` says whether the client went away. Use `events` once."""
+    """A request and its answer. `gone` says whether the client disconnected. Use `events` once."""
 
-    door: Door
+    gateway: GatewayServices
     ask: Ask
     gone: Callable[[], bool]
     id: str = field(default_factory=lambda: secrets.token_hex(16))
@@ -43,10 +43,10 @@ class Conversation:
 
         Raises Refused for what goes wrong, ClientGone, and redis errors.
         """
-        door, limit_s = self.door, self.door.settings.limit_s
+        gateway, limit_s = self.gateway, self.gateway.settings.limit_s
         since = time.monotonic()
         try:
-            door.talks.ask(self.id, self.ask, limit_s)
+            gateway.talks.ask(self.id, self.ask, limit_s)
             self._send()
             looked = since
             while True:
@@ -67,17 +67,17 @@ class Conversation:
 
     def _leave(self) -> None:
         try:
-            self.door.talks.withdraw(self.id, self.ask.model)
+            self.gateway.talks.withdraw(self.id, self.ask.model)
         except RedisError as error:
-            log.warning("redis is away, a gateway request's keys expire by themselves: %s", error)
+            log.warning("redis is away, the keys of a gateway request expire by themselves: %s", error)
 
     def _send(self) -> None:
         self._tries += 1
         self._begun = False
-        self.door.send(self.id, self.ask.model)
+        self.gateway.send(self.id, self.ask.model)
 
     def _next(self) -> Event | None:
-        talks = self.door.talks
+        talks = self.gateway.talks
         held = talks.waits(self.id)
         event = talks.hear(self.id, PAUSE_S) if not self._begun or held else talks.hear(self.id)
         if event is None and self._begun and not held:
@@ -103,11 +103,11 @@ class Conversation:
 
     def _look(self, waited_s: float, looked: float) -> float:
         """Nothing was said for a while: is there anybody to wait for, and who waits?"""
-        settings, now = self.door.settings, time.monotonic()
+        settings, now = self.gateway.settings, time.monotonic()
         if waited_s > settings.limit_s + (PAUSE_S * 6 if self._begun else 0):
             raise fault("budget_exceeded" if self._begun else "machines_busy")
         if not self._begun and now - looked > LOOK_FOR_MACHINES_S:
-            if self.ask.model not in self.door.models():
+            if self.ask.model not in self.gateway.models():
                 raise fault("no_machine")
             return now
         return looked

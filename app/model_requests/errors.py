@@ -158,7 +158,7 @@ def _away(error: Exception) -> Response:
 
 def _unknown(error: Exception) -> Response:
     reference = secrets.token_hex(6)
-    # without the error's own words, which may repeat what a gateway request wrote
+    # without the error's own words, which may repeat what a client wrote
     place = error.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next

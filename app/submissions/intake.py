@@ -104,7 +104,7 @@ def keep(actor: Actor, course_id: int, form: Form) -> str:
 
 
 def require_open(session: Session, assignment: tables.Assignment, actor: Actor) -> None:
-    """Go on if this person may hand in now; said before a long upload is read. Raises what `door` does."""
+    """Go on if this person may hand in now; said before a long upload is read. Raises SubmissionRefused."""
     if trusted(actor, assignment.course_id):
         intake.require_current(assignment)
         return

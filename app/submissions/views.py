@@ -190,7 +190,7 @@ def upload(upload_id: str) -> str | BaseResponse:
         shown = assignment.load_overview(session, found, actor.user_id)
     staff = parsing.trusted(actor, shown.course_id)
     return render_template(
-        "submissions/upload.html", waiting=waiting, assignment=shown, door=stands, staff=staff
+        "submissions/upload.html", waiting=waiting, assignment=shown, policy=stands, staff=staff
     )
 
 

@@ -125,4 +125,4 @@ def whole(name: str) -> int | None:
 def can_hand_in(actor: Actor, shown: Overview) -> bool:
     """Whether the form is of any use now."""
     trusted = parsing.trusted(actor, shown.course_id)
-    return shown.ready and not shown.archived and (trusted or shown.door.open)
+    return shown.ready and not shown.archived and (trusted or shown.policy.open)

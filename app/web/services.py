@@ -8,7 +8,7 @@ from typing import Protocol, cast
 
 from flask import current_app
 
-from app.model_requests.connections import Door
+from app.model_requests.connections import GatewayServices
 from grading.broker.canaries import PartHeartbeat
 from grading.broker.heartbeats import Lease
 from grading.broker.machine_status import MachineState
@@ -53,7 +53,7 @@ class Services:
     """Signing secrets of each LMS connection, several during a rotation."""
     metrics_token: str = ""
     """Who sends it may read /metrics from elsewhere; empty: only this machine itself."""
-    door: Door | None = None
+    gateway: GatewayServices | None = None
     """How a model is asked for a rubric's first draft, behind all grading; nothing: not at all."""
 
     @property

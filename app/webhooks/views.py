@@ -367,7 +367,7 @@ def _incoming(
         data.student.email,
         assignment.course_id,
     )
-    # the learning system keeps its own door, and a message may come hours later: what it took is not lost
+    # the learning system has its own due date, and a message may come hours later: what it took is not lost
     return IncomingSubmission(assignment.id, student.id, "webhook", content, data.priority, trusted=True)
 
 

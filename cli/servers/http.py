@@ -19,7 +19,7 @@ from waitress.adjustments import Adjustments
 from waitress.task import ThreadedTaskDispatcher
 
 from app import create_app
-from app.gateway import Door, create_gateway
+from app.gateway import GatewayServices, create_gateway
 from app.web.services import Services
 from cli.servers.connections import MIB, PIPELINED, BoundedServer, Bounds
 from cli.settings import lms_secrets, secret_key
@@ -142,8 +142,8 @@ def _allow_files(wanted: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
 
 
-def open_door(config: Config, store: Store, dispatch: Dispatch) -> Door:
-    """The door of the web app, over the connections it has anyway."""
+def gateway_services(config: Config, store: Store, dispatch: Dispatch) -> GatewayServices:
+    """The gateway's services for the web app, over the connections it has anyway."""
 
     def send(request_id: str, model: str) -> None:
         to, quiet = chat_queue(model), celery_app.unsaid()
@@ -151,7 +151,7 @@ def open_door(config: Config, store: Store, dispatch: Dispatch) -> Door:
             CHAT, args=[request_id], task_id=request_id, queue=to, ignore_result=True, **quiet
         )
 
-    return Door(config, store, dispatch.registry, Talks(dispatch.registry.redis), send)
+    return GatewayServices(config, store, dispatch.registry, Talks(dispatch.registry.redis), send)
 
 
 def create_web_app(config: Config, folder: Path) -> Flask:
@@ -162,7 +162,7 @@ def create_web_app(config: Config, folder: Path) -> Flask:
             config=config,
             store=store,
             dispatch=dispatch,
-            door=open_door(config, store, dispatch),
+            gateway=gateway_services(config, store, dispatch),
             secret_key=secret_key(folder),
             lms_secrets=lms_secrets(config, os.environ),
             metrics_token=os.environ.get("GRADER_METRICS_TOKEN", ""),
@@ -211,7 +211,9 @@ def create_gateway_app(config: Config) -> Flask:
         )
 
     leases = open_leases(config)
-    return create_gateway(Door(config, Store(config.database.url), leases, Talks(leases.redis), send))
+    return create_gateway(
+        GatewayServices(config, Store(config.database.url), leases, Talks(leases.redis), send)
+    )
 
 
 class GatewayServer(HttpServer):

@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 from werkzeug.wrappers import Response
 
 from app.assignments.editor import forms
-from app.model_requests.connections import Door
+from app.model_requests.connections import GatewayServices
 from app.model_requests.conversation import ClientGone, Conversation
 from app.model_requests.errors import Refused
 from app.web import assignment_pages, auth
@@ -125,17 +125,17 @@ def form(assignment_id: int) -> str:
 @pages.post(f"/assignments/{ANY}/rubric/draft")
 def request_draft(assignment_id: int) -> Response:
     """Ask a model; the page that follows shows how far it is."""
-    actor, door = auth.actor(), services().door
+    actor, gateway = auth.actor(), services().gateway
     with services().store.read_autocommit() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
         row = versions.load_newest(session, found).version
         asked = _question(row)
-    if door is None or not _model():
+    if gateway is None or not _model():
         flash(_("No machine with a model is there now. Begin with the template, or try again later."))
         return redirect(url_for("editor_proposals.form", assignment_id=assignment_id), 303)
     draft = Draft(secrets.token_hex(16), actor.user_id, assignment_id, asked.shortened, time.monotonic())
     _drafts().begin(draft)
-    thread = threading.Thread(target=_write, args=(door, draft, asked, forms.stages()), daemon=True)
+    thread = threading.Thread(target=_write, args=(gateway, draft, asked, forms.stages()), daemon=True)
     thread.start()
     where = url_for("editor_proposals.show", assignment_id=assignment_id, draft_id=draft.id)
     return redirect(where, 303)
@@ -200,9 +200,9 @@ def accept(assignment_id: int) -> Response:
 
 def _model() -> str:
     """The name under which a machine can be asked now; empty: none is there, or all run without a model."""
-    door = services().door
+    gateway = services().gateway
     try:
-        return DRAFTING if door is not None and DRAFTING in door.models() else ""
+        return DRAFTING if gateway is not None and DRAFTING in gateway.models() else ""
     except RedisError as error:
         log.warning("redis is away, nobody can be asked for a draft: %s", type(error).__name__)
         return ""
@@ -224,11 +224,11 @@ def _text(documents: Sequence[Document]) -> str:
 # --- the thread -----------------------------------------------------------------------------------------
 
 
-def _write(door: Door, draft: Draft, asked: proposal.Question, stages: tuple[str, ...]) -> None:
+def _write(gateway: GatewayServices, draft: Draft, asked: proposal.Question, stages: tuple[str, ...]) -> None:
     """Have it written; ends with a rubric or with a sentence. The body of a thread."""
-    settings = door.config.gateway.model_copy(update={"limit_s": LIMIT_S})
-    config = door.config.model_copy(update={"gateway": settings})
-    mine = Door(config, door.store, door.leases, door.talks, door.send)
+    settings = gateway.config.gateway.model_copy(update={"limit_s": LIMIT_S})
+    config = gateway.config.model_copy(update={"gateway": settings})
+    mine = GatewayServices(config, gateway.store, gateway.leases, gateway.talks, gateway.send)
     try:
         try:
             text = _answer(mine, draft, asked, bound=True)
@@ -255,7 +255,7 @@ def _failed(draft: Draft, why: str) -> None:
     draft.why, draft.state = why, "failed"
 
 
-def _answer(door: Door, draft: Draft, asked: proposal.Question, *, bound: bool) -> str:
+def _answer(gateway: GatewayServices, draft: Draft, asked: proposal.Question, *, bound: bool) -> str:
     """What the model writes. Raises Refused, ClientGone, NoProposal and redis errors."""
     ask = Ask(
         model=DRAFTING,
@@ -266,7 +266,7 @@ def _answer(door: Door, draft: Draft, asked: proposal.Question, *, bound: bool) 
     )
     said: list[str] = []
     draft.chars = 0
-    with closing(Conversation(door, ask, lambda: draft.cancelled).events()) as events:
+    with closing(Conversation(gateway, ask, lambda: draft.cancelled).events()) as events:
         for event in events:
             if event is None:
                 continue

@@ -95,7 +95,7 @@ class Overview(Value):
     slug: str
     title: str
     due_at: datetime | None
-    """The assignment's; the reader's own is `door.due`."""
+    """The assignment's; the reader's own is `policy.due`."""
     visible: bool
     archived: bool
     counts: str
@@ -109,7 +109,7 @@ class Overview(Value):
     max_points: float = 0
     files: tuple[OfferedFile, ...] = ()
     steps: tuple[LateStep, ...] = ()
-    door: SubmissionPolicy
+    policy: SubmissionPolicy
     group: Group | None = None
 
 
@@ -231,7 +231,7 @@ def _shown(
         now=moment,
         ready=False,
         steps=_steps(stand.due, stand.rule),
-        door=stand,
+        policy=stand,
         group=group,
     )
     if row.version is None:

@@ -19,7 +19,7 @@ from redis import Redis
 from sqlalchemy import func, select
 
 from app import create_app
-from app.gateway import Door
+from app.gateway import GatewayServices
 from grading.assignments.editor.folder import compose
 from grading.assignments.loader import read_files
 from grading.broker.gateway_requests import DRAFTING, Event, Talks, chat_queue
@@ -409,8 +409,8 @@ def test_a_model_drafts_a_rubric_that_a_person_takes(tmp_path: Path, redis_url: 
         assert chat_queue(model) == chat_queue(DRAFTING)
         leases.redis.lpush("sent", gateway_request)
 
-    door = Door(config, school.store, leases, Talks(leases.redis), send)
-    school.services = replace(school.services, door=door)
+    gateway = GatewayServices(config, school.store, leases, Talks(leases.redis), send)
+    school.services = replace(school.services, gateway=gateway)
     school.app = create_app(school.services)
     client, address = school.client("teacher"), f"/assignments/{school.assignment}/rubric"
     machine = Machine(redis_url, json.dumps({"criteria": [CRITERION]}) if good else "I would rather not.")

@@ -19,7 +19,7 @@ from redis.exceptions import NoPermissionError
 
 from app.gateway import requests
 from app.model_requests import errors
-from app.model_requests.connections import Door
+from app.model_requests.connections import GatewayServices
 from app.model_requests.conversation import ClientGone, Conversation
 from app.model_requests.errors import Refused
 from grading.broker import redis_security
@@ -501,8 +501,8 @@ class Played:
     plays: list[Any]
     sent: list[str] = field(default_factory=list)
 
-    def open(self) -> Door:
-        return Door(configuration(), None, Leases(self.talks.redis), self.talks, self._send)  # type: ignore[arg-type]
+    def open(self) -> GatewayServices:
+        return GatewayServices(configuration(), None, Leases(self.talks.redis), self.talks, self._send)  # type: ignore[arg-type]
 
     def _send(self, gateway_request: str, model: str) -> None:
         self.sent.append(gateway_request)
@@ -554,11 +554,11 @@ def test_a_machine_that_takes_no_gateway_requests_offers_no_model(redis_url: str
     away = {"mlx": {"state": "probing", "stages": ["feedback"]}}
     redis = connect(redis_url)
     leases = Leases(redis)
-    door = Door(configuration(), None, leases, Talks(redis), lambda *_: None)  # type: ignore[arg-type]
+    gateway = GatewayServices(configuration(), None, leases, Talks(redis), lambda *_: None)  # type: ignore[arg-type]
     leases.heartbeat(Heartbeat("p", "one", 8, 0, stages))
-    assert list(door.models()) == ["grader/analysis", "grader/feedback", "m", "tiny"]
+    assert list(gateway.models()) == ["grader/analysis", "grader/feedback", "m", "tiny"]
     leases.heartbeat(Heartbeat("p", "one", 8, 0, stages, circuits=away))
-    assert door.models() == {}
+    assert gateway.models() == {}
     redis.close()
 
 
