@@ -26,7 +26,7 @@ from grading.domain.errors import SandboxUnavailable
 from grading.execution.model import Request, Trial
 from grading.execution.plan import Plan
 from grading.store import Store, blobs
-from grading.store.rounds import execution_cache
+from grading.store.rounds import preparing
 from workers.sandbox.backends.base import Mount
 from workers.sandbox.session import Trials, repeatable
 
@@ -245,7 +245,7 @@ class Lab:
 
     def _known(self, key: str) -> Trial | None:
         with self.store.read() as session:
-            content = execution_cache.find_execution(session, key)
+            content = preparing.find_execution(session, key)
         try:
             return None if content is None else Trial.model_validate(content)
         except ValidationError:
@@ -258,7 +258,7 @@ class Lab:
             return
         try:
             with self.store.write() as session:
-                execution_cache.store_execution(session, key, submission_id, json.loads(content))
+                preparing.store_execution(session, key, submission_id, json.loads(content))
         except IntegrityError:
             log.info("work that was erased while it was run is not kept")
 

@@ -138,33 +138,37 @@ def finish_round(
     counts = settled(report, changes, end.credit)
     why = "" if report.status == RoundState.GRADED else " ".join(dict.fromkeys(report.failures.values()))
     set_round(session, current.id, state=report.status, finished_at=moment, failure=why)
-    session.connection().execute(
-        _INSERT_GRADE,
-        {
-            "round_id": current.id,
-            "submission_id": current.submission_id,
-            "points": counts.points,
-            "points_so_far": counts.report.points_so_far,
-            "max_points": report.max_points,
-            "final_points": counts.final_points,
-            "adjustment": counts.adjustment,
-            "credit": counts.credit,
-            "held": report.held,
-            "report": report.model_dump(mode="json"),
-            "criterion_points": {one.criterion: one.points for one in counts.report.criteria},
-            "created_at": moment,
-            "released_at": moment if release and current.current else None,
-            "released_by": withdrawn_by if current.current else None,
-        },
-    )
+    grade = {
+        "round_id": current.id,
+        "submission_id": current.submission_id,
+        "points": counts.points,
+        "points_so_far": counts.report.points_so_far,
+        "max_points": report.max_points,
+        "final_points": counts.final_points,
+        "adjustment": counts.adjustment,
+        "credit": counts.credit,
+        "held": report.held,
+        "report": report.model_dump(mode="json"),
+        "criterion_points": {one.criterion: one.points for one in counts.report.criteria},
+        "created_at": moment,
+        "released_at": moment if release and current.current else None,
+        "released_by": withdrawn_by if current.current else None,
+    }
+    session.connection().execute(_INSERT_GRADE, grade)
     mark_assignment_changed(session, end.course_id, end.assignment_id)
     if not current.current:
-        # of a dry run, or of one that another replaced: nobody hears of it
+        # of a dry run, or replaced by a newer round: no events
         apply.apply_rerun(session, current.id)
         return
     if end.changed:
         carry_over.carry_to_round(session, current.id, current.submission_id)
-    # after a replay there is news again when the outcome is another
+    _add_events(session, current, report, end, release=release)
+
+
+def _add_events(
+    session: Session, current: LockedRound, report: Report, end: RoundEnd, *, release: bool
+) -> None:
+    """Add outbox rows about the outcome; after a retry again where the outcome is another one."""
     news = {f"{report.status}:{current.id}": f"submission.{GRADED[report.status]}"}
     if release:
         if end.wanted:

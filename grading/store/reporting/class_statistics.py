@@ -69,12 +69,9 @@ def _counting(assignment_id: int, counts: str) -> Subquery:
     )
 
 
-def _works(
-    session: Session, chosen: Subquery, changes: Mapping[str, Sequence[Change]]
-) -> Iterator[tuple[Work, int | None, tuple[str, dict[str, CriterionGrade]]]]:
-    """Each submission with its reviewer, its round and its criteria as graded; the newest grade first."""
+def _works_query(chosen: Subquery) -> Any:
     submission, round_, grade = tables.Submission, tables.Round, tables.Grade
-    query = (
+    return (
         select(
             submission.id,
             submission.number,
@@ -91,7 +88,13 @@ def _works(
         .order_by(round_.created_at.desc(), submission.id)
         .execution_options(yield_per=CHUNK_SIZE)
     )
-    for row in session.execute(query):
+
+
+def _works(
+    session: Session, chosen: Subquery, changes: Mapping[str, Sequence[Change]]
+) -> Iterator[tuple[Work, int | None, tuple[str, dict[str, CriterionGrade]]]]:
+    """Each submission with its reviewer, its round and its criteria as graded; the newest grade first."""
+    for row in session.execute(_works_query(chosen)):
         original = None if row.report is None else Report.model_validate(row.report)
         now = None if original is None else changed(original, changes.get(row.round_id, ()))
         work = Work(

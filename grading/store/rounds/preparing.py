@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import Table, bindparam, select, update
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.orm import Session
 
 from grading.domain.model import RoundState
@@ -154,3 +156,18 @@ def reject_round(session: Session, round_id: str, sentence: str) -> None:
     rows = (Outbox.kind.in_(PREPARING), Outbox.key == round_id)
     # why it was put off before is no error of a row that is done
     session.execute(update(Outbox).where(*rows).values(done_at=moment, error=""))
+
+
+_TRIALS: Table = Base.metadata.tables["cached_executions"]
+
+
+def find_execution(session: Session, key: str) -> Any | None:
+    """The result under that key as JSON, or None."""
+    return session.execute(select(_TRIALS.c.content).where(_TRIALS.c.key == key)).scalar_one_or_none()
+
+
+def store_execution(session: Session, key: str, submission_id: str | None, content: dict[str, Any]) -> None:
+    """Store a result; one that is stored stays."""
+    insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
+    row = {"key": key, "submission_id": submission_id, "content": content, "created_at": now(session)}
+    session.execute(insert(_TRIALS).values(row).on_conflict_do_nothing())

@@ -18,11 +18,10 @@ from grading.store.tables.assignments import (
     UploadFile,
 )
 from grading.store.tables.base import Base, Id, UtcDateTime, new_id
-from grading.store.tables.change_tracking import ChangeMarker
-from grading.store.tables.messages import EventReceiver, SentMessage, WebhookSecret
 from grading.store.tables.operations import (
     Audit,
     CachedExecution,
+    ChangeMarker,
     Drain,
     IdempotencyKey,
     InboundWebhook,
@@ -49,6 +48,7 @@ from grading.store.tables.reviewing import (
     SavedComment,
 )
 from grading.store.tables.rounds import Grade, Prompt, Round, RoundStage, Run, SystemMessage
+from grading.store.tables.webhooks import EventReceiver, SentMessage, WebhookSecret
 
 __all__ = [
     "Assignment",

@@ -1,4 +1,4 @@
-"""Tables of operations: outbox, idempotency keys, drains, cached executions, periodic tasks, audit."""
+"""Tables of operations: outbox, idempotency keys, drains, caches, periodic tasks, audit."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
+    BigInteger,
     ForeignKey,
     Index,
     Integer,
@@ -123,3 +124,18 @@ class PeriodicTask(Base):
     name: Mapped[str] = mapped_column(String(100), primary_key=True)
     not_before: Mapped[datetime]
     payload: Mapped[dict[str, Any]]
+
+
+class ChangeMarker(Base):
+    """A change of something of an assignment; see `grading.store.change_tracking`.
+
+    It has no foreign keys, as it outlives deleted rows.
+    """
+
+    __tablename__ = "change_markers"
+    course_id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    """0: all courses."""
+    assignment_id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    """0: the course itself."""
+    value: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    """Random, the same in all rows of a transaction."""
