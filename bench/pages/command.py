@@ -29,7 +29,7 @@ feedback = { engine = "instant", model = "gemma3:27b" }
 
 
 @click.command("pages")
-@click.option("--submissions", default=100_000, show_default=True, help="Hand-ins of 300 students.")
+@click.option("--submissions", default=100_000, show_default=True, help="Submissions of 300 students.")
 @click.option("--times", default=100, show_default=True, help="How often each page is asked for.")
 @click.option("--only", default="", help="Only pages whose name has this in it.")
 @click.option("--database", help="Another database than SQLite in a temporary folder; must be empty.")
@@ -57,20 +57,20 @@ def _walk(
     store = Store(database)
     began = time.monotonic()
     made = dataset.make(store, dataset.Size(submissions=submissions, audit=submissions))
-    dataset.more(store, made, min(submissions // 50, 300))
-    click.echo(f"made {submissions} hand-ins in {time.monotonic() - began:.0f} s", err=True)
+    dataset.add_activity(store, made, min(submissions // 50, 300))
+    click.echo(f"made {submissions} submissions in {time.monotonic() - began:.0f} s", err=True)
     with start_redis(folder / "redis") as redis:
         config = parse({**tomllib.loads(CONFIG), "redis": {"url": redis.url}})
         services = Services(config, store, open_dispatch(config), secret_key="only for measuring")  # noqa: S106
-        walker = page_times.Walker(create_app(services), store, made)
+        timer = page_times.PageTimer(create_app(services), store, made)
         settle()  # as the web process does
-        found = list(walker.timed(times, PAGE_S, only))
+        found = list(timer.timed(times, PAGE_S, only))
     store.close()
-    slow = [f"{one.endpoint} as {one.role}" for one in found if one.p95_ms > page_times.MOST_MS]
+    slow = [f"{one.endpoint} as {one.role}" for one in found if one.p95_ms > page_times.LIMIT_MS]
     shown = [
         *page_times.lines(found),
-        f"not requested: {', '.join(sorted(walker.left_out)) or 'none'}",
-        f"p95 above {page_times.MOST_MS:g} ms: {', '.join(slow) or 'none'}",
+        f"not requested: {', '.join(sorted(timer.left_out)) or 'none'}",
+        f"p95 above {page_times.LIMIT_MS:g} ms: {', '.join(slow) or 'none'}",
     ]
     figures = {"database": store.engine.dialect.name, "submissions": submissions, "above_limit": slow}
     return {**figures, "pages": [one.as_dict() for one in found]}, shown

@@ -112,7 +112,7 @@ def _people(session: Session, size: Size) -> School:
 
 
 def _first(session: Session, school: School, size: Size) -> str:
-    """One hand-in and its round; both are taken away again when all are copied. The submission's id."""
+    """One submission and its round; both are taken away again when all are copied. The submission's id."""
     content = read([UploadedFile("work.py", WORK.encode())], Limits())
     incoming = IncomingSubmission(school.assignments[0], school.staff["teacher"], "form", content)
     accepted = intake.accept_submission(session, incoming)
@@ -149,7 +149,7 @@ def _first(session: Session, school: School, size: Size) -> str:
 
 
 def report() -> Report:
-    """As long as those of real hand-ins."""
+    """As long as those of real submissions."""
     origin = Provenance(machine="dgx-spark-1", engine="ollama", model="qwen3-coder:30b", seconds=11.2)
     check = CheckOutcome(check="c1", label="reads a file", earned=1, message="found load('sales.csv')")
     criteria = tuple(
@@ -301,12 +301,12 @@ class Copies:
 
 
 def counted(session: Session) -> int:
-    """How many hand-ins there are."""
+    """How many submissions there are."""
     return session.scalar(select(func.count()).select_from(tables.Submission)) or 0
 
 
-def more(store: Store, school: School, count: int) -> None:
-    """What people add to gradings, so many of each, about hand-ins of the first assignment."""
+def add_activity(store: Store, school: School, count: int) -> None:
+    """What people add to gradings, so many of each, about submissions of the first assignment."""
     with store.write() as session:
         moment = now(session)
         version = session.scalar(
@@ -327,7 +327,7 @@ def more(store: Store, school: School, count: int) -> None:
 
 
 def _about(session: Session, school: School, count: int) -> Sequence[Any]:
-    """(id, student_id, round) of the first hand-ins of the first assignment."""
+    """(id, student_id, round) of the first submissions of the first assignment."""
     query = select(tables.Submission.id, tables.Submission.student_id, tables.Round.id.label("round"))
     query = query.join(tables.Round, tables.Round.submission_id == tables.Submission.id)
     mine = query.where(tables.Submission.assignment_id == school.assignments[0])
@@ -335,7 +335,7 @@ def _about(session: Session, school: School, count: int) -> Sequence[Any]:
 
 
 def _of_staff(school: School, number: int, row: Any, dry_run_id: str, moment: datetime) -> list[object]:
-    """What the teacher adds to a hand-in, and what its student asks."""
+    """What the teacher adds to a submission, and what its student asks."""
     by = school.staff["teacher"]
     of_it = {"round_id": row.round, "submission_id": row.id, "by": by, "at": moment}
     return [
@@ -355,7 +355,7 @@ def _of_staff(school: School, number: int, row: Any, dry_run_id: str, moment: da
 
 
 def _of_lms(number: int, row: Any, moment: datetime) -> list[object]:
-    """What was sent of a hand-in, again and again, and refused."""
+    """What was sent of a submission, again and again, and refused."""
     return [
         tables.Outbox(
             kind="to:lms", key=f"k{number}", payload={"submission": row.id}, created_at=moment,
@@ -377,7 +377,7 @@ def _extension(school: School, student: int, moment: datetime) -> tables.Extensi
     )  # fmt: skip
 
 
-def things(session: Session, school: School) -> dict[str, object]:
+def url_arguments(session: Session, school: School) -> dict[str, object]:
     """What each argument of an address may be called, of those that there are."""
     first = school.assignments[0]
     query = select(tables.Submission.id, tables.Round.id, tables.Run.id)

@@ -15,30 +15,30 @@ from flask.testing import FlaskClient
 from sqlalchemy import event
 from werkzeug.routing import Rule
 
-from bench.pages.dataset import School, things
+from bench.pages.dataset import School, url_arguments
 from grading.store import Store, tables
 from grading.store.accounts import sessions, users
 
 ROLES = ("student", "teacher", "admin")
-APART = ("static", "bootstrap.static", "metrics", "operations.health", "operations.ready")
+NO_PAGES = ("static", "bootstrap.static", "metrics", "operations.health", "operations.ready")
 """No pages."""
 FILES = (".csv", ".zip", ".pdf", ".svg", ".png", ".json.gz", ".ipynb")
 """How addresses of exports end; they take as long as what they hold."""
 EXPORTS = frozenset({"results.class_pdfs", "api.description"})
-LEAST = 2
+LEAST_TIMES = 2
 """Times in a turn that also a slow page is asked for."""
-BEFORE = 10
+WARM_UP = 10
 """Times a page is asked for first: by then its statements are prepared, as in a server that runs."""
-AGAIN = 2
+WARM_UP_AGAIN = 2
 """And first in each of the turns after."""
 ROUNDS = 20
 """Turns in which all pages are asked for: a busy moment of the computer meets a page once, not always."""
-MOST_MS = 100.0
+LIMIT_MS = 100.0
 """What the 95th percentile of a page may take."""
 
 
 @dataclass(frozen=True)
-class Walked:
+class PageTime:
     """One page as one role. Milliseconds of the server, without the network."""
 
     endpoint: str
@@ -53,16 +53,16 @@ class Walked:
         return asdict(self)
 
 
-class Walker:
+class PageTimer:
     """Asks for all pages of an app."""
 
     def __init__(self, app: Flask, store: Store, school: School) -> None:
         self.app, self.store, self.school = app, store, school
         self.left_out: set[str] = set()
-        """Pages with an argument that nothing stands for; say what it is in `things`."""
+        """Pages with an argument that nothing stands for; say what it is in `url_arguments`."""
         app.config["RATELIMIT_ENABLED"] = False
         with store.read() as session:
-            self.ids = things(session, school)
+            self.ids = url_arguments(session, school)
         staff = {name: school.staff[name] for name in ("teacher", "admin")}
         whom = {"student": school.students[0], **staff}
         self.clients = {role: self._client(user) for role, user in whom.items()}
@@ -70,7 +70,7 @@ class Walker:
     def pages(self) -> Iterator[tuple[str, str]]:
         """Endpoint and address of each, exports left out."""
         for rule in sorted(self.app.url_map.iter_rules(), key=lambda one: (one.endpoint, one.rule)):
-            if "GET" not in (rule.methods or ()) or rule.endpoint in APART or self._export(rule):
+            if "GET" not in (rule.methods or ()) or rule.endpoint in NO_PAGES or self._export(rule):
                 continue
             if not rule.arguments <= set(self.ids):
                 self.left_out.add(rule.endpoint)
@@ -91,7 +91,7 @@ class Walker:
                 found[endpoint, role] = status, len(said)
         return found
 
-    def timed(self, times: int, most_s: float, only: str = "") -> Iterator[Walked]:
+    def timed(self, times: int, most_s: float, only: str = "") -> Iterator[PageTime]:
         """Each page so many times, or for so long, in turns with all others."""
         mine: dict[tuple[str, str], list[float]] = {}
         asked = [
@@ -107,11 +107,11 @@ class Walker:
             looks = mine.get((endpoint, role), [])
             spread = (statistics.median(looks), _p95(looks)) if looks else (0.0, 0.0)
             p50, p95 = (round(1000 * one, 2) for one in spread)
-            yield Walked(endpoint, role, status, queries, p50, p95)
+            yield PageTime(endpoint, role, status, queries, p50, p95)
 
     def _first(self, role: str, url: str) -> tuple[int, int]:
         """Status and queries, when all is warm."""
-        for _ in range(BEFORE):
+        for _ in range(WARM_UP):
             status = self.ask(role, url)
         with counted(self.store) as said:
             self.ask(role, url)
@@ -126,10 +126,10 @@ class Walker:
 
     def _times(self, role: str, url: str, times: int, most_s: float) -> list[float]:
         mine: list[float] = []
-        for _ in range(AGAIN):
+        for _ in range(WARM_UP_AGAIN):
             self.ask(role, url)
         until = time.monotonic() + most_s
-        while len(mine) < times and (len(mine) < LEAST or time.monotonic() < until):
+        while len(mine) < times and (len(mine) < LEAST_TIMES or time.monotonic() < until):
             began = time.perf_counter()
             self.ask(role, url)
             mine.append(time.perf_counter() - began)
@@ -180,11 +180,11 @@ def _p95(found: Sequence[float]) -> float:
     return sorted(found)[min(len(found) - 1, int(0.95 * len(found)))]
 
 
-def lines(found: Sequence[Walked]) -> Iterator[str]:
+def lines(found: Sequence[PageTime]) -> Iterator[str]:
     """A table, the slowest first; those who may not see a page are left out."""
     yield f"{'page':<34} {'role':<8} {'queries':>7} {'p50 ms':>8} {'p95 ms':>8}"
     for one in sorted(found, key=lambda one: -one.p95_ms):
         if one.p95_ms:
-            mark = " !" if one.p95_ms > MOST_MS else ""
+            mark = " !" if one.p95_ms > LIMIT_MS else ""
             times = f"{one.p50_ms:>8.2f} {one.p95_ms:>8.2f}{mark}"
             yield f"{one.endpoint:<34} {one.role:<8} {one.queries:>7} {times}"

@@ -16,9 +16,6 @@ from bench.router.results import OURS, Outcome, Plan
 
 Say = Callable[[str], None]
 LOOK_S = 0.1
-PATIENCE = 6.0
-"""So many times as long as the bound may all of it take."""
-STEP_S = 0.02
 
 
 def run_product(plan: Plan, say: Say, *, tune: bool = False) -> Outcome:

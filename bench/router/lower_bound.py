@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bench.router.cost_model import STAGES, Card, Work, prefill_s, rate, step_s
+from bench.router.cost_model import STAGES, Card, Work, rate
 from bench.router.simulation import Arrival
 
 Rates = Mapping[str, Mapping[str, float]]
@@ -106,7 +106,7 @@ def simplex(
     return cost[width : width + count], cost[-1]
 
 
-TRIES, TURNS = 400, 50
+TURNS = 50
 
 
 def rates(cards: Mapping[str, Card], slots: int, works: Mapping[str, Work]) -> dict[str, dict[str, float]]:
@@ -137,7 +137,7 @@ def bound_s(
     """Seconds by the linear program for all these, had they all come at once, in the best batches.
 
     `changes` of speed, machine -> (time, speed)s, are known from the beginning. Batches of two models are
-    left out: see `bound_by_search_s`.
+    left out: a test tries them all.
     """
     works = works_of(arrivals, usual)
     counts = {s: float(sum(s in h.output for h in arrivals)) for s in works}
@@ -163,47 +163,3 @@ def missing_s(changes: Sequence[tuple[float, float]], until: float) -> float:
 def per_hour(cards: Mapping[str, Card], slots: int, usual: Mapping[str, Work] = STAGES) -> float:
     """Submissions of usual size an hour that no way of routing exceeds."""
     return 3600 * 1000 / shares(rates(cards, slots, usual), dict.fromkeys(usual, 1000.0)).makespan_s
-
-
-def mixed_rates(card: Card, batch: Mapping[str, int], works: Mapping[str, Work]) -> dict[str, float]:
-    """stage -> jobs a second with always this many of each stage in the batch.
-
-    In a second each one that decodes gets 1/step tokens for the part of it that is not spent on prompts.
-    """
-    total = sum(batch.values())
-    cache = {
-        works[s].model: n * works[s].model.cache(works[s].prompt + works[s].output / 2)
-        for s, n in batch.items()
-    }
-    step = step_s(card, {works[s].model: n for s, n in batch.items() if n}, cache)
-    # jobs of a stage end at n / output a step; each brings a new prompt
-    prompts = sum(
-        n / work.output * prefill_s(card, work.model, work.prompt - work.shared, total, work.shared)
-        for work, n in ((works[s], n) for s, n in batch.items())
-    )
-    return {s: n / works[s].output / (step + prompts) for s, n in batch.items()}
-
-
-def bound_by_search_s(cards: Mapping[str, Card], slots: int, arrivals: Sequence[Arrival]) -> float:
-    """The same bound over all batches, mixed and small ones too, by scanning the price of a job.
-
-    With a price for a job of each stage no machine earns more a second than with its best batch; the work is
-    worth no less than all machines earn until the end. The best prices give the bound (duality).
-    """
-    works = works_of(arrivals)
-    first, second = works
-    counts = {s: sum(s in h.output for h in arrivals) for s in works}
-    pairs = [(a, b) for a in range(slots + 1) for b in range(slots + 1 - a) if a + b]
-    earns = {
-        card: [mixed_rates(card, {first: a, second: b}, works) for a, b in pairs]
-        for card in set(cards.values())
-    }
-    best = 0.0
-    for i in range(TRIES + 1):
-        # what all work of a stage is worth, so that both stages matter alike
-        price = {first: i / TRIES / counts[first], second: (1 - i / TRIES) / counts[second]}
-        most = {
-            c: max(sum(price[s] * r for s, r in of.items()) for of in table) for c, table in earns.items()
-        }
-        best = max(best, 1.0 / sum(most[card] for card in cards.values()))
-    return best

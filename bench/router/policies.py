@@ -176,8 +176,6 @@ class ProductPolicy(BasePolicy):
     spent_s: float = 0.0
     why: dict[str, str] = field(default_factory=dict)
     learners: dict[str, Learner] = field(default_factory=dict)
-    healths: list[tuple[str, float, float]] = field(default_factory=list)
-    """(machine, time, health) as the machine saw itself, once a second."""
     _due: dict[str, Mapping[str, float]] = field(default_factory=dict)
     """machine -> stage -> when others were to have begun what it left to them."""
 
@@ -234,7 +232,6 @@ class ProductPolicy(BasePolicy):
             learner = self._learner(machine)
             learner.expect(lengths(machine.name, self.view(simulation, machine).peers))
             learner.sample(simulation.now, self._seen(simulation, machine))
-            self.healths.append((machine.name, simulation.now, learner.health(simulation.now)))
 
     def began(self, simulation: Simulation, machine: Machine, run: Run) -> None:
         """It looks when a run begins, too."""

@@ -14,45 +14,11 @@ from bench.router.policies import BASELINES, BasePolicy, LearnedSpeeds, ProductP
 from bench.router.scenarios import SCENARIOS, Scenario, backlog, named
 from bench.router.simulation import Run, Simulation
 
-RECOGNISED = 0.6
-"""A machine three times slower is recognised when its health is below this."""
-
-
-@dataclass(frozen=True)
-class Waits:
-    """How those who wait fare during a batch."""
-
-    slot_p50_s: float
-    slot_p95_s: float
-    """From submission until a stage has a slot."""
-    residual_s: float
-    """What a slot that is observed at by chance is still busy for, in the mean."""
-    stretch_p50: float
-    stretch_p95: float
-    """Of a stage: from submission to the end, over from its slot to the end."""
-    whole_p95: float
-    """The same of a submission: until its last stage ends, over what it takes where none waits for a slot."""
-
 
 def quantile(values: Sequence[float], part: float) -> float:
     """The value below which this part of them lies; 0 of none."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(part * len(ordered)))] if ordered else 0.0
-
-
-def waits(runs: Sequence[Run]) -> Waits:
-    """Of the interactive ones among them."""
-    own = [run for run in runs if run.priority == "interactive"]
-    slot = [run.began - run.came for run in own]
-    stretch = [(run.done - run.came) / (run.done - run.began) for run in own]
-    took = [run.done - run.began for run in runs]
-    residual = sum(s * s for s in took) / (2 * sum(took))
-    parts: dict[int, list[Run]] = {}
-    for run in own:
-        parts.setdefault(run.arrival, []).append(run)
-    whole = [max(r.done - r.came for r in of) / max(r.done - r.began for r in of) for of in parts.values()]
-    middle, late = ([quantile(of, part) for of in (slot, stretch)] for part in (0.5, 0.95))
-    return Waits(middle[0], late[0], residual, middle[1], late[1], quantile(whole, 0.95))
 
 
 def returns(scenario: Scenario) -> tuple[str, float] | None:
@@ -73,22 +39,8 @@ def returned_s(scenario: Scenario, begun: Iterable[tuple[str, float]]) -> float 
     return min((at - back for machine, at in begun if machine == name and at >= back), default=float("inf"))
 
 
-def recognised_s(scenario: Scenario, healths: Sequence[tuple[str, float, float]]) -> float | None:
-    """Seconds from when a machine became slow until it said so; `healths` are (machine, time, health)."""
-    for name, changes in scenario.setting.changes.items():
-        slow = next((at for at, speed in changes if 0 < speed < RECOGNISED), None)
-        if slow is not None:
-            return next(
-                (at - slow for m, at, h in healths if m == name and at >= slow and h < RECOGNISED),
-                float("inf"),
-            )
-    return None
-
-
-__all__ = ["Outcome", "bound_of", "line", "main", "play", "quantile", "remarks", "warm"]
-
 PRODUCT_POLICIES: dict[str, type[ProductPolicy]] = {"ours": ProductPolicy}
-"""Ways that machines decide for themselves with the product's speeds."""
+"""Policies of the product."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +59,6 @@ class Outcome:
     runs: Sequence[Run]
     decisions: int = 0
     decision_ms: float = 0.0
-    healths: Sequence[tuple[str, float, float]] = ()
 
 
 def bound_of(scenario: Scenario) -> float:
@@ -136,7 +87,6 @@ def play(scenario: Scenario, policy: BasePolicy) -> Outcome:
         },
         runs=simulation.runs,
         decisions=ours.decisions if ours else 0,
-        healths=ours.healths if ours else (),
         decision_ms=1000 * ours.spent_s / max(1, ours.decisions) if ours else 0.0,
     )
 
@@ -160,22 +110,6 @@ def line(outcome: Outcome) -> str:
     )
 
 
-def remarks(scenario: Scenario, outcome: Outcome) -> str:
-    """What the scenario is about."""
-    if {h.priority for h in scenario.arrivals} == {"interactive", "batch"}:
-        of = waits(outcome.runs)
-        batch = max(r.done for r in outcome.runs if r.priority == "batch")
-        return (
-            f"slot p50 {of.slot_p50_s:.0f} s, p95 {of.slot_p95_s:.0f} s (residual {of.residual_s:.0f} s), "
-            f"of a stage × {of.stretch_p50:.2f}, p95 × {of.stretch_p95:.2f}, "
-            f"of a submission p95 × {of.whole_p95:.2f}; batch done {batch:.0f} s"
-        )
-    if (back := returned_s(scenario, [(r.machine, r.began) for r in outcome.runs])) is not None:
-        return f"used {back:.0f} s after its return"
-    recognised = recognised_s(scenario, outcome.healths)
-    return "" if recognised is None or not outcome.healths else f"recognised after {recognised:.0f} s"
-
-
 def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.router.virtual_time", description=__doc__)
     parser.add_argument("--scenario", nargs="*", default=["backlog400"], help="all, or names as lost1000")
@@ -184,7 +118,7 @@ def _options() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seeds", type=int, default=1, help="how many seeds, from 1 on")
     parser.add_argument("--slots", type=int, default=16)
-    parser.add_argument("--simulation-model", default="own", choices=list(CLUSTER_MODELS))
+    parser.add_argument("--cluster-model", default="own", choices=list(CLUSTER_MODELS))
     parser.add_argument("--learned", action="store_true", help="speeds are learned, not known")
     parser.add_argument("--release", default="any", choices=["any", "all", "everything"])
     return parser
@@ -209,8 +143,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 )
                 outcome = play(scenario, policy)
                 print(f"{line(outcome)} [{time.perf_counter() - began:.1f} s]", flush=True)
-                if said_more := remarks(scenario, outcome):
-                    print(f"{'':26} {said_more}")
 
 
 if __name__ == "__main__":

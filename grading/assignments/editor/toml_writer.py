@@ -1,4 +1,8 @@
-"""Writes JSON-like values as TOML that people can read: tables as tables, what lies deeper in one line."""
+"""Writes JSON-like values as TOML that people can read: tables as tables, what lies deeper in one line.
+
+tomlkit is not used: no file is edited in place, so there is no style to preserve, and building its documents
+takes as many lines and ten times as long for the same text.
+"""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from app import Services, create_app
-from bench.pages.dataset import Size, make, more
-from bench.pages.page_times import Walker, grown
+from bench.pages.dataset import Size, add_activity, make
+from bench.pages.page_times import PageTimer, grown
 from grading.store import Store
 from grading.store.learning_platforms import all_tables
 from tests.integration.webapp import FakeDispatch, configuration
@@ -15,18 +15,18 @@ GROWS: dict[str, str] = {}
 """Pages whose queries may grow, with the reason."""
 
 
-def walker(folder: Path, name: str, size: Size, extra: int) -> Walker:
+def timer(folder: Path, name: str, size: Size, extra: int) -> PageTimer:
     store = Store(f"sqlite:///{folder / name}.db")
     all_tables().create_all(store.engine)
     school = make(store, size)
-    more(store, school, extra)
+    add_activity(store, school, extra)
     services = Services(configuration(), store, FakeDispatch(), secret_key="only for tests")
-    return Walker(create_app(services), store, school)
+    return PageTimer(create_app(services), store, school)
 
 
 def test_no_query_count_grows_with_rows(tmp_path: Path) -> None:
-    few = walker(tmp_path, "few", Size(students=5, assignments=2, submissions=20, audit=10), 10)
-    many = walker(tmp_path, "many", Size(students=50, assignments=8, submissions=240, audit=100), 100)
+    few = timer(tmp_path, "few", Size(students=5, assignments=2, submissions=20, audit=10), 10)
+    many = timer(tmp_path, "many", Size(students=50, assignments=8, submissions=240, audit=100), 100)
     before, after = few.queries(), many.queries()
     for one in (few, many):
         one.store.close()
