@@ -51,7 +51,7 @@ def _install(state: BlueprintSetupState) -> None:
 
 
 def limit(app: Flask, limiter: Limiter, services: Services) -> None:
-    """Bound all routes of the API together, and hand-ins by themselves."""
+    """Bound all routes of the API together, and submissions by themselves."""
     server = services.config.server
     every = limiter.shared_limit(f"{server.api_per_minute} per minute", scope="api", key_func=_person)
     uploads = limiter.limit(f"{server.uploads_per_minute} per minute", key_func=_person)

@@ -193,7 +193,7 @@ def _kept(response: Response) -> dict[str, Any]:
 
 
 def _again(answer: dict[str, Any] | None) -> Response:
-    if answer is None:  # of a hand-in, which has its own way
+    if answer is None:  # of a submission, which has its own way
         raise idempotency_keys.KeyUsed
     response = Response(status=answer["status"]) if answer["body"] is None else jsonify(answer["body"])
     response.status_code = answer["status"]

@@ -111,7 +111,7 @@ def of_assignment(action: str) -> Guard:
 
 
 def of_submission(action: str) -> Guard:
-    """Of a hand-in."""
+    """Of a submission."""
 
     def find(session: Session, actor: Actor, id: str) -> Any:
         return review.seen(session, actor, id, action)

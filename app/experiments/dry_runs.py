@@ -152,7 +152,7 @@ def progress(dry_run_id: str) -> Response:
 
 @pages.get("/dry-runs/<dry_run_id>/submissions/<submission_id>")
 def one(dry_run_id: str, submission_id: str) -> str:
-    """One hand-in, criterion by criterion, as it counts and as it was tried."""
+    """One submission, criterion by criterion, as it counts and as it was tried."""
     actor = auth.actor()
     with services().store.read_autocommit() as session:
         run, found = _seen(session, actor, dry_run_id)

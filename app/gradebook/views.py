@@ -185,7 +185,7 @@ def _table_lines(store: Store, course_id: int, assignment: Assignment | None, ho
 
 @pages.get("/assignments/<int(max=2147483647):assignment_id>/everything.zip")
 def export_zip(assignment_id: int) -> Response:
-    """All hand-ins with their reports, and the grades."""
+    """All submissions with their reports, and the grades."""
     actor = auth.actor()
     assignment = assignment_of(actor, assignment_id)
     auth.require(actor, "grades.export", Subject(assignment.course_id))

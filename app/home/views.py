@@ -1,4 +1,4 @@
-"""The first page, and the list of all hand-ins."""
+"""The first page, and the list of all submissions."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def home() -> str:
 
 @pages.get("/submissions")
 def submissions() -> str:
-    """All hand-ins this reader may see, the newest first, with filters."""
+    """All submissions this reader may see, the newest first, with filters."""
     actor = auth.actor()
     state = request.args.get("state")
-    # an "or" costs the order of an index: only for staff who may have hand-ins of their own elsewhere
+    # an "or" costs the order of an index: only for staff who may have submissions of their own elsewhere
     both = actor.staff and bool(studies(actor))
     chosen = Filters(
         course_ids=actor.staff_courses if actor.staff else None,

@@ -93,7 +93,7 @@ class Working:
 
 @dataclass(frozen=True)
 class Backlog:
-    """Hand-ins in one state, by priority."""
+    """Submissions in one state, by priority."""
 
     title: str
     interactive: metrics.Waiting

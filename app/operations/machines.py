@@ -73,7 +73,7 @@ class Seen:
     queues: Mapping[str, int] | None
     """Messages in each queue; nothing while Redis is away."""
     waiting: Mapping[str, int]
-    """priority -> hand-ins in the database that were not sent."""
+    """priority -> submissions in the database that were not sent."""
     differences: Sequence[Difference]
 
 

@@ -109,7 +109,7 @@ def service(machine: str) -> BaseResponse:
 
 @pages.get("/operations/messages")
 def messages() -> str:
-    """What waits to be sent, and what was given up, for administrators."""
+    """What waits to be sent, and what failed, for administrators."""
     auth.require(auth.actor(), "administer")
     with services().store.read_autocommit() as session:
         waiting, counts = metrics.count_outbox(session), operations.count_dead_messages(session)

@@ -138,7 +138,7 @@ class Tests:
 
 @dataclass(frozen=True)
 class RanCell:
-    """What became of a cell when it was run here, where that says more than what was handed in."""
+    """What became of a cell when it was run here, where that says more than what was submitted."""
 
     words: str
     outputs: tuple[str, ...] = ()
@@ -258,7 +258,7 @@ def _sentences(found: ShownDocument, staff: bool) -> Iterator[str]:
 
 
 def ran_cell(cell: Cell, played: Played | None, told: bool, excused: bool = False) -> RanCell | None:
-    """What to show of a cell's run: all that differs from what was handed in.
+    """What to show of a cell's run: all that differs from what was submitted.
 
     `told` says that its error stands at its line already, `excused` that something is missing here.
     """

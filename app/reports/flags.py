@@ -27,7 +27,7 @@ ADVICE = {
 
 @dataclass(frozen=True)
 class Part:
-    """One of several things that a note sums up, with its place in the hand-in."""
+    """One of several things that a note sums up, with its place in the submission."""
 
     words: str
     location: Location | None = None

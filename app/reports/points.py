@@ -43,7 +43,7 @@ class PointsSum:
     steps: str
     """Empty where nothing was added or taken off."""
     late: str
-    """A sentence for a late hand-in; empty in time."""
+    """A sentence for a late submission; empty in time."""
 
 
 def points_sum(grade: GradeView, terms: ScoreTerms) -> PointsSum:
@@ -168,7 +168,7 @@ def rule_words(one: Adjusted | Adjustment | ShownAdjustment, titles: Mapping[str
 
 
 def offered_words(one: Adjustment | ShownAdjustment, titles: Mapping[str, str] = MappingProxyType({})) -> str:
-    """The same before anything is handed in."""
+    """The same before anything is submitted."""
     said = rule_words(one, titles)
     said += _(", for each thing that is missing") if one.each else ""
     return said + (_(", in proportion to what is missing") if one.partly else "")

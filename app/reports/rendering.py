@@ -23,11 +23,11 @@ Remark = TypeVar("Remark", Finding, Suggestion)
 SHOWN_OUTPUT = 4000
 """Characters of one output that a page shows."""
 SHOWN_LINES = 5000
-"""Lines of a whole hand-in that a page shows."""
+"""Lines of a whole submission that a page shows."""
 SHOWN_CHARS = 400_000
-"""Characters of a whole hand-in that a page shows."""
+"""Characters of a whole submission that a page shows."""
 SHOWN_PICTURES = 60
-"""Pictures of a whole hand-in that a page shows."""
+"""Pictures of a whole submission that a page shows."""
 CUT = "This page shows only the beginning of a hand-in this long. All of it was handed in."
 Pictures = Mapping[tuple[str, int], Sequence[int]]
 """(document, cell) -> numbers of its pictures that can be shown."""
@@ -184,13 +184,13 @@ class ShownDocument:
     ran: tuple[str, ...] = ()
     """How running it went, in sentences."""
     number: int = 0
-    """Among those of the hand-in, from 0."""
+    """Among those of the submission, from 0."""
     anchor: str = ""
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A hand-in with all that stands beside it."""
+    """A submission with all that stands beside it."""
 
     documents: tuple[ShownDocument, ...]
     loose: tuple[Comment, ...]
@@ -215,7 +215,7 @@ class Shown:
 
 @dataclass
 class Room:
-    """What a page or PDF still takes of a hand-in, and until when it may be coloured."""
+    """What a page or PDF still takes of a submission, and until when it may be coloured."""
 
     lines: int = SHOWN_LINES
     chars: int = SHOWN_CHARS
@@ -260,10 +260,10 @@ def documents(
 
     Of very long ones the beginning. Why nothing was run is for staff.
     """
-    return hand_in(shown, report, trial=trial, staff=staff).documents
+    return render_submission(shown, report, trial=trial, staff=staff).documents
 
 
-def hand_in(
+def render_submission(
     shown: Iterable[Document],
     report: Report | None,
     original: Report | None = None,
@@ -273,7 +273,7 @@ def hand_in(
     pictures: Pictures | None = None,
     room: Room | None = None,
 ) -> Shown:
-    """A hand-in with its comments. `original` is the report before people changed it."""
+    """A submission with its comments. `original` is the report before people changed it."""
     ran = trial.documents if trial else {}
     said = [*remarks(report, original)] if report else []
     waiting = Waiting([*said, *of_the_run(ran.values())])

@@ -50,7 +50,7 @@ def rendered(
 ) -> str:
     """The part of a submission's page below the status, as this reader may see it.
 
-    `attempts` are all hand-ins of the reader, or of the student; they are looked up unless given.
+    `attempts` are all submissions of the reader, or of the student; they are looked up unless given.
     """
     view, given, terms = whole.view, whole.handed_in, whole.terms
     report = auth.report_for(actor, view)
@@ -106,7 +106,7 @@ def touched(report: Report | None) -> bool:
 def _counted(
     actor: Actor, view: SubmissionView, terms: ScoreTerms, attempts: Sequence[SubmissionLine]
 ) -> str:
-    """Which hand-in counts, where there are several; by the points that this reader may see."""
+    """Which submission counts, where there are several; by the points that this reader may see."""
     if len(attempts) < 2:
         return ""
     known = {one.id: _points_seen(actor, one) for one in attempts}
@@ -128,7 +128,7 @@ def _points_seen(actor: Actor, line: SubmissionLine) -> float:
 def _regrades(
     session: Session, actor: Actor, view: SubmissionView, titles: dict[str, str]
 ) -> dict[str, object]:
-    """Requests for this hand-in, and what may still be asked."""
+    """Requests for this submission, and what may still be asked."""
     requests = regrade_requests.list_of_submission(session, view.id) if view.asked else ()
     taken = {one.criterion for one in requests if one.open}
     may_ask = bool(titles) and may(actor, "regrade.ask", auth.subject_of(view))
@@ -244,7 +244,7 @@ def result_parts(given: Given) -> Parts:
 def _made(given: Given, room: rendering.Room) -> Parts:
     view, report, handed_in = given.view, given.report, given.handed_in
     original = view.grade.original if view.grade is not None else None
-    shown = rendering.hand_in(
+    shown = rendering.render_submission(
         handed_in.documents,
         report,
         original,

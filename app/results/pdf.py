@@ -12,7 +12,7 @@ from markdown_it.token import Token
 
 from app.reports import executions, flags, points
 from app.reports.images import Picture
-from app.reports.rendering import CUT, Comment, Room, ShownCell, ShownDocument, hand_in
+from app.reports.rendering import CUT, Comment, Room, ShownCell, ShownDocument, render_submission
 from app.reports.result import further_stages
 from app.web.i18n import current, fixed, number, render_message
 from app.web.i18n import gettext as _
@@ -25,13 +25,13 @@ from grading.store.views.grade_history import ScoreTerms
 from grading.store.views.submission import SubmissionView
 
 LINES, CHARS, PICTURES = 1_500, 120_000, 24
-"""Of a hand-in that a PDF shows."""
+"""Of a submission that a PDF shows."""
 PIXELS = 12_000_000
 """Of all its pictures."""
 COLUMNS = 96
 """Characters of a printed line; a longer one goes on in the next."""
 LINES_OF_ONE = 200
-"""Lines that one line of a hand-in may become."""
+"""Lines that one line of a submission may become."""
 WIDTH_PT = 440.0
 Block = dict[str, Any]
 """`kind` is text, head, item (with `mark` and `depth`) or code; it has `runs` of (words, how), or `text`."""
@@ -40,7 +40,7 @@ _HOW = {"strong_open": "b", "em_open": "i", "strong_close": "", "em_close": ""}
 
 @dataclass(frozen=True)
 class Printed:
-    """All that is printed of one hand-in. `report` is what the reader of the PDF may see."""
+    """All that is printed of one submission. `report` is what the reader of the PDF may see."""
 
     view: SubmissionView
     report: Report
@@ -57,7 +57,7 @@ def data(given: Printed) -> tuple[dict[str, Any], dict[str, bytes]]:
     view, report = given.view, given.report
     assert view.grade is not None  # there is a report
     numbers = {place: list(found) for place, found in given.pictures.items()}
-    shown = hand_in(
+    shown = render_submission(
         given.documents, report, view.grade.original, trial=given.trial, staff=given.staff,
         pictures=numbers, room=room(),
     )  # fmt: skip
@@ -88,17 +88,21 @@ def data(given: Printed) -> tuple[dict[str, Any], dict[str, bytes]]:
         "loose": [comment(one) for one in shown.loose],
         "documents": documents,
         "origins": list(_origins(report)),
-        "words": {
-            "notes": _("Worth a look"),
-            "criteria": _("Points by criterion"),
-            "adjustments": _("Deductions and bonus"),
-            "documents": _("What was handed in"),
-            "origins": _("How this came about"),
-        },
+        "words": _headings(),
     }
     if beyond_fonts(" ".join(_all_text(made))):
         made["notes"].append(_("Some signs cannot be printed here; the page of the result shows them."))
     return made, files.kept
+
+
+def _headings() -> dict[str, str]:
+    return {
+        "notes": _("Worth a look"),
+        "criteria": _("Points by criterion"),
+        "adjustments": _("Deductions and bonus"),
+        "documents": _("What was handed in"),
+        "origins": _("How this came about"),
+    }
 
 
 def _time(moment: datetime) -> str:
@@ -250,7 +254,7 @@ def _all_text(value: object) -> Iterator[str]:
 
 
 def room() -> Room:
-    """What a PDF takes of a hand-in; without colours."""
+    """What a PDF takes of a submission; without colours."""
     return Room(LINES, CHARS, PICTURES, until=0.0)
 
 
@@ -297,7 +301,7 @@ def document_data(shown: ShownDocument, files: Files) -> dict[str, Any]:
 
 
 def _cut() -> str:
-    """What is said where a hand-in is too long."""
+    """What is said where a submission is too long."""
     return _("Only the beginning of a hand-in this long is printed. All of it was handed in.")
 
 

@@ -88,7 +88,7 @@ def _made(data: Mapping[str, Any], pictures: Mapping[str, bytes]) -> bytes | Non
 
 
 def _kind(errors: bytes) -> str:
-    """The class of the last error only: what stands beside it may quote the hand-in."""
+    """The class of the last error only: what stands beside it may quote the submission."""
     found = KIND.findall(errors[-MOST_SAID:])
     return found[-1].decode() if found else "no error named"
 

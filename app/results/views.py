@@ -1,4 +1,4 @@
-"""The result of a hand-in: its part of the page, its pictures, its PDF, and the PDFs of a class."""
+"""The result of a submission: its part of the page, its pictures, its PDF, and the PDFs of a class."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ NO_RESULT = "There is no result to look at yet."
     "/submissions/<submission_id>/pictures/<int(max=999):document>/<int(max=9999):cell>/<int(max=999):number>"
 )
 def picture(submission_id: str, document: int, cell: int, number: int) -> Response:
-    """One picture of the outputs that were handed in, without anything else of its file."""
+    """One picture of the outputs that were submitted, without anything else of its file."""
     actor = auth.actor()
     with services().store.read_autocommit() as session:
         view = submission.load_view(session, submission_id)
@@ -110,10 +110,10 @@ def class_zip(assignment_id: int) -> Response:
         if assignment is None or not auth.knows_course(actor, assignment.course_id):
             raise NotFound(NO_SUCH_ASSIGNMENT)
         auth.require(actor, "grades.export", Subject(assignment.course_id))
-        hand_ins = grade_history.list_counting(session, assignment)
+        counting = grade_history.list_counting(session, assignment)
         slug = assignment.slug
-    viewing.viewed_all(actor, assignment_id, len(hand_ins))
-    members = ((_name_in_zip(one), partial(_of_class, one.submission_id)) for one in hand_ins)
+    viewing.viewed_all(actor, assignment_id, len(counting))
+    members = ((_name_in_zip(one), partial(_of_class, one.submission_id)) for one in counting)
     packed = stream_with_context(zip_stream.stream(members))
     return _download(packed, "application/zip", f"{file_name(slug)}-results.zip")
 
@@ -123,7 +123,7 @@ def _name_in_zip(one: grade_history.GradedSubmission) -> str:
 
 
 def _of_class(submission_id: str) -> bytes:
-    """The PDF of one hand-in, as its student would get it. Raises GraderError."""
+    """The PDF of one submission, as its student would get it. Raises GraderError."""
     with services().store.read() as session:
         view = submission.load_view(session, submission_id)
         if view.grade is None:

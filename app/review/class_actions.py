@@ -26,7 +26,7 @@ from grading.store.views import submission_lists
 
 pages = Blueprint("class_actions", __name__)
 SELECTED = 500
-"""Hand-ins of one page that can be ticked, with room."""
+"""Submissions of one page that can be ticked, with room."""
 SHOWN = 500
 """Rows of a preview that are shown."""
 Answer = Response | str | tuple[str, int]

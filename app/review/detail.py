@@ -151,7 +151,7 @@ class Given:
 
 
 def given(session: Session, whole: WholeSubmission, rubric: Rubric) -> Given:
-    """What there is of a hand-in."""
+    """What there is of a submission."""
     view = whole.view
     made = view.grade.made[: change_history.MOST] if view.grade is not None else ()
     stamp = change_history.stamp_of(session, view.round_id, made)
@@ -159,7 +159,7 @@ def given(session: Session, whole: WholeSubmission, rubric: Rubric) -> Given:
 
 
 def pane(given: Given, room: rendering.Room) -> Pane:
-    """What a reviewer sees of a hand-in."""
+    """What a reviewer sees of a submission."""
     view, handed_in = given.view, given.handed_in
     report = view.grade.report if view.grade else None
     original = view.grade.original if view.grade else None
@@ -169,7 +169,9 @@ def pane(given: Given, room: rendering.Room) -> Pane:
     return Pane(
         view=view,
         stamp=given.stamp,
-        shown=rendering.hand_in(documents, report, original, trial=handed_in.trial, staff=True, room=room),
+        shown=rendering.render_submission(
+            documents, report, original, trial=handed_in.trial, staff=True, room=room
+        ),
         notes=handed_in.notes,
         report=report,
         criteria=_criteria(given.rubric, report, original, counts) if report and original else (),
@@ -303,12 +305,12 @@ def body(given: Given, here: Mapping[str, Any], saved: tuple[str, ...], said: Ma
 
 
 def documents(view: SubmissionView, handed_in: SubmittedWork) -> Markup:
-    """What was handed in, without anything that was said about it."""
+    """What was submitted, without anything that was said about it."""
     room, kept = rendering.Room(), _kept().parts
     key = mark("documents", current(), request.root_path, view.id, handed_in.mark)
     found = kept.find(key)
     if found is None:
-        shown = rendering.hand_in(handed_in.documents, None, staff=True, room=room)
+        shown = rendering.render_submission(handed_in.documents, None, staff=True, room=room)
         given = {"view": view, "report": None, "shown": shown, "staff": True, "notes": handed_in.notes}
         html = render_template("results/_part.html", part="results/_documents.html", **given)
         found = Markup(html)  # noqa: S704 - of a template that escapes

@@ -1,4 +1,4 @@
-"""Second marking: levels by a person who does not see the model's, for hand-ins that were chosen or drawn."""
+"""Second marking: levels by a person who does not see the model's, for submissions chosen or drawn."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def listing(assignment_id: int) -> str:
 
 @pages.get("/submissions/<submission_id>/second-marking")
 def submission(submission_id: str) -> str:
-    """One hand-in without its grade, and the rubric's levels to choose from."""
+    """One submission without its grade, and the rubric's levels to choose from."""
     return _page(auth.actor(), submission_id)
 
 

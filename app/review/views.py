@@ -53,7 +53,7 @@ def listing(assignment_id: int) -> str:
 
 @pages.get("/submissions/<submission_id>/review")
 def one(submission_id: str) -> str:
-    """One hand-in beside the list."""
+    """One submission beside the list."""
     return page(auth.actor(), submission_id)
 
 
@@ -66,7 +66,7 @@ def page(
     draft: dict[str, Any] | None = None,
     stale: bool = False,
 ) -> str:
-    """The page of one hand-in; with what was typed where it could not be saved, and why."""
+    """The page of one submission; with what was typed where it could not be saved, and why."""
     filters = worklist.filters_of(request.args)
     with services().store.read_autocommit() as session:
         whole = seen_whole(session, actor, submission_id)
@@ -96,14 +96,14 @@ def page(
 
 
 def seen(session: Session, actor: Actor, submission_id: str, action: str = "class.see") -> SubmissionView:
-    """A hand-in for staff who may do this. Raises NotFound, Forbidden."""
+    """A submission for staff who may do this. Raises NotFound, Forbidden."""
     return _required(actor, submission.load_view(session, submission_id), action)
 
 
 def seen_whole(
     session: Session, actor: Actor, submission_id: str, action: str = "class.see"
 ) -> WholeSubmission:
-    """The same with what was handed in. Raises NotFound, Forbidden."""
+    """The same with what was submitted. Raises NotFound, Forbidden."""
     whole = submission.load_whole(session, submission_id)
     _required(actor, whole.view, action)
     return whole
@@ -195,7 +195,7 @@ def withdraw(submission_id: str) -> Answer:
 
 
 def _done(submission_id: str, action: str, work: Work, after: list[str | None] | None = None) -> Answer:
-    """Do it in one transaction and show the hand-in, or the next one; what is wrong is said on the page."""
+    """Do the work in one transaction and show the submission or the next; the page says what is wrong."""
     actor = auth.actor()
     try:
         with services().store.write() as session:

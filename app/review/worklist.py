@@ -31,7 +31,7 @@ from grading.store.views.review_worklist import Filters, Page
 ORDERS = 20
 """Filters of an assignment whose order is kept."""
 BESIDE = 400
-"""Hand-ins of an assignment whose neighbours, or rubrics, are kept."""
+"""Submissions of an assignment whose neighbours, or rubrics, are kept."""
 NAMES: Mapping[str, str] = {
     # name in the address -> field of the filter
     "all": "everything",
@@ -55,7 +55,7 @@ SWITCHES = ("all", "late")
 
 @dataclass
 class Of:
-    """The assignment whose hand-ins are listed; its row is read only where something asks for it."""
+    """The assignment whose submissions are listed; its row is read only where something asks for it."""
 
     session: Session
     course_id: int
@@ -69,7 +69,7 @@ class Of:
 
 @dataclass
 class Known:
-    """What is known of an assignment's hand-ins, for as long as none of them changes."""
+    """What is known of an assignment's submissions, for as long as none of them changes."""
 
     name: str = field(default_factory=lambda: secrets.token_hex(8))
     """Another one after each change."""
@@ -94,7 +94,7 @@ class Left:
 
 
 def pane(of: Of, filters: Filters, number: int, opened: str = "") -> Left:
-    """The filter and the list; `opened` is the hand-in beside it, or they can be chosen."""
+    """The filter and the list; `opened` is the submission beside it, or they can be chosen."""
     known = cache.of_assignment("orders", of.session, of.course_id, of.id, _nothing)
     listed = _page(of, filters, number, known)
     if known.shown is None:
@@ -118,7 +118,7 @@ def pane(of: Of, filters: Filters, number: int, opened: str = "") -> Left:
 
 
 def neighbours(of: Of, filters: Filters, submission_id: str, left: Left) -> tuple[str | None, str | None]:
-    """The hand-ins before and after this one."""
+    """The submissions before and after this one."""
     found = left.known.beside.get((filters, submission_id)) if _lasts(filters) else None
     if found is None:
         found = review_worklist.neighbours(of.session, of.row, filters, submission_id, left.listed)

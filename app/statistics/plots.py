@@ -137,7 +137,7 @@ def _difference(one: CriterionFacts) -> Lane:
 
 
 def tested(known: Overview) -> Plot:
-    """Checks and tests that most hand-ins failed."""
+    """Checks and tests that most submissions failed."""
     titles = {one.id: one.title for one in known.criteria}
     lanes = [
         Lane(

@@ -25,7 +25,7 @@ from grading.store.views import review_worklist, submission_lists
 pages = Blueprint("statistics", __name__)
 NAMES = "any(scores,criteria,people,tested,times)"
 LINKS = 12
-"""Links to hand-ins that stand with a finding before the rest is folded."""
+"""Links to submissions that stand with a finding before the rest is folded."""
 
 
 @dataclass(frozen=True)

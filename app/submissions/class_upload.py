@@ -1,4 +1,4 @@
-"""Handing in for a whole class: upload a zip, see who is who, confirm."""
+"""Submitting for a whole class: upload a zip, see who is who, confirm."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def preview(batch_id: str) -> str:
 
 @pages.post("/classes/<batch_id>")
 def confirm(batch_id: str) -> Response:
-    """Hand in for everybody who was not left out."""
+    """Submit for everybody who was not left out."""
     actor, given = auth.actor(), services()
     with given.store.read_autocommit() as session:
         batch, assignment = _batch(session, actor, batch_id)
@@ -119,7 +119,7 @@ def _choices(entries: tuple[StudentFiles, ...]) -> tuple[list[Choice], list[str]
 
 
 def _limits() -> Limits:
-    """A class may hold many times the files of one hand-in, in the same upload size."""
+    """A class may hold many times the files of one submission, in the same upload size."""
     one = parsing.limits(services().config.server)
     most = max(MAX_STUDENTS_FILES, one.max_files)
     return replace(

@@ -1,4 +1,4 @@
-"""Taking a hand-in, the same way from the form, the API and webhooks."""
+"""Taking a submission, the same way from the form, the API and webhooks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 def body_hash(parts: Sequence[str], files: Sequence[UploadedFile]) -> str:
-    """A digest of all that makes a hand-in what it is."""
+    """A digest of all that makes a submission what it is."""
     digest = hashlib.sha256()
     for part in (*parts, *(f"{file.name}\0{hashlib.sha256(file.data).hexdigest()}" for file in files)):
         digest.update(hashlib.sha256(part.encode("utf-8", "surrogatepass")).digest())
@@ -37,7 +37,7 @@ def body_hash(parts: Sequence[str], files: Sequence[UploadedFile]) -> str:
 def accept(
     build: Callable[[Session], IncomingSubmission], also: Callable[[Session, str], None] | None = None
 ) -> Accepted:
-    """Build and store a hand-in in one transaction (`also` gets its id there), then announce it."""
+    """Build and store a submission in one transaction (`also` gets its id there), then announce it."""
     began_ns = time.time_ns()
     try:
         accepted = _stored(build, also)
@@ -78,7 +78,7 @@ class Form:
 
 
 def at_once(actor: Actor, course_id: int, form: Form) -> str:
-    """Hand in what a form sent; returns the submission. The same form with the same files hands in once."""
+    """Submit what a form sent; returns the submission. The same form with the same files submits once."""
     digest = body_hash((str(form.assignment_id),), form.files)
     key = Idempotency(actor.name, uploads.form_key(form.key, digest), digest) if form.key else None
 
@@ -92,7 +92,7 @@ def at_once(actor: Actor, course_id: int, form: Form) -> str:
 
 
 def keep(actor: Actor, course_id: int, form: Form) -> str:
-    """Keep what a form sent until it is handed in; returns the upload. Raises what handing in would."""
+    """Keep what a form sent until it is submitted; returns the upload. Raises what submitting would."""
     with services().store.read() as session:
         assignment = session.get_one(tables.Assignment, form.assignment_id)
         require_open(session, assignment, actor)
@@ -104,7 +104,7 @@ def keep(actor: Actor, course_id: int, form: Form) -> str:
 
 
 def require_open(session: Session, assignment: tables.Assignment, actor: Actor) -> None:
-    """Go on if this person may hand in now; said before a long upload is read. Raises SubmissionRefused."""
+    """Go on if this person may submit now; said before a long upload is read. Raises SubmissionRefused."""
     if trusted(actor, assignment.course_id):
         intake.require_current(assignment)
         return
@@ -113,7 +113,7 @@ def require_open(session: Session, assignment: tables.Assignment, actor: Actor) 
 
 
 def confirm(actor: Actor, upload_id: str) -> str:
-    """Hand in an upload, once; returns the submission. Its time is that of the upload for 15 minutes."""
+    """Submit an upload, once; returns the submission. Its time is that of the upload for 15 minutes."""
 
     def build(session: Session) -> IncomingSubmission:
         waiting, content = uploads.claim_upload(session, upload_id, actor.user_id, actor.name)

@@ -219,7 +219,7 @@ def _tab(headline: str, view: Standing, progress: Progress) -> str:
 
 
 def _why(view: Standing) -> str:
-    """The sentences about stages that were given up."""
+    """The sentences about stages that failed."""
     return " ".join(dict.fromkeys(render_message(stage.student) for stage in view.stages if stage.student))
 
 

@@ -35,7 +35,7 @@ SAFE = ("GET", "HEAD", "OPTIONS")
 
 @dataclass(frozen=True)
 class Seen:
-    """A hand-in as it was looked at, and who was at its runs."""
+    """A submission as it was looked at, and who was at its runs."""
 
     wait: LiveStatus
     leases: Mapping[str, Lease] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Seen:
 
 
 class Board:
-    """What is known of the hand-ins that pages wait for, and of those who look at them.
+    """What is known of the submissions that pages wait for, and of those who look at them.
 
     While one request looks anew, the others go on with what was seen before.
     """
@@ -64,7 +64,7 @@ class Board:
         self._alike = (0, 0)
 
     def alike(self, seen: Seen) -> int:
-        """How many hand-ins that pages wait for are as far as this one: with a machine, or not yet."""
+        """How many submissions that pages wait for are as far as this one: with a machine, or not yet."""
         return self._alike[seen.at_work]
 
     def forget(self) -> None:
@@ -86,7 +86,7 @@ class Board:
         return found
 
     def seen(self, submission_id: str, *, anew: bool) -> Seen:
-        """Where a hand-in stands, as it was seen within about a second, or now. Raises NotFound."""
+        """Where a submission stands, as it was seen within about a second, or now. Raises NotFound."""
         if anew or submission_id not in self._seen:
             self._take(self._read([submission_id]), {})
         else:

@@ -196,7 +196,7 @@ def upload(upload_id: str) -> str | BaseResponse:
 
 @pages.post("/uploads/<upload_id>")
 def confirm_upload(upload_id: str) -> tuple[str, int] | BaseResponse:
-    """Hand in what was uploaded."""
+    """Submit what was uploaded."""
     actor = auth.actor()
     with services().store.read() as session:
         if uploads.find_submission(session, actor.name, upload_id) is None:
@@ -212,7 +212,7 @@ def confirm_upload(upload_id: str) -> tuple[str, int] | BaseResponse:
 
 @pages.post("/uploads/<upload_id>/discard")
 def discard_upload(upload_id: str) -> BaseResponse:
-    """Throw away what was uploaded; nothing that was handed in is touched."""
+    """Throw away what was uploaded; nothing that was submitted is touched."""
     actor = auth.actor()
     with services().store.write() as session:
         waiting = uploads.load_upload(session, upload_id, actor.user_id)
@@ -238,7 +238,7 @@ def receipt_text(submission_id: str) -> Response:
 
 
 def _course(actor: Actor, assignment_id: int) -> int:
-    """The course of an assignment this person may hand in for."""
+    """The course of an assignment this person may submit for."""
     with services().store.read() as session:
         course_id = assignment_pages.seen(session, actor, assignment_id).course_id
     auth.require(actor, "submit", Subject(course_id, actor.user_id))
@@ -261,14 +261,14 @@ def _receipt(actor: Actor, submission_id: str) -> Receipt:
 
 
 class Offer(Value):
-    """What the page of a hand-in offers."""
+    """What the page of a submission offers."""
 
     wanted: bool
     address: str
 
 
 def _mail_offer(session: Session, actor: Actor, view: SubmissionView) -> Offer | None:
-    """Nothing where no mail is sent, for those whose hand-in it is not, and without an address."""
+    """Nothing where no mail is sent, for those whose submission it is not, and without an address."""
     if not services().config.mail.on or not _theirs(actor, view) or view.released:
         return None
     wanted, address = mail_notifications.load_mail_preference(session, view.id, actor.user_id)
@@ -277,7 +277,7 @@ def _mail_offer(session: Session, actor: Actor, view: SubmissionView) -> Offer |
 
 @pages.post("/submissions/<submission_id>/mail")
 def set_mail(submission_id: str) -> BaseResponse:
-    """Say whether a mail is wanted for this hand-in."""
+    """Say whether a mail is wanted for this submission."""
     actor = auth.actor()
     wanted = request.form.get("wanted") == "yes"
     with services().store.write() as session:
@@ -297,7 +297,7 @@ def _theirs(actor: Actor, view: SubmissionView) -> bool:
 
 @pages.get("/failed")
 def failed() -> str:
-    """What was given up in the reader's courses, the latest first."""
+    """What failed in the reader's courses, the latest first."""
     actor = auth.actor()
     auth.require(actor, "failed_submissions.see")
     return render_template("submissions/failed.html", rounds=_dead_rounds(actor))

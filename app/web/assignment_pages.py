@@ -44,7 +44,7 @@ def _allow(actor: Actor, course_id: int, visible: bool) -> None:
 
 
 def about(actor: Actor, assignment_id: int, problem: str = "") -> dict[str, Any]:
-    """What the page of an assignment and its hand-in form show."""
+    """What the page of an assignment and its submission form show."""
     with services().store.read_autocommit() as session:
         looked = assignment_view.load_page(session, assignment_id, actor.user_id, partial(_allow, actor))
         waiting = uploads.find_pending(session, actor.user_id, assignment_id) if looked.uploaded else []
@@ -56,7 +56,7 @@ def about(actor: Actor, assignment_id: int, problem: str = "") -> dict[str, Any]
         "problem": problem,
         "actor": actor,
         "staff": parsing.trusted(actor, shown.course_id),
-        "may_hand_in": can_hand_in(actor, shown),
+        "may_submit": can_submit(actor, shown),
         "form_key": parsing.form_key(request.form.get("key", "")) or parsing.new_key(),
         "server": services().config.server,
         "allowed": ALLOWED_FILES,
@@ -122,7 +122,7 @@ def whole(name: str) -> int | None:
     return int(text) if text.isdecimal() and text.isascii() and len(text) < 10 else None
 
 
-def can_hand_in(actor: Actor, shown: Overview) -> bool:
+def can_submit(actor: Actor, shown: Overview) -> bool:
     """Whether the form is of any use now."""
     trusted = parsing.trusted(actor, shown.course_id)
     return shown.ready and not shown.archived and (trusted or shown.policy.open)

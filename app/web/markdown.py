@@ -32,7 +32,7 @@ COLOURED_CHARS = 50_000
 COLOURED_LINE = 1000
 """Longest line in it."""
 COLOURING_S = 1.0
-"""Seconds for the colours of a whole hand-in; what is left then stays plain."""
+"""Seconds for the colours of a whole submission; what is left then stays plain."""
 _HIGH = re.compile(r"<(/?)h[12]>")
 """Headings as high as those of the page, which are its own; in a text they are one lower."""
 _TURNING = (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C)

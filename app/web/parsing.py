@@ -130,7 +130,7 @@ def tagged(body: dict[str, Any]) -> Response:
 
 
 def limits(server: Server) -> Limits:
-    """The bounds of one hand-in as configured."""
+    """The bounds of one submission as configured."""
     return Limits(
         max_upload_bytes=server.max_upload_mb * MIB,
         max_data_bytes=server.max_data_mb * MIB,
@@ -147,7 +147,7 @@ def uploaded(files: Iterable[FileStorage]) -> tuple[UploadedFile, ...]:
 
 
 def new_key() -> str:
-    """A key for one form: sent twice, it hands in once."""
+    """A key for one form: sent twice, it submits once."""
     return secrets.token_urlsafe(16)
 
 
@@ -157,5 +157,5 @@ def form_key(given: str) -> str:
 
 
 def trusted(actor: Actor, course_id: int) -> bool:
-    """Whether due dates and numbers of hand-ins do not bind this person."""
+    """Whether due dates and numbers of submissions do not bind this person."""
     return may(actor, "submit.for_others", Subject(course_id))

@@ -164,7 +164,7 @@ def percent(part: float) -> str:
 
 
 def late(lateness: Lateness) -> Markup:
-    """How late a hand-in is, as a mark; nothing where it is in time."""
+    """How late a submission is, as a mark; nothing where it is in time."""
     if not lateness.days:
         return Markup("")
     words = ngettext("%(num)s day late", "%(num)s days late", lateness.days, num=lateness.days)

@@ -70,7 +70,7 @@ def watch(app: Flask, store: Store) -> None:
 
 
 def viewed(actor: Actor, submission_id: str, how: str = "page") -> None:
-    """Say, while a request is answered, that the actor sees the grade of this hand-in."""
+    """Say, while a request is answered, that the actor sees the grade of this submission."""
     _viewed(actor, f"submission:{submission_id}", {"how": how})
 
 

@@ -294,7 +294,7 @@ class Taking:
         raise AssertionError
 
 
-def _hand_in(message: Taking, given: dict[str, Any]) -> dict[str, Any]:
+def _submit(message: Taking, given: dict[str, Any]) -> dict[str, Any]:
     data = _data(HandedIn, given)
     message.require_course(data.assignment.partition("/")[0])
     with services().store.read() as session:  # before anything is got from elsewhere
@@ -324,7 +324,7 @@ def _assign(message: Taking, given: dict[str, Any]) -> dict[str, Any]:
 
 
 KINDS: dict[str, Callable[[Taking, dict[str, Any]], dict[str, Any]]] = {
-    "submission.created": _hand_in,
+    "submission.created": _submit,
     "roster.updated": _enrol,
     "assignment.upserted": _assign,
 }

@@ -228,7 +228,7 @@ def attached(data: bytes, name: str, kind: str) -> Response:
 
 
 def _limits() -> Limits:
-    """Those of hand-ins, but for the number of files: data and tests may be many."""
+    """Those of submissions, but for the number of files: data and tests may be many."""
     return replace(parsing.limits(services().config.server), max_files=MOST_FILES, max_data_bytes=0)
 
 

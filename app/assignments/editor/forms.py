@@ -44,7 +44,7 @@ def flash_report(report: Sequence[str]) -> None:
 
 
 def stages() -> tuple[str, ...]:
-    """The stages hand-ins can be graded by here."""
+    """The stages submissions can be graded by here."""
     return tuple(services().config.stages)
 
 

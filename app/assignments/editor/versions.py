@@ -87,7 +87,7 @@ def restore(assignment_id: int, version_number: int) -> Response:
 
 @pages.post(f"/assignments/{ANY}/versions/{NUMBER}/publish")
 def publish(assignment_id: int, version_number: int) -> Response:
-    """Hand-ins are graded with it from now on; what is graded stays as it is."""
+    """Submissions are graded with it from now on; what is graded stays as it is."""
     number = version_number
     actor = auth.actor()
     with services().store.write() as session:
