@@ -400,13 +400,19 @@ def as_ordinary_user() -> list[str]:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="all tests of this file ran as an ordinary user")
-@pytest.mark.parametrize("which", ["not _r_", pytest.param("_r_", marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "which",
+    [
+        "held_as or cannot_leave or was_killed",
+        *(pytest.param(n, marks=pytest.mark.soak) for n in ("not _r_", "_r_")),
+    ],
+)
 def test_all_of_it_holds_for_an_ordinary_user(which: str):
     folder = Path(tempfile.mkdtemp(dir="/var/tmp"))  # pytest's own folders are closed to others
     try:
         os.chown(folder, ORDINARY, ORDINARY)
         tests = [sys.executable, "-B", "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", __file__]
-        tests += ["-k", f"{which} and not ordinary"]
+        tests += ["-k", f"({which}) and not ordinary"]
         done = subprocess.run(
             [*as_ordinary_user(), *tests, f"--basetemp={folder}/tests"],
             cwd=Path(__file__).parents[3],
