@@ -131,7 +131,7 @@ class Dispatch:
 
     def release(self) -> bool:
         """Ask for waiting rounds to be dispatched. Best effort."""
-        return self._publish(celery_app.RELEASE, celery_app.STORE, [])
+        return self._publish(celery_app.ADMIT, celery_app.STORE, [])
 
     def _publish(self, task: str, to: str, args: list[str], in_s: float = 0.0) -> bool:
         later = {"countdown": in_s} if in_s else {}

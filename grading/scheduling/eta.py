@@ -12,7 +12,7 @@ from grading.scheduling.cluster_view import BATCH, INTERACTIVE, Pace, Peer, View
 from grading.scheduling.routing import decide, rate, seconds
 
 
-class Station:
+class SimulatedMachine:
     """A machine in play. All runs of a stage there go equally fast, so one clock a stage is enough."""
 
     def __init__(self, peer: Peer) -> None:
@@ -187,8 +187,8 @@ class _Play:
     def __init__(self, scene: Scene, comes: bool = True) -> None:
         self.scene = scene
         self.now = 0.0
-        self.stations = {name: Station(peer) for name, peer in scene.peers.items() if peer.paces}
-        able = {s for one in self.stations.values() for s in one.peer.paces}
+        self.machines = {name: SimulatedMachine(peer) for name, peer in scene.peers.items() if peer.paces}
+        able = {s for one in self.machines.values() for s in one.peer.paces}
         self.asked = {(s, p): scene.waiting.get((s, p), 0) for s in able for p in (INTERACTIVE, BATCH)}
         # and somebody who comes now
         self.lines = {line: count + (comes and line[1] == INTERACTIVE) for line, count in self.asked.items()}
@@ -211,11 +211,11 @@ class _Play:
 
     def played(self) -> Forecast:
         for run in self.scene.running:
-            station = self.stations.get(run.machine)
-            if station is not None and run.stage in station.runs:
-                station.add(run.stage, run.left, self._ticket(run.run, 0, 1.0))
+            machine = self.machines.get(run.machine)
+            if machine is not None and run.stage in machine.runs:
+                machine.add(run.stage, run.left, self._ticket(run.run, 0, 1.0))
                 self.in_hand += 1
-        self._take(self.stations)
+        self._take(self.machines)
         for _ in range(MOST_STEPS):
             if self._settled() or self.idle > MOST_IDLE:
                 break
@@ -228,8 +228,8 @@ class _Play:
         return Forecast(self.ended, lines, self._every(), before)
 
     def worked_off(self) -> Worked:
-        self._take(self.stations)
-        while any(self.lines.values()) or any(any(one.runs.values()) for one in self.stations.values()):
+        self._take(self.machines)
+        while any(self.lines.values()) or any(any(one.runs.values()) for one in self.machines.values()):
             if self.idle > MOST_IDLE:
                 break
             self._step()
@@ -250,17 +250,17 @@ class _Play:
         )
 
     def _step(self) -> None:
-        span = min((one.next_s() for one in self.stations.values()), default=math.inf)
+        span = min((one.next_s() for one in self.machines.values()), default=math.inf)
         span = min(span, min(self.coming.values(), default=math.inf))
-        if any(self.lines.values()) and any(one.free > 0 for one in self.stations.values()):
+        if any(self.lines.values()) and any(one.free > 0 for one in self.machines.values()):
             span = min(span, TICK_S)
         if math.isinf(span):
             span = TICK_S
         self.now += span
-        freed = {n for n, one in self.stations.items() if self._end(one.on(span)) or one.free > 0}
+        freed = {n for n, one in self.machines.items() if self._end(one.on(span)) or one.free > 0}
         self._arrive(span)
         self._take(freed)
-        self.idle = 0 if any(any(one.runs.values()) for one in self.stations.values()) else self.idle + 1
+        self.idle = 0 if any(any(one.runs.values()) for one in self.machines.values()) else self.idle + 1
 
     def _end(self, tickets: Iterable[int]) -> bool:
         some = False
@@ -285,30 +285,30 @@ class _Play:
 
     def _take(self, names: Iterable[str]) -> None:
         """Machines with a free slot take what the rule gives them."""
-        again = sorted(names, key=lambda n: -self.stations[n].free)
+        again = sorted(names, key=lambda n: -self.machines[n].free)
         while again:
             again = [name for name in again if self._takes(name)]
 
     def _takes(self, name: str) -> bool:
-        station = self.stations[name]
-        if station.free <= 0 or not any(self.lines[line] for line in self.lines if line[0] in station.runs):
+        machine = self.machines[name]
+        if machine.free <= 0 or not any(self.lines[line] for line in self.lines if line[0] in machine.runs):
             return False
-        peers = {n: one.as_peer() for n, one in self.stations.items()}
-        oldest = dict.fromkeys(station.runs, self.now + TICK_S)
-        late_s = {stage: self.now - at for stage, at in station.due.items()}
-        choice = decide(View(name, peers, self.lines, {}, oldest, late_s, station.taken))
+        peers = {n: one.as_peer() for n, one in self.machines.items()}
+        oldest = dict.fromkeys(machine.runs, self.now + TICK_S)
+        late_s = {stage: self.now - at for stage, at in machine.due.items()}
+        choice = decide(View(name, peers, self.lines, {}, oldest, late_s, machine.taken))
         queues = [line for line in choice.queues if self.lines.get(line, 0) > 0]
-        station.due = choice.due(self.now, station.due)
+        machine.due = choice.due(self.now, machine.due)
         if queues:
-            self._begin(station, queues[0])
+            self._begin(machine, queues[0])
         return bool(queues)
 
-    def _begin(self, station: Station, line: Line) -> None:
+    def _begin(self, machine: SimulatedMachine, line: Line) -> None:
         number = len(self.spans[line])
         size = 1.0 + SPREAD * (2.0 * ((len(self.tickets) * GOLDEN) % 1.0) - 1.0)
-        station.add(line[0], size, self._ticket(line, number, size))
-        station.taken += 1
-        self.jobs[station.peer.name, line[0]] += 1
+        machine.add(line[0], size, self._ticket(line, number, size))
+        machine.taken += 1
+        self.jobs[machine.peer.name, line[0]] += 1
         self.lines[line] -= 1
         self.spans[line].append(Span(self.now, math.inf))
 
@@ -318,7 +318,7 @@ class _Play:
         for (stage, _), count in self.asked.items():
             work[stage] += max(1, count)
         # all machines at one stage need so long for a run of it: by this runs of stages are added up
-        alike = {s: 1.0 / sum(rate(one.peer, s) for one in self.stations.values()) for s in work}
+        alike = {s: 1.0 / sum(rate(one.peer, s) for one in self.machines.values()) for s in work}
         done_s = sum(alike[stage] * count for stage, count in self.done.items())
         whole = sum(alike[stage] * count for stage, count in work.items())
         whole *= self.now / done_s if done_s else 1.0

@@ -29,7 +29,7 @@ LEAST_S = 0.001
 
 
 @dataclass
-class Usual:
+class StageProfile:
     """All that was learned of a stage, and a first guess as long as that is nothing."""
 
     guess_full_s: float = 0.0
@@ -212,7 +212,9 @@ class Learner:
     def __init__(self, slots: int, stages: Mapping[str, float | None]) -> None:
         """`stages` gives jobs an hour with all slots, where somebody made a first guess."""
         self.slots = slots
-        self._stages = {s: Usual(3600 * slots / hourly if hourly else 0.0) for s, hourly in stages.items()}
+        self._stages = {
+            s: StageProfile(3600 * slots / hourly if hourly else 0.0) for s, hourly in stages.items()
+        }
         self._runs: dict[str, _Run] = {}
         self._gateway_requests: Counter[str] = Counter()
         self._at: float | None = None
@@ -354,7 +356,7 @@ class Learner:
         sums[0] += seconds
         sums[1] += events
 
-    def _take_back(self, run: _Run | None, stage: Usual) -> None:
+    def _take_back(self, run: _Run | None, stage: StageProfile) -> None:
         if run is None:
             return
         for (step, number), (seconds, events) in run.added.items():

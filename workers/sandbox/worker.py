@@ -28,7 +28,7 @@ from workers.sandbox.backends.selection import Closing
 from workers.sandbox.runner import Lab, Shelf
 from workers.sandbox.runtimes import find_runtime
 from workers.sandbox.session import Trials
-from workers.server.admit import release
+from workers.server.admit import admit_runs
 from workers.server.context import Server, open_server
 from workers.server.heartbeats import send_heartbeats_until
 from workers.server.prepare import prepare, prepare_by_running
@@ -197,7 +197,7 @@ def _try_held(server: Server, lab: Lab, holding: Holding, held: Hold) -> float |
     holding.speed.learn(time.monotonic() - began)
     holding.give_back(held)
     if ready:
-        release(server)
+        admit_runs(server)
     return None
 
 
@@ -222,7 +222,7 @@ def register(app: Celery, server: Server, lab: Lab, holding: Holding) -> None:
     @app.task(name=celery_app.PREPARE, ignore_result=True, **UNTIL_SQL_IS_BACK)
     def prepare_round(round_id: str) -> None:
         if prepare(server, round_id):
-            release(server)
+            admit_runs(server)
 
 
 def end_soon(holding: Holding, boxes: Closing, ended: threading.Event) -> None:

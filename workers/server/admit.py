@@ -86,7 +86,7 @@ class Taken:
     """It was only a part, so that results are recorded before the next."""
 
 
-def release(server: Server) -> int:
+def admit_runs(server: Server) -> int:
     """Dispatch what there is room for; returns the number of runs sent. Safe to call from anywhere.
 
     One thread a process does it at a time; whoever finds it busy leaves the wish to that thread. A run is
@@ -103,17 +103,17 @@ def release(server: Server) -> int:
     return sent
 
 
-def release_after_result(server: Server) -> None:
+def admit_after_result(server: Server) -> None:
     """Dispatch, as a run has left its queue; unless a pass a moment ago found nothing to send, or no room.
 
     Whoever makes a round or a stage wait calls `release` itself, and the sweeper looks every few seconds.
     """
     if server.passes.clock() >= server.passes.rest_until:
-        release(server)
+        admit_runs(server)
 
 
 def _pass(server: Server) -> int:
-    """One helping, so that results are recorded between two."""
+    """One chunk, so that results are recorded between two."""
     try:
         taken = _take(server, server.dispatch.room())
         _send(server, taken.outgoing)
@@ -171,7 +171,7 @@ def _places(room: Mapping[Kind, Room], taken: Mapping[Kind, int], priority: str)
 
 
 def _mixed(interactive: Sequence[T], batch: Sequence[T]) -> list[T]:
-    """One helping: those somebody waits for first, and of batch work what is left, or its share."""
+    """One chunk: those somebody waits for first, and of batch work what is left, or its share."""
     kept = min(len(batch), max(AT_ONCE - len(interactive), AT_ONCE // BATCH_EVERY))
     return [*interactive[: AT_ONCE - kept], *batch[:kept]]
 

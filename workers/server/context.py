@@ -16,7 +16,7 @@ from workers.server.rubric_cache import Versions
 MOST = 2_000
 """Rounds of a priority that are counted; for a plan, more are as good as so many."""
 FEW = 200
-"""Runs that are counted after each helping."""
+"""Runs that are counted after each chunk."""
 EVERY_S = 1.0
 """More are counted no more often than this."""
 

@@ -26,7 +26,7 @@ TIDY_EVERY = timedelta(seconds=60)
 
 
 def do_chores(server: Server) -> None:
-    """Do one helping of each chore that is due; most of the time that is none.
+    """Do one chunk of each chore that is due; most of the time that is none.
 
     Whoever takes a chore does it alone: the database's clock says when it is due again.
     """

@@ -23,7 +23,7 @@ from grading.shared.telemetry import working_on
 from grading.store.rounds import lifecycle
 from grading.store.rounds.lifecycle import Recorded
 from workers.server import record
-from workers.server.admit import jobs, release, release_after_result
+from workers.server.admit import admit_after_result, admit_runs, jobs
 from workers.server.context import Server
 
 log = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ def receive(server: Server, entries: list[Entry]) -> None:
         if not RUN_ID.fullmatch(entry):
             _answer(server, machine, entry)
     if left:
-        release_after_result(server)
+        admit_after_result(server)
 
 
 def record_left(server: Server, left: Sequence[Left]) -> list[Recorded]:
@@ -132,7 +132,7 @@ def _answer(server: Server, machine: str, message: str) -> None:
     if kind == "return":
         _send_on(server, machine, content)
     elif kind == "ready":
-        release(server)
+        admit_runs(server)
     elif kind:
         log.error(REFUSED, machine, "a result belongs under the key of its run")
 

@@ -18,7 +18,7 @@ from grading.store import outbox
 from grading.store.reporting import operations
 from grading.store.rounds import preparing, queue
 from workers.server import heartbeats, record
-from workers.server.admit import release
+from workers.server.admit import admit_runs
 from workers.server.context import Server
 from workers.server.housekeeping import do_chores
 from workers.server.lost_runs import LostRuns, one_by_one
@@ -123,7 +123,7 @@ class Sweeper:
         heartbeats.sweep(self.server)
 
     def _release(self) -> None:
-        release(self.server)
+        admit_runs(self.server)
 
     def _prepare_forgotten(self) -> None:
         # while Redis is away nothing is announced, and nobody else prepares

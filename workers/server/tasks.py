@@ -17,7 +17,7 @@ from grading.config.settings import Config
 from grading.domain.learning_platforms import platform_modules
 from workers.celery_worker import Watch, keep_watch, register_canary, run_worker
 from workers.server import record
-from workers.server.admit import release
+from workers.server.admit import admit_runs
 from workers.server.context import Server, open_server
 from workers.server.delivery.mail import MailSender
 from workers.server.delivery.webhooks import Relay, receivers
@@ -40,11 +40,11 @@ def register(app: Celery, server: Server) -> None:
     @app.task(name=celery_app.PREPARE, ignore_result=True, **UNTIL_SQL_IS_BACK)
     def prepare_round(round_id: str) -> None:
         if prepare(server, round_id):
-            release(server)
+            admit_runs(server)
 
-    @app.task(name=celery_app.RELEASE, ignore_result=True, **UNTIL_SQL_IS_BACK)
-    def release_rounds() -> None:
-        release(server)
+    @app.task(name=celery_app.ADMIT, ignore_result=True, **UNTIL_SQL_IS_BACK)
+    def admit_rounds() -> None:
+        admit_runs(server)
 
 
 STORE_THREADS = 2

@@ -35,7 +35,7 @@ from grading.store.tables import Outbox, Round, RoundStage, Run
 from tests.support.factories import add_assignment, begin_round, hand_in, result
 from tests.support.system import close_dispatch, until
 from workers.server import prepare, record, sweeper
-from workers.server.admit import AT_ONCE, release
+from workers.server.admit import AT_ONCE, admit_runs
 from workers.server.context import Server, open_server
 from workers.server.sweeper import MOST_PREPARES, Sweeper
 
@@ -178,11 +178,11 @@ def test_a_stage_without_machines_does_not_hold_up_the_tries_of_the_other(
     waits = running(server, assignment, "last")["analysis"]
     lost(server, waits)
     server.dispatch.registry.heartbeat(Heartbeat("p", "dgx-spark-1", 4, 0, ANALYSIS))
-    assert release(server) == 1
+    assert admit_runs(server) == 1
     with server.store.read() as session:
         again = session.get_one(RoundStage, (session.get_one(Run, waits).round_id, "analysis"))
         assert again.state == StageState.DISPATCHED
-    assert release(server) == 0
+    assert admit_runs(server) == 0
     assert server.dispatch.registry.lengths([celery_app.STORE]) == {
         celery_app.STORE: 0
     }  # nor asks for itself again

@@ -37,7 +37,7 @@ from grading.store.tables import Grade, Outbox, Round, RoundStage, Run
 from tests.support.factories import COURSE, RUBRIC, add_assignment, begin_round, begin_stage, hand_in, result
 from tests.support.system import close_dispatch
 from workers.server import record
-from workers.server.admit import release
+from workers.server.admit import admit_runs
 from workers.server.context import Server, open_server
 from workers.server.lost_runs import LostRuns
 from workers.server.prepare import prepare
@@ -117,14 +117,14 @@ def test_a_rubric_with_a_stage_nobody_does_holds_nobody_up(server: Server) -> No
     for round_id in (first, good):
         assert prepare(server, round_id)
     heartbeat(server)
-    release(server)
+    admit_runs(server)
     with server.store.read() as session:
         assert session.get_one(Round, good).state == RoundState.RUNNING
         given_up = session.get_one(Round, first)
         assert given_up.state == RoundState.FAILED
         assert given_up.failure
         assert [one.round_id for one in retry.list_dead_rounds(session)] == [first]
-    release(server)
+    admit_runs(server)
     with server.store.write() as session:
         assert retry.retry_round(session, first, "cli")
 
@@ -193,12 +193,12 @@ def test_nothing_is_begun_while_redis_answers_but_takes_nothing(server: Server) 
     used = str(redis.config_get("maxmemory")["maxmemory"])
     redis.config_set("maxmemory", 1)
     try:
-        assert release(server) == 0
+        assert admit_runs(server) == 0
     finally:
         redis.config_set("maxmemory", used)
     with server.store.read() as session:
         assert session.get_one(Round, round_id).state == RoundState.QUEUED
-    assert release(server) == 2
+    assert admit_runs(server) == 2
 
 
 def test_a_grade_released_after_a_replay_is_news(server: Server) -> None:

@@ -29,7 +29,7 @@ from tests.support.servers.openai_server import openai_server
 from workers.machine.circuits import probe
 from workers.machine.engines import Engine, Generation, Progress, Request, open_engine
 from workers.machine.stages import run_stage
-from workers.server.admit import release
+from workers.server.admit import admit_runs
 from workers.server.context import Server
 from workers.server.prepare import prepare
 from workers.server.record import combine, record
@@ -120,7 +120,7 @@ class Collecting(FakeDispatch):
     def send(self, outgoing: Sequence[Outgoing], to: str = "") -> None:
         self.sent += outgoing
 
-    def release(self) -> bool:
+    def admit_runs(self) -> bool:
         return True
 
 
@@ -137,7 +137,7 @@ def graded(server: Server, round_id: str, broken: Engine) -> int:
     tries = 0
     assert prepare(server, round_id)
     for _ in range(5):
-        release(server)
+        admit_runs(server)
         jobs = [Job.model_validate(one.job) for one in dispatch.sent]
         dispatch.sent.clear()
         for job in jobs:

@@ -33,7 +33,7 @@ from grading.store.views import submission_lists
 from grading.store.views.submission_lists import Filters
 from tests.support.factories import RUBRIC, add_assignment, document, hand_in, result
 from workers.server import record
-from workers.server.admit import release
+from workers.server.admit import admit_runs
 from workers.server.context import Server, open_server
 from workers.server.prepare import prepare
 
@@ -71,7 +71,7 @@ def grade(server: Server, *round_ids: str, ok: bool = True, prepared: bool = Fal
     heartbeat(server)
     for round_id in round_ids:
         assert prepared or prepare(server, round_id)
-    while release(server):
+    while admit_runs(server):
         pass
     with server.store.read() as session:
         runs = session.execute(

@@ -32,7 +32,7 @@ from workers.machine.engines.base import Generation, Request
 from workers.machine.engines.rules.engine import RulesEngine
 from workers.machine.stages.run import run_stage
 from workers.server import record
-from workers.server.admit import release
+from workers.server.admit import admit_runs
 from workers.server.prepare import prepare
 
 ACTOR = Actor(1, administrator=True)
@@ -85,7 +85,7 @@ def jobs(system: Played) -> list[dict[str, Any]]:
     for round_id in received:
         prepare(system.server, round_id)
     system.heartbeat()
-    while release(system.server):
+    while admit_runs(system.server):
         found += system.messages()
     return found
 

@@ -46,7 +46,7 @@ from grading.store.views import submission as submission_view
 from tests.integration.experiments.test_dry_runs import grade, heartbeat
 from tests.support.factories import RUBRIC, add_assignment, begin_stage, hand_in, result
 from workers.server import record
-from workers.server.admit import release
+from workers.server.admit import admit_runs
 from workers.server.context import Server, open_server
 from workers.server.prepare import prepare
 
@@ -466,7 +466,7 @@ def answered(server: Server, round_id: str) -> Act:
     """Let machines answer a round; what is left to do is to combine it."""
     assert prepare(server, round_id)
     heartbeat(server)
-    while release(server):
+    while admit_runs(server):
         pass
     with server.store.read() as session:
         stages = session.scalars(

@@ -167,5 +167,5 @@ def test_the_daily_chore_is_done_once_a_day_by_one_of_several(
         thread.join()
     assert left() == 0
     with store.read() as session:
-        # there was something: the next helping comes at once, not tomorrow
+        # there was something: the next chunk comes at once, not tomorrow
         assert session.get_one(PeriodicTask, DAILY).not_before < now(session) + timedelta(minutes=1)

@@ -22,7 +22,7 @@ from tests.support.factories import add_assignment, hand_in
 from tests.support.queued_rounds import PREPARED, all_steps, fill
 from tests.support.services import Prepare, SqliteDatabases
 from tests.support.system import close_dispatch
-from workers.server.admit import AT_ONCE, BATCH_EVERY, NOTHING_S, _mixed, release, release_after_result
+from workers.server.admit import AT_ONCE, BATCH_EVERY, NOTHING_S, _mixed, admit_after_result, admit_runs
 from workers.server.context import EVERY_S, FEW, Server, Told
 
 BOTH = {stage: {"engine": "mlx", "model": "m"} for stage in ("analysis", "feedback")}
@@ -132,9 +132,9 @@ def test_a_stage_whose_queue_runs_dry_does_not_wait_for_the_other_one(server: Se
     redis = server.dispatch.registry.redis
     heartbeat(server.dispatch.registry, slots=2)
     sent = 0
-    while helping := release(server):
+    while chunk := admit_runs(server):
         redis.delete("analysis")
-        sent += helping // 2
+        sent += chunk // 2
     assert sent == redis.llen("feedback")
     assert 2 * (DEEPEST - 2) <= sent <= 2 * DEEPEST
 
@@ -143,7 +143,7 @@ def test_nothing_begins_while_nobody_does_one_of_its_stages(server: Server) -> N
     waiting_round(server.store)
     only = {"analysis": BOTH["analysis"]}
     server.dispatch.registry.heartbeat(Heartbeat("of one", "one", 8, 0, only))
-    assert release(server) == 0
+    assert admit_runs(server) == 0
 
 
 def test_one_of_eight_of_a_helping_is_batch_work_whoever_waits() -> None:
@@ -162,13 +162,13 @@ def test_people_find_room_beside_a_batch_and_it_goes_on_beside_them(server: Serv
         fill(server.store, waiting_round(server.store, priority), 20, priority=priority)
         if priority == "batch":
             heartbeat(server.dispatch.registry, slots=2)
-            assert release(server) == 2 * 4
-            assert release(server) == 0
-    assert release(server) == 2 * 4  # people find theirs all the same
+            assert admit_runs(server) == 2 * 4
+            assert admit_runs(server) == 0
+    assert admit_runs(server) == 2 * 4  # people find theirs all the same
     lengths = server.dispatch.registry.lengths(celery_app.stage_queues(list(BOTH)))
     assert set(lengths.values()) == {4}
     server.dispatch.registry.redis.delete("analysis.batch", "feedback.batch")
-    assert release(server) == 2 * 4  # and people who still wait do not stop it
+    assert admit_runs(server) == 2 * 4  # and people who still wait do not stop it
 
 
 def test_a_helping_costs_the_same_whatever_waits(on_sqlite: Server) -> None:
@@ -182,10 +182,10 @@ def test_a_helping_costs_the_same_whatever_waits(on_sqlite: Server) -> None:
         redis = server.dispatch.registry.redis
         redis.delete(*celery_app.stage_queues(list(BOTH)))
         heartbeat(server.dispatch.registry)
-        release(server)
+        admit_runs(server)
         redis.delete(*celery_app.stage_queues(list(BOTH)))
         with all_steps(server.store) as steps:
-            assert release(server) == 2 * AT_ONCE
+            assert admit_runs(server) == 2 * AT_ONCE
         costs.append(steps[0])
     assert costs[1] <= costs[0] * 1.1, costs
 
@@ -212,11 +212,11 @@ def test_the_backlog_is_told_whole_and_old_words_are_not_believed(dispatch: Disp
 
 def test_a_release_tells_what_still_waits(server: Server) -> None:
     fill(server.store, waiting_round(server.store, "batch"), 9, priority="batch")
-    assert release(server) == 0  # no machine is there
+    assert admit_runs(server) == 0  # no machine is there
     told = Backlog(server.dispatch.registry.redis)
     assert told.read() == {("analysis", "batch"): 10, ("feedback", "batch"): 10}
     heartbeat(server.dispatch.registry, slots=2)
-    assert release(server) == 8
+    assert admit_runs(server) == 8
     assert told.read() == {("analysis", "batch"): 6, ("feedback", "batch"): 6}
 
 
@@ -291,7 +291,7 @@ def test_runs_of_a_round_say_when_they_were_sent(server: Server) -> None:
     waiting_round(server.store)
     heartbeat(server.dispatch.registry)
     before = server.dispatch.registry.time()
-    assert release(server) == 2
+    assert admit_runs(server) == 2
     for stage in BOTH:
         row = server.dispatch.registry.redis.lindex(stage, -1)
         assert before - 1 <= json.loads(row)["headers"][celery_app.SENT] <= server.dispatch.registry.time()
@@ -315,11 +315,11 @@ def test_results_ask_for_no_pass_while_there_is_nothing_to_send(
     heartbeat(server.dispatch.registry)
     room = type(server.dispatch).room
     monkeypatch.setattr(type(server.dispatch), "room", lambda self: passes.append(1) or room(self))
-    release_after_result(server)
-    release_after_result(server)
+    admit_after_result(server)
+    admit_after_result(server)
     assert len(passes) == 1
     waiting_round(server.store)  # who makes it wait asks by itself
-    assert release(server) == 2
+    assert admit_runs(server) == 2
     moment[0] += NOTHING_S
-    release_after_result(server)
+    admit_after_result(server)
     assert len(passes) == 3

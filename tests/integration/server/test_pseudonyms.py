@@ -22,7 +22,7 @@ from grading.store.submissions.intake import IncomingSubmission
 from grading.store.tables import Grade, Round
 from tests.support.factories import COURSE, RUBRIC, result
 from workers.server import record
-from workers.server.admit import release
+from workers.server.admit import admit_runs
 from workers.server.context import Server, open_server
 from workers.server.prepare import Prepared, prepare
 
@@ -72,7 +72,7 @@ def test_reports_point_at_the_files_as_they_were_handed_in(server: Server) -> No
     prepare(server, round_id)
     stages = {name: {"engine": "instant", "model": "m"} for name in ("analysis", "feedback")}
     server.dispatch.registry.heartbeat(Heartbeat("p", "dgx-spark-1", 2, 0, stages))
-    assert release(server) == 2
+    assert admit_runs(server) == 2
     with server.store.read() as session:
         current = session.get_one(Round, round_id)
         prepared = Prepared.model_validate(current.prepared)
@@ -92,7 +92,7 @@ def test_students_work_is_in_no_message_header(server: Server) -> None:
     prepare(server, round_id)
     stages = {name: {"engine": "instant", "model": "m"} for name in ("analysis", "feedback")}
     server.dispatch.registry.heartbeat(Heartbeat("p", "dgx-spark-1", 2, 0, stages))
-    release(server)
+    admit_runs(server)
     for queue in ("analysis", "feedback"):
         message = json.loads(server.dispatch.registry.redis.lindex(queue, 0))
         assert "read.csv" not in json.dumps(message["headers"])

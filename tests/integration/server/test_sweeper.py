@@ -30,7 +30,7 @@ from grading.store.tables import Grade, Outbox, Round, RoundStage, Run
 from tests.support.factories import add_assignment, hand_in, result
 from tests.support.system import close_dispatch
 from workers.server import record
-from workers.server.admit import release
+from workers.server.admit import admit_runs
 from workers.server.context import Server, open_server
 from workers.server.lost_runs import NOWHERE_S
 from workers.server.prepare import prepare
@@ -73,7 +73,7 @@ class Cluster:
         accepted = hand_in(self.server.store, add_assignment(self.server.store))
         assert prepare(self.server, accepted.round_id)
         self.heartbeat()
-        assert release(self.server) == 2
+        assert admit_runs(self.server) == 2
         return accepted.round_id
 
     def take(self, round_id: str, stage: str, machine: str = "dgx-spark-2", phase: str = "starting") -> str:
@@ -393,7 +393,7 @@ def test_a_run_that_was_written_but_not_sent_is_sent(
 
     with monkeypatch.context() as patch:
         patch.setattr(type(cluster.server.dispatch), "send", away)
-        release(cluster.server)
+        admit_runs(cluster.server)
     assert cluster.state(accepted.round_id) == RoundState.RUNNING
     assert cluster.waiting() == set()
     cluster.sweep()
@@ -408,14 +408,14 @@ def test_people_are_served_before_batches_and_only_as_much_as_machines_can_take(
         for number in range(12):
             accepted = hand_in(cluster.server.store, assignment, f"{priority}-{number}", priority=priority)
             prepare(cluster.server, accepted.round_id)
-    assert release(cluster.server) == 0  # no machine is there
+    assert admit_runs(cluster.server) == 0  # no machine is there
     cluster.heartbeat(slots=1)
-    assert release(cluster.server) == 2 * 2 * 2  # twice what it takes, of each stage and priority
+    assert admit_runs(cluster.server) == 2 * 2 * 2  # twice what it takes, of each stage and priority
     cluster.heartbeat()  # 4 slots
-    assert release(cluster.server) == 2 * 2 * (8 - 2)
+    assert admit_runs(cluster.server) == 2 * 2 * (8 - 2)
     lengths = cluster.leases.lengths(celery_app.stage_queues(list(BOTH)))
     assert lengths == {"analysis": 8, "feedback": 8, "analysis.batch": 8, "feedback.batch": 8}
-    assert release(cluster.server) == 0
+    assert admit_runs(cluster.server) == 0
 
 
 def test_a_database_that_is_away_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:

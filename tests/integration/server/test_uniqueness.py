@@ -33,7 +33,7 @@ from tests.integration.server.world import STAGES, Network, expect_moves, forget
 from tests.support.factories import add_assignment, begin_round, begin_stage, hand_in, result
 from tests.support.system import close_dispatch
 from workers.server import record
-from workers.server.admit import release
+from workers.server.admit import admit_runs
 from workers.server.context import Server
 from workers.server.prepare import prepare
 
@@ -103,7 +103,7 @@ class Uniqueness(RuleBasedStateMachine):
         under_way = [self.hand_in() for _ in range(2)]
         for round_id in under_way:
             prepare(self.server, round_id)
-        release(self.server)
+        admit_runs(self.server)
         self.before = take_picture(self.store)
         return multiple(*under_way)
 
@@ -127,7 +127,7 @@ class Uniqueness(RuleBasedStateMachine):
     def releases(self, after_s: float, redis_dies_after: int | None) -> None:
         self.store.clock_offset_s += after_s
         self.network.fails_after[:] = [] if redis_dies_after is None else [redis_dies_after]
-        release(self.server)
+        admit_runs(self.server)
         self.network.fails_after.clear()
 
     @rule(round_id=known_rounds, stage=st.sampled_from(STAGES))
@@ -266,7 +266,7 @@ class Uniqueness(RuleBasedStateMachine):
                 prepare(self.server, round_id)
         self.everything_is_single_and_moves_forward()
         self.store.clock_offset_s += 100.0
-        release(self.server)
+        admit_runs(self.server)
         self.everything_is_single_and_moves_forward()
         sent = {one.run_id for one in self.network.sent}
         for run_id, run in self.before.runs.items():

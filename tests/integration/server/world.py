@@ -21,7 +21,7 @@ STAGES = ("analysis", "feedback")
 
 @dataclass(frozen=True)
 class Network(Dispatch):
-    """Takes what is sent instead of Redis; `fails_after` so many messages of a helping, Redis is away."""
+    """Takes what is sent instead of Redis; `fails_after` so many messages of a chunk, Redis is away."""
 
     sent: list[Outgoing] = field(default_factory=list)
     fails_after: list[int] = field(default_factory=list)
