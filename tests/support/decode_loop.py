@@ -32,15 +32,15 @@ class Asked:
 
 @dataclass
 class Driven:
-    """A lane with counters and prefixes of its own."""
+    """A loop with counters and prefixes of its own."""
 
     loaded: LoadedModel
     shape: Shape = field(default_factory=lambda: Shape(slots=4, prefill_step=64))
     prefixes: PrefixCaches = field(default_factory=lambda: PrefixCaches(10**9))
 
     def __post_init__(self) -> None:
-        self.tally = Counters()
-        self.lane = DecodeLoop(self.loaded, self.shape, self.prefixes, self.tally)
+        self.counters = Counters()
+        self.loop = DecodeLoop(self.loaded, self.shape, self.prefixes, self.counters)
 
     def ask(
         self, prefix: Sequence[int], rest: Sequence[int], most: int, sampling: Sampling = GREEDY, **more: Any
@@ -56,22 +56,22 @@ class Driven:
             over=lambda: cancel.cancelled,
             wake=lambda: None,
         )
-        self.lane.add(ticket)
+        self.loop.add(ticket)
         return Asked(ticket, cancel)
 
     def steps(self, count: int) -> None:
         """So many steps."""
         for _ in range(count):
-            self.lane.step()
+            self.loop.step()
 
     def finish(self) -> None:
         """Steps until nothing is left to do."""
-        while self.lane.running or self.lane.waiting:
-            self.lane.step()
+        while self.loop.running or self.loop.waiting:
+            self.loop.step()
 
     def count(self, name: str) -> int:
         """A counter."""
-        return int(self.tally.read()[name])
+        return int(self.counters.read()[name])
 
 
 def alone(loaded: LoadedModel, ids: Sequence[int], most: int) -> list[int]:

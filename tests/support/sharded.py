@@ -33,14 +33,14 @@ def ranks(count: int = 3, hosts: Sequence[str] = (), **settings: Any) -> Iterato
     try:
         yield engine
     finally:
-        pids = engine.crew.pids if engine.crew else ()
+        pids = engine.group.pids if engine.group else ()
         engine.close()
         gone(pids)
 
 
-def crew(engine: ShardedEngine) -> RankGroup:
+def group(engine: ShardedEngine) -> RankGroup:
     """Its ranks, which are there."""
-    found = engine.crew
+    found = engine.group
     assert found is not None
     assert found.pids
     return found
@@ -48,7 +48,7 @@ def crew(engine: ShardedEngine) -> RankGroup:
 
 def kill(engine: ShardedEngine, rank: int) -> tuple[int, ...]:
     """kill -9 of a rank; the process ids of all of them."""
-    pids = crew(engine).pids
+    pids = group(engine).pids
     os.kill(pids[rank], signal.SIGKILL)
     return pids
 

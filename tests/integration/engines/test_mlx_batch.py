@@ -49,7 +49,7 @@ def test_who_is_cancelled_leaves_before_the_next_step(loaded: LoadedModel) -> No
     driven.steps(6)
     written = len(first.ticket.output)
     assert written > 0
-    assert (driven.lane.running, driven.lane.waiting) == (1, 1)
+    assert (driven.loop.running, driven.loop.waiting) == (1, 1)
     assert second.ticket.phases == ["queued"]
     steps = driven.count("decode_steps")
     first.cancel.cancel()
@@ -75,7 +75,7 @@ def test_a_long_prompt_is_left_after_the_chunk_under_way(loaded: LoadedModel) ->
     assert driven.count("prefill_chunks") == 4
     driven.finish()
     assert driven.count("prefill_chunks") == 4
-    assert driven.lane.running == 0
+    assert driven.loop.running == 0
 
 
 def test_prompts_beyond_the_slots_are_not_read(loaded: LoadedModel) -> None:
@@ -85,9 +85,9 @@ def test_prompts_beyond_the_slots_are_not_read(loaded: LoadedModel) -> None:
     assert driven.count("prompt_tokens") == 40
     assert [ticket.phases[-1] for ticket in asked[2:]] == ["queued"] * 3
     seen = []
-    while driven.lane.running or driven.lane.waiting:
+    while driven.loop.running or driven.loop.waiting:
         driven.steps(1)
-        seen.append(driven.lane.running)
+        seen.append(driven.loop.running)
     assert max(seen) == 2
     ended = [ticket.ended or 0.0 for ticket in asked]
     assert ended == sorted(ended)  # in the order in which they came
@@ -148,7 +148,7 @@ def test_a_prefix_that_is_too_large_holds_nobody_up(loaded: LoadedModel) -> None
     driven.finish()
     tickets = [driven.ask(prefix, [7, n], 2).ticket for n in range(3, 7)]
     driven.steps(1)
-    assert driven.lane.running == 4
+    assert driven.loop.running == 4
     driven.finish()
     assert all(len(ticket.output) == 2 for ticket in tickets)
     assert driven.prefixes.held() == []
@@ -343,7 +343,7 @@ def test_models_take_turns_where_few_may_stay(tiny: Path, tmp_path: Path) -> Non
         assert len({answer.digest for answer in answers}) == 2
         assert len(engine._models._held) == 1
         runner = engine._thread()
-        assert len(runner._lanes) == 1
+        assert len(runner._loops) == 1
         assert engine.digest(other, SECONDS) == answers[1].digest != answers[0].digest
         again = engine.generate(asked[0], quiet)
         assert again.text == answers[0].text

@@ -14,7 +14,7 @@ import pytest
 from bench.models import make_model
 from grading.domain.errors import BudgetExceeded, Cancelled, EngineUnreachable, ModelMissing
 from tests.support.engines import ENDLESS, SYSTEM, Heard, ask, parsed, quiet
-from tests.support.sharded import addresses, crew, gone, kill, ranks, seconds_used
+from tests.support.sharded import addresses, gone, group, kill, ranks, seconds_used
 from tests.support.system import until
 from workers.machine.engines import Request
 from workers.machine.engines.base import Cancel
@@ -58,7 +58,7 @@ def free(model: str | Path, **changes: object) -> Request:
 def test_three_ranks_write_what_one_process_writes(
     pool: ShardedEngine, direct: MlxEngine, qwen2: Path
 ) -> None:
-    assert crew(pool).mode == "pipeline"
+    assert group(pool).mode == "pipeline"
     for request in (free(qwen2), free(qwen2, user="+ 1| another work", max_output_tokens=20)):
         one, three = direct.generate(request, quiet), pool.generate(request, quiet)
         assert three.text == one.text
@@ -123,7 +123,7 @@ def test_a_lost_rank_is_told_and_all_come_back(pool: ShardedEngine, direct: MlxE
     gone(lost[0])
     request = free(qwen2)
     assert pool.generate(request, quiet).text == direct.generate(request, quiet).text
-    assert not set(crew(pool).pids) & set(lost[0])
+    assert not set(group(pool).pids) & set(lost[0])
 
 
 def test_a_loss_that_nobody_met_is_told_to_who_comes_next(pool: ShardedEngine, qwen2: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_loss_that_nobody_met_is_told_to_who_comes_next(pool: ShardedEngine, q
 
 
 def test_ranks_that_have_nothing_to_do_sleep(pool: ShardedEngine) -> None:
-    pids = crew(pool).pids
+    pids = group(pool).pids
     before = [seconds_used(pid) for pid in pids]
     threading.Event().wait(1.0)
     assert (
@@ -174,7 +174,7 @@ def test_split_layers_write_the_same(tmp_path: Path) -> None:
     direct.close()
     with ranks(2, mode="tensor") as engine:
         assert engine.generate(request, quiet).text == expected
-        assert crew(engine).mode == "tensor"
+        assert group(engine).mode == "tensor"
 
 
 @pytest.mark.soak  # tests/unit/engines/test_sharded.py has the same without processes

@@ -21,7 +21,7 @@ from cli.dev.embedded_redis import free_port
 from grading.domain.errors import Cancelled, EngineUnreachable
 from tests.faults.harness.netns import HERE, THERE, permitted, running_link
 from tests.support.engines import ENDLESS, SCHEMA, SYSTEM, Heard, ask, quiet
-from tests.support.sharded import addresses, crew, gone, kill, ranks
+from tests.support.sharded import addresses, gone, group, kill, ranks
 from workers.machine.engines import Request
 from workers.machine.engines.base import Cancel
 from workers.machine.engines.mlx.engine import MlxEngine
@@ -133,7 +133,7 @@ def test_a_cable_that_is_pulled_is_noticed_and_ranks_come_back_over_it(qwen2: Pa
         program = (*(link.prefix if link else ()), sys.executable, *PROGRAM)
         pool = stack.enter_context(ranks(hosts=hosts, remote=shlex.join(program), step_timeout=10.0))
         assert pool.generate(request, quiet).text == expected
-        pids = crew(pool).pids
+        pids = group(pool).pids
 
         def cut() -> None:
             if link:

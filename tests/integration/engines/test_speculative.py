@@ -186,15 +186,15 @@ def loaded(pair: tuple[Path, Path]) -> tuple[LoadedModel, DraftModels]:
 def driven(loaded: tuple[LoadedModel, DraftModels]) -> Driven:
     model, drafts = loaded
     made = Driven(model)
-    made.tally = type(made.tally)(drafts.counted)
-    made.lane = drafts.lane(model, made.shape, made.prefixes, made.tally)
+    made.counters = type(made.counters)(drafts.counted)
+    made.loop = drafts.loop(model, made.shape, made.prefixes, made.counters)
     return made
 
 
 def solo(driven: Driven) -> bool:
     """Whether a generation has left the batch."""
-    assert isinstance(driven.lane, DraftDecodeLoop)
-    return driven.lane._solo is not None
+    assert isinstance(driven.loop, DraftDecodeLoop)
+    return driven.loop._solo is not None
 
 
 def until_solo(driven: Driven) -> None:
@@ -232,7 +232,7 @@ def test_cancelling_a_drafted_one_ends_it_before_the_next_round(driven: Driven) 
     first.cancel.cancel()
     driven.steps(1)
     assert first.ticket.done.cancelled()
-    assert (len(first.ticket.output), driven.lane.running) == (written, 0)
+    assert (len(first.ticket.output), driven.loop.running) == (written, 0)
     assert driven.count("cancelled") == 1
     ids = words(driven.loaded, 30, 3)
     later = driven.ask((), ids, 30).ticket
@@ -251,7 +251,7 @@ def test_the_draft_model_reads_in_chunks_and_what_a_class_shares_once(driven: Dr
         # of 64 tokens at most: three of the prefix and one of the rest, for each model, then only the rest
         assert driven.count("prefill_chunks") - before == (8 if number == 5 else 2)
     assert driven.prefixes.held() == [tuple(prefix)] * 2
-    driven.lane.close()
+    driven.loop.close()
     assert driven.prefixes.bytes == 0
 
 
@@ -263,14 +263,14 @@ def test_both_caches_are_as_if_only_what_was_accepted_had_been_read(tmp_path: Pa
     draft = changed(make_model(tmp_path / "draft", kind, SMALLER), 0.1)
     drafts = DraftModels({"m": str(draft)}, longest=4, always=True)
     driven = Driven(drafts.join(load_model(str(made), None), "m"))
-    driven.tally = type(driven.tally)(drafts.counted)
-    driven.lane = lane = drafts.lane(driven.loaded, driven.shape, driven.prefixes, driven.tally)
+    driven.counters = type(driven.counters)(drafts.counted)
+    driven.loop = loop = drafts.loop(driven.loaded, driven.shape, driven.prefixes, driven.counters)
     ticket = driven.ask((), words(driven.loaded, 150, 1), 200).ticket
     until_solo(driven)
-    assert isinstance(lane, DraftDecodeLoop)
+    assert isinstance(loop, DraftDecodeLoop)
     for _ in range(8):
         driven.steps(1)
-        one = lane._solo
+        one = loop._solo
         assert one is not None
         ids = [*ticket.prompt.ids, *ticket.output]
         if one.reader.have < 150:
@@ -282,14 +282,14 @@ def test_both_caches_are_as_if_only_what_was_accepted_had_been_read(tmp_path: Pa
             ahead = loaded.model(mx.array(ids[have:])[None], cache=copy.deepcopy(cache))[0, -1]
             afresh = loaded.model(mx.array(ids)[None])[0, -1]
             assert mx.allclose(ahead, afresh, atol=1e-3).item()
-    story = lane._stories[ticket]
+    story = loop._stories[ticket]
     assert 0 < story.accepted < story.proposed
 
 
 def test_a_broken_batch_takes_the_drafted_one_along(driven: Driven) -> None:
     ticket = driven.ask((), words(driven.loaded, 40, 1), 100).ticket
     until_solo(driven)
-    driven.lane.fail(EngineError("mlx failed"))
+    driven.loop.fail(EngineError("mlx failed"))
     assert isinstance(ticket.done.exception(), EngineError)
 
 
@@ -298,14 +298,14 @@ def test_what_was_measured_decides(pair: tuple[Path, Path], step_s: float, strat
     model, draft = pair
     drafts = DraftModels({"m": str(draft)}, longest=3)
     driven = Driven(drafts.join(load_model(str(model), None), "m"))
-    driven.tally = type(driven.tally)(drafts.counted)
-    driven.lane = lane = drafts.lane(driven.loaded, driven.shape, driven.prefixes, driven.tally)
-    assert isinstance(lane, DraftDecodeLoop)
+    driven.counters = type(driven.counters)(drafts.counted)
+    driven.loop = loop = drafts.loop(driven.loaded, driven.shape, driven.prefixes, driven.counters)
+    assert isinstance(loop, DraftDecodeLoop)
     ids = words(driven.loaded, 40, 1)
     first = driven.ask((), ids, 40).ticket
     driven.finish()
     assert first.details["speculative"].strategy == "speculative"  # nobody knew yet
-    learned = lane._draft.learned
+    learned = loop._draft.learned
     assert learned.speeds.draft.value > 0 < learned.speeds.check.at(1, 4)
     # a step that takes for ever, or no time at all: a few more steps do not change that
     object.__setattr__(learned.speeds, "plain", WeightedMean(step_s, 1e9))

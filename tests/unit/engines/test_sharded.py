@@ -22,7 +22,7 @@ from workers.machine.engines import open_engine, open_engines
 from workers.machine.engines.mlx.decode_loop import Counters
 from workers.machine.engines.mlx.generation import Sampling, Ticket
 from workers.machine.engines.mlx.model import Prompt
-from workers.machine.engines.sharded import rank_group as crews
+from workers.machine.engines.sharded import rank_group as groups
 from workers.machine.engines.sharded.engine import ShardedEngine
 from workers.machine.engines.sharded.loading import way
 from workers.machine.engines.sharded.protocol import Settings
@@ -184,15 +184,15 @@ for said in sys.stdin.buffer:
 
 @contextmanager
 def played(how: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[RankGroup]:
-    """A crew whose two ranks are played, the second one in this way."""
-    monkeypatch.setattr(crews, "command", lambda *_: [sys.executable, "-c", PLAYED, how])
+    """A group whose two ranks are played, the second one in this way."""
+    monkeypatch.setattr(groups, "command", lambda *_: [sys.executable, "-c", PLAYED, how])
     load_s, step_s = (2.0 if how == bad else 60.0 for bad in ("silent", "stands still"))
     settings = Settings(tuple(addresses(2)), "auto", 1, 64, 100, None, False, "", load_s, step_s)
-    crew = RankGroup(settings, "big", Counters())
+    group = RankGroup(settings, "big", Counters())
     try:
-        yield crew
+        yield group
     finally:
-        crew.end(EngineError("over"))
+        group.end(EngineError("over"))
 
 
 @pytest.mark.parametrize(
@@ -206,8 +206,8 @@ def played(how: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[RankGroup]:
 def test_ranks_that_do_not_fit_are_not_used(
     monkeypatch: pytest.MonkeyPatch, how: str, kind: type[EngineError], sentence: str
 ) -> None:
-    with played(how, monkeypatch) as crew, pytest.raises(kind, match=sentence):
-        crew.start()
+    with played(how, monkeypatch) as group, pytest.raises(kind, match=sentence):
+        group.start()
 
 
 def sent() -> DistributedGeneration:
@@ -232,30 +232,30 @@ def sent() -> DistributedGeneration:
     ],
 )
 def test_ranks_that_come_apart_are_lost(monkeypatch: pytest.MonkeyPatch, how: str, sentence: str) -> None:
-    with played(how, monkeypatch) as crew:
-        crew.start()
+    with played(how, monkeypatch) as group:
+        group.start()
         one = sent()
-        crew.submit(one)
+        group.submit(one)
         with pytest.raises(EngineUnreachable, match=sentence) as caught:
-            crew.play()
-        assert crew.refuse(caught.value)
-        crew.end(caught.value)
-        assert not crew.refuse(caught.value)
+            group.play()
+        assert group.refuse(caught.value)
+        group.end(caught.value)
+        assert not group.refuse(caught.value)
         assert one.ticket.done.exception() is caught.value
         late = sent()
-        crew.submit(late)
+        group.submit(late)
         assert late.ticket.done.exception() is caught.value
 
 
 @pytest.mark.parametrize("how", ["well", "behind"])
 def test_ranks_that_agree_are_heard(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     """Also one that ends its first step only when the second has come: so many are under way at once."""
-    with played(how, monkeypatch) as crew:
-        crew.start()
+    with played(how, monkeypatch) as group:
+        group.start()
         one = sent()
-        one.ticket.done.add_done_callback(lambda _: crew.stop())
-        crew.submit(one)
-        crew.play()
+        one.ticket.done.add_done_callback(lambda _: group.stop())
+        group.submit(one)
+        group.play()
         assert one.ticket.done.result() == "length"
         assert one.ticket.output == [9]
         assert one.ticket.admitted is not None
@@ -265,7 +265,7 @@ def test_ranks_that_agree_are_heard(monkeypatch: pytest.MonkeyPatch, how: str) -
 def test_a_start_that_fails_is_told_and_the_next_one_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine hears of it without any work, so that none comes; who asks meanwhile gets the next."""
     how = iter(("ends", "ends"))  # the ranks of the first start
-    monkeypatch.setattr(crews, "command", lambda *_: [sys.executable, "-c", PLAYED, next(how, "well")])
+    monkeypatch.setattr(groups, "command", lambda *_: [sys.executable, "-c", PLAYED, next(how, "well")])
     told: queue.SimpleQueue[str] = queue.SimpleQueue()
     engine = ShardedEngine(hosts=addresses(2))
     engine.on_unavailable(told.put)

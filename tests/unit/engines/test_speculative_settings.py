@@ -55,7 +55,7 @@ class World:
 
 @dataclass
 class Machine:
-    """Writes answers as the lane does."""
+    """Writes answers as the loop does."""
 
     world: World
     speeds: ModelSpeeds

@@ -77,11 +77,11 @@ class Shape:
 class DecodeLoop:
     """One model's batch. Used on the mlx thread only, but for `running` and `waiting`."""
 
-    def __init__(self, loaded: LoadedModel, shape: Shape, prefixes: PrefixCaches, tally: Counters) -> None:
+    def __init__(self, loaded: LoadedModel, shape: Shape, prefixes: PrefixCaches, counters: Counters) -> None:
         self._key = id(loaded)
         self._shape = shape
         self._prefixes = prefixes
-        self._tally = tally
+        self._counters = counters
         self._batch = _batch(loaded, shape)
         self._running: dict[int, Ticket] = {}
         self._queue: list[Ticket] = []
@@ -114,7 +114,7 @@ class DecodeLoop:
         self._batch.prefill_step_size = max(LEAST_CHUNK, self._shape.prefill_step // max(1, reading))
         hand_out(self._batch, {uid: one.constraint for uid, one in self._running.items()})
         prompts, generated = self._batch.next()
-        self._tally.add(
+        self._counters.add(
             decode_steps=bool(generated),
             prefill_chunks=not all(response.end_of_prompt for response in prompts),
             output_tokens=sum(response.finish_reason != "stop" for response in generated),
@@ -142,7 +142,7 @@ class DecodeLoop:
         late = [ticket for ticket in self._queue if ticket.over()]
         if not gone and not late:
             return
-        self._tally.add(cancelled=len(gone) + len(late))
+        self._counters.add(cancelled=len(gone) + len(late))
         for uid in gone:
             self._hand_on(uid)
         if gone:
@@ -186,7 +186,7 @@ class DecodeLoop:
         self._running[uid] = ticket
         if builds:
             self._building[prefix] = uid
-        self._tally.add(
+        self._counters.add(
             prompt_tokens=len(ids), cached_tokens=known, prefix_lookups=bool(prefix), prefix_hits=hit
         )
         ticket.tell("reading")
@@ -291,16 +291,16 @@ class Runner:
     """The thread. `call` runs a function on it, `submit` takes a generation; both from any thread."""
 
     def __init__(
-        self, shape: Shape, prefixes: PrefixCaches, tally: Counters, lane: NewDecodeLoop = DecodeLoop
+        self, shape: Shape, prefixes: PrefixCaches, counters: Counters, loop: NewDecodeLoop = DecodeLoop
     ) -> None:
         self.prefixes = prefixes
         self._shape = shape
-        self._tally = tally
-        self._new_lane = lane
+        self._counters = counters
+        self._new_loop = loop
         self._inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._coming = 0
         self._unloaded = False
-        self._lanes: dict[int, DecodeLoop] = {}
+        self._loops: dict[int, DecodeLoop] = {}
         self._closed = False
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="mlx", daemon=True)
@@ -331,23 +331,23 @@ class Runner:
     def submit(self, ticket: Ticket) -> None:
         """Take a generation; `ticket.done` tells its end."""
         self._put(lambda: self._admit(ticket), coming=1)
-        self._tally.add(requests=1)
+        self._counters.add(requests=1)
 
     def unload(self, loaded: LoadedModel) -> None:
         """Let go of a model that nobody uses any more, with its prefix caches."""
 
         def job() -> None:
             self._unloaded = True
-            self._unlane(id(loaded), EngineError("The model was unloaded."))
+            self._drop_loop(id(loaded), EngineError("The model was unloaded."))
 
         self._put(job)
 
     def gauges(self) -> Mapping[str, float]:
         """How many generations run and wait now, and the bytes of the prefix caches."""
-        lanes = list(self._lanes.values())
+        loops = list(self._loops.values())
         return {
-            "running": sum(lane.running for lane in lanes),
-            "waiting": self._coming + sum(lane.waiting for lane in lanes),
+            "running": sum(loop.running for loop in loops),
+            "waiting": self._coming + sum(loop.waiting for loop in loops),
             "cache_bytes": self.prefixes.bytes,
         }
 
@@ -369,30 +369,30 @@ class Runner:
     def _admit(self, ticket: Ticket) -> None:
         with self._lock:
             self._coming -= 1
-        if (error := attempt(lambda: self._lane(ticket.loaded).add(ticket))) is not None:
+        if (error := attempt(lambda: self._loop(ticket.loaded).add(ticket))) is not None:
             ticket.end(error)
 
-    def _lane(self, loaded: LoadedModel) -> DecodeLoop:
-        if id(loaded) not in self._lanes:
-            self._lanes[id(loaded)] = self._new_lane(loaded, self._shape, self.prefixes, self._tally)
-        return self._lanes[id(loaded)]
+    def _loop(self, loaded: LoadedModel) -> DecodeLoop:
+        if id(loaded) not in self._loops:
+            self._loops[id(loaded)] = self._new_loop(loaded, self._shape, self.prefixes, self._counters)
+        return self._loops[id(loaded)]
 
-    def _unlane(self, key: int, error: EngineError) -> None:
-        if (lane := self._lanes.pop(key, None)) is not None:
-            lane.fail(error)
-            lane.close()
+    def _drop_loop(self, key: int, error: EngineError) -> None:
+        if (loop := self._loops.pop(key, None)) is not None:
+            loop.fail(error)
+            loop.close()
 
     def _run(self) -> None:
         while self._serve_inbox():
-            for key, lane in list(self._lanes.items()):
-                if _busy(lane) and (error := attempt(lane.step)) is not None:
+            for key, loop in list(self._loops.items()):
+                if _busy(loop) and (error := attempt(loop.step)) is not None:
                     # a broken batch is dropped, with all in it; the next request begins a new one
-                    self._unlane(key, error)
+                    self._drop_loop(key, error)
         self._leave()
 
     def _serve_inbox(self) -> bool:
-        """Do what was asked for; waits only when no lane is busy. False when the end was asked for."""
-        waits = not any(map(_busy, self._lanes.values()))
+        """Do what was asked for; waits only when no loop is busy. False when the end was asked for."""
+        waits = not any(map(_busy, self._loops.values()))
         job = self._next_when_idle() if waits else self._next()
         while job is not _NOTHING:
             if job is None:
@@ -412,13 +412,13 @@ class Runner:
         try:
             return self._inbox.get(timeout=IDLE_S)
         except queue.Empty:
-            if self._lanes:
+            if self._loops:
                 clear_memory()
             return self._inbox.get()
 
     def _leave(self) -> None:
-        for key in list(self._lanes):
-            self._unlane(key, EngineError("The engine was closed."))
+        for key in list(self._loops):
+            self._drop_loop(key, EngineError("The engine was closed."))
         gc.collect()
         try:
             import mlx.core as mx
@@ -427,8 +427,8 @@ class Runner:
         mx.clear_streams()  # else the interpreter aborts at its exit
 
 
-def _busy(lane: DecodeLoop) -> bool:
-    return bool(lane.running or lane.waiting)
+def _busy(loop: DecodeLoop) -> bool:
+    return bool(loop.running or loop.waiting)
 
 
 def clear_memory() -> None:

@@ -73,7 +73,7 @@ class MlxEngine:
         most = default_bytes() if prefix_cache_gb is None else int(prefix_cache_gb * 1e9)
         self.prefixes = PrefixCaches(most)
         self._drafts = DraftModels(drafts or {}, draft_tokens, models, draft_always)
-        self._tally = Counters(self._drafts.counted)
+        self._counters = Counters(self._drafts.counted)
         self._max_context = max_context
         self._runner: Runner | None = None
         self._models = Models(
@@ -103,7 +103,7 @@ class MlxEngine:
         """See `metrics`."""
         runner = self._runner
         now = runner.gauges() if runner is not None else {"running": 0, "waiting": 0, "cache_bytes": 0}
-        return {**self._tally.read(), **now}
+        return {**self._counters.read(), **now}
 
     def generate(self, request: Request, progress: Progress, warm: Warm | None = None) -> Generation:
         """Answer a request; see the contract in `base`. `warm` may bring what was read of it elsewhere."""
@@ -138,7 +138,7 @@ class MlxEngine:
             if self._closed:
                 raise EngineError("The engine was closed.")
             if self._runner is None:
-                self._runner = Runner(self._shape, self.prefixes, self._tally, self._drafts.lane)
+                self._runner = Runner(self._shape, self.prefixes, self._counters, self._drafts.loop)
                 # mlx aborts the process when its thread is still alive at the interpreter's exit
                 atexit.register(self.close)
             return self._runner

@@ -75,32 +75,32 @@ class OllamaEngine:
         self._lock = threading.Lock()
         self._models = Models()
         self._sizes = Sizes()
-        self._tally = ExchangeCounters()
+        self._counters = ExchangeCounters()
 
     def generate(self, request: Request, progress: Progress) -> Generation:
         """Answer a request; see the contract in `base`."""
         if request.deadline_s <= 0:
             raise BudgetExceeded("No time was left for this job before it reached the engine.")
-        with self._wire.watch(request.deadline_s, request.cancel) as watch, self._tally.generation(watch):
+        with self._wire.watch(request.deadline_s, request.cancel) as watch, self._counters.generation(watch):
             watch.check()
             patience = BusyRetry(watch, progress, self._wire.limits.busy)
             made = patience.until_room(lambda: self._once(watch, request, progress, patience))
-            self._tally.answered(made.tokens)
+            self._counters.answered(made.tokens)
             return made
 
     def digest(self, model: str, seconds: float) -> str:
         """`sha256:HEX` the server lists for the model; empty when it does not have it."""
-        self._tally.open()
+        self._counters.open()
         with self._wire.watch(seconds, Cancel()) as watch:
             return self._wire.exchange(watch, model, lambda client: self._models.digest(client, model))
 
     def counters(self) -> Mapping[str, float]:
         """See `base.METRICS`; Ollama does not tell which tokens came from its cache."""
-        return self._tally.counters()
+        return self._counters.counters()
 
     def close(self) -> None:
         """End what runs; later generations fail."""
-        self._tally.close()
+        self._counters.close()
 
     def _once(self, watch: Watch, request: Request, progress: Progress, patience: BusyRetry) -> Generation:
         """One try, or several with a longer context each where the server cut the prompt."""

@@ -378,36 +378,36 @@ class OpenAIEngine:
             Server(address, f"The server at {address}"),
             Schemas(schema),
         )
-        self._tally = ExchangeCounters()
+        self._counters = ExchangeCounters()
 
     def generate(self, request: Request, progress: Progress) -> Generation:
         """Answer a request; see the contract in `base`."""
         if request.deadline_s <= 0:
             raise BudgetExceeded("No time was left for this job before it reached the engine.")
-        with self._peer.watch(request.deadline_s, request.cancel) as watch, self._tally.generation(watch):
+        with self._peer.watch(request.deadline_s, request.cancel) as watch, self._counters.generation(watch):
             watch.check()
             patience = BusyRetry(watch, progress, self._peer.limits.busy)
             talk = ChatExchange(self._peer, watch, request, progress)
             made = patience.until_room(lambda: talk.once(patience.waited))
-            self._tally.answered(made.tokens)
+            self._counters.answered(made.tokens)
             return made
 
     def digest(self, model: str, seconds: float) -> str:
         """`llama-meta-sha256:HEX` of what llama-server tells of its weights; empty for others."""
-        self._tally.open()
+        self._counters.open()
         with self._peer.open(seconds) as wire:
             return self._peer.server.digest(wire, model)
 
     def token_counter(self, model: str, seconds: float, progress: Progress) -> TokenCounter | None:
         """The server's own tokenizer (llama-server, vLLM); None where it has no page for it."""
-        self._tally.open()
+        self._counters.open()
         with self._peer.open(seconds) as wire:
             return self._peer.server.token_counter(model, wire, self._peer.open)
 
     def counters(self) -> Mapping[str, float]:
         """See `base.METRICS`."""
-        return self._tally.counters()
+        return self._counters.counters()
 
     def close(self) -> None:
         """End what runs; later generations fail."""
-        self._tally.close()
+        self._counters.close()

@@ -78,7 +78,7 @@ class ShardedEngine(ChecksMachine):
             load_timeout=load_timeout,
             step_timeout=step_timeout,
         )
-        self._tally = Counters()
+        self._counters = Counters()
         self._lock = threading.Lock()
         self._model = ""
         self._words: LoadedModel | None = None
@@ -103,19 +103,19 @@ class ShardedEngine(ChecksMachine):
 
     def counters(self) -> Mapping[str, float]:
         """See `metrics`."""
-        crew = self.crew
-        now = crew.gauges() if crew is not None else {"running": 0, "waiting": 0, "cache_bytes": 0}
-        return {**self._tally.read(), **now}
+        group = self.group
+        now = group.gauges() if group is not None else {"running": 0, "waiting": 0, "cache_bytes": 0}
+        return {**self._counters.read(), **now}
 
     def on_unavailable(self, tell: Callable[[str], None]) -> None:
         """See `base.ReportsUnavailability`."""
         self._listener = tell
 
     @property
-    def crew(self) -> RankGroup | None:
+    def group(self) -> RankGroup | None:
         """The ranks that run now, if they do."""
         pool = self._held
-        return pool.crew if pool is not None else None
+        return pool.group if pool is not None else None
 
     def generate(self, request: Request, progress: Progress) -> Generation:
         """Answer a request; see the contract in `base`."""
@@ -124,12 +124,12 @@ class ShardedEngine(ChecksMachine):
             raise patience.end()
         with patience.listening():
             pool = self._pool(request.model)
-            crew = pool.lend(patience, progress)
+            group = pool.lend(patience, progress)
             sent = self._sent(self._tokenizer(request.model), request, patience)
-            crew.submit(sent)
+            group.submit(sent)
             reason = Watch(sent.ticket, progress, draft=request.job.draft).wait(patience)
         bound = sent if sent.schema_text else None
-        return generation(sent.ticket, bound, request, crew.digest, reason, patience.begun)
+        return generation(sent.ticket, bound, request, group.digest, reason, patience.begun)
 
     def close(self) -> None:
         """End the ranks; running and later generations fail."""
@@ -146,7 +146,7 @@ class ShardedEngine(ChecksMachine):
             self._only(model)
             if self._held is None:
                 self._held = RankSupervisor(
-                    lambda: RankGroup(self._settings, model, self._tally), self._report_unavailable
+                    lambda: RankGroup(self._settings, model, self._counters), self._report_unavailable
                 )
             return self._held
 

@@ -59,15 +59,15 @@ Say = Callable[[FromRank], None]
 
 
 class RankLoop:
-    """A lane that is played by the steps all ranks are told."""
+    """A loop that is played by the steps all ranks are told."""
 
     def __init__(self, begin: Begin, loaded: LoadedModel) -> None:
         self._loaded = loaded
-        self._tally = Counters()
-        self._counted = self._tally.read()
+        self._counters = Counters()
+        self._counted = self._counters.read()
         self._prefixes = TokenPrefixes(begin.prefix_tokens)
         shape = Shape(begin.slots, begin.prefill_step, begin.wired_limit)
-        self._lane = DecodeLoop(loaded, shape, self._prefixes, self._tally)
+        self._loop = DecodeLoop(loaded, shape, self._prefixes, self._counters)
         self._live: dict[int, _Part] = {}
         self._dropped: set[int] = set()
 
@@ -75,7 +75,7 @@ class RankLoop:
         """Take a step; what it brought. Raises EngineError when this rank's batch broke."""
         refused = [refusal for add in step.add if (refusal := self._add(add)) is not None]
         self._dropped.update(step.drop)
-        if (error := attempt(self._lane.step)) is not None:
+        if (error := attempt(self._loop.step)) is not None:
             raise error
         news = refused + [told for part in self._live.values() if (told := part.news()) is not None]
         for one in news:
@@ -103,7 +103,7 @@ class RankLoop:
             wake=lambda: None,
         )
         self._live[add.id] = _Part(add.id, ticket)
-        self._lane.add(ticket)
+        self._loop.add(ticket)
         return None
 
     def _constraint(self, add: Add) -> Constraint:
@@ -113,7 +113,7 @@ class RankLoop:
 
     def _counts(self) -> dict[str, int]:
         """What came to the counters since they were told last."""
-        before, self._counted = self._counted, self._tally.read()
+        before, self._counted = self._counted, self._counters.read()
         return {name: int(now - before[name]) for name, now in self._counted.items() if now != before[name]}
 
 

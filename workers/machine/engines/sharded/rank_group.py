@@ -99,10 +99,10 @@ Received = tuple[int, FromRank | EngineError] | DistributedGeneration | None
 class RankGroup:
     """The ranks of one model, used by one thread, but for `submit`, `gauges` and `stop`."""
 
-    def __init__(self, settings: Settings, model: str, tally: Counters) -> None:
+    def __init__(self, settings: Settings, model: str, counters: Counters) -> None:
         self._settings = settings
         self._model = model
-        self._tally = tally
+        self._counters = counters
         self._ranks = range(len(settings.hosts))
         self._inbox: queue.SimpleQueue[Received] = queue.SimpleQueue()
         self._links: list[RankProcess] = []
@@ -132,7 +132,7 @@ class RankGroup:
                 self._inbox.put(sent)
         if over is not None:
             sent.ticket.end(over)
-        self._tally.add(requests=1)
+        self._counters.add(requests=1)
 
     def stop(self) -> None:
         """Let `play` return."""
@@ -304,7 +304,7 @@ class RankGroup:
                 raise lost(
                     f"{self._name(rank)} wrote something else than rank 0; all ranks are started again."
                 )
-        self._tally.add(**said.counts)
+        self._counters.add(**said.counts)
         for news in said.news:
             self._live[news.id].hear(news, began)
             if news.end:
@@ -348,15 +348,17 @@ STARTING = "The ranks were still starting; the model was not there"
 class RankSupervisor:
     """The ranks of one model, again and again. Thread-safe; a thread of its own leads them."""
 
-    def __init__(self, open_crew: Callable[[], RankGroup], report_unavailable: Callable[[str], bool]) -> None:
+    def __init__(
+        self, open_group: Callable[[], RankGroup], report_unavailable: Callable[[str], bool]
+    ) -> None:
         """`report_unavailable` is called with why the ranks are away; false when nobody listens."""
-        self._open_crew = open_crew
+        self._open_group = open_group
         self._report_unavailable = report_unavailable
         self._lock = threading.Lock()
         self._closed = threading.Event()
-        self._crew: RankGroup | None = None
+        self._group: RankGroup | None = None
         self._coming: Future[RankGroup] = Future()
-        """The next crew that is ready, or why it is not to be had."""
+        """The next group that is ready, or why it is not to be had."""
         self._unheard: EngineError | None = None
         self._thread = threading.Thread(target=self._keep, name="sharded", daemon=True)
         self._thread.start()
@@ -387,17 +389,17 @@ class RankSupervisor:
             raise
 
     @property
-    def crew(self) -> RankGroup | None:
+    def group(self) -> RankGroup | None:
         """The ranks that run now, if they do."""
-        return self._crew
+        return self._group
 
     def close(self, seconds: float) -> None:
         """End the ranks and all generations; waits for that at most so long."""
         self._closed.set()
         with self._lock:
-            crew = self._crew
-        if crew is not None:
-            crew.stop()
+            group = self._group
+        if group is not None:
+            group.stop()
         self._thread.join(seconds)
 
     def _keep(self) -> None:
@@ -416,32 +418,32 @@ class RankSupervisor:
         self._give_up(EngineError("The engine was closed."))
 
     def _live_once(self) -> EngineError:
-        """One crew from start to end; why it ended."""
-        crew = self._open_crew()
+        """One group from start to end; why it ended."""
+        group = self._open_group()
         with self._lock:
-            self._crew = crew
+            self._group = group
         if self._closed.is_set():
-            crew.stop()
+            group.stop()
         error = EngineError("The engine was closed.")
         try:
-            crew.start()
+            group.start()
             with self._lock:
                 self._unheard = None
-                self._coming.set_result(crew)
-            crew.play()
+                self._coming.set_result(group)
+            group.play()
         except EngineError as failed:
             error = failed
         except Exception as failed:
             log.exception("leading the ranks broke")  # this thread must outlive anything
             error = EngineError(f"Leading the ranks broke: {type(failed).__name__}: {failed}")
-        self._lost(crew, error)
+        self._lost(group, error)
         return error
 
-    def _lost(self, crew: RankGroup, error: EngineError) -> None:
+    def _lost(self, group: RankGroup, error: EngineError) -> None:
         """These ranks are no more: new callers wait for the next ones."""
-        waited = crew.refuse(error)
+        waited = group.refuse(error)
         with self._lock:
-            self._crew = None
+            self._group = None
             coming = self._coming
             self._coming = Future()
         heard = self._closed.is_set() or self._report_unavailable(error.message) or waited
@@ -449,7 +451,7 @@ class RankSupervisor:
             self._unheard = None if heard else error
         if not coming.done():
             coming.set_exception(error)
-        crew.end(error)
+        group.end(error)
 
     def _give_up(self, error: EngineError) -> None:
         with self._lock:

@@ -100,9 +100,9 @@ class DraftDecodeLoop(DecodeLoop):
     """See the module. Used on the mlx thread only, but for `running` and `waiting`."""
 
     def __init__(
-        self, loaded: LoadedModel, draft: DraftModel, shape: Shape, prefixes: PrefixCaches, tally: Counters
+        self, loaded: LoadedModel, draft: DraftModel, shape: Shape, prefixes: PrefixCaches, counters: Counters
     ) -> None:
-        super().__init__(loaded, shape, prefixes, tally)
+        super().__init__(loaded, shape, prefixes, counters)
         self._draft = draft
         self._solo: SoloGeneration | None = None
         self._stories: WeakKeyDictionary[Ticket, DraftTrace] = WeakKeyDictionary()
@@ -200,7 +200,7 @@ class DraftDecodeLoop(DecodeLoop):
             had, count, seconds = solo.reader.read(solo.ids[:-1], ticket.prompt.shared)
             story.read_s += seconds
             learned.speeds = replace(learned.speeds, reading=learned.speeds.reading.seen(had, count, seconds))
-            self._tally.add(prefill_chunks=1)
+            self._counters.add(prefill_chunks=1)
             return None
         tokens = self._tokens
         if self._trial and story.rounds % 2:
@@ -246,7 +246,7 @@ class DraftDecodeLoop(DecodeLoop):
             if stops or len(ticket.output) == ticket.max_tokens:
                 reason = "stop" if stops else "length"
                 break
-        self._tally.add(decode_steps=1, output_tokens=len(ticket.output) - before)
+        self._counters.add(decode_steps=1, output_tokens=len(ticket.output) - before)
         if not (reason or (bound and bound.error)):
             return
         uid = self._uid(ticket)
@@ -278,7 +278,7 @@ class DraftDecodeLoop(DecodeLoop):
         ticket = super()._forget(uid)
         story, learned = self._stories.pop(ticket), self._draft.learned
         ticket.details[DETAIL] = story.detail(self._draft.name)
-        self._tally.add(
+        self._counters.add(
             speculative_drafted=bool(story.rounds),
             speculative_direct=not story.rounds,
             speculative_proposed=story.proposed,
@@ -352,12 +352,14 @@ class DraftModels:
             self._loaded[model] = DraftModel(draft, other, self.longest, learned, self.always)
         return model
 
-    def lane(self, loaded: LoadedModel, shape: Shape, prefixes: PrefixCaches, tally: Counters) -> DecodeLoop:
+    def loop(
+        self, loaded: LoadedModel, shape: Shape, prefixes: PrefixCaches, counters: Counters
+    ) -> DecodeLoop:
         """The batch of a model, of the kind that fits it."""
         draft = self._loaded.get(loaded)
         if draft is None:
-            return DecodeLoop(loaded, shape, prefixes, tally)
-        return DraftDecodeLoop(loaded, draft, shape, prefixes, tally)
+            return DecodeLoop(loaded, shape, prefixes, counters)
+        return DraftDecodeLoop(loaded, draft, shape, prefixes, counters)
 
 
 def misfit(model: LoadedModel, draft: LoadedModel) -> str:
