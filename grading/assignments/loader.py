@@ -105,7 +105,7 @@ class Manifest(Value):
 
     @property
     def rules(self) -> dict[str, Any]:
-        """What it says of handing in and of release beyond due date and policy; only what it does say."""
+        """What it says of submitting and of release beyond due date and policy; only what it does say."""
         said: dict[str, Any] = {
             "release_at": self.release_at,
             "late": self.late and self.late.model_dump(exclude_defaults=True),

@@ -49,7 +49,7 @@ def headline(message: Message) -> Message:
 
 @dataclass(frozen=True)
 class Context:
-    """The hand-in, the rubric and the solution a check looks at; `where` is the criterion's.
+    """The submission, the rubric and the solution a check looks at; `where` is the criterion's.
 
     `ran` is what running the work showed, or nothing where it was not run.
     """
@@ -66,11 +66,11 @@ class Context:
     """Of the check around those that are run now."""
 
     def solved(self) -> Context:
-        """The same for the solution in the place of the hand-in."""
+        """The same for the solution in the place of the submission."""
         return replace(self, documents=self.solution, is_solution=True)
 
     def scope(self, check: CheckBase, documents: Scopes | None = None) -> Scope:
-        """The pieces a check looks at, in the hand-in or in other documents."""
+        """The pieces a check looks at, in the submission or in other documents."""
         where = check.where if check.where is not None else self.where
         part = check.part if check.part is not None else self.part
         chosen = documents or self.documents
@@ -129,7 +129,7 @@ class Context:
         return _MISREAD(path=piece.document.path, language=own, other=other.capitalize())
 
     def outputs(self, piece: Piece, *, solution: bool = False) -> tuple[Output, ...] | None:
-        """What a cell put out when it was run here, else what it was handed in with; nothing for a script."""
+        """What a cell put out when it was run here, else what it was submitted with; nothing for a script."""
         if self.ran is not None:
             solution = solution or self.is_solution
             shown = self.ran.outputs(piece.document.path, piece.cell.number, solution=solution)

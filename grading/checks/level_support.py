@@ -26,7 +26,7 @@ MOST_CHARS = 20_000
 
 
 class OwnWork:
-    """The lines of a hand-in that its student wrote, to be asked about places."""
+    """The lines of a submission that its student wrote, to be asked about places."""
 
     def __init__(self, documents: Sequence[Document]) -> None:
         self._scopes = Scopes(documents)

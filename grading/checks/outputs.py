@@ -29,7 +29,7 @@ Key = tuple[str, int]
 
 
 def shown_in(pieces: Iterable[Piece], context: Context, *, solution: bool = False) -> list[Shown]:
-    """The pieces that were run, here or before they were handed in, each cell once, with its outputs."""
+    """The pieces that were run, here or before they were submitted, each cell once, with its outputs."""
     found: dict[Key, Shown] = {}
     for piece in pieces:
         outputs = context.outputs(piece, solution=solution)

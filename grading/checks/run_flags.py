@@ -67,7 +67,7 @@ MAX_REPAIRS = 10
 
 
 def run_flags(rubric: Rubric, mine: Scopes, findings: Sequence[Finding], ran: Ran | None) -> tuple[Flag, ...]:
-    """What a person should know about the trials of a hand-in."""
+    """What a person should know about the trials of a submission."""
     if not mine.find().code:
         return ()
     surplus = tuple(_surplus(findings))
@@ -177,7 +177,7 @@ def _failing_solution(rubric: Rubric, ran: Ran) -> Iterator[Message]:
 
 
 def _unconfirmed(rubric: Rubric, mine: Scopes, ran: Ran) -> Iterator[Flag]:
-    """Outputs that count as they were handed in, because the cell could not be run here."""
+    """Outputs that count as they were submitted, because the cell could not be run here."""
     if not any(c.compares_outputs or isinstance(c, RunsClean) for c in run_checks(rubric)):
         return
     cells = [piece for piece in mine.find().code if unconfirmed(piece, ran)]

@@ -1,4 +1,4 @@
-"""What can be said of files at once, without running them: for the page between uploading and handing in.
+"""What can be said of files at once, without running them: for the page between uploading and submitting.
 
 Only what a student may know: no check that compares with a solution or a pattern is run, so that nobody finds
 out by trying what the rubric looks for.
@@ -26,7 +26,7 @@ from grading.execution.plan import run_checks
 from grading.execution.test_files import file_name
 
 COMPARED_CHARS = 300_000
-"""Longest hand-in that is compared with the starter and checked at once."""
+"""Longest submission that is compared with the starter and checked at once."""
 SHOWN = 12
 """Places or names of one kind that are kept."""
 

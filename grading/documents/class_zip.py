@@ -33,7 +33,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class StudentFiles:
-    """What one student handed in. `key` is unique in the zip."""
+    """What one student submitted. `key` is unique in the zip."""
 
     key: str
     id: str | None
@@ -115,7 +115,7 @@ def _without_root(files: Sequence[UploadedFile]) -> Sequence[UploadedFile]:
 
 
 def _apart(files: Sequence[UploadedFile]) -> tuple[UploadedFile, ...]:
-    """Files with names that differ, as one student may hand in the same name twice."""
+    """Files with names that differ, as one student may submit the same name twice."""
     taken: set[str] = set()
     result = []
     for file in files:

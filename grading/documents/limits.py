@@ -1,4 +1,4 @@
-"""How much a hand-in may hold."""
+"""How much a submission may hold."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MIB = 1024 * KIB
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of one hand-in; what is above them is refused, only outputs are shortened (with a note)."""
+    """Bounds of one submission; what is above them is refused, only outputs are shortened (with a note)."""
 
     max_upload_bytes: int = 32 * MIB
     """All uploaded files together, and again all that is unpacked from them."""

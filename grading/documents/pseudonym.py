@@ -72,7 +72,7 @@ def pseudonymise(documents: Sequence[Document], identity: Identity) -> tuple[Doc
 
 
 def pseudonymise_texts(texts: Sequence[str], identity: Identity) -> list[str]:
-    """The same replacements in other texts about the hand-in, such as messages of checks."""
+    """The same replacements in other texts about the submission, such as messages of checks."""
     hide = _Hider(identity)
     return [hide.text(text) for text in texts]
 

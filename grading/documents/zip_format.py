@@ -28,7 +28,7 @@ _AGAIN = "make the zip again with your computer's own zip command and upload it 
 
 @dataclass
 class Budget:
-    """What one hand-in may still take while it is unpacked; shared by all its zips."""
+    """What one submission may still take while it is unpacked; shared by all its zips."""
 
     entries: int
     bytes: int

@@ -33,7 +33,7 @@ class CheckBase(Value):
     """What every check has.
 
     `where` limits a check to cells whose place (headings, first comment lines, also those of the matching
-    starter cell) matches this regular expression, ignoring case; without it the whole hand-in counts.
+    starter cell) matches this regular expression, ignoring case; without it the whole submission counts.
     `part` limits it to one question of several in such a cell: from the comment line that matches to the
     next one of the same shape. `files` limits it to paths matching a glob.
     """

@@ -86,7 +86,7 @@ class Cell(Value):
     place: str = ""
     added: tuple[int, ...] = ()
     played: tuple[Output, ...] = Field(default=(), exclude_if=_empty)
-    """What it put out when the school ran it, where it was handed in without outputs."""
+    """What it put out when the school ran it, where it was submitted without outputs."""
 
     @property
     def lines(self) -> list[str]:
@@ -101,7 +101,7 @@ class Cell(Value):
 
 
 class Document(Value):
-    """One readable file of a hand-in, as cells. A script has one cell."""
+    """One readable file of a submission, as cells. A script has one cell."""
 
     path: str
     kind: Literal["notebook", "script", "prose"]
@@ -112,7 +112,7 @@ class Document(Value):
 
 
 class Location(Value):
-    """A place in a hand-in. `line` counts in the cell for notebooks, in the file otherwise."""
+    """A place in a submission. `line` counts in the cell for notebooks, in the file otherwise."""
 
     document: str
     cell: int | None = None

@@ -1,4 +1,4 @@
-"""What running a hand-in showed, as people see it: bounded, storable, and of the student's own work only.
+"""What running a submission showed, as people see it: bounded, storable, and of the student's own work only.
 
 It holds no test, no expected value and nothing of the instructor's, so a student may see all of it.
 """
@@ -17,7 +17,7 @@ from grading.execution.plan import Plan
 from grading.execution.results import Ran
 
 MOST_BYTES = 200_000
-"""Of all outputs and errors of a hand-in together, as UTF-8."""
+"""Of all outputs and errors of a submission together, as UTF-8."""
 LONGEST = 8_000
 """Characters of one output."""
 MOST_OUTPUTS = 50
@@ -51,7 +51,7 @@ class ShownDocument(Value):
 
 
 class ShownTrial(Value):
-    """What running a hand-in showed: by path, the documents that were run."""
+    """What running a submission showed: by path, the documents that were run."""
 
     documents: Mapping[str, ShownDocument] = Field(default_factory=dict)
     sandbox: str = ""
@@ -125,7 +125,7 @@ def _storable(text: str) -> str:
 
 
 def add_played(documents: Sequence[Document], trial: ShownTrial | None) -> tuple[Document, ...]:
-    """The documents for a machine: code cells handed in without outputs get those of the school's run."""
+    """The documents for a machine: code cells submitted without outputs get those of the school's run."""
     if trial is None:
         return tuple(documents)
     return tuple(

@@ -29,7 +29,7 @@ class Work(Value):
     """The document that is run; without cells, an empty one, in which expressions can be evaluated."""
 
     document: str = ""
-    """Its path in the hand-in."""
+    """Its path in the submission."""
     module: str = ""
     """What test files import it by: the name that solution and starter have, whatever the student's is."""
     kind: Literal["notebook", "script"] = "script"
@@ -65,7 +65,7 @@ class Request(Value):
 
     work: Work
     files: dict[str, str] = Field(default_factory=dict)
-    """Path -> SHA-256 of what lies beside it: the assignment's data, other files of the hand-in."""
+    """Path -> SHA-256 of what lies beside it: the assignment's data, other files of the submission."""
     as_main: bool = True
     """Whether a script runs as a program (`__main__`) or is imported."""
     variables: tuple[str, ...] = ()

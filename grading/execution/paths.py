@@ -95,9 +95,9 @@ def repair(
 
 
 def beside(handed_in: Mapping[str, str], data: Mapping[str, str]) -> dict[str, str]:
-    """What lies beside the work, path -> SHA-256: the assignment's data and the files of the hand-in.
+    """What lies beside the work, path -> SHA-256: the assignment's data and the files of the submission.
 
-    A folder `data` of the hand-in stays below `/box`, as `./data/…`: what it holds must never be taken for
+    A folder `data` of the submission stays below `/box`, as `./data/…`: what it holds must never be taken for
     the assignment's, which lies beside the solution, the expected values and the tests, too.
     """
     own = {path: digest for path, digest in handed_in.items() if path not in data}

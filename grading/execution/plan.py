@@ -79,7 +79,7 @@ def imported(source: str) -> Iterator[str]:
 
 
 MAX_WORKS = 8
-"""Documents of one hand-in that are run."""
+"""Documents of one submission that are run."""
 FOREIGN = define_message("run.foreign", "%(path)s is in %(language)s, and the assignment asks for %(asked)s")
 
 
@@ -140,11 +140,11 @@ class RunCheck(CheckBase):
 
 @dataclass(frozen=True)
 class Plan:
-    """The trials of a hand-in, by stable keys such as `work:basket.py` and `expected:python`."""
+    """The trials of a submission, by stable keys such as `work:basket.py` and `expected:python`."""
 
     requests: Mapping[str, Request] = field(default_factory=lambda: MappingProxyType({}))
     repairs: tuple[Repair, ...] = ()
-    """Paths of the hand-in that were replaced."""
+    """Paths of the submission that were replaced."""
     asked: Mapping[str, Asked] = field(default_factory=lambda: MappingProxyType({}))
     """By `key_of` a check."""
     works: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -184,7 +184,7 @@ def make_plan(
     """The trials that the checks of a rubric need; an empty plan when there are none.
 
     `files` (path -> SHA-256, see `paths.beside`) is what may lie beside the work: the assignment's data below
-    `data/`, and the other files of the hand-in, which never lie beside the solution. `tests` holds the texts
+    `data/`, and other files of the submission, which never lie beside the solution. `tests` holds the texts
     of the assignment's folder `tests/`, `solution_files` what lies beside the solution. `language` is the
     assignment's, `packages` what the server's settings name.
     """

@@ -103,7 +103,7 @@ class Drafts:
         }
 
     def repairs(self) -> tuple[Repair, ...]:
-        """What was repaired in the hand-in, each once."""
+        """What was repaired in the submission, each once."""
         return tuple(dict.fromkeys(r for d in self._drafts.values() for r in d.repairs))
 
     def played(self, role: str) -> dict[str, str]:

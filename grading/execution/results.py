@@ -37,7 +37,7 @@ _WANTS = re.compile(r"is not defined|has no attribute|cannot import name|not fou
 
 @dataclass(frozen=True)
 class Ran:
-    """The trials of one hand-in. `trials` has the keys of `plan.requests`; one may be missing."""
+    """The trials of one submission. `trials` has the keys of `plan.requests`; one may be missing."""
 
     plan: Plan
     trials: Mapping[str, Trial] = field(default_factory=lambda: MappingProxyType({}))

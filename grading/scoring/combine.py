@@ -9,11 +9,11 @@ is in `grading/scoring/adjustments.py`. The level comes from
 - the mean of both, when they are at most one level, and at most half of the scale, apart; further apart, the
   checks count and the grade is held for a person.
 
-A model's level for a criterion without checks is not taken on trust, whatever the hand-in says. It is
+A model's level for a criterion without checks is not taken on trust, whatever the submission says. It is
 compared with what bears it, a share from 0 to 1, and when it lies far above (more than a level and more than
 `FAR` of the scale) the grade is held for a person:
 
-- nothing bears it where fewer than `FEWEST_WORDS` words of the student's own stand in the hand-in, or
+- nothing bears it where fewer than `FEWEST_WORDS` words of the student's own stand in the submission, or
   `FEWEST_IN_PLACE` in the criterion's place;
 - nothing bears the highest level without a quote from a line the student wrote;
 - else the share of all checks of the rubric, weighted by points, bears it, unless the same stage's model has
@@ -23,7 +23,7 @@ compared with what bears it, a share from 0 to 1, and when it lies far above (mo
 Where no check of the rubric applies, nothing but models has seen the work: the highest level for everything
 then waits for a person, too.
 
-No result and no checks: ungraded, never zero. An empty hand-in is the one thing that is zero by itself; there
+No result and no checks: ungraded, never zero. An empty submission alone is zero by itself; there
 only checks that count what the starter gives earn anything.
 Holding takes no points from anybody.
 """
@@ -31,6 +31,7 @@ Holding takes no points from anybody.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -52,7 +53,7 @@ FAR = 0.5
 FAILING = 0.5
 """Share of a criterion's checks up to which a model that agrees has said something unwelcome."""
 FEWEST_WORDS = 12
-"""Words of the student's own in the whole hand-in below which there is nothing to judge."""
+"""Words of the student's own in the whole submission below which there is nothing to judge."""
 FEWEST_IN_PLACE = 6
 """The same for the place that a criterion names."""
 
@@ -114,7 +115,6 @@ def combine(
     adjustments, so_far = added_up(grades, found_adjustments(rubric, evidence), rubric.bonus_at_most)
     analysis, feedback = outputs.get("analysis"), outputs.get("feedback")
     whole = status == RoundState.GRADED and all(grade.points is not None for grade in grades)
-    notice = _notice(results)
     made = Report(
         status=status,
         criteria=tuple(grades),
@@ -123,23 +123,26 @@ def combine(
         max_points=rubric.max_points,
         analysis=analysis if isinstance(analysis, AnalysisOutput) else None,
         feedback=feedback if isinstance(feedback, FeedbackOutput) else None,
-        outputs={
-            stage: output.model_dump(mode="json", exclude={"judgements"})
-            for stage, output in outputs.items()
-            if stage not in Report.model_fields
-        },
+        outputs=_further(outputs),
         stages={stage: result.provenance for stage, result in results.items()},
         failures={stage: said.message for stage, said in failures.items()},
         failure_messages=dict(failures),
-        notice=notice.message,
-        notice_code=notice.code,
-        notice_params=notice.params,
+        **_notice_fields(results),
         adjustments=adjustments,
         bonus_at_most=rubric.bonus_at_most,
     )
     flags += undecided_flags(made)
     held = any(flag.hold for flag in flags)
     return made.model_copy(update={"held": held, "flags": tuple(dict.fromkeys(flags))})
+
+
+def _further(outputs: Mapping[str, StageOutput]) -> dict[str, dict[str, Any]]:
+    """What stages answered that have no field of their own in a report."""
+    return {
+        stage: output.model_dump(mode="json", exclude={"judgements"})
+        for stage, output in outputs.items()
+        if stage not in Report.model_fields
+    }
 
 
 def valid(result: Result) -> bool:
@@ -244,7 +247,7 @@ def _unsupported(
     judgements: Mapping[str, Judgement],
     documents: Sequence[Document] | None,
 ) -> list[Flag]:
-    """A flag for each level of a model, for a criterion without checks, that nothing in the hand-in bears."""
+    """A flag for each level of a model, for a criterion without checks, that nothing submitted bears."""
     own = OwnWork(documents) if documents is not None else None
     shown = _shown_share(rubric, evidence)
     flags: list[Flag] = []
@@ -330,6 +333,11 @@ def _status(results: Mapping[str, Result], failures: Mapping[str, Message]) -> R
     if not results:
         return RoundState.FAILED
     return RoundState.PARTIAL if failures else RoundState.GRADED
+
+
+def _notice_fields(results: Mapping[str, Result]) -> dict[str, Any]:
+    notice = _notice(results)
+    return {"notice": notice.message, "notice_code": notice.code, "notice_params": notice.params}
 
 
 def _notice(results: Mapping[str, Result]) -> Message:

@@ -14,7 +14,7 @@ class Counted(Value):
     """What counts; nothing while that is not known, which is no zero."""
     max_points: float
     missing: bool = False
-    """It was due, and nothing was handed in: that is known, and counts as no points."""
+    """It was due, and nothing was submitted: that is known, and counts as no points."""
 
     @property
     def known(self) -> bool:

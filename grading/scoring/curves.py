@@ -1,6 +1,6 @@
 """Curves: rules that move the points of a whole class, and what they come to for each.
 
-A curve looks at points before the credit of a late hand-in, of the total or of one criterion, and gives
+A curve looks at points before the credit of a late submission, of the total or of one criterion, and gives
 points to add or take away. Nobody is moved below zero, and above the highest points only where wanted.
 """
 
@@ -50,7 +50,7 @@ class Standing(Value):
 
 
 class Moved(Value):
-    """What a curve does to one grade; before and after are what counts, with the credit of a late hand-in."""
+    """What a curve does to one grade; before and after are what counts, with late credit."""
 
     delta: float
     """Points to add to the adjustment."""

@@ -1,4 +1,4 @@
-"""What a grade comes to in the end: the report's points, the adjustment, and the credit of a late hand-in."""
+"""What a grade comes to in the end: the report's points, the adjustment, and late credit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def settled(report: Report, changes: Sequence[Change], credit: float = 1.0) -> S
 
 
 def counted(points: float, adjustment: float, max_points: float, credit: float) -> float:
-    """What so many points of a rubric come to with an adjustment and the credit of a late hand-in."""
+    """What so many points of a rubric come to with an adjustment and late credit."""
     # whoever is above by bonus keeps that, and what a person adds to it
     most = max(max_points, points) + max(adjustment, 0.0)
     return round(min(max(points + adjustment, 0.0), most) * credit, 2)

@@ -89,7 +89,7 @@ class Between:
     """`difference` and its interval say nothing here, as nobody comes first; they are nothing."""
     people: int
     works: int
-    """Hand-ins that two or more people marked."""
+    """Submissions that two or more people marked."""
 
 
 def between_people(marks: Iterable[tuple[str, int, float]]) -> Between:

@@ -2,7 +2,7 @@
 
 A finding's title is taken as a set of words: in lower case, without small words, endings and numbers. Two
 findings go together when at least `SAME` of their words are the same, or `SAME_PLACE` where both are about
-the same cell. The wording that most hand-ins have leads; each other one joins the first leader it fits, so
+the same cell. The wording that most submissions have leads; each other one joins the first leader it fits, so
 that the order in which findings come changes nothing.
 """
 
@@ -34,7 +34,7 @@ _LEAST_STEM = 3
 
 @dataclass(frozen=True)
 class Remark:
-    """A finding of a hand-in; `kind` keeps praise apart from faults, `place` is where in the hand-in."""
+    """A finding of a submission; `kind` keeps praise apart from faults, `place` is where it stands."""
 
     work: str
     kind: str
@@ -44,11 +44,11 @@ class Remark:
 
 @dataclass(frozen=True)
 class Group:
-    """Findings that say the same; a hand-in is counted once."""
+    """Findings that say the same; a submission is counted once."""
 
     kind: str
     title: str
-    """The wording most hand-ins have."""
+    """The wording most submissions have."""
     wordings: tuple[str, ...]
     """All wordings, the most frequent one first."""
     works: tuple[str, ...]
@@ -57,7 +57,7 @@ class Group:
 
     @property
     def count(self) -> int:
-        """In so many hand-ins."""
+        """In so many submissions."""
         return len(self.works)
 
 
@@ -80,7 +80,7 @@ def _stem(word: str) -> str:
 
 
 def grouped(remarks: Iterable[Remark]) -> tuple[Group, ...]:
-    """Groups of remarks, those found in most hand-ins first."""
+    """Groups of remarks, those found in most submissions first."""
     made: list[Group] = []
     by_kind: dict[str, list[Remark]] = defaultdict(list)
     for remark in remarks:

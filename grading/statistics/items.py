@@ -11,7 +11,7 @@ from grading.statistics.distribution import Spread, spread
 
 @dataclass(frozen=True)
 class Item:
-    """A criterion over the hand-ins in which it was judged; shares are points / highest points."""
+    """A criterion over the submissions in which it was judged; shares are points / highest points."""
 
     shares: Spread | None
     at_zero: int
@@ -19,11 +19,11 @@ class Item:
     discrimination: float | None
     """Correlation of its share with the share of all other criteria together."""
     compared: int
-    """Hand-ins that `discrimination` rests on: those with a total."""
+    """Submissions that `discrimination` rests on: those with a total."""
 
 
 def item(shares: Sequence[float], rests: Sequence[float | None]) -> Item:
-    """An item from its share in each hand-in, and the share of all others there, nothing without a total."""
+    """An item from its share in each submission, and of all others there, nothing without a total."""
     known = [(share, rest) for share, rest in zip(shares, rests, strict=True) if rest is not None]
     return Item(
         shares=spread(shares),

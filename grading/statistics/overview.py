@@ -1,4 +1,4 @@
-"""The statistics of an assignment, put together from the hand-ins that count."""
+"""The statistics of an assignment, put together from the submissions that count."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ MET = 1 - 1e-9
 
 @dataclass(frozen=True)
 class Scores:
-    """Final points of all hand-ins with a total."""
+    """Final points of all submissions with a total."""
 
     spread: Spread | None
     bins: tuple[Bin, ...]
     highest: float
     shares: bool
-    """Per cent instead of points, as not all hand-ins have the same highest points."""
+    """Per cent instead of points, as not all submissions have the same highest points."""
 
 
 @dataclass(frozen=True)
 class CriterionFacts:
-    """A criterion over all hand-ins, and how people judged it beside the grader."""
+    """A criterion over all submissions, and how people judged it beside the grader."""
 
     id: str
     title: str
@@ -40,7 +40,7 @@ class CriterionFacts:
     item: Item
     ungraded: int
     by_model: int
-    """Hand-ins where a language model had a part in its level."""
+    """Submissions where a language model had a part in its level."""
     people: Agreement
     """(grader, person) of all levels that people gave or left as they were."""
     accepted: int
@@ -53,7 +53,7 @@ class CriterionFacts:
 
 @dataclass(frozen=True)
 class TestedFacts:
-    """A check or test over all hand-ins it was applied to."""
+    """A check or test over all submissions it was applied to."""
 
     criterion: str
     label: str
@@ -68,7 +68,7 @@ class TestedFacts:
 
     @property
     def part(self) -> float:
-        """The part of hand-ins that did not earn all."""
+        """The part of submissions that did not earn all."""
         return self.failed / self.n
 
 
@@ -116,11 +116,11 @@ class Overview:
     times: Times
     machines: tuple[MachineTimes, ...]
     titles: dict[str, tuple[str, int]]
-    """Work -> student's name and number of the hand-in, for links."""
+    """Work -> student's name and number of the submission, for links."""
 
 
 def overview(known: Works) -> Overview:
-    """The statistics of these hand-ins."""
+    """The statistics of these submissions."""
     works = known.works
     totals = [work for work in works if work.final_points is not None]
     tested = _tested(works)
@@ -158,7 +158,7 @@ def _scores(totals: Sequence[Work]) -> Scores:
 
 
 def _criteria(works: Sequence[Work], levels: Iterable[PersonLevel]) -> tuple[CriterionFacts, ...]:
-    """In the order of the hand-in graded last: the newest rubric's, then those only older ones have."""
+    """In the order of the submission graded last: the newest rubric's, then those only older ones have."""
     judged: dict[str, list[tuple[Judged, Work]]] = defaultdict(list)
     for work in works:
         for one in work.criteria:
@@ -208,7 +208,7 @@ def _pairs(levels: Iterable[PersonLevel]) -> list[tuple[float, float]]:
 
 
 def _tested(works: Sequence[Work]) -> list[TestedFacts]:
-    """Checks and tests, those that most hand-ins failed first; those that nobody failed are left out."""
+    """Checks and tests, those that most submissions failed first; those that nobody failed are left out."""
     found: dict[tuple[str, str, bool], list[Tested]] = defaultdict(list)
     for work in works:
         for one in work.tested:

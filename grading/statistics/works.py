@@ -1,4 +1,4 @@
-"""What is known of each hand-in that counts: values that statistics are made of. No names but for links."""
+"""What is known of each submission that counts, for statistics. No names but for links."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ or reviewed the grade and left it as it was."""
 
 @dataclass(frozen=True)
 class Judged:
-    """A criterion in one hand-in."""
+    """A criterion in one submission."""
 
     criterion: str
     title: str
@@ -36,7 +36,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Tested:
-    """One check of a criterion, or one test of a check, in one hand-in."""
+    """One check of a criterion, or one test of a check, in one submission."""
 
     criterion: str
     label: str
@@ -48,7 +48,7 @@ class Tested:
 
 @dataclass(frozen=True)
 class PersonLevel:
-    """The level one person gave a criterion of one hand-in, beside the grader's."""
+    """The level one person gave a criterion of one submission, beside the grader's."""
 
     work: str
     criterion: str
@@ -63,7 +63,7 @@ class Took:
     """Seconds of one grading; nothing for what has not happened."""
 
     preparing: float | None = None
-    """From the hand-in until its checks were done."""
+    """From the submission until its checks were done."""
     waiting: float | None = None
     """In the queue."""
     running: float | None = None
@@ -73,7 +73,7 @@ class Took:
 
 @dataclass(frozen=True)
 class StageRun:
-    """The run whose result counts, of one stage of one hand-in."""
+    """The run whose result counts, of one stage of one submission."""
 
     stage: str
     machine: str
@@ -84,7 +84,7 @@ class StageRun:
 
 @dataclass(frozen=True)
 class Work:
-    """A hand-in that counts, with its current grading."""
+    """A submission that counts, with its current grading."""
 
     id: str
     student: str
@@ -102,7 +102,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Works:
-    """All hand-ins of an assignment that count, and what people and machines did with them."""
+    """All submissions of an assignment that count, and what people and machines did with them."""
 
     students: int
     """Enrolled in the course."""

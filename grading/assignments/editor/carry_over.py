@@ -1,4 +1,4 @@
-"""What people changed in a report, taken over to another report of the same hand-in, and what conflicts."""
+"""What people changed in a report, taken over to another report of its submission, with conflicts."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ class OutputMatches(CheckKind, RunCheck):
 class OutputClose(CheckKind, RunCheck):
     """Numbers in the outputs are close to `values`, or to those of the solution's matching cells.
 
-    Where the work was run, its outputs there count, else those it was handed in with.
+    Where the work was run, its outputs there count, else those it was submitted with.
     """
 
     kind: Literal["output_close"] = "output_close"
@@ -231,7 +231,7 @@ class NoErrors(CheckKind):
     def evaluate(self, context: Context, scope: Scope) -> Finding:
         """Share of the student's code cells that show no error and parse. SQL's dialects are not judged.
 
-        What was handed in without outputs shows an error where it was run here and failed by its own fault.
+        What was submitted without outputs shows an error where it was run here and failed by its own fault.
         """
         cells = scope.code
         if not cells:
@@ -285,7 +285,7 @@ def _found(check: OutputClose, pairs: Sequence[tuple[list[float], list[float], i
 
 
 def _failed_here(piece: Piece, ran: Ran | None) -> str | Message | None:
-    """The error of a cell that was handed in without outputs and failed when it was run here."""
+    """The error of a cell that was submitted without outputs and failed when it was run here."""
     whole = piece.first == 1 and piece.last == len(piece.cell.lines)
     if ran is None or piece.cell.outputs or not whole:
         return None

@@ -1,4 +1,4 @@
-"""Signs that a hand-in tries to talk to the model that reviews it.
+"""Signs that a submission tries to talk to the model that reviews it.
 
 Looks at the sources the student added, at all outputs (a hidden one can be put into an untouched cell) and at
 the names of files; also at what codes in them say. Everything found holds the grade for a person; nobody
@@ -26,7 +26,7 @@ CODE = "manipulation"
 MAX_CHARS = 400_000
 """Of one cell, looked at."""
 MOST_CHARS = 1_000_000
-"""Of a whole hand-in, looked at: about ten seconds. What is longer waits for a person."""
+"""Of a whole submission, looked at: about ten seconds. What is longer waits for a person."""
 TOO_LONG = define_message(
     "manipulation.too_long", "there is more text than the search for signs of manipulation reads"
 )

@@ -25,7 +25,7 @@ MAX_ERRORS = 50
 
 
 class FactReader:
-    """Parses each piece of a hand-in's code once, and no more than `budget` bytes of it in all."""
+    """Parses each piece of a submission's code once, and no more than `budget` bytes of it in all."""
 
     def __init__(self, budget: int = MAX_BYTES) -> None:
         self.cut = False
