@@ -5,7 +5,6 @@ Catalogues are read when a language is first asked for. `docs/translating.md` sa
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import date, datetime, time
 from functools import lru_cache
@@ -44,31 +43,6 @@ def title_of(language: str) -> str:
     return name[:1].upper() + name[1:]
 
 
-TOLD = "a sentence of an error"
-"""How a catalogue marks sentences of the domain, with %(p1)s where a value stands."""
-MOST_TOLD = 1000
-"""A longer sentence is shown as it is."""
-
-
-@lru_cache(maxsize=32)
-def _told(language: str) -> tuple[tuple[re.Pattern[str], str], ...]:
-    """Patterns of the sentences that hold values, with their translations."""
-    file = FOLDER / f"{language}.po"
-    if language == ENGLISH or not file.is_file():
-        return ()
-    with file.open("rb") as opened:
-        catalogue = read_po(opened, locale=language)
-    found = [m for m in catalogue if m.id and TOLD in m.auto_comments and "%(p1)s" in m.id and m.string]
-    return tuple((_pattern(str(m.id)), str(m.string)) for m in found)
-
-
-def _pattern(text: str) -> re.Pattern[str]:
-    parts = re.split(r"%\((p\d+)\)s", text.replace("%%", "%"))
-    return re.compile(
-        "".join(f"(?P<{p}>.+?)" if n % 2 else re.escape(p) for n, p in enumerate(parts)), re.DOTALL
-    )
-
-
 @lru_cache(maxsize=32)
 def _of_scripts(language: str) -> Mapping[str, str]:
     file = FOLDER / f"{language}.po"
@@ -82,28 +56,6 @@ def _of_scripts(language: str) -> Mapping[str, str]:
 def texts_of_scripts() -> Mapping[str, str]:
     """What scripts say, with its translations."""
     return _of_scripts(current())
-
-
-def told(sentence: str) -> str:
-    """A sentence of an error, which is English by itself, in the reader's language where that is known."""
-    found = gettext(sentence)
-    if found != sentence or len(sentence) > MOST_TOLD:
-        return found
-    return _by_pattern(sentence) or sentence
-
-
-def _by_pattern(sentence: str) -> str:
-    """A sentence with values in it; the lines that one names are sentences of their own."""
-    for pattern, translated in _told(current()):
-        if match := pattern.fullmatch(sentence):
-            return translated % {name: _lines_in(value) for name, value in match.groupdict().items()}
-    return ""
-
-
-def _lines_in(value: str) -> str:
-    if not value.startswith("line "):
-        return value
-    return "; ".join(_by_pattern(part) or part for part in value.split("; "))
 
 
 @lru_cache(maxsize=32)
@@ -216,7 +168,7 @@ def translate(app: Flask) -> None:
     )
     env.globals.update(language=current, languages=languages, language_title=title_of)
     env.filters.update(when=when, number=number, fixed=fixed, whole=whole)
-    env.filters.update(told=told, render_message=render_message)
+    env.filters.update(render_message=render_message, stored=stored_message)
     env.globals.update(texts_of_scripts=texts_of_scripts)
 
 
@@ -241,6 +193,11 @@ def _catalogue_ngettext(one: str, many: str, count: int) -> str:
 def render_error(error: GraderError) -> str:
     """What an error says, in the reader's language."""
     return render_message(error.coded)
+
+
+def stored_message(english: str) -> str:
+    """A sentence that is stored in English only, in the reader's language where it has no parameters."""
+    return render_message(messages.of_english(english))
 
 
 def render_message(said: Message) -> str:

@@ -14,7 +14,6 @@ from jinja2.nodes import EvalContext
 from markupsafe import Markup, escape
 
 from app.web import auth, markdown
-from app.web.check_messages import said
 from app.web.dates import relative
 from app.web.i18n import catalogue_of_reader, current, ngettext, number, when_in
 from app.web.i18n import gettext as _
@@ -180,7 +179,6 @@ def install(app: Flask) -> None:
     app.jinja_env.filters.update(markdown=markdown.markdown, seen=markdown.seen)
     app.jinja_env.globals.update(
         can=auth.can,
-        in_words=said,
         exists=app.view_functions.__contains__,
         relative=relative,
     )

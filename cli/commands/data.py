@@ -15,6 +15,7 @@ from cli.settings import Settings
 from grading.broker.dispatch import open_dispatch
 from grading.broker.purge import withdraw
 from grading.domain.errors import GraderError, NotFound
+from grading.domain.messages import define_message
 from grading.store import Store, schema
 from grading.store.bulk import chunks
 from grading.store.privacy import backup as backups
@@ -94,6 +95,10 @@ class RedisAway(GraderError):
 
     code = "redis_away"
     status = 503
+    default_message = define_message(
+        "error.redis_away",
+        "Redis does not answer, and it may hold the student's work: start it, or give --without-redis.",
+    )
 
 
 @click.command()

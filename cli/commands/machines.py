@@ -76,9 +76,9 @@ def _say_more(state: MachineState) -> None:
         click.echo(f"{state.name}: {note}")
     if how.gateway_requests:
         click.echo(f"{state.name} has {how.gateway_words}: requests by the gateway, beside its runs")
-    if how.takes or how.why:
+    if how.takes or how.why.message:
         takes = f"listens to {', '.join(how.takes)}" if how.takes else "takes nothing now"
-        click.echo(f"{state.name} {takes}" + (f": {how.why}" if how.why else ""))
+        click.echo(f"{state.name} {takes}" + (f": {how.why}" if how.why.message else ""))
     for engine, counted in state.engines.items():
         if counted.get("prompt_tokens") and "cached_tokens" in counted:
             cached, prompt = counted["cached_tokens"], counted["prompt_tokens"]

@@ -92,7 +92,11 @@ class Heartbeat:
     takes: Sequence[str] = ()
     """Queues it listens to now."""
     why: str = ""
-    """Why these, in a few words."""
+    """Why these, in a few words of English."""
+    why_code: str = ""
+    """Which message that is."""
+    why_params: Mapping[str, Any] = field(default_factory=dict)
+    """Of the message, as JSON."""
 
     @property
     def alive(self) -> bool:
@@ -137,7 +141,8 @@ def _all(value: Any, fits: Callable[[Any], bool]) -> bool:
 
 SHAPES: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(
-        ("process", "machine", "role", "limit_why", "reserved", "why"), lambda v: isinstance(v, str)
+        ("process", "machine", "role", "limit_why", "reserved", "why", "why_code"),
+        lambda v: isinstance(v, str),
     ),
     **dict.fromkeys(("slots", "busy", "gateway_requests", "limit", "joins_after_s", "age_s"), _number),
     **dict.fromkeys(("running", "left", "load_s"), lambda v: _all(v, _number)),
@@ -149,6 +154,7 @@ SHAPES: dict[str, Callable[[Any], bool]] = {
     ),
     "takes": lambda v: isinstance(v, list | dict),  # of an empty list Redis makes an empty object
     "drained": lambda v: isinstance(v, bool),
+    "why_params": lambda v: isinstance(v, dict | list),  # of an empty object Redis may make an empty list
 }
 """field -> whether a value of it makes sense."""
 NEEDED = {"process", "machine", "slots", "busy"}

@@ -8,8 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from pydantic import ValidationError
+
 from grading.broker.canaries import OVERDUE_S
 from grading.broker.heartbeats import Heartbeat
+from grading.domain.messages import Message, verbatim
 from grading.domain.model_digests import Difference, claims, differing
 from grading.scheduling.cluster_view import Pace, Peer
 
@@ -217,7 +220,7 @@ class Condition:
     circuits: tuple[CircuitTold, ...] = ()
     takes: tuple[str, ...] = ()
     """Queues it listens to now."""
-    why: str = ""
+    why: Message = field(default_factory=Message)
     """Why these."""
     gateway_requests: int = 0
     """Requests of other tools in hand."""
@@ -273,7 +276,7 @@ def condition(state: MachineState) -> Condition:
         loading_s={stage: seconds for stage, seconds in heartbeat.load_s.items() if seconds >= 1},
         circuits=_circuits(heartbeat),
         takes=tuple(str(name) for name in heartbeat.takes),
-        why=heartbeat.why[:WORDS],
+        why=_coded(heartbeat),
         gateway_requests=state.gateway_requests if state.gateway_requests > 0 else 0,
     )
 
@@ -308,6 +311,15 @@ def _circuits(heartbeat: Heartbeat) -> tuple[CircuitTold, ...]:
         for engine, one in heartbeat.circuits.items()
         if one.get("state") != "closed"
     )
+
+
+def _coded(heartbeat: Heartbeat) -> Message:
+    english = heartbeat.why[:WORDS]
+    try:
+        params = dict(heartbeat.why_params) if isinstance(heartbeat.why_params, dict) else {}
+        return Message(code=heartbeat.why_code, params=params, message=english)
+    except ValidationError:
+        return verbatim(english)
 
 
 def an_hour(rate: float) -> str:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from grading.domain.messages import Message, define_message
 from grading.scheduling.cluster_view import BATCH, INTERACTIVE, PRIORITIES, Pace, Peer, View
 
 BATCH_EVERY = 8
@@ -23,6 +24,20 @@ SWITCH, SWITCH_LITTLE = 1.1, 2.5
 who is `FAR` times better at what it does than those who would go on with it."""
 FAR = 4.0
 """Less than that learned speeds reach by being wrong."""
+ONLY_BY_NAME = define_message("machine.only_by_name", "takes only what is sent to it by name")
+NOTHING_NOW = define_message("machine.nothing_now", "can do nothing now")
+SLOTS_IN_USE = define_message("machine.slots_in_use", "all slots are in use")
+COMES_SOON = define_message("machine.comes_soon", "%(stage)s comes soon")
+TAKES = define_message("machine.takes", "it takes %(stage)s")
+OTHERS_EARLIER = define_message("machine.others_earlier", "others are done with it earlier")
+NOTHING_WAITS = define_message("machine.nothing_waits", "nothing waits")
+NOT_LOOKED_YET = define_message("machine.not_looked_yet", "it has not looked yet")
+SPARE_JUST_STARTED = define_message(
+    "machine.spare_just_started", "a spare that has just started leaves work to others"
+)
+JUST_TAKEN_IN = define_message(
+    "machine.just_taken_in", "it was just taken in again and looks at the others first"
+)
 CROWDED = 7.0
 """So many runs of a stage wait in Redis for each slot: nearly all that may, and others stay in SQL."""
 DOUBT = 2.0
@@ -38,7 +53,7 @@ class Choice:
     """The queues to take from now, as (stage, priority), first ones first, and why in a few words."""
 
     queues: tuple[tuple[str, str], ...]
-    why: str
+    why: Message
     leaves: Mapping[str, float] = field(default_factory=dict)
     """stage -> seconds in which others will have begun all that waits there, where it is left to them."""
 
@@ -51,26 +66,24 @@ def decide(view: View) -> Choice:
     """What the machine `view.me` listens to now."""
     me = view.peers[view.me]
     if not me.paces or me.reserved == "testing":
-        return Choice((), "takes only what is sent to it by name" if me.paces else "can do nothing now")
+        return Choice((), ONLY_BY_NAME() if me.paces else NOTHING_NOW())
     if not me.free:
-        return Choice((), "all slots are in use")
+        return Choice((), SLOTS_IN_USE())
     view, priorities = _counted_on(view, me), _priorities(view, me)
     stages = _order(view, me, priorities)
     leaves: dict[str, float] = {}
     waits = [stage for stage in stages if any(view.waiting.get((stage, p)) for p in priorities)]
     if waits and me.now not in waits and _comes_soon(view, me.now, waits[0]):
-        return Choice(_queues((me.now,), priorities), f"{me.now} comes soon", {waits[0]: 0.0})
+        return Choice(_queues((me.now,), priorities), COMES_SOON(stage=me.now), {waits[0]: 0.0})
     for stage in waits:
         done_s, begun_s = _elsewhere(view, me, stage)
         late = view.late_s.get(stage, 0.0) > patience_s(me)
         if seconds(me, stage) <= done_s or (late and done_s):
-            return Choice(_queues((stage,), priorities), f"it takes {stage}", leaves)
+            return Choice(_queues((stage,), priorities), TAKES(stage=stage), leaves)
         leaves[stage] = begun_s
     # what comes next goes to who is done with it first
     listens = [s for s in stages if s not in waits and seconds(me, s) <= _elsewhere(view, me, s)[0]]
-    return Choice(
-        _queues(listens, priorities), "others are done with it earlier" if waits else "nothing waits", leaves
-    )
+    return Choice(_queues(listens, priorities), OTHERS_EARLIER() if waits else NOTHING_WAITS(), leaves)
 
 
 def _counted_on(view: View, me: Peer) -> View:

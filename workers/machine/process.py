@@ -17,6 +17,7 @@ from redis.exceptions import RedisError
 from grading.broker.heartbeats import HEARTBEAT_S, Heartbeat
 from grading.broker.leases import Leases
 from grading.config.settings import EngineSettings, Machine
+from grading.domain import messages
 from grading.domain.jobs import Job, Provenance, Result, read_job
 from grading.scheduling.circuit_breaker import RULES, Rules
 from grading.shared.telemetry import outcome, span, working_on
@@ -53,7 +54,7 @@ class MachineProcess:
     look_again: Callable[[], None] = lambda: None
     """Called when an engine went away or came back."""
     circuit_rules: Rules = RULES
-    chosen: Callable[[], tuple[Sequence[str], str]] = lambda: ((), "")
+    chosen: Callable[[], tuple[Sequence[str], messages.Message]] = lambda: ((), messages.Message())
     """The queues it listens to now, and why; for others to see."""
     gateway_requests: Callable[[], int] = lambda: 0
     """How many slots gateway requests have; for others to see."""
@@ -267,7 +268,9 @@ class MachineProcess:
                 running=self.in_hand(),
                 gateway_requests=self.gateway_requests(),
                 takes=takes,
-                why=why,
+                why=why.message,
+                why_code=why.code,
+                why_params=why.model_dump(mode="json")["params"],
                 **self.pacing.told(),
             )
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -68,6 +68,8 @@ class MachineStatus(BaseModel):
     circuits: list[Circuit] = Field(description="engines that get no work for now, and why")
     takes: tuple[str, ...] = Field(description="queues it listens to now")
     why: str = Field(description="why these")
+    why_code: str = Field("", description="which message `why` is")
+    why_params: dict[str, Any] = Field(default_factory=dict, description="what is filled into it")
     notes: tuple[str, ...] = Field(description="what is out of the ordinary, in sentences")
     last_runs: list[TakenRun] = Field(description="what it did last, the newest first")
 
@@ -112,7 +114,9 @@ def _machine(seen: SeenMachine) -> MachineStatus:
         loading_s=how.loading_s,
         circuits=[Circuit.model_validate(one, from_attributes=True) for one in how.circuits],
         takes=how.takes,
-        why=how.why,
+        why=how.why.message,
+        why_code=how.why.code,
+        why_params=how.why.model_dump(mode="json")["params"],
         notes=how.notes,
         last_runs=[TakenRun.model_validate(one, from_attributes=True) for one in seen.last],
     )

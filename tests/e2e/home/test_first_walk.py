@@ -202,7 +202,17 @@ def four_machines() -> list[MachineState]:
     }
     found = []
     for name, values in told.items():
-        heartbeat = Heartbeat("p", name, 16, 9, places, why="it takes analysis", **values)
+        heartbeat = Heartbeat(
+            "p",
+            name,
+            16,
+            9,
+            places,
+            why="it takes analysis",
+            why_code="machine.takes",
+            why_params={"stage": "analysis"},
+            **values,
+        )
         alive, role = name != "mac-studio-2", "spare" if name.endswith("2") else "primary"
         state = MachineState(
             name, role, 16, places, alive=alive, busy=9 * alive, heartbeat_age_s=1.0, heartbeat=heartbeat

@@ -12,13 +12,14 @@ from flask import abort, flash
 from sqlalchemy.exc import OperationalError
 
 from app.web import i18n
-from app.web.check_messages import said
 from grading.broker.canaries import PartHeartbeat
 from grading.broker.heartbeats import Lease
 from grading.domain.errors import GraderError
 from grading.execution.throughput import Rate
+from grading.scheduling.routing import NOTHING_WAITS, TAKES
 from grading.store import tables
 from grading.store.accounts import users
+from grading.store.accounts.users import PASSWORD_TOO_SHORT
 from grading.store.database import now
 from grading.store.reporting import operations
 from grading.store.rounds import preparing
@@ -259,14 +260,13 @@ def test_numbers_moments_and_errors_in_the_readers_language(school: School) -> N
         assert (i18n.number(1234.5), i18n.number(None)) == ("1234,5", "–")
         assert i18n.whole(1234567) == "1.234.567"
         assert i18n.when(moment).startswith("05.03.2026")
-        words = i18n.told("A password needs at least 10 characters.")
+        words = i18n.render_message(PASSWORD_TOO_SHORT(least=10))
         assert words == "Ein Passwort braucht mindestens 10 Zeichen."
-        assert i18n.told("nobody knows this sentence") == "nobody knows this sentence"
-        assert i18n.told("x" * 100_000) == "x" * 100_000
+        assert i18n.stored_message("nobody knows this sentence") == "nobody knows this sentence"
+        assert i18n.stored_message("There is no such course.") == "Diesen Kurs gibt es nicht."
         assert i18n.gettext("") == ""
-        reason = said("it takes analysis")
-        assert reason == "sie nimmt analysis"
-        assert said("nothing waits") == "nichts wartet"
+        assert i18n.render_message(TAKES(stage="analysis")) == "sie nimmt analysis"
+        assert i18n.render_message(NOTHING_WAITS()) == "nichts wartet"
     with school.app.test_request_context():
         assert (i18n.number(1234.5), i18n.whole(1234567)) == ("1234.5", "1,234,567")
         assert i18n.when(moment) == "05 Mar 2026, 14:07"
@@ -274,7 +274,7 @@ def test_numbers_moments_and_errors_in_the_readers_language(school: School) -> N
 
 def test_an_error_of_the_domain_is_told_in_german_on_pages_and_in_english_to_programs(school: School) -> None:
     def view() -> str:
-        raise GraderError("A password needs at least 10 characters.")
+        raise GraderError(PASSWORD_TOO_SHORT(least=10))
 
     for path in ("/refusing", "/refusing.json"):
         school.app.add_url_rule(path, path[1:].replace(".", "-"), view)
@@ -282,6 +282,7 @@ def test_an_error_of_the_domain_is_told_in_german_on_pages_and_in_english_to_pro
     assert "mindestens 10 Zeichen" in school.client().get("/refusing", headers=german).get_data(as_text=True)
     told = school.client().get("/refusing.json", headers=german).get_json()
     assert told["detail"] == "A password needs at least 10 characters."
+    assert (told["message_code"], told["params"]) == ("accounts.password_too_short", {"least": 10})
 
 
 def test_deliveries_are_seen_sent_again_and_a_paused_receiver_goes_on(school: School) -> None:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from grading.domain.messages import Message
 from grading.scheduling.cluster_view import Pace, Peer, View
 from grading.scheduling.routing import (
     BATCH,
@@ -70,7 +71,7 @@ def test_a_machine_without_work_of_its_own_helps() -> None:
 def test_the_last_job_is_left_to_who_is_done_with_it_earlier() -> None:
     nearly = replace(STUDIO, running={"feedback": 2}, left={"feedback": 1.0})
     choice = decide(view("spark", SPARK, nearly, feedback=1))
-    assert (choice.why, choice.leaves) == ("others are done with it earlier", {"feedback": 0.0})
+    assert (str(choice.why), choice.leaves) == ("others are done with it earlier", {"feedback": 0.0})
     # with a slot free it is the first to be done with the next analysis
     assert {stage for stage, _ in choice.queues} == {"analysis"}
     assert stages(view("studio", SPARK, nearly, feedback=1)) == ["feedback"]
@@ -194,21 +195,21 @@ def test_short_jobs_get_a_machine_before_they_would_be_what_all_wait_for() -> No
 
 def test_a_machine_alone_does_the_long_jobs_first() -> None:
     assert stages(view("spark", SPARK, analysis=400, feedback=10)) == ["feedback"]
-    assert decide(view("spark", SPARK, analysis=400, feedback=10)).why == "it takes feedback"
+    assert str(decide(view("spark", SPARK, analysis=400, feedback=10)).why) == "it takes feedback"
 
 
 def test_when_others_were_to_have_begun_it_stays_as_first_foreseen_until_it_is_left_no_more() -> None:
-    leaves = Choice((), "", {"analysis": 5.0, "feedback": 30.0})
+    leaves = Choice((), Message(), {"analysis": 5.0, "feedback": 30.0})
     due = leaves.due(0.0, {})
     assert due == {"analysis": 5.0, "feedback": 30.0}
-    assert Choice((), "", {"feedback": 12.0}).due(20.0, due) == {"feedback": 30.0}
-    assert Choice((("feedback", INTERACTIVE),), "").due(21.0, due) == {}
+    assert Choice((), Message(), {"feedback": 12.0}).due(20.0, due) == {"feedback": 30.0}
+    assert Choice((("feedback", INTERACTIVE),), Message()).due(21.0, due) == {}
 
 
 def test_an_idle_cluster_listens_so_that_the_fastest_takes_what_comes() -> None:
     assert set(stages(view("studio", SPARK, STUDIO))) == set(STAGES)
     assert stages(view("spark", SPARK, STUDIO)) == []
-    assert decide(view("spark", SPARK, STUDIO)).why == "nothing waits"
+    assert str(decide(view("spark", SPARK, STUDIO)).why) == "nothing waits"
 
 
 def test_batch_work_of_another_stage_gets_its_turn_although_people_wait() -> None:

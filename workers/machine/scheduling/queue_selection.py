@@ -22,7 +22,7 @@ from grading.broker.machine_status import peer, takes_part
 from grading.config.machines import Placement
 from grading.config.settings import Machine
 from grading.scheduling.cluster_view import BATCH, INTERACTIVE, PRIORITIES, Peer, View
-from grading.scheduling.routing import Choice, decide
+from grading.scheduling.routing import JUST_TAKEN_IN, NOT_LOOKED_YET, SPARE_JUST_STARTED, Choice, decide
 from grading.scheduling.speed_estimates import lengths, with_guesses
 from workers.machine.circuits import Place
 
@@ -68,7 +68,7 @@ class QueueSelection:
     here: MachineView
     open: bool = True
     taken: int = 0
-    choice: Choice = field(default_factory=lambda: Choice((), "it has not looked yet"))
+    choice: Choice = field(default_factory=lambda: Choice((), NOT_LOOKED_YET()))
     clock: Callable[[], float] = time.monotonic
     _started: float = field(init=False)
     _returned: float = -math.inf
@@ -144,10 +144,10 @@ class QueueSelection:
             return [self.own]
         if self.clock() - self._started < self.here.machine.patience_s:
             # who has just started may not have heard of all primary machines yet
-            self.choice = Choice((), "a spare that has just started leaves work to others")
+            self.choice = Choice((), SPARE_JUST_STARTED())
             return [self.own]
         if self.clock() - self._returned < RETURN_S:
-            self.choice = Choice((), "it was just taken in again and looks at the others first")
+            self.choice = Choice((), JUST_TAKEN_IN())
             return [self.own]
         view = self.view()
         self.choice = decide(view)

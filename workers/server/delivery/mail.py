@@ -20,6 +20,7 @@ from sqlalchemy.exc import DBAPIError
 
 from grading.config.mail import Mail, valid_address
 from grading.domain.errors import GraderError
+from grading.domain.messages import Message, define_message, render
 from grading.shared.catalogues import catalogue
 from grading.store import outbox
 from grading.store.outbox import Delivery
@@ -37,6 +38,10 @@ class NotEncrypted(GraderError):
 
     code = "mail_not_encrypted"
     status = 503
+    default_message = define_message(
+        "error.not_encrypted",
+        "The mail server offers no encryption (STARTTLS); use smtps, or a server on this computer.",
+    )
 
 
 @contextmanager
@@ -92,35 +97,36 @@ def within(smtp: smtplib.SMTP, seconds: float) -> Iterator[None]:
         timer.cancel()
 
 
-def _(text: str) -> str:
-    """Marks a text for translators; it is translated when a letter is written."""
-    return text
-
-
-SUBJECT = _("Your result is ready: %(title)s")
-BODY = _(
+SUBJECT = define_message("mail.result_subject", "Your result is ready: %(title)s")
+BODY = define_message(
+    "mail.result_body",
     'Hello,\n\nthe result of your hand-in for "%(title)s" can be seen now:\n\n%(link)s\n\n'
     "You get this because you asked for it. "
-    "On the page of your account you can say that you do not want it.\n"
+    "On the page of your account you can say that you do not want it.\n",
 )
-ANSWER_SUBJECT = _("Your request was answered: %(title)s")
-ANSWER_BODY = _(
+ANSWER_SUBJECT = define_message("mail.answer_subject", "Your request was answered: %(title)s")
+ANSWER_BODY = define_message(
+    "mail.answer_body",
     'Hello,\n\nyour request for a regrade of "%(title)s" was answered. You find the answer here:\n\n'
     "%(link)s\n\nYou get this because you asked for mail. "
-    "On the page of your account you can say that you do not want it.\n"
+    "On the page of your account you can say that you do not want it.\n",
 )
 
 
 def answered(translations: Path, language: str, title: str, link: str) -> tuple[str, str]:
     """Subject and body of the letter that a request for a regrade was answered."""
-    say = catalogue(translations, language).gettext
-    return say(ANSWER_SUBJECT) % {"title": title}, say(ANSWER_BODY) % {"title": title, "link": link}
+    said = ANSWER_SUBJECT(title=title), ANSWER_BODY(title=title, link=link)
+    return _rendered(translations, language, *said)
 
 
 def ready(translations: Path, language: str, title: str, link: str) -> tuple[str, str]:
     """Subject and body of the letter that a result can be seen; English where the language is not known."""
-    say = catalogue(translations, language).gettext
-    return say(SUBJECT) % {"title": title}, say(BODY) % {"title": title, "link": link}
+    return _rendered(translations, language, SUBJECT(title=title), BODY(title=title, link=link))
+
+
+def _rendered(translations: Path, language: str, subject: Message, body: Message) -> tuple[str, str]:
+    texts = catalogue(translations, language)
+    return render(subject, texts), render(body, texts)
 
 
 EVERY_S = 5.0
