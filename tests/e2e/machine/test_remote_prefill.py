@@ -60,11 +60,8 @@ def test_one_machine_reads_and_another_writes(
         until(lambda: accepts_uploads(url), 30, "the web app answers")
         until(lambda: "prefill_listens" in log(tmp_path), 60, "prompts are read")
         first = hand_in(system, client, tmp_path, 1)
-        assert (first.strategy, measured(first, "reader"), measured(first, "fault")) == (
-            "disaggregated",
-            "spark",
-            "",
-        )
+        assert (first.strategy, measured(first, "reader")) == ("disaggregated", "spark")
+        assert measured(first, "fault") is None
         assert measured(first, "sent_bytes") > 100_000
         system.parts.kill("prefill")
         second = hand_in(system, client, tmp_path, 2)

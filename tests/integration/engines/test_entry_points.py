@@ -54,7 +54,7 @@ def browsers(site: Site) -> tuple[FlaskClient, FlaskClient]:
         assert user is not None
         found = users.load_reader(session, user.id)
         assert found is not None
-        cookie["_user_id"] = SignedIn(found, sessions.begin(session, user.id)).get_id()
+        cookie["_user_id"] = SignedIn(found, sessions.create_session(session, user.id)).get_id()
         cookie["_fresh"] = True
     return visitor, administrator
 
