@@ -145,10 +145,10 @@ def test_only_the_trial_is_read_of_what_was_prepared(database_url: str) -> None:
     submission = hand_in_tested(school)
     with school.store.read() as session:
         round_id = submission_view.load_view(session, submission).round_id
-        assert submission.trial(session, round_id) == trial()
+        assert submission_view.load_trial(session, round_id) == trial()
     school.prepared(submission, {"documents": []})
     with school.store.read() as session:
-        assert submission.trial(session, round_id) is None
+        assert submission_view.load_trial(session, round_id) is None
     school.close()
 
 

@@ -84,7 +84,7 @@ def test_what_nobody_sees_touches_nothing(school_url: str) -> None:
     with school.store.write() as session:
         session.get_one(tables.Course, school.course).served_batch = 7
         session.get_one(tables.User, school.users["anna"]).mail_when_ready = True
-        session.scalars(select(tables.Round)).one().line = 9
+        session.scalars(select(tables.Round)).one().queue_turn = 9
     assert stamps(school) == before
     school.close()
 
