@@ -1,4 +1,4 @@
-"""Which weights the models of this machine have, and what its engines count; heartbeats tell both."""
+"""The digests of the models of this machine, and the metrics of its engines; heartbeats carry both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One worker process beside a model: takes jobs, holds leases, heartbeats, sends results back."""
+"""One worker process beside a model: takes jobs, holds leases, sends heartbeats and results."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ NEARLY = 1.25
 
 @dataclass(frozen=True)
 class LeastSquares:
-    """y = a·u + b·v with a and b not negative, by least squares of the relative error; old points fade."""
+    """Least squares of the relative error for y = a·u + b·v with a, b ≥ 0; each point fades by `FADES`."""
 
     uu: float = 0.0
     uv: float = 0.0
@@ -59,7 +59,7 @@ class LeastSquares:
 
 @dataclass(frozen=True)
 class PrefillSpeed:
-    """Seconds to read tokens after others: each costs the same, and a part for each token before it."""
+    """Seconds to prefill tokens behind others: a cost a token, and one for each pair with an earlier token."""
 
     fit: LeastSquares = LeastSquares()
 
@@ -78,7 +78,7 @@ def _pairs(have: int, count: int) -> float:
 
 @dataclass(frozen=True)
 class WeightedMean:
-    """A mean that forgets."""
+    """Exponentially weighted mean; `weight` is the sum of the weights so far."""
 
     value: float = 0.0
     weight: float = 0.0
