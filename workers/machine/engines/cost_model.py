@@ -59,7 +59,7 @@ class LeastSquares:
 
 @dataclass(frozen=True)
 class PrefillSpeed:
-    """Seconds to prefill tokens behind others: a cost a token, and one for each pair with an earlier token."""
+    """Seconds to prefill tokens behind others: a cost a token, and one a pair with an earlier token."""
 
     fit: LeastSquares = LeastSquares()
 
