@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from bench.router.cost_model import STAGES, job_s
 from bench.router.lower_bound import rates
 from bench.router.simulation import PRIORITIES, Key, Machine, Run, Setting, Simulation
+from grading.domain.messages import Message
 from grading.scheduling.cluster_view import Pace, Peer, View
 from grading.scheduling.routing import decide
 from grading.scheduling.speed_estimates import lengths
@@ -174,7 +175,7 @@ class ProductPolicy(BasePolicy):
     said: LearnedSpeeds = field(default_factory=dict)
     decisions: int = 0
     spent_s: float = 0.0
-    why: dict[str, str] = field(default_factory=dict)
+    why: dict[str, Message] = field(default_factory=dict)
     learners: dict[str, Learner] = field(default_factory=dict)
     _due: dict[str, Mapping[str, float]] = field(default_factory=dict)
     """machine -> stage -> when others were to have begun what it left to them."""
