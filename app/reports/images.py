@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from grading.documents.outputs import joined
-from grading.shared.cache import Remembered
+from grading.shared.cache import BoundedCache
 
 MOST_BYTES = 2 * 1024 * 1024
 """Largest picture that is shown."""
@@ -168,8 +168,8 @@ class Numbers:
     """Which pictures of a notebook can be shown, by its content, so that pages need not look again."""
 
     def __init__(self) -> None:
-        self._known: Remembered[tuple[tuple[int, int], ...]] = Remembered(MOST_NUMBERS)
-        self._pictures: Remembered[dict[tuple[int, int], Picture]] = Remembered(MOST_KEPT)
+        self._known: BoundedCache[tuple[tuple[int, int], ...]] = BoundedCache(MOST_NUMBERS)
+        self._pictures: BoundedCache[dict[tuple[int, int], Picture]] = BoundedCache(MOST_KEPT)
 
     def of(self, sha256: str, read: Callable[[], bytes]) -> tuple[tuple[int, int], ...]:
         """(cell, number) of each; `read` gives the notebook where it is not known."""

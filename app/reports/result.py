@@ -25,7 +25,7 @@ from grading.domain.model import Document, Location
 from grading.domain.outcome import Report
 from grading.domain.permissions import Actor, Subject, may
 from grading.domain.stages import Written, written
-from grading.shared.cache import Remembered, mark
+from grading.shared.cache import BoundedCache, mark
 from grading.store.grades.change_history import MadeChange
 from grading.store.review import regrade_requests as regrade_store
 from grading.store.views import (
@@ -224,13 +224,13 @@ class Parts:
 
 def _remember_parts(app: App) -> None:
     """Keep parts with this app."""
-    kept: Remembered[Parts] = Remembered(MOST_KEPT)
+    kept: BoundedCache[Parts] = BoundedCache(MOST_KEPT)
     app.extensions["grader-result-parts"] = kept
 
 
 def result_parts(given: Given) -> Parts:
     """Those of a result, made unless they are known."""
-    kept = cast("Remembered[Parts]", current_app.extensions["grader-result-parts"])
+    kept = cast("BoundedCache[Parts]", current_app.extensions["grader-result-parts"])
     key = given.key
     found = kept.find(key)
     if found is None:

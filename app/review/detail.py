@@ -24,7 +24,7 @@ from grading.domain.model import Document
 from grading.domain.outcome import CriterionGrade, Report
 from grading.domain.rubric import Rubric
 from grading.scoring.changes import at_level
-from grading.shared.cache import Remembered, mark
+from grading.shared.cache import BoundedCache, mark
 from grading.store.grades import change_history
 from grading.store.grades.change_history import Made
 from grading.store.review import edits
@@ -255,7 +255,7 @@ def _words(now: Report, was: Report, counts: Sequence[Made]) -> tuple[Words, ...
 
 @dataclass(frozen=True)
 class _Kept:
-    parts: Remembered[Markup]
+    parts: BoundedCache[Markup]
     token: Markup
     """Stands in kept parts where the token of a form comes; nobody can know it, so nobody can write it."""
 
@@ -263,7 +263,7 @@ class _Kept:
 def remember(app: App) -> None:
     """Keep parts with this app."""
     app.extensions["grader-review-parts"] = _Kept(
-        Remembered(MOST_KEPT), Markup(f"<!--{secrets.token_hex(16)}-->")  # noqa: S704 - made here
+        BoundedCache(MOST_KEPT), Markup(f"<!--{secrets.token_hex(16)}-->")  # noqa: S704 - made here
     )  # fmt: skip
 
 

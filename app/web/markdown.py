@@ -18,7 +18,7 @@ from pygments.lexers import get_lexer_by_name
 from pygments.token import Text, _TokenType
 
 from grading.domain.model import Cell
-from grading.shared.cache import Remembered
+from grading.shared.cache import BoundedCache
 
 TAGS = set("p br em strong code pre ul ol li blockquote h3 h4 h5 h6 hr".split())
 MARKDOWN_CHARS = 50_000
@@ -78,8 +78,8 @@ _KEYWORDS: Mapping[str, frozenset[str]] = {
 _TOKENS = {"python": _PYTHON, "r": _R}
 
 
-_read: Remembered[Markup] = Remembered(8 * 1024 * 1024)
-_lit: Remembered[list[Markup]] = Remembered(32 * 1024 * 1024)
+_read: BoundedCache[Markup] = BoundedCache(8 * 1024 * 1024)
+_lit: BoundedCache[list[Markup]] = BoundedCache(32 * 1024 * 1024)
 """Texts and cells as HTML, by their words; weights are characters."""
 
 

@@ -20,7 +20,7 @@ from grading.store.audit import write_audit
 from grading.store.grades import extensions
 from workers.sandbox.backends import open_sandbox
 from workers.sandbox.import_scores import Score, contents, decided, require_proven, scores
-from workers.sandbox.runner import Lab, Shelf
+from workers.sandbox.runner import Runner, Shelf
 from workers.sandbox.runtimes import find_runtime
 from workers.sandbox.session import Trials
 
@@ -201,7 +201,7 @@ def tried(settings: Settings, read: Assignment, *, refuse: bool) -> None:
         if sandbox.problem():
             click.echo(f"⚠ Nothing was run, so checks that need a run do not count: {sandbox.problem()}")
         try:
-            found = scores(read, Lab(store, trials, shelf, contents(read)), config.limits)
+            found = scores(read, Runner(store, trials, shelf, contents(read)), config.limits)
         except SandboxUnavailable as error:
             click.echo(f"⚠ Solution and starter could not be run: {error.message}")
             return

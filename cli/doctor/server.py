@@ -16,7 +16,7 @@ from grading.broker.celery_app import SANDBOX, STORE
 from grading.broker.dispatch import AWAY
 from grading.broker.leases import connect
 from grading.domain.errors import ConfigError
-from grading.execution.model import TrialLanguage
+from grading.execution.model import CodeLanguage
 from workers.sandbox.backends import open_sandbox
 from workers.sandbox.runtimes import find_runtime
 
@@ -130,7 +130,7 @@ def _part(name: str, command: str, heartbeats: list[PartHeartbeat], waiting: Wai
     return ok(name, f"lives ({', '.join(heartbeat.process for heartbeat in alive)})")
 
 
-LANGUAGES: tuple[tuple[TrialLanguage, str], ...] = (("python", "Python"), ("r", "R"))
+LANGUAGES: tuple[tuple[CodeLanguage, str], ...] = (("python", "Python"), ("r", "R"))
 REMEDY = "mend it, or set [sandbox] backend to none, if nothing is to be run; docs/sandbox.md has more"
 
 

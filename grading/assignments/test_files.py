@@ -14,7 +14,7 @@ from grading.domain.messages import define_message, verbatim
 from grading.domain.model import Document
 from grading.domain.rubric import Rubric
 from grading.domain.rubric_errors import RubricError, checks_of
-from grading.execution.model import TrialLanguage
+from grading.execution.model import CodeLanguage
 from grading.execution.plan import language_of, needs_run
 from grading.execution.planned_requests import MAX_EXPRESSIONS
 
@@ -37,7 +37,7 @@ def check_tests(
     """
     if not needs_run(rubric):
         return
-    spoken: dict[str, TrialLanguage] = {"python": "python", "r": "r"}
+    spoken: dict[str, CodeLanguage] = {"python": "python", "r": "r"}
     solved = [found for d in solution if (found := language_of(d)) is not None]
     runs_in = spoken.get(language) or next(iter(solved), None)
     if runs_in is None:
@@ -64,7 +64,7 @@ def _texts(files: Mapping[str, bytes]) -> dict[str, str]:
 
 
 def _problems(
-    check: CheckBase, tests: Mapping[str, str], solved: bool, language: TrialLanguage
+    check: CheckBase, tests: Mapping[str, str], solved: bool, language: CodeLanguage
 ) -> Iterator[str]:
     if isinstance(check, OutputEquals) and check.text is None and not solved:
         yield ": has nothing to compare with; give text or a solution"
@@ -80,7 +80,7 @@ def _problems(
 
 
 def _suite(
-    check: PassesTests, tests: Mapping[str, str], solved: bool, language: TrialLanguage
+    check: PassesTests, tests: Mapping[str, str], solved: bool, language: CodeLanguage
 ) -> Iterator[str]:
     if not check.cases and check.tests is None:
         yield ": asks for nothing; give cases or tests"
@@ -96,7 +96,7 @@ def _suite(
         yield from _files(check, tests, language)
 
 
-def _files(check: PassesTests, tests: Mapping[str, str], language: TrialLanguage) -> Iterator[str]:
+def _files(check: PassesTests, tests: Mapping[str, str], language: CodeLanguage) -> Iterator[str]:
     paths = matching(check, tests)
     suite = suite_of(check, tests, language)
     if not paths or not (suite.files or len(suite.cases) > len(check.cases)):
@@ -114,7 +114,7 @@ def _files(check: PassesTests, tests: Mapping[str, str], language: TrialLanguage
         yield from _wrong(file.source, language, f".tests: {file.path}")
 
 
-def _wrong(code: str, language: TrialLanguage, place: str, *, single: bool = False) -> Iterator[str]:
+def _wrong(code: str, language: CodeLanguage, place: str, *, single: bool = False) -> Iterator[str]:
     """Says where Python does not parse; R is only seen to hold something."""
     if not code.strip():
         yield f"{place}: is empty"

@@ -14,7 +14,7 @@ from grading.config.settings import Limits
 from grading.domain.model import Output
 from grading.domain.value import Value
 
-TrialLanguage = Literal["python", "r"]
+CodeLanguage = Literal["python", "r"]
 
 
 class Code(Value):
@@ -33,7 +33,7 @@ class Work(Value):
     module: str = ""
     """What test files import it by: the name that solution and starter have, whatever the student's is."""
     kind: Literal["notebook", "script"] = "script"
-    language: TrialLanguage
+    language: CodeLanguage
     prelude: str = ""
     """The instructor's code that runs before it."""
     cells: tuple[Code, ...] = ()

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from grading.domain.messages import Message, define_message
 from grading.domain.model import Location
 from grading.domain.value import Value
-from grading.execution.model import TrialLanguage
+from grading.execution.model import CodeLanguage
 
 MAX_SOURCE = 200_000
 """Characters of a cell that are looked at; of a longer one nothing is changed."""
@@ -71,7 +71,7 @@ class _Literal:
 
 
 def repair(
-    source: str, language: TrialLanguage, places: Mapping[str, str]
+    source: str, language: CodeLanguage, places: Mapping[str, str]
 ) -> tuple[str, tuple[tuple[int, str, str], ...]]:
     """The source with its paths repaired, and (line from 1, what was, what is) for each.
 
@@ -121,7 +121,7 @@ def places_of(files: Iterable[str]) -> dict[str, str]:
 
 
 def _now(
-    literal: _Literal, source: str, language: TrialLanguage, places: Mapping[str, str], known: frozenset[str]
+    literal: _Literal, source: str, language: CodeLanguage, places: Mapping[str, str], known: frozenset[str]
 ) -> str | None:
     """What a literal becomes, or nothing where it stays."""
     value = literal.value
@@ -152,7 +152,7 @@ def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _literals(source: str, language: TrialLanguage) -> Iterator[_Literal]:
+def _literals(source: str, language: CodeLanguage) -> Iterator[_Literal]:
     return _python(source) if language == "python" else _r(source)
 
 

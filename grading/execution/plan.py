@@ -14,7 +14,7 @@ from grading.domain.check import CheckBase, all_checks
 from grading.domain.messages import Message, define_message
 from grading.domain.model import Cell, Document, Show
 from grading.domain.rubric import Rubric
-from grading.execution.model import Request, TestFile, TrialLanguage
+from grading.execution.model import CodeLanguage, Request, TestFile
 from grading.execution.paths import Repair
 from grading.execution.planned_requests import Drafts, Slot
 from grading.execution.test_files import file_name, language_of_file
@@ -224,12 +224,12 @@ def needs_run(rubric: Rubric) -> bool:
     return any(check.needs_run for check in run_checks(rubric))
 
 
-def language_of(document: Document) -> TrialLanguage | None:
+def language_of(document: Document) -> CodeLanguage | None:
     """What a document is run as, or nothing when it is not code in Python or R."""
     if document.kind == "prose":
         return None
     spoken = [document.language, *(c.language for c in document.cells if c.kind == "code")]
-    known: dict[str, TrialLanguage] = {"python": "python", "r": "r"}
+    known: dict[str, CodeLanguage] = {"python": "python", "r": "r"}
     language = next((known[name] for name in spoken if name in known), None)
     if any(c.kind == "code" and c.language == language and c.source.strip() for c in document.cells):
         return language
@@ -339,7 +339,7 @@ class Planner:
         own = next((path for path in like if _stem(path) == _stem(document.path)), None)
         return file_name(own or (like[0] if like else document.path)).rpartition(".")[0]
 
-    def prelude_of(self, check: RunCheck, language: TrialLanguage) -> tuple[str, str]:
+    def prelude_of(self, check: RunCheck, language: CodeLanguage) -> tuple[str, str]:
         """What names a prelude in keys (nothing for the rubric's own), and its text."""
         name = check.first_file() or self.prelude
         if name is None or language_of_file(name) != language:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from grading.config.settings import Limits
 from grading.domain.model import Document, Location
-from grading.execution.model import Code, Expression, Request, TestFile, TrialLanguage, Work
+from grading.execution.model import Code, CodeLanguage, Expression, Request, TestFile, Work
 from grading.execution.paths import Repair, places_of, repair
 
 MAX_EXPRESSIONS = 1_000
@@ -46,7 +46,7 @@ class Drafts:
         self._drafts: dict[str, _Draft] = {}
 
     def work(
-        self, role: str, document: Document, language: TrialLanguage, module: str, prelude: str, source: str
+        self, role: str, document: Document, language: CodeLanguage, module: str, prelude: str, source: str
     ) -> str:
         """The key of a document's trial; `prelude` names the code `source` that runs before it."""
         key = f"{role}:{document.path}" + (f"#{prelude}" if prelude else "")
@@ -58,7 +58,7 @@ class Drafts:
             self._drafts[key] = _Draft(role, work, files, repairs if role == "work" else ())
         return key
 
-    def expected(self, language: TrialLanguage, prelude: str, source: str) -> str:
+    def expected(self, language: CodeLanguage, prelude: str, source: str) -> str:
         """The key of the trial in which expected values are evaluated."""
         key = f"expected:{language}" + (f"#{prelude}" if prelude else "")
         if key not in self._drafts:
@@ -116,7 +116,7 @@ class Drafts:
 
 
 def _work(
-    document: Document, language: TrialLanguage, prelude: str, files: Mapping[str, str]
+    document: Document, language: CodeLanguage, prelude: str, files: Mapping[str, str]
 ) -> tuple[Work, tuple[Repair, ...]]:
     places = places_of(path.removeprefix("./") for path in files)
     cells: list[Code] = []

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from grading.execution.model import TestFile, TrialLanguage
+from grading.execution.model import CodeLanguage, TestFile
 
 _R_TEST = re.compile(r"^[ \t]*(?:testthat::)?test_that\s*\(", re.MULTILINE)
 
@@ -30,10 +30,10 @@ def _written(body: list[ast.stmt]) -> Iterator[str]:
             yield from (f"{statement.name}.{name}" for name in _written(statement.body))
 
 
-def language_of_file(path: str) -> TrialLanguage | None:
+def language_of_file(path: str) -> CodeLanguage | None:
     """The language of a file by its ending."""
     ending = path.lower().rpartition(".")[2]
-    languages: dict[str, TrialLanguage] = {"py": "python", "r": "r"}
+    languages: dict[str, CodeLanguage] = {"py": "python", "r": "r"}
     return languages.get(ending)
 
 

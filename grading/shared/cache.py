@@ -1,4 +1,4 @@
-"""What was made of something and may be used again: bounded in size and age, and asked for by its content.
+"""A least-recently-used cache, bounded in weight and age, with keys made of the content.
 
 A key holds the content itself, or its hash, so that nothing here is ever out of date. It goes with age, too:
 what is erased elsewhere does not stay here for long.
@@ -18,7 +18,7 @@ AGE_S = 600.0
 """Nothing is used for longer; all that is older goes when something new comes."""
 
 
-class Remembered(Generic[T]):
+class BoundedCache(Generic[T]):
     """Values by key, together at most so heavy; those that were not used for longest go first."""
 
     def __init__(self, most: int, age_s: float = AGE_S) -> None:

@@ -1,1 +1,4 @@
-"""The pool that runs students' work in a sandbox: Celery queue `sandbox`."""
+"""The sandbox worker, which runs students' work (Celery queues `sandbox` and `sandbox.batch`).
+
+Planning a run and judging its results belong to grading.execution and grading.checks.
+"""

@@ -21,7 +21,7 @@ from grading.domain.value import Value
 from grading.execution.plan import make_plan
 from grading.execution.results import Ran
 from grading.scoring.adjustments import added_up, found_adjustments
-from workers.sandbox.runner import Lab
+from workers.sandbox.runner import Runner
 
 LEAST, MOST = 0.95, 0.05
 """Share that a solution must reach, and that a starter may, of a rubric that was translated."""
@@ -53,12 +53,12 @@ class Score(Value):
         return self.points / self.most if self.most else 0.0
 
 
-def scores(assignment: Assignment, lab: Lab, limits: Limits) -> tuple[Score, ...]:
+def scores(assignment: Assignment, runner: Runner, limits: Limits) -> tuple[Score, ...]:
     """Of the solution, the starter, and the starter with a line that does nothing; of what is there."""
     starter = assignment.starter
     works: dict[str, Sequence[Document]] = {"solution": assignment.solution, "starter": starter}
     works["starter and one line"] = [] if not starter else _with_a_line(starter)
-    return tuple(score_of(name, assignment, work, lab, limits) for name, work in works.items() if work)
+    return tuple(score_of(name, assignment, work, runner, limits) for name, work in works.items() if work)
 
 
 def require_proven(found: Sequence[Score]) -> None:
@@ -101,9 +101,11 @@ def _with_a_line(starter: Sequence[Document]) -> list[Document]:
     return [first.model_copy(update={"cells": (cell, *first.cells[1:])}), *others]
 
 
-def score_of(name: str, assignment: Assignment, work: Sequence[Document], lab: Lab, limits: Limits) -> Score:
-    """What a work called `name` earns by the assignment's checks when it is run in the lab."""
-    evidence = _evidence(assignment, set_apart(work, assignment.starter), lab, limits)
+def score_of(
+    name: str, assignment: Assignment, work: Sequence[Document], runner: Runner, limits: Limits
+) -> Score:
+    """What a work called `name` earns by the assignment's checks when it is run in the runner."""
+    evidence = _evidence(assignment, set_apart(work, assignment.starter), runner, limits)
     shares = {one.criterion: one.share for one in evidence.criteria if one.share is not None}
     criteria = [one for one in assignment.rubric.criteria if one.id in shares]
     grades = [_grade(one, shares[one.id]) for one in criteria]
@@ -121,7 +123,7 @@ def score_of(name: str, assignment: Assignment, work: Sequence[Document], lab: L
     return Score(work=name, shares=shares, points=points, most=most, lost=tuple(lost))
 
 
-def _evidence(assignment: Assignment, work: Sequence[Document], lab: Lab, limits: Limits) -> Evidence:
+def _evidence(assignment: Assignment, work: Sequence[Document], runner: Runner, limits: Limits) -> Evidence:
     files = dict(assignment.files)
     data = {path: hashlib.sha256(body).hexdigest() for path, body in files.items() if _is(path, "data")}
     plan = make_plan(
@@ -133,11 +135,11 @@ def _evidence(assignment: Assignment, work: Sequence[Document], lab: Lab, limits
         limits=limits,
         starter=assignment.starter,
     )
-    return collect(work, assignment.rubric, assignment.solution, Ran(plan, lab.run(plan, None)))
+    return collect(work, assignment.rubric, assignment.solution, Ran(plan, runner.run(plan, None)))
 
 
 def contents(assignment: Assignment) -> Mapping[str, bytes]:
-    """The assignment's data files by their SHA-256: what the lab lays beside the work."""
+    """The assignment's data files by their SHA-256: what the runner lays beside the work."""
     return {hashlib.sha256(b).hexdigest(): b for path, b in assignment.files if _is(path, "data")}
 
 

@@ -186,7 +186,7 @@ LARGEST = 4 << 20
 
 
 @dataclass(frozen=True)
-class Lab:
+class Runner:
     """Trials with a memory in SQL. Any number of threads may use it."""
 
     store: Store

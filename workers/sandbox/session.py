@@ -15,6 +15,7 @@ from grading.domain.errors import SandboxUnavailable
 from grading.domain.value import Value
 from grading.execution.model import (
     Answer,
+    CodeLanguage,
     End,
     Expression,
     Played,
@@ -22,14 +23,13 @@ from grading.execution.model import (
     Tested,
     TestFile,
     Trial,
-    TrialLanguage,
 )
 from workers.sandbox.backends.base import Box, Ending, Mount, Prepared, Sandbox, Session
 from workers.sandbox.runtimes.base import Runtime
 
 Kind = Literal["work", "tests"]
 TIDYVERSE = frozenset("ggplot2 tibble tidyr readr purrr dplyr stringr forcats lubridate".split())
-HEAVY: dict[TrialLanguage, frozenset[str]] = {
+HEAVY: dict[CodeLanguage, frozenset[str]] = {
     "python": frozenset("numpy pandas matplotlib scipy sklearn seaborn statsmodels pytest".split()),
     "r": TIDYVERSE | frozenset("scales data.table testthat broom".split()),
 }
@@ -70,7 +70,7 @@ def packages(request: Request, kind: Kind) -> frozenset[str]:
     return found
 
 
-def _named(language: TrialLanguage, sources: Iterable[str]) -> Iterable[str]:
+def _named(language: CodeLanguage, sources: Iterable[str]) -> Iterable[str]:
     for source in sources:
         for match in _NAMED[language].finditer(source):
             yield next(name for name in match.groups() if name)
@@ -97,13 +97,13 @@ class Trials:
     """Runs requests in a sandbox; any number at the same time."""
 
     sandbox: Sandbox
-    runtime: Callable[[TrialLanguage], Runtime]
+    runtime: Callable[[CodeLanguage], Runtime]
 
-    def image(self, language: TrialLanguage) -> str:
+    def image(self, language: CodeLanguage) -> str:
         """What a request in this language runs in; part of the cache's key."""
         return f"{self.sandbox.name}:{self.runtime(language).digest}"
 
-    def problem(self, language: TrialLanguage) -> str:
+    def problem(self, language: CodeLanguage) -> str:
         """Why nothing in this language can be run here; empty when it can."""
         return self.sandbox.problem() or self.runtime(language).problem
 

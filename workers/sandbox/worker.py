@@ -24,8 +24,8 @@ from grading.store.outbox import Hold
 from grading.store.rounds import preparing
 from workers.celery_worker import Watch, keep_watch, register_canary, run_worker
 from workers.sandbox.backends import open_sandbox
-from workers.sandbox.backends.selection import Closing
-from workers.sandbox.runner import Lab, Shelf
+from workers.sandbox.backends.selection import ClosableSandbox
+from workers.sandbox.runner import Runner, Shelf
 from workers.sandbox.runtimes import find_runtime
 from workers.sandbox.session import Trials
 from workers.server.admit import admit_runs
@@ -43,7 +43,7 @@ PUT_OFF_S = (15.0, 30.0, 60.0, 120.0, 240.0, 480.0, 600.0)
 
 
 @dataclass
-class Holding:
+class ClaimedRounds:
     """What this process holds in SQL, so that others leave it alone."""
 
     server: Server
@@ -158,7 +158,7 @@ GIVE_UP_S = 5.0
 """After the boxes were ended; container engines stop programs after 10 s."""
 
 
-def try_round(server: Server, lab: Lab, holding: Holding, round_id: str) -> float | None:
+def run_round(server: Server, runner: Runner, holding: ClaimedRounds, round_id: str) -> float | None:
     """Run a round's work, once, and queue the round with what that showed.
 
     Returns the seconds after which somebody should look again; nothing when there is nothing left to do.
@@ -169,10 +169,10 @@ def try_round(server: Server, lab: Lab, holding: Holding, round_id: str) -> floa
         held = holding.take(round_id)
         if held is None:
             return HOLD_S if holding.waits(round_id) else None
-        return _try_held(server, lab, holding, held)
+        return _run_claimed(server, runner, holding, held)
 
 
-def _try_held(server: Server, lab: Lab, holding: Holding, held: Hold) -> float | None:
+def _run_claimed(server: Server, runner: Runner, holding: ClaimedRounds, held: Hold) -> float | None:
     round_id = held.key
     if held.tries > (MOST_FAULTS if held.error else MOST_KILLS):
         without = NEVER_RAN.format(held.error) if held.error else KILLS_TRIALS
@@ -183,7 +183,7 @@ def _try_held(server: Server, lab: Lab, holding: Holding, held: Hold) -> float |
         ready = (
             prepare(server, round_id, without=without)
             if without
-            else prepare_by_running(server, round_id, lab.run)
+            else prepare_by_running(server, round_id, runner.run)
         )
     except SandboxUnavailable as error:
         if holding.ending.is_set():
@@ -209,12 +209,12 @@ def look_again(server: Server, round_id: str, wait_s: float) -> None:
         server.dispatch.announce_trial(round_id, priority, wait_s + 0.5 if wait_s else 0.0)
 
 
-def register(app: Celery, server: Server, lab: Lab, holding: Holding) -> None:
+def register(app: Celery, server: Server, runner: Runner, holding: ClaimedRounds) -> None:
     """Make the tasks known to a worker's application."""
 
     @app.task(name=celery_app.TRIAL, ignore_result=True, **UNTIL_SQL_IS_BACK)
     def run_work(round_id: str) -> None:
-        wait_s = try_round(server, lab, holding, round_id)
+        wait_s = run_round(server, runner, holding, round_id)
         if wait_s is not None:
             look_again(server, round_id, wait_s)
 
@@ -225,7 +225,7 @@ def register(app: Celery, server: Server, lab: Lab, holding: Holding) -> None:
             admit_runs(server)
 
 
-def end_soon(holding: Holding, boxes: Closing, ended: threading.Event) -> None:
+def end_soon(holding: ClaimedRounds, boxes: ClosableSandbox, ended: threading.Event) -> None:
     """End what runs, after a short grace, and give the rounds back; then the process ends, whatever hangs."""
     done = holding.until_none(LET_FINISH_S)
     holding.ending.set()
@@ -245,10 +245,10 @@ def start_sandbox_worker(config: Config) -> None:
     server = open_server(config)
     app = server.dispatch.celery
     app.conf.worker_send_task_events = config.redis.monitor
-    stop, holding = threading.Event(), Holding(server)
+    stop, holding = threading.Event(), ClaimedRounds(server)
     canaries = Canaries(server.dispatch.registry.redis)
     settings = config.sandbox
-    sandbox = Closing(open_sandbox(settings.backend, engine=settings.engine, image=settings.image))
+    sandbox = ClosableSandbox(open_sandbox(settings.backend, engine=settings.engine, image=settings.image))
     log.info("work is run in: %s %s", sandbox.name, sandbox.problem())
 
     def rate() -> Rate:
@@ -266,8 +266,10 @@ def start_sandbox_worker(config: Config) -> None:
         threading.Thread(target=end_soon, args=(holding, sandbox, stop), daemon=True).start()
 
     with Shelf() as shelf:
-        lab = Lab(server.store, Trials(sandbox, lambda language: find_runtime(language, settings)), shelf)
-        register(app, server, lab, holding)
+        runner = Runner(
+            server.store, Trials(sandbox, lambda language: find_runtime(language, settings)), shelf
+        )
+        register(app, server, runner, holding)
         register_canary(app, canaries, celery_app.SANDBOX)
         try:
             run_worker(app, "sandbox", celery_app.SANDBOX_QUEUES, settings.at_once, ready, stopping)

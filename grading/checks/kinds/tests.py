@@ -30,7 +30,7 @@ from grading.checks.test_outcomes import (
 from grading.domain.messages import Message, MessageType, define_message, define_plural
 from grading.domain.model import Document, Show, TestOutcome
 from grading.domain.value import Value
-from grading.execution.model import Answer, Tested, TestFile, Trial, TrialLanguage
+from grading.execution.model import Answer, CodeLanguage, Tested, TestFile, Trial
 from grading.execution.plan import Asked, Planner, Question, RunCheck, language_of
 from grading.execution.planned_requests import Slot
 from grading.execution.results import Ran
@@ -246,7 +246,7 @@ class Suite:
     files: tuple[TestFile, ...]
 
 
-def suite_of(check: PassesTests, tests: Mapping[str, str], language: TrialLanguage) -> Suite:
+def suite_of(check: PassesTests, tests: Mapping[str, str], language: CodeLanguage) -> Suite:
     """All tests of a check that are for this language. `tests` are the files below `tests/`."""
     cases = [_named(case, n) for n, case in enumerate(check.cases, start=1)]
     files = []

@@ -29,7 +29,7 @@ from sqlalchemy.orm import Session
 from grading.domain.errors import NotFound
 from grading.domain.messages import define_message
 from grading.domain.model import RunState
-from grading.shared.cache import Remembered
+from grading.shared.cache import BoundedCache
 from grading.store import audit
 from grading.store.audit import write_audit
 from grading.store.database import Store, cache_now, clock_column, literal_limit, now
@@ -230,7 +230,7 @@ def database_bytes(session: Session) -> int:
     return _sizes.get(session.get_bind().engine.url, 1, lambda: _size_bytes(session))
 
 
-_sizes: Remembered[int] = Remembered(100)
+_sizes: BoundedCache[int] = BoundedCache(100)
 
 
 def _size_bytes(session: Session) -> int:

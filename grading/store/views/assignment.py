@@ -17,7 +17,7 @@ from grading.domain.messages import define_message
 from grading.domain.rubric import Rubric
 from grading.domain.shared_messages import NO_SUCH_ASSIGNMENT
 from grading.domain.value import Value
-from grading.shared.cache import Remembered, mark
+from grading.shared.cache import BoundedCache, mark
 from grading.store import tables
 from grading.store.blobs import load_blob
 from grading.store.courses import groups
@@ -113,7 +113,7 @@ class Overview(Value):
     group: Group | None = None
 
 
-_rubrics: Remembered[ShownRubric] = Remembered(MOST_READ)
+_rubrics: BoundedCache[ShownRubric] = BoundedCache(MOST_READ)
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from grading.domain.shared_messages import NO_SUCH_SUBMISSION
 from grading.domain.value import Value
 from grading.execution.display import ShownTrial
 from grading.scoring import changed
-from grading.shared.cache import Remembered, mark
+from grading.shared.cache import BoundedCache, mark
 from grading.store.database import parse_timestamp
 from grading.store.grades import change_history
 from grading.store.grades.change_history import Made
@@ -154,7 +154,7 @@ def _stages(dialect: str) -> ScalarSelect[Any]:
 
 MAX_REPORT_BYTES = 16 * 1024 * 1024
 """Characters of parsed reports in the cache."""
-_reports: Remembered[Report] = Remembered(MAX_REPORT_BYTES)
+_reports: BoundedCache[Report] = BoundedCache(MAX_REPORT_BYTES)
 
 
 class StageView(Value):
@@ -373,7 +373,7 @@ DIMMED_CHARS = 300_000
 """Length from which submissions are not compared with the starter."""
 MAX_DOCUMENT_BYTES = 24 * 1024 * 1024
 """Characters of parsed documents in the cache."""
-_parsed: Remembered[tuple[Document, ...]] = Remembered(MAX_DOCUMENT_BYTES)
+_parsed: BoundedCache[tuple[Document, ...]] = BoundedCache(MAX_DOCUMENT_BYTES)
 
 
 @dataclass(frozen=True)

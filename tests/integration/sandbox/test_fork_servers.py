@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from grading.config.settings import Limits, SandboxSettings
-from grading.execution.model import Code, Expression, Request, TestFile, Trial, TrialLanguage, Work
+from grading.execution.model import Code, CodeLanguage, Expression, Request, TestFile, Trial, Work
 from workers.sandbox.backends import fork_servers
 from workers.sandbox.backends.base import Box
 from workers.sandbox.backends.bubblewrap import Bubblewrap
@@ -34,12 +34,12 @@ pytestmark = pytest.mark.usefixtures("one_box_at_a_time")
 LIMITS = Limits(seconds=20, cell_s=5, memory_mb=256, processes=24, disk_mb=8)
 
 
-def tools(language: TrialLanguage) -> Any:
+def tools(language: CodeLanguage) -> Any:
     return find_runtime(language, SandboxSettings())
 
 
 def asked(
-    source: str, *codes: str, language: TrialLanguage = "python", tests: tuple[TestFile, ...] = ()
+    source: str, *codes: str, language: CodeLanguage = "python", tests: tuple[TestFile, ...] = ()
 ) -> Request:
     cells = (Code(number=1, source=source),)
     work = Work(document=f"w.{language}", language=language, cells=cells)

@@ -20,7 +20,7 @@ from grading.store import Store, schema
 from tests.support.services import SqliteDatabases
 from workers.sandbox.backends import open_sandbox
 from workers.sandbox.import_scores import Score, contents, require_proven, score_of, scores
-from workers.sandbox.runner import Lab, Shelf
+from workers.sandbox.runner import Runner, Shelf
 from workers.sandbox.runtimes import find_runtime
 from workers.sandbox.session import Trials
 
@@ -128,12 +128,12 @@ def assignment() -> Assignment:
 
 
 @pytest.fixture
-def lab(sqlite_databases: SqliteDatabases, assignment: Assignment) -> Iterator[Lab]:
+def runner(sqlite_databases: SqliteDatabases, assignment: Assignment) -> Iterator[Runner]:
     checks = SandboxSettings()
     store = Store(sqlite_databases.fresh(schema.upgrade))
     with Shelf() as shelf:
         trials = Trials(open_sandbox("bubblewrap"), lambda language: find_runtime(language, checks))
-        yield Lab(store, trials, shelf, contents(assignment))
+        yield Runner(store, trials, shelf, contents(assignment))
     store.close()
 
 
@@ -142,25 +142,25 @@ def work(code: dict[str, str], texts: dict[str, str] | None = None) -> tuple[Doc
     return in_language(read([UploadedFile("rivers.ipynb", data)], Limits()).documents, "r")
 
 
-def scored(assignment: Assignment, lab: Lab, code: dict[str, str]) -> Score:
-    return score_of("work", assignment, work(code), lab, SandboxSettings().limits)
+def scored(assignment: Assignment, runner: Runner, code: dict[str, str]) -> Score:
+    return score_of("work", assignment, work(code), runner, SandboxSettings().limits)
 
 
-def test_solution_starter_and_nonsense_are_told_apart(assignment: Assignment, lab: Lab) -> None:
-    found = {one.work: one for one in scores(assignment, lab, SandboxSettings().limits)}
+def test_solution_starter_and_nonsense_are_told_apart(assignment: Assignment, runner: Runner) -> None:
+    found = {one.work: one for one in scores(assignment, runner, SandboxSettings().limits)}
     require_proven(list(found.values()))
     assert found["solution"].share >= 0.95, found["solution"].lost
     assert found["starter"].share <= 0.02
     assert found["starter and one line"].share <= 0.02
-    nonsense = scored(assignment, lab, dict.fromkeys(STARTER, NONSENSE))
+    nonsense = scored(assignment, runner, dict.fromkeys(STARTER, NONSENSE))
     assert nonsense.share <= 0.15, nonsense.shares
     told = "\n".join(assignment.notes)
     assert "part1_import.verification: not asked for, as the solution does not have str." in told
     assert "score_validation.something_else" in told
 
 
-def test_wrong_and_missing_answers_lose_points_of_their_own(assignment: Assignment, lab: Lab) -> None:
-    whole = scored(assignment, lab, {})
+def test_wrong_and_missing_answers_lose_points_of_their_own(assignment: Assignment, runner: Runner) -> None:
+    whole = scored(assignment, runner, {})
     assert whole.share == 1, whole.lost
     own = {
         "# Task 2.1: Keep flows above 60": "task_2_1_filter",
@@ -168,10 +168,10 @@ def test_wrong_and_missing_answers_lose_points_of_their_own(assignment: Assignme
         "# Task 3.1: Age of a measurement": "part3_dates",
     }
     for place, criterion in own.items():
-        without = scored(assignment, lab, {place: GIVEN[place]})
+        without = scored(assignment, runner, {place: GIVEN[place]})
         assert without.shares[criterion] == 0, place
     wrong = scored(
-        assignment, lab, {"# Task 2.1: Keep flows above 60": "high <- gauges %>%\n  filter(flow > 100)\n"}
+        assignment, runner, {"# Task 2.1: Keep flows above 60": "high <- gauges %>%\n  filter(flow > 100)\n"}
     )
     assert wrong.shares["task_2_1_filter"] < 0.7
     assert {k: v for k, v in wrong.shares.items() if k != "task_2_1_filter"} == {

@@ -42,17 +42,17 @@ from tests.support.aging import redis_rows
 from tests.support.services import SqliteDatabases
 from workers.sandbox.backends import open_sandbox
 from workers.sandbox.backends.base import Box, Session
-from workers.sandbox.backends.selection import ENDS, Closing
-from workers.sandbox.runner import PREFIX, Lab, Shelf
+from workers.sandbox.backends.selection import ENDS, ClosableSandbox
+from workers.sandbox.runner import PREFIX, Runner, Shelf
 from workers.sandbox.worker import (
     HOLD_S,
     MOST_FAULTS,
     PUT_OFF_S,
     TURN_S,
-    Holding,
+    ClaimedRounds,
     look_again,
     register,
-    try_round,
+    run_round,
 )
 from workers.server.prepare import prepare
 from workers.server.sweeper import Sweeper
@@ -77,7 +77,7 @@ def handed_on(school: School, student: str = "ada", source: str = RIGHT) -> str:
 
 
 def tried(school: School, round_id: str) -> float | None:
-    return try_round(school.server, school.lab, school.holding, round_id)
+    return run_round(school.server, school.runner, school.holding, round_id)
 
 
 # --- messages twice, in any order ---------------------------------------------------------------------
@@ -111,7 +111,7 @@ def test_a_second_announcement_does_not_take_the_work_from_who_runs_it(school: S
     announced = school.waiting()
     assert not prepare(school.server, round_id)
     assert school.waiting() == announced
-    assert Holding(school.server).take(round_id) is None
+    assert ClaimedRounds(school.server).take(round_id) is None
     school.holding.give_back(held)
     assert tried(school, round_id) is None
     with school.server.store.write() as session:
@@ -121,7 +121,7 @@ def test_a_second_announcement_does_not_take_the_work_from_who_runs_it(school: S
 
 def test_who_stood_still_takes_nothing_from_who_took_over(school: School) -> None:
     round_id = handed_on(school)
-    stopped, other = school.holding, Holding(school.server)
+    stopped, other = school.holding, ClaimedRounds(school.server)
     first = stopped.take(round_id)
     assert first is not None
     assert other.take(round_id) is None
@@ -133,9 +133,9 @@ def test_who_stood_still_takes_nothing_from_who_took_over(school: School) -> Non
     stopped.put_off(first, "no room")
     row = school.rows(round_id)["trial"]
     assert (row.tries, row.error) == (2, "")
-    assert Holding(school.server).take(round_id) is None  # it is still held
+    assert ClaimedRounds(school.server).take(round_id) is None  # it is still held
     other.give_back(second)
-    assert Holding(school.server).take(round_id) is not None
+    assert ClaimedRounds(school.server).take(round_id) is not None
 
 
 def test_only_the_first_who_is_done_counts(school: School) -> None:
@@ -159,8 +159,8 @@ def test_only_the_first_who_is_done_counts(school: School) -> None:
     assert reached.wait(60)
     school.later(round_id)
     school.sandbox.inner = inner
-    lab = Lab(school.server.store, school.lab.trials, school.lab.shelf)  # of another process
-    assert try_round(school.server, lab, Holding(school.server), round_id) is None
+    runner = Runner(school.server.store, school.runner.trials, school.runner.shelf)  # of another process
+    assert run_round(school.server, runner, ClaimedRounds(school.server), round_id) is None
     before = school.row(round_id)
     assert before.state == RoundState.QUEUED
     late.set()
@@ -174,7 +174,7 @@ def test_who_comes_while_it_is_run_looks_again_until_it_is_done(lite: School) ->
     round_id = handed_on(lite)
     held = lite.holding.take(round_id)
     assert held is not None
-    assert try_round(lite.server, lite.lab, Holding(lite.server), round_id) == HOLD_S
+    assert run_round(lite.server, lite.runner, ClaimedRounds(lite.server), round_id) == HOLD_S
     before = lite.waiting()["sandbox"]
     look_again(lite.server, round_id, HOLD_S)
     assert lite.waiting()["sandbox"] == before + 1
@@ -191,7 +191,7 @@ def test_one_students_endless_loops_leave_others_a_slot(lite: School) -> None:
         assert first
         assert tried(lite, loops[1]) == TURN_S
         assert tried(lite, others) is None
-        assert Holding(lite.server).take(loops[0]) is not None  # on another computer
+        assert ClaimedRounds(lite.server).take(loops[0]) is not None  # on another computer
         assert tried(lite, loops[0]) == HOLD_S
         assert tried(lite, loops[1]) == TURN_S
     with lite.holding.turn(loops[1]) as second:
@@ -200,7 +200,7 @@ def test_one_students_endless_loops_leave_others_a_slot(lite: School) -> None:
 
 def test_the_pool_also_prepares_what_an_older_web_app_announces(lite: School) -> None:
     app = lite.server.dispatch.celery
-    register(app, lite.server, lite.lab, lite.holding)
+    register(app, lite.server, lite.runner, lite.holding)
     round_id = lite.received("ada")
     app.tasks[celery_app.PREPARE](round_id)
     assert lite.waiting()["sandbox"] == 1
@@ -292,7 +292,11 @@ def test_the_database_goes_away_in_the_middle(lite: School, monkeypatch: pytest.
     def gone(*_: object) -> None:
         raise away
 
-    for owner, name in ((type(lite.lab), "_known"), (type(lite.lab), "_keep"), (preparing, "save_prepared")):
+    for owner, name in (
+        (type(lite.runner), "_known"),
+        (type(lite.runner), "_keep"),
+        (preparing, "save_prepared"),
+    ):
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, gone)
             with pytest.raises(OperationalError):
@@ -365,7 +369,7 @@ def test_a_row_that_nothing_waits_for_is_closed(lite: School) -> None:
 
 
 def test_a_pool_that_ends_ends_its_boxes_and_gives_their_rounds_back(lite: School) -> None:
-    closing = Closing(lite.sandbox.inner)
+    closing = ClosableSandbox(lite.sandbox.inner)
     lite.sandbox.inner = closing
     round_id = handed_on(lite, "ada", "import time\ntime.sleep(55)\n" + RIGHT)
     found: list[float | None] = []
@@ -383,7 +387,7 @@ def test_a_pool_that_ends_ends_its_boxes_and_gives_their_rounds_back(lite: Schoo
     assert found == [0.0]
     row = lite.rows(round_id)["trial"]
     assert (row.done_at, row.tries, row.error) == (None, 0, "")
-    assert Holding(lite.server).take(round_id) is not None
+    assert ClaimedRounds(lite.server).take(round_id) is not None
     with pytest.raises(SandboxUnavailable, match=ENDS[:20]):
         closing.open(Box(("/usr/bin/env", "true"), limits=Limits()))
 
@@ -481,9 +485,9 @@ def test_what_waits_and_what_is_kept_survive_a_restore(lite: School, tmp_path: P
     again = Store(url, clock_offset_s=60.0)
     try:
         server = dataclasses.replace(lite.server, store=again)
-        lab = Lab(again, lite.lab.trials, lite.lab.shelf)
+        runner = Runner(again, lite.runner.trials, lite.runner.shelf)
         boxes = lite.sandbox.opened
-        assert try_round(server, lab, Holding(server), held) is None
+        assert run_round(server, runner, ClaimedRounds(server), held) is None
         assert lite.sandbox.opened == boxes + 1  # the expected values were kept
     finally:
         again.close()

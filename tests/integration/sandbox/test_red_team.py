@@ -25,13 +25,13 @@ from grading.domain.rubric import Criterion, Rubric
 from grading.execution.model import (
     Answer,
     Code,
+    CodeLanguage,
     Expression,
     Played,
     Request,
     Shape,
     TestFile,
     Trial,
-    TrialLanguage,
     Work,
 )
 from grading.execution.plan import make_plan
@@ -58,7 +58,7 @@ def asked(
     source: str,
     tests: str = "",
     expressions: Sequence[str] = (),
-    language: TrialLanguage = "python",
+    language: CodeLanguage = "python",
     seconds: float = 10,
 ) -> Trial:
     """The trial of a script with a file of tests and expressions."""

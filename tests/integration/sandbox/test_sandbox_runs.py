@@ -32,10 +32,10 @@ from tests.support.system import close_dispatch
 from workers.sandbox.backends import open_sandbox
 from workers.sandbox.backends.base import Box, Sandbox, Session
 from workers.sandbox.backends.selection import NoSandbox
-from workers.sandbox.runner import Lab, Shelf
+from workers.sandbox.runner import Runner, Shelf
 from workers.sandbox.runtimes import find_runtime
 from workers.sandbox.session import Trials
-from workers.sandbox.worker import HOLD_S, KILLS_TRIALS, MOST_KILLS, Holding, try_round
+from workers.sandbox.worker import HOLD_S, KILLS_TRIALS, MOST_KILLS, ClaimedRounds, run_round
 from workers.server.context import Server, open_server
 from workers.server.prepare import prepare
 from workers.server.sweeper import Sweeper
@@ -83,16 +83,16 @@ class Counting:
 
 @dataclass
 class School:
-    """A server side with an assignment that asks for a run, and a lab."""
+    """A server side with an assignment that asks for a run, and a runner."""
 
     server: Server
-    lab: Lab
+    runner: Runner
     sandbox: Counting
     assignment: int
-    holding: Holding = field(init=False)
+    holding: ClaimedRounds = field(init=False)
 
     def __post_init__(self) -> None:
-        self.holding = Holding(self.server)
+        self.holding = ClaimedRounds(self.server)
 
     def received(self, student: str, source: str = RIGHT) -> str:
         return hand_in(
@@ -103,7 +103,7 @@ class School:
         """Hand in, prepare and run, as the store worker and the pool do."""
         round_id = self.received(student, source)
         assert not prepare(self.server, round_id)
-        try_round(self.server, self.lab, self.holding, round_id)
+        run_round(self.server, self.runner, self.holding, round_id)
         return self.evidence(round_id)
 
     def evidence(self, round_id: str) -> Evidence:
@@ -150,10 +150,10 @@ def made(url: str, redis_url: str, root: Path, sandbox: Sandbox) -> Iterator[Sch
         assignment = versions.import_version(session, COURSE, new)[0].id
     counting = Counting(sandbox)
     with Shelf() as shelf:
-        lab = Lab(
+        runner = Runner(
             server.store, Trials(counting, lambda language: find_runtime(language, config.sandbox)), shelf
         )
-        yield School(server, lab, counting, assignment)
+        yield School(server, runner, counting, assignment)
     close_dispatch(server.dispatch)
     server.store.close()
 
@@ -175,9 +175,9 @@ def share(evidence: Evidence) -> float | None:
 
 def test_code_that_asks_for_the_day_is_run_anew_on_another_day(lite: School) -> None:
     def key(day: int, source: str) -> str:
-        lab = dataclasses.replace(lite.lab, today=lambda: date(2026, 11, day))
+        runner = dataclasses.replace(lite.runner, today=lambda: date(2026, 11, day))
         code = Code(number=1, source=source)
-        return lab.key(Request(work=Work(language="python", cells=(code,))))
+        return runner.key(Request(work=Work(language="python", cells=(code,))))
 
     dated = "from datetime import date\nprint(date.today())"
     assert key(23, dated) == key(23, dated)
@@ -209,7 +209,7 @@ def test_data_that_was_handed_in_lies_beside_the_work_when_it_is_run(lite: Schoo
             session, IncomingSubmission(lite.assignment, student, "api", content)
         )
     assert not prepare(lite.server, accepted.round_id)
-    try_round(lite.server, lite.lab, lite.holding, accepted.round_id)
+    run_round(lite.server, lite.runner, lite.holding, accepted.round_id)
     assert share(lite.evidence(accepted.round_id)) == 1.0
     assert share(lite.tried("ben", source)) == 0.0  # without the file it does not run
     with store.read() as session:
@@ -220,7 +220,7 @@ def test_data_that_was_handed_in_lies_beside_the_work_when_it_is_run(lite: Schoo
 def test_machines_get_nothing_of_hidden_tests(lite: School) -> None:
     round_id = lite.received("ben", WRONG)
     prepare(lite.server, round_id)
-    try_round(lite.server, lite.lab, lite.holding, round_id)
+    run_round(lite.server, lite.runner, lite.holding, round_id)
     prepared = lite.row(round_id).prepared or {}
     assert "'ab'" in str(prepared["evidence"])
     assert "'ab'" not in str(prepared["hidden_evidence"])
@@ -239,17 +239,17 @@ def test_the_same_work_is_run_once(school: School) -> None:
 
 def test_other_tests_files_limits_or_packages_are_another_trial(lite: School) -> None:
     (request,) = [r for k, r in plan_of(lite).items() if k.startswith("work:")]
-    keys = {lite.lab.key(request)}
+    keys = {lite.runner.key(request)}
     for change in (
         {"expressions": request.expressions[:1]},
         {"files": {"data/x.csv": "0" * 64}},
         {"limits": request.limits.model_copy(update={"memory_mb": 300})},
         {"work": request.work.model_copy(update={"prelude": "x = 1"})},
     ):
-        keys.add(lite.lab.key(request.model_copy(update=change)))
+        keys.add(lite.runner.key(request.model_copy(update=change)))
     other = dataclasses.replace(find_runtime("python", SandboxSettings()), digest="other")
-    lab = Lab(lite.server.store, Trials(lite.sandbox, lambda _: other), lite.lab.shelf)
-    assert len(keys | {lab.key(request)}) == 6
+    runner = Runner(lite.server.store, Trials(lite.sandbox, lambda _: other), lite.runner.shelf)
+    assert len(keys | {runner.key(request)}) == 6
 
 
 def plan_of(school: School) -> dict[str, object]:
@@ -316,7 +316,7 @@ def test_a_round_waits_for_the_pool_and_for_nobody_else(lite: School) -> None:
     )
     prepare(lite.server, batch.round_id)
     assert lite.waiting() == {"sandbox": 1, "sandbox.batch": 1}
-    try_round(lite.server, lite.lab, lite.holding, plain.round_id)
+    run_round(lite.server, lite.runner, lite.holding, plain.round_id)
     assert lite.row(plain.round_id).state == RoundState.QUEUED
     assert lite.rows(plain.round_id)["trial"].done_at is not None
 
@@ -324,13 +324,13 @@ def test_a_round_waits_for_the_pool_and_for_nobody_else(lite: School) -> None:
 def test_nobody_runs_what_somebody_else_runs(lite: School) -> None:
     round_id = lite.received("ada")
     prepare(lite.server, round_id)
-    other = Holding(lite.server)
+    other = ClaimedRounds(lite.server)
     held = other.take(round_id)
     assert held is not None
-    assert try_round(lite.server, lite.lab, lite.holding, round_id) == HOLD_S
+    assert run_round(lite.server, lite.runner, lite.holding, round_id) == HOLD_S
     assert lite.sandbox.opened == 0
     other.give_back(held)
-    try_round(lite.server, lite.lab, lite.holding, round_id)
+    run_round(lite.server, lite.runner, lite.holding, round_id)
     assert lite.row(round_id).state == RoundState.QUEUED
 
 
@@ -380,10 +380,10 @@ def test_a_hand_in_that_ends_the_pool_again_and_again_is_held_for_a_person(lite:
     round_id = lite.received("ada")
     prepare(lite.server, round_id)
     for _ in range(MOST_KILLS):
-        assert Holding(lite.server).take(round_id) is not None  # by a process that is killed then
+        assert ClaimedRounds(lite.server).take(round_id) is not None  # by a process that is killed then
         assert lite.row(round_id).state == RoundState.RECEIVED
         lite.later(round_id)
-    assert try_round(lite.server, lite.lab, lite.holding, round_id) is None
+    assert run_round(lite.server, lite.runner, lite.holding, round_id) is None
     evidence = lite.evidence(round_id)
     assert share(evidence) is None
     assert [flag.message for flag in evidence.flags if flag.hold] == [KILLS_TRIALS]

@@ -4,13 +4,13 @@ import time
 
 import pytest
 
-from grading.execution.model import TrialLanguage
+from grading.execution.model import CodeLanguage
 from grading.execution.paths import beside, places_of, repair
 
 PLACES = places_of(["data/sales.csv", "data/big table.xlsx", "extra.txt"])
 
 
-def repaired(source: str, language: TrialLanguage = "python") -> str:
+def repaired(source: str, language: CodeLanguage = "python") -> str:
     return repair(source, language, PLACES)[0]
 
 
@@ -102,7 +102,7 @@ def test_the_assignments_file_is_meant_before_a_students_own() -> None:
         "x = '''/sales.csv",
     ],
 )
-def test_hostile_text_takes_little_time(language: TrialLanguage, source: str) -> None:
+def test_hostile_text_takes_little_time(language: CodeLanguage, source: str) -> None:
     start = time.process_time()
     run, _ = repair(source, language, PLACES)
     assert run.count("\n") == source.count("\n")

@@ -7,7 +7,7 @@ from threading import Barrier, Thread
 import pytest
 
 from grading.shared import cache as module
-from grading.shared.cache import Remembered, mark
+from grading.shared.cache import BoundedCache, mark
 
 
 class Clock:
@@ -28,7 +28,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def test_a_value_is_made_once_and_found_again() -> None:
-    kept: Remembered[str] = Remembered(10)
+    kept: BoundedCache[str] = BoundedCache(10)
     assert kept.find("a") is None
     assert [kept.get("a", 1, lambda text=text: text) for text in ("first", "second")] == ["first", "first"]
     assert kept.find("a") == "first"
@@ -36,7 +36,7 @@ def test_a_value_is_made_once_and_found_again() -> None:
 
 
 def test_what_was_not_used_for_longest_goes_first() -> None:
-    kept: Remembered[str] = Remembered(3)
+    kept: BoundedCache[str] = BoundedCache(3)
     for key in "abc":
         kept.put(key, 1, key)
     assert kept.find("a") == "a"  # used, so that b is the next to go
@@ -47,7 +47,7 @@ def test_what_was_not_used_for_longest_goes_first() -> None:
 
 
 def test_all_together_are_never_heavier_than_allowed() -> None:
-    kept: Remembered[int] = Remembered(100)
+    kept: BoundedCache[int] = BoundedCache(100)
     for number in range(500):
         kept.put(number % 40, number % 17, number)
         assert sum(number % 17 for number in map(kept.find, range(40)) if number is not None) <= 100
@@ -60,7 +60,7 @@ def test_all_together_are_never_heavier_than_allowed() -> None:
 
 
 def test_put_again_it_weighs_once() -> None:
-    kept: Remembered[int] = Remembered(10)
+    kept: BoundedCache[int] = BoundedCache(10)
     kept.put("b", 5, 0)
     for number in range(5):
         kept.put("a", 5, number)
@@ -68,7 +68,7 @@ def test_put_again_it_weighs_once() -> None:
 
 
 def test_nothing_is_used_for_longer_than_its_age(clock: Clock) -> None:
-    kept: Remembered[str] = Remembered(10, age_s=60)
+    kept: BoundedCache[str] = BoundedCache(10, age_s=60)
     kept.put("a", 10, "a")
     clock.now += 60
     assert kept.find("a") == "a"
@@ -79,7 +79,7 @@ def test_nothing_is_used_for_longer_than_its_age(clock: Clock) -> None:
 
 
 def test_what_is_too_old_goes_when_something_comes(clock: Clock) -> None:
-    kept: Remembered[str] = Remembered(10, age_s=60)
+    kept: BoundedCache[str] = BoundedCache(10, age_s=60)
     kept.put("old", 9, "old")
     clock.now += 61
     kept.put("new", 1, "new")
@@ -88,7 +88,7 @@ def test_what_is_too_old_goes_when_something_comes(clock: Clock) -> None:
 
 
 def test_many_threads_leave_a_true_weight() -> None:
-    kept: Remembered[int] = Remembered(50)
+    kept: BoundedCache[int] = BoundedCache(50)
     together = Barrier(8)
 
     def work(first: int) -> None:

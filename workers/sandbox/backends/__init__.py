@@ -1,4 +1,7 @@
-"""Boxes in which a stranger's program runs."""
+"""The ways to make a box in which a stranger's program runs: bubblewrap, containers, none.
+
+What runs inside it belongs to workers.sandbox.drivers, which language it needs to workers.sandbox.runtimes.
+"""
 
 from workers.sandbox.backends.selection import open_sandbox
 

@@ -60,7 +60,7 @@ def open_sandbox(kind: Kind, *, engine: str = "", image: str = "") -> Sandbox:
 ENDS = "The program that runs students' work is ending; somebody else runs it, or the next one."
 
 
-class Closing:
+class ClosableSandbox:
     """The boxes of another sandbox, until `close`."""
 
     def __init__(self, inner: Sandbox) -> None:

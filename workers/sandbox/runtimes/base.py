@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from grading.execution.model import TrialLanguage
+from grading.execution.model import CodeLanguage
 from workers.sandbox.backends.base import Mount
 
 DRIVERS = Path(__file__).parents[1] / "drivers"
@@ -18,7 +18,7 @@ INSIDE = "/grader"
 class Runtime:
     """What one language needs in a box."""
 
-    language: TrialLanguage
+    language: CodeLanguage
     work_argv: tuple[str, ...]
     """Starts the driver of the work, inside."""
     tests_argv: tuple[str, ...]
