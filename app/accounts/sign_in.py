@@ -69,14 +69,14 @@ def leave() -> str | Response:
     logout_user()
     session.clear()
     if frames.framed():
-        return render_template("web/over.html")
+        return render_template("web/session_over.html")
     return redirect(url_for("sign_in.form"), 303)
 
 
 @pages.get("/forgotten")
 def forgotten() -> str:
     """Whom to ask for a link."""
-    return render_template("accounts/forgotten.html")
+    return render_template("accounts/forgotten_password.html")
 
 
 @pages.get("/reset/<secret>")
@@ -123,7 +123,7 @@ def _set_page(problem: str | None = None) -> str:
         user = invitations.link_owner(store, session.get("reset", ""))
         name = users.sign_in_name(store, user.id)
     return render_template(
-        "accounts/reset.html", owner=user, sign_in_name=name, problem=problem, least=users.MIN_PASSWORD
+        "accounts/set_password.html", owner=user, sign_in_name=name, problem=problem, least=users.MIN_PASSWORD
     )
 
 

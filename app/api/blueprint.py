@@ -28,7 +28,7 @@ from app.web import auth
 from app.web.security import without_token
 from app.web.services import Services
 
-ROOMS = (submissions, courses, rosters, assignments, rubrics, grades, regrades, exports, machines, me)
+RESOURCES = (submissions, courses, rosters, assignments, rubrics, grades, regrades, exports, machines, me)
 """Importing them filled the table of routes."""
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from flask import Blueprint, render_template
 from markupsafe import Markup
 
-from app.api.openapi import ROOMS, document
+from app.api.openapi import TAGS, document
 from app.web import auth
 from app.web.i18n import current
 
@@ -53,18 +53,18 @@ def page() -> str:
 @cache
 def _listed(_language: str) -> Markup:
     """The same for all readers of a language, and long."""
-    return Markup(render_template("api/_reference.html", rooms=rooms()))  # noqa: S704 - a rendered template
+    return Markup(render_template("api/_reference.html", tags=operations_by_tag()))  # noqa: S704 - a rendered template
 
 
 @cache
-def rooms() -> tuple[tuple[str, str, tuple[Operation, ...]], ...]:
-    """Name, what it is about, and operations of each room."""
+def operations_by_tag() -> tuple[tuple[str, str, tuple[Operation, ...]], ...]:
+    """Name, what it is about, and operations of each tag."""
     whole = document()
-    found: dict[str, list[Operation]] = {name: [] for name in ROOMS}
+    found: dict[str, list[Operation]] = {name: [] for name in TAGS}
     for path, methods in whole["paths"].items():
         for method, said in methods.items():
             found[said["tags"][0]].append(_operation(path, method, said, whole))
-    return tuple((name, about, tuple(found[name])) for name, about in ROOMS.items())
+    return tuple((name, about, tuple(found[name])) for name, about in TAGS.items())
 
 
 def _operation(path: str, method: str, said: dict[str, Any], whole: dict[str, Any]) -> Operation:

@@ -15,7 +15,7 @@ from app.api.paging import Paged
 from app.api.routes import PREFIX, ROUTES, Route
 
 REF = "#/components/schemas/{model}"
-ROOMS = {
+TAGS = {
     "submissions": "Handing in, and what was handed in",
     "courses": "Courses",
     "rosters": "The people of a course",
@@ -85,7 +85,7 @@ def document() -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {"title": "Grader", "version": "1", "description": "Grades homework with local models."},
         "servers": [{"url": "/"}],
-        "tags": [{"name": name, "description": about} for name, about in ROOMS.items()],
+        "tags": [{"name": name, "description": about} for name, about in TAGS.items()],
         "paths": paths,
         "components": {
             "schemas": definitions,
@@ -124,7 +124,7 @@ def _operation(route: Route, schemas: dict[tuple[Any, str], Any]) -> dict[str, A
     scopes = sorted(route.guard.scopes)
     made: dict[str, Any] = {
         "operationId": route.name,
-        "tags": [route.room],
+        "tags": [route.tag],
         "summary": words,
         "security": [{"token": scopes}],
         "parameters": [*_places(route), *_parameters(route)],

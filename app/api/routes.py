@@ -48,7 +48,8 @@ class Route:
 
     method: str
     rule: str
-    room: str
+    tag: str
+    """Of the OpenAPI document: the name of the resource's module."""
     guard: Guard
     view: Callable[..., Any]
     gives: type[BaseModel] | None
@@ -109,7 +110,7 @@ def route(method: str, rule: str, guard: Guard, **how: Any) -> Callable[[V], V]:
         made = Route(
             method=method,
             rule=rule,
-            room=view.__module__.rpartition(".")[2],
+            tag=view.__module__.rpartition(".")[2],
             guard=guard,
             view=view,
             gives=gives if isinstance(gives, type) and issubclass(gives, BaseModel) else None,

@@ -15,7 +15,7 @@ from grading.store.integrations.canvas.course_page import CoursePage
 class CanvasSection:
     """Linked assignments, scores that did not arrive or differ, and attempts without a submission."""
 
-    template = "canvas/of_course.html"
+    template = "canvas/course_section.html"
 
     def read(self, store: Session, course_id: int) -> CoursePage:
         """All of it."""

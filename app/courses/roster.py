@@ -186,7 +186,7 @@ def _import_page(course_id: int, problem: str = "") -> str:
     with services().store.read_autocommit() as session:
         course = courses.load_course(session, course_id)
     return render_template(
-        "courses/import_people.html", course=course, problem=problem, table=request.form.get("table", "")
+        "courses/roster_import.html", course=course, problem=problem, table=request.form.get("table", "")
     )
 
 
@@ -195,7 +195,7 @@ def _preview_page(course_id: int, text: str, table: Roster, actor: Actor, proble
         course = courses.load_course(session, course_id)
         plan = roster.plan_import(session, course_id, table, actor)
     return render_template(
-        "courses/import_preview.html", course=course, plan=plan, table=text, problem=problem
+        "courses/roster_import_preview.html", course=course, plan=plan, table=text, problem=problem
     )
 
 

@@ -160,7 +160,7 @@ def one(dry_run_id: str, submission_id: str) -> str:
         (line,) = dry_runs.list_dry_runs(session, found.id, run.id)
         tried = impact.load_reports(session, run, submission_id)
     return render_template(
-        "experiments/tried.html",
+        "experiments/dry_run_submission.html",
         head=top,
         run=line,
         tried=tried,

@@ -91,7 +91,7 @@ def mine(course_id: int) -> str:
     actor = seen(course_id, "grades.own")
     with services().store.read_autocommit() as session:
         book = gradebook.load_student_row(session, courses.load_course(session, course_id), actor.user_id)
-    return render_template("gradebook/mine.html", book=book, actor=actor, note=notes())
+    return render_template("gradebook/own.html", book=book, actor=actor, note=notes())
 
 
 def seen(course_id: int, action: str) -> Actor:

@@ -53,11 +53,12 @@ def choose(launch_id: str) -> str:
         waiting, context = _waiting(store, launch_id, actor)
         if context.course_id is None:
             mine = courses.list_courses(store, _teaches(store, actor))
-            return render_template("lti/course.html", launch=waiting, context=context, courses=mine)
+            return render_template("lti/choose_course.html", launch=waiting, context=context, courses=mine)
         listed = courses.list_assignments(store, context.course_id, actor.user_id, {})
         course = courses.load_course(store, context.course_id)
         return render_template(
-            "lti/choose.html", launch=waiting, course=course, assignments=listed, deep=not waiting.link,
+            "lti/choose_assignment.html",
+            launch=waiting, course=course, assignments=listed, deep=not waiting.link,
             several=bool(waiting.payload.get("deep", {}).get("accept_multiple")),
         )  # fmt: skip
 

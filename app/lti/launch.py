@@ -181,7 +181,7 @@ def _without_cookies(platform: Platform, again: Mapping[str, str]) -> tuple[str,
     """
     log.info("launch of platform %d without the cookie of its login", platform.id)
     way = f"{frames.PREFIX}/lti/login?{urlencode(again)}"
-    return render_template("lti/window.html", way=way), 200
+    return render_template("lti/open_window.html", way=way), 200
 
 
 def _checked(platform: Platform, nonce: str) -> Launch:

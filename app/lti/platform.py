@@ -50,7 +50,7 @@ def update(course_id: int) -> Response:
 class LtiSection:
     """Courses of platforms, their rosters, links, and scores that did not arrive or differ."""
 
-    template = "lti/of_course.html"
+    template = "lti/course_section.html"
 
     def read(self, store: Session, course_id: int) -> CoursePage:
         """All of it."""

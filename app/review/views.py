@@ -48,7 +48,7 @@ def listing(assignment_id: int) -> str:
         assignment = of_class(session, actor, assignment_id)
         of = worklist.Of(session, assignment.course_id, assignment.id)
         left = worklist.pane(of, filters, worklist.page_of(request.args))
-    return render_template("review/listing.html", actor=actor, listing=left.html, **left.given)
+    return render_template("review/list.html", actor=actor, listing=left.html, **left.given)
 
 
 @pages.get("/submissions/<submission_id>/review")
@@ -83,7 +83,7 @@ def page(
         said = {"problem": problem, "stale": stale, "meanwhile": told, "draft": draft or {}}
     body = detail.body(given, left.given["here"], saved, said)
     return render_template(
-        "review/one.html",
+        "review/submission.html",
         actor=actor,
         stamp=given.stamp,
         view=view,

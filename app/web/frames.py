@@ -124,7 +124,7 @@ def _only_what_belongs() -> tuple[str, int] | None:
     if request.blueprint in NOT_HERE or request.blueprint in _administration():
         raise NotFound(NO_SUCH_ADDRESS)
     if not current_user.is_authenticated:
-        return render_template("web/over.html"), 401
+        return render_template("web/session_over.html"), 401
     return None
 
 

@@ -119,7 +119,9 @@ def form(assignment_id: int) -> str:
         top, row = assignment_pages.head(session, found, now), now.version
         made = forms.first_rubric(_documents(row.solution))
         has = {"task": bool(row.task.strip()), "solution": bool(row.solution)}
-    return render_template("assignments/editor/draft.html", head=top, made=made, has=has, model=_model())
+    return render_template(
+        "assignments/editor/proposal_form.html", head=top, made=made, has=has, model=_model()
+    )
 
 
 @pages.post(f"/assignments/{ANY}/rubric/draft")
@@ -149,7 +151,7 @@ def show(assignment_id: int, draft_id: str) -> str:
         top = assignment_pages.head(session, assignment_pages.changeable(session, actor, assignment_id))
     draft = _drafts().find(draft_id, actor.user_id, assignment_id)
     return render_template(
-        "assignments/editor/drafted.html", head=top, draft=draft, said=_said(draft), limit=LIMIT_S
+        "assignments/editor/proposal.html", head=top, draft=draft, said=_said(draft), limit=LIMIT_S
     )
 
 

@@ -1,4 +1,4 @@
-"""What programs do by the API, room by room; who may what is in `pages_expected.py`."""
+"""What programs do by the API, resource by resource; who may what is in `pages_expected.py`."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_the_document_has_every_route_and_no_other(shared: School) -> None:
     }
     assert described == there
     assert document["openapi"] == "3.1.0"
-    assert {route.room for route in ROUTES} == set(openapi.ROOMS)
+    assert {route.tag for route in ROUTES} == set(openapi.TAGS)
     for route in ROUTES:
         said = document["paths"][openapi.path_of(route)][route.method.lower()]
         assert said["security"] == [{"token": sorted(route.guard.scopes)}]
