@@ -114,11 +114,10 @@ def combine(
     flags += _ungraded(grades) if status == RoundState.GRADED else []
     adjustments, so_far = added_up(grades, found_adjustments(rubric, evidence), rubric.bonus_at_most)
     analysis, feedback = outputs.get("analysis"), outputs.get("feedback")
-    whole = status == RoundState.GRADED and all(grade.points is not None for grade in grades)
     made = Report(
         status=status,
         criteria=tuple(grades),
-        points=so_far if whole else None,
+        points=so_far if _whole(status, grades) else None,
         points_so_far=so_far,
         max_points=rubric.max_points,
         analysis=analysis if isinstance(analysis, AnalysisOutput) else None,
@@ -132,8 +131,12 @@ def combine(
         bonus_at_most=rubric.bonus_at_most,
     )
     flags += undecided_flags(made)
-    held = any(flag.hold for flag in flags)
-    return made.model_copy(update={"held": held, "flags": tuple(dict.fromkeys(flags))})
+    update = {"held": any(flag.hold for flag in flags), "flags": tuple(dict.fromkeys(flags))}
+    return made.model_copy(update=update)
+
+
+def _whole(status: RoundState, grades: Sequence[CriterionGrade]) -> bool:
+    return status == RoundState.GRADED and all(grade.points is not None for grade in grades)
 
 
 def _further(outputs: Mapping[str, StageOutput]) -> dict[str, dict[str, Any]]:
