@@ -1,4 +1,4 @@
-"""What other systems are linked to, what they were told and what is due.
+"""Links to learning platforms and webhooks: registrations, deliveries, scores.
 
 Talking to them belongs to workers.server.delivery.
 """

@@ -205,7 +205,7 @@ PARTLY: dict[str, Callable[[Any], Any]] = {
 
 
 def _folders(session: Session, student: Student) -> dict[str, str]:
-    """Submission -> its folder course/assignment/submission-n."""
+    """Submission -> its folder course/assignment/hand-in-n."""
     query = (
         select(Submission.id, Submission.number, Assignment.slug, Course.slug.label("course"))
         .join(Assignment, Assignment.id == Submission.assignment_id)

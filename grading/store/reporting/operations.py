@@ -34,7 +34,7 @@ from grading.store import audit
 from grading.store.audit import write_audit
 from grading.store.database import Store, cache_now, clock_column, literal_limit, now
 from grading.store.reporting.metrics import KINDS, UNFINISHED, Waiting
-from grading.store.rounds.retry import GIVEN_UP
+from grading.store.rounds.retry import DEAD_STATES
 from grading.store.tables import (
     Assignment,
     Course,
@@ -282,7 +282,7 @@ def load_figures(session: Session, course_ids: frozenset[int] | None) -> Figures
 def _query(dialect: str, some: bool) -> Any:
     """A row for each figure: name, label, count, oldest time, and the database's time."""
     never, every = cast(null(), Round.created_at.type), func.count()
-    lost = Round.current & Round.state.in_(GIVEN_UP)
+    lost = Round.current & Round.state.in_(DEAD_STATES)
     if some:
         lost &= Round.course_id.in_(bindparam("course_ids", expanding=True))
 

@@ -43,19 +43,6 @@ NO_CRITERION = define_message(
 OUT_OF_RANGE = define_message(
     "grades_import.out_of_range", "%(points)s is not between 0 and the %(most)s of '%(title)s'"
 )
-SAME_SUBMISSION = define_message("grades_import.same_submission", "line %(line)s is about the same hand-in")
-WORKED_OUT_COLUMN = define_message(
-    "grades_import.worked_out_column", "'%(name)s' is worked out; change a criterion or 'adjustment'"
-)
-NO_STUDENT_OF_COURSE = define_message("grades_import.no_student", "'%(name)s' is no student of this course")
-NO_GRADE = define_message("grades_import.no_grade", "'%(name)s' has no grade that could be changed")
-TOO_MUCH = define_message("grades_import.too_much", "%(points)s is too much for an adjustment")
-NO_CRITERION = define_message(
-    "grades_import.no_criterion", "the grade of '%(name)s' has no criterion '%(criterion)s'"
-)
-OUT_OF_RANGE = define_message(
-    "grades_import.out_of_range", "%(points)s is not between 0 and the %(most)s of '%(title)s'"
-)
 MOST_PROBLEMS = 200
 MOST_ADJUSTED = 10.0
 """Maximum adjustment, as a multiple of the highest points."""

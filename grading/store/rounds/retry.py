@@ -18,7 +18,7 @@ from grading.store.database import now
 from grading.store.rounds.locking import LockedRound, lock_round, set_round, set_stage
 from grading.store.tables import Assignment, Course, Grade, Round, RoundStage, Run, Submission, User
 
-GIVEN_UP = (RoundState.PARTIAL, RoundState.FAILED)
+DEAD_STATES = (RoundState.PARTIAL, RoundState.FAILED)
 
 
 class DeadStage(Value):
@@ -74,7 +74,7 @@ def list_dead_rounds(
         .join(Assignment, Assignment.id == Submission.assignment_id)
         .join(Course, Course.id == Assignment.course_id)
         .join(User, User.id == Submission.student_id)
-        .where(Round.current, Round.state.in_(GIVEN_UP))
+        .where(Round.current, Round.state.in_(DEAD_STATES))
         .order_by(Round.finished_at.desc(), Round.id)
         .limit(limit)
     )
@@ -89,7 +89,7 @@ def list_dead_rounds(
 
 def count_dead_rounds(session: Session, course_ids: frozenset[int] | None = None) -> int:
     """Number of dead rounds in these courses (None: all)."""
-    query = select(func.count()).where(Round.current, Round.state.in_(GIVEN_UP))
+    query = select(func.count()).where(Round.current, Round.state.in_(DEAD_STATES))
     if course_ids is not None:
         query = query.where(Round.course_id.in_(course_ids) if course_ids else false())
     return session.execute(query).scalar_one()
@@ -121,7 +121,7 @@ def retry_round(session: Session, round_id: str, actor: str) -> bool:
     Stages that are done stay done. The incomplete grade is deleted; the audit records its points.
     """
     current = lock_round(session, round_id)
-    if current is None or current.state not in GIVEN_UP or not _is_current(session, round_id):
+    if current is None or current.state not in DEAD_STATES or not _is_current(session, round_id):
         return False
     detail: dict[str, Any] = {"was": current.state, "stages": _begin_again(session, current)}
     grade = delete(Grade).where(Grade.round_id == round_id)
