@@ -41,8 +41,10 @@ MAX_OPEN_S = 15.0
 
 
 class Breaker:
-    """Closed while answers come. After a failure it is open for as long as that took, 1 to 15 s; then one
-    caller tries, and all others are told at once that there is no answer. `clock` in seconds.
+    """Circuit breaker of Redis: open after a failure for as long as that took, 1 to 15 s; then one caller
+    probes.
+
+    All others are refused at once. `clock` in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -62,7 +62,7 @@ class Heartbeat:
     slots: int
     busy: int
     stages: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """stage -> {"engine", "model", and where it is known "digest" of the weights}"""
+    """stage -> {"engine", "model", and, where known, the model digest as "digest"}"""
     role: str = "primary"
     age_s: float = 0.0
     drained: bool = False

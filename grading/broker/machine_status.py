@@ -38,7 +38,7 @@ class MachineState:
     role: str
     slots: int
     stages: Mapping[str, Mapping[str, str]]
-    """stage -> {"engine", "model", and where it is known "digest" of the weights}"""
+    """stage -> {"engine", "model", and, where known, the model digest as "digest"}"""
     alive: bool = False
     busy: int = 0
     gateway_requests: int = 0

@@ -7,19 +7,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 NEWEST = 0.2
-"""The share of the newest run in the mean: the last ten or so decide."""
+"""Weight of the newest run in the mean, so that about the last ten count."""
 
 
 @dataclass(frozen=True)
 class Rate:
-    """What processes of the checks run at the same time, and the wall seconds of one run."""
+    """Slots of sandbox workers, and the wall seconds of one run."""
 
     slots: int
     seconds: float
 
 
 class Mean:
-    """The moving mean of runs' seconds. Any thread may use it."""
+    """Exponentially weighted mean of runs' wall seconds. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

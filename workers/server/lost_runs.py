@@ -47,7 +47,7 @@ def one_by_one(ids: Iterable[str], do: Callable[[str], None]) -> None:
 
 @dataclass
 class LostRuns:
-    """Finds lost runs from SQL, leases and heartbeats, and sets them going again. `clock` in seconds."""
+    """Finds lost runs from SQL, leases and heartbeats, and dispatches them again. `clock` in seconds."""
 
     server: Server
     clock: Callable[[], float]

@@ -1,4 +1,4 @@
-"""The sweeper: finds what was lost, from SQL and the machines' heartbeats, and sets it going again."""
+"""The sweeper: finds what was lost, from SQL and the machines' heartbeats, and dispatches it again."""
 
 from __future__ import annotations
 
