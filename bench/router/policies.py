@@ -187,7 +187,7 @@ class ProductPolicy(BasePolicy):
         choice = decide(view)
         self.spent_s += time.perf_counter() - began
         self.decisions += 1
-        self.why[machine.name] = choice.why.message
+        self.why[machine.name] = choice.why
         self._due[machine.name] = choice.due(simulation.now, self._due.get(machine.name, {}))
         return choice.queues
 

@@ -49,7 +49,9 @@ def machines(settings: Settings, as_json: bool) -> None:
 
 
 def _as_dict(how: Condition) -> dict[str, object]:
-    return {**asdict(how), "health": how.health, "notes": how.notes}
+    why = how.why.model_dump(mode="json")
+    reason = {"why": how.why.message, "why_code": why["code"], "why_params": why["params"]}
+    return {**asdict(how), **reason, "health": how.health, "notes": how.notes}
 
 
 def _table(states: list[MachineState]) -> Table:

@@ -390,3 +390,5 @@ def test_the_command_says_it_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest
         run(True)
     (told,) = json.loads(capsys.readouterr().out)["machines"]
     assert told["condition"]["health"] == 0.33
+    assert told["condition"]["why"] == "it takes analysis"
+    assert told["condition"]["why_code"] == (state.heartbeat and state.heartbeat.why_code)
