@@ -165,7 +165,7 @@ def test_a_machine_from_nothing_to_its_heartbeat_and_back(
 
     restarted = grader("cluster", "restart")
     assert (restarted.status, restarted.error) == (0, "")
-    assert "lab-1: heartbeats again" in restarted.out
+    assert "lab-1: sends heartbeats again" in restarted.out
     assert "lab-2: has no [machines.ssh] in config.toml, left alone" in restarted.out
     assert pid.read_text() != before
 

@@ -100,7 +100,7 @@ def same_tokens(there: Writer, model: Path, prompts: int) -> None:
             given = {"model": str(model), **words, "schema": {}, "max_output_tokens": 8}
             there.tell(**given)
             expected = direct.generate(ask(**given), quiet).text
-            made = {"text": expected, "read": 1, "strategy": "disaggregated", "fault": ""}
+            made = {"text": expected, "read": 1, "strategy": "disaggregated", "fault": None}
             assert there.hear() == made, (model, n)
 
 

@@ -10,6 +10,7 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 
 from grading import scoring
+from grading.domain.messages import verbatim
 from grading.domain.model import PRIORITIES, Evidence, RoundState, StageState
 from grading.store import Store, change_tracking, schema
 from grading.store.completion import finish_round
@@ -72,7 +73,7 @@ def combine(store: Store, round_id: str) -> bool:
         if current is None:
             return False
         results = {r.stage: r for r in finish_round.accepted_results(session, round_id)}
-        dead = {s.stage: s.message for s in current.stages.values() if s.state == StageState.DEAD}
+        dead = {s.stage: verbatim(s.message) for s in current.stages.values() if s.state == StageState.DEAD}
         made = scoring.combine(RUBRIC, Evidence(added_lines=1), results, dead)
         finish_round.finish_round(
             session, current, made, finish_round.load_round_end(session, current.id), release=False

@@ -14,6 +14,7 @@ from grading.config.settings import SandboxSettings
 from grading.documents import Limits, UploadedFile, read, set_apart
 from grading.documents.notebook import in_language
 from grading.domain.jobs import Provenance, Result
+from grading.domain.messages import verbatim
 from grading.domain.model import Document
 from grading.scoring import combine
 from grading.store import Store, schema
@@ -188,7 +189,7 @@ def points_of_questions(assignment: Assignment, texts: dict[str, str]) -> float:
     provenance = Provenance(machine="m", engine="e", model="qwen", uses_model=True)
     result = Result(run_id="r", round_id="r", stage="feedback", ok=True, output=output, provenance=provenance)
     evidence = collect(documents, rubric, assignment.solution)
-    made = combine(rubric, evidence, {"feedback": result}, {"analysis": "not asked"})
+    made = combine(rubric, evidence, {"feedback": result}, {"analysis": verbatim("not asked")})
     taken = sum(a.points for a in made.adjustments if a.adjustment.startswith("words-"))
     return sum(c.points for c in rubric.of_stage("feedback")) - taken
 

@@ -392,20 +392,3 @@ def test_secrets_and_addresses_are_checked_at_the_start(root: Path) -> None:
             config({**good, "url": url})
     with pytest.raises(ConfigError, match="names must be unique"):
         config(good, good)
-
-
-def test_a_first_receiver_is_not_told_of_what_happened_before_there_could_be_one(
-    sqlite_databases: SqliteDatabases,
-) -> None:
-    url = sqlite_databases.fresh()
-    schema.upgrade(url, "0003")
-    store = Store(url)
-    with store.write() as session:
-        outbox.add(session, "event", "graded:1", {})
-        outbox.add(session, "prepare", "1", {})
-    schema.upgrade(url)
-    assert [row.done_at is not None for row in (*rows(store, "event"), *rows(store, "prepare"))] == [
-        True,
-        False,
-    ]
-    store.close()
