@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from flask import Blueprint, flash, g, redirect, render_template, request, session, url_for
+from flask import Blueprint, flash, redirect, render_template, request, session, url_for
 from flask_login import login_user
 from werkzeug.wrappers import Response
 
@@ -12,7 +12,7 @@ from app.accounts import sign_in
 from app.web import auth
 from app.web.auth import SCOPE_TEXTS
 from app.web.i18n import gettext as _
-from app.web.i18n import languages, render_error, title_of
+from app.web.i18n import languages, render_error, speak, title_of
 from app.web.rate_limits import limited, per_person
 from app.web.services import services
 from grading.domain.errors import GraderError
@@ -52,9 +52,7 @@ def save() -> tuple[str, int] | Response:
     except GraderError as error:
         return _page(render_error(error), wanted), error.status
     session.pop("language", None)  # what this browser chose before
-    g.pop("language", None)
-    if wanted.language:
-        g.language = wanted.language
+    speak(wanted.language)
     flash(_("Your settings are saved."))
     return redirect(url_for("profile.show"), 303)
 

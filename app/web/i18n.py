@@ -1,4 +1,4 @@
-"""The language of the pages: English in the code, others in `app/translations/LANGUAGE.po`.
+"""The language of the pages by Flask-Babel: English in the code, others in `app/translations/LANGUAGE.po`.
 
 Catalogues are read when a language is first asked for. `docs/translating.md` says how to add one.
 """
@@ -6,16 +6,17 @@ Catalogues are read when a language is first asked for. `docs/translating.md` sa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date, datetime, time
+from datetime import datetime
 from functools import lru_cache
-from gettext import NullTranslations
 from pathlib import Path
 
 from babel import Locale
-from babel.dates import format_date, format_time
+from babel.dates import format_datetime
 from babel.messages.pofile import read_po
 from babel.numbers import get_decimal_symbol, get_group_symbol
+from babel.support import NullTranslations
 from flask import Flask, g, has_request_context, request, session
+from flask_babel import Babel, Domain, refresh
 from flask_login import current_user
 
 from grading.domain import messages
@@ -25,10 +26,8 @@ from grading.shared import catalogues
 
 FOLDER = Path(__file__).parents[1] / "translations"
 ENGLISH = "en"
-ENGLISH_TEXTS = NullTranslations()
-MOMENT = {ENGLISH: "dd MMM y"}
-TIME = {ENGLISH: "HH:mm"}
-"""How a moment is written where `medium` would not be clear everywhere: 12 Nov 2026, not Nov 12."""
+MOMENTS = {ENGLISH: "dd MMM y, HH:mm"}
+"""How a moment is written where its locale's pattern is not clear everywhere: 12 Nov 2026, not Nov 12."""
 
 
 def languages() -> tuple[str, ...]:
@@ -58,11 +57,6 @@ def texts_of_scripts() -> Mapping[str, str]:
     return _of_scripts(current())
 
 
-@lru_cache(maxsize=32)
-def _catalogue(language: str) -> NullTranslations:
-    return catalogues.catalogue(FOLDER, language)
-
-
 def current() -> str:
     """The reader's language: what they chose, else what the browser likes best."""
     if not has_request_context():
@@ -87,17 +81,32 @@ def speak(chosen: str | None) -> None:
     """Answer this request in that language where it is known, else in what the browser likes best."""
     known = languages()
     g.language = chosen if chosen in known else request.accept_languages.best_match(known) or ENGLISH
+    refresh()
 
 
-def gettext(text: str, /, **values: object) -> str:
-    """The text in the reader's language, with `%(name)s` filled in."""
-    found = _catalogue(current()).gettext(text) if text else ""
-    return found % values if values else found
+class PageDomain(Domain):
+    """The gettext domain of the pages, from po files; in English where there is no request."""
+
+    def get_translations(self) -> NullTranslations:
+        """All texts in the reader's language."""
+        language = current()
+        if language not in self.cache:
+            self.cache[language] = catalogues.catalogue(FOLDER, language)
+        found: NullTranslations = self.cache[language]
+        return found
+
+    def gettext(self, string: str, **variables: object) -> str:
+        """The text in the reader's language, with `%(name)s` filled in."""
+        # a catalogue has its header under the empty text
+        return str(super().gettext(string, **variables)) if string else ""
+
+    def ngettext(self, singular: str, plural: str, num: int, **variables: object) -> str:
+        """The text for so many; `%(count)s` is filled in, too."""
+        return str(super().ngettext(singular, plural, num, **{"count": whole(num), **variables}))
 
 
-def ngettext(one: str, many: str, count: int, /, **values: object) -> str:
-    """The text for so many; `%(count)s` is filled in, too."""
-    return _catalogue(current()).ngettext(one, many, count) % {"count": whole(count), **values}
+DOMAIN = PageDomain()
+gettext, ngettext = DOMAIN.gettext, DOMAIN.ngettext
 
 
 def later(text: str) -> str:
@@ -116,31 +125,23 @@ def when(moment: datetime) -> str:
 
 def when_in(language: str, moment: datetime) -> str:
     """The same in a language."""
-    day, time = _day(language, moment.date()), _time(language, moment.time().replace(microsecond=0))
-    return _joined(language).replace("{0}", time).replace("{1}", day)
-
-
-@lru_cache(maxsize=4096)
-def _day(language: str, day: date) -> str:
-    return format_date(day, MOMENT.get(language, "medium"), locale=language)
-
-
-@lru_cache(maxsize=4096)
-def _time(language: str, at: time) -> str:
-    return format_time(at, TIME.get(language, "short"), locale=language)
+    return format_datetime(moment, _pattern(language), locale=language)
 
 
 @lru_cache(maxsize=32)
-def _joined(language: str) -> str:
-    """How day and time stand together, with `{1}` and `{0}`."""
-    known = Locale.parse(language).datetime_formats
-    return "{1}, {0}" if language in MOMENT else str(known["medium"]).replace("'", "")
+def _pattern(language: str) -> str:
+    """The locale's medium date and short time, joined as it joins them."""
+    known = Locale.parse(language)
+    day, time = known.date_formats["medium"].pattern, known.time_formats["short"].pattern
+    joined = str(known.datetime_formats["medium"]).replace("{0}", time).replace("{1}", day)
+    return MOMENTS.get(language, joined)
 
 
 def number(value: float | None) -> str:
     """With two decimals at most; a dash where there is none."""
     if value is None:
         return "–"
+    # Babel's format_decimal raises on numbers of more than 28 digits, which students' programs may print
     return f"{value:.2f}".rstrip("0").rstrip(".").replace(".", _signs(current())[0])
 
 
@@ -161,33 +162,14 @@ def _signs(language: str) -> tuple[str, str]:
 
 def translate(app: Flask) -> None:
     """Let templates say `_('…')`, `ngettext` and `{% trans %}`."""
+    babel = Babel()
+    babel.domain_instance = DOMAIN
+    babel.init_app(app, default_locale=ENGLISH, locale_selector=current)
     env = app.jinja_env
-    env.add_extension("jinja2.ext.i18n")
-    env.install_gettext_callables(  # type: ignore[attr-defined]  # by the extension
-        _catalogue_gettext, _catalogue_ngettext, newstyle=True
-    )
     env.globals.update(language=current, languages=languages, language_title=title_of)
     env.filters.update(when=when, number=number, fixed=fixed, whole=whole)
     env.filters.update(render_message=render_message, stored=stored_message)
     env.globals.update(texts_of_scripts=texts_of_scripts)
-
-
-def catalogue_of_reader() -> NullTranslations:
-    """All texts in the reader's language."""
-    return catalogue_of(current())
-
-
-def catalogue_of(language: str) -> NullTranslations:
-    """All texts in a language."""
-    return ENGLISH_TEXTS if language == ENGLISH else _catalogue(language)
-
-
-def _catalogue_gettext(text: str) -> str:
-    return _catalogue(current()).gettext(text)
-
-
-def _catalogue_ngettext(one: str, many: str, count: int) -> str:
-    return _catalogue(current()).ngettext(one, many, count)
 
 
 def render_error(error: GraderError) -> str:
@@ -202,4 +184,4 @@ def stored_message(english: str) -> str:
 
 def render_message(said: Message) -> str:
     """A coded message in the reader's language; in English where its code is not known."""
-    return messages.render(said, catalogue_of_reader(), number)
+    return messages.render(said, DOMAIN.get_translations(), number)

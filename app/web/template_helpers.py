@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 
 from app.web import auth, markdown
 from app.web.dates import relative
-from app.web.i18n import catalogue_of_reader, current, ngettext, number, when_in
+from app.web.i18n import DOMAIN, current, ngettext, number, when_in
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
 from grading.domain.lateness import Lateness
@@ -52,7 +52,7 @@ def _add_fast_globals(app: Flask) -> None:
 @pass_eval_context
 def _text(given: EvalContext, text: str, /, **values: object) -> str:
     """A text of a template in the reader's language, with `%(name)s` filled in and escaped."""
-    found = catalogue_of_reader().gettext(text)
+    found = DOMAIN.get_translations().gettext(text)
     words = Markup(found) if given.autoescape else found  # noqa: S704 - a text of ours
     return words % values if values or "%" in found else words
 
@@ -60,7 +60,7 @@ def _text(given: EvalContext, text: str, /, **values: object) -> str:
 @pass_eval_context
 def _counted(given: EvalContext, one: str, many: str, num: int, /, **values: object) -> str:
     """The text for so many; `%(num)s` is filled in, too."""
-    found = catalogue_of_reader().ngettext(one, many, num)
+    found = DOMAIN.get_translations().ngettext(one, many, num)
     words = Markup(found) if given.autoescape else found  # noqa: S704 - a text of ours
     return words % {"num": num, **values}
 
@@ -166,7 +166,7 @@ def late(lateness: Lateness) -> Markup:
     """How late a submission is, as a mark; nothing where it is in time."""
     if not lateness.days:
         return Markup("")
-    words = ngettext("%(num)s day late", "%(num)s days late", lateness.days, num=lateness.days)
+    words = ngettext("%(num)s day late", "%(num)s days late", lateness.days)
     if lateness.credit < 1:
         words += f", {_('keeps %(part)s of its points', part=percent(lateness.credit))}"
     return Markup(f'<span class="state state-late">{escape(words)}</span>')  # noqa: S704 - escaped

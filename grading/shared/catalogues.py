@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from gettext import GNUTranslations, NullTranslations
 from io import BytesIO
 from pathlib import Path
 
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
+from babel.support import NullTranslations, Translations
 
 
 @lru_cache(maxsize=8)
@@ -26,4 +26,4 @@ def catalogue(folder: Path, language: str) -> NullTranslations:
     with (folder / f"{language}.po").open("rb") as opened:
         write_mo(compiled, read_po(opened, locale=language))
     compiled.seek(0)
-    return GNUTranslations(compiled)
+    return Translations(compiled)

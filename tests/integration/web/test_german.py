@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from gettext import NullTranslations
 from html.parser import HTMLParser
 from typing import Any
 
 import pytest
+from babel.support import NullTranslations
 
 from app.web import i18n
+from grading.shared.catalogues import catalogue
 from tests.integration.web.pages_expected import OPEN
 from tests.integration.web.pages_world import World, build
 
@@ -109,6 +110,8 @@ class Recorded(NullTranslations):
             self.lacking.add(msgid1)
         return found
 
+    ugettext, ungettext = gettext, ngettext  # as Flask-Babel calls them
+
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
@@ -120,10 +123,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 @pytest.fixture(scope="module")
 def german(world: World) -> tuple[dict[str, list[str]], set[str]]:
     """Texts by page, as who may most and as a student; and what the catalogue lacks."""
-    patched, kept = pytest.MonkeyPatch(), i18n._catalogue
-    recorded = Recorded(kept("de"))
-    with patched.context() as patch:
-        patch.setattr(i18n, "_catalogue", lambda code: recorded if code == "de" else kept(code))
+    recorded = Recorded(catalogue(i18n.FOLDER, "de"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(i18n.DOMAIN.cache, "de", recorded)
         pages = dict(_pages(world))
     return pages, recorded.lacking
 
@@ -151,7 +153,7 @@ def test_there_are_pages(german: tuple[dict[str, list[str]], set[str]]) -> None:
 
 def test_no_text_lacks_its_translation(german: tuple[dict[str, list[str]], set[str]]) -> None:
     """Also where a text is in a variable, which `scripts/translations` does not see."""
-    translated = {str(one) for one in i18n._catalogue("de")._catalog.values()}  # type: ignore[attr-defined]
+    translated = {str(one) for one in catalogue(i18n.FOLDER, "de")._catalog.values()}  # type: ignore[attr-defined]
     assert german[1] - SAME - translated - set(DATA) == set()
 
 
