@@ -29,7 +29,7 @@ from workers.sandbox.backends.pipes import PipedSession, environment
 from workers.sandbox.backends.watchdog import Watcher
 from workers.sandbox.runtimes import find_runtime
 from workers.sandbox.runtimes.base import Runtime
-from workers.sandbox.session import Trials
+from workers.sandbox.session import Executor
 
 TURNS = 10
 """So often both are measured, one after the other."""
@@ -55,7 +55,7 @@ BASE = {number}
 
 @dataclass(frozen=True)
 class Checks:
-    """Trials a second, bare and in the sandbox; `cores` are the shares of time that each core was busy."""
+    """Executions a second, bare and in the sandbox; `cores`: the share of time that each core was busy."""
 
     sandbox: str
     runs: int
@@ -67,7 +67,7 @@ class Checks:
     sandbox_cores: tuple[float, ...]
     slowest_s: float
     not_finished: int
-    """Trials in the sandbox that did not come to their end."""
+    """Executions in the sandbox that did not come to their end."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -78,7 +78,7 @@ class Checks:
 class _Side:
     """One of the two, summed over its turns."""
 
-    trials: Trials
+    executor: Executor
     seconds: float = 0.0
     slowest: float = 0.0
     not_finished: int = 0
@@ -88,13 +88,13 @@ class _Side:
     def turn(self, requests: Sequence[Request], at_once: int) -> None:
         before, began = _core_times(), time.perf_counter()
         with ThreadPoolExecutor(at_once) as pool:
-            done = list(pool.map(self.trials.run, requests))
+            done = list(pool.map(self.executor.run, requests))
         self.seconds += time.perf_counter() - began
         spans = [(b1 - b0, i1 - i0) for (b0, i0), (b1, i1) in zip(before, _core_times(), strict=True)]
         self.busy = _sums(self.busy, [busy for busy, _ in spans])
         self.idle = _sums(self.idle, [idle for _, idle in spans])
-        self.slowest = max(self.slowest, *(trial.seconds for trial in done))
-        self.not_finished += sum(trial.end != "finished" for trial in done)
+        self.slowest = max(self.slowest, *(execution.seconds for execution in done))
+        self.not_finished += sum(execution.end != "finished" for execution in done)
 
     @property
     def cores(self) -> tuple[float, ...]:
@@ -127,9 +127,9 @@ def measure(
 ) -> Checks:
     """Run all requests on both sides, in turns; `at_once` is one a core unless it is given."""
     at_once = at_once or len(os.sched_getaffinity(0))
-    boxed, plain = _Side(Trials(sandbox, runtime)), _Side(Trials(bare, runtime))
+    boxed, plain = _Side(Executor(sandbox, runtime)), _Side(Executor(bare, runtime))
     for side in (boxed, plain):  # files are read and libraries found once before it counts
-        side.trials.run(requests[0])
+        side.executor.run(requests[0])
     size = -(-len(requests) // TURNS)
     for first in range(0, len(requests), size):
         for side in (plain, boxed):

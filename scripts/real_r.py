@@ -19,12 +19,12 @@ from pathlib import Path
 
 from grading.config.settings import Limits, SandboxSettings
 from grading.documents import UploadedFile, read_document
-from grading.execution.model import Code, Request, Trial, Work
+from grading.execution.model import Code, Execution, Request, Work
 from grading.execution.paths import places_of, repair
 from workers.sandbox.backends import open_sandbox
 from workers.sandbox.runner import Shelf
 from workers.sandbox.runtimes.r import find_r
-from workers.sandbox.session import Trials
+from workers.sandbox.session import Executor
 
 ROWS = 40
 WORDS = ("great lamp, I love it", "terrible, awful packing", "works as it should", "  Amazing  value ")
@@ -66,7 +66,7 @@ TABLES = {
 
 
 def tables(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """Path in a trial and content of each table."""
+    """Path in an execution and content of each table."""
     for name, (columns, row) in TABLES.items():
         with (folder / name).open("w", newline="") as file:
             csv.writer(file).writerows([columns, *(row(n) for n in range(1, ROWS + 1))])
@@ -76,7 +76,7 @@ def tables(folder: Path) -> Iterator[tuple[str, bytes]]:
         yield f"data/{name.replace('.', ' (1).')}", content
 
 
-def run(trials: Trials, notebook: Path, files: dict[str, bytes]) -> Trial:
+def run(executor: Executor, notebook: Path, files: dict[str, bytes]) -> Execution:
     """Run a notebook beside the files."""
     document = read_document(UploadedFile(name=notebook.name, data=notebook.read_bytes()))
     places = places_of(files)
@@ -93,7 +93,7 @@ def run(trials: Trials, notebook: Path, files: dict[str, bytes]) -> Trial:
         for path, name in names.items():
             shelf.put(name, files[path])
         request = Request(work=work, files=names, variables=("products_clean",), limits=Limits())
-        return trials.run(request, shelf.mounts(names))
+        return executor.run(request, shelf.mounts(names))
 
 
 def main() -> int:
@@ -104,20 +104,21 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
     settings = SandboxSettings()
-    trials = Trials(open_sandbox(settings.backend), lambda _: find_r(settings))
-    if problem := trials.problem("r"):
+    executor = Executor(open_sandbox(settings.backend), lambda _: find_r(settings))
+    if problem := executor.problem("r"):
         sys.exit(problem)
     failed = 0
     with tempfile.TemporaryDirectory() as place:
         files = dict(tables(Path(place)))
     for notebook in sorted(folder.glob("*.ipynb")):
         print(notebook.name)
-        trial = run(trials, notebook, files)
-        for cell in trial.cells:
+        execution = run(executor, notebook, files)
+        for cell in execution.cells:
             print(f"  cell {cell.number}: {cell.state} {cell.seconds:.2f} s {cell.error}")
-        print(f"  {trial.end} in {trial.seconds:.2f} s; missing: {', '.join(trial.missing) or 'nothing'}")
+        missing = ", ".join(execution.missing) or "nothing"
+        print(f"  {execution.end} in {execution.seconds:.2f} s; missing: {missing}")
         if "solution" in notebook.name:
-            failed += sum(cell.state != "ran" for cell in trial.cells) + (not trial.cells)
+            failed += sum(cell.state != "ran" for cell in execution.cells) + (not execution.cells)
     return 1 if failed else 0
 
 

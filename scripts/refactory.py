@@ -4,7 +4,7 @@ Usage: python scripts/refactory.py FOLDER [--json]
 
 FOLDER holds question_*/{correct,wrong}/*.py with description.txt, reference/reference.py and tests/, where
 input_*.txt is an expression, output_*.txt its value and global.py what comes before. Each goes the way of a
-hand-in: plan, trials, evidence, report. Exits 1 when correct programs do not outscore wrong ones with an
+hand-in: plan, executions, evidence, report. Exits 1 when correct programs do not outscore wrong ones with an
 AUC of 0.98, a correct one has less than full marks for behaviour, or one was not run.
 """
 
@@ -28,12 +28,12 @@ from grading.assignments.loader import Assignment, read_folder
 from grading.checks import collect
 from grading.config.settings import Limits, SandboxSettings
 from grading.documents import UploadedFile, read, set_apart
-from grading.execution.model import Request, Trial
+from grading.execution.model import Execution, Request
 from grading.execution.plan import make_plan
 from grading.execution.results import Ran
 from workers.sandbox.backends import open_sandbox
 from workers.sandbox.runtimes import find_runtime
-from workers.sandbox.session import Trials
+from workers.sandbox.session import Executor
 
 GOAL = 0.98
 LIMITS = Limits(seconds=30, cell_s=10)
@@ -70,20 +70,20 @@ def assignment_of(question: Path, folder: Path) -> Assignment:
     return read_folder(folder)
 
 
-def instructors_trials(requests: Mapping[str, Request], trials: Trials) -> dict[str, Trial]:
+def instructors_executions(requests: Mapping[str, Request], executor: Executor) -> dict[str, Execution]:
     """Those that are the same for every program."""
-    return {key: trials.run(r) for key, r in requests.items() if not key.startswith("work:")}
+    return {key: executor.run(r) for key, r in requests.items() if not key.startswith("work:")}
 
 
-def grade(path: Path, assignment: Assignment, trials: Trials, known: dict[str, Trial]) -> Graded:
-    """One program; `known` keeps the instructor's trials."""
+def grade(path: Path, assignment: Assignment, executor: Executor, known: dict[str, Execution]) -> Graded:
+    """One program; `known` keeps the instructor's executions."""
     documents = set_apart(read([UploadedFile(path.name, path.read_bytes())]).documents, assignment.starter)
     texts = {name: data.decode() for name, data in assignment.files if name.startswith("tests/")}
     plan = make_plan(documents, assignment.rubric, assignment.solution, files={}, tests=texts, limits=LIMITS)
     if not known:
-        known.update(instructors_trials(plan.requests, trials))
+        known.update(instructors_executions(plan.requests, executor))
     began = time.perf_counter()
-    own = {key: trials.run(r) for key, r in plan.requests.items() if key.startswith("work:")}
+    own = {key: executor.run(r) for key, r in plan.requests.items() if key.startswith("work:")}
     seconds = time.perf_counter() - began
     ran = Ran(plan, {**known, **own})
     evidence = collect(documents, assignment.rubric, assignment.solution, ran=ran)
@@ -94,7 +94,7 @@ def grade(path: Path, assignment: Assignment, trials: Trials, known: dict[str, T
         correct=path.parent.name == "correct",
         share=evidence.criteria[0].share or 0.0,
         points=graded.criteria[0].points,
-        end=", ".join(trial.end for trial in own.values()) or "not run",
+        end=", ".join(execution.end for execution in own.values()) or "not run",
         seconds=seconds,
     )
 
@@ -136,8 +136,8 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     settings = SandboxSettings()
-    trials = Trials(open_sandbox(settings.backend), lambda language: find_runtime(language, settings))
-    problem = trials.problem("python")
+    executor = Executor(open_sandbox(settings.backend), lambda language: find_runtime(language, settings))
+    problem = executor.problem("python")
     if problem:
         sys.exit(problem)
     graded: list[Graded] = []
@@ -146,10 +146,10 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             assignment = assignment_of(question, Path(folder))
         paths = sorted(question.glob("correct/*.py")) + sorted(question.glob("wrong/*.py"))
-        known: dict[str, Trial] = {}
-        graded.append(grade(paths[0], assignment, trials, known))
+        known: dict[str, Execution] = {}
+        graded.append(grade(paths[0], assignment, executor, known))
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-            graded += pool.map(lambda path, a=assignment, k=known: grade(path, a, trials, k), paths[1:])
+            graded += pool.map(lambda path, a=assignment, k=known: grade(path, a, executor, k), paths[1:])
     found = {**figures(graded), "seconds": round(time.perf_counter() - began, 1)}
     print(json.dumps(found, indent=2) if options.json else "\n".join(f"{k}: {v}" for k, v in found.items()))
     whole = all(g.share >= FULL for g in graded if g.correct) and all(g.end != "not run" for g in graded)

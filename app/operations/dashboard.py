@@ -37,7 +37,7 @@ PARTS = {
 PART_COMMANDS = {"store": "grader store", "sweeper": "grader sweep", "sandbox": "grader sandbox"}
 KINDS = {
     "prepare": N_("Hand-ins to be prepared"),
-    "trial": N_("Work to be run"),
+    "execute": N_("Work to be run"),
     "event": N_("Events to be told"),
     "mail": N_("E-mails"),
 }
@@ -227,7 +227,7 @@ def _silent(part: Part) -> Trouble:
 def _slow_sandbox(known: Figures, parts: Sequence[Part]) -> Iterator[Trouble]:
     """Where more wait for the sandbox than for machines, and not for a moment only."""
     rate = rate_of_checks([heartbeat for part in parts for heartbeat in part.processes])
-    waiting = known.outbox["trial"].count
+    waiting = known.outbox["execute"].count
     queued = sum(one.count for (state, _), one in known.rounds.items() if state == RoundState.QUEUED)
     left_s = seconds_until_checked(waiting, rate.slots, rate.seconds) if rate else 0.0
     if rate is None or left_s < LONG_S or waiting <= queued:

@@ -1,4 +1,4 @@
-"""What tests and trials showed, in words and bounded for pages. Who sees what was decided before."""
+"""What tests and executions showed, in words and bounded for pages. Who sees what was decided before."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from grading.domain.jobs import Finding, Suggestion
 from grading.domain.model import Cell, Document, Location
 from grading.domain.outcome import Corrected, PersonComment, Report
 from grading.execution.display import ShownDocument as Ran
-from grading.execution.display import ShownTrial
+from grading.execution.display import ShownExecution
 
 Remark = TypeVar("Remark", Finding, Suggestion)
 SHOWN_OUTPUT = 4000
@@ -254,13 +254,16 @@ class Room:
 
 
 def documents(
-    shown: Iterable[Document], report: Report | None, trial: ShownTrial | None = None, staff: bool = False
+    shown: Iterable[Document],
+    report: Report | None,
+    execution: ShownExecution | None = None,
+    staff: bool = False,
 ) -> tuple[ShownDocument, ...]:
     """Documents as numbered lines with comments beside them, and what running them showed.
 
     Of very long ones the beginning. Why nothing was run is for staff.
     """
-    return render_submission(shown, report, trial=trial, staff=staff).documents
+    return render_submission(shown, report, execution=execution, staff=staff).documents
 
 
 def render_submission(
@@ -268,13 +271,13 @@ def render_submission(
     report: Report | None,
     original: Report | None = None,
     *,
-    trial: ShownTrial | None = None,
+    execution: ShownExecution | None = None,
     staff: bool = False,
     pictures: Pictures | None = None,
     room: Room | None = None,
 ) -> Shown:
     """A submission with its comments. `original` is the report before people changed it."""
-    ran = trial.documents if trial else {}
+    ran = execution.documents if execution else {}
     said = [*remarks(report, original)] if report else []
     waiting = Waiting([*said, *of_the_run(ran.values())])
     loose = tuple(waiting.anchored(comment) for place, comment in said if place is None)

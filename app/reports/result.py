@@ -248,7 +248,7 @@ def _made(given: Given, room: rendering.Room) -> Parts:
         handed_in.documents,
         report,
         original,
-        trial=handed_in.trial,
+        execution=handed_in.execution,
         staff=given.staff,
         pictures=given.pictures,
         room=room,

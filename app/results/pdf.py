@@ -20,7 +20,7 @@ from app.web.markdown import beyond_fonts, one_line, readable, reader, seen
 from app.web.template_helpers import title_of
 from grading.domain.model import CheckOutcome, Document
 from grading.domain.outcome import Corrected, CriterionGrade, Report
-from grading.execution.display import ShownTrial
+from grading.execution.display import ShownExecution
 from grading.store.views.grade_history import ScoreTerms
 from grading.store.views.submission import SubmissionView
 
@@ -46,7 +46,7 @@ class Printed:
     report: Report
     documents: tuple[Document, ...]
     terms: ScoreTerms
-    trial: ShownTrial | None
+    execution: ShownExecution | None
     pictures: Mapping[tuple[str, int], Mapping[int, Picture]]
     """(document, cell) -> its pictures by number."""
     staff: bool = False
@@ -58,7 +58,7 @@ def data(given: Printed) -> tuple[dict[str, Any], dict[str, bytes]]:
     assert view.grade is not None  # there is a report
     numbers = {place: list(found) for place, found in given.pictures.items()}
     shown = render_submission(
-        given.documents, report, view.grade.original, trial=given.trial, staff=given.staff,
+        given.documents, report, view.grade.original, execution=given.execution, staff=given.staff,
         pictures=numbers, room=room(),
     )  # fmt: skip
     files = Files(given.pictures)

@@ -139,8 +139,8 @@ def _printed(session: Session, view: SubmissionView, report: Report, staff: bool
         for (cell, number), one in images.pictures(grade_history.load_content(session, name)).items():
             found.setdefault((path, cell), {})[number] = one
     terms = grade_history.load_terms(session, view.id, view.round_id)
-    trial = submission.load_trial(session, view.round_id)
-    return printing.Printed(view, report, documents, terms, trial, found, staff)
+    execution = submission.load_execution(session, view.round_id)
+    return printing.Printed(view, report, documents, terms, execution, found, staff)
 
 
 def _download(body: bytes | Iterator[bytes], kind: str, name: str) -> Response:

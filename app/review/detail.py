@@ -170,7 +170,7 @@ def pane(given: Given, room: rendering.Room) -> Pane:
         view=view,
         stamp=given.stamp,
         shown=rendering.render_submission(
-            documents, report, original, trial=handed_in.trial, staff=True, room=room
+            documents, report, original, execution=handed_in.execution, staff=True, room=room
         ),
         notes=handed_in.notes,
         report=report,

@@ -52,7 +52,14 @@ SCALED: Mapping[str, tuple[str, ...]] = {
     "workers.server.inbox": ("LOOK_S",),
     "workers.server.lost_runs": ("NOWHERE_S", "FIND_FOR_S", "JUMP_S"),
     "workers.server.admit": ("NOTHING_S", "FULL_S"),
-    "workers.server.sweeper": ("EVERY_S", "STILL_S", "UNANNOUNCED_S", "BUSY_S", "TRIAL_S", "TRIAL_BUSY_S"),
+    "workers.server.sweeper": (
+        "EVERY_S",
+        "STILL_S",
+        "UNANNOUNCED_S",
+        "BUSY_S",
+        "EXECUTE_S",
+        "EXECUTE_BUSY_S",
+    ),
 }
 """module -> constants, in seconds, that are divided by the factor before anything reads them."""
 

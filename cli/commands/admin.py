@@ -22,7 +22,7 @@ from workers.sandbox.backends import open_sandbox
 from workers.sandbox.import_scores import Score, contents, decided, require_proven, scores
 from workers.sandbox.runner import Runner, Shelf
 from workers.sandbox.runtimes import find_runtime
-from workers.sandbox.session import Trials
+from workers.sandbox.session import Executor
 
 
 @contextmanager
@@ -197,11 +197,11 @@ def tried(settings: Settings, read: Assignment, *, refuse: bool) -> None:
     with closing(Store(settings.config.database.url)) as store, Shelf() as shelf:
         schema.require_newest(store)
         sandbox = open_sandbox(config.backend, engine=config.engine, image=config.image)
-        trials = Trials(sandbox, lambda language: find_runtime(language, config))
+        executor = Executor(sandbox, lambda language: find_runtime(language, config))
         if sandbox.problem():
             click.echo(f"⚠ Nothing was run, so checks that need a run do not count: {sandbox.problem()}")
         try:
-            found = scores(read, Runner(store, trials, shelf, contents(read)), config.limits)
+            found = scores(read, Runner(store, executor, shelf, contents(read)), config.limits)
         except SandboxUnavailable as error:
             click.echo(f"⚠ Solution and starter could not be run: {error.message}")
             return

@@ -127,9 +127,9 @@ class Dispatch:
         """After the commit: say that a round waits. Best effort, the sweeper finds it otherwise."""
         return self._publish(celery_app.PREPARE, celery_app.STORE, [round_id])
 
-    def announce_trial(self, round_id: str, priority: str, in_s: float = 0.0) -> bool:
+    def announce_execution(self, round_id: str, priority: str, in_s: float = 0.0) -> bool:
         """After the commit: say that a round's work is to be run, now or later. Best effort, as above."""
-        return self._publish(celery_app.TRIAL, celery_app.sandbox_queue(priority), [round_id], in_s)
+        return self._publish(celery_app.EXECUTE, celery_app.sandbox_queue(priority), [round_id], in_s)
 
     def release(self) -> bool:
         """Ask for waiting rounds to be dispatched. Best effort."""

@@ -30,7 +30,7 @@ def collect(
 ) -> Evidence:
     """Runs every check of the rubric on documents whose cells know what the student added.
 
-    `solution` gives the expected numbers and outputs, `ran` what trials of the work showed; without it,
+    `solution` gives the expected numbers and outputs, `ran` what executions of the work showed; without it,
     checks of behaviour do not apply. Never raises because of what a student wrote.
     """
     mine, solved = Scopes(documents), Scopes(solution)
@@ -77,7 +77,9 @@ def _decided(check: Check, found: CheckOutcome, ran: Ran | None) -> CheckOutcome
         return found
     inside = (each for each in all_checks((check,)) if isinstance(each, RunCheck))
     asked = [each for inner in inside if (each := ran.plan.of(inner)) is not None]
-    lost = any(ran.lacking(each.trial) or any(_stopped(ran, path) for path in each.works) for each in asked)
+    lost = any(
+        ran.lacking(each.execution) or any(_stopped(ran, path) for path in each.works) for each in asked
+    )
     return found.model_copy(update={"weight": 0.0}) if lost else found
 
 

@@ -67,7 +67,7 @@ MAX_REPAIRS = 10
 
 
 def run_flags(rubric: Rubric, mine: Scopes, findings: Sequence[Finding], ran: Ran | None) -> tuple[Flag, ...]:
-    """What a person should know about the trials of a submission."""
+    """What a person should know about the executions of a submission."""
     if not mine.find().code:
         return ()
     surplus = tuple(_surplus(findings))
@@ -105,8 +105,8 @@ def _only_by_running(rubric: Rubric) -> bool:
 
 
 def _stopped(ran: Ran) -> Iterator[Flag]:
-    for path, trial in ran.stopped:
-        reason = trial.reason.rstrip(".") or ENDED(end=trial.end)
+    for path, execution in ran.stopped:
+        reason = execution.reason.rstrip(".") or ENDED(end=execution.end)
         message = STOPPED(path=path, reason=reason)
         yield Flag.of("run_stopped", message, hold=True, location=Location(document=path))
     for path in ran.plan.works:
@@ -123,7 +123,7 @@ def _missing(rubric: Rubric, mine: Scopes, findings: Sequence[Finding], ran: Ran
     failed = any(not test.passed for found in findings for test in found.tests)
     cells = [p for p in mine.find().code if p.cell.number in ran.excused(p.document.path)]
     tested = (ran.plan.of(check) for check in run_checks(rubric) if check.tests_one)
-    failed = failed or any(ran.lacking(asked.trial) for asked in tested if asked is not None)
+    failed = failed or any(ran.lacking(asked.execution) for asked in tested if asked is not None)
     lost = any(check.compares_outputs for check in run_checks(rubric)) and any(
         not p.cell.outputs for p in cells
     )

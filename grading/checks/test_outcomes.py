@@ -60,7 +60,7 @@ def kept(message: Message | str | None) -> dict[str, Any]:
 
 
 def ready(check: RunCheck, context: Context, scope: Scope) -> tuple[Ran | None, Asked | None]:
-    """The trials, if the work was run, and what was asked of them for this check."""
+    """The executions, if the work was run, and what was asked of them for this check."""
     ran = context.ran
     if ran is None or ran.problem:
         return None, None

@@ -104,7 +104,7 @@ class SandboxSettings(Value):
 
     @property
     def limits(self) -> Limits:
-        """What one trial may use."""
+        """What one execution may use."""
         names = ("seconds", "cell_s", "memory_mb", "processes", "disk_mb", "output_kb")
         return Limits(**{name: getattr(self, name) for name in names})
 
@@ -117,7 +117,7 @@ def _usable_cores() -> int:
 
 
 class Limits(Value):
-    """What one trial may use."""
+    """What one execution may use."""
 
     seconds: float = Field(default=120.0, gt=0)
     """Wall time in all."""
@@ -320,7 +320,7 @@ class Retention(Value):
     """Hand-ins with their files, reports and grades, from the day they were handed in."""
     results_days: int = Field(default=0, ge=0)
     """What machines were sent and answered, from the day of the grade; report and grade stay."""
-    trials_days: int = Field(default=90, ge=0)
+    executions_days: int = Field(default=90, ge=0)
     """What running work showed, so that grading it again need not run it again."""
     batches_days: int = Field(default=30, ge=0)
     """Class zips, from their upload; the hand-ins made of them stay."""

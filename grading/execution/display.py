@@ -11,7 +11,7 @@ from pydantic import Field
 
 from grading.domain.model import Cell, Document, Output
 from grading.domain.value import Value
-from grading.execution.model import End, Played, Trial
+from grading.execution.model import End, Execution, Played
 from grading.execution.paths import Repair
 from grading.execution.plan import Plan
 from grading.execution.results import Ran
@@ -50,14 +50,14 @@ class ShownDocument(Value):
         return next((played for played in self.cells if played.number == number), None)
 
 
-class ShownTrial(Value):
+class ShownExecution(Value):
     """What running a submission showed: by path, the documents that were run."""
 
     documents: Mapping[str, ShownDocument] = Field(default_factory=dict)
     sandbox: str = ""
     image: str = ""
     seconds: float = 0.0
-    """Of all its trials together."""
+    """Of all its executions together."""
 
 
 class _Room:
@@ -77,29 +77,33 @@ class _Room:
         return kept if len(kept) == len(clean) else f"{kept}\n{LEFT_OUT}"
 
 
-def shown(plan: Plan, trials: Mapping[str, Trial]) -> ShownTrial:
-    """What the trials of a plan showed of the student's own documents. One that was not run has no entry."""
-    room, seen = _Room(MOST_BYTES), Ran(plan, trials)
+def shown(plan: Plan, executions: Mapping[str, Execution]) -> ShownExecution:
+    """What the executions of a plan showed of the student's own documents; one not run has no entry."""
+    room, seen = _Room(MOST_BYTES), Ran(plan, executions)
     documents = {
-        path: _document(path, trials[key], seen, room) for path, key in plan.works.items() if key in trials
+        path: _document(path, executions[key], seen, room)
+        for path, key in plan.works.items()
+        if key in executions
     }
-    ran = [trial for trial in trials.values() if trial.end != "not run"]
-    return ShownTrial(
+    ran = [execution for execution in executions.values() if execution.end != "not run"]
+    return ShownExecution(
         documents=documents,
-        sandbox=next((trial.sandbox for trial in ran), ""),
-        image=next((trial.image for trial in ran), ""),
-        seconds=round(sum(trial.seconds for trial in ran), 3),
+        sandbox=next((execution.sandbox for execution in ran), ""),
+        image=next((execution.image for execution in ran), ""),
+        seconds=round(sum(execution.seconds for execution in ran), 3),
     )
 
 
-def _document(path: str, trial: Trial, seen: Ran, room: _Room) -> ShownDocument:
-    names = [_storable(name)[:100] for name in trial.missing]
+def _document(path: str, execution: Execution, seen: Ran, room: _Room) -> ShownDocument:
+    names = [_storable(name)[:100] for name in execution.missing]
     own = [repair for repair in seen.plan.repairs if repair.location.document == path]
     return ShownDocument(
         path=path,
-        end=trial.end,
-        reason=_storable(trial.reason)[:LONGEST_ERROR],
-        cells=tuple(_cell(played, room) for played in trial.cells[:MOST_CELLS] if trial.end != "not run"),
+        end=execution.end,
+        reason=_storable(execution.reason)[:LONGEST_ERROR],
+        cells=tuple(
+            _cell(played, room) for played in execution.cells[:MOST_CELLS] if execution.end != "not run"
+        ),
         repairs=tuple(own[:MOST_REPAIRS]),
         missing=tuple(name for name in names if name in seen.plan.known),
         unknown=tuple(name for name in names if name not in seen.plan.known),
@@ -124,13 +128,13 @@ def _storable(text: str) -> str:
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
-def add_played(documents: Sequence[Document], trial: ShownTrial | None) -> tuple[Document, ...]:
+def add_played(documents: Sequence[Document], execution: ShownExecution | None) -> tuple[Document, ...]:
     """The documents for a machine: code cells submitted without outputs get those of the school's run."""
-    if trial is None:
+    if execution is None:
         return tuple(documents)
     return tuple(
         document.model_copy(update={"cells": tuple(_filled(document, found))})
-        if (found := trial.documents.get(document.path)) is not None
+        if (found := execution.documents.get(document.path)) is not None
         else document
         for document in documents
     )

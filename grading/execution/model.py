@@ -1,4 +1,4 @@
-"""What a trial is asked to do and what it showed. Frozen values that cross process borders as JSON.
+"""What an execution is asked to do and what it showed. Frozen values that cross process borders as JSON.
 
 Whatever comes out of a sandbox was written by a process that ran a stranger's code: it is data to compare,
 never something to believe about itself. Expected values therefore never go into the sandbox of the work.
@@ -58,7 +58,7 @@ class TestFile(Value):
 
 
 class Request(Value):
-    """All that decides the outcome of a trial, so that its content is the key of the cache.
+    """All that decides the outcome of an execution, so that its content is the key of the cache.
 
     The order is: the work from its first line to its last, variables, expressions, test files.
     """
@@ -129,12 +129,12 @@ class Tested(Value):
 
 
 End = Literal["finished", "too long", "memory", "output", "processes", "left", "not run"]
-"""Why a trial ended. `left`: the program ended itself, or was killed by its own doing. `not run`: there is no
-sandbox here, or it could not be used; nobody's work is to blame."""
+"""Why an execution ended. `left`: the program ended itself, or was killed by its own doing. `not run`:
+there is no sandbox here, or it could not be used; nobody's work is to blame."""
 
 
-class Trial(Value):
-    """What a trial showed."""
+class Execution(Value):
+    """Result of running one request in a sandbox."""
 
     end: End
     reason: str = ""

@@ -1,7 +1,7 @@
-r"""Repairs paths to the data: `C:\Users\me\sales.csv` becomes the place the file has in a trial.
+r"""Repairs paths to the data: `C:\Users\me\sales.csv` becomes the place the file has in an execution.
 
 Only string literals change, and never the number of lines. A path is left as it is when it leads somewhere
-in the trial, or when no file of that name lies there.
+in the execution, or when no file of that name lies there.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def repair(
 ) -> tuple[str, tuple[tuple[int, str, str], ...]]:
     """The source with its paths repaired, and (line from 1, what was, what is) for each.
 
-    `places` maps the base name of a file, in small letters, to its path in the trial (see `places_of`).
+    `places` maps the base name of a file, in small letters, to its path in the execution (see `places_of`).
     """
     lower = source.lower()
     if len(source) > MAX_SOURCE or not any(name in lower for name in (*places, "setwd", "chdir")):
@@ -137,7 +137,7 @@ def _now(
 
 
 def _reachable(paths: Iterable[str]) -> frozenset[str]:
-    """All the ways to write where the files lie in a trial; data is at `x`, `data/x` and `../data/x`."""
+    """All the ways to write where the files lie in an execution; data is at `x`, `data/x` and `../data/x`."""
     found: set[str] = set()
     for path in paths:
         plain = path.removeprefix("./")

@@ -105,10 +105,10 @@ class Asked:
 
     works: tuple[str, ...]
     """Paths of the documents that count, the one that is meant first."""
-    trial: str
-    """The trial of that document."""
+    execution: str
+    """The execution of that document."""
     solution: str | None = None
-    """The trial of the solution."""
+    """The execution of the solution."""
     questions: tuple[Question, ...] = ()
     files: tuple[TestFile, ...] = ()
 
@@ -140,7 +140,7 @@ class RunCheck(CheckBase):
 
 @dataclass(frozen=True)
 class Plan:
-    """The trials of a submission, by stable keys such as `work:basket.py` and `expected:python`."""
+    """The executions of a submission, by stable keys such as `work:basket.py` and `expected:python`."""
 
     requests: Mapping[str, Request] = field(default_factory=lambda: MappingProxyType({}))
     repairs: tuple[Repair, ...] = ()
@@ -148,7 +148,7 @@ class Plan:
     asked: Mapping[str, Asked] = field(default_factory=lambda: MappingProxyType({}))
     """By `key_of` a check."""
     works: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Path of a document -> the trial whose outputs count."""
+    """Path of a document -> the execution whose outputs count."""
     solutions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """The same for documents of the solution."""
     known: frozenset[str] = frozenset()
@@ -181,7 +181,7 @@ def make_plan(
     language: str = "",
     packages: Sequence[str] = (),
 ) -> Plan:
-    """The trials that the checks of a rubric need; an empty plan when there are none.
+    """The executions that the checks of a rubric need; an empty plan when there are none.
 
     `files` (path -> SHA-256, see `paths.beside`) is what may lie beside the work: the assignment's data below
     `data/`, and other files of the submission, which never lie beside the solution. `tests` holds the texts
@@ -294,14 +294,14 @@ class Planner:
         """What one check asks; adds it to the runs."""
         chosen = self._chosen(check)
         chosen = chosen[:1] if check.tests_one else chosen
-        trials = [self._trial("work", d, check) for d in chosen]
+        executions = [self._execution("work", d, check) for d in chosen]
         solution = None
         for document in chosen if check.runs_solution() else ():
             solved = self._solved(document, check)
             if solved is not None:
-                key = self._trial("solution", solved, check)
+                key = self._execution("solution", solved, check)
                 solution = solution or key
-        asked = Asked(tuple(d.path for d in chosen), trials[0], solution)
+        asked = Asked(tuple(d.path for d in chosen), executions[0], solution)
         return check.ask(self, asked, chosen[0])
 
     def _chosen(self, check: CheckBase) -> tuple[Document, ...]:
@@ -324,7 +324,7 @@ class Planner:
             able = [d for d in able if fits(d.path, check.files)] or able
         return next((d for d in able if _stem(d.path) == _stem(work.path)), able[0] if able else None)
 
-    def _trial(self, role: str, document: Document, check: RunCheck) -> str:
+    def _execution(self, role: str, document: Document, check: RunCheck) -> str:
         language = language_of(document)
         assert language is not None  # only such documents are chosen
         module = self._module(document)

@@ -11,14 +11,14 @@ from grading.execution.model import Code, CodeLanguage, Expression, Request, Tes
 from grading.execution.paths import Repair, places_of, repair
 
 MAX_EXPRESSIONS = 1_000
-"""Of one trial."""
+"""Of one execution."""
 
 
 @dataclass(frozen=True)
 class Slot:
-    """Where an answer will be: in a trial, the number of an expression or the name of a variable."""
+    """Where an answer will be: in an execution, the number of an expression or the name of a variable."""
 
-    trial: str
+    execution: str
     number: int | None = None
     variable: str = ""
 
@@ -36,7 +36,7 @@ class _Draft:
 
 
 class Drafts:
-    """Trials by key, growing; `files` lie beside the work, those below `data/` beside everything."""
+    """Executions by key, growing; `files` lie beside the work, those below `data/` beside everything."""
 
     def __init__(self, limits: Limits, files: Mapping[str, str], solution_files: Mapping[str, str]) -> None:
         self._limits = limits
@@ -48,7 +48,7 @@ class Drafts:
     def work(
         self, role: str, document: Document, language: CodeLanguage, module: str, prelude: str, source: str
     ) -> str:
-        """The key of a document's trial; `prelude` names the code `source` that runs before it."""
+        """The key of a document's execution; `prelude` names the code `source` that runs before it."""
         key = f"{role}:{document.path}" + (f"#{prelude}" if prelude else "")
         if key not in self._drafts:
             files = self._files if role == "work" else self._solution_files
@@ -59,7 +59,7 @@ class Drafts:
         return key
 
     def expected(self, language: CodeLanguage, prelude: str, source: str) -> str:
-        """The key of the trial in which expected values are evaluated."""
+        """The key of the execution in which expected values are evaluated."""
         key = f"expected:{language}" + (f"#{prelude}" if prelude else "")
         if key not in self._drafts:
             work = Work(language=language, prelude=source)
@@ -84,11 +84,11 @@ class Drafts:
         return Slot(key, variable=name)
 
     def test(self, key: str, file: TestFile) -> None:
-        """A file of tests for a trial."""
+        """A file of tests for an execution."""
         self._drafts[key].tests.setdefault(file.path, file)
 
     def requests(self) -> dict[str, Request]:
-        """All trials as they are asked for."""
+        """All executions as they are asked for."""
         return {
             key: Request(
                 work=draft.work,
@@ -107,7 +107,7 @@ class Drafts:
         return tuple(dict.fromkeys(r for d in self._drafts.values() for r in d.repairs))
 
     def played(self, role: str) -> dict[str, str]:
-        """Path of each document that runs as a program -> key of the first such trial."""
+        """Path of each document that runs as a program -> key of the first such execution."""
         found: dict[str, str] = {}
         for key, draft in self._drafts.items():
             if draft.role == role and (draft.as_main or draft.work.kind == "notebook"):

@@ -1,4 +1,4 @@
-"""What the trials of a plan showed, as the checks ask for it."""
+"""What the executions of a plan showed, as the checks ask for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from grading.domain.messages import Message, define_message, verbatim
 from grading.domain.model import Output
-from grading.execution.model import Answer, Played, Request, Tested, Trial
+from grading.execution.model import Answer, Execution, Played, Request, Tested
 from grading.execution.plan import Plan
 from grading.execution.planned_requests import Slot
 
@@ -28,7 +28,7 @@ _ELSEWHERE = re.compile(
     r"|Temporary failure in name resolution|cannot change working directory",
     re.IGNORECASE,
 )
-"""Errors that a cell has here and not where it was written: files and networks that a trial does not have."""
+"""Errors that a cell has here and not where it was written: files and networks that sandboxes lack."""
 _FOLLOWS = re.compile(r"^NameError|object .{1,200} not found|could not find function")
 """Errors of a cell that uses what an earlier one could not make."""
 _WANTS = re.compile(r"is not defined|has no attribute|cannot import name|not found|could not find function")
@@ -37,10 +37,10 @@ _WANTS = re.compile(r"is not defined|has no attribute|cannot import name|not fou
 
 @dataclass(frozen=True)
 class Ran:
-    """The trials of one submission. `trials` has the keys of `plan.requests`; one may be missing."""
+    """The executions of one submission. `executions` has the keys of `plan.requests`; one may be missing."""
 
     plan: Plan
-    trials: Mapping[str, Trial] = field(default_factory=lambda: MappingProxyType({}))
+    executions: Mapping[str, Execution] = field(default_factory=lambda: MappingProxyType({}))
     _known: dict[tuple[str, bool, bool], frozenset[int]] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
@@ -50,19 +50,19 @@ class Ran:
 
     @cached_property
     def problem(self) -> Message | None:
-        """Why the work was not run, as a sentence; nothing when every trial of it was."""
+        """Why the work was not run, as a sentence; nothing when every execution of it was."""
         for key in self._keys("work"):
-            trial = self.trials.get(key)
-            if trial is None:
+            execution = self.executions.get(key)
+            if execution is None:
                 return NO_RUN()
-            if trial.end == "not run":
-                return verbatim(trial.reason) if trial.reason else NO_SANDBOX()
+            if execution.end == "not run":
+                return verbatim(execution.reason) if execution.reason else NO_SANDBOX()
         return None
 
     @cached_property
-    def stopped(self) -> tuple[tuple[str, Trial], ...]:
-        """Path and trial of each document of the work that a limit stopped, or that ended itself."""
-        found = ((key, self.trial(key)) for key in self._keys("work"))
+    def stopped(self) -> tuple[tuple[str, Execution], ...]:
+        """Path and execution of each document of the work that a limit stopped, or that ended itself."""
+        found = ((key, self.execution(key)) for key in self._keys("work"))
         return tuple(
             (self.plan.requests[key].work.document, t) for key, t in found if t and t.end != "finished"
         )
@@ -79,45 +79,49 @@ class Ran:
 
     @property
     def _wanted(self) -> set[str]:
-        trials = (self.trial(key) for key in self._keys("work"))
-        return {name for trial in trials if trial for name in trial.missing}
+        executions = (self.execution(key) for key in self._keys("work"))
+        return {name for execution in executions if execution for name in execution.missing}
 
-    def trial(self, key: str | None) -> Trial | None:
-        """A trial that was made; nothing without a sandbox."""
-        trial = self.trials.get(key) if key is not None else None
-        return None if trial is None or trial.end == "not run" else trial
+    def execution(self, key: str | None) -> Execution | None:
+        """An execution that was made; nothing without a sandbox."""
+        execution = self.executions.get(key) if key is not None else None
+        return None if execution is None or execution.end == "not run" else execution
 
     def answer(self, slot: Slot | None) -> Answer | None:
         """What was answered; nothing when it was not asked, or nothing was run."""
-        trial = self.trial(slot.trial) if slot is not None else None
-        if slot is None or trial is None:
+        execution = self.execution(slot.execution) if slot is not None else None
+        if slot is None or execution is None:
             return None
         if slot.number is None:
-            return trial.variables.get(slot.variable, NOT_REACHED) if slot.variable else None
-        return trial.answers[slot.number] if slot.number < len(trial.answers) else NOT_REACHED
+            return execution.variables.get(slot.variable, NOT_REACHED) if slot.variable else None
+        return execution.answers[slot.number] if slot.number < len(execution.answers) else NOT_REACHED
 
     def tests(self, key: str | None, file: str) -> tuple[Tested, ...]:
-        """What became of the tests of a file in a trial."""
-        trial = self.trial(key)
-        return () if trial is None else tuple(t for t in trial.tests if t.file == file)
+        """What became of the tests of a file in an execution."""
+        execution = self.execution(key)
+        return () if execution is None else tuple(t for t in execution.tests if t.file == file)
 
     def played(self, path: str, *, solution: bool = False) -> Mapping[int, Played] | None:
         """What became of each cell of a document, by number; nothing when it was not run."""
         if (path, solution) not in self._cells:
             key = (self.plan.solutions if solution else self.plan.works).get(path)
-            trial = self.trial(key)
-            cells = None if key is None or trial is None else self._played(key, trial)
+            execution = self.execution(key)
+            cells = None if key is None or execution is None else self._played(key, execution)
             self._cells[path, solution] = cells
         return self._cells[path, solution]
 
     def failed(self, path: str) -> bool:
         """Whether any cell of a document of the work failed."""
-        trials = [self.trial(key) for key in self._keys("work") if self._request(key).work.document == path]
-        return any(cell.state == "failed" for trial in trials if trial for cell in trial.cells)
+        executions = [
+            self.execution(key) for key in self._keys("work") if self._request(key).work.document == path
+        ]
+        return any(
+            cell.state == "failed" for execution in executions if execution for cell in execution.cells
+        )
 
-    def _played(self, key: str, trial: Trial) -> Mapping[int, Played]:
+    def _played(self, key: str, execution: Execution) -> Mapping[int, Played]:
         asked = [code.number for code in self._request(key).work.cells]
-        have = {cell.number: cell for cell in trial.cells}
+        have = {cell.number: cell for cell in execution.cells}
         return {n: have.get(n, Played(number=n, state="not reached")) for n in asked}
 
     def excused(self, path: str, *, also_elsewhere: bool = False, solution: bool = False) -> frozenset[int]:
@@ -133,8 +137,8 @@ class Ran:
 
     def _excused(self, path: str, also_elsewhere: bool, solution: bool) -> frozenset[int]:
         cells = self.played(path, solution=solution) or {}
-        trial = self.trial((self.plan.solutions if solution else self.plan.works).get(path))
-        missing = self._lacking(trial, solution)
+        execution = self.execution((self.plan.solutions if solution else self.plan.works).get(path))
+        missing = self._lacking(execution, solution)
         found: set[int] = set()
         for number, cell in cells.items():
             lacking = cell.state == "failed" and lacks(cell.error, missing)
@@ -146,16 +150,16 @@ class Ran:
         return frozenset(found)
 
     def lacking(self, key: str | None) -> bool:
-        """Whether a trial of the work stopped somewhere because a package is missing here."""
-        trial = self.trial(key)
-        if trial is None:
+        """Whether an execution of the work stopped somewhere because a package is missing here."""
+        execution = self.execution(key)
+        if execution is None:
             return False
-        missing = self._lacking(trial)
-        return any(c.state == "failed" and lacks(c.error, missing) for c in trial.cells)
+        missing = self._lacking(execution)
+        return any(c.state == "failed" and lacks(c.error, missing) for c in execution.cells)
 
-    def _lacking(self, trial: Trial | None, solution: bool = False) -> tuple[str, ...]:
-        """What a trial lacks through no fault of the work; what the solution asks for is the assignment's."""
-        missing = trial.missing if trial is not None else ()
+    def _lacking(self, execution: Execution | None, solution: bool = False) -> tuple[str, ...]:
+        """What an execution lacks through no fault of the work; the solution's are the assignment's."""
+        missing = execution.missing if execution is not None else ()
         return missing if solution else tuple(name for name in missing if name in self.plan.known)
 
     def lost(self, key: str, error: str) -> bool:
@@ -163,10 +167,10 @@ class Ran:
 
         Then a person must look: nobody can tell whether the work is right.
         """
-        trial = self.trial(key)
-        if trial is None or not self.lacking(key):
+        execution = self.execution(key)
+        if execution is None or not self.lacking(key):
             return False
-        return lacks(error, self._lacking(trial)) or bool(_WANTS.search(error[:2000]))
+        return lacks(error, self._lacking(execution)) or bool(_WANTS.search(error[:2000]))
 
     def outputs(self, path: str, number: int, *, solution: bool = False) -> tuple[Output, ...] | None:
         """What a cell put out here; nothing when it was not run, or failed for what only we lack."""

@@ -86,11 +86,11 @@ class Circuit:
             return replace(self, due=min(self.due, now))
         if self.state != "closed" or began < self.since:
             return self
-        on_trial = self.failures > 0
+        half_open = self.failures > 0
         recent = self._lately(now, verdict == "well")
         if verdict == "well":
             return replace(self, recent=recent, failures=0)
-        if verdict == "away" or on_trial or self._too_many(recent):
+        if verdict == "away" or half_open or self._too_many(recent):
             return self._open(now, draw, why)
         return replace(self, recent=recent)
 
@@ -100,7 +100,7 @@ class Circuit:
         return replace(self, state="probing", due=math.inf) if due else self
 
     def answered(self, now: float) -> Circuit:
-        """The probe was answered: it is closed, on trial until a run ends well."""
+        """The probe was answered: it is half-open until a run ends well."""
         if self.state != "probing":
             return self
         return replace(self, state="closed", why="", since=now, recent=())

@@ -70,10 +70,13 @@ def hand_in_canaries(store: Store, assignment: int, user_id: int) -> None:
                 submission_id=accepted.submission_id, received_at=now(session),
             )
         )  # fmt: skip
-        trial = {"end": "finished", "cells": [{"number": 1, "state": "ran", "error": f"{CANARY} printed"}]}
+        execution = {
+            "end": "finished",
+            "cells": [{"number": 1, "state": "ran", "error": f"{CANARY} printed"}],
+        }
         session.add(
             CachedExecution(
-                key=accepted.submission_id * 2, submission_id=accepted.submission_id, content=trial,
+                key=accepted.submission_id * 2, submission_id=accepted.submission_id, content=execution,
                 created_at=now(session),
             )
         )  # fmt: skip

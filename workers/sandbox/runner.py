@@ -23,12 +23,12 @@ from pydantic import ValidationError
 from sqlalchemy.exc import IntegrityError
 
 from grading.domain.errors import SandboxUnavailable
-from grading.execution.model import Request, Trial
+from grading.execution.model import Execution, Request
 from grading.execution.plan import Plan
 from grading.store import Store, blobs
 from grading.store.rounds import preparing
 from workers.sandbox.backends.base import Mount
-from workers.sandbox.session import Trials, repeatable
+from workers.sandbox.session import Executor, repeatable
 
 WORK = PurePosixPath("/box")
 DATA = "data"
@@ -182,15 +182,15 @@ OWN = "work:"
 CLOCK = re.compile(r"\b(?:Sys\.Date|Sys\.time|today|now|utcnow|strftime|time\.time|localtime)\s*\(")
 """Calls that ask for the day or the time, in R and Python."""
 LARGEST = 4 << 20
-"""Bytes of a trial that is kept; a larger one is run again when it is asked for."""
+"""Bytes of an execution that is kept; a larger one is run again when it is asked for."""
 
 
 @dataclass(frozen=True)
 class Runner:
-    """Trials with a memory in SQL. Any number of threads may use it."""
+    """Executions with a cache in SQL. Any number of threads may use it."""
 
     store: Store
-    trials: Trials
+    executor: Executor
     shelf: Shelf
     files: Mapping[str, bytes] = field(default_factory=dict)
     """Contents by SHA-256 that the store does not hold yet: of an assignment that is being imported."""
@@ -201,23 +201,23 @@ class Runner:
     _users: Counter[str] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def run(self, plan: Plan, submission_id: str | None) -> Mapping[str, Trial]:
-        """The trial of each request of a plan; without a submission, all of it is the instructor's.
+    def run(self, plan: Plan, submission_id: str | None) -> Mapping[str, Execution]:
+        """The execution of each request of a plan; without a submission, all of it is the instructor's.
 
-        A server without a sandbox, or without a language, gives trials that were not run. One that had them
-        and cannot use them now raises SandboxUnavailable.
+        A server without a sandbox, or without a language, gives executions that were not run. One that had
+        them and cannot use them now raises SandboxUnavailable.
         """
         return {
-            name: self._trial(request, submission_id if name.startswith(OWN) else None)
+            name: self._execution(request, submission_id if name.startswith(OWN) else None)
             for name, request in plan.requests.items()
         }
 
-    def _trial(self, request: Request, submission_id: str | None) -> Trial:
+    def _execution(self, request: Request, submission_id: str | None) -> Execution:
         """From the memory, or by running it; who asks for the same at the same time waits for the first."""
         language = request.work.language
-        problem = self.trials.problem(language)
+        problem = self.executor.problem(language)
         if problem and language not in self._worked:
-            return Trial(end="not run", reason=problem, sandbox=self.trials.sandbox.name)
+            return Execution(end="not run", reason=problem, sandbox=self.executor.sandbox.name)
         if problem:
             raise SandboxUnavailable(problem)
         self._worked.add(language)
@@ -226,10 +226,10 @@ class Runner:
             known = self._known(key)
             if known is not None:
                 return known
-            trial = self._run(request)
-            if repeatable(trial):
-                self._keep(key, submission_id, trial)
-            return trial
+            execution = self._run(request)
+            if repeatable(execution):
+                self._keep(key, submission_id, execution)
+            return execution
 
     def key(self, request: Request) -> str:
         """SHA-256 over all that decides the outcome: work, tests, files, limits, and what it runs in.
@@ -238,22 +238,22 @@ class Runner:
         what a work has to put out today.
         """
         content = request.model_dump(mode="json")
-        decides = [content, self.trials.image(request.work.language)]
+        decides = [content, self.executor.image(request.work.language)]
         if any(CLOCK.search(cell.source) for cell in request.work.cells):
             decides.append(self.today().isoformat())
         return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
 
-    def _known(self, key: str) -> Trial | None:
+    def _known(self, key: str) -> Execution | None:
         with self.store.read() as session:
             content = preparing.find_execution(session, key)
         try:
-            return None if content is None else Trial.model_validate(content)
+            return None if content is None else Execution.model_validate(content)
         except ValidationError:
-            log.warning("a kept trial has a shape of another version; it is run again")
+            log.warning("a kept execution has a shape of another version; it is run again")
             return None
 
-    def _keep(self, key: str, submission_id: str | None, trial: Trial) -> None:
-        content = trial.model_dump_json()
+    def _keep(self, key: str, submission_id: str | None, execution: Execution) -> None:
+        content = execution.model_dump_json()
         if len(content) > LARGEST:
             return
         try:
@@ -262,15 +262,15 @@ class Runner:
         except IntegrityError:
             log.info("work that was erased while it was run is not kept")
 
-    def _run(self, request: Request) -> Trial:
+    def _run(self, request: Request) -> Execution:
         try:
             with self.shelf.holding(request.files, self._contents) as mounts:
-                trial = self.trials.run(request, mounts)
+                execution = self.executor.run(request, mounts)
         except OSError as error:  # the disk is full, or somebody cleared it up
             raise SandboxUnavailable(f"Files could not be laid out: {error.strerror or error}.") from error
         language, cells = request.work.language, len(request.work.cells)
-        log.info("ran %d cells of %s in %.1f s: %s", cells, language, trial.seconds, trial.end)
-        return trial
+        log.info("ran %d cells of %s in %.1f s: %s", cells, language, execution.seconds, execution.end)
+        return execution
 
     def _contents(self, names: list[str]) -> Mapping[str, bytes]:
         known = {name: self.files[name] for name in names if name in self.files}

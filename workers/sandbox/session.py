@@ -17,12 +17,12 @@ from grading.execution.model import (
     Answer,
     CodeLanguage,
     End,
+    Execution,
     Expression,
     Played,
     Request,
     Tested,
     TestFile,
-    Trial,
 )
 from workers.sandbox.backends.base import Box, Ending, Mount, Prepared, Sandbox, Session
 from workers.sandbox.runtimes.base import Runtime
@@ -93,7 +93,7 @@ TOO_LARGE = Answer(state="error", error="the value is too large to be compared")
 
 
 @dataclass(frozen=True)
-class Trials:
+class Executor:
     """Runs requests in a sandbox; any number at the same time."""
 
     sandbox: Sandbox
@@ -107,7 +107,7 @@ class Trials:
         """Why nothing in this language can be run here; empty when it can."""
         return self.sandbox.problem() or self.runtime(language).problem
 
-    def run(self, request: Request, mounts: Sequence[Mount] = ()) -> Trial:
+    def run(self, request: Request, mounts: Sequence[Mount] = ()) -> Execution:
         """Run it; `mounts` are the request's files. Never raises because of what the work does.
 
         Raises SandboxUnavailable when the server cannot run it just now.
@@ -116,14 +116,14 @@ class Trials:
         language = request.work.language
         problem = self.problem(language)
         if problem:
-            return Trial(end="not run", reason=problem, sandbox=self.sandbox.name)
+            return Execution(end="not run", reason=problem, sandbox=self.sandbox.name)
         try:
             talk, ending = self._talk(request, mounts)
         except OSError as error:  # no more processes, descriptors or memory
             raise SandboxUnavailable(f"The sandbox could not be used: {error.strerror or error}.") from error
         if ending.end == "not run":
             raise SandboxUnavailable(ending.reason)
-        return Trial(
+        return Execution(
             end=ending.end,
             reason=ending.reason,
             cells=talk.all_cells(),
@@ -329,17 +329,17 @@ def _read(kind: type[V], message: Mapping[str, Any], event: str) -> V | None:
 ENDS_BY_ITSELF: frozenset[End] = frozenset({"finished", "left", "memory", "output", "processes"})
 
 
-def repeatable(trial: Trial) -> bool:
+def repeatable(execution: Execution) -> bool:
     """Whether the same request would give the same again; running out of time may be the machine's doing."""
-    if trial.end not in ENDS_BY_ITSELF:
+    if execution.end not in ENDS_BY_ITSELF:
         return False
     parts: tuple[Answer | Played | Tested, ...] = (
-        *trial.answers,
-        *trial.variables.values(),
-        *trial.cells,
-        *trial.tests,
+        *execution.answers,
+        *execution.variables.values(),
+        *execution.cells,
+        *execution.tests,
     )
     # tests that their box did not reach may have run out of time there
     return all(part.state != "too long" for part in parts) and all(
-        test.state != "not reached" for test in trial.tests
+        test.state != "not reached" for test in execution.tests
     )

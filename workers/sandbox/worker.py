@@ -27,7 +27,7 @@ from workers.sandbox.backends import open_sandbox
 from workers.sandbox.backends.selection import ClosableSandbox
 from workers.sandbox.runner import Runner, Shelf
 from workers.sandbox.runtimes import find_runtime
-from workers.sandbox.session import Trials
+from workers.sandbox.session import Executor
 from workers.server.admit import admit_runs
 from workers.server.context import Server, open_server
 from workers.server.heartbeats import send_heartbeats_until
@@ -76,7 +76,7 @@ class ClaimedRounds:
     def take(self, round_id: str) -> Hold | None:
         """Nothing when it is done, not due yet, or somebody else is at it."""
         with self.server.store.write() as session:
-            held = outbox.hold(session, "trial", round_id, HOLD_S)
+            held = outbox.hold(session, "execute", round_id, HOLD_S)
         if held is not None:
             with self._changed:
                 self._mine[round_id] = held
@@ -85,7 +85,7 @@ class ClaimedRounds:
     def waits(self, round_id: str) -> bool:
         """Whether it is still to be done, by whomever."""
         with self.server.store.read() as session:
-            return outbox.is_open(session, "trial", round_id)
+            return outbox.is_open(session, "execute", round_id)
 
     def give_back(self, held: Hold) -> None:
         """It is prepared, or due again for the next who tries."""
@@ -148,7 +148,7 @@ MOST_KILLS = 5
 """Tries after which a hand-in that ends this process each time is left to a person."""
 MOST_FAULTS = 8
 """Tries, over half an hour, after which one that this server cannot run is left to a person."""
-KILLS_TRIALS = "Running this work ended the program that runs it, several times; a person must look at it."
+KILLS_WORKER = "Running this work ended the program that runs it, several times; a person must look at it."
 NEVER_RAN = "The work could not be run on this server, several times; a person must look at it. {}"
 TURN_S = 2.0
 """So much later a student's next work is looked at, while other work of theirs is run."""
@@ -175,7 +175,7 @@ def run_round(server: Server, runner: Runner, holding: ClaimedRounds, round_id: 
 def _run_claimed(server: Server, runner: Runner, holding: ClaimedRounds, held: Hold) -> float | None:
     round_id = held.key
     if held.tries > (MOST_FAULTS if held.error else MOST_KILLS):
-        without = NEVER_RAN.format(held.error) if held.error else KILLS_TRIALS
+        without = NEVER_RAN.format(held.error) if held.error else KILLS_WORKER
     else:
         without = ""
     began = time.monotonic()
@@ -206,13 +206,13 @@ def look_again(server: Server, round_id: str, wait_s: float) -> None:
     with server.store.read() as session:
         waiting_for = preparing.list_priorities(session, [round_id])
     for priority in waiting_for.values():
-        server.dispatch.announce_trial(round_id, priority, wait_s + 0.5 if wait_s else 0.0)
+        server.dispatch.announce_execution(round_id, priority, wait_s + 0.5 if wait_s else 0.0)
 
 
 def register(app: Celery, server: Server, runner: Runner, holding: ClaimedRounds) -> None:
     """Make the tasks known to a worker's application."""
 
-    @app.task(name=celery_app.TRIAL, ignore_result=True, **UNTIL_SQL_IS_BACK)
+    @app.task(name=celery_app.EXECUTE, ignore_result=True, **UNTIL_SQL_IS_BACK)
     def run_work(round_id: str) -> None:
         wait_s = run_round(server, runner, holding, round_id)
         if wait_s is not None:
@@ -267,7 +267,7 @@ def start_sandbox_worker(config: Config) -> None:
 
     with Shelf() as shelf:
         runner = Runner(
-            server.store, Trials(sandbox, lambda language: find_runtime(language, settings)), shelf
+            server.store, Executor(sandbox, lambda language: find_runtime(language, settings)), shelf
         )
         register(app, server, runner, holding)
         register_canary(app, canaries, celery_app.SANDBOX)

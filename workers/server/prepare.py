@@ -22,8 +22,8 @@ from grading.documents import Identity, pseudonymise, set_apart
 from grading.domain.errors import GraderError, SandboxUnavailable
 from grading.domain.model import Document, Evidence, Flag
 from grading.domain.value import Value
-from grading.execution.display import ShownTrial, add_played, shown
-from grading.execution.model import Trial
+from grading.execution.display import ShownExecution, add_played, shown
+from grading.execution.model import Execution
 from grading.execution.paths import beside
 from grading.execution.plan import Plan, make_plan
 from grading.execution.results import Ran
@@ -36,7 +36,7 @@ from workers.server.rubric_cache import DOCUMENTS, Version
 log = logging.getLogger(__name__)
 UNEXPECTED = "This hand-in could not be examined: the checks failed on it. A person must look at it."
 NO_SANDBOX = "This server runs no work: [sandbox] backend is none."
-Run = Callable[[Plan, str], Mapping[str, Trial]]
+Run = Callable[[Plan, str], Mapping[str, Execution]]
 """Runs what a plan asks for; the string is the submission's id."""
 
 
@@ -50,14 +50,14 @@ class Prepared(Value):
     evidence: Evidence
     paths: dict[str, str]
     """The path a document is sent under -> its own."""
-    trial: ShownTrial | None = None
+    execution: ShownExecution | None = None
     """What running the work showed, for people."""
 
     @model_serializer(mode="wrap")
     def _without_nothing(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         content: dict[str, Any] = handler(self)
-        if content.get("trial") is None:
-            content.pop("trial", None)
+        if content.get("execution") is None:
+            content.pop("execution", None)
         return content
 
 
@@ -111,7 +111,7 @@ def prepare(server: Server, round_id: str, without: str = "") -> bool:
         reason = without or (NO_SANDBOX if server.config.sandbox.backend == "none" else "")
         if plan.requests and not reason:
             return None
-        nothing = Trial(end="not run", reason=reason)
+        nothing = Execution(end="not run", reason=reason)
         held = (Flag(code="not_run", message=without, hold=True),) if without else ()
         return make_ready(received, plan, dict.fromkeys(plan.requests, nothing), held)
 
@@ -177,22 +177,25 @@ def _hand_on(server: Server, received: ReceivedSubmission) -> bool:
     with server.store.write() as session:
         handed_on = preparing.hand_on(session, received.round_id)
     if handed_on:
-        server.dispatch.announce_trial(received.round_id, received.priority)
+        server.dispatch.announce_execution(received.round_id, received.priority)
         log.info("the work of round %s is to be run", received.round_id)
     return False
 
 
 def make_ready(
-    received: ReceivedSubmission, plan: Plan, trials: Mapping[str, Trial], flags: tuple[Flag, ...] = ()
+    received: ReceivedSubmission,
+    plan: Plan,
+    executions: Mapping[str, Execution],
+    flags: tuple[Flag, ...] = (),
 ) -> Prepared:
     """Evidence, and documents without names, from what running the work showed; with further flags."""
     version, own = received.version, received.own
-    evidence = collect(own, version.rubric, version.solution, Ran(plan, trials))
+    evidence = collect(own, version.rubric, version.solution, Ran(plan, executions))
     own_words = {flag.code for flag in flags}
     others = [flag for flag in evidence.flags if flag.code not in own_words]
     evidence = evidence.model_copy(update={"flags": (*others, *flags)})
-    trial = shown(plan, trials) if plan.requests else None
-    sent = pseudonymise(add_played(own, trial), received.identity)
+    execution = shown(plan, executions) if plan.requests else None
+    sent = pseudonymise(add_played(own, execution), received.identity)
     names = {mine.path: other.path for mine, other in zip(own, sent, strict=True)}
     # adjustments rest on checks alone: machines do not get them
     judged = for_student(evidence.model_copy(update={"adjustments": ()}))
@@ -201,7 +204,7 @@ def make_ready(
         hidden_evidence=hide_names(judged, received.identity, names),
         evidence=evidence,
         paths={other: mine for mine, other in names.items()},
-        trial=trial,
+        execution=execution,
     )
 
 

@@ -38,9 +38,9 @@ PREPARE_LEASE_S = 60.0
 """For so long no other sweeper prepares the same round."""
 MOST_PREPARES = 5
 """Tries of the sweeper to prepare a round; a hand-in that kills whoever looks at it ends there."""
-TRIAL_S = 5.0
+EXECUTE_S = 5.0
 """So long a round waits for somebody who runs its work, when nothing is queued and nobody holds it."""
-TRIAL_BUSY_S = 3600.0
+EXECUTE_BUSY_S = 3600.0
 """The same while others are queued: this one is probably among them."""
 KILLS_CHECKS = "The checks never came to an end on this hand-in; a person must look at it."
 
@@ -146,29 +146,29 @@ class Sweeper:
     def _try_forgotten(self) -> None:
         """Rounds whose work nobody runs, although somebody could: their message, or who had it, was lost."""
         if self.server.config.sandbox.backend == "none":  # by now; nobody will ever run them
-            one_by_one(self._untried(TRIAL_S), self._prepare)
+            one_by_one(self._untried(EXECUTE_S), self._prepare)
             return
         backlog = self.server.dispatch.backlog()
         if backlog is None or not any(p.part == "sandbox" and p.alive for p in self.server.dispatch.parts()):
             return
         busy = any(backlog.get(name) for name in SANDBOX_QUEUES)
-        found = {**self._abandoned(), **self._untried(TRIAL_BUSY_S if busy else TRIAL_S)}
+        found = {**self._abandoned(), **self._untried(EXECUTE_BUSY_S if busy else EXECUTE_S)}
         for round_id, priority in found.items():
             log.info("the work of round %s was forgotten; it is to be run again", round_id)
-            self.server.dispatch.announce_trial(round_id, priority)
+            self.server.dispatch.announce_execution(round_id, priority)
 
     def _abandoned(self) -> dict[str, str]:
         """Those whose message was taken by one who is gone: they are in no queue, however long that is."""
         with self.server.store.write() as session:
-            return preparing.list_priorities(session, outbox.list_overdue(session, "trial", TRIAL_S))
+            return preparing.list_priorities(session, outbox.list_overdue(session, "execute", EXECUTE_S))
 
     def _untried(self, patience_s: float) -> dict[str, str]:
         """Rounds, with their priorities, that wait for that long for somebody who runs their work."""
         with self.server.store.write() as session:
             # who runs the work counts the tries: Redis may take no message for a while
-            found = outbox.claim(session, "trial", LIMIT, 0.0, overdue_s=patience_s, counted=False)
+            found = outbox.claim(session, "execute", LIMIT, 0.0, overdue_s=patience_s, counted=False)
             waiting_for = preparing.list_priorities(session, [row.key for row in found])
-            preparing.close_trials(session, [row.key for row in found if row.key not in waiting_for])
+            preparing.close_executions(session, [row.key for row in found if row.key not in waiting_for])
         return waiting_for
 
     def _prepare(self, round_id: str) -> None:

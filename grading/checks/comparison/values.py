@@ -1,4 +1,4 @@
-"""Compares values of Python or R that came out of a trial, and says the first difference in words.
+"""Compares values of Python or R that came out of an execution, and says the first difference in words.
 
 What counts as the same follows what the languages' own `==` says: `True` and `1` are the same, and so are
 `1` and `1.0`; a list and a tuple are not, but either may be an array. In R, whole and other numbers are the

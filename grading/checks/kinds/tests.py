@@ -30,7 +30,7 @@ from grading.checks.test_outcomes import (
 from grading.domain.messages import Message, MessageType, define_message, define_plural
 from grading.domain.model import Document, Show, TestOutcome
 from grading.domain.value import Value
-from grading.execution.model import Answer, CodeLanguage, Tested, TestFile, Trial
+from grading.execution.model import Answer, CodeLanguage, Execution, Tested, TestFile
 from grading.execution.plan import Asked, Planner, Question, RunCheck, language_of
 from grading.execution.planned_requests import Slot
 from grading.execution.results import Ran
@@ -146,7 +146,7 @@ class PassesTests(CheckKind, RunCheck):
             question = Question(
                 name=case.name,
                 code=case.expression,
-                mine=planner.drafts.expression(asked.trial, case.expression, self.seconds),
+                mine=planner.drafts.expression(asked.execution, case.expression, self.seconds),
                 expected=expected,
                 solved=self._solution_slot(planner, asked, case.expression),
                 hidden=hidden,
@@ -154,10 +154,10 @@ class PassesTests(CheckKind, RunCheck):
             )
             questions.append(question)
         for file in suite.files if planner.hidden_too or not self.hidden else ():
-            for key in (asked.trial, asked.solution):
+            for key in (asked.execution, asked.solution):
                 if key is not None:
                     planner.drafts.test(key, file)
-        return Asked(asked.works, asked.trial, asked.solution, tuple(questions), suite.files)
+        return Asked(asked.works, asked.execution, asked.solution, tuple(questions), suite.files)
 
     def _solution_slot(self, planner: Planner, asked: Asked, code: str) -> Slot | None:
         return planner.drafts.expression(asked.solution, code, self.seconds) if asked.solution else None
@@ -214,9 +214,9 @@ class VariableEquals(CheckKind, RunCheck):
                 empty = planner.drafts.expected(language, *planner.prelude_of(self, language))
                 expected = planner.drafts.expression(empty, self.values[name], None)
             solved = planner.drafts.variable(asked.solution, name) if asked.solution else None
-            mine = planner.drafts.variable(asked.trial, name)
+            mine = planner.drafts.variable(asked.execution, name)
             questions.append(Question(name, name, mine, expected, solved, show=self.show))
-        return Asked(asked.works, asked.trial, asked.solution, tuple(questions))
+        return Asked(asked.works, asked.execution, asked.solution, tuple(questions))
 
 
 def _tested(
@@ -319,7 +319,7 @@ def judged(check: PassesTests | VariableEquals, asked: Asked, ran: Ran) -> Itera
 def _unless_lost(one: Judged, asked: Asked, ran: Ran) -> Judged:
     """Without a test that failed because the server lacks what the work needs."""
     test = one.outcome
-    if test is None or test.passed or not ran.lost(asked.trial, test.message):
+    if test is None or test.passed or not ran.lost(asked.execution, test.message):
         return one
     return Judged(skipped=LACKING())
 
@@ -347,8 +347,8 @@ def _question(question: Question, check: PassesTests | VariableEquals, ran: Ran)
         show=question.show,
     )
     if mine.state != "value" or mine.value is None:
-        trial = ran.trial(question.mine.trial)
-        return Judged(outcome.model_copy(update=kept(_why(mine, check, trial))))
+        execution = ran.execution(question.mine.execution)
+        return Judged(outcome.model_copy(update=kept(_why(mine, check, execution))))
     verdict = compare(expected.value, mine.value, tolerance, ignore_row_order=by_rows)
     if verdict.same is None:
         return Judged(skipped=verdict.difference)
@@ -375,7 +375,7 @@ def _solution_fails(
     return verdict.difference if verdict.same is False else None
 
 
-def _why(answer: Answer, check: PassesTests | VariableEquals, trial: Trial | None) -> Message:
+def _why(answer: Answer, check: PassesTests | VariableEquals, execution: Execution | None) -> Message:
     """Why there is no value, as the rest of a sentence about the test."""
     if answer.state == "too long":
         seconds = check.seconds if isinstance(check, PassesTests) else 5.0
@@ -383,15 +383,15 @@ def _why(answer: Answer, check: PassesTests | VariableEquals, trial: Trial | Non
     if answer.state == "missing":
         return NOT_DEFINED()
     if answer.state == "not reached":
-        reason = trial.reason.rstrip(".") if trial is not None and trial.reason else ""
+        reason = execution.reason.rstrip(".") if execution is not None and execution.reason else ""
         return NOT_REACHED_FOR(reason=reason) if reason else NOT_REACHED()
     return RAISED(error=answer.error or "an error")
 
 
 def _file(file: TestFile, check: PassesTests, asked: Asked, ran: Ran) -> Iterator[Judged]:
     """The tests of a file that the solution passes; without a solution, all of them."""
-    mine = {test.name: test for test in ran.tests(asked.trial, file.path)}
-    if ran.trial(asked.solution) is None:
+    mine = {test.name: test for test in ran.tests(asked.execution, file.path)}
+    if ran.execution(asked.solution) is None:
         names = list(mine)
         written = test_names(file)
         names += list(written[len(names) :]) if len(written) > len(names) else []
@@ -405,17 +405,17 @@ def _file(file: TestFile, check: PassesTests, asked: Asked, ran: Ran) -> Iterato
                 fails = SOLUTION_FAILS if test.message else SOLUTION_FAILS_PLAIN
                 reason = {"reason": bounded(test.message)} if test.message else {}
                 yield Judged(broken=fails(test=test.name, **reason))
-    trial = ran.trial(asked.trial)
+    execution = ran.execution(asked.execution)
     for name in names:
-        yield Judged(_of_file(name, mine.get(name), check, trial))
+        yield Judged(_of_file(name, mine.get(name), check, execution))
 
 
-def _of_file(name: str, test: Tested | None, check: PassesTests, trial: Trial | None) -> TestOutcome:
+def _of_file(name: str, test: Tested | None, check: PassesTests, execution: Execution | None) -> TestOutcome:
     state = test.state if test is not None else "not reached"
     if state == "too long":
         message: Message | str = TOOK_LONGER(seconds=f"{check.seconds:g}")
     elif state == "not reached":
-        message = _why(Answer(state="not reached"), check, trial)
+        message = _why(Answer(state="not reached"), check, execution)
     elif state == "passed":
         message = ""
     else:

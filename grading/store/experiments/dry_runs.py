@@ -194,7 +194,7 @@ def discard_dry_run(session: Session, dry_run_id: str, actor: Actor) -> None:
     session.execute(
         update(tables.Outbox)
         .where(
-            tables.Outbox.kind.in_(("prepare", "trial")),
+            tables.Outbox.kind.in_(("prepare", "execute")),
             tables.Outbox.key.in_(mine),
             tables.Outbox.done_at.is_(None),
         )

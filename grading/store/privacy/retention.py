@@ -75,7 +75,7 @@ def _queries(session: Session, kept: Retention) -> dict[str, Select[Any]]:
     days = {
         "submissions": kept.submissions_days,
         "results": kept.results_days,
-        "trials": kept.trials_days,
+        "executions": kept.executions_days,
         "class zips": kept.batches_days,
         "uploads": UPLOADS_DAYS,
         "audit": kept.audit_days,
@@ -100,7 +100,7 @@ def _query(kind: str, before: datetime) -> Any:
         )
     if kind == "results":
         return _old_results(before)
-    if kind == "trials":
+    if kind == "executions":
         return select(CachedExecution.key).where(CachedExecution.created_at < before)
     if kind == "class zips":
         return select(ClassUpload.id).where(ClassUpload.created_at < before)
@@ -187,5 +187,5 @@ TABLES: dict[str, type[Base]] = {
     "inbound webhooks": InboundWebhook,
     "outbox": Outbox,
     "sent messages": SentMessage,
-    "trials": CachedExecution,
+    "executions": CachedExecution,
 }

@@ -26,7 +26,7 @@ LATE_S = 120.0
 STAGE_S = (1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0)
 FIRST_TOKEN_S = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0)
 END_TO_END_S = (5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 14400.0, 86400.0)
-KINDS = ("prepare", "trial", "event")
+KINDS = ("prepare", "execute", "event")
 """Kinds of outbox rows; there may be others."""
 UNFINISHED = (RoundState.RECEIVED, RoundState.QUEUED, RoundState.RUNNING)
 OPEN_STAGES = (StageState.WAITING, StageState.DISPATCHED, StageState.FAILED)

@@ -19,7 +19,7 @@ from grading.store.rounds import queue
 from grading.store.rounds.lifecycle import storable_text
 from grading.store.tables import Base, Outbox, Round, Submission, User
 
-PREPARING = ("prepare", "trial")
+PREPARING = ("prepare", "execute")
 """Kinds of outbox rows of a round that is not prepared: its checks, and its sandbox run."""
 
 
@@ -114,14 +114,14 @@ def hand_on(session: Session, round_id: str) -> bool:
     done = update(Outbox).where(*mine).values(done_at=now(session)).returning(Outbox.id)
     if session.execute(done).first() is None:
         return False
-    if not outbox.reopen(session, "trial", round_id):
-        outbox.add(session, "trial", round_id, {})
+    if not outbox.reopen(session, "execute", round_id):
+        outbox.add(session, "execute", round_id, {})
     return True
 
 
-def close_trials(session: Session, round_ids: Sequence[str]) -> None:
+def close_executions(session: Session, round_ids: Sequence[str]) -> None:
     """Close the outbox rows of these rounds' sandbox runs."""
-    rows = (Outbox.kind == "trial", Outbox.key.in_(round_ids), Outbox.done_at.is_(None))
+    rows = (Outbox.kind == "execute", Outbox.key.in_(round_ids), Outbox.done_at.is_(None))
     session.execute(update(Outbox).where(*rows).values(done_at=now(session), error=""))
 
 
@@ -158,16 +158,16 @@ def reject_round(session: Session, round_id: str, sentence: str) -> None:
     session.execute(update(Outbox).where(*rows).values(done_at=moment, error=""))
 
 
-_TRIALS: Table = Base.metadata.tables["cached_executions"]
+_EXECUTIONS: Table = Base.metadata.tables["cached_executions"]
 
 
 def find_execution(session: Session, key: str) -> Any | None:
     """The result under that key as JSON, or None."""
-    return session.execute(select(_TRIALS.c.content).where(_TRIALS.c.key == key)).scalar_one_or_none()
+    return session.execute(select(_EXECUTIONS.c.content).where(_EXECUTIONS.c.key == key)).scalar_one_or_none()
 
 
 def store_execution(session: Session, key: str, submission_id: str | None, content: dict[str, Any]) -> None:
     """Store a result; one that is stored stays."""
     insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
     row = {"key": key, "submission_id": submission_id, "content": content, "created_at": now(session)}
-    session.execute(insert(_TRIALS).values(row).on_conflict_do_nothing())
+    session.execute(insert(_EXECUTIONS).values(row).on_conflict_do_nothing())

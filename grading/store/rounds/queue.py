@@ -270,7 +270,7 @@ _RECEIVED = (
 _TO_RUN = (
     select(Round.id)
     .join(Outbox, Outbox.key == Round.id)
-    .where(Outbox.kind == "trial", Outbox.done_at.is_(None), Round.state == RoundState.RECEIVED.value)
+    .where(Outbox.kind == "execute", Outbox.done_at.is_(None), Round.state == RoundState.RECEIVED.value)
     .order_by(Round.priority.desc(), Round.created_at, Round.id)
     .limit(MOST)
 )

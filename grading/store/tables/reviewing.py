@@ -106,7 +106,7 @@ class Example(Base):
 
 
 class DryRun(Base):
-    """A trial of a rubric change on submissions: rounds that are not current until it is applied."""
+    """A dry run of a rubric change on submissions: rounds that are not current until it is applied."""
 
     __tablename__ = "dry_runs"
     id: Mapped[str] = mapped_column(Id, primary_key=True, default=new_id)

@@ -179,7 +179,7 @@ def _running(session: Session, rounds: Sequence[str]) -> frozenset[str]:
     """Rounds whose sandbox run is queued or running."""
     if not rounds:
         return frozenset()
-    query = select(Outbox.key).where(Outbox.kind == "trial", Outbox.key.in_(rounds))
+    query = select(Outbox.key).where(Outbox.kind == "execute", Outbox.key.in_(rounds))
     return frozenset(session.scalars(query.where(Outbox.done_at.is_(None))))
 
 

@@ -33,7 +33,7 @@ from grading.domain.model import Cell, Document, RoundState, StageState
 from grading.domain.outcome import Report
 from grading.domain.shared_messages import NO_SUCH_SUBMISSION
 from grading.domain.value import Value
-from grading.execution.display import ShownTrial
+from grading.execution.display import ShownExecution
 from grading.scoring import changed
 from grading.shared.cache import BoundedCache, mark
 from grading.store.database import parse_timestamp
@@ -119,7 +119,7 @@ def head_query(dialect: str) -> Select[Any]:
     members = select(func.aggregate_strings(cast(SubmissionMember.user_id, String), ","))
     members = members.where(SubmissionMember.submission_id == Submission.id)
     other = aliased(Round)
-    tried = (Outbox.kind == "trial", Outbox.key == Round.id, Outbox.done_at.is_(None))
+    tried = (Outbox.kind == "execute", Outbox.key == Round.id, Outbox.done_at.is_(None))
     columns = (
         *_HEAD_COLUMNS,
         members.scalar_subquery().label("members"),
@@ -384,7 +384,7 @@ class SubmittedWork:
     """`added` lists the student's lines; all lines of very long documents."""
     notes: tuple[str, ...]
     """Notes on reading the files."""
-    trial: ShownTrial | None
+    execution: ShownExecution | None
     """Result of the sandbox run of a round."""
     mark: str
     """Equal for equal content."""
@@ -409,12 +409,12 @@ def load_whole(session: Session, submission_id: str) -> WholeSubmission:
 
 
 def _handed_in(row: Any) -> SubmittedWork:
-    trial = None if row.trial in (None, "null") else ShownTrial.model_validate_json(row.trial)
+    execution = None if row.execution in (None, "null") else ShownExecution.model_validate_json(row.execution)
     made = _parsed.get(
         mark(row.documents, row.starter), len(row.documents), lambda: _apart(row.documents, row.starter)
     )
     notes = tuple(map(str, row.notes))
-    return SubmittedWork(made, notes, trial, mark(row.documents, row.starter, notes, row.trial))
+    return SubmittedWork(made, notes, execution, mark(row.documents, row.starter, notes, row.execution))
 
 
 def load_documents(session: Session, submission_id: str) -> tuple[Document, ...]:
@@ -429,7 +429,7 @@ _DOCUMENTS = (
     Submission.notes,
     cast(RubricVersion.starter, Text).label("starter"),
 )
-_TRIAL = cast(Round.prepared["trial"], Text).label("trial")
+_EXECUTION = cast(Round.prepared["execution"], Text).label("execution")
 """Only this part of the large `prepared` is read."""
 
 
@@ -447,7 +447,7 @@ def _documents() -> Select[Any]:
 
 @cache
 def _whole(dialect: str) -> Select[Any]:
-    more = (*_DOCUMENTS, _TRIAL, *grade_history.TERMS)
+    more = (*_DOCUMENTS, _EXECUTION, *grade_history.TERMS)
     return head_query(dialect).add_columns(*more).outerjoin(Extension, grade_history.EXTENDED)
 
 
@@ -464,7 +464,7 @@ def _own(cell: Cell) -> Cell:
     return cell.model_copy(update={"added": tuple(range(1, len(cell.lines) + 1))})
 
 
-def load_trial(session: Session, round_id: str) -> ShownTrial | None:
+def load_execution(session: Session, round_id: str) -> ShownExecution | None:
     """The result of the sandbox run; only this part of the large `prepared` is read."""
-    found = session.scalar(select(Round.prepared["trial"]).where(Round.id == round_id))
-    return None if found is None else ShownTrial.model_validate(found)
+    found = session.scalar(select(Round.prepared["execution"]).where(Round.id == round_id))
+    return None if found is None else ShownExecution.model_validate(found)

@@ -51,10 +51,10 @@ def strike(made: Site, chance: random.Random, stopped: dict[str, float]) -> None
         made.parts.start(name, "sandbox")
 
 
-def open_trials(made: Site) -> list[str]:
+def open_executions(made: Site) -> list[str]:
     """Rounds whose work is still to be run."""
     with made.store.read() as session:
-        query = select(Outbox.key).where(Outbox.kind == "trial", Outbox.done_at.is_(None))
+        query = select(Outbox.key).where(Outbox.kind == "execute", Outbox.done_at.is_(None))
         return list(session.scalars(query))
 
 
@@ -97,7 +97,7 @@ def test_everything_is_run_and_graded_once(
         shares = [Evidence.model_validate((row or {})["evidence"]).of("code") for row in rows]
         assert sorted(one.share or 0.0 for one in shares if one) == sorted(wants)
         assert states == {RoundState.GRADED}
-        until(lambda: not open_trials(made), 30, "nothing waits to be run")
+        until(lambda: not open_executions(made), 30, "nothing waits to be run")
     assert until(lambda: not running_drivers(), 30, "no box is left")
     with capsys.disabled():
         print(f"\n{COUNT} hand-ins, {struck} faults, none lost, none twice")

@@ -123,7 +123,7 @@ def tell(made: Site, boxes: set[int]) -> Told:
     status = process.wait(60)
     took = time.monotonic() - began
     with made.store.read() as session:
-        query = select(Outbox).where(Outbox.kind == "trial", Outbox.done_at.is_(None))
+        query = select(Outbox).where(Outbox.kind == "execute", Outbox.done_at.is_(None))
         rows = session.scalars(query).all()
         due = all(row.not_before <= now(session) for row in rows)
     return Told(status, took, len(boxes & running_drivers()), [row.tries for row in rows], due)
@@ -185,7 +185,7 @@ def shares(made: Site) -> list[float | None]:
 
 def open_rows(made: Site) -> int:
     with made.store.read() as session:
-        rows = session.scalars(select(Outbox).where(Outbox.kind == "trial")).all()
+        rows = session.scalars(select(Outbox).where(Outbox.kind == "execute")).all()
         assert all(row.not_before - row.created_at < timedelta(minutes=5) for row in rows)
         return sum(row.done_at is None for row in rows)
 

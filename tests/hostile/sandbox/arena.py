@@ -21,7 +21,7 @@ from grading.config.settings import Limits, SandboxSettings
 from grading.documents import UploadedFile, read, set_apart
 from grading.domain.model import Evidence
 from grading.domain.rubric import Criterion, Rubric
-from grading.execution.model import Request, Trial
+from grading.execution.model import Execution, Request
 from grading.execution.paths import beside
 from grading.execution.plan import make_plan
 from grading.execution.results import Ran
@@ -30,7 +30,7 @@ from tests.hostile.sandbox.bait import Bait
 from workers.sandbox.backends.base import Sandbox
 from workers.sandbox.runner import Shelf
 from workers.sandbox.runtimes import find_runtime
-from workers.sandbox.session import Trials
+from workers.sandbox.session import Executor
 
 PROGRAMS = Path(__file__).parent / "programs"
 SECONDS, PATIENT_S = 12.0, 60.0
@@ -204,10 +204,10 @@ class Outcome:
     """What became of a program."""
 
     program: Program
-    work: Trial
+    work: Execution
     evidence: Evidence
     seconds: float
-    """Wall time of its own trial."""
+    """Wall time of its own execution."""
     reached: tuple[str, ...]
     """What came out of its boxes that must not: secrets, and its own words that it got through."""
 
@@ -225,7 +225,7 @@ class Arena:
     bait: Bait
     shelf: Shelf
     cell_s: float
-    _kept: dict[str, Trial] = field(default_factory=dict)
+    _kept: dict[str, Execution] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, program: Program) -> Outcome:
@@ -243,27 +243,29 @@ class Arena:
             tests=TESTS,
             limits=limits(program.seconds, max(self.cell_s, ENOUGH_S if program.earns else 0)),
         )
-        trials = {key: self._kept_trial(r) for key, r in plan.requests.items() if not key.startswith("work:")}
+        executions = {
+            key: self._kept_execution(r) for key, r in plan.requests.items() if not key.startswith("work:")
+        }
         [(key, request)] = [item for item in plan.requests.items() if item[0].startswith("work:")]
         began = time.monotonic()
-        work = self._trials.run(request, self.shelf.mounts(request.files))
+        work = self._executor.run(request, self.shelf.mounts(request.files))
         seconds = time.monotonic() - began
-        evidence = collect(documents, rubric, ran=Ran(plan, {**trials, key: work}))
+        evidence = collect(documents, rubric, ran=Ran(plan, {**executions, key: work}))
         return Outcome(program, work, evidence, seconds, self.bait.reached_in(work))
 
     @property
-    def _trials(self) -> Trials:
-        return Trials(self.sandbox, lambda language: find_runtime(language, SandboxSettings()))
+    def _executor(self) -> Executor:
+        return Executor(self.sandbox, lambda language: find_runtime(language, SandboxSettings()))
 
-    def _kept_trial(self, request: Request) -> Trial:
-        """The instructor's own trials are the same for all."""
+    def _kept_execution(self, request: Request) -> Execution:
+        """The instructor's own executions are the same for all."""
         key = request.model_dump_json(exclude={"limits"})
         with self._lock:
             if key not in self._kept:
                 patient = request.model_copy(update={"limits": limits(PATIENT_S, ENOUGH_S)})
-                trial = self._trials.run(patient, self.shelf.mounts(request.files))
-                assert trial.end == "finished", trial
-                self._kept[key] = trial
+                execution = self._executor.run(patient, self.shelf.mounts(request.files))
+                assert execution.end == "finished", execution
+                self._kept[key] = execution
             return self._kept[key]
 
     def _shelve(self, content: bytes) -> str:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from grading.execution.model import Trial
+from grading.execution.model import Execution
 
 NOT_PRIVATE = Path("/var/tmp")
 """Bait is readable for everyone there: only the box keeps it from a program."""
@@ -133,9 +133,9 @@ class Bait:
             text = text.replace(f"@{name}@", value)
         return text
 
-    def reached_in(self, trial: Trial) -> tuple[str, ...]:
+    def reached_in(self, execution: Execution) -> tuple[str, ...]:
         """Lines that came out of a box and must not have."""
-        text = trial.model_dump_json().replace("\\n", "\n")
+        text = execution.model_dump_json().replace("\\n", "\n")
         found = [line for line in text.split("\n") if self.secret in line or self.marker in line]
         return tuple(line[:300] for line in found)
 

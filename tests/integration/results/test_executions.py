@@ -1,4 +1,4 @@
-"""Tests and trials in pages, API, events and exports: students see their own, never what is hidden."""
+"""Tests and executions in pages, API, events and exports: students see their own, never what is hidden."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tests.integration.sandbox.executed import (
     EVIL,
     KEPT_BACK,
     SECRETS,
+    execution,
     hand_in_tested,
     notebook,
     outcome,
     ran_report,
-    trial,
 )
 from tests.integration.webapp import School
 
@@ -140,15 +140,15 @@ def test_a_page_without_a_run_is_as_before(school: School) -> None:
     assert "When we ran it" not in page(school, "anna", submission)
 
 
-def test_only_the_trial_is_read_of_what_was_prepared(database_url: str) -> None:
+def test_only_the_execution_is_read_of_what_was_prepared(database_url: str) -> None:
     school = School(database_url)
     submission = hand_in_tested(school)
     with school.store.read() as session:
         round_id = submission_view.load_view(session, submission).round_id
-        assert submission_view.load_trial(session, round_id) == trial()
+        assert submission_view.load_execution(session, round_id) == execution()
     school.prepared(submission, {"documents": []})
     with school.store.read() as session:
-        assert submission_view.load_trial(session, round_id) is None
+        assert submission_view.load_execution(session, round_id) is None
     school.close()
 
 
@@ -158,7 +158,7 @@ def test_an_export_for_the_student_holds_no_hidden_test(school: School) -> None:
         criteria=(CriterionEvidence(criterion="load", share=0.5, outcomes=(outcome(),)),)
     ).model_dump(mode="json")
     content = {"documents": [], "evidence": evidence, "hidden_evidence": evidence, "paths": {}}
-    school.prepared(submission, {**content, "trial": trial().model_dump(mode="json")})
+    school.prepared(submission, {**content, "execution": execution().model_dump(mode="json")})
     kept: dict[str, Any] = {
         "end": "finished",
         "cells": [{"number": 1, "state": "ran"}],
@@ -177,7 +177,7 @@ def test_an_export_for_the_student_holds_no_hidden_test(school: School) -> None:
         data = json.loads(archive.read("data.json"))
     assert not [word for word in NEVER if word in everything]
     assert data["cached_executions"][0]["content"] == {"end": "finished", "cells": kept["cells"]}
-    assert "(120, 6)" in json.dumps(data["rounds"][0]["prepared"]["trial"])
+    assert "(120, 6)" in json.dumps(data["rounds"][0]["prepared"]["execution"])
     tests = data["grades"][0]["report"]["criteria"][0]["evidence"][0]["tests"]
     assert [test["passed"] for test in tests if not test["hidden"]] == [True, False, False, True]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from grading.domain.model import CheckOutcome, Flag, Location, Output, TestOutcome
 from grading.domain.outcome import CriterionGrade, Report
-from grading.execution.display import ShownDocument, ShownTrial
+from grading.execution.display import ShownDocument, ShownExecution
 from grading.execution.model import Played
 from grading.execution.paths import Repair
 from tests.integration.webapp import School, report
@@ -109,7 +109,7 @@ def notebook() -> bytes:
     return json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells}).encode()
 
 
-def trial(path: str = "work.ipynb") -> ShownTrial:
+def execution(path: str = "work.ipynb") -> ShownExecution:
     """What running the notebook showed."""
     here = Location(document=path, cell=2, line=2)
     cells = (
@@ -126,12 +126,12 @@ def trial(path: str = "work.ipynb") -> ShownTrial:
         repairs=(Repair(location=here, was="D:/homework/sales.csv", now="data/sales.csv"),),
         missing=("polars",),
     )
-    return ShownTrial(documents={path: document}, sandbox="bubblewrap", image="sha256:0", seconds=2.5)
+    return ShownExecution(documents={path: document}, sandbox="bubblewrap", image="sha256:0", seconds=2.5)
 
 
 def hand_in_tested(school: School, who: str = "anna", *, released: bool = True, **changes: Any) -> str:
     """A submission of somebody that was run, tested and graded; its id."""
     submission = school.hand_in(who, data=notebook(), name="work.ipynb")
-    school.prepared(submission, {"trial": trial().model_dump(mode="json")})
+    school.prepared(submission, {"execution": execution().model_dump(mode="json")})
     school.grade(submission, ran_report(**changes), released=released)
     return submission

@@ -1,4 +1,4 @@
-"""From what a trial showed to jobs, prompts, reports and pages: nothing of a hidden test gets through."""
+"""From an execution to jobs, prompts, reports and pages: nothing of a hidden test gets through."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from grading.domain.jobs import Job, Result
 from grading.domain.model import Output
 from grading.domain.outcome import Report
 from grading.domain.rubric import Criterion, Rubric
-from grading.execution.model import Answer, Played, Request, Shape, Trial
+from grading.execution.model import Answer, Execution, Played, Request, Shape
 from grading.execution.plan import make_plan
 from tests.integration.webapp import School
 from workers.machine.engines.rules.engine import RulesEngine
@@ -59,11 +59,11 @@ def number(text: str) -> Answer:
     return Answer(state="value", value=Shape(kind="number", type="int", text=text))
 
 
-def play(requests: Mapping[str, Request]) -> dict[str, Trial]:
+def play(requests: Mapping[str, Request]) -> dict[str, Execution]:
     """What a sandbox would answer: the work subtracts, the expected values are what they say."""
     known = {"add(0, 0)": "0", SEEN: "-1", GIVEN: GOT, "0": "0", "3": "3", WANTED: WANTED}
     return {
-        key: Trial(
+        key: Execution(
             end="finished",
             cells=tuple(
                 Played(number=cell.number, state="ran", outputs=(Output(kind="stream", text="5\n"),))
@@ -158,4 +158,4 @@ def test_what_a_student_reads_holds_nothing_of_a_hidden_test(prepared: Prepared,
 def test_what_a_round_keeps_is_json_that_comes_back(prepared: Prepared) -> None:
     content = json.loads(prepared.model_dump_json())
     assert Prepared.model_validate(content) == prepared
-    assert content["trial"]["documents"]["work.py"]["cells"][0]["outputs"][0]["text"] == "5\n"
+    assert content["execution"]["documents"]["work.py"]["cells"][0]["outputs"][0]["text"] == "5\n"

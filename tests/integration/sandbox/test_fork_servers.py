@@ -22,13 +22,13 @@ from typing import Any
 import pytest
 
 from grading.config.settings import Limits, SandboxSettings
-from grading.execution.model import Code, CodeLanguage, Expression, Request, TestFile, Trial, Work
+from grading.execution.model import Code, CodeLanguage, Execution, Expression, Request, TestFile, Work
 from workers.sandbox.backends import fork_servers
 from workers.sandbox.backends.base import Box
 from workers.sandbox.backends.bubblewrap import Bubblewrap
 from workers.sandbox.runtimes import find_runtime
 from workers.sandbox.runtimes.base import DRIVERS
-from workers.sandbox.session import Trials, packages, prepared
+from workers.sandbox.session import Executor, packages, prepared
 
 pytestmark = pytest.mark.usefixtures("one_box_at_a_time")
 LIMITS = Limits(seconds=20, cell_s=5, memory_mb=256, processes=24, disk_mb=8)
@@ -54,7 +54,7 @@ class Boxes:
     def __init__(self) -> None:
         self.sandbox = Bubblewrap()
         assert self.sandbox.problem() == ""
-        self.trials = Trials(self.sandbox, tools)
+        self.executor = Executor(self.sandbox, tools)
 
     def server(self, request: Request) -> fork_servers.ForkServer:
         """The fork server of a request's work, as soon as it is ready."""
@@ -66,13 +66,13 @@ class Boxes:
             time.sleep(0.01)
         return found
 
-    def forked(self, request: Request) -> Trial:
+    def forked(self, request: Request) -> Execution:
         """Run it by a fork, certainly."""
         server = self.server(request)
         before = server.used
-        trial = self.trials.run(request)
+        execution = self.executor.run(request)
         assert server.used > before
-        return trial
+        return execution
 
 
 @pytest.fixture(scope="module")
@@ -82,9 +82,9 @@ def boxes() -> Iterator[Boxes]:
     found.sandbox.fork_servers.close()
 
 
-def printed(trial: Trial) -> str:
-    assert trial.cells[0].state == "ran", trial
-    return "".join(output.text for output in trial.cells[0].outputs)
+def printed(execution: Execution) -> str:
+    assert execution.cells[0].state == "ran", execution
+    return "".join(output.text for output in execution.cells[0].outputs)
 
 
 # --- shut off as much as a program that is started -------------------------------------------------------
@@ -111,7 +111,7 @@ print(json.dumps(found))
 
 
 def test_a_fork_is_held_as_a_started_program_is(boxes: Boxes):
-    started = json.loads(printed(Trials(Bubblewrap(), tools).run(asked(PROBE))))
+    started = json.loads(printed(Executor(Bubblewrap(), tools).run(asked(PROBE))))
     forked = json.loads(printed(boxes.forked(asked(PROBE))))
     assert forked == started
     assert forked["CapEff"] == forked["CapBnd"] == "0000000000000000"
@@ -137,7 +137,7 @@ def test_a_fork_cannot_leave_its_box_or_look_into_others(boxes: Boxes):
     request = asked(textwrap.dedent(code))
     # an ordinary user's boxes are all of that user, and the first process says only LANG
     seen = "" if os.geteuid() == 0 else "/proc/1/environ 8\n"
-    started = Trials(Bubblewrap(), tools).run(request)
+    started = Executor(Bubblewrap(), tools).run(request)
     assert printed(boxes.forked(request)) == printed(started) == f"[]\n{seen}"
 
 
@@ -167,7 +167,7 @@ print(sorted(n for n in os.listdir("/proc") if n.isdigit() and int(n) not in (1,
 @pytest.mark.parametrize("what", SPOILS)
 def test_nothing_of_a_run_reaches_the_next_or_the_server(boxes: Boxes, what: str):
     server = boxes.server(asked(CLEAN))
-    boxes.trials.run(asked(SPOILS[what], "1 + 1"))
+    boxes.executor.run(asked(SPOILS[what], "1 + 1"))
     after = boxes.forked(asked(CLEAN, "1 + 1"))
     assert printed(after) == "3 False None [] []\n[]\n"
     assert after.answers[0].value is not None
@@ -213,7 +213,7 @@ def test_a_server_that_was_killed_costs_no_run_and_another_comes(boxes: Boxes):
     killed = boxes.server(request)
     os.kill(int(_children(killed)), signal.SIGKILL)
     for _ in range(3):
-        assert printed(boxes.trials.run(request)) == "here\n"
+        assert printed(boxes.executor.run(request)) == "here\n"
     assert boxes.server(request) is not killed
 
 
@@ -233,11 +233,11 @@ def test_where_nothing_can_be_forked_programs_are_started(boxes: Boxes, monkeypa
     with monkeypatch.context() as context:
         context.setattr(fork_servers, "_places", refused)
         for _ in range(fork_servers.FAILURES - 1):
-            assert printed(other.trials.run(request)) == "here\n"
+            assert printed(other.executor.run(request)) == "here\n"
     other.forked(request)  # a failure now and then means nothing
     monkeypatch.setattr(fork_servers, "_places", refused)
     for _ in range(fork_servers.FAILURES):
-        assert printed(other.trials.run(request)) == "here\n"
+        assert printed(other.executor.run(request)) == "here\n"
     monkeypatch.undo()
     wanted = prepared(tools("python"), request, "work")
     assert wanted is not None
@@ -324,13 +324,13 @@ f(1)
 """
 
 
-def printed_lines(trial: Trial) -> list[str]:
-    return "".join(output.text for output in trial.cells[0].outputs).splitlines()
+def printed_lines(execution: Execution) -> list[str]:
+    return "".join(output.text for output in execution.cells[0].outputs).splitlines()
 
 
 def test_r_that_is_forked_prints_what_a_new_one_does(boxes: Boxes):
     request = asked(ATTACHES, "1 + 1", language="r")
-    started = Trials(Bubblewrap(), tools).run(request)
+    started = Executor(Bubblewrap(), tools).run(request)
     forked = boxes.forked(request)
     assert printed_lines(forked) == printed_lines(started)
     assert (forked.cells[0].error, forked.cells[0].line) == (started.cells[0].error, started.cells[0].line)
@@ -346,7 +346,7 @@ def test_nothing_of_a_run_of_r_reaches_the_next(boxes: Boxes):
         "system('sleep 600 &'); x <- numeric(1e9)",
     )
     for spoil in spoils:
-        boxes.trials.run(asked(spoil, language="r"))
+        boxes.executor.run(asked(spoil, language="r"))
         after = boxes.forked(asked(f"{clean}\nsd(c(1, 3)) > 1", "runif(1)", language="r"))
         assert printed(after) == '[1] "until" ""     \n[1] TRUE\n'  # the driver's clock, and no variable
     first, second = (boxes.forked(asked("print(runif(1))", language="r")) for _ in range(2))
@@ -357,9 +357,9 @@ def test_tests_of_r_run_in_a_fork_of_their_own(boxes: Boxes):
     source = "test_that('adds', { expect_equal(f(1), 2) })\ntest_that('fails', { expect_equal(f(1), 3) })"
     request = asked("f <- function(x) x + 1", language="r", tests=(TestFile(path="test_w.R", source=source),))
     for _ in range(4):
-        trial = boxes.forked(request)
-        assert [test.state for test in trial.tests] == ["passed", "failed"]
-        assert "f(1) not equal to 3" in trial.tests[1].message
+        execution = boxes.forked(request)
+        assert [test.state for test in execution.tests] == ["passed", "failed"]
+        assert "f(1) not equal to 3" in execution.tests[1].message
 
 
 def test_testthat_looks_for_no_package_at_each_expectation(boxes: Boxes):
@@ -374,8 +374,8 @@ def test_testthat_looks_for_no_package_at_each_expectation(boxes: Boxes):
         test_that("is counted", { testthat:::find_edition("."); expect_equal(seen$count, 1) })
     """
     test = TestFile(path="test_w.R", source=textwrap.dedent(source))
-    trial = boxes.trials.run(asked("f <- function(x) x + 1", language="r", tests=(test,)))
-    found = {one.name: (one.state, one.message) for one in trial.tests}
+    execution = boxes.executor.run(asked("f <- function(x) x + 1", language="r", tests=(test,)))
+    found = {one.name: (one.state, one.message) for one in execution.tests}
     assert found["looks nowhere"] == found["is counted"] == ("passed", "")
     assert len(found) == 17
 

@@ -23,7 +23,7 @@ from workers.sandbox.backends import open_sandbox
 from workers.sandbox.import_scores import Score, contents, require_proven, score_of, scores
 from workers.sandbox.runner import Runner, Shelf
 from workers.sandbox.runtimes import find_runtime
-from workers.sandbox.session import Trials
+from workers.sandbox.session import Executor
 
 GAUGES = (
     "station,flow,measured\nEms,80,2024-03-01\nIller,41,2024-03-02\nLech,115,2024-03-03\nIsar,63,2024-03-04\n"
@@ -133,8 +133,8 @@ def runner(sqlite_databases: SqliteDatabases, assignment: Assignment) -> Iterato
     checks = SandboxSettings()
     store = Store(sqlite_databases.fresh(schema.upgrade))
     with Shelf() as shelf:
-        trials = Trials(open_sandbox("bubblewrap"), lambda language: find_runtime(language, checks))
-        yield Runner(store, trials, shelf, contents(assignment))
+        executor = Executor(open_sandbox("bubblewrap"), lambda language: find_runtime(language, checks))
+        yield Runner(store, executor, shelf, contents(assignment))
     store.close()
 
 

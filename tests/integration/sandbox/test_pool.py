@@ -116,7 +116,7 @@ def test_a_second_announcement_does_not_take_the_work_from_who_runs_it(school: S
     assert tried(school, round_id) is None
     with school.server.store.write() as session:
         assert not preparing.hand_on(session, round_id)  # by one who looked before
-    assert school.rows(round_id)["trial"].done_at is not None
+    assert school.rows(round_id)["execute"].done_at is not None
 
 
 def test_who_stood_still_takes_nothing_from_who_took_over(school: School) -> None:
@@ -131,7 +131,7 @@ def test_who_stood_still_takes_nothing_from_who_took_over(school: School) -> Non
     stopped.sign()
     stopped.give_back(first)
     stopped.put_off(first, "no room")
-    row = school.rows(round_id)["trial"]
+    row = school.rows(round_id)["execute"]
     assert (row.tries, row.error) == (2, "")
     assert ClaimedRounds(school.server).take(round_id) is None  # it is still held
     other.give_back(second)
@@ -159,7 +159,7 @@ def test_only_the_first_who_is_done_counts(school: School) -> None:
     assert reached.wait(60)
     school.later(round_id)
     school.sandbox.inner = inner
-    runner = Runner(school.server.store, school.runner.trials, school.runner.shelf)  # of another process
+    runner = Runner(school.server.store, school.runner.executor, school.runner.shelf)  # of another process
     assert run_round(school.server, runner, ClaimedRounds(school.server), round_id) is None
     before = school.row(round_id)
     assert before.state == RoundState.QUEUED
@@ -167,7 +167,7 @@ def test_only_the_first_who_is_done_counts(school: School) -> None:
     thread.join(30)
     after = school.row(round_id)
     assert (after.prepared, after.prepared_at) == (before.prepared, before.prepared_at)
-    assert school.rows(round_id)["trial"].done_at is not None
+    assert school.rows(round_id)["execute"].done_at is not None
 
 
 def test_who_comes_while_it_is_run_looks_again_until_it_is_done(lite: School) -> None:
@@ -204,7 +204,7 @@ def test_the_pool_also_prepares_what_an_older_web_app_announces(lite: School) ->
     round_id = lite.received("ada")
     app.tasks[celery_app.PREPARE](round_id)
     assert lite.waiting()["sandbox"] == 1
-    app.tasks[celery_app.TRIAL](round_id)
+    app.tasks[celery_app.EXECUTE](round_id)
     assert share(lite.evidence(round_id)) == 1.0
 
 
@@ -236,7 +236,7 @@ def test_a_fault_of_the_server_is_no_evidence_and_tried_again(lite: School) -> N
     lite.later(round_id)
     assert tried(lite, round_id) is None
     assert share(lite.evidence(round_id)) == 1.0
-    assert lite.rows(round_id)["trial"].error == ""  # with one, it would count as dead
+    assert lite.rows(round_id)["execute"].error == ""  # with one, it would count as dead
 
 
 def test_what_can_never_be_run_here_is_held_for_a_person_at_last(lite: School) -> None:
@@ -270,7 +270,7 @@ def test_out_of_descriptors_is_a_fault(lite: School, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(type(lite.sandbox), "open", none_left)
     assert tried(lite, round_id) == PUT_OFF_S[0]
-    assert "Too many open files" in lite.rows(round_id)["trial"].error
+    assert "Too many open files" in lite.rows(round_id)["execute"].error
 
 
 def test_a_full_disk_is_a_fault(lite: School, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,7 +281,7 @@ def test_a_full_disk_is_a_fault(lite: School, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(Shelf, "holding", full)
     assert tried(lite, round_id) == PUT_OFF_S[0]
-    assert "No space left" in lite.rows(round_id)["trial"].error
+    assert "No space left" in lite.rows(round_id)["execute"].error
     assert lite.row(round_id).state == RoundState.RECEIVED
 
 
@@ -302,7 +302,7 @@ def test_the_database_goes_away_in_the_middle(lite: School, monkeypatch: pytest.
             with pytest.raises(OperationalError):
                 tried(lite, round_id)
         assert lite.row(round_id).state == RoundState.RECEIVED
-        assert lite.rows(round_id)["trial"].tries == 0
+        assert lite.rows(round_id)["execute"].tries == 0
     with monkeypatch.context() as patch:
         patch.setattr(outbox, "release_hold", gone)
         patch.setattr(preparing, "save_prepared", gone)
@@ -324,7 +324,7 @@ def test_the_sweeper_gives_nothing_up_while_redis_takes_no_messages(lite: School
         lite.later(round_id)
         sweeper.step()
     assert lite.row(round_id).state == RoundState.RECEIVED
-    assert lite.rows(round_id)["trial"].tries == 0
+    assert lite.rows(round_id)["execute"].tries == 0
 
 
 def test_what_a_killed_pool_had_is_sent_again_although_others_wait(school: School) -> None:
@@ -341,7 +341,7 @@ def test_what_a_killed_pool_had_is_sent_again_although_others_wait(school: Schoo
         school.later(had)
         # one for who waits anyway, one for what was taken, and the canary
         assert len(redis.lrange("sandbox", 0, -1)) == 3
-    assert school.rows(had)["trial"].tries == 1
+    assert school.rows(had)["execute"].tries == 1
 
 
 def test_what_waits_is_prepared_when_nothing_shall_be_run_any_more(lite: School) -> None:
@@ -350,19 +350,19 @@ def test_what_waits_is_prepared_when_nothing_shall_be_run_any_more(lite: School)
     lite.later(round_id)
     Sweeper(dataclasses.replace(lite.server, config=none)).step()
     assert [flag.code for flag in lite.evidence(round_id).flags] == ["not_run"]
-    assert lite.rows(round_id)["trial"].done_at is not None
+    assert lite.rows(round_id)["execute"].done_at is not None
 
 
 def test_a_row_that_nothing_waits_for_is_closed(lite: School) -> None:
     round_id = handed_on(lite)
     assert tried(lite, round_id) is None
     with lite.server.store.write() as session:
-        outbox.reopen(session, "trial", round_id)
+        outbox.reopen(session, "execute", round_id)
     lite.later(round_id)
     Canaries(lite.server.dispatch.registry.redis).heartbeat("sandbox", "here:1", "v")
     lite.server.dispatch.registry.redis.delete(*celery_app.SANDBOX_QUEUES)
     Sweeper(lite.server).step()
-    assert lite.rows(round_id)["trial"].done_at is not None
+    assert lite.rows(round_id)["execute"].done_at is not None
 
 
 # --- ending -----------------------------------------------------------------------------------------------
@@ -385,7 +385,7 @@ def test_a_pool_that_ends_ends_its_boxes_and_gives_their_rounds_back(lite: Schoo
     thread.join(60)
     assert time.monotonic() - began < 30  # the work takes longer
     assert found == [0.0]
-    row = lite.rows(round_id)["trial"]
+    row = lite.rows(round_id)["execute"]
     assert (row.done_at, row.tries, row.error) == (None, 0, "")
     assert ClaimedRounds(lite.server).take(round_id) is not None
     with pytest.raises(SandboxUnavailable, match=ENDS[:20]):
@@ -418,7 +418,7 @@ def test_nothing_runs_for_an_erased_student(lite: School) -> None:
     round_id = handed_on(lite, "ada")
     redis: Any = lite.server.dispatch.registry.redis
     assert lite.waiting()["sandbox"] == 1
-    assert erased(lite, "ada")["outbox"] == 3  # prepare, trial, and the event that it was received
+    assert erased(lite, "ada")["outbox"] == 3  # prepare, execute, and the event that it was received
     assert lite.waiting()["sandbox"] == 0
     assert tried(lite, round_id) is None  # a pool that had taken the message
     look_again(lite.server, round_id, HOLD_S)
@@ -448,16 +448,16 @@ def test_a_student_is_erased_while_their_work_is_run(lite: School) -> None:
     assert owners == [None] * len(owners)
 
 
-def test_old_trials_go_and_what_waits_for_the_pool_stays(lite: School) -> None:
+def test_old_executions_go_and_what_waits_for_the_pool_stays(lite: School) -> None:
     lite.tried("ada")
     waits = handed_on(lite, "ben", RIGHT + "# ben\n")
     lite.server.store.clock_offset_s += 400 * 86_400
-    kept = Retention(submissions_days=30, trials_days=30, messages_days=4)
+    kept = Retention(submissions_days=30, executions_days=30, messages_days=4)
     with lite.server.store.write() as session:
         while retention.delete_chunk(session, kept):
             pass
     assert lite.kept() == 0
-    assert lite.rows(waits)["trial"].done_at is None
+    assert lite.rows(waits)["execute"].done_at is None
     assert tried(lite, waits) is None
     assert share(lite.evidence(waits)) == 1.0
 
@@ -485,7 +485,7 @@ def test_what_waits_and_what_is_kept_survive_a_restore(lite: School, tmp_path: P
     again = Store(url, clock_offset_s=60.0)
     try:
         server = dataclasses.replace(lite.server, store=again)
-        runner = Runner(again, lite.runner.trials, lite.runner.shelf)
+        runner = Runner(again, lite.runner.executor, lite.runner.shelf)
         boxes = lite.sandbox.opened
         assert run_round(server, runner, ClaimedRounds(server), held) is None
         assert lite.sandbox.opened == boxes + 1  # the expected values were kept

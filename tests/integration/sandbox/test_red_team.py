@@ -1,4 +1,4 @@
-"""What an adversary tried against trials beyond the corpus of tests/hostile, and what must not work again."""
+"""What an adversary tried against the sandbox beyond tests/hostile, and what must not work again."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from grading.execution.model import (
     Answer,
     Code,
     CodeLanguage,
+    Execution,
     Expression,
     Played,
     Request,
     Shape,
     TestFile,
-    Trial,
     Work,
 )
 from grading.execution.plan import make_plan
@@ -40,7 +40,7 @@ from tests.unit.checks.samples import cell, notebook, script, shown
 from workers.sandbox.backends import open_sandbox
 from workers.sandbox.backends.base import Ending
 from workers.sandbox.runtimes import find_runtime
-from workers.sandbox.session import MOST_PARTS, OBJECT, TOO_LARGE, Talk, Trials
+from workers.sandbox.session import MOST_PARTS, OBJECT, TOO_LARGE, Executor, Talk
 
 LIMITS = Limits(seconds=60, cell_s=10, memory_mb=384)
 SOON_S = 1.0
@@ -48,20 +48,20 @@ SOON_S = 1.0
 
 
 @pytest.fixture(scope="module")
-def trials() -> Trials:
+def executor() -> Executor:
     """The real sandbox."""
-    return Trials(open_sandbox("bubblewrap"), lambda language: find_runtime(language, SandboxSettings()))
+    return Executor(open_sandbox("bubblewrap"), lambda language: find_runtime(language, SandboxSettings()))
 
 
 def asked(
-    trials: Trials,
+    executor: Executor,
     source: str,
     tests: str = "",
     expressions: Sequence[str] = (),
     language: CodeLanguage = "python",
     seconds: float = 10,
-) -> Trial:
-    """The trial of a script with a file of tests and expressions."""
+) -> Execution:
+    """The execution of a script with a file of tests and expressions."""
     ending = {"python": "py", "r": "R"}[language]
     cells = (Code(number=1, source=source),)
     files = (TestFile(path=f"tests/test_it.{ending}", source=tests, seconds=seconds),) if tests else ()
@@ -72,12 +72,12 @@ def asked(
         tests=files,
         limits=LIMITS,
     )
-    return trials.run(request)
+    return executor.run(request)
 
 
-def passed(trial: Trial) -> set[str]:
+def passed(execution: Execution) -> set[str]:
     """Names of the tests that passed."""
-    return {test.name for test in trial.tests if test.state == "passed"}
+    return {test.name for test in execution.tests if test.state == "passed"}
 
 
 # --- files of tests -----------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ def test_hanging():
 """
 
 
-def test_who_hangs_or_leaves_has_not_raised(trials: Trials) -> None:
+def test_who_hangs_or_leaves_has_not_raised(executor: Executor) -> None:
     source = """
 import os
 def large(x): return [[]] * 10**6
@@ -125,14 +125,14 @@ def hang(x):
 def right(x): raise ValueError(x)
 def leave(x): os._exit(0)
 """
-    found = asked(trials, source, ANY_ERROR)
+    found = asked(executor, source, ANY_ERROR)
     assert passed(found) == {"test_honest"}
     assert len(found.tests) == 4
-    (hung,) = asked(trials, source, HANGING, seconds=0.6).tests
+    (hung,) = asked(executor, source, HANGING, seconds=0.6).tests
     assert hung.state == "too long"
 
 
-def test_a_class_that_cannot_be_set_up_costs_itself_only(trials: Trials) -> None:
+def test_a_class_that_cannot_be_set_up_costs_itself_only(executor: Executor) -> None:
     tests = """
 import unittest
 import basket
@@ -148,7 +148,7 @@ class B(A):
 class C(unittest.TestCase):
     def test_c(self): self.assertEqual(basket.one(), 1)
 """
-    found = asked(trials, "def hang():\n    while True: pass\n\ndef one(): return 1\n", tests, seconds=3)
+    found = asked(executor, "def hang():\n    while True: pass\n\ndef one(): return 1\n", tests, seconds=3)
     assert passed(found) == {"C.test_c"}
     assert len(found.tests) == 3
 
@@ -175,7 +175,7 @@ class T(unittest.TestCase):
 """
 
 
-def test_no_object_tells_whether_it_is_the_plain_value_that_is_expected(trials: Trials) -> None:
+def test_no_object_tells_whether_it_is_the_plain_value_that_is_expected(executor: Executor) -> None:
     source = """
 class Yes:
     def __init__(self, *a): pass
@@ -189,7 +189,7 @@ class Basket:
     def __contains__(self, x): return x in self.items
     def equals(self, other): return self.items == other.items
 """
-    assert passed(asked(trials, source, PLAIN_VALUES)) == {"T.test_own_class", "T.test_own_equals"}
+    assert passed(asked(executor, source, PLAIN_VALUES)) == {"T.test_own_class", "T.test_own_equals"}
 
 
 FORGED = """\
@@ -208,7 +208,7 @@ def test_each(n):
 @pytest.mark.parametrize(
     "reply", ['{"t": "_eq__"}', '{"t": "ndarray", "d": "<U400000000", "s": [1], "v": ["a"]}']
 )
-def test_forged_replies_neither_pass_nor_end_the_tests(trials: Trials, reply: str) -> None:
+def test_forged_replies_neither_pass_nor_end_the_tests(executor: Executor, reply: str) -> None:
     source = f"""
 import sys
 def total(n):
@@ -217,7 +217,7 @@ def total(n):
     keep = sys.modules["python_keep"]
     keep.Keeper.serve = lambda *a: {{"ok": {reply}, "out": "", "err": ""}}
 """
-    found = asked(trials, source, FORGED)
+    found = asked(executor, source, FORGED)
     assert len(found.tests) == 10
     assert passed(found) <= {"test_first"}
 
@@ -233,7 +233,7 @@ test_that("still gone", expect_error(leave()))
 """
 
 
-def test_objects_of_r_say_nothing_about_plain_values_and_leaving_is_no_error(trials: Trials) -> None:
+def test_objects_of_r_say_nothing_about_plain_values_and_leaving_is_no_error(executor: Executor) -> None:
     source = """
 total <- function(x) { e <- new.env(); e$n <- x; class(e) <- "mo.ney"; e }
 `==.mo.ney` <- function(e1, e2) TRUE
@@ -242,7 +242,7 @@ all.equal.mo.ney <- function(...) TRUE
 Ops.mo.ney <- function(e1, e2) TRUE
 leave <- function() tools::pskill(Sys.getpid(), 9L)
 """
-    found = asked(trials, source, R_VALUES, language="r")
+    found = asked(executor, source, R_VALUES, language="r")
     assert passed(found) == {"own", "own product"}
     assert len(found.tests) == 7
 
@@ -250,7 +250,7 @@ leave <- function() tools::pskill(Sys.getpid(), 9L)
 # --- hidden tests -------------------------------------------------------------------------------------
 
 
-def test_what_is_shown_was_asked_before_anything_hidden(trials: Trials) -> None:
+def test_what_is_shown_was_asked_before_anything_hidden(executor: Executor) -> None:
     source = """
 from pathlib import Path
 def f(x):
@@ -275,7 +275,7 @@ def f(x):
     plan = make_plan([work], rubric, (), files={}, tests={"tests/test_it.py": ""}, limits=LIMITS)
     [key] = [key for key in plan.requests if key.startswith("work:")]
     assert [e.code for e in plan.requests[key].expressions] == ["f(3)", "f(40213579)", "f(40213580)"]
-    made = {key: trials.run(request) for key, request in plan.requests.items()}
+    made = {key: executor.run(request) for key, request in plan.requests.items()}
     evidence = collect([work], rubric, (), Ran(plan, made))
     assert "4021357" in made[key].model_dump_json()
     assert "4021357" not in for_student(evidence).model_dump_json()
@@ -284,15 +284,15 @@ def f(x):
 # --- honest work --------------------------------------------------------------------------------------
 
 
-def test_sets_of_texts_have_the_same_order_in_every_run(trials: Trials) -> None:
+def test_sets_of_texts_have_the_same_order_in_every_run(executor: Executor) -> None:
     source = "print(list(set('abcdefghijkl')), hash('x'))"
-    runs = [asked(trials, source).cells[0].outputs for _ in range(2)]
+    runs = [asked(executor, source).cells[0].outputs for _ in range(2)]
     assert runs[0] == runs[1] != ()
 
 
-def test_settings_of_r_do_not_break_the_run(trials: Trials) -> None:
+def test_settings_of_r_do_not_break_the_run(executor: Executor) -> None:
     source = "options(warn = 2)\ncloseAllConnections()\nf <- function(x) x\nsource('nofile.R')"
-    found = asked(trials, source, expressions=["f(1)", "f(2)", "as.integer('x')"], language="r")
+    found = asked(executor, source, expressions=["f(1)", "f(2)", "as.integer('x')"], language="r")
     assert (found.end, found.cells[0].state) == ("finished", "failed")
     assert [answer.state for answer in found.answers] == ["value", "value", "error"]
 
@@ -314,7 +314,7 @@ def judged(check: Check, sources: Sequence[tuple[str, str, str]], missing: tuple
     )
     theirs = (Played(number=1, state="ran", outputs=shown("42")),)
     made = {
-        key: Trial(end="finished", cells=cells if key.startswith("work:") else theirs, missing=missing)
+        key: Execution(end="finished", cells=cells if key.startswith("work:") else theirs, missing=missing)
         for key in plan.requests
     }
     return collect([work], rubric, [solved], Ran(plan, made))
@@ -391,7 +391,7 @@ class Script:
         return Ending("finished")
 
 
-def test_values_of_a_trial_have_a_bound_together() -> None:
+def test_values_of_an_execution_have_a_bound_together() -> None:
     value = {"kind": "list", "items": [{"kind": "nothing"}] * (MOST_PARTS // OBJECT // 3)}
     large: dict[str, object] = {"event": "answer", "state": "value", "value": value}
     small: dict[str, object] = {"event": "answer", "state": "value", "value": {"kind": "nothing"}}

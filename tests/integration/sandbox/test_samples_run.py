@@ -14,14 +14,14 @@ from grading.checks.visibility import for_student
 from grading.config.settings import SandboxSettings
 from grading.documents import UploadedFile, read, set_apart
 from grading.domain.model import CheckOutcome, Evidence
-from grading.execution.model import Request, Trial
+from grading.execution.model import Execution, Request
 from grading.execution.plan import make_plan
 from grading.execution.results import Ran
 from tests.integration.project.test_samples import SAMPLES
 from workers.sandbox.backends import open_sandbox
 from workers.sandbox.backends.base import Mount
 from workers.sandbox.runtimes import find_runtime
-from workers.sandbox.session import Trials
+from workers.sandbox.session import Executor
 
 SETTINGS = SandboxSettings()
 
@@ -32,21 +32,21 @@ def assignment(slug: str) -> Assignment:
 
 
 @cache
-def trials() -> Trials:
-    made = Trials(open_sandbox(SETTINGS.backend), lambda language: find_runtime(language, SETTINGS))
+def executor() -> Executor:
+    made = Executor(open_sandbox(SETTINGS.backend), lambda language: find_runtime(language, SETTINGS))
     assert [made.problem("python"), made.problem("r")] == ["", ""]
     return made
 
 
 @cache
-def _run(asked: str, slug: str) -> Trial:
+def _run(asked: str, slug: str) -> Execution:
     request = Request.model_validate_json(asked)
     mounts = []
     for path in request.files:
         source = SAMPLES / "assignments" / slug / path
         bare = path.removeprefix("data/")
         mounts += [Mount(source, target) for target in (f"/box/{path}", f"/box/{bare}", f"/{path}")]
-    return trials().run(request, mounts)
+    return executor().run(request, mounts)
 
 
 @cache

@@ -34,8 +34,8 @@ from workers.sandbox.backends.base import Box, Sandbox, Session
 from workers.sandbox.backends.selection import NoSandbox
 from workers.sandbox.runner import Runner, Shelf
 from workers.sandbox.runtimes import find_runtime
-from workers.sandbox.session import Trials
-from workers.sandbox.worker import HOLD_S, KILLS_TRIALS, MOST_KILLS, ClaimedRounds, run_round
+from workers.sandbox.session import Executor
+from workers.sandbox.worker import HOLD_S, KILLS_WORKER, MOST_KILLS, ClaimedRounds, run_round
 from workers.server.context import Server, open_server
 from workers.server.prepare import prepare
 from workers.server.sweeper import Sweeper
@@ -151,7 +151,7 @@ def made(url: str, redis_url: str, root: Path, sandbox: Sandbox) -> Iterator[Sch
     counting = Counting(sandbox)
     with Shelf() as shelf:
         runner = Runner(
-            server.store, Trials(counting, lambda language: find_runtime(language, config.sandbox)), shelf
+            server.store, Executor(counting, lambda language: find_runtime(language, config.sandbox)), shelf
         )
         yield School(server, runner, counting, assignment)
     close_dispatch(server.dispatch)
@@ -237,7 +237,7 @@ def test_the_same_work_is_run_once(school: School) -> None:
     assert school.kept() == 3
 
 
-def test_other_tests_files_limits_or_packages_are_another_trial(lite: School) -> None:
+def test_other_tests_files_limits_or_packages_are_another_execution(lite: School) -> None:
     (request,) = [r for k, r in plan_of(lite).items() if k.startswith("work:")]
     keys = {lite.runner.key(request)}
     for change in (
@@ -248,7 +248,7 @@ def test_other_tests_files_limits_or_packages_are_another_trial(lite: School) ->
     ):
         keys.add(lite.runner.key(request.model_copy(update=change)))
     other = dataclasses.replace(find_runtime("python", SandboxSettings()), digest="other")
-    runner = Runner(lite.server.store, Trials(lite.sandbox, lambda _: other), lite.runner.shelf)
+    runner = Runner(lite.server.store, Executor(lite.sandbox, lambda _: other), lite.runner.shelf)
     assert len(keys | {runner.key(request)}) == 6
 
 
@@ -310,7 +310,7 @@ def test_a_round_waits_for_the_pool_and_for_nobody_else(lite: School) -> None:
     assert lite.waiting() == {"sandbox": 1, "sandbox.batch": 0}
     rows = lite.rows(plain.round_id)
     assert rows["prepare"].done_at is not None
-    assert rows["trial"].done_at is None
+    assert rows["execute"].done_at is None
     batch = hand_in(
         lite.server.store, lite.assignment, "ben", source_text=RIGHT, path="double.py", priority="batch"
     )
@@ -318,7 +318,7 @@ def test_a_round_waits_for_the_pool_and_for_nobody_else(lite: School) -> None:
     assert lite.waiting() == {"sandbox": 1, "sandbox.batch": 1}
     run_round(lite.server, lite.runner, lite.holding, plain.round_id)
     assert lite.row(plain.round_id).state == RoundState.QUEUED
-    assert lite.rows(plain.round_id)["trial"].done_at is not None
+    assert lite.rows(plain.round_id)["execute"].done_at is not None
 
 
 def test_nobody_runs_what_somebody_else_runs(lite: School) -> None:
@@ -352,7 +352,7 @@ def test_where_nothing_shall_be_run_no_pool_is_needed(lite: School) -> None:
     round_id = lite.received("ada")
     assert prepare(server, round_id)
     assert [flag.code for flag in lite.evidence(round_id).flags] == ["not_run"]
-    assert "trial" not in lite.rows(round_id)
+    assert "execute" not in lite.rows(round_id)
 
 
 # --- what the sweeper does ----------------------------------------------------------------------------
@@ -386,6 +386,6 @@ def test_a_hand_in_that_ends_the_pool_again_and_again_is_held_for_a_person(lite:
     assert run_round(lite.server, lite.runner, lite.holding, round_id) is None
     evidence = lite.evidence(round_id)
     assert share(evidence) is None
-    assert [flag.message for flag in evidence.flags if flag.hold] == [KILLS_TRIALS]
-    assert lite.rows(round_id)["trial"].done_at is not None
+    assert [flag.message for flag in evidence.flags if flag.hold] == [KILLS_WORKER]
+    assert lite.rows(round_id)["execute"].done_at is not None
     assert lite.sandbox.opened == 0

@@ -13,7 +13,7 @@ from grading.checks.kinds.runs import OutputEquals, RunsClean
 from grading.checks.kinds.tests import Case, PassesTests, VariableEquals
 from grading.checks.test_outcomes import MAX_TEXT
 from grading.domain.model import Document, Evidence, Output
-from grading.execution.model import Answer, Played, Request, Trial
+from grading.execution.model import Answer, Execution, Played, Request
 from grading.execution.plan import Plan
 from grading.execution.results import Ran
 from tests.unit.checks.samples import cell, notebook, script, shown
@@ -80,11 +80,11 @@ def test_files_of_tests() -> None:
     assert found.message == "1 of 2 tests passed; the first that failed: test_three: AssertionError()"
 
 
-def silent(key: str, request: Request) -> Trial:
+def silent(key: str, request: Request) -> Execution:
     """Where the work ends the process before its tests."""
     if not key.startswith("work:"):
         return play(key, request)
-    return Trial(end="left", reason="The program ended itself.")
+    return Execution(end="left", reason="The program ended itself.")
 
 
 @pytest.mark.parametrize("solution", [[SOLUTION], []], ids=["solution", "none"])
@@ -93,15 +93,15 @@ def test_an_early_exit_passes_no_test(solution: list[Document]) -> None:
     check = PassesTests(tests="test_*.py")
     rubric = rubric_of(check, CASES)
     plan = planned(rubric, RIGHT, solution=solution, tests=tests)
-    trials = {
+    executions = {
         key: silent(key, request)
         if key.startswith("work:")
         else play(key, request.model_copy(update={"tests": ()}))
         for key, request in plan.requests.items()
     }
     if solution:
-        trials["solution:twice.py"] = play("", plan.requests["solution:twice.py"])
-    evidence = collect([RIGHT], rubric, solution, Ran(plan, trials))
+        executions["solution:twice.py"] = play("", plan.requests["solution:twice.py"])
+    evidence = collect([RIGHT], rubric, solution, Ran(plan, executions))
     outcomes = evidence.criteria[0].outcomes
     assert [o.earned for o in outcomes] == [0, 0]
     assert all(o.weight == 1 for o in outcomes)
@@ -110,11 +110,13 @@ def test_an_early_exit_passes_no_test(solution: list[Document]) -> None:
 
 
 def test_a_test_without_end_fails_alone() -> None:
-    def slow(key: str, request: Request) -> Trial:
-        trial = play(key, request)
+    def slow(key: str, request: Request) -> Execution:
+        execution = play(key, request)
         if key.startswith("work:"):
-            trial = trial.model_copy(update={"answers": (Answer(state="too long"), *trial.answers[1:])})
-        return trial
+            execution = execution.model_copy(
+                update={"answers": (Answer(state="too long"), *execution.answers[1:])}
+            )
+        return execution
 
     evidence = collected(CASES, RIGHT, runs=slow)
     found = evidence.criteria[0].outcomes[0]
@@ -147,7 +149,7 @@ def test_without_a_sandbox_nothing_is_said_about_behaviour() -> None:
     rubric = rubric_of(CASES, RunsClean(), VariableEquals(values={"x": "1"}), OutputEquals(text="1"))
     for ran in (
         None,
-        Ran(planned(rubric, RIGHT), dict.fromkeys(planned(rubric, RIGHT).requests, Trial(end="not run"))),
+        Ran(planned(rubric, RIGHT), dict.fromkeys(planned(rubric, RIGHT).requests, Execution(end="not run"))),
         Ran(planned(rubric, RIGHT), {}),
     ):
         evidence = collect([RIGHT], rubric, (), ran)
@@ -180,9 +182,9 @@ def test_runs_clean_counts_cells() -> None:
 
 
 def test_what_only_the_server_lacks_costs_nothing() -> None:
-    def lacking(key: str, request: Request) -> Trial:
-        trial = play(key, request)
-        return trial.model_copy(update={"missing": ("nosuchthing",)})
+    def lacking(key: str, request: Request) -> Execution:
+        execution = play(key, request)
+        return execution.model_copy(update={"missing": ("nosuchthing",)})
 
     work = book("a = 1", "import nosuchthing as n", "b = n.x()", "c = a")
     knows = [book("import nosuchthing")]
@@ -202,10 +204,12 @@ def test_what_only_the_server_lacks_costs_nothing() -> None:
 
 
 def test_a_package_that_nothing_of_the_assignment_asks_for_is_the_works_error() -> None:
-    def lacking(key: str, request: Request) -> Trial:
-        trial = play(key, request)
+    def lacking(key: str, request: Request) -> Execution:
+        execution = play(key, request)
         return (
-            trial.model_copy(update={"missing": ("secretcourselib",)}) if key.startswith("work:") else trial
+            execution.model_copy(update={"missing": ("secretcourselib",)})
+            if key.startswith("work:")
+            else execution
         )
 
     forged = book("import secretcourselib\nprint('total', 4598)", outputs=shown("total 4598"), count=1)
@@ -220,10 +224,10 @@ def test_a_package_that_nothing_of_the_assignment_asks_for_is_the_works_error() 
 
 @pytest.mark.parametrize("end", ["left", "memory", "processes", "output", "too long"])
 def test_outputs_of_work_that_ended_its_own_run_do_not_count(end: str) -> None:
-    def ended(key: str, request: Request) -> Trial:
+    def ended(key: str, request: Request) -> Execution:
         if not key.startswith("work:"):
             return play(key, request)
-        return Trial.model_validate({"end": end, "reason": "The program ended itself."})
+        return Execution.model_validate({"end": end, "reason": "The program ended itself."})
 
     forged = book("import os; os._exit(0)", "print('total', 4598)", outputs=shown("total 4598"), count=1)
     solution = [book("rows = 19", "print('total', 4598)")]
@@ -258,13 +262,13 @@ def test_r_in_a_python_file_is_told_as_what_it_is() -> None:
     assert found.message == "work.py cannot be read as Python, but as R"
 
 
-def unread(key: str, request: Request) -> Trial:
+def unread(key: str, request: Request) -> Execution:
     """A script that does not parse."""
     if not key.startswith("work:"):
         return play(key, request)
     cells = (Played(number=1, state="failed", error="SyntaxError: invalid syntax"),)
     missing = Answer(state="error", error="NameError: name 'twice' is not defined")
-    return Trial(end="finished", cells=cells, answers=(missing,) * len(request.expressions))
+    return Execution(end="finished", cells=cells, answers=(missing,) * len(request.expressions))
 
 
 def test_a_file_that_only_the_student_has_costs_nothing_and_waits_for_a_person() -> None:
@@ -279,8 +283,8 @@ def test_a_file_that_only_the_student_has_costs_nothing_and_waits_for_a_person()
 
 
 def test_a_cell_without_end_is_held_for_a_person() -> None:
-    def slow(key: str, request: Request) -> Trial:
-        return Trial(end="finished", cells=(Played(number=1, state="too long"),))
+    def slow(key: str, request: Request) -> Execution:
+        return Execution(end="finished", cells=(Played(number=1, state="too long"),))
 
     evidence = collected(RunsClean(), book("while True: pass", "a = 1"), runs=slow)
     assert evidence.criteria[0].outcomes[0].message.endswith("the first that did not took too long")
@@ -317,7 +321,7 @@ def test_outputs_against_those_of_the_solution() -> None:
     assert run_outcome(check, same).weight == 0
 
 
-def test_a_notebook_handed_in_without_outputs_shows_those_of_its_trial() -> None:
+def test_a_notebook_handed_in_without_outputs_shows_those_of_its_execution() -> None:
     work = book("print('total', 4598)")
     for check in (OutputClose(values=(4598,)), OutputMatches(all_of=("total",))):
         assert run_outcome(check, work).earned == 1
@@ -362,11 +366,11 @@ def test_much_of_it_is_bounded() -> None:
 
 
 def test_a_solution_that_fails_here_is_told_and_its_recorded_outputs_count() -> None:
-    def failing(key: str, request: Request) -> Trial:
+    def failing(key: str, request: Request) -> Execution:
         if key.startswith("work:"):
             return play(key, request)
         cells = (Played(number=1, state="failed", error="ValueError: old"),)
-        return Trial(end="finished", cells=cells)
+        return Execution(end="finished", cells=cells)
 
     solution = book("print(4598)", outputs=shown("4598"))
     for check in (OutputEquals(), OutputClose()):
@@ -388,17 +392,17 @@ def test_repaired_paths_are_told() -> None:
     evidence = collect([], rubric_of(RunsClean()), (), Ran(plan, {}))
     assert evidence.flags == (*collect([], rubric_of(RunsClean())).flags,)
     work = python("x = '/q/a.csv'")
-    trials = {key: play(key, request) for key, request in plan.requests.items()}
-    (flag,) = collect([work], rubric_of(RunsClean()), (), Ran(plan, trials)).flags
+    executions = {key: play(key, request) for key, request in plan.requests.items()}
+    (flag,) = collect([work], rubric_of(RunsClean()), (), Ran(plan, executions)).flags
     assert (flag.code, flag.hold) == ("path_repaired", False)
     assert "“/q/a.csv” was read as “data/a.csv”" in flag.message
 
 
-def test_pictures_of_a_trial_count() -> None:
+def test_pictures_of_an_execution_count() -> None:
     plot = (Output(kind="display", image=True, text="Figure"),)
 
-    def drawn(key: str, request: Request) -> Trial:
-        return Trial(end="finished", cells=(Played(number=1, state="ran", outputs=plot),))
+    def drawn(key: str, request: Request) -> Execution:
+        return Execution(end="finished", cells=(Played(number=1, state="ran", outputs=plot),))
 
     work = book("draw()")
     solution = notebook(cell("plot()", language="python", outputs=plot), path="s.ipynb", language="python")
@@ -410,7 +414,7 @@ def test_pictures_of_a_trial_count() -> None:
         runs=lambda key, request: (
             drawn(key, request)
             if key.startswith("solution:")
-            else Trial(end="finished", cells=(Played(number=1, state="ran"),))
+            else Execution(end="finished", cells=(Played(number=1, state="ran"),))
         ),
     )
     assert bare.message.endswith("output has no picture")

@@ -1,4 +1,4 @@
-"""Trials made in this process, of code that the tests themselves hold: what a sandbox would say."""
+"""Executions made in this process, of code that the tests themselves hold: what a sandbox would say."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from grading.config.settings import Limits
 from grading.domain.check import Check
 from grading.domain.model import CheckOutcome, Document, Evidence, Output
 from grading.domain.rubric import Criterion, Rubric
-from grading.execution.model import Answer, Played, Request, Shape, Tested, Trial
+from grading.execution.model import Answer, Execution, Played, Request, Shape, Tested
 from grading.execution.plan import Plan, make_plan
 from grading.execution.results import Ran
 
@@ -27,7 +27,7 @@ ERRORS = (
     OSError,
     TypeError,
 )
-Play = Callable[[str, Request], Trial]
+Play = Callable[[str, Request], Execution]
 
 
 def shape(value: Any) -> Shape:
@@ -60,7 +60,7 @@ def table(**columns: Sequence[Any]) -> Shape:
     )
 
 
-def play(key: str, request: Request) -> Trial:
+def play(key: str, request: Request) -> Execution:
     """Runs Python code of a test in this process."""
     space: dict[str, Any] = {}
     exec(request.work.prelude, space)
@@ -82,7 +82,9 @@ def play(key: str, request: Request) -> Trial:
         for name in request.variables
     }
     tests = [t for file in request.tests for t in _tests(file.path, file.source, request, space)]
-    return Trial(end="finished", cells=tuple(cells), answers=answers, variables=variables, tests=tuple(tests))
+    return Execution(
+        end="finished", cells=tuple(cells), answers=answers, variables=variables, tests=tuple(tests)
+    )
 
 
 def _answer(code: str, space: dict[str, Any]) -> Answer:
@@ -136,11 +138,11 @@ def collected(
     tests: Mapping[str, str] | None = None,
     runs: Play = play,
 ) -> Evidence:
-    """The evidence with every trial that the checks need."""
+    """The evidence with every execution that the checks need."""
     rubric = check if isinstance(check, Rubric) else rubric_of(check)
     plan = planned(rubric, *documents, solution=solution, tests=tests)
-    trials = {key: runs(key, request) for key, request in plan.requests.items()}
-    return collect(documents, rubric, solution, Ran(plan, trials))
+    executions = {key: runs(key, request) for key, request in plan.requests.items()}
+    return collect(documents, rubric, solution, Ran(plan, executions))
 
 
 def run_outcome(check: Check, *documents: Document, **how: Any) -> CheckOutcome:

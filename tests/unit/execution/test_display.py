@@ -28,11 +28,11 @@ from grading.execution.display import (
     MOST_BYTES,
     PLAYED_CHARS,
     ShownDocument,
-    ShownTrial,
+    ShownExecution,
     add_played,
     shown,
 )
-from grading.execution.model import Code, Played, Request, Trial, Work
+from grading.execution.model import Code, Execution, Played, Request, Work
 from grading.execution.paths import Repair
 from grading.execution.plan import Plan, make_plan
 from workers.server.pseudonyms import hide_names
@@ -60,20 +60,20 @@ def played(number: int, *texts: str, **more: Any) -> Played:
 
 
 def test_only_the_students_own_documents_are_in_it() -> None:
-    expected = Trial(end="finished", cells=(played(1, "secret"),), seconds=4)
-    mine = Trial(end="finished", cells=(played(1, "mine"),), sandbox="bubblewrap", image="i", seconds=2)
+    expected = Execution(end="finished", cells=(played(1, "secret"),), seconds=4)
+    mine = Execution(end="finished", cells=(played(1, "mine"),), sandbox="bubblewrap", image="i", seconds=2)
     made = shown(plan("a.py"), {"work:a.py": mine, "expected:python": expected, "solution:s.py": expected})
     assert list(made.documents) == ["a.py"]
     assert "secret" not in made.model_dump_json()
     assert (made.sandbox, made.image, made.seconds) == ("bubblewrap", "i", 10)
     assert made.documents["a.py"].repairs[0].was == "C:/a.csv"
-    assert ShownTrial.model_validate(json.loads(made.model_dump_json())) == made
+    assert ShownExecution.model_validate(json.loads(made.model_dump_json())) == made
 
 
 def test_a_flood_of_output_is_bounded_and_said() -> None:
     cells = tuple(played(n, "é" * 100_000, "b" * 100_000) for n in range(1, 200))
-    trial = Trial(end="output", reason="It printed too much.", cells=cells)
-    made = shown(plan("a.py", "b.py"), {"work:a.py": trial, "work:b.py": trial})
+    execution = Execution(end="output", reason="It printed too much.", cells=cells)
+    made = shown(plan("a.py", "b.py"), {"work:a.py": execution, "work:b.py": execution})
     texts = [o.text for d in made.documents.values() for c in d.cells for o in c.outputs]
     assert all(text.endswith(LEFT_OUT) for text in texts)
     noted = len(f"\n{LEFT_OUT}".encode())
@@ -83,29 +83,31 @@ def test_a_flood_of_output_is_bounded_and_said() -> None:
 
 
 def test_what_no_database_takes_is_replaced() -> None:
-    trial = Trial(end="left", reason="a\0b", cells=(played(1, "x\0y\ud800", error="e\0\nf", state="failed"),))
-    raw = shown(plan("a.py"), {"work:a.py": trial}).model_dump_json()
+    execution = Execution(
+        end="left", reason="a\0b", cells=(played(1, "x\0y\ud800", error="e\0\nf", state="failed"),)
+    )
+    raw = shown(plan("a.py"), {"work:a.py": execution}).model_dump_json()
     assert "\\u0000" not in raw
     raw.encode()
-    assert shown(plan("a.py"), {"work:a.py": trial}).documents["a.py"].cells[0].error == "e\ufffd f"
+    assert shown(plan("a.py"), {"work:a.py": execution}).documents["a.py"].cells[0].error == "e\ufffd f"
 
 
 def test_of_an_error_only_its_line_is_kept() -> None:
     trace = Output(kind="error", text="Traceback\n  /grader/prelude.py\nKeyError: 'x'")
     cell = Played(number=1, state="failed", outputs=(out("1"), trace), error="KeyError: 'x'", line=3)
-    made = shown(plan("a.py"), {"work:a.py": Trial(end="finished", cells=(cell,))}).documents["a.py"]
+    made = shown(plan("a.py"), {"work:a.py": Execution(end="finished", cells=(cell,))}).documents["a.py"]
     assert made.cells[0].outputs == (out("1"),)
     assert (made.cells[0].error, made.cells[0].line) == ("KeyError: 'x'", 3)
 
 
 def test_nothing_is_said_of_cells_where_nothing_was_run() -> None:
-    trial = Trial(end="not run", reason="no sandbox", cells=(Played(number=1, state="not reached"),))
-    made = shown(plan("a.py"), {"work:a.py": trial})
+    execution = Execution(end="not run", reason="no sandbox", cells=(Played(number=1, state="not reached"),))
+    made = shown(plan("a.py"), {"work:a.py": execution})
     assert made.documents["a.py"].cells == ()
     assert add_played([notebook(code(1))], made) == (notebook(code(1)),)
 
 
-def test_a_document_without_a_trial_has_no_entry() -> None:
+def test_a_document_without_an_execution_has_no_entry() -> None:
     assert shown(plan("a.py"), {}).documents == {}
 
 
@@ -117,13 +119,13 @@ def code(number: int, **more: Any) -> Cell:
     return Cell(number=number, kind="code", source="x", language="python", added=(1,), **more)
 
 
-def trial(*cells: Played, **more: Any) -> ShownTrial:
+def execution(*cells: Played, **more: Any) -> ShownExecution:
     document = ShownDocument(path="a.ipynb", **{"end": "finished", "cells": cells, **more})
-    return ShownTrial(documents={"a.ipynb": document})
+    return ShownExecution(documents={"a.ipynb": document})
 
 
 def filled(cell: Cell, one: Played, **more: Any) -> tuple[Output, ...]:
-    (document,) = add_played([notebook(cell)], trial(one, **more))
+    (document,) = add_played([notebook(cell)], execution(one, **more))
     return document.cells[0].played
 
 
@@ -160,20 +162,20 @@ def test_cells_after_a_missing_package_or_file_are_excused() -> None:
         played(2, state="failed", error="FileNotFoundError: No such file or directory: 'a.csv'"),
         played(3, state="failed", error="NameError: name 'a' is not defined"),
     )
-    found = shown(made, dict.fromkeys(made.requests, Trial(end="finished", cells=cells)))
+    found = shown(made, dict.fromkeys(made.requests, Execution(end="finished", cells=cells)))
     assert found.documents["a.ipynb"].excused == (2, 3)
 
 
-def test_without_a_trial_documents_and_their_json_stay_as_they_were() -> None:
+def test_without_an_execution_documents_and_their_json_stay_as_they_were() -> None:
     document = notebook(code(1))
     assert add_played([document], None) == (document,)
-    assert add_played([document], ShownTrial()) == (document,)
+    assert add_played([document], ShownExecution()) == (document,)
     assert "played" not in document.model_dump_json()
     assert "tests" not in CheckOutcome(check="1", label="a", earned=1).model_dump_json()
 
 
 def test_names_in_outputs_of_the_run_stay_here() -> None:
-    (document,) = add_played([notebook(code(1))], trial(played(1, "Hello Anna Weber")))
+    (document,) = add_played([notebook(code(1))], execution(played(1, "Hello Anna Weber")))
     (sent,) = pseudonymise([document], Identity(names=("Anna Weber",)))
     assert sent.cells[0].played[0].text == "Hello [student]"
 

@@ -117,7 +117,7 @@ def test_pairs_and_what_runs_before() -> None:
     assert [q.name for q in asked.questions] == ["input_1", "input_2"]
 
 
-def test_two_preludes_are_two_trials() -> None:
+def test_two_preludes_are_two_executions() -> None:
     first = PassesTests(cases=CASES.cases, prelude="a.py")
     second = PassesTests(cases=CASES.cases, prelude="b.py")
     plan = planned(rubric_of(first, second), WORK, tests={"tests/a.py": "a = 1", "tests/b.py": "b = 1"})

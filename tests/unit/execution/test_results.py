@@ -4,7 +4,7 @@ import pytest
 
 from grading.checks.kinds.runs import RunsClean
 from grading.domain.model import Output
-from grading.execution.model import Played, Trial
+from grading.execution.model import Execution, Played
 from grading.execution.results import Ran, lacks
 from tests.unit.checks.samples import cell, notebook
 from tests.unit.execution.samples import planned
@@ -33,8 +33,8 @@ def ran_of(*cells: tuple[str, str], missing: tuple[str, ...] = (), end: str = "f
         for n, (state, error) in enumerate(cells, start=1)
         if state
     )
-    trial = Trial.model_validate({"end": end, "cells": played, "missing": missing})
-    return Ran(plan, {"work:work.ipynb": trial})
+    execution = Execution.model_validate({"end": end, "cells": played, "missing": missing})
+    return Ran(plan, {"work:work.ipynb": execution})
 
 
 GONE = "No module named 'zap'"
@@ -98,5 +98,5 @@ def test_what_was_not_run() -> None:
     assert answered.problem is None
     assert answered.outputs("work.ipynb", 1) == ()
     shown = Played(number=1, state="ran", outputs=(Output(kind="stream", text="1"),))
-    trials = {"work:work.ipynb": Trial(end="finished", cells=(shown,))}
-    assert Ran(answered.plan, trials).outputs("work.ipynb", 1) == shown.outputs
+    executions = {"work:work.ipynb": Execution(end="finished", cells=(shown,))}
+    assert Ran(answered.plan, executions).outputs("work.ipynb", 1) == shown.outputs

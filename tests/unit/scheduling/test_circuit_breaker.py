@@ -63,7 +63,7 @@ def closed_again() -> Circuit:
     return opened.probe(opened.due).answered(opened.due)
 
 
-def test_after_a_good_probe_it_is_on_trial_until_a_run_ends_well() -> None:
+def test_after_a_good_probe_it_is_half_open_until_a_run_ends_well() -> None:
     circuit = closed_again()
     assert (circuit.state, circuit.why) == ("closed", "")
     later = circuit.since + 1

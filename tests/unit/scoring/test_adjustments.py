@@ -26,7 +26,7 @@ from grading.domain.jobs import Provenance, Result
 from grading.domain.model import AdjustmentEvidence, CheckOutcome, Evidence, RoundState
 from grading.domain.outcome import Adjusted, CriterionGrade, Report
 from grading.domain.rubric import Adjustment, Criterion, Rubric
-from grading.execution.model import Played, Trial
+from grading.execution.model import Execution, Played
 from grading.scoring import changed, combine, counted, settled
 from grading.scoring.adjustments import added_up, found_adjustments
 from tests.unit.checks.samples import script
@@ -330,15 +330,15 @@ def test_the_checks_of_adjustments_are_run_like_those_of_criteria() -> None:
 @pytest.mark.parametrize(
     "ended",
     [
-        Trial(end="finished", cells=(Played(number=1, state="too long"),)),
-        Trial(end="too long", reason="It took longer than 60 s"),
-        Trial(end="not run", reason="There is no sandbox on this server."),
+        Execution(end="finished", cells=(Played(number=1, state="too long"),)),
+        Execution(end="too long", reason="It took longer than 60 s"),
+        Execution(end="not run", reason="There is no sandbox on this server."),
     ],
 )
-def test_a_run_that_was_stopped_or_not_made_decides_no_adjustment(ended: Trial) -> None:
+def test_a_run_that_was_stopped_or_not_made_decides_no_adjustment(ended: Execution) -> None:
     found = _collected(RunsClean(), "while True: pass\n", lambda key, request: ended)
     assert [o.weight for o in found.outcomes] == [0.0]
-    failed = Trial(end="finished", cells=(Played(number=1, state="failed", error="NameError: x"),))
+    failed = Execution(end="finished", cells=(Played(number=1, state="failed", error="NameError: x"),))
     decided = _collected(RunsClean(), "x\n", lambda key, request: failed)
     assert [(o.earned, o.weight) for o in decided.outcomes] == [(0.0, 1.0)]
 
@@ -384,7 +384,7 @@ def test_machines_are_sent_nothing_of_adjustments_and_bonus() -> None:
 
 
 def test_outputs_of_a_run_that_was_stopped_decide_nothing() -> None:
-    stopped = Trial(end="too long", reason="It took longer than 60 s")
+    stopped = Execution(end="too long", reason="It took longer than 60 s")
     found = _collected(
         OutputMatches(all_of=("total",)), "while True: pass\nprint('total')\n", lambda key, request: stopped
     )
