@@ -197,16 +197,16 @@ def outlook(
         _running(runs, leases, peers),
         {
             (stage, priority): len(lines.get((stage, priority), ())) + line.waiting.get(priority, 0)
-            for stage in {s for one in peers.values() for s in one.paces}
+            for stage in {s for one in peers.values() for s in one.speed_profiles}
             for priority in ("interactive", "batch")
         },
         {
             (stage, priority): count / COMING_S
-            for stage in {s for one in peers.values() for s in one.paces}
+            for stage in {s for one in peers.values() for s in one.speed_profiles}
             for priority, count in coming.items()
         },
     )
-    measured = any(pace.seen >= 1 for one in peers.values() for pace in one.paces.values())
+    measured = any(profile.seen >= 1 for one in peers.values() for profile in one.speed_profiles.values())
     return Outlook(line, known, _able(machines), forecast(scene) if measured else None, lines, next_up)
 
 
@@ -226,10 +226,10 @@ def _running(
         lease = leases.get(one.run)
         if lease is None or lease.machine not in peers:
             continue
-        pace = peers[lease.machine].paces.get(lease.stage)
+        profile = peers[lease.machine].speed_profiles.get(lease.stage)
         waits = lease.phase in ("waiting", "queued", "starting", "loading")
         since = 0.0 if waits else lease.since_s
-        left = left_of(lease.tokens, pace, since, at_once[lease.machine, lease.stage])
+        left = left_of(lease.tokens, profile, since, at_once[lease.machine, lease.stage])
         found.append(Running(one.run, lease.machine, lease.stage, left))
     return found
 

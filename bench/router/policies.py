@@ -11,7 +11,7 @@ from bench.router.cost_model import STAGES, job_s
 from bench.router.lower_bound import rates
 from bench.router.simulation import PRIORITIES, Key, Machine, Run, Setting, Simulation
 from grading.domain.messages import Message
-from grading.scheduling.cluster_view import Pace, Peer, View
+from grading.scheduling.cluster_view import Peer, SpeedProfile, View
 from grading.scheduling.routing import decide
 from grading.scheduling.speed_estimates import lengths
 from grading.scheduling.speed_profile import Learner, Seen, with_guesses
@@ -210,16 +210,18 @@ class ProductPolicy(BasePolicy):
         """A machine as it knows itself now."""
         running = Counter(run.stage for run in machine.runs.values())
         if self.oracle:
-            paces = {
+            profiles = {
                 s: replace(p, health=machine.emulator.speed)
                 for s, p in known(simulation.setting, machine.name).items()
             }
             left = self._remains(simulation, machine)
         else:
             learner = self._learner(machine)
-            paces, told = learner.paces(simulation.now, machine.slots), learner.left()
+            profiles, told = learner.speed_profiles(simulation.now, machine.slots), learner.left()
             left = {s: told.get(s, float(count)) for s, count in running.items()}
-        return Peer(machine.name, machine.slots, tuple(STAGES), paces=paces, running=running, left=left)
+        return Peer(
+            machine.name, machine.slots, tuple(STAGES), speed_profiles=profiles, running=running, left=left
+        )
 
     def _remains(self, simulation: Simulation, machine: Machine) -> dict[str, float]:
         tokens, left = machine.emulator.snapshot(simulation.now).tokens, dict.fromkeys(STAGES, 0.0)
@@ -270,16 +272,16 @@ class ProductPolicy(BasePolicy):
         return {m: {s: learner.dump(s) for s in STAGES} for m, learner in self.learners.items()}
 
 
-_KNOWN: dict[tuple[str, str, int], Mapping[str, Pace]] = {}
+_KNOWN: dict[tuple[str, str, int], Mapping[str, SpeedProfile]] = {}
 
 
-def known(setting: Setting, name: str) -> Mapping[str, Pace]:
+def known(setting: Setting, name: str) -> Mapping[str, SpeedProfile]:
     """A machine's true speeds."""
     key = (setting.cluster_model.name, name, setting.slots)
     if key not in _KNOWN:
         card, slots = setting.cards[name], setting.slots
         _KNOWN[key] = {
-            s: Pace(job_s(card, w, 1), job_s(card, w, slots), slots, tokens=w.output, seen=100)
+            s: SpeedProfile(job_s(card, w, 1), job_s(card, w, slots), slots, tokens=w.output, seen=100)
             for s, w in setting.works.items()
         }
     return _KNOWN[key]

@@ -26,8 +26,8 @@ from grading.domain.value import Value
 from grading.execution.throughput import Rate, seconds_until_checked
 from grading.scheduling import capacity_plan as planning
 from grading.scheduling import cost_model
-from grading.scheduling.capacity_plan import Machine, pace_of
-from grading.scheduling.cluster_view import Pace, Peer
+from grading.scheduling.capacity_plan import Machine, speed_profile_of
+from grading.scheduling.cluster_view import Peer, SpeedProfile
 from grading.scheduling.cost_model import Card, Size, Weights
 
 Positive = Annotated[float, Field(gt=0)]
@@ -105,7 +105,9 @@ def from_file(path: Path, sizes: Mapping[str, Size]) -> list[Machine]:
                 machine.name if machine.count == 1 else f"{machine.name} {number}",
                 machine.slots,
                 tuple(machine.stages),
-                paces={stage: _pace(machine, stage, models, sizes) for stage in machine.stages},
+                speed_profiles={
+                    stage: _speed_profile(machine, stage, models, sizes) for stage in machine.stages
+                },
             ),
             kind=machine.name,
             known=_known(machine),
@@ -123,12 +125,12 @@ def _known(machine: PlannedMachine) -> str:
     )
 
 
-def _pace(
+def _speed_profile(
     machine: PlannedMachine, stage: str, models: Mapping[str, Weights], sizes: Mapping[str, Size]
-) -> Pace:
+) -> SpeedProfile:
     place = machine.stages[stage]
     if place.jobs_per_hour is not None:
-        return pace_of(place.jobs_per_hour / SECONDS, machine.slots)
+        return speed_profile_of(place.jobs_per_hour / SECONDS, machine.slots)
     where = f"machine {machine.name}, stages.{stage}"
     if place.model is None or place.model not in models:
         known = ", ".join(sorted(models))
@@ -137,7 +139,7 @@ def _pace(
         )
     card, model, size = _card(machine), models[place.model], sizes.get(stage, Size())
     alone_s, full_s = (n / cost_model.rate(card, model, size, n) for n in (1, machine.slots))
-    return Pace(alone_s, full_s, machine.slots)
+    return SpeedProfile(alone_s, full_s, machine.slots)
 
 
 def _card(machine: PlannedMachine) -> Card:
@@ -162,20 +164,20 @@ def from_config(
     for machine in config.machines:
         heartbeat = told.get(machine.name)
         slots = heartbeat.slots if heartbeat is not None else machine.slots
-        paces, known = {}, set()
+        profiles, known = {}, set()
         for stage, place in machine.stages.items():
-            pace = heartbeat.paces.get(stage) if heartbeat is not None else None
-            if heartbeat is not None and pace is not None and pace.seen >= 1:
-                paces[stage] = _longer(pace, outputs.get(stage))
+            profile = heartbeat.speed_profiles.get(stage) if heartbeat is not None else None
+            if heartbeat is not None and profile is not None and profile.seen >= 1:
+                profiles[stage] = _longer(profile, outputs.get(stage))
                 known.add("measured")
             elif place.jobs_per_hour is not None:
-                paces[stage] = pace_of(place.jobs_per_hour / SECONDS, slots)
+                profiles[stage] = speed_profile_of(place.jobs_per_hour / SECONDS, slots)
                 known.add("first guess")
             else:
                 unknown.append(f"{machine.name}: {stage}")
         machines.append(
             Machine(
-                Peer(machine.name, slots, tuple(machine.stages), paces=paces),
+                Peer(machine.name, slots, tuple(machine.stages), speed_profiles=profiles),
                 kind=machine.name,
                 known=", ".join(sorted(known)),
                 own=next(iter(machine.stages)),
@@ -184,10 +186,10 @@ def from_config(
     return machines, unknown
 
 
-def _longer(pace: Pace, output: int | None) -> Pace:
+def _longer(profile: SpeedProfile, output: int | None) -> SpeedProfile:
     """The speed for another length of answers than those that were measured."""
-    by = output / pace.tokens if output and pace.tokens else 1.0
-    return replace(pace, alone_s=pace.alone_s * by, full_s=pace.full_s * by)
+    by = output / profile.tokens if output and profile.tokens else 1.0
+    return replace(profile, alone_s=profile.alone_s * by, full_s=profile.full_s * by)
 
 
 OUTPUT = {row.name: row.max_output_tokens for row in STAGES.values()}
@@ -235,7 +237,7 @@ def plan(
     if machines is not None:
         tokens = {**OUTPUT, **written}
         stations = from_file(machines, {s: Size(prompt, shared, n) for s, n in tokens.items()})
-        stages = sorted({stage for one in stations for stage in one.peer.paces})
+        stages = sorted({stage for one in stations for stage in one.peer.speed_profiles})
     else:
         config = settings.running
         dispatch = open_dispatch(config)

@@ -81,8 +81,8 @@ class Heartbeat:
     """Requests of other tools in hand, beside `busy`; see docs/gateway.md."""
     left: Mapping[str, float] = field(default_factory=dict)
     """stage -> jobs' worth of work that is left of those."""
-    paces: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """stage -> the fields of a `grading.scheduling.cluster_view.Pace`."""
+    speed_profiles: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """stage -> the fields of a `grading.scheduling.cluster_view.SpeedProfile`."""
     load_s: Mapping[str, float] = field(default_factory=dict)
     """stage -> seconds until its model is loaded."""
     circuits: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -147,7 +147,8 @@ SHAPES: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("slots", "busy", "gateway_requests", "limit", "joins_after_s", "age_s"), _number),
     **dict.fromkeys(("running", "left", "load_s"), lambda v: _all(v, _number)),
     **dict.fromkeys(
-        ("stages", "engines", "metrics", "paces"), lambda v: _all(v, lambda one: isinstance(one, dict))
+        ("stages", "engines", "metrics", "speed_profiles"),
+        lambda v: _all(v, lambda one: isinstance(one, dict)),
     ),
     "circuits": lambda v: _all(
         v, lambda one: isinstance(one, dict) and isinstance(one.get("stages", []), list | dict)

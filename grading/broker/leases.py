@@ -43,8 +43,8 @@ PLACES = "grader:places:"
 OVER = "grader:over:"
 HANDED = "grader:handed:"
 CURRENT = "grader:current:"
-PACES = "grader:paces:"
-"""And a machine's name: what belongs to that machine, which no other one may write. `PACES` are its speeds.
+SPEED_PROFILES = "grader:speed_profiles:"
+"""And a machine's name: what belongs to that machine, which no other one may write.
 `DELIVERIES` and `OVER` go on with a run, `PLACES` with a round, `HANDED` with another machine."""
 RESULTS = "grader:results:"
 DRAINED = "grader:drained"

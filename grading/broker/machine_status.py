@@ -14,7 +14,7 @@ from grading.broker.canaries import OVERDUE_S
 from grading.broker.heartbeats import Heartbeat
 from grading.domain.messages import Message, verbatim
 from grading.domain.model_digests import Difference, claims, differing
-from grading.scheduling.cluster_view import Pace, Peer
+from grading.scheduling.cluster_view import Peer, SpeedProfile
 
 MAX_METRICS = 64
 """Of one machine; more are left out."""
@@ -121,20 +121,20 @@ def takes_part(heartbeat: Heartbeat) -> bool:
     return heartbeat.alive and not heartbeat.drained
 
 
-def pace_told(told: Mapping[str, float]) -> Pace | None:
+def read_speed_profile(told: Mapping[str, float]) -> SpeedProfile | None:
     """A speed as a heartbeat tells it; nothing where that makes no sense."""
     try:
         values = {name: float(value) for name, value in told.items()}
         full = int(values.pop("full"))
-        pace = Pace(full=full, **values)
+        profile = SpeedProfile(full=full, **values)
     except (KeyError, TypeError, ValueError, OverflowError):
         return None  # a heartbeat is a stranger's word, perhaps of another version
-    return pace if _sane(pace) else None
+    return profile if _sane(profile) else None
 
 
-def _sane(pace: Pace) -> bool:
-    figures = (pace.alone_s, pace.full_s, pace.health)
-    return pace.full >= 1 and all(math.isfinite(f) and f > 0 for f in figures)
+def _sane(profile: SpeedProfile) -> bool:
+    figures = (profile.alone_s, profile.full_s, profile.health)
+    return profile.full >= 1 and all(math.isfinite(f) and f > 0 for f in figures)
 
 
 def peer(heartbeat: Heartbeat) -> Peer:
@@ -143,14 +143,18 @@ def peer(heartbeat: Heartbeat) -> Peer:
     running = heartbeat.running
     if heartbeat.busy and not running and able:
         running = {able[0]: heartbeat.busy}  # an earlier version does not say at what, but it is busy
-    paces = {s: pace for s in able if (pace := pace_told(heartbeat.paces.get(s, {}))) is not None}
+    profiles = {
+        s: profile
+        for s in able
+        if (profile := read_speed_profile(heartbeat.speed_profiles.get(s, {}))) is not None
+    }
     return Peer(
         name=heartbeat.machine,
         slots=heartbeat.limit or heartbeat.slots,
         stages=tuple(able),
         joins_after_s=heartbeat.joins_after_s,
         reserved=heartbeat.reserved,
-        paces=paces,
+        speed_profiles=profiles,
         running=running,
         left=heartbeat.left,
         load_s=heartbeat.load_s,
@@ -282,20 +286,20 @@ def condition(state: MachineState) -> Condition:
 
 
 def _speeds(heartbeat: Heartbeat, at_once: int) -> tuple[StageSpeed, ...]:
-    told = {stage: pace_told(pace) for stage, pace in heartbeat.paces.items()}
+    told = {stage: read_speed_profile(profile) for stage, profile in heartbeat.speed_profiles.items()}
     return tuple(
         StageSpeed(
             stage=stage,
-            jobs_per_hour=3600 * pace.rate(at_once),
-            alone_s=pace.alone_s,
-            full_s=pace.full_s,
-            full=pace.full,
-            health=pace.health,
-            tokens=pace.tokens,
-            measured=pace.seen >= 1,
+            jobs_per_hour=3600 * profile.rate(at_once),
+            alone_s=profile.alone_s,
+            full_s=profile.full_s,
+            full=profile.full,
+            health=profile.health,
+            tokens=profile.tokens,
+            measured=profile.seen >= 1,
         )
-        for stage, pace in told.items()
-        if pace is not None
+        for stage, profile in told.items()
+        if profile is not None
     )
 
 

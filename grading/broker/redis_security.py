@@ -32,9 +32,9 @@ from grading.broker.leases import (
     HEARTBEATS,
     LEASES,
     OVER,
-    PACES,
     PLACES,
     RESULTS,
+    SPEED_PROFILES,
 )
 from grading.broker.signing import SERVER, machine_user
 from grading.config.redis_url import on_loopback, place, without_credentials
@@ -157,7 +157,7 @@ def rights(config: Config, machine: Machine) -> list[Right]:
         Right("hkeys hexists", read=(DRAINED,)),
         Right("hmget", read=(CANARIES,)),
         Right("mget", read=(f"{ANSWERS}{celery_app.own_queue(me)}",)),
-        _own("hset hgetall", PACES + me),
+        _own("hset hgetall", SPEED_PROFILES + me),
         # a script's keys count as read and written; what it does is held to the rules above
         _own("evalsha", "grader:*", celery_app.own_queue("*")),
         *(_gateway_requests() if gateway_requests else ()),

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from grading.scheduling.cluster_view import INTERACTIVE, Pace, Peer
+from grading.scheduling.cluster_view import INTERACTIVE, Peer, SpeedProfile
 from grading.scheduling.eta import Worked, worked_off
 from grading.scheduling.routing import rate
 from grading.scheduling.speed_curve import grown
@@ -40,12 +40,12 @@ class Machine:
     @property
     def rates(self) -> Mapping[str, float]:
         """Jobs a second of each stage, with all its slots."""
-        return {stage: rate(self.peer, stage) for stage in self.peer.paces}
+        return {stage: rate(self.peer, stage) for stage in self.peer.speed_profiles}
 
 
-def pace_of(rate: float, slots: int) -> Pace:
+def speed_profile_of(rate: float, slots: int) -> SpeedProfile:
     """A speed of which only the jobs a second with all slots are known."""
-    return Pace(slots / rate / grown(slots), slots / rate, slots)
+    return SpeedProfile(slots / rate / grown(slots), slots / rate, slots)
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def plan(machines: Sequence[Machine], stages: Sequence[str], submissions: int) -
     Raises NobodyDoes if a stage has no machine.
     """
     for stage in stages:
-        if not any(stage in one.peer.paces for one in machines):
+        if not any(stage in one.peer.speed_profiles for one in machines):
             raise NobodyDoes(f"no machine does {stage}")
     work = dict.fromkeys(stages, submissions)
     peers = {one.name: one.peer for one in machines}
@@ -157,9 +157,9 @@ def _part(best: Worked, one: Machine, saves_s: float, stages: Sequence[str]) -> 
 def _saves_s(best: Worked, peer: Peer, peers: Peers, work: Mapping[str, int]) -> float:
     faster = {
         s: replace(p, alone_s=p.alone_s / (1 + STEP), full_s=p.full_s / (1 + STEP))
-        for s, p in peer.paces.items()
+        for s, p in peer.speed_profiles.items()
     }
-    sooner = _played({**peers, peer.name: replace(peer, paces=faster)}, work).seconds
+    sooner = _played({**peers, peer.name: replace(peer, speed_profiles=faster)}, work).seconds
     return max(0.0, best.seconds - sooner) / (STEP * 100)
 
 
@@ -197,9 +197,12 @@ def _named(kinds: Iterable[list[Machine]], way: Sequence[Sequence[str]]) -> Iter
 
 def _with_roles(peers: Peers, roles: Mapping[str, str], work: Mapping[str, int]) -> Fixed | None:
     fixed = {
-        name: replace(peer, paces={s: pace for s, pace in peer.paces.items() if s == roles[name]})
+        name: replace(
+            peer,
+            speed_profiles={s: profile for s, profile in peer.speed_profiles.items() if s == roles[name]},
+        )
         for name, peer in peers.items()
     }
-    if not set(work) <= {stage for peer in fixed.values() for stage in peer.paces}:
+    if not set(work) <= {stage for peer in fixed.values() for stage in peer.speed_profiles}:
         return None
     return Fixed(_played(fixed, work).seconds / 3600, roles)

@@ -10,7 +10,7 @@ PRIORITIES = (INTERACTIVE, BATCH)
 
 
 @dataclass(frozen=True)
-class Pace:
+class SpeedProfile:
     """How fast one machine does one stage, for jobs of usual size, as it measured itself.
 
     Between one at once and `full` at once, seconds of a job grow linearly: a step of a batch reads the
@@ -52,7 +52,7 @@ class Peer:
     """A spare leaves what has waited for less to the primary machines."""
     reserved: str = ""
     """`batch`: it takes batch work only; `testing`: nothing but what is sent to it by name."""
-    paces: Mapping[str, Pace] = field(default_factory=dict)
+    speed_profiles: Mapping[str, SpeedProfile] = field(default_factory=dict)
     """Of its stages whose speed is known; `grading.scheduling.speed_profile.with_guesses` has the others."""
     running: Mapping[str, int] = field(default_factory=dict)
     """stage -> runs in hand."""

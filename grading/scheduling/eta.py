@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from grading.scheduling.cluster_view import BATCH, INTERACTIVE, Pace, Peer, View
+from grading.scheduling.cluster_view import BATCH, INTERACTIVE, Peer, SpeedProfile, View
 from grading.scheduling.routing import decide, rate, seconds
 
 
@@ -19,8 +19,8 @@ class SimulatedMachine:
         """With nothing in hand."""
         self.peer = replace(peer, running={}, left={})
         self.load_s = dict(peer.load_s)
-        self.clock = dict.fromkeys(peer.paces, 0.0)
-        self.runs: dict[str, list[tuple[float, int]]] = {stage: [] for stage in peer.paces}
+        self.clock = dict.fromkeys(peer.speed_profiles, 0.0)
+        self.runs: dict[str, list[tuple[float, int]]] = {stage: [] for stage in peer.speed_profiles}
         """stage -> (the clock at its end, its ticket), as a heap."""
         self.taken = 0
         self.due: Mapping[str, float] = {}
@@ -50,7 +50,7 @@ class SimulatedMachine:
 
     def add(self, stage: str, work: float, ticket: int) -> None:
         """Begin a run; a model that is not there is loaded first."""
-        load = self.load_s.pop(stage, 0.0) / self.peer.paces[stage].seconds(1)
+        load = self.load_s.pop(stage, 0.0) / self.peer.speed_profiles[stage].seconds(1)
         heapq.heappush(self.runs[stage], (self.clock[stage] + work + load, ticket))
 
     def next_s(self) -> float:
@@ -72,7 +72,7 @@ class SimulatedMachine:
 Line = tuple[str, str]
 """(stage, priority): what waits for a stage, in its order."""
 PLAYED = 200
-"""Waiting runs that are played one by one; those behind them are reckoned by the pace of these."""
+"""Waiting runs that are played one by one; those behind them are reckoned by the profile of these."""
 TICK_S = 2.0
 """Machines that leave a job to others look again after so long."""
 COMING_FOR_S = 100.0
@@ -157,11 +157,11 @@ def worked_off(peers: Mapping[str, Peer], waiting: Mapping[Line, int]) -> Worked
     return _Play(Scene(peers, (), waiting), comes=False).worked_off()
 
 
-def left_of(tokens: int, pace: Pace | None, since_s: float, at_once: int) -> float:
+def left_of(tokens: int, profile: SpeedProfile | None, since_s: float, at_once: int) -> float:
     """What is left of a run, as a part of a usual job, from its tokens so far and its age."""
-    if pace is None:
+    if profile is None:
         return 0.5
-    done = tokens / pace.tokens if tokens and pace.tokens else since_s / pace.seconds(at_once)
+    done = tokens / profile.tokens if tokens and profile.tokens else since_s / profile.seconds(at_once)
     return min(1.0, max(LEAST_LEFT, 1.0 - done))
 
 
@@ -187,8 +187,10 @@ class _Play:
     def __init__(self, scene: Scene, comes: bool = True) -> None:
         self.scene = scene
         self.now = 0.0
-        self.machines = {name: SimulatedMachine(peer) for name, peer in scene.peers.items() if peer.paces}
-        able = {s for one in self.machines.values() for s in one.peer.paces}
+        self.machines = {
+            name: SimulatedMachine(peer) for name, peer in scene.peers.items() if peer.speed_profiles
+        }
+        able = {s for one in self.machines.values() for s in one.peer.speed_profiles}
         self.asked = {(s, p): scene.waiting.get((s, p), 0) for s in able for p in (INTERACTIVE, BATCH)}
         # and somebody who comes now
         self.lines = {line: count + (comes and line[1] == INTERACTIVE) for line, count in self.asked.items()}

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from grading.domain.messages import Message, define_message
-from grading.scheduling.cluster_view import BATCH, INTERACTIVE, PRIORITIES, Pace, Peer, View
+from grading.scheduling.cluster_view import BATCH, INTERACTIVE, PRIORITIES, Peer, SpeedProfile, View
 
 BATCH_EVERY = 8
 """One of so many runs a machine takes is batch work, even while people wait."""
@@ -65,8 +65,8 @@ class Choice:
 def decide(view: View) -> Choice:
     """What the machine `view.me` listens to now."""
     me = view.peers[view.me]
-    if not me.paces or me.reserved == "testing":
-        return Choice((), ONLY_BY_NAME() if me.paces else NOTHING_NOW())
+    if not me.speed_profiles or me.reserved == "testing":
+        return Choice((), ONLY_BY_NAME() if me.speed_profiles else NOTHING_NOW())
     if not me.free:
         return Choice((), SLOTS_IN_USE())
     view, priorities = _counted_on(view, me), _priorities(view, me)
@@ -95,7 +95,7 @@ def _counted_on(view: View, me: Peer) -> View:
         stage
         for p in view.peers.values()
         if not p.joins_after_s and p.reserved != "testing" and p.free
-        for stage in p.paces
+        for stage in p.speed_profiles
     }
 
     def does(peer: Peer, stage: str) -> bool:
@@ -106,7 +106,9 @@ def _counted_on(view: View, me: Peer) -> View:
     peers = {
         peer.name: peer
         if peer.name == me.name or not (peer.joins_after_s or peer.reserved)
-        else replace(peer, paces={s: pace for s, pace in peer.paces.items() if does(peer, s)})
+        else replace(
+            peer, speed_profiles={s: profile for s, profile in peer.speed_profiles.items() if does(peer, s)}
+        )
         for peer in view.peers.values()
     }
     return replace(view, peers=peers)
@@ -115,21 +117,21 @@ def _counted_on(view: View, me: Peer) -> View:
 def seconds(peer: Peer, stage: str) -> float:
     """Of one more job of a stage on a machine, from its beginning there to its end."""
     mine = peer.running.get(stage, 0) + 1
-    own = peer.paces[stage]
+    own = peer.speed_profiles[stage]
     beside = (
-        _slowed(own, peer.paces[other], count)
+        _slowed(own, peer.speed_profiles[other], count)
         for other, count in peer.running.items()
-        if other != stage and count and other in peer.paces
+        if other != stage and count and other in peer.speed_profiles
     )
     return peer.load_s.get(stage, 0.0) + own.seconds(mine) + sum(beside)
 
 
 def patience_s(peer: Peer) -> float:
     """For how much longer than foreseen a machine leaves work to others."""
-    return PATIENCE * max(pace.seconds(max(1, peer.slots)) for pace in peer.paces.values())
+    return PATIENCE * max(profile.seconds(max(1, peer.slots)) for profile in peer.speed_profiles.values())
 
 
-def _slowed(own: Pace, other: Pace, count: int) -> float:
+def _slowed(own: SpeedProfile, other: SpeedProfile, count: int) -> float:
     """What jobs of another model in the same batch add: each step reads its weights, too."""
     steps = own.tokens / other.tokens if own.tokens and other.tokens else 1.0
     return other.seconds(count) * min(steps, 4.0)
@@ -137,7 +139,7 @@ def _slowed(own: Pace, other: Pace, count: int) -> float:
 
 def rate(peer: Peer, stage: str) -> float:
     """Jobs a second with all slots at a stage; 0 where it cannot do it."""
-    return peer.paces[stage].rate(max(1, peer.slots)) if stage in peer.paces else 0.0
+    return peer.speed_profiles[stage].rate(max(1, peer.slots)) if stage in peer.speed_profiles else 0.0
 
 
 def _advantage(peer: Peer, short: str, long: str) -> float:
@@ -186,7 +188,7 @@ def _priorities(view: View, me: Peer) -> tuple[str, ...]:
 
 def _order(view: View, me: Peer, priorities: Sequence[str]) -> list[str]:
     """The stages as this machine would take them; those first of which its first priority waits."""
-    stages = sorted(me.paces, key=lambda s: -me.paces[s].seconds(max(1, me.slots)))
+    stages = sorted(me.speed_profiles, key=lambda s: -me.speed_profiles[s].seconds(max(1, me.slots)))
     free = (s for i, s in enumerate(stages) if not any(_needed(view, me, u, s) for u in stages[i + 1 :]))
     first = next(free, stages[-1])
     return sorted(stages, key=lambda s: (not view.waiting.get((s, priorities[0])), s != first))
@@ -201,7 +203,7 @@ def _comes_soon(view: View, now: str, instead: str) -> bool:
 
 def _elsewhere(view: View, me: Peer, stage: str) -> tuple[float, float]:
     """Until another machine would have done what waits of a stage, with doubts, and until it began that."""
-    others = [p for p in view.peers.values() if p.name != me.name and stage in p.paces]
+    others = [p for p in view.peers.values() if p.name != me.name and stage in p.speed_profiles]
     if view.waits_s.get(stage, 0.0) < me.joins_after_s and any(
         not p.joins_after_s and p.free for p in others
     ):

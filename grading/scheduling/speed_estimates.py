@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from grading.scheduling.cluster_view import Pace, Peer
+from grading.scheduling.cluster_view import Peer, SpeedProfile
 from grading.scheduling.speed_curve import grown
 
 NOTHING_KNOWN_S = 60.0
@@ -19,20 +19,23 @@ Rates = Mapping[tuple[str, str], tuple[float, float]]
 
 
 def with_guesses(peers: Mapping[str, Peer]) -> dict[str, Peer]:
-    """The peers, each with a pace for all its stages.
+    """The peers, each with a speed profile for all its stages.
 
     A machine that is twice as fast as another in one stage is taken to be so in the other, too; `seen` is 0.
     What was measured with few jobs is drawn towards that.
     """
     known = {
-        (p.name, s): (math.log(max(1e-9, pace.rate(max(1, p.slots)) / pace.health)), _counts(pace))
+        (p.name, s): (math.log(max(1e-9, profile.rate(max(1, p.slots)) / profile.health)), _counts(profile))
         for p in peers.values()
-        for s, pace in p.paces.items()
+        for s, profile in p.speed_profiles.items()
     }
     if not known:
-        return {n: replace(p, paces=dict.fromkeys(p.stages, _nothing(p))) for n, p in peers.items()}
+        return {n: replace(p, speed_profiles=dict.fromkeys(p.stages, _nothing(p))) for n, p in peers.items()}
     factors = _factors(known)
-    return {name: replace(peer, paces=_paces(peers.values(), peer, factors)) for name, peer in peers.items()}
+    return {
+        name: replace(peer, speed_profiles=_speed_profiles(peers.values(), peer, factors))
+        for name, peer in peers.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -66,55 +69,63 @@ def _factors(known: Rates) -> _Factors:
     return _Factors(usual, machines, stages)
 
 
-def _counts(pace: Pace) -> float:
-    return min(1.0, max(0.01, pace.seen / ENOUGH))
+def _counts(profile: SpeedProfile) -> float:
+    return min(1.0, max(0.01, profile.seen / ENOUGH))
 
 
-def _paces(peers: Iterable[Peer], peer: Peer, factors: _Factors) -> dict[str, Pace]:
-    guessed = {s: _guess(peers, peer, s, factors) for s in peer.stages if s not in peer.paces}
-    measured = {s: _drawn(pace, peer, factors.of(peer.name, s)) for s, pace in peer.paces.items()}
+def _speed_profiles(peers: Iterable[Peer], peer: Peer, factors: _Factors) -> dict[str, SpeedProfile]:
+    guessed = {s: _guess(peers, peer, s, factors) for s in peer.stages if s not in peer.speed_profiles}
+    measured = {
+        s: _drawn(profile, peer, factors.of(peer.name, s)) for s, profile in peer.speed_profiles.items()
+    }
     measured = {s: replace(p, tokens=p.tokens or _length(peers, s)) for s, p in measured.items()}
     return measured | guessed
 
 
-def _guess(peers: Iterable[Peer], peer: Peer, stage: str, factors: _Factors) -> Pace:
+def _guess(peers: Iterable[Peer], peer: Peer, stage: str, factors: _Factors) -> SpeedProfile:
     slots = max(1, peer.slots)
     full_s = slots / factors.of(peer.name, stage)
-    return Pace(full_s / grown(slots), full_s, slots, peer_health(peer), _length(peers, stage))
+    return SpeedProfile(full_s / grown(slots), full_s, slots, peer_health(peer), _length(peers, stage))
 
 
 def _length(peers: Iterable[Peer], stage: str) -> float:
     """Tokens of a usual job, by those who know it; 0: nobody."""
-    return _mean((p.paces[stage].tokens, 1.0) for p in peers if stage in p.paces and p.paces[stage].tokens)
+    return _mean(
+        (p.speed_profiles[stage].tokens, 1.0)
+        for p in peers
+        if stage in p.speed_profiles and p.speed_profiles[stage].tokens
+    )
 
 
 def lengths(me: str, peers: Mapping[str, Peer]) -> dict[str, float]:
     """stage -> tokens of a usual answer, as machines other than `me` measured it; 0: none did."""
     others = [
-        replace(peer, paces={s: pace for s, pace in peer.paces.items() if pace.seen})
+        replace(
+            peer, speed_profiles={s: profile for s, profile in peer.speed_profiles.items() if profile.seen}
+        )
         for name, peer in peers.items()
         if name != me
     ]
-    return {stage: _length(others, stage) for peer in others for stage in peer.paces}
+    return {stage: _length(others, stage) for peer in others for stage in peer.speed_profiles}
 
 
-def _nothing(peer: Peer) -> Pace:
+def _nothing(peer: Peer) -> SpeedProfile:
     slots = max(1, peer.slots)
-    return Pace(NOTHING_KNOWN_S, NOTHING_KNOWN_S * grown(slots), slots)
+    return SpeedProfile(NOTHING_KNOWN_S, NOTHING_KNOWN_S * grown(slots), slots)
 
 
-def _drawn(pace: Pace, peer: Peer, likely: float) -> Pace:
-    """A pace of few jobs, with what is likely for the rest of its weight."""
-    if (mine := _counts(pace)) >= 1:
-        return pace
-    rate = pace.rate(max(1, peer.slots)) / pace.health
+def _drawn(profile: SpeedProfile, peer: Peer, likely: float) -> SpeedProfile:
+    """A profile of few jobs, with what is likely for the rest of its weight."""
+    if (mine := _counts(profile)) >= 1:
+        return profile
+    rate = profile.rate(max(1, peer.slots)) / profile.health
     by = (rate / likely) ** (1 - mine)
-    return replace(pace, alone_s=pace.alone_s * by, full_s=pace.full_s * by)
+    return replace(profile, alone_s=profile.alone_s * by, full_s=profile.full_s * by)
 
 
 def peer_health(peer: Peer) -> float:
     """Of the machine as a whole: heat slows all its stages."""
-    return min((pace.health for pace in peer.paces.values()), default=1.0)
+    return min((profile.health for profile in peer.speed_profiles.values()), default=1.0)
 
 
 def _mean(values: Iterable[tuple[float, float]]) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from grading.scheduling.cluster_view import Pace
+from grading.scheduling.cluster_view import SpeedProfile
 from grading.scheduling.speed_curve import Curve, bucket, grown
 from grading.scheduling.speed_estimates import with_guesses
 
@@ -95,17 +95,17 @@ class StageProfile:
         self.jobs = min(JOBS, self.jobs + 1)
         self.mean += (wrote - self.mean) / self.jobs
 
-    def pace(self, full: int, slots: int, health: float) -> Pace | None:
+    def speed_profile(self, full: int, slots: int, health: float) -> SpeedProfile | None:
         """For up to `full` at once; nothing when neither measured nor guessed."""
         if self.known:
             written = self.tokens and self.step.known
             seen = self.step.close(full) / self.tokens if written else self.jobs
             told = self.tokens if self.jobs else 0.0
             alone_s, full_s = self.seconds(1, BELOW), self.seconds(full, BELOW)
-            return Pace(alone_s, full_s, full, health, told, max(seen, 0.01))
+            return SpeedProfile(alone_s, full_s, full, health, told, max(seen, 0.01))
         if self.guess_full_s:
             alone = self.guess_full_s / grown(slots)
-            return Pace(alone, alone * grown(full), full, tokens=self.tokens)
+            return SpeedProfile(alone, alone * grown(full), full, tokens=self.tokens)
         return None
 
     def done(self, reads: bool, tokens: int, read_s: float, at_once: int) -> float:
@@ -377,11 +377,11 @@ class Learner:
         """Speed of the last half minute over what is usual; of an idle machine near what it was, then 1."""
         return 1 + (self._health - 1) * math.exp(-max(0.0, now - self._health_at) / RELAX_S)
 
-    def paces(self, now: float, full: int) -> dict[str, Pace]:
+    def speed_profiles(self, now: float, full: int) -> dict[str, SpeedProfile]:
         """Each stage of which anything is known, for up to `full` at once."""
         health = self.health(now)
-        found = {s: usual.pace(full, self.slots, health) for s, usual in self._stages.items()}
-        return {s: pace for s, pace in found.items() if pace is not None}
+        found = {s: usual.speed_profile(full, self.slots, health) for s, usual in self._stages.items()}
+        return {s: profile for s, profile in found.items() if profile is not None}
 
     def left(self) -> dict[str, float]:
         """stage -> jobs' worth of work that is left of the runs in hand."""

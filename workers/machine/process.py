@@ -77,7 +77,9 @@ class MachineProcess:
                 engine.on_unavailable(partial(self.circuits.lost, name))
         self.claiming = Claims(self.leases, self.machine.name, self.process)
         self.returns = Requeue(self.leases, self.circuits, self.machine.name, self.process)
-        self.pacing = ThroughputLearner(self.machine, self.leases.redis, lambda: list(self._working.values()))
+        self.throughput = ThroughputLearner(
+            self.machine, self.leases.redis, lambda: list(self._working.values())
+        )
         self.telling = ProgressReports(self.leases, lambda: list(self._working.values()), self.claiming.lease)
 
     def run(self, raw: Mapping[str, Any], message: Message | None = None) -> dict[str, Any] | None:
@@ -153,7 +155,7 @@ class MachineProcess:
             return results.not_here(job, self._provenance(job.stage))
         settings = self.machine.engines.get(placement.engine)
         began = self.circuits.now()
-        self.pacing.look()
+        self.throughput.look()
         result = run_stage(
             job,
             self.engines[placement.engine],
@@ -165,7 +167,7 @@ class MachineProcess:
             cancel=working.cancel,
         )
         self.circuits.ended(result, began, working.tokens, working.phase)
-        self.pacing.ended(working, result)
+        self.throughput.ended(working, result)
         if result.provenance.uses_model:
             self.weights.learn(placement.engine, placement.model, result.provenance.digest)
         return result
@@ -271,7 +273,7 @@ class MachineProcess:
                 why=why.message,
                 why_code=why.code,
                 why_params=why.model_dump(mode="json")["params"],
-                **self.pacing.told(),
+                **self.throughput.told(),
             )
         )
         self.telling.confirm()

@@ -148,7 +148,7 @@ def _begin_threads(
     keep_watch(Watch(Canaries(process.leases.redis), own, slots, paused), process.stop)
     _thread("telling", process.telling.until_stopped, process.stop)
     _thread("load", process.get_ready)
-    _thread("pacing", process.pacing.until_stopped, process.stop)
+    _thread("throughput", process.throughput.until_stopped, process.stop)
     _thread("listening", listening.until_stopped, process.stop)
     look_after(process, gateway_requests)
 
@@ -172,13 +172,13 @@ def listen(
     def me() -> Peer:
         return Peer(
             machine.name,
-            process.pacing.limit(),
+            process.throughput.limit(),
             tuple(machine.stages),
             joins_after_s=machine.patience_s,
             reserved=machine.reserved,
-            paces=process.pacing.paces(),
-            left=process.pacing.left(),
-            load_s=process.pacing.load_s(),
+            speed_profiles=process.throughput.speed_profiles(),
+            left=process.throughput.left(),
+            load_s=process.throughput.load_s(),
         )
 
     listening = QueueSelection(
@@ -188,8 +188,8 @@ def listen(
             partial(process.leases.look, mine=celery_app.stage_queues(list(machine.stages))),
             hand=process.in_hand,
             peer=me,
-            expect=process.pacing.expect,
-            slots=process.pacing.limit,
+            expect=process.throughput.expect,
+            slots=process.throughput.limit,
             able=able,
             gateway_requests=gateway_queues,
             most_gateway_requests=gateway_requests.most,

@@ -189,10 +189,14 @@ def four_machines() -> list[MachineState]:
         "analysis": {"engine": "ollama", "model": "qwen3-coder:30b", "digest": "sha256:06c1097efce0431c"},
         "feedback": {"engine": "mlx", "model": "mlx-community/gemma-3-27b-it-bf16"},
     }
-    pace = {"alone_s": 16.0, "full_s": 98.0, "full": 16, "tokens": 1200.0, "seen": 30.0}
+    profile = {"alone_s": 16.0, "full_s": 98.0, "full": 16, "tokens": 1200.0, "seen": 30.0}
     told: dict[str, dict[str, Any]] = {
-        "dgx-spark-1": {"paces": {"analysis": pace}, "takes": ("analysis", "analysis.batch"), "limit": 12},
-        "mac-studio-1": {"paces": {"feedback": {**pace, "health": 0.33}}, "takes": ("feedback",)},
+        "dgx-spark-1": {
+            "speed_profiles": {"analysis": profile},
+            "takes": ("analysis", "analysis.batch"),
+            "limit": 12,
+        },
+        "mac-studio-1": {"speed_profiles": {"feedback": {**profile, "health": 0.33}}, "takes": ("feedback",)},
         "dgx-spark-2": {
             "circuits": {"ollama": {"state": "open", "why": "connection refused", "since_s": 75.0}},
             "joins_after_s": 2.0,

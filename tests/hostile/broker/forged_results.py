@@ -114,7 +114,12 @@ def forgeries(me: str, password: str, target: Target) -> dict[str, str]:
 
 
 def _reading(other: str, target: Target) -> Iterator[Attack]:
-    for key in ("unacked", f"grader:unacked:{other}", f"grader:leases:{other}", f"grader:paces:{other}"):
+    for key in (
+        "unacked",
+        f"grader:unacked:{other}",
+        f"grader:leases:{other}",
+        f"grader:speed_profiles:{other}",
+    ):
         yield Attack("reading what others have in hand", ("HGETALL", key))
     for queue in (f"machine.{other}", "analysis", "feedback.batch", "store"):
         yield Attack("reading what waits", ("LRANGE", queue, "0", "-1"))

@@ -98,7 +98,7 @@ def test_progress_is_seen_and_only_a_held_lease_is_renewed(leases: Leases) -> No
 @pytest.mark.parametrize(
     "strange",
     [
-        {"paces": {"analysis": [1]}},
+        {"speed_profiles": {"analysis": [1]}},
         {"circuits": {"mlx": "open"}},
         {"circuits": {"mlx": {"state": "open", "stages": 5}}},
         {"load_s": {"analysis": "long"}},

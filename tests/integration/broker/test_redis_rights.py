@@ -39,7 +39,7 @@ KEYS: Mapping[str, Sequence[str]] = {
     "own copies": ("grader:results:one:RUN", "grader:examinations:one:ID"),
     "own answers": ("grader:answers:machine.one",),
     "own blocks": ("grader:examinations:one:block-ID",),
-    "own paces": ("grader:paces:one",),
+    "own speed profiles": ("grader:speed_profiles:one",),
     # what others do
     "others' queues": ("feedback", "feedback.batch"),
     "another's own queue": ("machine.two",),
@@ -58,7 +58,12 @@ KEYS: Mapping[str, Sequence[str]] = {
     "gateway request answers": ("grader:gateway:ID:said",),
     # nothing but being named to a script, whose own commands are held to this list
     "another's": (
-        *("grader:unacked:two", "grader:unacked-times:two", "grader:paces:two", "grader:results:two:RUN"),
+        *(
+            "grader:unacked:two",
+            "grader:unacked-times:two",
+            "grader:speed_profiles:two",
+            "grader:results:two:RUN",
+        ),
         *("grader:examinations:two:ID", "grader:examinations:two:block-ID", "grader:answers:machine.two"),
         *(
             "grader:parts",
@@ -104,7 +109,7 @@ ALLOWED: Mapping[str, set[str]] = {
     "own copies": {"set"} | SCRIPTS,
     "own answers": {"set", "mget"} | SCRIPTS,
     "own blocks": {"set", "get", "del"} | SCRIPTS,
-    "own paces": {"hset", "hgetall"} | SCRIPTS,
+    "own speed profiles": {"hset", "hgetall"} | SCRIPTS,
     "others' queues": {"llen"},
     "another's own queue": {"llen"} | SCRIPTS,
     "another's leases": {"hlen", "hexists"} | SCRIPTS,

@@ -138,7 +138,7 @@ def test_the_whole_path_over_tls_with_a_user_a_machine(secured: Site) -> None:
         ("BRPOP", chat_queue("other"), "1"),
         ("HSET", "grader:drained", "two", "1"),
         ("HGETALL", "grader:parts"),
-        ("HSET", "grader:paces:two", "x", "1"),
+        ("HSET", "grader:speed_profiles:two", "x", "1"),
         ("PUBLISH", "/0.celery.pidbox", "{}"),
         ("SUBSCRIBE", "celery-task-meta-x"),
     ],

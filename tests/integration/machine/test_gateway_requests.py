@@ -40,7 +40,7 @@ from grading.config.machines import Placement
 from grading.config.settings import Config, Machine, parse
 from grading.domain.jobs import Tokens
 from grading.scheduling.circuit_breaker import Rules
-from grading.scheduling.cluster_view import Pace, Peer, View
+from grading.scheduling.cluster_view import Peer, SpeedProfile, View
 from tests.support.engines import PATIENT
 from tests.support.redis_servers import acl_file, password, redis_server
 from tests.support.servers.base import ModelServer
@@ -453,8 +453,8 @@ def test_no_part_of_a_stop_text_is_shown(written: str, stops: list[str], data: s
 
 
 def view(running: int, waiting: int, slots: int = 8) -> View:
-    pace = {"analysis": Pace(10, 20, 8)}
-    me = Peer("one", slots, ("analysis",), paces=pace, running={"analysis": running})
+    profile = {"analysis": SpeedProfile(10, 20, 8)}
+    me = Peer("one", slots, ("analysis",), speed_profiles=profile, running={"analysis": running})
     return View("one", {"one": me}, {("analysis", "interactive"): waiting})
 
 

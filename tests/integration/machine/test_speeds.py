@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from grading.broker.leases import PACES, Leases, connect
+from grading.broker.leases import SPEED_PROFILES, Leases, connect
 from grading.broker.machine_status import peer
 from grading.config.settings import Machine
 from grading.domain.errors import EngineError
@@ -29,9 +29,9 @@ __all__ = ["engine", "leases", "process", "sent"]
 
 @dataclass
 class Bench:
-    """A machine's pacing with a clock that only the test moves."""
+    """A machine's throughput with a clock that only the test moves."""
 
-    pacing: ThroughputLearner
+    throughput: ThroughputLearner
     runs: list[RunInHand] = field(default_factory=list)
     now: float = 0.0
     count: int = 0
@@ -40,7 +40,7 @@ class Bench:
         self.count += 1
         working = RunInHand(Job.model_validate(job(f"run-{self.count}", stage)), None)
         self.runs.append(working)
-        self.pacing.look()
+        self.throughput.look()
         return working
 
     def second(self, seconds: int = 1, phase: Phase = "generating", tokens: int = 0) -> None:
@@ -48,7 +48,7 @@ class Bench:
             self.now += 1
             for working in self.runs:
                 working.moved(working.tokens + tokens, phase)
-            self.pacing.look()
+            self.throughput.look()
 
     def end(self, *, ok: bool = True, a_piece: int = 1) -> None:
         """The server counts so many tokens for each piece it sent."""
@@ -59,7 +59,7 @@ class Bench:
             run_id=working.job.run_id, round_id="r", stage=working.job.stage, ok=ok,
             error=None if ok else "engine_failed", provenance=used,
         )  # fmt: skip
-        self.pacing.ended(working, result)
+        self.throughput.ended(working, result)
         self.runs.remove(working)
 
     def whole(self, tokens: int = 10, *, a_piece: int = 1) -> None:
@@ -82,8 +82,8 @@ def start(client: Redis) -> Callable[..., Bench]:
     def start(**other: Any) -> Bench:
         machine = Machine.model_validate({**MACHINE.model_dump(), **other})
         bench: Bench
-        pacing = ThroughputLearner(machine, client, lambda: list(bench.runs), lambda: bench.now)
-        bench = Bench(pacing)
+        throughput = ThroughputLearner(machine, client, lambda: list(bench.runs), lambda: bench.now)
+        bench = Bench(throughput)
         return bench
 
     return start
@@ -96,7 +96,7 @@ def test_heartbeats_carry_speeds_after_a_few_runs(
 
     def write(_request: Request, progress: Progress) -> None:
         progress(0, "reading")
-        process.pacing.look()
+        process.throughput.look()
         progress(50)
         process.heartbeat()
         in_hand.append({"running": leases.heartbeats()[0].running, "left": leases.heartbeats()[0].left})
@@ -106,8 +106,8 @@ def test_heartbeats_carry_speeds_after_a_few_runs(
         process.run(job(f"run-{number}"))
     process.heartbeat()
     heartbeat = leases.heartbeats()[0]
-    assert set(heartbeat.paces) == {"analysis"}
-    assert peer(heartbeat).paces["analysis"].rate(3) > 0
+    assert set(heartbeat.speed_profiles) == {"analysis"}
+    assert peer(heartbeat).speed_profiles["analysis"].rate(3) > 0
     assert (heartbeat.limit, heartbeat.limit_why) == (3, "all 3: nothing else is measured yet")
     assert (heartbeat.running, heartbeat.left) == ({}, {})
     assert all(one["running"] == {"analysis": 1} and 0 < one["left"]["analysis"] <= 1 for one in in_hand)
@@ -117,15 +117,15 @@ def test_gateway_requests_count_for_the_stage_whose_model_they_use(start: Callab
     models = {stage: {"engine": "instant", "model": stage} for stage in ("analysis", "feedback", "other")}
     bench = start(stages={**models, "other": models["feedback"]})
     places = {("instant", "analysis"): 1, ("instant", "feedback"): 2, ("instant", "of another machine"): 4}
-    bench.pacing.gateway_requests = lambda: places
+    bench.throughput.gateway_requests = lambda: places
     told: list[Mapping[str, int]] = []
-    sample = bench.pacing._learner.sample
+    sample = bench.throughput._learner.sample
 
     def listen(now: float, runs: Any, gateway_requests: Mapping[str, int]) -> Any:
         told.append(gateway_requests)
         return sample(now, runs, gateway_requests)
 
-    bench.pacing._learner.sample = listen  # type: ignore[method-assign, assignment]
+    bench.throughput._learner.sample = listen  # type: ignore[method-assign, assignment]
     bench.begin("other")
     bench.second()
     assert told[-1] == {"analysis": 1, "other": 2}, "of two stages with its model, the one that runs"
@@ -137,13 +137,13 @@ def test_what_is_best_is_not_sought_while_gateway_requests_are_there(start: Call
     bench.begin()
     sought: list[float] = []
     bench.second()
-    best = bench.pacing._now_best
+    best = bench.throughput._now_best
     assert best is not None
     best.saw = lambda now, *_: sought.append(now)  # type: ignore[method-assign, assignment]
-    bench.pacing.gateway_requests = lambda: {("instant", "m"): 1}
+    bench.throughput.gateway_requests = lambda: {("instant", "m"): 1}
     bench.second(3, tokens=10)
     assert sought == []
-    bench.pacing.gateway_requests = dict
+    bench.throughput.gateway_requests = dict
     bench.second(tokens=10)
     assert sought == [5.0]
 
@@ -155,11 +155,11 @@ def test_a_worker_learns_by_itself_and_keeps_what_it_learned(
     monkeypatch.setattr(module, "SAVE_S", 0.02)
     kept = threading.Event()
     engine.before = lambda _request, progress: (progress(10), kept.wait(0.05), progress(40))[1]
-    thread = threading.Thread(target=process.pacing.until_stopped, args=(process.stop,))
+    thread = threading.Thread(target=process.throughput.until_stopped, args=(process.stop,))
     thread.start()
     try:
         process.run(job())
-        until(lambda: leases.redis.hlen(PACES + MACHINE.name), 30, "speeds in Redis")
+        until(lambda: leases.redis.hlen(SPEED_PROFILES + MACHINE.name), 30, "speeds in Redis")
     finally:
         process.close()
         thread.join(30)
@@ -174,21 +174,24 @@ def test_a_server_that_sends_many_tokens_in_a_piece_is_as_fast_as_its_jobs(
     bench.begin()
     bench.second(2, "reading")
     bench.second(10, tokens=10)
-    pace = bench.pacing.paces()["analysis"]
-    assert pace.alone_s == pytest.approx(22, rel=0.1)
-    assert pace.health == pytest.approx(1, abs=0.1)
-    assert bench.pacing.left()["analysis"] == pytest.approx(0.5, abs=0.1)
+    profile = bench.throughput.speed_profiles()["analysis"]
+    assert profile.alone_s == pytest.approx(22, rel=0.1)
+    assert profile.health == pytest.approx(1, abs=0.1)
+    assert bench.throughput.left()["analysis"] == pytest.approx(0.5, abs=0.1)
 
 
 def test_speeds_survive_a_restart(start: Callable[..., Bench], client: Redis) -> None:
     first = start()
     for _ in range(3):
         first.whole()
-    first.pacing.save()
+    first.throughput.save()
     second = start()
-    assert second.pacing.paces() == {}
-    second.pacing.restore()
-    before, after = first.pacing.paces()["analysis"], second.pacing.paces()["analysis"]
+    assert second.throughput.speed_profiles() == {}
+    second.throughput.restore()
+    before, after = (
+        first.throughput.speed_profiles()["analysis"],
+        second.throughput.speed_profiles()["analysis"],
+    )
     assert before.alone_s == pytest.approx(22, rel=0.1)
     assert (after.alone_s, after.tokens) == (pytest.approx(before.alone_s, rel=1e-3), before.tokens)
 
@@ -198,24 +201,24 @@ def test_speeds_of_another_model_or_of_long_ago_are_not_used(
 ) -> None:
     first = start()
     first.whole()
-    first.pacing.save()
+    first.throughput.save()
     other = start(stages={"analysis": {"engine": "instant", "model": "another"}})
-    other.pacing.restore()
-    assert other.pacing.paces() == {}
-    ((key, row),) = client.hgetall(PACES + MACHINE.name).items()  # type: ignore[union-attr]
+    other.throughput.restore()
+    assert other.throughput.speed_profiles() == {}
+    ((key, row),) = client.hgetall(SPEED_PROFILES + MACHINE.name).items()  # type: ignore[union-attr]
     for spoilt in ({**json.loads(row), "at": 5}, {"at": "x"}, [1]):
-        client.hset(PACES + MACHINE.name, key, json.dumps(spoilt))
+        client.hset(SPEED_PROFILES + MACHINE.name, key, json.dumps(spoilt))
         later = start()
-        later.pacing.restore()
-        assert later.pacing.paces() == {}
-    client.hset(PACES + MACHINE.name, key, "no json")
-    start().pacing.restore()
+        later.throughput.restore()
+        assert later.throughput.speed_profiles() == {}
+    client.hset(SPEED_PROFILES + MACHINE.name, key, "no json")
+    start().throughput.restore()
 
 
 def test_failed_runs_and_waiting_are_not_speed(start: Callable[..., Bench]) -> None:
     bench = start()
     bench.whole()
-    usual = bench.pacing.paces()["analysis"].alone_s
+    usual = bench.throughput.speed_profiles()["analysis"].alone_s
     bench.begin()
     bench.second(300, "queued")
     bench.second(2, "reading")
@@ -224,7 +227,7 @@ def test_failed_runs_and_waiting_are_not_speed(start: Callable[..., Bench]) -> N
     bench.begin()
     bench.second(60, tokens=0)
     bench.end(ok=False)
-    assert bench.pacing.paces()["analysis"].alone_s == pytest.approx(usual, rel=0.1)
+    assert bench.throughput.speed_profiles()["analysis"].alone_s == pytest.approx(usual, rel=0.1)
 
 
 def test_models_that_take_turns_have_a_loading_time(start: Callable[..., Bench]) -> None:
@@ -239,15 +242,15 @@ def test_models_that_take_turns_have_a_loading_time(start: Callable[..., Bench])
         bench.second(30, "loading")
         bench.second(5, tokens=10)
         bench.end()
-    assert bench.pacing.load_s() == {}  # as far as is known, both are there now
+    assert bench.throughput.load_s() == {}  # as far as is known, both are there now
     bench.begin("analysis")
     bench.second(40, "loading")
     bench.second(5, tokens=10)
     bench.end()
-    assert bench.pacing.load_s() == {}
+    assert bench.throughput.load_s() == {}
     bench.begin("feedback")
     bench.second(5, tokens=10)
-    assert bench.pacing.load_s() == {"analysis": pytest.approx(40, abs=2)}
+    assert bench.throughput.load_s() == {"analysis": pytest.approx(40, abs=2)}
 
 
 def test_a_broken_engine_gives_no_speed(process: MachineProcess, leases: Leases, engine: Scripted) -> None:
@@ -257,4 +260,4 @@ def test_a_broken_engine_gives_no_speed(process: MachineProcess, leases: Leases,
     engine.before = breaks
     process.run(job())
     process.heartbeat()
-    assert leases.heartbeats()[0].paces == {}
+    assert leases.heartbeats()[0].speed_profiles == {}

@@ -233,10 +233,10 @@ def test_an_engine_that_does_not_tell_of_a_cache_is_not_said_to_have_none(
 
 
 def alive_machine(**told: Any) -> MachineState:
-    pace = {"alone_s": 10.0, "full_s": 40.0, "full": 8, "tokens": 1200.0, "seen": 30.0, "health": 0.33}
+    profile = {"alone_s": 10.0, "full_s": 40.0, "full": 8, "tokens": 1200.0, "seen": 30.0, "health": 0.33}
     values: dict[str, Any] = {
         "limit": 6,
-        "paces": {"analysis": pace},
+        "speed_profiles": {"analysis": profile},
         "load_s": {"analysis": 40.0},
         "circuits": {
             "ollama": {"state": "open", "why": "it <b>fails", "since_s": 12.0, "stages": ["analysis"]}
@@ -330,7 +330,9 @@ def test_an_engine_without_a_model_is_fast_beyond_words(
     school: School, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick = {"alone_s": 0.002, "full_s": 0.015, "full": 8, "seen": 9.0}
-    monkeypatch.setattr(school.dispatch, "machines", lambda: [alive_machine(paces={"analysis": quick})])
+    monkeypatch.setattr(
+        school.dispatch, "machines", lambda: [alive_machine(speed_profiles={"analysis": quick})]
+    )
     shown = page(school)
     assert "over 10,000 an hour" in shown
     assert '<td class="text-end">under 1</td>' in shown
@@ -340,7 +342,7 @@ def test_a_machine_that_tells_nothing_or_nonsense_is_shown_all_the_same(
     school: School, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nonsense = alive_machine(
-        paces={"analysis": {"alone_s": "soon"}}, circuits={}, load_s={}, limit=900, joins_after_s=0
+        speed_profiles={"analysis": {"alone_s": "soon"}}, circuits={}, load_s={}, limit=900, joins_after_s=0
     )
     states = [
         nonsense,

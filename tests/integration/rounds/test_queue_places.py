@@ -23,7 +23,7 @@ from grading.store.rounds.queue import load_positions
 from grading.store.views import submission as submission_view
 from tests.integration.webapp import School
 
-PACE = {"alone_s": 100.0, "full_s": 100.0, "full": 4, "tokens": 1000, "seen": 9}
+PROFILE = {"alone_s": 100.0, "full_s": 100.0, "full": 4, "tokens": 1000, "seen": 9}
 STAGES = {"analysis": {"engine": "ollama", "model": "q"}, "feedback": {"engine": "ollama", "model": "g"}}
 
 
@@ -44,11 +44,13 @@ def prepared(school: School, submission: str, priority: str = "interactive") -> 
         return row.id
 
 
-def machines(pace: dict[str, float] = PACE, **heartbeat: Any) -> list[MachineState]:
+def machines(profile: dict[str, float] = PROFILE, **heartbeat: Any) -> list[MachineState]:
     """One for each stage."""
     found = []
     for stage, place in STAGES.items():
-        told = Heartbeat(stage, f"m-{stage}", 4, 0, {stage: place}, paces={stage: pace}, **heartbeat)
+        told = Heartbeat(
+            stage, f"m-{stage}", 4, 0, {stage: place}, speed_profiles={stage: profile}, **heartbeat
+        )
         found.append(
             MachineState(
                 told.machine, "primary", 4, {stage: place}, alive=True, heartbeat_age_s=1.0, heartbeat=told
@@ -130,7 +132,7 @@ def test_with_speeds_it_is_the_later_stage(school: School, monkeypatch: pytest.M
     mine = school.hand_in("anna")
     prepared(school, mine)
     assert asked(school, mine) == {"position": 1, "eta_s": pytest.approx(100, abs=15)}
-    slow = machines({**PACE, "health": 1 / 3})
+    slow = machines({**PROFILE, "health": 1 / 3})
     monkeypatch.setattr(school.dispatch, "machines", lambda: slow)
     assert asked(school, mine)["eta_s"] == pytest.approx(300, abs=15)
 
@@ -169,7 +171,7 @@ def test_behind_twenty_others_in_the_sandbox_it_is_what_that_needs_for_them(
 
 
 def test_a_guess_is_no_measured_speed(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(school.dispatch, "machines", lambda: machines({**PACE, "seen": 0}))
+    monkeypatch.setattr(school.dispatch, "machines", lambda: machines({**PROFILE, "seen": 0}))
     assert asked(school, school.hand_in("anna"))["eta_s"] == pytest.approx(60, abs=15)
 
 
@@ -182,7 +184,7 @@ def test_a_drained_machine_counts_for_nothing(school: School, monkeypatch: pytes
 def test_where_no_machine_does_a_stage_no_time_is_told(
     school: School, monkeypatch: pytest.MonkeyPatch, seen: int
 ) -> None:
-    only = machines({**PACE, "seen": seen})[:1]
+    only = machines({**PROFILE, "seen": seen})[:1]
     monkeypatch.setattr(school.dispatch, "machines", lambda: only)
     mine = school.hand_in("anna")
     prepared(school, mine)
@@ -251,7 +253,7 @@ def test_what_was_sent_and_not_begun_has_a_place(school: School, monkeypatch: py
 
 def test_words_are_coarse(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        school.dispatch, "machines", lambda: machines({**PACE, "alone_s": 371.0, "full_s": 371.0})
+        school.dispatch, "machines", lambda: machines({**PROFILE, "alone_s": 371.0, "full_s": 371.0})
     )
     mine = school.hand_in("anna")
     prepared(school, mine)

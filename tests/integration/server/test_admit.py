@@ -109,7 +109,7 @@ def test_a_machine_of_an_earlier_version_counts_with_all_its_slots(dispatch: Dis
     heartbeat(dispatch.registry)
     redis = dispatch.registry.redis
     row = json.loads(redis.hget(HEARTBEATS + "one", "of one"))
-    for name in ("limit", "reserved", "circuits", "paces", "running"):
+    for name in ("limit", "reserved", "circuits", "speed_profiles", "running"):
         del row[name]
     redis.hset(HEARTBEATS + "one", "of one", json.dumps(row))
     assert {room.usual for room in dispatch.room().values()} == {16}

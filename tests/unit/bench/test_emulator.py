@@ -117,11 +117,15 @@ def test_learned_speeds_come_near_the_true_ones_and_can_be_kept():
     did = play(replace(one, arrivals=alone), teacher).done
     for machine, stages in did.items():
         if stages.get("analysis", 0) >= 8:
-            pace = teacher.learners[machine].paces(1e6, 8)["analysis"]
-            assert pace.full_s == pytest.approx(job_s(CARDS[machine], ANALYSIS, 8), rel=0.3)
+            profile = teacher.learners[machine].speed_profiles(1e6, 8)["analysis"]
+            assert profile.full_s == pytest.approx(job_s(CARDS[machine], ANALYSIS, 8), rel=0.3)
     pupil = ProductPolicy(oracle=False, said=teacher.said_by())
     play(backlog(1, 8, 1), pupil)
-    assert all(pupil.learners[m].paces(0.0, 8) for m, stages in did.items() if stages.get("analysis", 0) >= 8)
+    assert all(
+        pupil.learners[m].speed_profiles(0.0, 8)
+        for m, stages in did.items()
+        if stages.get("analysis", 0) >= 8
+    )
 
 
 @pytest.mark.parametrize(("release", "most"), [("all", 2), ("any", 4), ("everything", 5)])

@@ -12,7 +12,7 @@ from redis.exceptions import ConnectionError as RedisAway
 
 from grading.broker.heartbeats import Heartbeat, Look
 from grading.config.machines import Machine, Placement
-from grading.scheduling.cluster_view import Pace, Peer
+from grading.scheduling.cluster_view import Peer, SpeedProfile
 from workers.machine.scheduling import queue_selection as module
 from workers.machine.scheduling.queue_selection import (
     COMING_S,
@@ -32,7 +32,9 @@ OWN = "machine.one"
 
 def heartbeat(name: str, **other: Any) -> Heartbeat:
     placed = {stage: {"engine": "rules", "model": "rules"} for stage in STAGES}
-    return Heartbeat(f"process of {name}", name, 2, 0, placed, paces=dict.fromkeys(STAGES, QUICK), **other)
+    return Heartbeat(
+        f"process of {name}", name, 2, 0, placed, speed_profiles=dict.fromkeys(STAGES, QUICK), **other
+    )
 
 
 @dataclass
@@ -49,13 +51,13 @@ class Played:
 
     def listening(self) -> QueueSelection:
         """The decider, after one look."""
-        paces = {stage: Pace(**QUICK) for stage in STAGES}  # type: ignore[arg-type]
+        profiles = {stage: SpeedProfile(**QUICK) for stage in STAGES}  # type: ignore[arg-type]
         here = MachineView(
             MACHINE,
             STAGES,
             look=lambda _names: Look(self.heartbeats, self.lengths, {}, {}),
             hand=lambda: self.hand,
-            peer=lambda: Peer("one", self.slots, STAGES, paces=paces),
+            peer=lambda: Peer("one", self.slots, STAGES, speed_profiles=profiles),
             expect=self.expected.update,
             slots=lambda: self.slots,
             able=lambda: self.able,
@@ -78,7 +80,7 @@ def test_its_own_queue_is_read_whatever_is_decided() -> None:
 
 def test_at_each_look_it_hears_how_long_answers_are_elsewhere() -> None:
     long = {stage: {**QUICK, "tokens": 700.0, "seen": 9.0} for stage in STAGES}
-    played = Played(heartbeats=[replace(heartbeat("two"), paces=long)])
+    played = Played(heartbeats=[replace(heartbeat("two"), speed_profiles=long)])
     played.listening()
     assert played.expected == dict.fromkeys(STAGES, 700.0)
 
@@ -180,20 +182,20 @@ def test_dead_drained_and_broken_machines_are_not_waited_for() -> None:
     fast = heartbeat("two", running={})
     played = Played(lengths={"analysis": 1})
     for other in (
-        replace(fast, age_s=60.0, paces=dict.fromkeys(STAGES, slow)),
-        replace(fast, drained=True, paces=dict.fromkeys(STAGES, slow)),
-        replace(fast, circuits={"rules": {"state": "open"}}, paces=dict.fromkeys(STAGES, slow)),
+        replace(fast, age_s=60.0, speed_profiles=dict.fromkeys(STAGES, slow)),
+        replace(fast, drained=True, speed_profiles=dict.fromkeys(STAGES, slow)),
+        replace(fast, circuits={"rules": {"state": "open"}}, speed_profiles=dict.fromkeys(STAGES, slow)),
     ):
         played.heartbeats = [other]
         assert "analysis" in played.listening().queues()
-    played.heartbeats = [replace(fast, paces=dict.fromkeys(STAGES, slow))]
+    played.heartbeats = [replace(fast, speed_profiles=dict.fromkeys(STAGES, slow))]
     assert "analysis" not in played.listening().queues()  # two is ten times as fast and free
 
 
 def test_what_is_left_to_a_faster_one_that_does_not_take_it_is_taken() -> None:
     slow = {"alone_s": 1.0, "full_s": 2.0, "full": 2}
     played = Played(heartbeats=[heartbeat("two")], lengths={"analysis": 1})
-    played.heartbeats = [replace(played.heartbeats[0], paces=dict.fromkeys(STAGES, slow))]
+    played.heartbeats = [replace(played.heartbeats[0], speed_profiles=dict.fromkeys(STAGES, slow))]
     found = played.listening()
     assert "analysis" not in found.queues()
     played.now = 60.0
@@ -227,8 +229,8 @@ def test_without_redis_what_was_seen_last_counts(monkeypatch: pytest.MonkeyPatch
         stop.set()
         raise RedisAway("away")
 
-    paces: Mapping[str, Pace] = {stage: Pace(**QUICK) for stage in STAGES}  # type: ignore[arg-type]
-    me = Peer("one", 2, STAGES, paces=paces)
+    profiles: Mapping[str, SpeedProfile] = {stage: SpeedProfile(**QUICK) for stage in STAGES}  # type: ignore[arg-type]
+    me = Peer("one", 2, STAGES, speed_profiles=profiles)
     found = QueueSelection(
         MachineView(MACHINE, STAGES, look, dict, lambda: me, dict, lambda: 2, lambda: STAGES)
     )
@@ -297,6 +299,6 @@ def test_the_last_word_of_a_machine_counts_when_an_earlier_process_was_killed() 
 
 
 def test_a_busy_machine_of_an_earlier_version_is_no_free_one() -> None:
-    other = replace(heartbeat("two"), busy=2, paces={})
+    other = replace(heartbeat("two"), busy=2, speed_profiles={})
     assert Played(heartbeats=[other]).listening().view().peers["two"].free == 0
     assert Played(heartbeats=[replace(other, busy=0)]).listening().view().peers["two"].free == 2

@@ -20,7 +20,7 @@ from grading.broker.machine_status import MachineState
 from grading.config.settings import parse
 from grading.execution.throughput import Rate
 from grading.scheduling import cost_model
-from grading.scheduling.capacity_plan import Machine, NobodyDoes, pace_of, plan
+from grading.scheduling.capacity_plan import Machine, NobodyDoes, plan, speed_profile_of
 from grading.scheduling.cluster_view import Peer
 from grading.scheduling.cost_model import Card, Size
 
@@ -44,8 +44,8 @@ feedback = { jobs_per_hour = 320 }
 
 
 def machine(name: str, **an_hour: float) -> Machine:
-    paces = {stage: pace_of(jobs / 3600, 4) for stage, jobs in an_hour.items()}
-    return Machine(Peer(name, 4, tuple(paces), paces=paces), own="analysis")
+    profiles = {stage: speed_profile_of(jobs / 3600, 4) for stage, jobs in an_hour.items()}
+    return Machine(Peer(name, 4, tuple(profiles), speed_profiles=profiles), own="analysis")
 
 
 @pytest.mark.parametrize(
@@ -172,8 +172,8 @@ def test_options_that_say_nothing_are_refused(
 def test_machines_of_the_configuration_count_as_they_measured_themselves() -> None:
     stages = {s: {"engine": "rules", "model": "rules", "jobs_per_hour": 90} for s in BOTH}
     config = parse({"machines": [{"name": n, "slots": 4, "stages": stages} for n in ("a", "b")]})
-    pace = {"alone_s": 10.0, "full_s": 20.0, "full": 4, "tokens": 1000.0, "seen": 5.0}
-    heartbeat = Heartbeat("p", "a", 4, 0, {s: {} for s in BOTH}, paces={"analysis": pace})
+    profile = {"alone_s": 10.0, "full_s": 20.0, "full": 4, "tokens": 1000.0, "seen": 5.0}
+    heartbeat = Heartbeat("p", "a", 4, 0, {s: {} for s in BOTH}, speed_profiles={"analysis": profile})
     states = [MachineState("a", "primary", 4, {}, alive=True, heartbeat=heartbeat)]
     (a, b), unknown = from_config(config, states, {"analysis": 2000})
     assert 3600 * a.rates["analysis"] == pytest.approx(4 / 20 * 3600 / 2)  # twice as long answers

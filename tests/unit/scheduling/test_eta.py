@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from grading.scheduling.cluster_view import Pace, Peer
+from grading.scheduling.cluster_view import Peer, SpeedProfile
 from grading.scheduling.eta import Running, Scene, forecast, left_of
 
-ALONE = Pace(alone_s=100.0, full_s=100.0, full=4, tokens=1000, seen=9)
+ALONE = SpeedProfile(alone_s=100.0, full_s=100.0, full=4, tokens=1000, seen=9)
 """As fast in a batch as alone."""
 
 
-def peer(name: str = "a", slots: int = 4, **paces: Pace) -> Peer:
-    return Peer(name, slots, tuple(paces), paces=paces)
+def peer(name: str = "a", slots: int = 4, **profiles: SpeedProfile) -> Peer:
+    return Peer(name, slots, tuple(profiles), speed_profiles=profiles)
 
 
 def scene(waiting: int = 0, running: int = 0, **peers: Peer) -> Scene:
@@ -39,7 +39,7 @@ def test_who_waits_begins_when_a_slot_is_free() -> None:
 
 
 def test_more_in_the_batch_make_all_of_it_slower() -> None:
-    slower = Pace(alone_s=50.0, full_s=200.0, full=4, seen=9)
+    slower = SpeedProfile(alone_s=50.0, full_s=200.0, full=4, seen=9)
     alone = forecast(scene(a=peer(analysis=slower))).waiting("analysis", "interactive", 0)
     beside = forecast(scene(running=3, a=peer(analysis=slower))).waiting("analysis", "interactive", 0)
     assert alone == pytest.approx(50)
@@ -86,7 +86,7 @@ def test_both_machines_share_by_what_each_does_better() -> None:
 
 
 def test_those_who_come_later_fill_the_batch() -> None:
-    slower = Pace(alone_s=50.0, full_s=200.0, full=4, seen=9)
+    slower = SpeedProfile(alone_s=50.0, full_s=200.0, full=4, seen=9)
     quiet = scene(a=peer(analysis=slower))
     busy = replace(quiet, arriving={("analysis", "interactive"): 0.1})
     before, after = (forecast(s).waiting("analysis", "interactive", 0) for s in (quiet, busy))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from grading.domain.messages import Message
-from grading.scheduling.cluster_view import Pace, Peer, View
+from grading.scheduling.cluster_view import Peer, SpeedProfile, View
 from grading.scheduling.routing import (
     BATCH,
     BATCH_EVERY,
@@ -23,12 +23,12 @@ from grading.scheduling.speed_estimates import with_guesses
 STAGES = ("analysis", "feedback")
 
 
-def pace(alone_s: float, full_s: float, full: int = 8) -> Pace:
-    return Pace(alone_s, full_s, full, seen=100)
+def profile(alone_s: float, full_s: float, full: int = 8) -> SpeedProfile:
+    return SpeedProfile(alone_s, full_s, full, seen=100)
 
 
-SPARK = Peer("spark", 8, STAGES, paces={"analysis": pace(10, 50), "feedback": pace(100, 200)})
-STUDIO = Peer("studio", 8, STAGES, paces={"analysis": pace(5, 30), "feedback": pace(40, 150)})
+SPARK = Peer("spark", 8, STAGES, speed_profiles={"analysis": profile(10, 50), "feedback": profile(100, 200)})
+STUDIO = Peer("studio", 8, STAGES, speed_profiles={"analysis": profile(5, 30), "feedback": profile(40, 150)})
 
 
 def view(me: str, *peers: Peer, analysis: int = 0, feedback: int = 0, **others: object) -> View:
@@ -50,8 +50,8 @@ def test_a_backlog_is_shared_by_the_ratio_of_speeds() -> None:
 
 def test_one_machine_keeps_a_stage_that_crowds_redis_from_keeping_the_others_in_sql() -> None:
     """Where nobody is better at it, all did the long jobs, until no more of these could leave SQL."""
-    slow = replace(SPARK, paces={"analysis": pace(5, 30), "feedback": pace(50, 300)})
-    fast = replace(STUDIO, paces={"analysis": pace(5, 30), "feedback": pace(40, 290)})
+    slow = replace(SPARK, speed_profiles={"analysis": profile(5, 30), "feedback": profile(50, 300)})
+    fast = replace(STUDIO, speed_profiles={"analysis": profile(5, 30), "feedback": profile(40, 290)})
     many, backlog = round(CROWDED * 16) + 1, {(s, BATCH): 900 for s in STAGES}
     seen = {name: view(name, slow, fast, analysis=many, feedback=40) for name in ("spark", "studio")}
     before = {name: stages(one)[0] for name, one in seen.items()}
@@ -93,7 +93,7 @@ def test_equal_machines_both_listen() -> None:
 def test_nobody_starts_while_all_slots_are_in_use_or_nothing_can_be_done() -> None:
     full = replace(SPARK, running={"analysis": 8})
     assert decide(view("spark", full, analysis=5)).queues == ()
-    broken = replace(SPARK, stages=(), paces={})
+    broken = replace(SPARK, stages=(), speed_profiles={})
     assert decide(view("spark", broken, analysis=5)).queues == ()
 
 
@@ -127,7 +127,7 @@ def test_a_model_that_must_be_loaded_counts() -> None:
 
 
 def test_machines_for_tests_are_not_counted_on() -> None:
-    fast = Peer("fast", 8, STAGES, reserved="testing", paces=dict.fromkeys(STAGES, pace(1, 2)))
+    fast = Peer("fast", 8, STAGES, reserved="testing", speed_profiles=dict.fromkeys(STAGES, profile(1, 2)))
     assert stages(view("spark", SPARK, fast, feedback=1)) == ["feedback"]
     assert stages(view("spark", SPARK, fast, feedback=400)) == ["feedback"]
     spare = replace(SPARK, joins_after_s=60.0)
@@ -135,7 +135,7 @@ def test_machines_for_tests_are_not_counted_on() -> None:
 
 
 def test_what_people_wait_for_is_not_left_to_machines_for_batch_work() -> None:
-    fast = Peer("fast", 8, STAGES, reserved=BATCH, paces=dict.fromkeys(STAGES, pace(1, 2)))
+    fast = Peer("fast", 8, STAGES, reserved=BATCH, speed_profiles=dict.fromkeys(STAGES, profile(1, 2)))
     assert stages(view("spark", SPARK, fast, feedback=1)) == ["feedback"]
     waiting = {("feedback", INTERACTIVE): 100, ("feedback", BATCH): 1}
     assert stages(replace(view("spark", SPARK, fast), waiting=waiting)) == ["feedback"]
@@ -144,7 +144,7 @@ def test_what_people_wait_for_is_not_left_to_machines_for_batch_work() -> None:
 
 
 def test_a_machine_for_batch_work_goes_where_batch_work_waits() -> None:
-    mine = Peer("mine", 8, STAGES, reserved=BATCH, paces=dict.fromkeys(STAGES, pace(10, 50)))
+    mine = Peer("mine", 8, STAGES, reserved=BATCH, speed_profiles=dict.fromkeys(STAGES, profile(10, 50)))
     waiting = {("feedback", INTERACTIVE): 100, ("analysis", BATCH): 5}
     busy = replace(mine, running={"feedback": 1}, left={"feedback": 1.0})
     for me in (mine, busy):
@@ -152,8 +152,10 @@ def test_a_machine_for_batch_work_goes_where_batch_work_waits() -> None:
 
 
 def test_batch_work_is_not_left_to_machines_that_have_people_to_serve() -> None:
-    slow = Peer("slow", 8, STAGES, reserved=BATCH, paces=dict.fromkeys(STAGES, pace(50, 200)))
-    fast = Peer("fast", 8, STAGES, paces=dict.fromkeys(STAGES, pace(20, 80)), running={"feedback": 6})
+    slow = Peer("slow", 8, STAGES, reserved=BATCH, speed_profiles=dict.fromkeys(STAGES, profile(50, 200)))
+    fast = Peer(
+        "fast", 8, STAGES, speed_profiles=dict.fromkeys(STAGES, profile(20, 80)), running={"feedback": 6}
+    )
     waiting = {("feedback", INTERACTIVE): 400, ("feedback", BATCH): 40}
     assert decide(replace(view("slow", slow, fast), waiting=waiting)).queues == (("feedback", BATCH),)
 
@@ -167,9 +169,9 @@ def test_a_primary_machine_leaves_nothing_to_a_spare_that_does_not_join_yet() ->
 
 
 def test_people_of_another_stage_go_before_batch_work_of_the_model_in_the_batch() -> None:
-    rates = dict.fromkeys(STAGES, pace(10, 50))
-    one = Peer("one", 8, STAGES, paces=rates, running={"analysis": 3}, left={"analysis": 1.5})
-    two = Peer("two", 8, STAGES, paces=rates, running={"feedback": 8}, left={"feedback": 4.0})
+    rates = dict.fromkeys(STAGES, profile(10, 50))
+    one = Peer("one", 8, STAGES, speed_profiles=rates, running={"analysis": 3}, left={"analysis": 1.5})
+    two = Peer("two", 8, STAGES, speed_profiles=rates, running={"feedback": 8}, left={"feedback": 4.0})
     waiting = {("analysis", BATCH): 50, ("feedback", INTERACTIVE): 50}
     for taken in range(2 * BATCH_EVERY):
         first = decide(replace(view("one", one, two), waiting=waiting, taken=taken)).queues[0]
@@ -244,7 +246,9 @@ def clusters() -> Iterator[tuple[dict[str, Peer], dict[tuple[str, str], int]]]:
             able = tuple(rng.sample(stages_, rng.randint(1, len(stages_))))
             running = {s: rng.randint(0, 3) for s in stages_ if rng.random() < 0.4}
             known = {
-                s: replace(pace(rng.uniform(0.01, 500), rng.uniform(0.01, 900)), health=rng.choice((0.1, 1)))
+                s: replace(
+                    profile(rng.uniform(0.01, 500), rng.uniform(0.01, 900)), health=rng.choice((0.1, 1))
+                )
                 for s in able
                 if rng.random() < 0.7
             }
@@ -254,7 +258,7 @@ def clusters() -> Iterator[tuple[dict[str, Peer], dict[tuple[str, str], int]]]:
                 able,
                 joins_after_s=rng.choice((0, 0, 30.0)),
                 reserved=rng.choice(("", "", "", "batch", "testing")),
-                paces=known,
+                speed_profiles=known,
                 running=running,
                 left={s: n * rng.random() for s, n in running.items()},
                 load_s={s: 100.0 for s in able if rng.random() < 0.1},
@@ -285,7 +289,9 @@ def test_something_is_taken_in_bounded_time_while_something_waits() -> None:
         dues: dict[str, Mapping[str, float]] = {name: {} for name in peers}
         now, bound = 0.0, 30.0
         while able := [p for p in peers.values() if may_take(p, waiting)]:
-            longest = max(p.paces[s].seconds(6) + p.load_s.get(s, 0.0) for p in able for s in p.stages)
+            longest = max(
+                p.speed_profiles[s].seconds(6) + p.load_s.get(s, 0.0) for p in able for s in p.stages
+            )
             bound, taken = now + 30.0 + 9 * longest + 1.0, False
             while not taken:
                 assert now <= bound, (able, waiting)
@@ -305,8 +311,12 @@ def test_something_is_taken_in_bounded_time_while_something_waits() -> None:
 
 def test_who_is_far_better_at_its_stage_helps_with_the_other_only_for_much() -> None:
     """It would take three times as long for it, beside its own jobs, and all would wait for these."""
-    quick, slow = pace(10, 20), pace(30, 60)
-    one = Peer("one", 8, STAGES, paces={"analysis": quick, "feedback": slow}, running={"analysis": 7})
-    two = Peer("two", 8, STAGES, paces={"analysis": slow, "feedback": quick}, running={"feedback": 7})
+    quick, slow = profile(10, 20), profile(30, 60)
+    one = Peer(
+        "one", 8, STAGES, speed_profiles={"analysis": quick, "feedback": slow}, running={"analysis": 7}
+    )
+    two = Peer(
+        "two", 8, STAGES, speed_profiles={"analysis": slow, "feedback": quick}, running={"feedback": 7}
+    )
     for analysis, taken in ((120, "feedback"), (400, "analysis")):
         assert stages(view("two", one, two, analysis=analysis, feedback=100)) == [taken]

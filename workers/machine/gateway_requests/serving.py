@@ -246,7 +246,7 @@ def open_gateway_requests(
         graded=lambda: in_use(process.machine, process.in_hand()),
         circuits=process.circuits,
     )
-    process.gateway_requests, process.pacing.gateway_requests = (
+    process.gateway_requests, process.throughput.gateway_requests = (
         lambda: gateway_requests.in_hand,
         gateway_requests.at_work,
     )

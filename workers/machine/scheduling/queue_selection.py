@@ -192,8 +192,10 @@ class QueueSelection:
         if not self._peers:
             self._peers = with_guesses({self.here.machine.name: self.here.peer()})
         me, able, look = self._peers[self.here.machine.name], self.here.able(), self._look
-        paces = {stage: pace for stage, pace in me.paces.items() if stage in able}
-        mine = replace(me, slots=self.here.slots(), stages=tuple(able), paces=paces, running=self._hand())
+        profiles = {stage: profile for stage, profile in me.speed_profiles.items() if stage in able}
+        mine = replace(
+            me, slots=self.here.slots(), stages=tuple(able), speed_profiles=profiles, running=self._hand()
+        )
         waiting = {at: max(0, look.lengths.get(q, 0) - self._since[q]) for at, q in self._queues.items()}
         oldest = {
             s: max(look.oldest_s.get(self._queues[s, p], 0.0) for p in PRIORITIES) for s in self.here.stages

@@ -15,10 +15,10 @@ from typing import Any, Literal, cast
 from redis import Redis
 from redis.exceptions import RedisError
 
-from grading.broker.leases import PACES
+from grading.broker.leases import SPEED_PROFILES
 from grading.config.machines import Machine
 from grading.domain.jobs import Result
-from grading.scheduling.cluster_view import Pace
+from grading.scheduling.cluster_view import SpeedProfile
 from grading.scheduling.concurrency import Best
 from grading.scheduling.speed_profile import Learner, Sample, Seen
 from workers.machine.run import RunInHand
@@ -126,10 +126,10 @@ class ThroughputLearner:
             left = self._learner.left()
         return {s: left.get(s, float(count)) for s, count in self.running().items()}
 
-    def paces(self) -> dict[str, Pace]:
+    def speed_profiles(self) -> dict[str, SpeedProfile]:
         """Each stage of which anything is known."""
         with self._turn:
-            return self._learner.paces(self._clock(), self.limit())
+            return self._learner.speed_profiles(self._clock(), self.limit())
 
     def load_s(self) -> dict[str, float]:
         """stage -> seconds its model takes to load, where others of the engine took its place."""
@@ -147,7 +147,7 @@ class ThroughputLearner:
             "limit": self.limit(),
             "limit_why": self.why(),
             "left": {s: round(v, 3) for s, v in self.left().items()},
-            "paces": {s: _rounded(pace) for s, pace in self.paces().items()},
+            "speed_profiles": {s: _rounded(profile) for s, profile in self.speed_profiles().items()},
             "load_s": self.load_s(),
         }
 
@@ -176,13 +176,13 @@ class ThroughputLearner:
         if changed:
             at = self._redis.time()[0]
             rows: dict[Any, Any] = {self._field(s): json.dumps({"at": at, **v}) for s, v in changed.items()}
-            self._redis.hset(PACES + self._machine.name, mapping=rows)
+            self._redis.hset(SPEED_PROFILES + self._machine.name, mapping=rows)
             self._saved.update((s, json.dumps(state)) for s, state in changed.items())
 
     def restore(self) -> None:
         """Begin with what was learned for the same models earlier. Raises redis errors."""
         now = self._redis.time()[0]
-        rows = cast("dict[str, str]", self._redis.hgetall(PACES + self._machine.name))
+        rows = cast("dict[str, str]", self._redis.hgetall(SPEED_PROFILES + self._machine.name))
         for stage in self._machine.stages:
             state = _state(rows.get(self._field(stage)), now)
             with self._turn:
@@ -275,8 +275,8 @@ class ThroughputLearner:
         return "waiting" if working.phase in ("waiting", "queued") else "reading"
 
 
-def _rounded(pace: Pace) -> dict[str, float]:
-    return {key: round(value, 4) for key, value in asdict(pace).items()}
+def _rounded(profile: SpeedProfile) -> dict[str, float]:
+    return {key: round(value, 4) for key, value in asdict(profile).items()}
 
 
 def _state(row: object, now: float) -> dict[str, Any]:
