@@ -176,10 +176,10 @@ class ClusterModel:
 
     def output(self, rng: random.Random, stage: str) -> int:
         """Tokens of one answer."""
-        usual = self.works[stage].output
+        typical = self.works[stage].output
         if self.even:
-            return round(usual * rng.uniform(1 - self.spread, 1 + self.spread))
-        return round(usual * min(self.longest, rng.lognormvariate(-(self.spread**2) / 2, self.spread)))
+            return round(typical * rng.uniform(1 - self.spread, 1 + self.spread))
+        return round(typical * min(self.longest, rng.lognormvariate(-(self.spread**2) / 2, self.spread)))
 
 
 def _other() -> ClusterModel:

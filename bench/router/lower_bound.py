@@ -117,10 +117,10 @@ def rates(cards: Mapping[str, Card], slots: int, works: Mapping[str, Work]) -> d
     }
 
 
-def works_of(arrivals: Sequence[Arrival], usual: Mapping[str, Work] = STAGES) -> dict[str, Work]:
+def works_of(arrivals: Sequence[Arrival], typical: Mapping[str, Work] = STAGES) -> dict[str, Work]:
     """The usual work of each stage with the mean output of these."""
     found = {}
-    for stage, work in usual.items():
+    for stage, work in typical.items():
         outputs = [h.output[stage] for h in arrivals if stage in h.output]
         if outputs:
             found[stage] = replace(work, output=round(sum(outputs) / len(outputs)))
@@ -132,14 +132,14 @@ def bound_s(
     slots: int,
     arrivals: Sequence[Arrival],
     changes: Mapping[str, Sequence[tuple[float, float]]] | None = None,
-    usual: Mapping[str, Work] = STAGES,
+    typical: Mapping[str, Work] = STAGES,
 ) -> float:
     """Seconds by the linear program for all these, had they all come at once, in the best batches.
 
     `changes` of speed, machine -> (time, speed)s, are known from the beginning. Batches of two models are
     left out: a test tries them all.
     """
-    works = works_of(arrivals, usual)
+    works = works_of(arrivals, typical)
     counts = {s: float(sum(s in h.output for h in arrivals)) for s in works}
     speeds = rates(cards, slots, works)
     makespan = before = shares(speeds, counts).makespan_s
@@ -160,6 +160,6 @@ def missing_s(changes: Sequence[tuple[float, float]], until: float) -> float:
     return missing
 
 
-def per_hour(cards: Mapping[str, Card], slots: int, usual: Mapping[str, Work] = STAGES) -> float:
+def per_hour(cards: Mapping[str, Card], slots: int, typical: Mapping[str, Work] = STAGES) -> float:
     """Submissions of usual size an hour that no way of routing exceeds."""
-    return 3600 * 1000 / shares(rates(cards, slots, usual), dict.fromkeys(usual, 1000.0)).makespan_s
+    return 3600 * 1000 / shares(rates(cards, slots, typical), dict.fromkeys(typical, 1000.0)).makespan_s

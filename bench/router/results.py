@@ -104,7 +104,7 @@ class ScenarioResult:
     def bound_s(self) -> float:
         """In less nobody grades all of it, had it come at once."""
         of = self.plan.scenario
-        return bound_s(of.setting.cards, self.plan.slots, of.arrivals, usual=of.setting.works)
+        return bound_s(of.setting.cards, self.plan.slots, of.arrivals, typical=of.setting.works)
 
     @property
     def at_once(self) -> bool:
@@ -136,7 +136,7 @@ class ScenarioResult:
         if not changes:
             return {}
         of = self.plan.scenario
-        known = bound_s(of.setting.cards, self.plan.slots, of.arrivals, changes, usual=of.setting.works)
+        known = bound_s(of.setting.cards, self.plan.slots, of.arrivals, changes, typical=of.setting.works)
         return {KNOWN: round(outcome.makespan / known, 3) if self.at_once else None}
 
     def _interactive(self, outcome: Outcome) -> Outcome:

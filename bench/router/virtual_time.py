@@ -64,7 +64,7 @@ class Outcome:
 def bound_of(scenario: Scenario) -> float:
     """Seconds in which no schedule does it, had all come at once and were all changes known."""
     of = scenario.setting
-    return bound_s(of.cards, of.slots, scenario.arrivals, of.changes, usual=of.works)
+    return bound_s(of.cards, of.slots, scenario.arrivals, of.changes, typical=of.works)
 
 
 def play(scenario: Scenario, policy: BasePolicy) -> Outcome:

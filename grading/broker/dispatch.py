@@ -80,7 +80,7 @@ class Breaker:
 class Room:
     """Runs of one stage and priority that may be sent now."""
 
-    usual: int
+    refill: int
     """Until its queue is as full as it should be; 0 while it is full enough."""
     most: int
     """Until its queue is as long as it may be at all; 0 where no machine takes of it."""
@@ -344,8 +344,8 @@ def _takes(heartbeat: Heartbeat, stage: str, priority: str) -> int:
 
 
 def _room(slots: int, waiting: int) -> Room:
-    usual = 2 * slots
+    target = 2 * slots
     return Room(
-        usual - waiting if waiting <= usual / 2 else 0,
+        target - waiting if waiting <= target / 2 else 0,
         max(0, DEEPEST * slots - waiting),
     )

@@ -160,8 +160,8 @@ class Line:
         mean = sum(v * w for _, v, w in rows) / total
         both = sum(w * (n - at) * (v - mean) for n, v, w in rows)
         spread = sum(w * (n - at) ** 2 for n, _, w in rows)
-        usual = mean * GROWS / grown(at)
-        return cls(at, mean, (both + LINE_WEIGHT * usual) / (spread + LINE_WEIGHT))
+        expected = mean * GROWS / grown(at)
+        return cls(at, mean, (both + LINE_WEIGHT * expected) / (spread + LINE_WEIGHT))
 
     def value(self, at_once: float) -> float:
         """Seconds with so many in the batch."""

@@ -42,31 +42,31 @@ def with_guesses(peers: Mapping[str, Peer]) -> dict[str, Peer]:
 class _Factors:
     """Logarithms of jobs a second."""
 
-    usual: float
+    mean: float
     machines: Mapping[str, float]
     """How fast each is beside the usual."""
     stages: Mapping[str, float]
 
     def of(self, machine: str, stage: str) -> float:
         """Jobs a second that are likely."""
-        return math.exp(self.usual + self.machines.get(machine, 0.0) + self.stages.get(stage, 0.0))
+        return math.exp(self.mean + self.machines.get(machine, 0.0) + self.stages.get(stage, 0.0))
 
 
 def _factors(known: Rates) -> _Factors:
     """Where machines share no stage nothing tells a slow machine from a long stage: then it is the stage."""
-    usual = _mean(known.values())
+    mean = _mean(known.values())
     machines = {m: 0.0 for m, _ in known}
     stages = {s: 0.0 for _, s in known}
     for _ in range(TURNS):
         stages = {
-            s: _mean((v - usual - machines[m], w) for (m, t), (v, w) in known.items() if t == s)
+            s: _mean((v - mean - machines[m], w) for (m, t), (v, w) in known.items() if t == s)
             for s in stages
         }
         machines = {
-            m: _mean((v - usual - stages[s], w) for (n, s), (v, w) in known.items() if n == m)
+            m: _mean((v - mean - stages[s], w) for (n, s), (v, w) in known.items() if n == m)
             for m in machines
         }
-    return _Factors(usual, machines, stages)
+    return _Factors(mean, machines, stages)
 
 
 def _counts(profile: SpeedProfile) -> float:

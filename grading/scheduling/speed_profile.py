@@ -1,4 +1,4 @@
-"""What is usual for one stage on a machine: seconds to the first token, seconds a token, tokens of a job."""
+"""Stage profiles of a machine: seconds to the first token, seconds a token, tokens of a typical job."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ class StageProfile:
     @property
     def tokens(self) -> float:
         """Output tokens of a usual job; 0 when not known, or when none are counted."""
-        few = max(0.0, EXPECTED - self.jobs) if self.expected else 0.0
-        jobs = self.jobs + few
-        return (self.jobs * self.mean + few * self.expected) / jobs if jobs else SHARE_WRITTEN * self.most
+        missing = max(0.0, EXPECTED - self.jobs) if self.expected else 0.0
+        jobs = self.jobs + missing
+        return (self.jobs * self.mean + missing * self.expected) / jobs if jobs else SHARE_WRITTEN * self.most
 
     def seconds(self, at_once: float, below: float = 1.0) -> float:
         """Of a usual job with always so many in the batch; see `Curve.value` for `below`."""
@@ -264,8 +264,8 @@ class Learner:
 
     def expect(self, tokens: Mapping[str, float]) -> None:
         """Tokens of usual jobs as others know them; a stage that ended enough of its own needs none."""
-        for stage, usual in self._stages.items():
-            usual.expected = tokens.get(stage, 0.0) or usual.expected
+        for stage, profile in self._stages.items():
+            profile.expected = tokens.get(stage, 0.0) or profile.expected
 
     def ended(self, now: float, one: Seen, *, ok: bool, seconds: float, repaired: bool = False) -> None:
         """A run ended, `ok` or by an error that says nothing about speed; follows a sample with it.
@@ -300,13 +300,13 @@ class Learner:
         steps = {s: self._stages[s].step.value(n) for s, n in batch.items()}
         found = {}
         for stage, at_once in batch.items():
-            usual = self._stages[stage]
+            profile = self._stages[stage]
             others = [steps[s] for s in batch if s != stage]
             others_s = sum(others) if all(others) else 0.0
-            job_s = usual.seconds(at_once) + usual.tokens * others_s if settled else 0.0
+            job_s = profile.seconds(at_once) + profile.tokens * others_s if settled else 0.0
             if sum(batch.values()) >= TOGETHER and oldest_s < job_s / 2:
                 job_s = 0.0  # first none writes, then those that write wait for those that read
-            part, first_s = usual.reading(at_once), usual.first.value(at_once)
+            part, first_s = profile.reading(at_once), profile.first.value(at_once)
             found[stage] = _Beside(at_once, sum(batch.values()), part, job_s, first_s, others_s)
         return found
 
@@ -380,7 +380,7 @@ class Learner:
     def speed_profiles(self, now: float, full: int) -> dict[str, SpeedProfile]:
         """Each stage of which anything is known, for up to `full` at once."""
         health = self.health(now)
-        found = {s: usual.speed_profile(full, self.slots, health) for s, usual in self._stages.items()}
+        found = {s: profile.speed_profile(full, self.slots, health) for s, profile in self._stages.items()}
         return {s: profile for s, profile in found.items() if profile is not None}
 
     def left(self) -> dict[str, float]:
@@ -388,16 +388,16 @@ class Learner:
         batch = Counter(run.seen.stage for run in self._runs.values())
         left: dict[str, float] = {}
         for run in self._runs.values():
-            one, usual = run.seen, self._stages[run.seen.stage]
+            one, profile = run.seen, self._stages[run.seen.stage]
             reads = one.phase != "writing"
-            done = 0.0 if run.repairs else usual.done(reads, one.tokens, run.read_s, batch[one.stage])
+            done = 0.0 if run.repairs else profile.done(reads, one.tokens, run.read_s, batch[one.stage])
             left[one.stage] = left.get(one.stage, 0.0) + 1 - done
         return left
 
     def dump(self, stage: str) -> dict[str, object]:
         """What was learned of a stage, as JSON; empty when nothing was."""
-        usual = self._stages[stage]
-        return usual.dump() if usual.known else {}
+        profile = self._stages[stage]
+        return profile.dump() if profile.known else {}
 
     def restore(self, stage: str, said: object) -> None:
         """What `dump` gave earlier, for the same model; nonsense is left out."""

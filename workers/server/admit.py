@@ -141,7 +141,7 @@ def _send(server: Server, outgoing: Sequence[Outgoing]) -> None:
 
 def _take(server: Server, room: Mapping[Kind, Room]) -> Taken:
     """What goes out now."""
-    free = {kind: of.usual for kind, of in room.items() if of.usual > 0}
+    free = {kind: of.refill for kind, of in room.items() if of.refill > 0}
     if not free:
         return Taken(left=True)
     with server.store.write(derived=True) as session:
@@ -165,7 +165,7 @@ def _places(room: Mapping[Kind, Room], taken: Mapping[Kind, int], priority: str)
     Machines that can do the one must not stand idle because the other gets on more slowly.
     """
     left = [
-        (of.usual - taken.get(k, 0), of.most - taken.get(k, 0)) for k, of in room.items() if k[1] == priority
+        (of.refill - taken.get(k, 0), of.most - taken.get(k, 0)) for k, of in room.items() if k[1] == priority
     ]
     return max(0, min(max(usual for usual, _ in left), *(most for _, most in left)))
 

@@ -102,7 +102,7 @@ def test_there_is_room_for_what_machines_take(
     heartbeat(dispatch.registry, **said)
     for (_, priority), room in dispatch.room().items():
         places = {"interactive": interactive, "batch": batch}[priority]
-        assert (room.usual, room.most) == (places, places * DEEPEST / 2)
+        assert (room.refill, room.most) == (places, places * DEEPEST / 2)
 
 
 def test_a_machine_of_an_earlier_version_counts_with_all_its_slots(dispatch: Dispatch) -> None:
@@ -112,7 +112,7 @@ def test_a_machine_of_an_earlier_version_counts_with_all_its_slots(dispatch: Dis
     for name in ("limit", "reserved", "circuits", "speed_profiles", "running"):
         del row[name]
     redis.hset(HEARTBEATS + "one", "of one", json.dumps(row))
-    assert {room.usual for room in dispatch.room().values()} == {16}
+    assert {room.refill for room in dispatch.room().values()} == {16}
 
 
 def test_batch_work_takes_no_room_from_people_and_people_none_from_it(dispatch: Dispatch) -> None:
@@ -123,7 +123,7 @@ def test_batch_work_takes_no_room_from_people_and_people_none_from_it(dispatch: 
         expected = dict.fromkeys(KINDS, 4) | {("analysis", priority): 0}
         if priority == "interactive":
             expected["analysis", "batch"] = 0
-        assert {kind: room.usual for kind, room in dispatch.room().items()} == expected
+        assert {kind: room.refill for kind, room in dispatch.room().items()} == expected
 
 
 def test_a_stage_whose_queue_runs_dry_does_not_wait_for_the_other_one(server: Server) -> None:

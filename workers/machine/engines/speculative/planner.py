@@ -80,8 +80,8 @@ class StageStatistics:
 
     def left(self, written: int, most: int) -> int:
         """How many more tokens an answer will have that has `written`, and can have `most` more."""
-        usual = self.output.value if self.output.weight else 0.0
-        return max(1, min(most, max(LEAST_LEFT, round(usual) - written)))
+        typical = self.output.value if self.output.weight else 0.0
+        return max(1, min(most, max(LEAST_LEFT, round(typical) - written)))
 
 
 @dataclass(frozen=True)
