@@ -19,7 +19,7 @@ from grading.broker.machine_status import MachineState, peer, takes_part
 from grading.domain.model import RoundState, StageState
 from grading.execution.throughput import Rate, seconds_until_checked
 from grading.scheduling.cluster_view import Peer
-from grading.scheduling.eta import Forecast, Line, Running, Scene, forecast, left_of
+from grading.scheduling.eta import Forecast, Line, Running, Scene, forecast, remaining_of
 from grading.scheduling.speed_estimates import with_guesses
 from grading.store.rounds.queue import (
     QueuePositions,
@@ -229,8 +229,8 @@ def _running(
         profile = peers[lease.machine].speed_profiles.get(lease.stage)
         waits = lease.phase in ("waiting", "queued", "starting", "loading")
         since = 0.0 if waits else lease.since_s
-        left = left_of(lease.tokens, profile, since, at_once[lease.machine, lease.stage])
-        found.append(Running(one.run, lease.machine, lease.stage, left))
+        remaining = remaining_of(lease.tokens, profile, since, at_once[lease.machine, lease.stage])
+        found.append(Running(one.run, lease.machine, lease.stage, remaining))
     return found
 
 

@@ -214,20 +214,27 @@ class ProductPolicy(BasePolicy):
                 s: replace(p, health=machine.emulator.speed)
                 for s, p in known(simulation.setting, machine.name).items()
             }
-            left = self._remains(simulation, machine)
+            remaining = self._remains(simulation, machine)
         else:
             learner = self._learner(machine)
-            profiles, told = learner.speed_profiles(simulation.now, machine.slots), learner.left()
-            left = {s: told.get(s, float(count)) for s, count in running.items()}
+            profiles, told = learner.speed_profiles(simulation.now, machine.slots), learner.remaining()
+            remaining = {s: told.get(s, float(count)) for s, count in running.items()}
         return Peer(
-            machine.name, machine.slots, tuple(STAGES), speed_profiles=profiles, running=running, left=left
+            machine.name,
+            machine.slots,
+            tuple(STAGES),
+            speed_profiles=profiles,
+            running=running,
+            remaining=remaining,
         )
 
     def _remains(self, simulation: Simulation, machine: Machine) -> dict[str, float]:
-        tokens, left = machine.emulator.snapshot(simulation.now).tokens, dict.fromkeys(STAGES, 0.0)
+        tokens, remaining = machine.emulator.snapshot(simulation.now).tokens, dict.fromkeys(STAGES, 0.0)
         for name, run in machine.runs.items():
-            left[run.stage] += max(0.05, 1 - tokens.get(name, 0) / simulation.setting.works[run.stage].output)
-        return left
+            remaining[run.stage] += max(
+                0.05, 1 - tokens.get(name, 0) / simulation.setting.works[run.stage].output
+            )
+        return remaining
 
     def observed(self, simulation: Simulation, machine: Machine) -> None:
         """The learner looks at the runs in hand, unless speeds are known."""

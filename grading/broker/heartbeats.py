@@ -79,7 +79,7 @@ class Heartbeat:
     """stage -> runs in hand."""
     gateway_requests: int = 0
     """Requests of other tools in hand, beside `busy`; see docs/gateway.md."""
-    left: Mapping[str, float] = field(default_factory=dict)
+    remaining: Mapping[str, float] = field(default_factory=dict)
     """stage -> jobs' worth of work that is left of those."""
     speed_profiles: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """stage -> the fields of a `grading.scheduling.cluster_view.SpeedProfile`."""
@@ -145,7 +145,7 @@ SHAPES: dict[str, Callable[[Any], bool]] = {
         lambda v: isinstance(v, str),
     ),
     **dict.fromkeys(("slots", "busy", "gateway_requests", "limit", "joins_after_s", "age_s"), _number),
-    **dict.fromkeys(("running", "left", "load_s"), lambda v: _all(v, _number)),
+    **dict.fromkeys(("running", "remaining", "load_s"), lambda v: _all(v, _number)),
     **dict.fromkeys(
         ("stages", "engines", "metrics", "speed_profiles"),
         lambda v: _all(v, lambda one: isinstance(one, dict)),

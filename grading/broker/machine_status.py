@@ -156,7 +156,7 @@ def peer(heartbeat: Heartbeat) -> Peer:
         reserved=heartbeat.reserved,
         speed_profiles=profiles,
         running=running,
-        left=heartbeat.left,
+        remaining=heartbeat.remaining,
         load_s=heartbeat.load_s,
     )
 

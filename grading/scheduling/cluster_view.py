@@ -56,7 +56,7 @@ class Peer:
     """Of its stages whose speed is known; `grading.scheduling.speed_profile.with_guesses` has the others."""
     running: Mapping[str, int] = field(default_factory=dict)
     """stage -> runs in hand."""
-    left: Mapping[str, float] = field(default_factory=dict)
+    remaining: Mapping[str, float] = field(default_factory=dict)
     """stage -> jobs' worth of work that is left of those in hand."""
     load_s: Mapping[str, float] = field(default_factory=dict)
     """stage -> seconds until its model is loaded; none or 0 where it is."""
@@ -100,7 +100,7 @@ class View:
         return sum(of.get((stage, p), 0) for of in (self.waiting, self.backlog) for p in priorities)
 
     @property
-    def little(self) -> bool:
+    def low_load(self) -> bool:
         """Whether less waits than there are slots."""
         waits = sum(self.waiting.values()) + sum(self.backlog.values())
         return waits < sum(peer.slots for peer in self.peers.values())

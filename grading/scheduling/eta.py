@@ -17,7 +17,7 @@ class SimulatedMachine:
 
     def __init__(self, peer: Peer) -> None:
         """With nothing in hand."""
-        self.peer = replace(peer, running={}, left={})
+        self.peer = replace(peer, running={}, remaining={})
         self.load_s = dict(peer.load_s)
         self.clock = dict.fromkeys(peer.speed_profiles, 0.0)
         self.runs: dict[str, list[tuple[float, int]]] = {stage: [] for stage in peer.speed_profiles}
@@ -34,8 +34,8 @@ class SimulatedMachine:
     def as_peer(self) -> Peer:
         """As the others see it."""
         running = {s: len(of) for s, of in self.runs.items() if of}
-        left = {s: sum(end - self.clock[s] for end, _ in self.runs[s]) for s in running}
-        return replace(self.peer, running=running, left=left, load_s=self.load_s)
+        remaining = {s: sum(end - self.clock[s] for end, _ in self.runs[s]) for s in running}
+        return replace(self.peer, running=running, remaining=remaining, load_s=self.load_s)
 
     def speeds(self) -> dict[str, float]:
         """stage -> jobs a second of each of its runs, in the batch as it is."""
@@ -90,12 +90,12 @@ NEIGHBOURS = 4
 
 @dataclass(frozen=True)
 class Running:
-    """A run in a machine's hands; `left` is what is left of it, as a part of a usual job."""
+    """A run in a machine's hands; `remaining` is what is left of it, as a part of a usual job."""
 
     run: str
     machine: str
     stage: str
-    left: float
+    remaining: float
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def worked_off(peers: Mapping[str, Peer], waiting: Mapping[Line, int]) -> Worked
     return _Play(Scene(peers, (), waiting), comes=False).worked_off()
 
 
-def left_of(tokens: int, profile: SpeedProfile | None, since_s: float, at_once: int) -> float:
+def remaining_of(tokens: int, profile: SpeedProfile | None, since_s: float, at_once: int) -> float:
     """What is left of a run, as a part of a usual job, from its tokens so far and its age."""
     if profile is None:
         return 0.5
@@ -215,7 +215,7 @@ class _Play:
         for run in self.scene.running:
             machine = self.machines.get(run.machine)
             if machine is not None and run.stage in machine.runs:
-                machine.add(run.stage, run.left, self._ticket(run.run, 0, 1.0))
+                machine.add(run.stage, run.remaining, self._ticket(run.run, 0, 1.0))
                 self.in_hand += 1
         self._take(self.machines)
         for _ in range(MOST_STEPS):

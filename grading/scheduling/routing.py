@@ -19,7 +19,7 @@ BATCH_EVERY = 8
 """One of so many runs a machine takes is batch work, even while people wait."""
 ADVANTAGE = 1.15
 """By so much better a machine counts at the stage in its batch: measured speeds of equal machines differ."""
-SWITCH, SWITCH_LITTLE = 1.1, 2.5
+SWITCH, SWITCH_LOW_LOAD = 1.1, 2.5
 """A machine changes its model only for so much less time; the second while little waits, and for
 who is `FAR` times better at what it does than those who would go on with it."""
 FAR = 4.0
@@ -54,12 +54,12 @@ class Choice:
 
     queues: tuple[tuple[str, str], ...]
     why: Message
-    leaves: Mapping[str, float] = field(default_factory=dict)
+    deferrals: Mapping[str, float] = field(default_factory=dict)
     """stage -> seconds in which others will have begun all that waits there, where it is left to them."""
 
     def due(self, now: float, before: Mapping[str, float]) -> Mapping[str, float]:
         """stage -> when others were to have begun what is left to them, as was foreseen when that began."""
-        return {stage: before.get(stage, now + seconds) for stage, seconds in self.leaves.items()}
+        return {stage: before.get(stage, now + seconds) for stage, seconds in self.deferrals.items()}
 
 
 def decide(view: View) -> Choice:
@@ -71,7 +71,7 @@ def decide(view: View) -> Choice:
         return Choice((), SLOTS_IN_USE())
     view, priorities = _counted_on(view, me), _priorities(view, me)
     stages = _order(view, me, priorities)
-    leaves: dict[str, float] = {}
+    deferrals: dict[str, float] = {}
     waits = [stage for stage in stages if any(view.waiting.get((stage, p)) for p in priorities)]
     if waits and me.now not in waits and _comes_soon(view, me.now, waits[0]):
         return Choice(_queues((me.now,), priorities), COMES_SOON(stage=me.now), {waits[0]: 0.0})
@@ -79,11 +79,11 @@ def decide(view: View) -> Choice:
         done_s, begun_s = _elsewhere(view, me, stage)
         late = view.late_s.get(stage, 0.0) > patience_s(me)
         if seconds(me, stage) <= done_s or (late and done_s):
-            return Choice(_queues((stage,), priorities), TAKES(stage=stage), leaves)
-        leaves[stage] = begun_s
+            return Choice(_queues((stage,), priorities), TAKES(stage=stage), deferrals)
+        deferrals[stage] = begun_s
     # what comes next goes to who is done with it first
     listens = [s for s in stages if s not in waits and seconds(me, s) <= _elsewhere(view, me, s)[0]]
-    return Choice(_queues(listens, priorities), OTHERS_EARLIER() if waits else NOTHING_WAITS(), leaves)
+    return Choice(_queues(listens, priorities), OTHERS_EARLIER() if waits else NOTHING_WAITS(), deferrals)
 
 
 def _counted_on(view: View, me: Peer) -> View:
@@ -153,8 +153,8 @@ def _advantage(peer: Peer, short: str, long: str) -> float:
 def _ends_s(view: View, stage: str, peers: Sequence[Peer]) -> float:
     """Until these have done all that waits of a stage, the length of the last job included."""
     together = sum(rate(p, stage) for p in peers)
-    in_hand = sum(p.left.get(stage, 0.0) for p in view.peers.values())
-    more = in_hand if view.little else sum(p.slots for p in peers if rate(p, stage))
+    in_hand = sum(p.remaining.get(stage, 0.0) for p in view.peers.values())
+    more = in_hand if view.low_load else sum(p.slots for p in peers if rate(p, stage))
     return (view.count(stage) + more) / together if together else math.inf
 
 
@@ -167,7 +167,7 @@ def _needed(view: View, me: Peer, short: str, long: str) -> bool:
         return True
     # who is far better at what it does than the next one would lose most by helping with the other stage
     far = apt[me.name] > FAR * max((apt[p.name] for p in rest), default=0.0)
-    keep = SWITCH_LITTLE if view.little or (far and me.now == short) else SWITCH
+    keep = SWITCH_LOW_LOAD if view.low_load or (far and me.now == short) else SWITCH
     stays = keep if me.now == long else 1 / keep if me.now == short else 1.0
     return _ends_s(view, long, rest) * stays <= _ends_s(view, short, first)
 

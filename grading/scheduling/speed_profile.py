@@ -383,16 +383,16 @@ class Learner:
         found = {s: profile.speed_profile(full, self.slots, health) for s, profile in self._stages.items()}
         return {s: profile for s, profile in found.items() if profile is not None}
 
-    def left(self) -> dict[str, float]:
+    def remaining(self) -> dict[str, float]:
         """stage -> jobs' worth of work that is left of the runs in hand."""
         batch = Counter(run.seen.stage for run in self._runs.values())
-        left: dict[str, float] = {}
+        remaining: dict[str, float] = {}
         for run in self._runs.values():
             one, profile = run.seen, self._stages[run.seen.stage]
             reads = one.phase != "writing"
             done = 0.0 if run.repairs else profile.done(reads, one.tokens, run.read_s, batch[one.stage])
-            left[one.stage] = left.get(one.stage, 0.0) + 1 - done
-        return left
+            remaining[one.stage] = remaining.get(one.stage, 0.0) + 1 - done
+        return remaining
 
     def dump(self, stage: str) -> dict[str, object]:
         """What was learned of a stage, as JSON; empty when nothing was."""

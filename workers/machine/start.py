@@ -177,7 +177,7 @@ def listen(
             joins_after_s=machine.patience_s,
             reserved=machine.reserved,
             speed_profiles=process.throughput.speed_profiles(),
-            left=process.throughput.left(),
+            remaining=process.throughput.remaining(),
             load_s=process.throughput.load_s(),
         )
 

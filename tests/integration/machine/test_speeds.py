@@ -99,7 +99,9 @@ def test_heartbeats_carry_speeds_after_a_few_runs(
         process.throughput.look()
         progress(50)
         process.heartbeat()
-        in_hand.append({"running": leases.heartbeats()[0].running, "left": leases.heartbeats()[0].left})
+        in_hand.append(
+            {"running": leases.heartbeats()[0].running, "remaining": leases.heartbeats()[0].remaining}
+        )
 
     engine.before = write
     for number in range(3):
@@ -109,8 +111,8 @@ def test_heartbeats_carry_speeds_after_a_few_runs(
     assert set(heartbeat.speed_profiles) == {"analysis"}
     assert peer(heartbeat).speed_profiles["analysis"].rate(3) > 0
     assert (heartbeat.limit, heartbeat.limit_why) == (3, "all 3: nothing else is measured yet")
-    assert (heartbeat.running, heartbeat.left) == ({}, {})
-    assert all(one["running"] == {"analysis": 1} and 0 < one["left"]["analysis"] <= 1 for one in in_hand)
+    assert (heartbeat.running, heartbeat.remaining) == ({}, {})
+    assert all(one["running"] == {"analysis": 1} and 0 < one["remaining"]["analysis"] <= 1 for one in in_hand)
 
 
 def test_gateway_requests_count_for_the_stage_whose_model_they_use(start: Callable[..., Bench]) -> None:
@@ -177,7 +179,7 @@ def test_a_server_that_sends_many_tokens_in_a_piece_is_as_fast_as_its_jobs(
     profile = bench.throughput.speed_profiles()["analysis"]
     assert profile.alone_s == pytest.approx(22, rel=0.1)
     assert profile.health == pytest.approx(1, abs=0.1)
-    assert bench.throughput.left()["analysis"] == pytest.approx(0.5, abs=0.1)
+    assert bench.throughput.remaining()["analysis"] == pytest.approx(0.5, abs=0.1)
 
 
 def test_speeds_survive_a_restart(start: Callable[..., Bench], client: Redis) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from grading.scheduling.cluster_view import Peer, SpeedProfile
-from grading.scheduling.eta import Running, Scene, forecast, left_of
+from grading.scheduling.eta import Running, Scene, forecast, remaining_of
 
 ALONE = SpeedProfile(alone_s=100.0, full_s=100.0, full=4, tokens=1000, seen=9)
 """As fast in a batch as alone."""
@@ -28,7 +28,7 @@ def test_who_comes_to_a_free_machine_waits_for_one_job() -> None:
     assert forecast(scene()).waiting("analysis", "interactive", 0) == pytest.approx(100)
 
 
-def test_a_run_in_hand_ends_after_what_is_left_of_it() -> None:
+def test_a_run_in_hand_ends_after_what_remains_of_it() -> None:
     seen = forecast(Scene({"a": peer(analysis=ALONE)}, [Running("r", "a", "analysis", 0.3)]))
     assert seen.runs == {"r": pytest.approx(30)}
 
@@ -113,11 +113,11 @@ def test_nobody_does_it_nothing_is_said() -> None:
 
 
 def test_what_is_left_falls_with_tokens_and_never_to_nothing() -> None:
-    assert left_of(0, ALONE, 0.0, 1) == 1.0
-    assert left_of(0, ALONE, 25.0, 1) == pytest.approx(0.75)  # it reads: by time
-    assert left_of(400, ALONE, 99.0, 1) == pytest.approx(0.6)  # it writes: by tokens
-    assert 0 < left_of(5_000, ALONE, 500.0, 1) < 0.2
-    assert left_of(10, None, 5.0, 1) == 0.5
+    assert remaining_of(0, ALONE, 0.0, 1) == 1.0
+    assert remaining_of(0, ALONE, 25.0, 1) == pytest.approx(0.75)  # it reads: by time
+    assert remaining_of(400, ALONE, 99.0, 1) == pytest.approx(0.6)  # it writes: by tokens
+    assert 0 < remaining_of(5_000, ALONE, 500.0, 1) < 0.2
+    assert remaining_of(10, None, 5.0, 1) == 0.5
 
 
 def test_ten_thousand_that_wait_cost_no_more_than_a_thousand() -> None:

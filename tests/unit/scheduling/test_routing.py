@@ -58,20 +58,20 @@ def test_one_machine_keeps_a_stage_that_crowds_redis_from_keeping_the_others_in_
     crowded = {name: stages(replace(one, backlog=backlog))[0] for name, one in seen.items()}
     assert before == dict.fromkeys(seen, "feedback")
     assert crowded == {"spark": "analysis", "studio": "feedback"}
-    at_it = replace(slow, running={"analysis": 7}, left={"analysis": 4.0})
+    at_it = replace(slow, running={"analysis": 7}, remaining={"analysis": 4.0})
     half = view("spark", at_it, fast, analysis=many // 2 + 2, feedback=40)
     assert stages(replace(half, backlog=backlog)) == ["analysis"]
 
 
 def test_a_machine_without_work_of_its_own_helps() -> None:
-    full = replace(STUDIO, running={"feedback": 8}, left={"feedback": 8.0})
+    full = replace(STUDIO, running={"feedback": 8}, remaining={"feedback": 8.0})
     assert stages(view("spark", SPARK, full, feedback=40)) == ["feedback"]
 
 
 def test_the_last_job_is_left_to_who_is_done_with_it_earlier() -> None:
-    nearly = replace(STUDIO, running={"feedback": 2}, left={"feedback": 1.0})
+    nearly = replace(STUDIO, running={"feedback": 2}, remaining={"feedback": 1.0})
     choice = decide(view("spark", SPARK, nearly, feedback=1))
-    assert (str(choice.why), choice.leaves) == ("others are done with it earlier", {"feedback": 0.0})
+    assert (str(choice.why), choice.deferrals) == ("others are done with it earlier", {"feedback": 0.0})
     # with a slot free it is the first to be done with the next analysis
     assert {stage for stage, _ in choice.queues} == {"analysis"}
     assert stages(view("studio", SPARK, nearly, feedback=1)) == ["feedback"]
@@ -101,7 +101,7 @@ def test_a_spare_waits_for_primary_machines_with_free_slots() -> None:
     spare = replace(STUDIO, joins_after_s=10.0)
     assert stages(view("studio", SPARK, spare, analysis=3, waits_s={"analysis": 9.0})) == []
     assert stages(view("studio", SPARK, spare, analysis=3, waits_s={"analysis": 11.0})) == ["analysis"]
-    full = replace(SPARK, running={"analysis": 8}, left={"analysis": 4.0})
+    full = replace(SPARK, running={"analysis": 8}, remaining={"analysis": 4.0})
     assert stages(view("studio", full, spare, analysis=3, waits_s={"analysis": 1.0})) == ["analysis"]
 
 
@@ -146,7 +146,7 @@ def test_what_people_wait_for_is_not_left_to_machines_for_batch_work() -> None:
 def test_a_machine_for_batch_work_goes_where_batch_work_waits() -> None:
     mine = Peer("mine", 8, STAGES, reserved=BATCH, speed_profiles=dict.fromkeys(STAGES, profile(10, 50)))
     waiting = {("feedback", INTERACTIVE): 100, ("analysis", BATCH): 5}
-    busy = replace(mine, running={"feedback": 1}, left={"feedback": 1.0})
+    busy = replace(mine, running={"feedback": 1}, remaining={"feedback": 1.0})
     for me in (mine, busy):
         assert decide(replace(view("mine", me), waiting=waiting)).queues == (("analysis", BATCH),)
 
@@ -170,8 +170,8 @@ def test_a_primary_machine_leaves_nothing_to_a_spare_that_does_not_join_yet() ->
 
 def test_people_of_another_stage_go_before_batch_work_of_the_model_in_the_batch() -> None:
     rates = dict.fromkeys(STAGES, profile(10, 50))
-    one = Peer("one", 8, STAGES, speed_profiles=rates, running={"analysis": 3}, left={"analysis": 1.5})
-    two = Peer("two", 8, STAGES, speed_profiles=rates, running={"feedback": 8}, left={"feedback": 4.0})
+    one = Peer("one", 8, STAGES, speed_profiles=rates, running={"analysis": 3}, remaining={"analysis": 1.5})
+    two = Peer("two", 8, STAGES, speed_profiles=rates, running={"feedback": 8}, remaining={"feedback": 4.0})
     waiting = {("analysis", BATCH): 50, ("feedback", INTERACTIVE): 50}
     for taken in range(2 * BATCH_EVERY):
         first = decide(replace(view("one", one, two), waiting=waiting, taken=taken)).queues[0]
@@ -184,13 +184,13 @@ def test_a_machine_changes_its_model_only_for_a_gain_that_counts() -> None:
     twins = [replace(STUDIO, name=name) for name in ("one", "two")]
     for now in STAGES:
         batches = (now, "feedback" if now == "analysis" else "analysis")
-        busy = [replace(p, running={s: 7}, left={s: 4.0}) for p, s in zip(twins, batches, strict=True)]
+        busy = [replace(p, running={s: 7}, remaining={s: 4.0}) for p, s in zip(twins, batches, strict=True)]
         for me in busy:
             assert stages(view(me.name, *busy, analysis=500, feedback=100)) == [me.now]
 
 
 def test_short_jobs_get_a_machine_before_they_would_be_what_all_wait_for() -> None:
-    busy = [replace(p, running={"feedback": 7}, left={"feedback": 4.0}) for p in (SPARK, STUDIO)]
+    busy = [replace(p, running={"feedback": 7}, remaining={"feedback": 4.0}) for p in (SPARK, STUDIO)]
     for analysis, taken in ((10, "feedback"), (4000, "analysis")):
         assert stages(view("studio", *busy, analysis=analysis, feedback=100)) == [taken]
 
@@ -201,8 +201,8 @@ def test_a_machine_alone_does_the_long_jobs_first() -> None:
 
 
 def test_when_others_were_to_have_begun_it_stays_as_first_foreseen_until_it_is_left_no_more() -> None:
-    leaves = Choice((), Message(), {"analysis": 5.0, "feedback": 30.0})
-    due = leaves.due(0.0, {})
+    deferring = Choice((), Message(), {"analysis": 5.0, "feedback": 30.0})
+    due = deferring.due(0.0, {})
     assert due == {"analysis": 5.0, "feedback": 30.0}
     assert Choice((), Message(), {"feedback": 12.0}).due(20.0, due) == {"feedback": 30.0}
     assert Choice((("feedback", INTERACTIVE),), Message()).due(21.0, due) == {}
@@ -225,7 +225,7 @@ def test_batch_work_of_another_stage_gets_its_turn_although_people_wait() -> Non
 
 def test_a_machine_waits_a_moment_for_its_own_stage_and_does_not_mix() -> None:
     """What waits in SQL comes soon: the queue of a stage may be empty for a second."""
-    busy = replace(STUDIO, running={"analysis": 5}, left={"analysis": 2.0})
+    busy = replace(STUDIO, running={"analysis": 5}, remaining={"analysis": 2.0})
     waiting = {("feedback", BATCH): 20}
     backlog = {("analysis", BATCH): 900, ("feedback", BATCH): 100}
     seen = View("studio", {"studio": busy}, waiting, backlog)
@@ -260,7 +260,7 @@ def clusters() -> Iterator[tuple[dict[str, Peer], dict[tuple[str, str], int]]]:
                 reserved=rng.choice(("", "", "", "batch", "testing")),
                 speed_profiles=known,
                 running=running,
-                left={s: n * rng.random() for s, n in running.items()},
+                remaining={s: n * rng.random() for s, n in running.items()},
                 load_s={s: 100.0 for s in able if rng.random() < 0.1},
             )
         yield (

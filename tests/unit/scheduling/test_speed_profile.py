@@ -340,7 +340,7 @@ def test_nonsense_never_makes_a_pace_zero_or_infinite() -> None:
                 *(profile.rate(n) for n in range(1, 9)),
             ]
             assert all(math.isfinite(v) and v > 0 for v in values), profile
-        assert all(v >= 0 for v in learner.left().values())
+        assert all(v >= 0 for v in learner.remaining().values())
 
 
 def test_what_is_left_shrinks_as_runs_read_and_write() -> None:
@@ -348,15 +348,15 @@ def test_what_is_left_shrinks_as_runs_read_and_write() -> None:
     toy.work(300, analysis=4)
     toy.empty()
     toy.begin("analysis")
-    lefts = []
+    remaining = []
     while toy.runs:
-        lefts.append(toy.learner.left()["analysis"])
+        remaining.append(toy.learner.remaining()["analysis"])
         toy.second()
-    assert lefts == sorted(lefts, reverse=True)
-    assert lefts[0] == 1
-    assert lefts[len(lefts) // 2] == pytest.approx(0.5, abs=0.15)
-    assert lefts[-1] < 0.2
-    assert toy.learner.left() == {}
+    assert remaining == sorted(remaining, reverse=True)
+    assert remaining[0] == 1
+    assert remaining[len(remaining) // 2] == pytest.approx(0.5, abs=0.15)
+    assert remaining[-1] < 0.2
+    assert toy.learner.remaining() == {}
 
 
 def test_a_first_guess_counts_until_something_is_measured() -> None:

@@ -74,7 +74,7 @@ class QueueSelection:
     _returned: float = -math.inf
     _look: Look = NOTHING
     _due: Mapping[str, float] = field(default_factory=dict)
-    """stage -> when others were to have begun what this machine leaves to them."""
+    """stage -> when others were to have begun what this machine defers to them."""
     _peers: Mapping[str, Peer] = field(default_factory=dict)
     """Speeds that nobody measured included."""
     _queues: Mapping[tuple[str, str], str] = field(init=False)

@@ -120,11 +120,11 @@ class ThroughputLearner:
         """stage -> runs in hand."""
         return dict(Counter(working.job.stage for working in self._runs()))
 
-    def left(self) -> dict[str, float]:
+    def remaining(self) -> dict[str, float]:
         """stage -> jobs' worth of work that is left of those in hand."""
         with self._turn:
-            left = self._learner.left()
-        return {s: left.get(s, float(count)) for s, count in self.running().items()}
+            remaining = self._learner.remaining()
+        return {s: remaining.get(s, float(count)) for s, count in self.running().items()}
 
     def speed_profiles(self) -> dict[str, SpeedProfile]:
         """Each stage of which anything is known."""
@@ -146,7 +146,7 @@ class ThroughputLearner:
         return {
             "limit": self.limit(),
             "limit_why": self.why(),
-            "left": {s: round(v, 3) for s, v in self.left().items()},
+            "remaining": {s: round(v, 3) for s, v in self.remaining().items()},
             "speed_profiles": {s: _rounded(profile) for s, profile in self.speed_profiles().items()},
             "load_s": self.load_s(),
         }
