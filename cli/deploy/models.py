@@ -103,7 +103,9 @@ class Models:
             found = look(self.remote, one, quick=False)
         if found["state"] != "present":
             raise MachineError(_bad(self.remote.machine, one, found))
-        self.claims.append(Claim(self.remote.machine, one.engine, one.model, str(found.get("weights", ""))))
+        self.claims.append(
+            Claim(self.remote.machine, one.engine, one.model, str(found.get("model_digest", "")))
+        )
         return f"{one}: {how}{str(found['digest'])[:12]}, verified: {found['verified']}"
 
     def _fetched(self, one: Wanted, found: dict[str, Any]) -> str:

@@ -54,7 +54,7 @@ def diagnose(installation: Installation) -> Iterator[Finding]:
     for name in sorted(heartbeats - states.keys()):
         message = "it sends heartbeats, but is not in this configuration"
         yield warning(f"machine {name}", message, "stop its worker, or add it to config.toml")
-    yield from _weights(states.values(), answers)
+    yield from _model_digests(states.values(), answers)
 
 
 def _examine(installation: Installation, dispatch: Dispatch, names: Sequence[str]) -> dict[str, Examination]:
@@ -221,7 +221,7 @@ def _cached(model: Mapping[str, Any]) -> str:
     return f"; {counted['cached_tokens']:,.0f} of {counted['prompt_tokens']:,.0f} prompt tokens cached"
 
 
-def _weights(states: Iterable[MachineState], answers: Mapping[str, Examination]) -> Iterator[Finding]:
+def _model_digests(states: Iterable[MachineState], answers: Mapping[str, Examination]) -> Iterator[Finding]:
     """Machines that share a model's name should have the same weights; what was just examined is newest."""
     said: dict[tuple[str, str, str], Claim] = {}
     heartbeats = [one for state in states if state.alive for one in claims(state.name, state.stages)]

@@ -93,7 +93,7 @@ def _model(process: MachineProcess, engine: str, model: str, patience_s: float) 
         generation = probe(process.engines[engine], model, patience_s)
     except EngineError as error:
         log.warning("%s on %s gave no token: %s", model, engine, error.message)
-        digest = process.weights.digest(engine, model)
+        digest = process.model_digests.digest(engine, model)
         return {**found, "ok": False, "error": error.code, "message": error.message, "digest": digest}
     left = max(1.0, patience_s - (time.monotonic() - begun))
     return {
@@ -102,7 +102,7 @@ def _model(process: MachineProcess, engine: str, model: str, patience_s: float) 
         "seconds": time.monotonic() - begun,
         "first_token_s": generation.first_token_s,
         "tokens": generation.tokens.output,
-        "digest": process.weights.told_by(engine, model, left) or generation.digest,
+        "digest": process.model_digests.told_by(engine, model, left) or generation.digest,
         "counters": counters({engine: process.engines[engine]}).get(engine, {}),
     }
 

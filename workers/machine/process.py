@@ -68,7 +68,7 @@ class MachineProcess:
     """Notified when a run is out of hand."""
 
     def __post_init__(self) -> None:
-        self.weights = ModelDigests(self.machine, self.engines)
+        self.model_digests = ModelDigests(self.machine, self.engines)
         self.circuits = CircuitBreakers(
             self.machine, self.engines, self._circuits_changed, self.circuit_rules
         )
@@ -169,7 +169,7 @@ class MachineProcess:
         self.circuits.ended(result, began, working.tokens, working.phase)
         self.throughput.ended(working, result)
         if result.provenance.uses_model:
-            self.weights.learn(placement.engine, placement.model, result.provenance.digest)
+            self.model_digests.learn(placement.engine, placement.model, result.provenance.digest)
         return result
 
     def _log(self, job: Job, result: Result) -> None:
@@ -224,8 +224,8 @@ class MachineProcess:
 
     def get_ready(self) -> None:
         """Load models and find out which weights they have, now and then again; the body of a thread."""
-        self.weights.load()
-        self.weights.ask_until_stopped(self.stop)
+        self.model_digests.load()
+        self.model_digests.ask_until_stopped(self.stop)
 
     def send_heartbeats_until_stopped(self) -> None:
         """Heartbeat every 3 s and tell the progress of each run; the body of the heartbeat thread."""
@@ -259,7 +259,7 @@ class MachineProcess:
                 machine.name,
                 machine.slots,
                 len(self._working),
-                self.weights.stages(),
+                self.model_digests.stages(),
                 role=machine.role,
                 drained=self.drained or self.stopping,
                 engines=counters(self.engines),

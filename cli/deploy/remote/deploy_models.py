@@ -2,7 +2,7 @@
 
 The server hands this text to the machine's Python over SSH. The first word is the folder of Grader there,
 the second the verb; the last line printed is JSON: `state` is present, missing, damaged or unreachable, and
-`weights` the digest that the engine itself tells of a model that is present, empty where it is not known.
+`model_digest` what the engine itself tells of a model that is present, empty where it is not known.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def ollama(_folder: Path, url: str, model: str, wanted: str, quick: str = "") ->
         return {"state": "missing"}
     digest = digest.removeprefix("sha256:")
     answer = {"state": "present", "digest": digest, "verified": "as Ollama lists it"}
-    answer["weights"] = f"sha256:{digest}"
+    answer["model_digest"] = f"sha256:{digest}"
     manifest = ollama_manifest(model, wanted)
     if manifest is None:
         return answer
@@ -211,7 +211,7 @@ def mlx(_folder: Path, model: str, wanted: str, quick: str = "") -> dict[str, An
     answer = {"digest": digest, "bad": bad[:MAX_BAD], "verified": how}
     if bad:
         return {"state": "damaged", **answer}
-    return {"state": "present", **answer, "weights": "" if quick else fingerprint(folder)}
+    return {"state": "present", **answer, "model_digest": "" if quick else fingerprint(folder)}
 
 
 def fingerprint(folder: Path) -> str:

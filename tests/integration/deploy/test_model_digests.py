@@ -82,8 +82,8 @@ def test_what_is_found_over_there_is_what_the_engine_tells(tmp_path: Path) -> No
     (tmp_path / "blob").write_bytes(b"{}")
     (folder / "generation_config.json").symlink_to(tmp_path / "blob")
     assert there(folder) == by_the_worker(folder)
-    assert mlx(tmp_path, str(folder), "")["weights"] == by_the_worker(folder)
-    assert mlx(tmp_path, str(folder), "", "quick")["weights"] == ""
+    assert mlx(tmp_path, str(folder), "")["model_digest"] == by_the_worker(folder)
+    assert mlx(tmp_path, str(folder), "", "quick")["model_digest"] == ""
     before = there(folder)
     (folder / "config.json").write_bytes(b"changed")
     assert there(folder) == by_the_worker(folder) != before

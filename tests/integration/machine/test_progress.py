@@ -354,7 +354,7 @@ def test_heartbeats_carry_the_digests_and_counters_of_engines(leases: Leases) ->
     counting = Counting()
     counting.digests = [Cancelled("not now"), "sha256:ab", "sha256:cd"]
     process = MachineProcess(MACHINE, {"instant": counting}, leases, lambda *_: None)
-    assert not process.weights.ask()
+    assert not process.model_digests.ask()
     process.heartbeat()
     heartbeat = leases.heartbeats()[0]
     assert "digest" not in heartbeat.stages["analysis"]
@@ -362,7 +362,7 @@ def test_heartbeats_carry_the_digests_and_counters_of_engines(leases: Leases) ->
     assert heartbeat.metrics["cache_bytes"] == {"kind": "gauge", "help": "Bytes of caches."}
     assert heartbeat.metrics.keys() == counting.metrics.keys()
     for digest in ("sha256:ab", "sha256:cd"):  # models may be fetched anew
-        assert process.weights.ask()
+        assert process.model_digests.ask()
         process.heartbeat()
         assert leases.heartbeats()[0].stages == _stages(digest)
     process.run(job())  # a generation tells, too
