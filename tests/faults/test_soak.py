@@ -152,10 +152,10 @@ def taken_over(running: Cluster, losses: list[Loss]) -> list[float]:
 
 
 def replay(running: Cluster, ungraded: list[str]) -> Verdict:
-    """What the log says after `grader replay --all`, if anything was given up."""
+    """What the log says after `grader replay --all`, if anything is dead."""
     if ungraded:
         running.grader("replay", "--all")
-        until(lambda: not running.until_all_end(120).ungraded, 120, "what was given up is graded")
+        until(lambda: not running.until_all_end(120).ungraded, 120, "what was dead is graded")
     return running.until_all_end(10)
 
 

@@ -195,7 +195,7 @@ def _begin(
 def _jobs_of_round(
     server: Server, session: Session, orders: Sequence[RunOrder], work: Mapping[str, Work]
 ) -> list[Outgoing]:
-    """Jobs for runs of one round. A round for which none can be made is given up."""
+    """Jobs for runs of one round. A round for which none can be made becomes dead."""
     try:
         return jobs(server, session, orders, work[orders[0].round_id])
     except DBAPIError:

@@ -131,7 +131,7 @@ def _bare(result: Result) -> Result:
 def combine(server: Server, round_id: str) -> bool:
     """Combine a round that is complete and was not combined. True when this call made the grade.
 
-    A round that cannot be combined is given up. Raises SQL_AWAY.
+    A round that cannot be combined becomes dead. Raises SQL_AWAY.
     """
     try:
         with server.store.write() as session:

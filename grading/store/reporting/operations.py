@@ -274,7 +274,7 @@ def load_figures(session: Session, course_ids: frozenset[int] | None) -> Figures
         | {name[0]: one for name, one in of.get("sent", {}).items()},
         dead={name[0]: one.count for name, one in sorted(of.get("dead", {}).items())},
         paused=tuple(sorted(name[0] for name in of.get("paused", {}))),
-        dead_rounds=of["given up"]["", ""].count,
+        dead_rounds=of["dead rounds"]["", ""].count,
     )
 
 
@@ -301,7 +301,7 @@ def _query(dialect: str, some: bool) -> Any:
         part("paused", EventReceiver.name, nothing, literal(1), never).where(
             EventReceiver.paused_at.is_not(None)
         ),
-        part("given up", nothing, nothing, every, never).select_from(Round).where(lost),
+        part("dead rounds", nothing, nothing, every, never).select_from(Round).where(lost),
     )
 
 

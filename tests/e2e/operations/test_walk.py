@@ -24,7 +24,7 @@ def school(tmp_path_factory: pytest.TempPathFactory) -> Iterator[School]:
 
 
 def make_busy(school: School) -> None:
-    """Work in hand, work that waits, something given up and a message that nobody took."""
+    """Work in hand, work that waits, a dead round and a message that nobody took."""
     runs = []
     for who in ("anna", "ben"):
         submission = school.hand_in(who)
@@ -43,8 +43,8 @@ def make_busy(school: School) -> None:
             runs.append(run.id)
     school.dispatch.held[runs[0]] = Lease(runs[0], "dgx-spark-1", "p", "analysis", "generating", 1240, 12.0)
     school.hand_in("anna", school.quick)
-    given_up = school.hand_in("ben", school.quick)
-    school.grade(given_up, report(points=None, status="partial", stages={}))
+    dead = school.hand_in("ben", school.quick)
+    school.grade(dead, report(points=None, status="partial", stages={}))
     with school.store.write() as session:
         for number in range(3):
             moment = now(session)

@@ -1,4 +1,4 @@
-"""A hand-in that ends every worker it meets: given up after three losses, its neighbours pay nothing."""
+"""A hand-in that ends every worker it meets: dead after three losses, its neighbours pay nothing."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def outcome_of(running: Cluster, poisoned: str, neighbours: list[str], verdict: 
     )
 
 
-def test_poison_is_given_up_after_three_runs_a_stage(outcome: Outcome) -> None:
+def test_poison_is_dead_after_three_runs_a_stage(outcome: Outcome) -> None:
     print(f"workers died: {outcome.deaths}")
     print(sorted((run.round_id == outcome.poisoned, run.stage, run.state) for run in outcome.runs))
     assert [spent.state for spent in outcome.spent[outcome.poisoned]] == ["dead", "dead"]

@@ -104,7 +104,7 @@ def test_a_hand_in_the_checks_fail_on_ends_and_the_others_go_on(
     assert row(server, sound).state == RoundState.QUEUED
 
 
-def test_a_hand_in_that_kills_whoever_prepares_it_is_given_up(
+def test_a_hand_in_that_kills_whoever_prepares_it_is_dead(
     server: Server, assignment: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Killed(BaseException):

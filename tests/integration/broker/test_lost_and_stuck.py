@@ -120,9 +120,9 @@ def test_a_rubric_with_a_stage_nobody_does_holds_nobody_up(server: Server) -> No
     admit_runs(server)
     with server.store.read() as session:
         assert session.get_one(Round, good).state == RoundState.RUNNING
-        given_up = session.get_one(Round, first)
-        assert given_up.state == RoundState.FAILED
-        assert given_up.failure
+        dead = session.get_one(Round, first)
+        assert dead.state == RoundState.FAILED
+        assert dead.failure
         assert [one.round_id for one in retry.list_dead_rounds(session)] == [first]
     admit_runs(server)
     with server.store.write() as session:
@@ -152,7 +152,7 @@ def test_a_result_the_database_refuses_ends_as_a_failed_try(
     assert (stage.state, stage.tries) in ((StageState.FAILED, 1), (StageState.DONE, 1))
 
 
-def test_a_round_whose_grade_cannot_be_written_is_given_up(server: Server) -> None:
+def test_a_round_whose_grade_cannot_be_written_is_dead(server: Server) -> None:
     """A grade is there already, by hand, say: the last result must be recorded all the same."""
     runs = running(server, add_assignment(server.store))
     at = round_of(server, runs["analysis"])
@@ -225,13 +225,13 @@ def test_a_grade_released_after_a_replay_is_news(server: Server) -> None:
         assert len(list(session.scalars(told))) == 2
 
 
-def test_all_that_was_given_up_is_replayed_in_helpings(
+def test_all_that_is_dead_is_replayed_in_chunks(
     server: Server, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assignment = add_assignment(server.store)
-    given_up = [hand_in(server.store, assignment, f"s{number}").round_id for number in range(5)]
+    dead = [hand_in(server.store, assignment, f"s{number}").round_id for number in range(5)]
     with server.store.write() as session:
-        for round_id in given_up:
+        for round_id in dead:
             preparing.reject_round(session, round_id, "No.")
     monkeypatch.setattr("cli.commands.data.AT_ONCE", 2)
     arguments = ["--config", str(root / "config.toml"), "replay", "--all"]

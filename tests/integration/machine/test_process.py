@@ -167,7 +167,7 @@ def test_a_run_in_other_hands_is_not_worked_on(process: MachineProcess, leases: 
     assert inner == [{"superseded": "run"}]
 
 
-def test_work_that_was_begun_three_times_is_given_up(
+def test_work_that_was_begun_three_times_is_dead(
     process: MachineProcess, engine: Scripted, sent: list[Mapping[str, Any]]
 ) -> None:
     def die(_request: Request, _progress: Progress) -> None:

@@ -48,7 +48,7 @@ def send_out(school: School, who: str) -> str:
 
 
 def give_up(school: School, kind: str, count: int = 1) -> None:
-    """Messages that were given up."""
+    """Dead messages."""
     with school.store.write() as session:
         moment = now(session)
         session.add_all(

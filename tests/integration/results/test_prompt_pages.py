@@ -77,7 +77,7 @@ def test_staff_find_the_exact_prompt_below_the_result(school: School) -> None:
     assert "Waited for room" in mine
 
 
-def test_the_prompt_of_what_was_given_up_stands_beside_the_fault(school: School) -> None:
+def test_the_prompt_of_what_is_dead_stands_beside_the_fault(school: School) -> None:
     submission = school.hand_in("anna")
     run = school.ran(submission, "analysis", sent(), "failed", **HOW, uses_model=False)
     with school.store.write() as session:

@@ -1,4 +1,4 @@
-"""What was given up is brought back: by the store, the page and the command."""
+"""Dead rounds are retried: by the store, the page and the command."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def fail(school: School, who: str) -> tuple[str, str]:
         return submission, round_.id
 
 
-def test_staff_see_what_was_given_up_and_try_it_again(school: School) -> None:
+def test_staff_see_what_is_dead_and_try_it_again(school: School) -> None:
     submission, round_id = fail(school, "anna")
     teacher = school.client("teacher")
     assert "try again here: <a" in teacher.get(f"/submissions/{submission}").get_data(as_text=True)

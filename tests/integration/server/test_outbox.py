@@ -216,7 +216,7 @@ def test_a_receiver_that_was_down_for_a_day_is_told_everything_after_it_once(on_
     assert len(first.body) < 20_000
 
 
-def test_a_receiver_that_took_nothing_for_two_days_is_paused_and_nothing_is_given_up(
+def test_a_receiver_that_took_nothing_for_two_days_is_paused_and_nothing_is_dead(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     graded(server)
@@ -325,7 +325,7 @@ def test_every_receiver_is_told_once_and_a_slow_one_delays_no_other(
 
 
 @pytest.mark.parametrize("status", [302, 400, 503])
-def test_a_refusal_is_tried_as_planned_and_then_given_up(
+def test_a_refusal_is_tried_as_planned_and_then_dead(
     server: Server, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(webhooks, "PAUSE_AFTER", timedelta(days=365))

@@ -252,5 +252,5 @@ class MailSender:
         wait = RETRIES_S[row.tries - 1] if row.tries <= len(RETRIES_S) else None
         with self.server.store.write() as session:
             outbox.mark_failed(session, row, error, wait)
-        what = "given up" if wait is None else f"again in {wait:g} s"
+        what = "dead" if wait is None else f"again in {wait:g} s"
         log.warning("letter %d: %s; %s", row.id, error, what)

@@ -220,7 +220,7 @@ def _tell_log(receiver: Receiver, row: Delivery, attempt: Attempt, wait: float |
     if attempt.status == GONE:
         log.error("receiver %s answered 410 and is told nothing more at this address", receiver.name)
     elif attempt.error:
-        what = "given up" if wait is None else f"again in {wait:g} s"
+        what = "dead" if wait is None else f"again in {wait:g} s"
         log.warning("event %s to %s: %s; %s", row.key, receiver.name, attempt.error, what)
     if paused:
         log.error(
