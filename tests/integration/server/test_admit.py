@@ -146,7 +146,7 @@ def test_nothing_begins_while_nobody_does_one_of_its_stages(server: Server) -> N
     assert admit_runs(server) == 0
 
 
-def test_one_of_eight_of_a_helping_is_batch_work_whoever_waits() -> None:
+def test_one_of_eight_of_a_chunk_is_batch_work_whoever_waits() -> None:
     people, many = [f"p{n}" for n in range(40)], [f"b{n}" for n in range(40)]
     both = _mixed(people[:AT_ONCE], many[:AT_ONCE])
     assert both == [*people[: AT_ONCE - 2], *many[:2]]
@@ -171,7 +171,7 @@ def test_people_find_room_beside_a_batch_and_it_goes_on_beside_them(server: Serv
     assert admit_runs(server) == 2 * 4  # and people who still wait do not stop it
 
 
-def test_a_helping_costs_the_same_whatever_waits(on_sqlite: Server) -> None:
+def test_a_chunk_costs_the_same_whatever_waits(on_sqlite: Server) -> None:
     """The whole of it: room, order, beginning, sending, telling. Plans on both are in test_fair_line.py."""
     server = replace(on_sqlite, told=Told(lambda: 0.0))  # what is counted once a second is counted once
     first = {priority: waiting_round(server.store, priority) for priority in ("interactive", "batch")}
