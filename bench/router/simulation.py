@@ -175,7 +175,7 @@ class Simulation:
         self.rng = random.Random(setting.seed)
         self.now = 0.0
         self.machines = {
-            name: Machine(name, card, self._box(name, card), setting.slots)
+            name: Machine(name, card, self._emulator(name, card), setting.slots)
             for name, card in setting.cards.items()
         }
         self.queues: dict[Key, deque[Run]] = {(s, p): deque() for p in PRIORITIES for s in STAGES}
@@ -196,7 +196,7 @@ class Simulation:
         for machine in self.machines.values():
             machine.look = self._seen()
 
-    def _box(self, name: str, card: Card) -> Emulator:
+    def _emulator(self, name: str, card: Card) -> Emulator:
         return Emulator(
             card,
             self.setting.slots,
@@ -223,10 +223,10 @@ class Simulation:
 
     def step(self) -> None:
         """On to the next thing that happens."""
-        boxes = [(m.emulator.next_event(), m) for m in self.machines.values()]
-        due = min(at for at, _ in boxes)
+        events = [(m.emulator.next_event(), m) for m in self.machines.values()]
+        due = min(at for at, _ in events)
         self.now = max(self.now, min(due, self._agenda[0][0]))
-        for at, machine in boxes:
+        for at, machine in events:
             if at <= self.now:
                 self._advance(machine)
         while self._agenda and self._agenda[0][0] <= self.now:

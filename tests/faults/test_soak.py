@@ -25,7 +25,7 @@ from grading.store import schema
 from tests.faults.harness.chaos import Chaos, Loss
 from tests.faults.harness.cluster import Cluster, cluster
 from tests.faults.harness.ledger import Verdict, known_runs, moment, take_overs
-from tests.faults.harness.machines import Box
+from tests.faults.harness.machines import MachineSpec
 from tests.faults.harness.netns import permitted, running_link
 from tests.faults.machine import test_machines
 from tests.support.services import SqliteDatabases, own_postgres
@@ -38,15 +38,15 @@ EVERY_S = (1.0, 5.0)
 """Seconds between two strikes."""
 A_SECOND = 2.5
 """Hand-ins."""
-BOXES = (
-    Box("one", slots=6, seconds=3.0),
-    Box("two", slots=4, seconds=4.0, behind_proxy=True),
-    Box("three", slots=4, seconds=2.0, behind_proxy=True),
-    Box("fast-clock", slots=4, seconds=3.0, clock="+1h"),
-    Box("slow-clock", slots=4, seconds=3.0, clock="-1h", role="spare"),
+MACHINES = (
+    MachineSpec("one", slots=6, seconds=3.0),
+    MachineSpec("two", slots=4, seconds=4.0, behind_proxy=True),
+    MachineSpec("three", slots=4, seconds=2.0, behind_proxy=True),
+    MachineSpec("fast-clock", slots=4, seconds=3.0, clock="+1h"),
+    MachineSpec("slow-clock", slots=4, seconds=3.0, clock="-1h", role="spare"),
 )
-FAR = Box("far", slots=4, seconds=3.0)
-FAR_AWAY = Box("far", slots=2, seconds=3.0)
+FAR = MachineSpec("far", slots=4, seconds=3.0)
+FAR_AWAY = MachineSpec("far", slots=2, seconds=3.0)
 
 
 def report(name: str, figures: dict[str, Any]) -> None:
@@ -86,9 +86,9 @@ def place(kind: str, folder: Path, sqlite_databases: SqliteDatabases, seed: int)
         postgres = stack.enter_context(own_postgres(durable=True)) if kind == "postgresql" else None
         url = postgres.url if postgres else sqlite_databases.fresh(schema.upgrade)
         link = stack.enter_context(running_link()) if permitted() else None
-        boxes = BOXES if link is None else (*BOXES, FAR)
+        machines = MACHINES if link is None else (*MACHINES, FAR)
         links = {} if link is None else {FAR.name: link}
-        running = stack.enter_context(cluster(folder, boxes, url, links=links))
+        running = stack.enter_context(cluster(folder, machines, url, links=links))
         yield Place(running, Chaos(running, seed, postgres))
 
 
@@ -193,12 +193,12 @@ def test_a_machine_whose_cable_is_pulled_is_taken_over_and_comes_back(
 ) -> None:
     with ExitStack() as stack:
         link = stack.enter_context(running_link()) if permitted() else None
-        boxes = (FAR_AWAY, Box("near", slots=4, seconds=0.5))
+        machines = (FAR_AWAY, MachineSpec("near", slots=4, seconds=0.5))
         if link is None:
-            boxes = (replace(FAR_AWAY, behind_proxy=True), boxes[1])
+            machines = (replace(FAR_AWAY, behind_proxy=True), machines[1])
         links = {} if link is None else {FAR_AWAY.name: link}
         database = sqlite_databases.fresh(schema.upgrade)
-        running = stack.enter_context(cluster(tmp_path, boxes, database, links=links))
+        running = stack.enter_context(cluster(tmp_path, machines, database, links=links))
         cut, heal = (
             (link.down, link.up) if link else (running.proxies["far"].cut, running.proxies["far"].heal)
         )
@@ -237,8 +237,8 @@ def test_memory_does_not_grow_over_2000_failing_tasks(
     tmp_path: Path, sqlite_databases: SqliteDatabases
 ) -> None:
     # Empty answers: they fail, and yet the engine works, so its circuit stays closed.
-    boxes = (Box("one", slots=4, seconds=0.05, silent=True),)
-    with cluster(tmp_path, boxes, sqlite_databases.fresh(schema.upgrade)) as running:
+    machines = (MachineSpec("one", slots=4, seconds=0.05, silent=True),)
+    with cluster(tmp_path, machines, sqlite_databases.fresh(schema.upgrade)) as running:
         fail(running, WARM)
         before = memory(running)
         failed = fail(running, WARM + FAILURES)

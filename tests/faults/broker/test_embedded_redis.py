@@ -10,7 +10,7 @@ from pathlib import Path
 from cli.dev.embedded_redis import free_port
 from grading.store import Store
 from tests.faults.deploy.test_supervisor import REDIS, lives, start
-from tests.faults.harness.machines import Box, config_of
+from tests.faults.harness.machines import MachineSpec, config_of
 from tests.support.system import ASSIGNMENT, assert_graded_once, count_final, furnish, until
 
 SUBMISSIONS = 60
@@ -33,8 +33,8 @@ def redis_pid(folder: Path) -> int:
 
 def play(folder: Path, database_url: str) -> Outcome:
     """Submit 60, kill Redis in the middle, wait for the last."""
-    port, boxes = free_port(), [Box("one", slots=4), Box("two", slots=4)]
-    (folder / "config.toml").write_text(config_of(boxes, port, REDIS.format(free_port())))
+    port, machines = free_port(), [MachineSpec("one", slots=4), MachineSpec("two", slots=4)]
+    (folder / "config.toml").write_text(config_of(machines, port, REDIS.format(free_port())))
     up, store = start(folder, database_url, port), Store(database_url)
     try:
         client = furnish(store, f"http://127.0.0.1:{port}")

@@ -12,9 +12,9 @@ from grading.store.tables import Run
 from tests.faults.harness.broker import Duplicator
 from tests.faults.harness.cluster import Cluster, cluster
 from tests.faults.harness.ledger import Verdict
-from tests.faults.harness.machines import Box
+from tests.faults.harness.machines import MachineSpec
 
-BOXES = (Box("one", slots=2, seconds=1.5), Box("two", slots=2, seconds=1.5))
+MACHINES = (MachineSpec("one", slots=2, seconds=1.5), MachineSpec("two", slots=2, seconds=1.5))
 UPLOAD_S = 10.0
 """Longest wait for a 2xx while Redis is no help."""
 
@@ -36,7 +36,7 @@ class Outcome:
 def play(folder: Path, database_url: str) -> Outcome:
     """One fault after the other, always with work under way; nobody waits for the recovery in between."""
     done = Outcome()
-    with cluster(folder, BOXES, database_url) as running:
+    with cluster(folder, MACHINES, database_url) as running:
         deliver_everything_several_times(running, done)
         running.broker.fill()
         done.accepted_while["full"] = accepted(running, "full")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from tests.faults.harness.cluster import cluster
 from tests.faults.harness.ledger import Known, Verdict, known_runs
-from tests.faults.harness.machines import Box
+from tests.faults.harness.machines import MachineSpec
 
-BOXES = (Box("one", slots=4, seconds=1.5), Box("two", slots=4, seconds=1.5))
+MACHINES = (MachineSpec("one", slots=4, seconds=1.5), MachineSpec("two", slots=4, seconds=1.5))
 COUNT = 16
 
 
@@ -29,12 +29,12 @@ class Outcome:
 def play(folder: Path, database_url: str) -> Outcome:
     """SIGTERM and a new start for each machine, with all its slots busy."""
     in_hand, codes = {}, {}
-    with cluster(folder, BOXES, database_url) as running:
+    with cluster(folder, MACHINES, database_url) as running:
         uploads = running.hand_in([f"s-{number}" for number in range(COUNT)])
-        for box in BOXES:
-            in_hand[box.name] = running.until_busy(box.name, box.slots)
-            codes[box.name] = running.stop(box.name).wait(60)
-            running.start(box.name)
+        for machine in MACHINES:
+            in_hand[machine.name] = running.until_busy(machine.name, machine.slots)
+            codes[machine.name] = running.stop(machine.name).wait(60)
+            running.start(machine.name)
         for upload in uploads:
             upload.result()
         verdict = running.until_all_end(90)

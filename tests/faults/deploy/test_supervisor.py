@@ -12,7 +12,7 @@ from pathlib import Path
 from cli.dev.embedded_redis import free_port
 from cli.dev.local_stack import accepts_uploads
 from cli.dev.supervisor import processes
-from tests.faults.harness.machines import Box, config_of
+from tests.faults.harness.machines import MachineSpec, config_of
 from tests.support.system import until
 
 REDIS = '[redis]\nurl = "redis://127.0.0.1:{}/0"\n'
@@ -58,7 +58,7 @@ def lives(pid: int) -> bool:
 def play(folder: Path, database_url: str) -> Outcome:
     """SIGKILL, wait, start."""
     port = free_port()
-    (folder / "config.toml").write_text(config_of([Box("one")], port, REDIS.format(free_port())))
+    (folder / "config.toml").write_text(config_of([MachineSpec("one")], port, REDIS.format(free_port())))
     process = start(folder, database_url, port)
     parts = processes(folder / "var")
     process.kill()

@@ -48,7 +48,7 @@ class Chaos:
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
         self._kinds: dict[str, Callable[[], bool]] = {
-            "kill a worker": lambda: self._kill(list(self.running.boxes)),
+            "kill a worker": lambda: self._kill(list(self.running.machines)),
             "kill the store worker, sweeper or web app": lambda: self._kill(["store", "sweep", "web"]),
             "SIGSTOP": self._freeze,
             "cut off by a proxy": self._cut,
@@ -106,7 +106,9 @@ class Chaos:
         if not name:
             return False
         held = (
-            self._held(name) if name in self.running.boxes and "redis" not in self._healing else frozenset()
+            self._held(name)
+            if name in self.running.machines and "redis" not in self._healing
+            else frozenset()
         )
         if held:
             self.losses.append(Loss(moment(), kind, held))
@@ -119,7 +121,7 @@ class Chaos:
         )
 
     def _freeze(self) -> bool:
-        name = self._choose([*self.running.boxes, "store", "sweep"])
+        name = self._choose([*self.running.machines, "store", "sweep"])
         return self._lose(
             "stopped", name, lambda: self.running.freeze(name), lambda: self.running.thaw(name), 2, 30
         )
@@ -141,7 +143,7 @@ class Chaos:
         return link is not None and self._lose("cut off", name, link.down, up, 5, 40)
 
     def _deploy(self) -> bool:
-        name = self._choose(list(self.running.boxes))
+        name = self._choose(list(self.running.machines))
         if not name:
             return False
         process = self.running.stop(name)

@@ -20,7 +20,7 @@ from grading.broker.heartbeats import Lease
 from grading.store import Store
 from tests.faults.harness.broker import Broker, running_broker
 from tests.faults.harness.ledger import Ledger, Verdict, verdict
-from tests.faults.harness.machines import Box, config_of
+from tests.faults.harness.machines import MachineSpec, config_of
 from tests.faults.harness.netns import Link
 from tests.faults.harness.proxy import Proxy, running_proxy
 from tests.support.fork_server import Process
@@ -36,7 +36,7 @@ class Cluster:
     """A running system. What dies by itself is started again; what a test killed stays dead."""
 
     site: Site
-    boxes: dict[str, Box]
+    machines: dict[str, MachineSpec]
     broker: Broker
     ledger: Ledger
     uploads: ThreadPoolExecutor
@@ -56,12 +56,12 @@ class Cluster:
 
     def start(self, name: str) -> None:
         """Start a part."""
-        parts, box = self.site.parts, self.boxes.get(name)
-        if box is None:
+        parts, machine = self.site.parts, self.machines.get(name)
+        if machine is None:
             parts.start(name, name, *(("--var", str(self.site.folder)) if name == "web" else ()))
             return
         redis, port = self.broker.url, self.broker.process.port
-        prefix = box.prefix
+        prefix = machine.prefix
         if name in self.proxies:
             redis = redis.replace(f":{port}/", f":{self.proxies[name].port}/")
         if name in self.links:
@@ -168,12 +168,12 @@ class Cluster:
 @contextmanager
 def cluster(
     folder: Path,
-    boxes: Sequence[Box],
+    machines: Sequence[MachineSpec],
     database_url: str,
     more: str = "",
     links: Mapping[str, Link] = MappingProxyType({}),
 ) -> Iterator[Cluster]:
-    """Start a Redis, the server's parts and a worker for each box; ready for work.
+    """Start a Redis, the server's parts and a worker for each machine; ready for work.
 
     `more` are sections of config.toml; a machine in `links` is at the far end of its link.
     """
@@ -181,20 +181,22 @@ def cluster(
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         broker = stack.enter_context(running_broker(folder / "redis"))
-        made = stack.enter_context(site(folder, config_of(boxes, port, more), database_url, broker.url))
+        made = stack.enter_context(site(folder, config_of(machines, port, more), database_url, broker.url))
         url = f"http://127.0.0.1:{port}"
         ledger = Ledger(url, furnish(made.store, url).token)
         uploads = stack.enter_context(ThreadPoolExecutor(UPLOADS_AT_ONCE))
-        running = Cluster(made, {box.name: box for box in boxes}, broker, ledger, uploads, links=links)
+        running = Cluster(
+            made, {machine.name: machine for machine in machines}, broker, ledger, uploads, links=links
+        )
         for link in links.values():
             broker.also = link.address
             broker.listen()
-        for box in boxes:
-            if box.behind_proxy:
-                running.proxies[box.name] = stack.enter_context(running_proxy(broker.process.port))
-        for name in (*SERVER, *running.boxes):
+        for machine in machines:
+            if machine.behind_proxy:
+                running.proxies[machine.name] = stack.enter_context(running_proxy(broker.process.port))
+        for name in (*SERVER, *running.machines):
             running.start(name)
-        made.until_alive(*running.boxes)
+        made.until_alive(*running.machines)
         until(lambda: accepts_uploads(url), 90, f"the web app answers; logs in {folder}")
         keeper = threading.Thread(target=running.keep_running, name="keeper", daemon=True)
         keeper.start()

@@ -10,7 +10,7 @@ BOTH = ("analysis", "feedback")
 
 
 @dataclass(frozen=True)
-class Box:
+class MachineSpec:
     """A machine with the `instant` engine, whose answers take `seconds`.
 
     `behind_proxy` lets its way to Redis be cut. `clock` is how far its clock is off, such as "+1h". A
@@ -48,7 +48,7 @@ class Box:
         return ("faketime", "--exclude-monotonic", "-f", self.clock) if self.clock else ()
 
 
-def config_of(boxes: Iterable[Box], port: int, more: str = "") -> str:
+def config_of(machines: Iterable[MachineSpec], port: int, more: str = "") -> str:
     """A whole config.toml; `more` are further sections."""
     head = f"[server]\nport = {port}\nuploads_per_minute = 100000\napi_per_minute = 10000000\n{more}\n"
-    return head + "\n".join(box.toml() for box in boxes)
+    return head + "\n".join(machine.toml() for machine in machines)

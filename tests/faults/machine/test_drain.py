@@ -8,9 +8,9 @@ from pathlib import Path
 
 from tests.faults.harness.cluster import cluster
 from tests.faults.harness.ledger import Known, Verdict, known_runs
-from tests.faults.harness.machines import Box
+from tests.faults.harness.machines import MachineSpec
 
-BOXES = (Box("one"), Box("two"), Box("slow", seconds=30, grace_s=1))
+MACHINES = (MachineSpec("one"), MachineSpec("two"), MachineSpec("slow", seconds=30, grace_s=1))
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Outcome:
 
 def play(folder: Path, database_url: str) -> Outcome:
     """First the slow one ends, then another is drained and comes back."""
-    with cluster(folder, BOXES, database_url) as running:
+    with cluster(folder, MACHINES, database_url) as running:
         running.handed_in(["a", "b", "c", "d"])
         in_hand = running.until_busy("slow", 1)
         begun = time.monotonic()

@@ -15,7 +15,7 @@ from grading.store import Store
 from grading.store.tables import Grade
 from tests.faults.harness.cluster import Cluster, cluster
 from tests.faults.harness.ledger import Known, TakeOver, Verdict, known_runs, moment, take_overs
-from tests.faults.harness.machines import Box
+from tests.faults.harness.machines import MachineSpec
 from tests.support.system import until
 
 KILLED, STOPPED, CUT = "killed", "stopped", "cut"
@@ -24,13 +24,13 @@ LONG_S, SHORT_S = 20.0, 1.0
 """An answer of the machines that go, and of those that take over."""
 SLOTS = 8
 """Of each machine that takes over."""
-BOXES = (
-    Box(KILLED, slots=8, seconds=LONG_S),
-    Box(STOPPED, slots=2, seconds=LONG_S),
-    Box(CUT, slots=2, seconds=LONG_S, behind_proxy=True),
+MACHINES = (
+    MachineSpec(KILLED, slots=8, seconds=LONG_S),
+    MachineSpec(STOPPED, slots=2, seconds=LONG_S),
+    MachineSpec(CUT, slots=2, seconds=LONG_S, behind_proxy=True),
     # these take over, and their clocks are off
-    Box("fast-clock", slots=SLOTS, seconds=SHORT_S, clock="+1h"),
-    Box("slow-clock", slots=SLOTS, seconds=SHORT_S, clock="-1h"),
+    MachineSpec("fast-clock", slots=SLOTS, seconds=SHORT_S, clock="+1h"),
+    MachineSpec("slow-clock", slots=SLOTS, seconds=SHORT_S, clock="-1h"),
 )
 MOST = 80
 """Hand-ins; no more come in once all slots are busy. So many that slow machines are not left idle."""
@@ -60,10 +60,10 @@ def play(folder: Path, database_url: str, later_s: float = 0.0) -> Outcome:
 
     `later_s` shifts that moment against the sweeper and the heartbeats.
     """
-    with cluster(folder, BOXES, database_url) as running:
+    with cluster(folder, MACHINES, database_url) as running:
         time.sleep(later_s)
         uploads = running.hand_in([f"s-{number}" for number in range(MOST)])
-        running.until_all_busy({box.name: box.slots for box in BOXES[:3]}, 90)
+        running.until_all_busy({machine.name: machine.slots for machine in MACHINES[:3]}, 90)
         uploads = [upload for upload in uploads if not upload.cancel()]
         running.kill(KILLED)
         running.freeze(STOPPED)
@@ -116,7 +116,7 @@ def test_all_runs_of_a_lost_machine_are_taken_over(outcome: Outcome, machine: st
     sent = sorted(one.sent_s for one in taken)
     begun = sorted(one.begun_s for one in taken if one.begun_s is not None)
     print(f"{machine}: sent again after {rounded(sent)} s, begun again after {rounded(begun)} s")
-    slots = next(box.slots for box in BOXES if box.name == machine)
+    slots = next(one.slots for one in MACHINES if one.name == machine)
     # the first of them may have ended by itself before the machine was lost
     assert 0 < len(outcome.lost[machine]) == len(sent) == len(begun) <= slots
     assert sent[-1] <= within_s

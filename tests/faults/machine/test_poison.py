@@ -10,11 +10,11 @@ from sqlalchemy import select
 from grading.store.tables import Round, RoundStage
 from tests.faults.harness.cluster import Cluster, cluster
 from tests.faults.harness.ledger import Known, Verdict, known_runs
-from tests.faults.harness.machines import Box
+from tests.faults.harness.machines import MachineSpec
 from tests.support.system import until
 
 POISON = "this-ends-the-process"
-BOXES = tuple(Box(name, slots=6, seconds=6.0, exits_on=POISON) for name in ("one", "two"))
+MACHINES = tuple(MachineSpec(name, slots=6, seconds=6.0, exits_on=POISON) for name in ("one", "two"))
 NEIGHBOURS = [f"neighbour-{number}" for number in range(4)]
 
 
@@ -49,9 +49,9 @@ class Outcome:
 
 def play(folder: Path, database_url: str) -> Outcome:
     """The poison comes while both machines work on its neighbours."""
-    with cluster(folder, BOXES, database_url) as running:
+    with cluster(folder, MACHINES, database_url) as running:
         submissions = running.handed_in(NEIGHBOURS)
-        running.until_all_busy({box.name: 1 for box in BOXES})
+        running.until_all_busy({machine.name: 1 for machine in MACHINES})
         poisoned = running.ledger.hand_in("poison", POISON)
         until(lambda: running.deaths, 90, "a worker dies")
         verdict = running.until_all_end(240)
@@ -64,7 +64,7 @@ def mended(running: Cluster, poisoned: str) -> Verdict:
     """What comes of `grader replay` with engines that do not crash any more."""
     config = running.site.folder / "config.toml"
     config.write_text(config.read_text().replace(f', exits_on = "{POISON}"', ""))
-    for name in running.boxes:
+    for name in running.machines:
         running.kill(name)
         running.start(name)
     running.grader("replay", poisoned)

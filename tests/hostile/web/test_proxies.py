@@ -21,7 +21,7 @@ from cli.dev.embedded_redis import RedisProcess, free_port
 from cli.dev.local_stack import accepts_uploads
 from cli.servers.connections import Bounds
 from cli.servers.http import HttpServer
-from tests.faults.harness.machines import Box, config_of
+from tests.faults.harness.machines import MachineSpec, config_of
 from tests.hostile.web.proxies import DEPLOY, PROXIES, Places, environ_in, make_certificate, nginx, running
 from tests.hostile.web.slow_connections import main
 from tests.support.connections import held
@@ -60,7 +60,7 @@ class Web:
 def web(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisProcess) -> Iterator[Web]:
     folder, port = tmp_path_factory.mktemp("proxies"), free_port()
     certificate = make_certificate(folder)
-    config = config_of([Box("one")], port, 'public_url = "https://localhost"\nmax_upload_mb = 1')
+    config = config_of([MachineSpec("one")], port, 'public_url = "https://localhost"\nmax_upload_mb = 1')
     with site(folder, config, f"sqlite:///{folder}/g.db", redis_server.url) as made:
         url = f"http://127.0.0.1:{port}"
         made.parts.start("web", "web", "--port", str(port), "--var", str(folder / "var"))

@@ -8,7 +8,7 @@ import pytest
 
 from cli.dev.embedded_redis import RedisProcess, free_port
 from cli.dev.local_stack import accepts_uploads
-from tests.faults.harness.machines import Box, config_of
+from tests.faults.harness.machines import MachineSpec, config_of
 from tests.hostile.web.slow_connections import main
 from tests.support.system import ASSIGNMENT, furnish, site, until
 
@@ -18,7 +18,7 @@ def test_500_slow_connections_keep_nobody_waiting(
     tmp_path: Path, redis_server: RedisProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port = free_port()
-    config, url = config_of([Box("one")], port), f"http://127.0.0.1:{port}"
+    config, url = config_of([MachineSpec("one")], port), f"http://127.0.0.1:{port}"
     with site(tmp_path, config, f"sqlite:///{tmp_path}/g.db", redis_server.url) as made:
         made.parts.start("web", "web", "--port", str(port), "--var", str(tmp_path / "var"))
         until(lambda: accepts_uploads(url), 60, f"the web app; see {tmp_path}")

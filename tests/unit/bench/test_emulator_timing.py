@@ -68,7 +68,7 @@ def test_bounds_are_those_of_the_table():
 
 @pytest.mark.parametrize("card", [GB10, M3_ULTRA, M4_MAX])
 @pytest.mark.parametrize("work", [ANALYSIS, FEEDBACK])
-def test_a_box_that_is_never_idle_works_at_the_computed_rate(card, work):
+def test_an_emulator_that_is_never_idle_works_at_the_computed_rate(card, work):
     emulator, rng = Emulator(card, 16), random.Random(1)
     for i in range(240):
         emulator.submit(0.0, ask(str(i), work, round(work.output * rng.uniform(0.8, 1.2))))
