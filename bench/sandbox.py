@@ -22,8 +22,8 @@ import click
 
 from grading.config.settings import Limits, SandboxSettings
 from grading.execution.model import Code, Expression, Request, Work
-from workers.sandbox.backends import open_sandbox
-from workers.sandbox.backends.base import Box, Mount, Sandbox, Session
+from workers.sandbox.backends import open_backend
+from workers.sandbox.backends.base import Backend, Mount, SandboxSpec, Session
 from workers.sandbox.backends.bwrap_process import hold_to
 from workers.sandbox.backends.pipes import PipedSession, environment
 from workers.sandbox.backends.watchdog import Watcher
@@ -119,22 +119,22 @@ def _core_times() -> list[tuple[float, float]]:
 
 
 def measure(
-    sandbox: Sandbox,
-    bare: Sandbox,
+    sandbox: Backend,
+    bare: Backend,
     runtime: Callable[[Any], Runtime],
     requests: Sequence[Request],
     at_once: int = 0,
 ) -> Checks:
     """Run all requests on both sides, in turns; `at_once` is one a core unless it is given."""
     at_once = at_once or len(os.sched_getaffinity(0))
-    boxed, plain = _Side(Executor(sandbox, runtime)), _Side(Executor(bare, runtime))
-    for side in (boxed, plain):  # files are read and libraries found once before it counts
+    sandboxed, plain = _Side(Executor(sandbox, runtime)), _Side(Executor(bare, runtime))
+    for side in (sandboxed, plain):  # files are read and libraries found once before it counts
         side.executor.run(requests[0])
     size = -(-len(requests) // TURNS)
     for first in range(0, len(requests), size):
-        for side in (plain, boxed):
+        for side in (plain, sandboxed):
             side.turn(requests[first : first + size], at_once)
-    bare_rate, rate = len(requests) / plain.seconds, len(requests) / boxed.seconds
+    bare_rate, rate = len(requests) / plain.seconds, len(requests) / sandboxed.seconds
     return Checks(
         sandbox=sandbox.name,
         runs=len(requests),
@@ -143,9 +143,9 @@ def measure(
         sandbox_per_s=round(rate, 2),
         ratio=round(rate / bare_rate, 3),
         bare_cores=plain.cores,
-        sandbox_cores=boxed.cores,
-        slowest_s=boxed.slowest,
-        not_finished=boxed.not_finished,
+        sandbox_cores=sandboxed.cores,
+        slowest_s=sandboxed.slowest,
+        not_finished=sandboxed.not_finished,
     )
 
 
@@ -189,30 +189,30 @@ class BareBox:
         """Always empty."""
         return ""
 
-    def open(self, box: Box) -> Session:
+    def open(self, spec: SandboxSpec) -> Session:
         """Start the program in a new folder, which stands for `/box`."""
         folder = tempfile.TemporaryDirectory(prefix="grader-bare-")
         work = Path(folder.name)
-        for mount in box.mounts:
+        for mount in spec.mounts:
             _link(mount, work)
-        places = {mount.target: str(mount.source) for mount in box.mounts} | {"/box": folder.name}
+        places = {mount.target: str(mount.source) for mount in spec.mounts} | {"/box": folder.name}
         process = subprocess.Popen(
-            [_outside(word, places) for word in box.argv],
+            [_outside(word, places) for word in spec.argv],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             bufsize=0,
             cwd=work,
-            env={name: _outside(value, places) for name, value in environment(box).items()},
+            env={name: _outside(value, places) for name, value in environment(spec).items()},
             start_new_session=True,
         )
-        # the kernel counts a user's processes everywhere, which in a box are only its own
-        hold_to(process.pid, box.limits.model_copy(update={"processes": 1_000_000}))
-        return PipedSession(_Program(process, folder), box.limits, self._watcher)
+        # the kernel counts a user's processes everywhere, which in a sandbox are only its own
+        hold_to(process.pid, spec.limits.model_copy(update={"processes": 1_000_000}))
+        return PipedSession(_Program(process, folder), spec.limits, self._watcher)
 
 
 def _link(mount: Mount, work: Path) -> None:
-    """A link in place of what a box would see below `/box`."""
+    """A link in place of what a sandbox would see below `/box`."""
     if mount.target.startswith("/box/"):
         place = work / mount.target.removeprefix("/box/")
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -282,7 +282,7 @@ def command(runs: int, programs: Path | None, at_once: int, as_json: bool) -> No
     if not requests:
         raise click.ClickException("there is nothing to run: --programs has no correct/*.py or wrong/*.py")
     settings = SandboxSettings()
-    sandbox = open_sandbox(settings.backend)
+    sandbox = open_backend(settings.backend)
     runtime = find_runtime("python", settings)
     problem = sandbox.problem() or runtime.problem
     if problem:

@@ -21,7 +21,7 @@ from grading.config.settings import Limits, SandboxSettings
 from grading.documents import UploadedFile, read_document
 from grading.execution.model import Code, Execution, Request, Work
 from grading.execution.paths import places_of, repair
-from workers.sandbox.backends import open_sandbox
+from workers.sandbox.backends import open_backend
 from workers.sandbox.runner import Shelf
 from workers.sandbox.runtimes.r import find_r
 from workers.sandbox.session import Executor
@@ -104,7 +104,7 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
     settings = SandboxSettings()
-    executor = Executor(open_sandbox(settings.backend), lambda _: find_r(settings))
+    executor = Executor(open_backend(settings.backend), lambda _: find_r(settings))
     if problem := executor.problem("r"):
         sys.exit(problem)
     failed = 0

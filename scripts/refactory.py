@@ -31,7 +31,7 @@ from grading.documents import UploadedFile, read, set_apart
 from grading.execution.model import Execution, Request
 from grading.execution.plan import make_plan
 from grading.execution.results import Ran
-from workers.sandbox.backends import open_sandbox
+from workers.sandbox.backends import open_backend
 from workers.sandbox.runtimes import find_runtime
 from workers.sandbox.session import Executor
 
@@ -136,7 +136,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     settings = SandboxSettings()
-    executor = Executor(open_sandbox(settings.backend), lambda language: find_runtime(language, settings))
+    executor = Executor(open_backend(settings.backend), lambda language: find_runtime(language, settings))
     problem = executor.problem("python")
     if problem:
         sys.exit(problem)

@@ -18,7 +18,7 @@ from grading.store.accounts import credentials, users
 from grading.store.assignments import versions
 from grading.store.audit import write_audit
 from grading.store.grades import extensions
-from workers.sandbox.backends import open_sandbox
+from workers.sandbox.backends import open_backend
 from workers.sandbox.import_scores import Score, contents, decided, require_proven, scores
 from workers.sandbox.runner import Runner, Shelf
 from workers.sandbox.runtimes import find_runtime
@@ -196,7 +196,7 @@ def tried(settings: Settings, read: Assignment, *, refuse: bool) -> None:
     config = settings.config.sandbox
     with closing(Store(settings.config.database.url)) as store, Shelf() as shelf:
         schema.require_newest(store)
-        sandbox = open_sandbox(config.backend, engine=config.engine, image=config.image)
+        sandbox = open_backend(config.backend, engine=config.engine, image=config.image)
         executor = Executor(sandbox, lambda language: find_runtime(language, config))
         if sandbox.problem():
             click.echo(f"⚠ Nothing was run, so checks that need a run do not count: {sandbox.problem()}")

@@ -17,7 +17,7 @@ from grading.broker.dispatch import AWAY
 from grading.broker.leases import connect
 from grading.domain.errors import ConfigError
 from grading.execution.model import CodeLanguage
-from workers.sandbox.backends import open_sandbox
+from workers.sandbox.backends import open_backend
 from workers.sandbox.runtimes import find_runtime
 
 PARTS = {"store": "grader store", "sweeper": "grader sweep", "sandbox": "grader sandbox"}
@@ -140,7 +140,7 @@ def sandbox(installation: Installation) -> Iterator[Finding]:
     if settings.backend == "none":
         yield ok("sandbox", "no work is run, as [sandbox] backend says")
         return
-    backend = open_sandbox(settings.backend, engine=settings.engine, image=settings.image)
+    backend = open_backend(settings.backend, engine=settings.engine, image=settings.image)
     if problem := backend.problem():
         yield warning("sandbox", problem, REMEDY)
         return

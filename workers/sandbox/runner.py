@@ -1,4 +1,4 @@
-"""Files that lie beside the work in a box, kept on disk by their content while this process lives."""
+"""Files that lie beside the work in a sandbox, kept on disk by their content while this process lives."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ class Runner:
         language = request.work.language
         problem = self.executor.problem(language)
         if problem and language not in self._worked:
-            return Execution(end="not run", reason=problem, sandbox=self.executor.sandbox.name)
+            return Execution(end="not run", reason=problem, sandbox=self.executor.backend.name)
         if problem:
             raise SandboxUnavailable(problem)
         self._worked.add(language)

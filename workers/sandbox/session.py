@@ -24,7 +24,7 @@ from grading.execution.model import (
     Tested,
     TestFile,
 )
-from workers.sandbox.backends.base import Box, Ending, Mount, Prepared, Sandbox, Session
+from workers.sandbox.backends.base import Backend, Ending, Mount, Prepared, SandboxSpec, Session
 from workers.sandbox.runtimes.base import Runtime
 
 Kind = Literal["work", "tests"]
@@ -96,16 +96,16 @@ TOO_LARGE = Answer(state="error", error="the value is too large to be compared")
 class Executor:
     """Runs requests in a sandbox; any number at the same time."""
 
-    sandbox: Sandbox
+    backend: Backend
     runtime: Callable[[CodeLanguage], Runtime]
 
     def image(self, language: CodeLanguage) -> str:
         """What a request in this language runs in; part of the cache's key."""
-        return f"{self.sandbox.name}:{self.runtime(language).digest}"
+        return f"{self.backend.name}:{self.runtime(language).digest}"
 
     def problem(self, language: CodeLanguage) -> str:
         """Why nothing in this language can be run here; empty when it can."""
-        return self.sandbox.problem() or self.runtime(language).problem
+        return self.backend.problem() or self.runtime(language).problem
 
     def run(self, request: Request, mounts: Sequence[Mount] = ()) -> Execution:
         """Run it; `mounts` are the request's files. Never raises because of what the work does.
@@ -116,7 +116,7 @@ class Executor:
         language = request.work.language
         problem = self.problem(language)
         if problem:
-            return Execution(end="not run", reason=problem, sandbox=self.sandbox.name)
+            return Execution(end="not run", reason=problem, sandbox=self.backend.name)
         try:
             talk, ending = self._talk(request, mounts)
         except OSError as error:  # no more processes, descriptors or memory
@@ -134,15 +134,15 @@ class Executor:
             tests=tuple(talk.tests),
             missing=tuple(name for name in talk.missing if name not in self.runtime(language).packages),
             seconds=round(time.monotonic() - began, 3),
-            sandbox=self.sandbox.name,
+            sandbox=self.backend.name,
             image=self.image(language),
         )
 
     def _talk(self, request: Request, mounts: Sequence[Mount]) -> tuple[Talk, Ending]:
         tools = self.runtime(request.work.language)
         ready = prepared(tools, request, "work")
-        own = Box(tools.work_argv, (*tools.mounts, *mounts), tools.environ, request.limits, ready)
-        with self.sandbox.open(own) as work:
+        own = SandboxSpec(tools.work_argv, (*tools.mounts, *mounts), tools.environ, request.limits, ready)
+        with self.backend.open(own) as work:
             talk = Talk(request, work)
             if talk.play() and talk.look() and talk.ask():
                 for file in request.tests:
@@ -150,7 +150,9 @@ class Executor:
                     held = [m for m in mounts if m.target.startswith("/data/")]
                     ready = prepared(tools, request, "tests")
                     seen = (*tools.mounts, *held)
-                    self._test(talk, file, Box(tools.tests_argv, seen, tools.environ, request.limits, ready))
+                    self._test(
+                        talk, file, SandboxSpec(tools.tests_argv, seen, tools.environ, request.limits, ready)
+                    )
             whole = not talk.gone
             if whole:
                 work.send({"do": "end"})
@@ -159,8 +161,8 @@ class Executor:
             return talk, Ending("finished")
         return talk, ending if ending.end != "finished" else LEFT
 
-    def _test(self, talk: Talk, file: TestFile, box: Box) -> None:
-        with self.sandbox.open(box) as tests:
+    def _test(self, talk: Talk, file: TestFile, spec: SandboxSpec) -> None:
+        with self.backend.open(spec) as tests:
             talk.test(file, tests)
 
 
@@ -169,7 +171,7 @@ LEFT = Ending("left", "The program ended itself before it was through.")
 
 @dataclass
 class Talk:
-    """The talk about one request; `gone` when the work's box is no more."""
+    """The talk about one request; `gone` when the work's sandbox is no more."""
 
     request: Request
     work: Session
@@ -182,7 +184,7 @@ class Talk:
     room: int = MOST_PARTS
 
     def play(self) -> bool:
-        """Run the work from its first line to its last; False when its box ended."""
+        """Run the work from its first line to its last; False when its sandbox ended."""
         work, limits = self.request.work, self.request.limits
         self.work.send(
             {
@@ -242,7 +244,7 @@ class Talk:
         return None
 
     def test(self, file: TestFile, tests: Session) -> None:
-        """Let the tests run in their box, and pass their calls on to the work's."""
+        """Let the tests run in their sandbox, and pass their calls on to the work's."""
         work = self.request.work
         module = work.module or work.document.rpartition("/")[2].rpartition(".")[0]
         tests.send({"do": "test", "module": module, "file": file.model_dump(mode="json")})
@@ -339,7 +341,7 @@ def repeatable(execution: Execution) -> bool:
         *execution.cells,
         *execution.tests,
     )
-    # tests that their box did not reach may have run out of time there
+    # tests that their sandbox did not reach may have run out of time there
     return all(part.state != "too long" for part in parts) and all(
         test.state != "not reached" for test in execution.tests
     )

@@ -23,8 +23,8 @@ from grading.store import outbox
 from grading.store.outbox import Hold
 from grading.store.rounds import preparing
 from workers.celery_worker import Watch, keep_watch, register_canary, run_worker
-from workers.sandbox.backends import open_sandbox
-from workers.sandbox.backends.selection import ClosableSandbox
+from workers.sandbox.backends import open_backend
+from workers.sandbox.backends.selection import ClosableBackend
 from workers.sandbox.runner import Runner, Shelf
 from workers.sandbox.runtimes import find_runtime
 from workers.sandbox.session import Executor
@@ -155,7 +155,7 @@ TURN_S = 2.0
 LET_FINISH_S = 3.0
 """Most work is done within it; what is not is run again by somebody else."""
 GIVE_UP_S = 5.0
-"""After the boxes were ended; container engines stop programs after 10 s."""
+"""After the sandboxes were ended; container engines stop programs after 10 s."""
 
 
 def run_round(server: Server, runner: Runner, holding: ClaimedRounds, round_id: str) -> float | None:
@@ -225,11 +225,11 @@ def register(app: Celery, server: Server, runner: Runner, holding: ClaimedRounds
             admit_runs(server)
 
 
-def end_soon(holding: ClaimedRounds, boxes: ClosableSandbox, ended: threading.Event) -> None:
+def end_soon(holding: ClaimedRounds, sandboxes: ClosableBackend, ended: threading.Event) -> None:
     """End what runs, after a short grace, and give the rounds back; then the process ends, whatever hangs."""
     done = holding.until_none(LET_FINISH_S)
     holding.ending.set()
-    boxes.close()
+    sandboxes.close()
     if not done:
         log.info("what is still run is ended and given back")
     if ended.wait(GIVE_UP_S):
@@ -248,7 +248,7 @@ def start_sandbox_worker(config: Config) -> None:
     stop, holding = threading.Event(), ClaimedRounds(server)
     canaries = Canaries(server.dispatch.registry.redis)
     settings = config.sandbox
-    sandbox = ClosableSandbox(open_sandbox(settings.backend, engine=settings.engine, image=settings.image))
+    sandbox = ClosableBackend(open_backend(settings.backend, engine=settings.engine, image=settings.image))
     log.info("work is run in: %s %s", sandbox.name, sandbox.problem())
 
     def rate() -> Rate:

@@ -59,7 +59,7 @@ DRIVERS = {b"/grader/drivers/python_work.py", b"/grader/drivers/python_forkserve
 class Outcome:
     """What was running when the pool was killed, what of it was left, and what came of the hand-ins."""
 
-    boxes: int
+    sandboxes: int
     boxes_left: int
     taken_over_s: float
     shares: list[float | None]
@@ -89,10 +89,10 @@ def play(folder: Path, database_url: str) -> Outcome:
         pool = made.parts.running["sandbox"].pid
         until(lambda: drivers_of(pool), 60, "work is run")
         os.killpg(pool, signal.SIGSTOP)  # so that it begins nothing in the last moment
-        boxes = drivers_of(pool)
+        sandboxes = drivers_of(pool)
         made.parts.kill("sandbox")
         began = time.monotonic()
-        left = left_of(boxes)
+        left = left_of(sandboxes)
         made.parts.start("sandbox", "sandbox")
         made.until_final(COUNT, 90)
         taken_over_s = time.monotonic() - began
@@ -101,7 +101,7 @@ def play(folder: Path, database_url: str) -> Outcome:
         told = tell(made, until(lambda: two_or_none(drivers_of(pool)), 60, "long work is run"))
         made.parts.start("sandbox", "sandbox")
         made.until_final(COUNT + 2, 90)
-        return Outcome(len(boxes), len(left), taken_over_s, shares(made), open_rows(made), told)
+        return Outcome(len(sandboxes), len(left), taken_over_s, shares(made), open_rows(made), told)
 
 
 def begin(made: Site, assignment: int, sources: list[str]) -> None:
@@ -115,8 +115,8 @@ def two_or_none(drivers: set[int]) -> set[int]:
     return drivers if len(drivers) >= 2 else set()
 
 
-def tell(made: Site, boxes: set[int]) -> Told:
-    """SIGTERM, and what is found of its boxes when it has ended."""
+def tell(made: Site, sandboxes: set[int]) -> Told:
+    """SIGTERM, and what is found of its sandboxes when it has ended."""
     process = made.parts.running.pop("sandbox")
     began = time.monotonic()
     os.kill(process.pid, signal.SIGTERM)
@@ -126,7 +126,7 @@ def tell(made: Site, boxes: set[int]) -> Told:
         query = select(Outbox).where(Outbox.kind == "execute", Outbox.done_at.is_(None))
         rows = session.scalars(query).all()
         due = all(row.not_before <= now(session) for row in rows)
-    return Told(status, took, len(boxes & running_drivers()), [row.tries for row in rows], due)
+    return Told(status, took, len(sandboxes & running_drivers()), [row.tries for row in rows], due)
 
 
 def add_python(store: Store) -> int:
@@ -136,16 +136,16 @@ def add_python(store: Store) -> int:
 
 
 def running_drivers() -> set[int]:
-    """Processes of drivers in boxes, on this computer; other tests run some, too."""
+    """Processes of drivers in sandboxes, on this computer; other tests run some, too."""
     found = set()
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             try:
                 words = (folder / "cmdline").read_bytes().split(b"\0")
-                boxed = (folder / "ns" / "pid").readlink() != Path("/proc/self/ns/pid").readlink()
+                sandboxed = (folder / "ns" / "pid").readlink() != Path("/proc/self/ns/pid").readlink()
             except OSError:
                 continue  # it ended in between
-            if boxed and DRIVERS & set(words) and b"bwrap" not in words[0]:
+            if sandboxed and DRIVERS & set(words) and b"bwrap" not in words[0]:
                 found.add(int(folder.name))
     return found
 
@@ -168,11 +168,11 @@ def ancestors(pid: int) -> list[int]:
     return found
 
 
-def left_of(boxes: set[int]) -> set[int]:
+def left_of(sandboxes: set[int]) -> set[int]:
     """What is still there of these after half a minute."""
     with suppress(AssertionError):
-        until(lambda: not boxes & running_drivers(), 30, "boxes end with their pool")
-    return boxes & running_drivers()
+        until(lambda: not sandboxes & running_drivers(), 30, "boxes end with their pool")
+    return sandboxes & running_drivers()
 
 
 def shares(made: Site) -> list[float | None]:
@@ -191,7 +191,7 @@ def open_rows(made: Site) -> int:
 
 
 def test_nothing_is_lost_when_the_pool_is_killed(outcome: Outcome) -> None:
-    assert outcome.boxes >= 1
+    assert outcome.sandboxes >= 1
     assert outcome.boxes_left == 0
     assert outcome.shares == [0.0, 0.0, 1.0, 1.0, 1.0, 1.0]
     assert outcome.open_rows == 0

@@ -1,7 +1,7 @@
 """Where the hostile programs meet the real sandbox: what must not be reached lies around it as bait.
 
 The programs are harmless by themselves: each does no more than it takes to be noticed, and those that end or
-change what is not theirs look first whether they are in a box.
+change what is not theirs look first whether they are in a sandbox.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from grading.execution.plan import make_plan
 from grading.execution.results import Ran
 from tests.hostile.sandbox import bait
 from tests.hostile.sandbox.bait import Bait
-from workers.sandbox.backends.base import Sandbox
+from workers.sandbox.backends.base import Backend
 from workers.sandbox.runner import Shelf
 from workers.sandbox.runtimes import find_runtime
 from workers.sandbox.session import Executor
@@ -40,7 +40,7 @@ SOON_S, ENOUGH_S = 0.7, 5.0
 GRACE_S = 10.0
 """So long after its limit all is over."""
 EXPECTED = 40213579
-"""What a hidden test expects; nothing in a box of the work says so."""
+"""What a hidden test expects; nothing in a sandbox of the work says so."""
 PRICES = b"price\n3\n4\n"
 
 
@@ -67,7 +67,7 @@ class Program:
     ends: tuple[str, ...]
     cases: Bound
     tests: Bound | None
-    """Nothing: it is not run with files of tests, which take another box."""
+    """Nothing: it is not run with files of tests, which take another sandbox."""
     limit_s: float | None
     """Wall time, where its header says so."""
     suite: str = "test_basket.*"
@@ -209,7 +209,7 @@ class Outcome:
     seconds: float
     """Wall time of its own execution."""
     reached: tuple[str, ...]
-    """What came out of its boxes that must not: secrets, and its own words that it got through."""
+    """What came out of its sandboxes that must not: secrets, and its own words that it got through."""
 
     def share(self, check: str) -> float:
         """What it earned for a check."""
@@ -221,7 +221,7 @@ class Outcome:
 class Arena:
     """A sandbox with bait around it. Any number of threads may run programs."""
 
-    sandbox: Sandbox
+    sandbox: Backend
     bait: Bait
     shelf: Shelf
     cell_s: float
@@ -280,7 +280,7 @@ def limits(seconds: float, cell_s: float) -> Limits:
 
 
 @contextmanager
-def arena(sandbox: Sandbox, cell_s: float = 1.0) -> Iterator[Arena]:
+def arena(sandbox: Backend, cell_s: float = 1.0) -> Iterator[Arena]:
     """An arena with new bait, where a cell has so many seconds."""
     with bait.laid() as laid, Shelf() as shelf:
         yield Arena(sandbox, laid, shelf, cell_s)

@@ -1,4 +1,4 @@
-"""What a program in a box must not reach, laid out where it would find it if it could."""
+"""What a program in a sandbox must not reach, laid out where it would find it if it could."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ import pytest
 from grading.execution.model import Execution
 
 NOT_PRIVATE = Path("/var/tmp")
-"""Bait is readable for everyone there: only the box keeps it from a program."""
+"""Bait is readable for everyone there: only the sandbox keeps it from a program."""
 
 
 @dataclass
@@ -134,7 +134,7 @@ class Bait:
         return text
 
     def reached_in(self, execution: Execution) -> tuple[str, ...]:
-        """Lines that came out of a box and must not have."""
+        """Lines that came out of a sandbox and must not have."""
         text = execution.model_dump_json().replace("\\n", "\n")
         found = [line for line in text.split("\n") if self.secret in line or self.marker in line]
         return tuple(line[:300] for line in found)

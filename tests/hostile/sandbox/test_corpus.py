@@ -14,7 +14,7 @@ import pytest
 
 from tests.hostile.sandbox.arena import EXPECTED, GRACE_S, Arena, Bound, Outcome, Program, arena, corpus
 from tests.hostile.sandbox.bait import descendants
-from workers.sandbox.backends import open_sandbox
+from workers.sandbox.backends import open_backend
 from workers.sandbox.backends.bubblewrap import Bubblewrap
 
 CORPUS = corpus()
@@ -63,11 +63,11 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
         for item in request.session.items
         if isinstance(item, pytest.Function) and item.originalname == "test_program"
     ]
-    # what a box leaves behind becomes a child of this process, where it is seen
+    # what a sandbox leaves behind becomes a child of this process, where it is seen
     assert ctypes.CDLL(None).prctl(_BECOME_SUBREAPER, 1, 0, 0, 0) == 0
     stop = threading.Event()
     before = descendants()
-    with arena(open_sandbox("bubblewrap")) as place, ThreadPoolExecutor(AT_ONCE + 1) as pool:
+    with arena(open_backend("bubblewrap")) as place, ThreadPoolExecutor(AT_ONCE + 1) as pool:
         place.run(NEIGHBOUR)
         alone = place.run(NEIGHBOUR)
         before |= descendants()
@@ -123,7 +123,7 @@ def test_no_process_is_left(stage: Stage) -> None:
     assert isinstance(sandbox, Bubblewrap)
     sandbox.fork_servers.close()  # they stay for the next work, and end with their sandbox
     until = time.monotonic() + 60
-    # the neighbour still starts boxes: what is left of the programs is what does not go away
+    # the neighbour still starts sandboxes: what is left of the programs is what does not go away
     left = descendants() - stage.before
     while left and time.monotonic() < until:
         time.sleep(0.1)

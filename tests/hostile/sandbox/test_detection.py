@@ -1,4 +1,4 @@
-"""The bait notices: without a box the same programs reach it, so a silent corpus means something."""
+"""The bait notices: without a sandbox the same programs reach it, so a silent corpus means something."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CORPUS = corpus()
 
 @pytest.fixture
 def outside() -> Iterator[Arena]:
-    """Bait with no box around the programs. Only for those that do no more than reach for it."""
+    """Bait with no sandbox around the programs. Only for those that do no more than reach for it."""
     with arena(BareBox(), cell_s=10.0) as place:  # the bait may answer late on a busy computer
         yield place
 

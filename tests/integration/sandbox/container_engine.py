@@ -1,4 +1,4 @@
-"""Stands in for the command line of a container engine, where none can run: boxes of bubblewrap.
+"""Stands in for the command line of a container engine, where none can run: sandboxes of bubblewrap.
 
 It knows `run`, `kill` and `rm` with the options that the sandbox uses, refuses all others as an engine would,
 and like an engine keeps running what its client started until that ends or is killed by its name.
@@ -77,24 +77,24 @@ def run(arguments: list[str]) -> int:
     spaces = [f"--unshare-{name}" for name in ("pid", "net", "ipc", "uts") if os.geteuid() == 0] or [
         "--unshare-all"
     ]
-    box = ["bwrap", *spaces, "--die-with-parent", "--clearenv", "--hostname", given.hostname]
+    command = ["bwrap", *spaces, "--die-with-parent", "--clearenv", "--hostname", given.hostname]
     for name in ("usr", "bin", "lib", "lib64", "etc/alternatives", "etc/ld.so.cache"):
-        box += ["--ro-bind-try", f"/{name}", f"/{name}"]
-    box += ["--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--tmpfs", "/dev/shm"]
+        command += ["--ro-bind-try", f"/{name}", f"/{name}"]
+    command += ["--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--tmpfs", "/dev/shm"]
     for text in given.tmpfs:
         target, _, details = text.partition(":")
         size = dict(detail.partition("=")[::2] for detail in details.split(","))["size"]
-        box += ["--perms", "1777", "--size", str(int(size.removesuffix("m")) << 20), "--tmpfs", target]
+        command += ["--perms", "1777", "--size", str(int(size.removesuffix("m")) << 20), "--tmpfs", target]
     for text in sorted(given.mount):
         fields = next(csv.reader([text]))
         known = dict(field.partition("=")[::2] for field in fields)
         assert known.keys() == {"type", "source", "target", "readonly"}
         for folder in reversed(Path(known["target"]).parents[:-1]):
-            box += ["--perms", "0755", "--dir", str(folder)]
-        box += ["--ro-bind", known["source"], known["target"]]
+            command += ["--perms", "0755", "--dir", str(folder)]
+        command += ["--ro-bind", known["source"], known["target"]]
     for text in given.env:
-        box += ["--setenv", *text.partition("=")[::2]]
-    box += ["--chdir", given.workdir, "--remount-ro", "/", "--remount-ro", "/dev"]
+        command += ["--setenv", *text.partition("=")[::2]]
+    command += ["--chdir", given.workdir, "--remount-ro", "/", "--remount-ro", "/dev"]
     memory = int(given.memory.removesuffix("m")) << 20
     limits = [f"--{text}" for text in given.ulimit]
     limits += [f"--as={memory + (64 << 20)}", f"--nproc={int(given.pids_limit) + 8}"]
@@ -103,7 +103,7 @@ def run(arguments: list[str]) -> int:
     if os.geteuid() != 0:
         rights = ["setpriv"]
     inside = ["prlimit", *limits, "--", *rights, "--no-new-privs", "--", *given.argv]
-    process = subprocess.Popen([*box, "--", *inside], start_new_session=True, env={"PATH": os.defpath})
+    process = subprocess.Popen([*command, "--", *inside], start_new_session=True, env={"PATH": os.defpath})
     if given.name:
         (NAMES / given.name).write_text(str(process.pid))
     if given.cidfile:

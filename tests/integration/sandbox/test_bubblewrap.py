@@ -16,15 +16,15 @@ from pathlib import Path
 import pytest
 
 from grading.domain.errors import SandboxUnavailable
-from tests.integration.sandbox.boxed_program import LIMITS, ended, puppet, tell, written
-from workers.sandbox.backends import open_sandbox, seccomp
-from workers.sandbox.backends.base import Box, Mount
+from tests.integration.sandbox.sandboxed_program import LIMITS, ended, puppet, tell, written
+from workers.sandbox.backends import open_backend, seccomp
+from workers.sandbox.backends.base import Mount, SandboxSpec
 from workers.sandbox.backends.bubblewrap import Bubblewrap
 
 
 @pytest.fixture(scope="module")
 def sandbox() -> Bubblewrap:
-    found = open_sandbox("auto")
+    found = open_backend("auto")
     assert isinstance(found, Bubblewrap), found.problem()
     return found
 
@@ -198,7 +198,7 @@ def test_files_that_the_box_could_not_read_are_named(sandbox: Bubblewrap, tmp_pa
 
 def test_a_program_that_is_not_there_is_nobodys_fault(sandbox: Bubblewrap):
     with pytest.raises(SandboxUnavailable, match="/usr/bin/no-such-program is not there"):
-        sandbox.open(Box(("/usr/bin/no-such-program",)))
+        sandbox.open(SandboxSpec(("/usr/bin/no-such-program",)))
 
 
 def test_what_bubblewrap_refuses_is_said_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -210,8 +210,8 @@ def test_what_bubblewrap_refuses_is_said_with_a_remedy(tmp_path: Path, monkeypat
     assert "No permissions to create new namespace" in sandbox.problem()
     with pytest.raises(SandboxUnavailable, match="No permissions"):
         sandbox.open(puppet())
-    assert open_sandbox("auto").name == "none"
-    assert open_sandbox("auto", engine="docker", image="x").name == "container"
+    assert open_backend("auto").name == "none"
+    assert open_backend("auto", engine="docker", image="x").name == "container"
 
 
 def test_without_bubblewrap_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -222,7 +222,7 @@ def test_without_bubblewrap_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
 # --- in processes of their own -------------------------------------------------------------------------
 
 ORPHAN = """
-from tests.integration.sandbox.boxed_program import puppet
+from tests.integration.sandbox.sandboxed_program import puppet
 from workers.sandbox.backends.bubblewrap import Bubblewrap
 session = Bubblewrap().open(puppet())
 session.send({"run": "say(up=1)\\nwhile True: pass"})
@@ -248,27 +248,27 @@ def test_a_worker_that_is_killed_takes_its_boxes_along():
 
 ORDINARY = """
 import encodings.idna, json, os, sys
-from tests.integration.sandbox import boxed_program as boxed, test_bubblewrap as here
+from tests.integration.sandbox import sandboxed_program as inside, test_bubblewrap as here
 from workers.sandbox.backends.base import Mount
 from workers.sandbox.backends.bubblewrap import Bubblewrap
 if os.geteuid() == 0:
     os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
 sandbox = Bubblewrap()
 found = {"problem": sandbox.problem()}
-with sandbox.open(boxed.puppet(boxed.LIMITS, Mount(here.Path(sys.argv[1]), "/box/data/x.csv"))) as session:
-    found["uid"] = boxed.tell(session, "value = os.getuid()")
-    found["read"] = boxed.tell(session, "value = open('/box/data/x.csv').read()")
-    found["write"] = boxed.tell(session, "value = open('/box/data/mine', 'w').write('x')")
-    found["calls"] = boxed.tell(session, here.SYSTEM_CALLS)
+with sandbox.open(inside.puppet(inside.LIMITS, Mount(here.Path(sys.argv[1]), "/box/data/x.csv"))) as session:
+    found["uid"] = inside.tell(session, "value = os.getuid()")
+    found["read"] = inside.tell(session, "value = open('/box/data/x.csv').read()")
+    found["write"] = inside.tell(session, "value = open('/box/data/mine', 'w').write('x')")
+    found["calls"] = inside.tell(session, here.SYSTEM_CALLS)
     places = "('/', '/dev', '/etc', '/usr', '/proc/sys', '/usr/local/etc', '/box/data/x.csv')"
     outside = f"value = [p for p in {places} if os.access(p, os.W_OK)]"
-    found["outside"] = boxed.tell(session, outside)
-    found["environment"] = boxed.tell(session, "value = 'BAIT' in open('/proc/1/environ').read()")
+    found["outside"] = inside.tell(session, outside)
+    found["environment"] = inside.tell(session, "value = 'BAIT' in open('/proc/1/environ').read()")
     session.send({"do": "end"})
     session.receive(10)
     found["end"] = session.close().end
 for name in ("fork bomb", "memory together", "many files"):
-    found[name] = boxed.ended(sandbox, here.BREACHES[name][0]).end
+    found[name] = inside.ended(sandbox, here.BREACHES[name][0]).end
 print(json.dumps(found))
 """
 

@@ -1,4 +1,4 @@
-"""Runs that a fork server forks into their boxes: as shut off and as new as those that are started."""
+"""Runs that a fork server forks into their sandboxes: as shut off and as new as those that are started."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ import pytest
 from grading.config.settings import Limits, SandboxSettings
 from grading.execution.model import Code, CodeLanguage, Execution, Expression, Request, TestFile, Work
 from workers.sandbox.backends import fork_servers
-from workers.sandbox.backends.base import Box
+from workers.sandbox.backends.base import SandboxSpec
 from workers.sandbox.backends.bubblewrap import Bubblewrap
 from workers.sandbox.runtimes import find_runtime
 from workers.sandbox.runtimes.base import DRIVERS
@@ -48,7 +48,7 @@ def asked(
     )
 
 
-class Boxes:
+class Sandboxes:
     """A sandbox whose runs are forked."""
 
     def __init__(self) -> None:
@@ -76,8 +76,8 @@ class Boxes:
 
 
 @pytest.fixture(scope="module")
-def boxes() -> Iterator[Boxes]:
-    found = Boxes()
+def sandboxes() -> Iterator[Sandboxes]:
+    found = Sandboxes()
     yield found
     found.sandbox.fork_servers.close()
 
@@ -110,9 +110,9 @@ print(json.dumps(found))
 """
 
 
-def test_a_fork_is_held_as_a_started_program_is(boxes: Boxes):
+def test_a_fork_is_held_as_a_started_program_is(sandboxes: Sandboxes):
     started = json.loads(printed(Executor(Bubblewrap(), tools).run(asked(PROBE))))
-    forked = json.loads(printed(boxes.forked(asked(PROBE))))
+    forked = json.loads(printed(sandboxes.forked(asked(PROBE))))
     assert forked == started
     assert forked["CapEff"] == forked["CapBnd"] == "0000000000000000"
     assert (forked["NoNewPrivs"], forked["Seccomp"]) == ("1", "2")
@@ -120,7 +120,7 @@ def test_a_fork_is_held_as_a_started_program_is(boxes: Boxes):
     assert forked["parents"] == []
 
 
-def test_a_fork_cannot_leave_its_box_or_look_into_others(boxes: Boxes):
+def test_a_fork_cannot_leave_its_box_or_look_into_others(sandboxes: Sandboxes):
     code = """
         import ctypes, os
         libc = ctypes.CDLL(None, use_errno=True)
@@ -135,10 +135,10 @@ def test_a_fork_cannot_leave_its_box_or_look_into_others(boxes: Boxes):
             except OSError: pass
     """
     request = asked(textwrap.dedent(code))
-    # an ordinary user's boxes are all of that user, and the first process says only LANG
+    # an ordinary user's sandboxes are all of that user, and the first process says only LANG
     seen = "" if os.geteuid() == 0 else "/proc/1/environ 8\n"
     started = Executor(Bubblewrap(), tools).run(request)
-    assert printed(boxes.forked(request)) == printed(started) == f"[]\n{seen}"
+    assert printed(sandboxes.forked(request)) == printed(started) == f"[]\n{seen}"
 
 
 # --- new as a program that is started --------------------------------------------------------------------
@@ -165,26 +165,26 @@ print(sorted(n for n in os.listdir("/proc") if n.isdigit() and int(n) not in (1,
 
 
 @pytest.mark.parametrize("what", SPOILS)
-def test_nothing_of_a_run_reaches_the_next_or_the_server(boxes: Boxes, what: str):
-    server = boxes.server(asked(CLEAN))
-    boxes.executor.run(asked(SPOILS[what], "1 + 1"))
-    after = boxes.forked(asked(CLEAN, "1 + 1"))
+def test_nothing_of_a_run_reaches_the_next_or_the_server(sandboxes: Sandboxes, what: str):
+    server = sandboxes.server(asked(CLEAN))
+    sandboxes.executor.run(asked(SPOILS[what], "1 + 1"))
+    after = sandboxes.forked(asked(CLEAN, "1 + 1"))
     assert printed(after) == "3 False None [] []\n[]\n"
     assert after.answers[0].value is not None
-    assert boxes.server(asked(CLEAN)) is server
+    assert sandboxes.server(asked(CLEAN)) is server
     assert not server.ended
 
 
-def test_random_numbers_differ_from_run_to_run(boxes: Boxes):
+def test_random_numbers_differ_from_run_to_run(sandboxes: Sandboxes):
     request = asked("import random\nimport numpy as np\nprint(random.random(), np.random.random())")
-    first, second = (printed(boxes.forked(request)).split() for _ in range(2))
+    first, second = (printed(sandboxes.forked(request)).split() for _ in range(2))
     assert not {*first} & {*second}
 
 
-def test_two_runs_at_once_do_not_see_each_other(boxes: Boxes):
+def test_two_runs_at_once_do_not_see_each_other(sandboxes: Sandboxes):
     request = asked("x = 1")
-    boxes.server(request)
-    with boxes.sandbox.open(_box(request)) as one, boxes.sandbox.open(_box(request)) as other:
+    sandboxes.server(request)
+    with sandboxes.sandbox.open(_spec(request)) as one, sandboxes.sandbox.open(_spec(request)) as other:
         for session, number in ((one, 1), (other, 2)):
             source = f"open('/tmp/of_{number}', 'w').close()\nx = {number}"
             work = asked(source).work.model_dump(mode="json")
@@ -200,21 +200,21 @@ def test_two_runs_at_once_do_not_see_each_other(boxes: Boxes):
             assert (x["text"], [item["text"] for item in files["items"]]) == (str(number), [f"of_{number}"])
 
 
-def _box(request: Request) -> Any:
+def _spec(request: Request) -> Any:
     found = tools("python")
-    return Box(found.work_argv, found.mounts, found.environ, LIMITS, prepared(found, request, "work"))
+    return SandboxSpec(found.work_argv, found.mounts, found.environ, LIMITS, prepared(found, request, "work"))
 
 
 # --- servers that end, fail or are too many --------------------------------------------------------------
 
 
-def test_a_server_that_was_killed_costs_no_run_and_another_comes(boxes: Boxes):
+def test_a_server_that_was_killed_costs_no_run_and_another_comes(sandboxes: Sandboxes):
     request = asked("print('here')")
-    killed = boxes.server(request)
+    killed = sandboxes.server(request)
     os.kill(int(_children(killed)), signal.SIGKILL)
     for _ in range(3):
-        assert printed(boxes.executor.run(request)) == "here\n"
-    assert boxes.server(request) is not killed
+        assert printed(sandboxes.executor.run(request)) == "here\n"
+    assert sandboxes.server(request) is not killed
 
 
 def _children(server: fork_servers.ForkServer) -> str:
@@ -223,8 +223,10 @@ def _children(server: fork_servers.ForkServer) -> str:
         return file.read().split()[0]
 
 
-def test_where_nothing_can_be_forked_programs_are_started(boxes: Boxes, monkeypatch: pytest.MonkeyPatch):
-    other, request = Boxes(), asked("print('here')")
+def test_where_nothing_can_be_forked_programs_are_started(
+    sandboxes: Sandboxes, monkeypatch: pytest.MonkeyPatch
+):
+    other, request = Sandboxes(), asked("print('here')")
     other.server(request)
 
     def refused(*_: object) -> None:
@@ -247,7 +249,7 @@ def test_where_nothing_can_be_forked_programs_are_started(boxes: Boxes, monkeypa
 
 def test_no_more_servers_than_allowed_and_those_in_use_stay(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(fork_servers, "MOST", 1)
-    here = Boxes()
+    here = Sandboxes()
     first, second = asked("x = 1"), asked("import numpy")
     server = here.server(first)
     wanted = prepared(tools("python"), second, "work")
@@ -261,31 +263,31 @@ def test_no_more_servers_than_allowed_and_those_in_use_stay(monkeypatch: pytest.
 
 
 def test_servers_end_with_their_sandbox():
-    here = Boxes()
+    here = Sandboxes()
     server = here.server(asked("x = 1"))
     del here
     gc.collect()
     assert server.ended
 
 
-def test_a_server_holds_no_more_after_many_runs(boxes: Boxes):
+def test_a_server_holds_no_more_after_many_runs(sandboxes: Sandboxes):
     request = asked("x = list(range(100_000))")
-    told = Path("/proc", _children(boxes.server(request)), "status")
+    told = Path("/proc", _children(sandboxes.server(request)), "status")
 
     def status(name: str) -> int:
         return int(told.read_text().split(f"{name}:")[1].split()[0])
 
     for _ in range(3):
-        boxes.forked(request)
+        sandboxes.forked(request)
     before = status("RssAnon")
     for _ in range(33):
-        boxes.forked(request)
+        sandboxes.forked(request)
     assert status("RssAnon") - before < 512  # KiB of its own memory
     assert status("RssAnon") < 150 << 10
     assert status("FDSize") == 64  # room for descriptors, which doubles when it is full
 
 
-def test_a_server_without_work_ends(boxes: Boxes, monkeypatch: pytest.MonkeyPatch):
+def test_a_server_without_work_ends(sandboxes: Sandboxes, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.syspath_prepend(str(DRIVERS))
     driver = importlib.import_module("python_forkserver")
     monkeypatch.setattr(driver, "IDLE_MS", 20)
@@ -328,16 +330,16 @@ def printed_lines(execution: Execution) -> list[str]:
     return "".join(output.text for output in execution.cells[0].outputs).splitlines()
 
 
-def test_r_that_is_forked_prints_what_a_new_one_does(boxes: Boxes):
+def test_r_that_is_forked_prints_what_a_new_one_does(sandboxes: Sandboxes):
     request = asked(ATTACHES, "1 + 1", language="r")
     started = Executor(Bubblewrap(), tools).run(request)
-    forked = boxes.forked(request)
+    forked = sandboxes.forked(request)
     assert printed_lines(forked) == printed_lines(started)
     assert (forked.cells[0].error, forked.cells[0].line) == (started.cells[0].error, started.cells[0].line)
     assert forked.answers == started.answers
 
 
-def test_nothing_of_a_run_of_r_reaches_the_next(boxes: Boxes):
+def test_nothing_of_a_run_of_r_reaches_the_next(sandboxes: Sandboxes):
     clean = "print(c(ls(all.names = TRUE), list.files('/box'), list.files(tempdir()), Sys.getenv('SPOILT')))"
     spoils = (
         "x <- 1; set.seed(1); Sys.setenv(SPOILT = 'x'); file.create('/box/x', file.path(tempdir(), 'x'))\n"
@@ -346,23 +348,23 @@ def test_nothing_of_a_run_of_r_reaches_the_next(boxes: Boxes):
         "system('sleep 600 &'); x <- numeric(1e9)",
     )
     for spoil in spoils:
-        boxes.executor.run(asked(spoil, language="r"))
-        after = boxes.forked(asked(f"{clean}\nsd(c(1, 3)) > 1", "runif(1)", language="r"))
+        sandboxes.executor.run(asked(spoil, language="r"))
+        after = sandboxes.forked(asked(f"{clean}\nsd(c(1, 3)) > 1", "runif(1)", language="r"))
         assert printed(after) == '[1] "until" ""     \n[1] TRUE\n'  # the driver's clock, and no variable
-    first, second = (boxes.forked(asked("print(runif(1))", language="r")) for _ in range(2))
+    first, second = (sandboxes.forked(asked("print(runif(1))", language="r")) for _ in range(2))
     assert printed(first) != printed(second)
 
 
-def test_tests_of_r_run_in_a_fork_of_their_own(boxes: Boxes):
+def test_tests_of_r_run_in_a_fork_of_their_own(sandboxes: Sandboxes):
     source = "test_that('adds', { expect_equal(f(1), 2) })\ntest_that('fails', { expect_equal(f(1), 3) })"
     request = asked("f <- function(x) x + 1", language="r", tests=(TestFile(path="test_w.R", source=source),))
     for _ in range(4):
-        execution = boxes.forked(request)
+        execution = sandboxes.forked(request)
         assert [test.state for test in execution.tests] == ["passed", "failed"]
         assert "f(1) not equal to 3" in execution.tests[1].message
 
 
-def test_testthat_looks_for_no_package_at_each_expectation(boxes: Boxes):
+def test_testthat_looks_for_no_package_at_each_expectation(sandboxes: Sandboxes):
     """It did, in the folders above, unless an edition is named; that took longer than most tests."""
     source = """
         seen <- new.env()
@@ -374,7 +376,7 @@ def test_testthat_looks_for_no_package_at_each_expectation(boxes: Boxes):
         test_that("is counted", { testthat:::find_edition("."); expect_equal(seen$count, 1) })
     """
     test = TestFile(path="test_w.R", source=textwrap.dedent(source))
-    execution = boxes.executor.run(asked("f <- function(x) x + 1", language="r", tests=(test,)))
+    execution = sandboxes.executor.run(asked("f <- function(x) x + 1", language="r", tests=(test,)))
     found = {one.name: (one.state, one.message) for one in execution.tests}
     assert found["looks nowhere"] == found["is counted"] == ("passed", "")
     assert len(found) == 17

@@ -19,7 +19,7 @@ from grading.domain.model import Document
 from grading.scoring import combine
 from grading.store import Store, schema
 from tests.support.services import SqliteDatabases
-from workers.sandbox.backends import open_sandbox
+from workers.sandbox.backends import open_backend
 from workers.sandbox.import_scores import Score, contents, require_proven, score_of, scores
 from workers.sandbox.runner import Runner, Shelf
 from workers.sandbox.runtimes import find_runtime
@@ -133,7 +133,7 @@ def runner(sqlite_databases: SqliteDatabases, assignment: Assignment) -> Iterato
     checks = SandboxSettings()
     store = Store(sqlite_databases.fresh(schema.upgrade))
     with Shelf() as shelf:
-        executor = Executor(open_sandbox("bubblewrap"), lambda language: find_runtime(language, checks))
+        executor = Executor(open_backend("bubblewrap"), lambda language: find_runtime(language, checks))
         yield Runner(store, executor, shelf, contents(assignment))
     store.close()
 

@@ -40,9 +40,9 @@ from grading.store.views.submission import load_view
 from tests.integration.sandbox.test_sandbox_runs import RIGHT, School, made, share
 from tests.support.aging import redis_rows
 from tests.support.services import SqliteDatabases
-from workers.sandbox.backends import open_sandbox
-from workers.sandbox.backends.base import Box, Session
-from workers.sandbox.backends.selection import ENDS, ClosableSandbox
+from workers.sandbox.backends import open_backend
+from workers.sandbox.backends.base import SandboxSpec, Session
+from workers.sandbox.backends.selection import ENDS, ClosableBackend
 from workers.sandbox.runner import PREFIX, Runner, Shelf
 from workers.sandbox.worker import (
     HOLD_S,
@@ -62,12 +62,12 @@ FULL = OSError(errno.ENOSPC, "No space left on device")
 
 @pytest.fixture
 def school(fresh_database: Callable[..., str], redis_url: str, root: Path) -> Iterator[School]:
-    yield from made(fresh_database(schema.upgrade), redis_url, root, open_sandbox("bubblewrap"))
+    yield from made(fresh_database(schema.upgrade), redis_url, root, open_backend("bubblewrap"))
 
 
 @pytest.fixture
 def lite(sqlite_databases: SqliteDatabases, redis_url: str, root: Path) -> Iterator[School]:
-    yield from made(sqlite_databases.fresh(schema.upgrade), redis_url, root, open_sandbox("bubblewrap"))
+    yield from made(sqlite_databases.fresh(schema.upgrade), redis_url, root, open_backend("bubblewrap"))
 
 
 def handed_on(school: School, student: str = "ada", source: str = RIGHT) -> str:
@@ -148,10 +148,10 @@ def test_only_the_first_who_is_done_counts(school: School) -> None:
         name = inner.name
         problem = staticmethod(inner.problem)
 
-        def open(self, box: Box) -> Session:
+        def open(self, spec: SandboxSpec) -> Session:
             reached.set()
             late.wait(60)
-            return inner.open(box)
+            return inner.open(spec)
 
     school.sandbox.inner = Late()
     thread = threading.Thread(target=tried, args=(school, round_id))
@@ -212,14 +212,14 @@ def test_the_pool_also_prepares_what_an_older_web_app_announces(lite: School) ->
 
 
 class Failing:
-    """A sandbox that worked and cannot open boxes now."""
+    """A backend that worked and cannot open sandboxes now."""
 
     name = "bubblewrap"
 
     def problem(self) -> str:
         return ""
 
-    def open(self, box: Box) -> Session:
+    def open(self, spec: SandboxSpec) -> Session:
         raise SandboxUnavailable("The sandbox could not be started this time.")
 
 
@@ -265,7 +265,7 @@ def test_a_sandbox_that_breaks_after_it_worked_is_a_fault(lite: School, monkeypa
 def test_out_of_descriptors_is_a_fault(lite: School, monkeypatch: pytest.MonkeyPatch) -> None:
     round_id = handed_on(lite)
 
-    def none_left(_self: object, _box: Box) -> Session:
+    def none_left(_self: object, _spec: SandboxSpec) -> Session:
         raise OSError(errno.EMFILE, "Too many open files")
 
     monkeypatch.setattr(type(lite.sandbox), "open", none_left)
@@ -369,7 +369,7 @@ def test_a_row_that_nothing_waits_for_is_closed(lite: School) -> None:
 
 
 def test_a_pool_that_ends_ends_its_boxes_and_gives_their_rounds_back(lite: School) -> None:
-    closing = ClosableSandbox(lite.sandbox.inner)
+    closing = ClosableBackend(lite.sandbox.inner)
     lite.sandbox.inner = closing
     round_id = handed_on(lite, "ada", "import time\ntime.sleep(55)\n" + RIGHT)
     found: list[float | None] = []
@@ -389,7 +389,7 @@ def test_a_pool_that_ends_ends_its_boxes_and_gives_their_rounds_back(lite: Schoo
     assert (row.done_at, row.tries, row.error) == (None, 0, "")
     assert ClaimedRounds(lite.server).take(round_id) is not None
     with pytest.raises(SandboxUnavailable, match=ENDS[:20]):
-        closing.open(Box(("/usr/bin/env", "true"), limits=Limits()))
+        closing.open(SandboxSpec(("/usr/bin/env", "true"), limits=Limits()))
 
 
 # --- erasing, keeping, bringing back ------------------------------------------------------------------
@@ -407,11 +407,11 @@ def test_what_running_an_erased_students_work_showed_goes_with_them(school: Scho
     mine = "print('zqkanari')\n" + RIGHT
     assert share(school.tried("ada", mine)) == share(school.tried("ben", mine)) == 1.0
     assert school.kept() == 2  # the work of both, and the expected values
-    boxes = school.sandbox.opened
+    sandboxes = school.sandbox.opened
     assert erased(school, "ada")["cached_executions"] == 1
     assert school.kept() == 1
     assert share(school.tried("cem", mine)) == 1.0  # ben's same work is still there, and is run again
-    assert school.sandbox.opened == boxes + 1
+    assert school.sandbox.opened == sandboxes + 1
 
 
 def test_nothing_runs_for_an_erased_student(lite: School) -> None:
@@ -435,10 +435,10 @@ def test_a_student_is_erased_while_their_work_is_run(lite: School) -> None:
         name = inner.name
         problem = staticmethod(inner.problem)
 
-        def open(self, box: Box) -> Session:
+        def open(self, spec: SandboxSpec) -> Session:
             if lite.sandbox.opened == 1:
                 erased(lite, "ada")
-            return inner.open(box)
+            return inner.open(spec)
 
     lite.sandbox.inner = Erasing()
     assert tried(lite, round_id) is None
@@ -486,9 +486,9 @@ def test_what_waits_and_what_is_kept_survive_a_restore(lite: School, tmp_path: P
     try:
         server = dataclasses.replace(lite.server, store=again)
         runner = Runner(again, lite.runner.executor, lite.runner.shelf)
-        boxes = lite.sandbox.opened
+        sandboxes = lite.sandbox.opened
         assert run_round(server, runner, ClaimedRounds(server), held) is None
-        assert lite.sandbox.opened == boxes + 1  # the expected values were kept
+        assert lite.sandbox.opened == sandboxes + 1  # the expected values were kept
     finally:
         again.close()
 
@@ -513,7 +513,7 @@ def test_a_shelf_holds_only_so_much_and_drops_what_was_not_used_for_longest() ->
         with shelf.holding({"x": "a", "y": "c"}, lambda _: {}):
             laid(shelf, "d", b"x" * 100)
             laid(shelf, "e", b"x" * 100)
-            assert {"a", "c"} <= set(on(shelf))  # a box is made of them just now
+            assert {"a", "c"} <= set(on(shelf))  # a sandbox is made of them just now
         assert len(on(shelf)) == 2
 
 

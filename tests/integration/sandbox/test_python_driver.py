@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 
 from grading.execution.model import Played, Shape
-from tests.integration.sandbox.python_boxes import Driver, commands, driver
+from tests.integration.sandbox.python_sandboxes import Driver, commands, driver
 
 
 @pytest.fixture
-def box(tmp_path: Path) -> Iterator[Driver]:
+def sandbox(tmp_path: Path) -> Iterator[Driver]:
     work, _ = commands()
     with driver(work, tmp_path / "work") as running:
         yield running
 
 
-def shape(box: Driver, code: str) -> Shape:
-    answer = box.ask(code)
+def shape(sandbox: Driver, code: str) -> Shape:
+    answer = sandbox.ask(code)
     assert answer.state == "value", answer
     assert answer.value is not None
     return answer.value
@@ -33,8 +33,8 @@ def streams(cell: Played) -> str:
 # --- scripts ------------------------------------------------------------------------------------------
 
 
-def test_a_script_runs_as_a_program_and_shows_what_it_printed(box: Driver) -> None:
-    (cell,) = box.play(
+def test_a_script_runs_as_a_program_and_shows_what_it_printed(sandbox: Driver) -> None:
+    (cell,) = sandbox.play(
         "import os, subprocess, sys\nprint('one', __name__, os.path.basename(__file__), sys.argv)\n"
         "os.write(1, b'two\\n')\nsubprocess.run(['echo', 'three'])\nprint('four', file=sys.stderr)\n42\n"
     )
@@ -43,11 +43,11 @@ def test_a_script_runs_as_a_program_and_shows_what_it_printed(box: Driver) -> No
         "one __main__ basket.py ['basket.py']\ntwo\nthree\n",
         "four\n",
     ]
-    assert box.end() == 0
+    assert sandbox.end() == 0
 
 
-def test_a_script_can_be_imported_instead(box: Driver) -> None:
-    (cell,) = box.play("print(__name__)\nif __name__ == '__main__':\n    1 / 0\n", as_main=False)
+def test_a_script_can_be_imported_instead(sandbox: Driver) -> None:
+    (cell,) = sandbox.play("print(__name__)\nif __name__ == '__main__':\n    1 / 0\n", as_main=False)
     assert (cell.state, streams(cell)) == ("ran", "basket\n")
 
 
@@ -64,8 +64,10 @@ def test_a_script_can_be_imported_instead(box: Driver) -> None:
         ("raise KeyboardInterrupt\n", "KeyboardInterrupt", 1),
     ],
 )
-def test_an_error_is_one_line_at_its_place(box: Driver, source: str, error: str, line: int | None) -> None:
-    (cell,) = box.play(source)
+def test_an_error_is_one_line_at_its_place(
+    sandbox: Driver, source: str, error: str, line: int | None
+) -> None:
+    (cell,) = sandbox.play(source)
     assert cell.state == "failed"
     assert cell.error.startswith(error)
     assert "\n" not in cell.error
@@ -74,39 +76,39 @@ def test_an_error_is_one_line_at_its_place(box: Driver, source: str, error: str,
 
 
 @pytest.mark.parametrize("source", ["exit()", "quit(0)", "import sys; sys.exit()", "raise SystemExit(None)"])
-def test_leaving_without_a_fault_is_a_normal_end(box: Driver, source: str) -> None:
-    (cell,) = box.play(f"x = 5\n{source}\nx = 6\n")
+def test_leaving_without_a_fault_is_a_normal_end(sandbox: Driver, source: str) -> None:
+    (cell,) = sandbox.play(f"x = 5\n{source}\nx = 6\n")
     assert cell.state == "ran"
-    assert shape(box, "x").text == "5"
+    assert shape(sandbox, "x").text == "5"
 
 
-def test_a_traceback_that_the_work_prints_shows_its_lines(box: Driver) -> None:
-    (cell,) = box.play(
+def test_a_traceback_that_the_work_prints_shows_its_lines(sandbox: Driver) -> None:
+    (cell,) = sandbox.play(
         "import traceback\ntry:\n    1 / 0  # here\nexcept ZeroDivisionError:\n    traceback.print_exc()\n"
     )
     assert "1 / 0  # here" in streams(cell)
 
 
-def test_the_prelude_runs_first(box: Driver) -> None:
-    (cell,) = box.play("print(table)", prelude="table = (1, 2)\n")
+def test_the_prelude_runs_first(sandbox: Driver) -> None:
+    (cell,) = sandbox.play("print(table)", prelude="table = (1, 2)\n")
     assert streams(cell) == "(1, 2)\n"
 
 
-def test_packages_that_are_not_here_are_named_once(box: Driver) -> None:
-    (box.folder / "helper.py").write_text("import not_here_either\n")
-    cells = box.play(
+def test_packages_that_are_not_here_are_named_once(sandbox: Driver) -> None:
+    (sandbox.folder / "helper.py").write_text("import not_here_either\n")
+    cells = sandbox.play(
         "import not_here.part", "import not_here", "import helper", "import json", "import Helper"
     )
     assert [cell.state for cell in cells] == ["failed", "failed", "failed", "ran", "failed"]
-    assert box.missing == ["not_here", "not_here_either", "Helper"]
+    assert sandbox.missing == ["not_here", "not_here_either", "Helper"]
 
 
-def test_a_cell_that_takes_too_long_costs_only_itself(box: Driver) -> None:
+def test_a_cell_that_takes_too_long_costs_only_itself(sandbox: Driver) -> None:
     swallowing = "while True:\n    try:\n        pass\n    except BaseException:\n        pass\n"
-    cells = box.play("while True: pass", "import time\ntime.sleep(60)", swallowing, cell_s=0.3)
+    cells = sandbox.play("while True: pass", "import time\ntime.sleep(60)", swallowing, cell_s=0.3)
     assert [cell.state for cell in cells] == ["too long"] * 3
     assert cells[1].line == 2
-    (after,) = box.play("print('on')")
+    (after,) = sandbox.play("print('on')")
     assert (after.state, streams(after)) == ("ran", "on\n")
 
 
@@ -125,22 +127,22 @@ def test_a_cell_that_takes_too_long_costs_only_itself(box: Driver) -> None:
         ),
     ],
 )
-def test_endless_output_ends_the_cell(box: Driver, source: str) -> None:
-    (cell,) = box.play(source)
+def test_endless_output_ends_the_cell(sandbox: Driver, source: str) -> None:
+    (cell,) = sandbox.play(source)
     assert (cell.state, cell.error) == ("failed", "too much output")
     assert 1000 < len(streams(cell)) <= 64 * 1024
-    assert shape(box, "1 + 1").text == "2"
+    assert shape(sandbox, "1 + 1").text == "2"
 
 
-def test_threads_are_waited_for_and_endless_ones_are_not(box: Driver) -> None:
+def test_threads_are_waited_for_and_endless_ones_are_not(sandbox: Driver) -> None:
     start = "import threading\ndef f():\n    print('in thread')\nthreading.Thread(target=f).start()\n"
-    (cell,) = box.play(start)
+    (cell,) = sandbox.play(start)
     assert (cell.state, streams(cell)) == ("ran", "in thread\n")
     endless = "import threading, time\ndef f():\n    while True: time.sleep(0.01)\n"
-    (cell,) = box.play(endless + "threading.Thread(target=f).start()\n", cell_s=0.3)
+    (cell,) = sandbox.play(endless + "threading.Thread(target=f).start()\n", cell_s=0.3)
     assert cell.state == "too long"
-    assert shape(box, "3").text == "3"
-    assert box.end() == 0
+    assert shape(sandbox, "3").text == "3"
+    assert sandbox.end() == 0
 
 
 # --- values -------------------------------------------------------------------------------------------
@@ -168,13 +170,13 @@ def test_threads_are_waited_for_and_endless_ones_are_not(box: Driver) -> None:
         ("__import__('itertools').count()", "other", "count(0)"),
     ],
 )
-def test_a_value_has_a_shape(box: Driver, code: str, kind: str, text: str) -> None:
-    found = shape(box, code)
+def test_a_value_has_a_shape(sandbox: Driver, code: str, kind: str, text: str) -> None:
+    found = shape(sandbox, code)
     assert (found.kind, found.text, found.cut) == (kind, text, False)
 
 
-def test_containers_hold_shapes(box: Driver) -> None:
-    found = shape(box, "[(1, 'a'), {2: None}, {3}, frozenset(), range(2), {}.keys()]")
+def test_containers_hold_shapes(sandbox: Driver) -> None:
+    found = shape(sandbox, "[(1, 'a'), {2: None}, {3}, frozenset(), range(2), {}.keys()]")
     assert (found.kind, found.type) == ("list", "list")
     kinds = [(item.kind, item.type) for item in found.items]
     assert kinds == [
@@ -189,38 +191,38 @@ def test_containers_hold_shapes(box: Driver) -> None:
     assert found.items[1].items[0].kind == "nothing"
 
 
-def test_arrays_tables_and_figures(box: Driver) -> None:
-    (cell,) = box.play(
+def test_arrays_tables_and_figures(sandbox: Driver) -> None:
+    (cell,) = sandbox.play(
         "import numpy as np, pandas as pd\nimport matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()\n"
     )
     assert [(output.kind, output.image) for output in cell.outputs] == [("display", True)]
-    array = shape(box, "np.array([[1, 2.5], [np.nan, 4]])")
+    array = shape(sandbox, "np.array([[1, 2.5], [np.nan, 4]])")
     assert (array.kind, array.type) == ("list", "numpy.ndarray")
     assert [[cell.text for cell in row.items] for row in array.items] == [["1.0", "2.5"], ["nan", "4.0"]]
-    scalar = shape(box, "np.float64(0.5)")
+    scalar = shape(sandbox, "np.float64(0.5)")
     assert (scalar.kind, scalar.type, scalar.text) == ("number", "numpy.float64", "0.5")
-    assert shape(box, "np.bool_(True)").text == "true"
-    assert shape(box, "np.datetime64('2024-01-02')").text == "2024-01-02"
+    assert shape(sandbox, "np.bool_(True)").text == "true"
+    assert shape(sandbox, "np.datetime64('2024-01-02')").text == "2024-01-02"
     dates = "pd.to_datetime(['2024-01-02', None])"
     frame = f"pd.DataFrame({{'a': [1, None], 'b': ['x', pd.NA], 'c': {dates}, 'd': [math.inf, 2**70]}}"
-    plain = shape(box, f"import math\n{frame})")
+    plain = shape(sandbox, f"import math\n{frame})")
     assert (plain.kind, plain.type, plain.names) == ("table", "pandas.DataFrame", ("a", "b", "c", "d"))
     assert plain.columns == ((1.0, None), ("x", None), ("2024-01-02 00:00:00", None), ("inf", str(2**70)))
-    named = shape(box, "pd.DataFrame({'a': [1, 2]}, index=['p', 'q'])")
+    named = shape(sandbox, "pd.DataFrame({'a': [1, 2]}, index=['p', 'q'])")
     assert (named.names, named.columns) == (("(index)", "a"), (("p", "q"), (1.0, 2.0)))
-    twice = shape(box, "pd.DataFrame([[1, 2]], columns=['a', 'a'])")
+    twice = shape(sandbox, "pd.DataFrame([[1, 2]], columns=['a', 'a'])")
     assert twice.names == ("a", "a")
-    series = shape(box, "pd.Series([1, 2], index=['p', 'q'])")
+    series = shape(sandbox, "pd.Series([1, 2], index=['p', 'q'])")
     assert (series.kind, series.names, [item.text for item in series.items]) == (
         "list",
         ("p", "q"),
         ["1", "2"],
     )
-    assert shape(box, "fig, ax = plt.subplots()\nax").kind == "picture"
-    large = shape(box, "pd.DataFrame({'a': range(1_000_000)})")
+    assert shape(sandbox, "fig, ax = plt.subplots()\nax").kind == "picture"
+    large = shape(sandbox, "pd.DataFrame({'a': range(1_000_000)})")
     assert large.cut
     assert len(large.columns[0]) == 100_000
-    assert shape(box, "np.zeros((1000, 1000))").cut
+    assert shape(sandbox, "np.zeros((1000, 1000))").cut
 
 
 @pytest.mark.parametrize(
@@ -236,33 +238,33 @@ def test_arrays_tables_and_figures(box: Driver) -> None:
         "x = [1]\nfor i in range(30): x = [x, x]\nx",
     ],
 )
-def test_what_is_too_large_is_cut_and_says_so(box: Driver, code: str) -> None:
+def test_what_is_too_large_is_cut_and_says_so(sandbox: Driver, code: str) -> None:
     def cut(found: Shape) -> bool:
         return found.cut or any(cut(part) for part in (*found.items, *found.keys))
 
-    assert cut(shape(box, code))
+    assert cut(shape(sandbox, code))
 
 
-def test_a_long_integer_is_written_out(box: Driver) -> None:
-    assert len(shape(box, "10 ** 30_000").text) == 30_001
+def test_a_long_integer_is_written_out(sandbox: Driver) -> None:
+    assert len(shape(sandbox, "10 ** 30_000").text) == 30_001
 
 
-def test_variables(box: Driver) -> None:
-    box.play("total = 3\ndef f(): pass\n")
-    answer = box.look("total")
+def test_variables(sandbox: Driver) -> None:
+    sandbox.play("total = 3\ndef f(): pass\n")
+    answer = sandbox.look("total")
     assert (answer.state, answer.value and answer.value.text) == ("value", "3")
-    assert box.look("f").state == "value"
-    assert box.look("missing").state == "missing"
-    assert box.look("print").state == "missing"
+    assert sandbox.look("f").state == "value"
+    assert sandbox.look("missing").state == "missing"
+    assert sandbox.look("print").state == "missing"
 
 
 # --- expressions --------------------------------------------------------------------------------------
 
 
-def test_an_expression_changes_nothing_for_the_next(box: Driver) -> None:
-    box.play("items = [1]\ndef add():\n    items.append(2)\n    print('added')\n    return len(items)\n")
+def test_an_expression_changes_nothing_for_the_next(sandbox: Driver) -> None:
+    sandbox.play("items = [1]\ndef add():\n    items.append(2)\n    print('added')\n    return len(items)\n")
     for _ in range(2):
-        answer = box.ask("add()")
+        answer = sandbox.ask("add()")
         assert (answer.value and answer.value.text, answer.printed) == ("2", "added\n")
 
 
@@ -284,29 +286,29 @@ def test_an_expression_changes_nothing_for_the_next(box: Driver) -> None:
     ],
 )
 def test_an_expression_that_goes_wrong_costs_only_itself(
-    box: Driver, code: str, state: str, error: str
+    sandbox: Driver, code: str, state: str, error: str
 ) -> None:
-    answer = box.ask(code, seconds=0.5 if state == "too long" else 20)
+    answer = sandbox.ask(code, seconds=0.5 if state == "too long" else 20)
     assert (answer.state, answer.error) == (state, error)
-    assert shape(box, "'fine'").text == "fine"
+    assert shape(sandbox, "'fine'").text == "fine"
 
 
-def test_what_an_expression_leaves_behind_is_ended(box: Driver) -> None:
+def test_what_an_expression_leaves_behind_is_ended(sandbox: Driver) -> None:
     leaving = (
         "import os, time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n"
         "        time.sleep(600)\n    time.sleep(600)\n1"
     )
-    assert shape(box, leaving).text == "1"
+    assert shape(sandbox, leaving).text == "1"
     children = "len(open(f'/proc/{os.getppid()}/task/{os.getppid()}/children').read().split())"
-    assert shape(box, f"import os\n{children}").text == "1"
+    assert shape(sandbox, f"import os\n{children}").text == "1"
 
 
-def test_a_forked_copy_of_the_work_does_not_speak_for_it(box: Driver) -> None:
-    (cell,) = box.play(
+def test_a_forked_copy_of_the_work_does_not_speak_for_it(sandbox: Driver) -> None:
+    (cell,) = sandbox.play(
         "import os\npid = os.fork()\nx = 'child' if pid == 0 else 'parent'\nif pid: os.waitpid(pid, 0)\n"
     )
     assert cell.state == "ran"
-    assert shape(box, "x").text == "parent"
+    assert shape(sandbox, "x").text == "parent"
 
 
 # --- hostile work -------------------------------------------------------------------------------------
@@ -350,13 +352,13 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_work_that_spoils_its_process_can_still_be_asked(box: Driver, name: str) -> None:
-    (cell,) = box.play(HOSTILE[name])
+def test_work_that_spoils_its_process_can_still_be_asked(sandbox: Driver, name: str) -> None:
+    (cell,) = sandbox.play(HOSTILE[name])
     assert cell.state == "ran", cell
-    assert shape(box, "[1, (2, 'x'), {3: None}]").kind == "list"
-    assert box.ask("1 / 0").error == "ZeroDivisionError: division by zero"
-    assert box.ask("while 1: 1", seconds=0.3).state == "too long"
-    assert box.end() == 0
+    assert shape(sandbox, "[1, (2, 'x'), {3: None}]").kind == "list"
+    assert sandbox.ask("1 / 0").error == "ZeroDivisionError: division by zero"
+    assert sandbox.ask("while 1: 1", seconds=0.3).state == "too long"
+    assert sandbox.end() == 0
 
 
 @pytest.mark.parametrize(
@@ -373,15 +375,15 @@ def test_work_that_spoils_its_process_can_still_be_asked(box: Driver, name: str)
         ),
     ],
 )
-def test_garbage_on_any_descriptor_spoils_no_message(box: Driver, source: str) -> None:
-    cells = box.play(source)
+def test_garbage_on_any_descriptor_spoils_no_message(sandbox: Driver, source: str) -> None:
+    cells = sandbox.play(source)
     assert cells[-1].number == 0
-    assert shape(box, "7").text == "7"
+    assert shape(sandbox, "7").text == "7"
 
 
-def test_a_driver_that_lost_its_descriptors_ends(box: Driver) -> None:
-    assert box.play("import os\nos.closerange(3, 1000)\n") == []
-    assert box.read() is None
+def test_a_driver_that_lost_its_descriptors_ends(sandbox: Driver) -> None:
+    assert sandbox.play("import os\nos.closerange(3, 1000)\n") == []
+    assert sandbox.read() is None
 
 
 @pytest.mark.parametrize(
@@ -389,27 +391,27 @@ def test_a_driver_that_lost_its_descriptors_ends(box: Driver) -> None:
     [("int", "3", "number", "3"), ("str", "'ab'", "text", "ab"), ("float", "0.5", "number", "0.5")],
 )
 def test_a_class_that_lies_gives_its_true_value(
-    box: Driver, base: str, value: str, kind: str, text: str
+    sandbox: Driver, base: str, value: str, kind: str, text: str
 ) -> None:
     lies = "__eq__ __str__ __repr__ __iter__ __len__ __int__ __float__ __hash__ __getattribute__ __format__"
-    box.play(
+    sandbox.play(
         f"class Lie({base}):\n    __class__ = property(lambda self: 1 / 0)\nfor name in '{lies}'.split():\n"
         "    setattr(Lie, name, lambda *a: 1 / 0)\n"
         f"value = Lie({value})\n"
     )
-    found = shape(box, "value")
+    found = shape(sandbox, "value")
     assert (found.kind, found.type, found.text) == (kind, "Lie", text)
-    assert shape(box, "[value]").items == (found,)
+    assert shape(sandbox, "[value]").items == (found,)
 
 
-def test_containers_that_lie_give_their_true_contents(box: Driver) -> None:
-    box.play(
+def test_containers_that_lie_give_their_true_contents(sandbox: Driver) -> None:
+    sandbox.play(
         "class L(list):\n    def __iter__(self): return iter([9])\n    def __len__(self): return 0\n"
         "class D(dict):\n    def items(self): return [(9, 9)]\n    def __iter__(self): return iter([9])\n"
         "class S(set):\n    def __iter__(self): return iter([9])\n"
         "class T(tuple):\n    def __getitem__(self, i): return 9\n    def __iter__(self): return iter([9])\n"
     )
-    found = shape(box, "(L([1]), D({1: 1}), S({1}), T((1,)))")
+    found = shape(sandbox, "(L([1]), D({1: 1}), S({1}), T((1,)))")
     assert [[item.text for item in part.items] for part in found.items] == [["1"]] * 4
 
 
@@ -425,18 +427,18 @@ def test_containers_that_lie_give_their_true_contents(box: Driver) -> None:
         "def __getattribute__(self, name): raise KeyboardInterrupt",
     ],
 )
-def test_an_object_with_hostile_methods_is_bounded(box: Driver, body: str) -> None:
-    box.play(f"class Odd:\n    {body}\n")
-    answer = box.ask("Odd()", seconds=0.5)
+def test_an_object_with_hostile_methods_is_bounded(sandbox: Driver, body: str) -> None:
+    sandbox.play(f"class Odd:\n    {body}\n")
+    answer = sandbox.ask("Odd()", seconds=0.5)
     assert answer.value is None or answer.value.kind == "other"
-    assert shape(box, "1").text == "1"
+    assert shape(sandbox, "1").text == "1"
 
 
 # --- notebooks ----------------------------------------------------------------------------------------
 
 
-def test_a_notebook_runs_in_ipythons_shell(box: Driver) -> None:
-    cells = box.play(
+def test_a_notebook_runs_in_ipythons_shell(sandbox: Driver) -> None:
+    cells = sandbox.play(
         "x = 1\nx",
         "from IPython.display import display\nprint('a')\ndisplay(5)\nprint('b')\n6",
         "import asyncio\nawait asyncio.sleep(0)\n7;",
@@ -448,8 +450,8 @@ def test_a_notebook_runs_in_ipythons_shell(box: Driver) -> None:
         kind="notebook",
         cell_s=60,
     )
-    cells += box.play("while True: pass", kind="notebook", cell_s=1)
-    cells += box.play("%%time\ny = 2", "import not_here", "print(x + y)", kind="notebook")
+    cells += sandbox.play("while True: pass", kind="notebook", cell_s=1)
+    cells += sandbox.play("%%time\ny = 2", "import not_here", "print(x + y)", kind="notebook")
     states = ["ran"] * 6 + ["failed", "failed", "too long", "ran", "failed", "ran"]
     assert [cell.state for cell in cells] == states
     assert [(o.kind, o.text) for o in cells[0].outputs] == [("result", "1")]
@@ -462,21 +464,21 @@ def test_a_notebook_runs_in_ipythons_shell(box: Driver) -> None:
     assert streams(cells[5]).count("left out") == 3
     assert (cells[6].error, cells[6].line) == ("ZeroDivisionError: division by zero", 2)
     assert (cells[7].error, cells[7].line) == ("SyntaxError: invalid syntax", 1)
-    assert box.missing == ["not_here"]
+    assert sandbox.missing == ["not_here"]
     assert streams(cells[11]) == "3\n"
-    assert shape(box, "x").text == "1"
-    assert box.look("y").state == "value"
-    assert box.look("get_ipython").state == "value"
+    assert shape(sandbox, "x").text == "1"
+    assert sandbox.look("y").state == "value"
+    assert sandbox.look("get_ipython").state == "value"
 
 
-def test_seventeen_questions_about_a_small_script_are_quick(box: Driver) -> None:
-    box.play("def f(n):\n    return n * 2\n")
+def test_seventeen_questions_about_a_small_script_are_quick(sandbox: Driver) -> None:
+    sandbox.play("def f(n):\n    return n * 2\n")
     seconds = []
     import time
 
     for number in range(17):
         began = time.monotonic()
-        assert shape(box, f"f({number})").text == str(number * 2)
+        assert shape(sandbox, f"f({number})").text == str(number * 2)
         seconds.append(time.monotonic() - began)
     assert sorted(seconds)[3] < 1
     assert math.fsum(seconds) < 30

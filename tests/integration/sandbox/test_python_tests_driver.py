@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from grading.execution import model
-from tests.integration.sandbox.python_boxes import commands, driver, run_tests
+from tests.integration.sandbox.python_sandboxes import commands, driver, run_tests
 
 WORK = '''
 """A basket."""

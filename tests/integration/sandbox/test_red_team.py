@@ -37,7 +37,7 @@ from grading.execution.model import (
 from grading.execution.plan import make_plan
 from grading.execution.results import Ran
 from tests.unit.checks.samples import cell, notebook, script, shown
-from workers.sandbox.backends import open_sandbox
+from workers.sandbox.backends import open_backend
 from workers.sandbox.backends.base import Ending
 from workers.sandbox.runtimes import find_runtime
 from workers.sandbox.session import MOST_PARTS, OBJECT, TOO_LARGE, Executor, Talk
@@ -50,7 +50,7 @@ SOON_S = 1.0
 @pytest.fixture(scope="module")
 def executor() -> Executor:
     """The real sandbox."""
-    return Executor(open_sandbox("bubblewrap"), lambda language: find_runtime(language, SandboxSettings()))
+    return Executor(open_backend("bubblewrap"), lambda language: find_runtime(language, SandboxSettings()))
 
 
 def asked(
@@ -371,7 +371,7 @@ def test_texts_of_numbers_are_not_kept() -> None:
 
 @dataclass
 class Script:
-    """A box that says what is written here."""
+    """A sandbox that says what is written here."""
 
     messages: list[dict[str, object]]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from grading.config.settings import SandboxSettings
-from tests.integration.sandbox.python_boxes import commands, driver
+from tests.integration.sandbox.python_sandboxes import commands, driver
 from workers.sandbox.runtimes import base, find_runtime, python
 
 
@@ -62,8 +62,8 @@ def test_another_python_can_be_named(tmp_path: Path) -> None:
     assert named.problem == ""
     assert named.digest != find_runtime("python", SandboxSettings()).digest
     work, _ = commands(sys._base_executable)  # type: ignore[attr-defined]
-    with driver(work, tmp_path / "work") as box:
-        (cell,) = box.play("print('hello')")
+    with driver(work, tmp_path / "work") as sandbox:
+        (cell,) = sandbox.play("print('hello')")
         assert cell.state == "ran"
 
 

@@ -18,7 +18,7 @@ from grading.execution.model import Execution, Request
 from grading.execution.plan import make_plan
 from grading.execution.results import Ran
 from tests.integration.project.test_samples import SAMPLES
-from workers.sandbox.backends import open_sandbox
+from workers.sandbox.backends import open_backend
 from workers.sandbox.backends.base import Mount
 from workers.sandbox.runtimes import find_runtime
 from workers.sandbox.session import Executor
@@ -33,7 +33,7 @@ def assignment(slug: str) -> Assignment:
 
 @cache
 def executor() -> Executor:
-    made = Executor(open_sandbox(SETTINGS.backend), lambda language: find_runtime(language, SETTINGS))
+    made = Executor(open_backend(SETTINGS.backend), lambda language: find_runtime(language, SETTINGS))
     assert [made.problem("python"), made.problem("r")] == ["", ""]
     return made
 

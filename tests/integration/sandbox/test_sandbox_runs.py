@@ -29,9 +29,9 @@ from grading.store.tables import CachedExecution, Outbox, Round
 from tests.support.factories import COURSE, add_student, hand_in
 from tests.support.services import SqliteDatabases
 from tests.support.system import close_dispatch
-from workers.sandbox.backends import open_sandbox
-from workers.sandbox.backends.base import Box, Sandbox, Session
-from workers.sandbox.backends.selection import NoSandbox
+from workers.sandbox.backends import open_backend
+from workers.sandbox.backends.base import Backend, SandboxSpec, Session
+from workers.sandbox.backends.selection import NoBackend
 from workers.sandbox.runner import Runner, Shelf
 from workers.sandbox.runtimes import find_runtime
 from workers.sandbox.session import Executor
@@ -64,9 +64,9 @@ WRONG = "def double(x):\n    return 4\n"
 
 @dataclass
 class Counting:
-    """A sandbox that counts its boxes."""
+    """A backend that counts its sandboxes."""
 
-    inner: Sandbox
+    inner: Backend
     opened: int = 0
 
     @property
@@ -76,9 +76,9 @@ class Counting:
     def problem(self) -> str:
         return self.inner.problem()
 
-    def open(self, box: Box) -> Session:
+    def open(self, spec: SandboxSpec) -> Session:
         self.opened += 1
-        return self.inner.open(box)
+        return self.inner.open(spec)
 
 
 @dataclass
@@ -137,7 +137,7 @@ class School:
             return session.execute(select(func.count()).select_from(CachedExecution)).scalar_one()
 
 
-def made(url: str, redis_url: str, root: Path, sandbox: Sandbox) -> Iterator[School]:
+def made(url: str, redis_url: str, root: Path, sandbox: Backend) -> Iterator[School]:
     environ = {"GRADER_DATABASE_URL": url, "GRADER_REDIS_URL": redis_url}
     config = load(root / "config.toml", environ)
     settings = SandboxSettings(
@@ -160,12 +160,12 @@ def made(url: str, redis_url: str, root: Path, sandbox: Sandbox) -> Iterator[Sch
 
 @pytest.fixture
 def school(fresh_database: Callable[..., str], redis_url: str, root: Path) -> Iterator[School]:
-    yield from made(fresh_database(schema.upgrade), redis_url, root, open_sandbox("bubblewrap"))
+    yield from made(fresh_database(schema.upgrade), redis_url, root, open_backend("bubblewrap"))
 
 
 @pytest.fixture
 def lite(sqlite_databases: SqliteDatabases, redis_url: str, root: Path) -> Iterator[School]:
-    yield from made(sqlite_databases.fresh(schema.upgrade), redis_url, root, open_sandbox("bubblewrap"))
+    yield from made(sqlite_databases.fresh(schema.upgrade), redis_url, root, open_backend("bubblewrap"))
 
 
 def share(evidence: Evidence) -> float | None:
@@ -228,12 +228,12 @@ def test_machines_get_nothing_of_hidden_tests(lite: School) -> None:
 
 def test_the_same_work_is_run_once(school: School) -> None:
     first = school.tried("ada")
-    boxes = school.sandbox.opened
-    assert boxes == 2  # the work, and the expected values
+    sandboxes = school.sandbox.opened
+    assert sandboxes == 2  # the work, and the expected values
     assert school.tried("ben") == first
-    assert school.sandbox.opened == boxes
+    assert school.sandbox.opened == sandboxes
     school.tried("cem", RIGHT + "# mine\n")
-    assert school.sandbox.opened == boxes + 1
+    assert school.sandbox.opened == sandboxes + 1
     assert school.kept() == 3
 
 
@@ -338,7 +338,7 @@ def test_a_server_without_a_sandbox_says_so_and_counts_nothing(
     sqlite_databases: SqliteDatabases, redis_url: str, root: Path
 ) -> None:
     for school in made(
-        sqlite_databases.fresh(schema.upgrade), redis_url, root, NoSandbox("Install bubblewrap.")
+        sqlite_databases.fresh(schema.upgrade), redis_url, root, NoBackend("Install bubblewrap.")
     ):
         evidence = school.tried("ada")
         assert share(evidence) is None

@@ -8,35 +8,35 @@ import pytest
 
 from grading.config.settings import Limits
 from grading.domain.errors import SandboxUnavailable
-from workers.sandbox.backends import bubblewrap, open_sandbox
-from workers.sandbox.backends.base import Box
+from workers.sandbox.backends import bubblewrap, open_backend
+from workers.sandbox.backends.base import SandboxSpec
 from workers.sandbox.backends.pipes import ending
-from workers.sandbox.backends.selection import NoSandbox
+from workers.sandbox.backends.selection import NoBackend
 
 
 def test_it_says_what_to_install():
-    sandbox = NoSandbox()
+    sandbox = NoBackend()
     assert sandbox.name == "none"
     assert "apt-get install bubblewrap" in sandbox.problem()
 
 
 def test_it_opens_nothing():
     with pytest.raises(SandboxUnavailable, match="there is no sandbox"):
-        NoSandbox().open(Box(("true",)))
+        NoBackend().open(SandboxSpec(("true",)))
 
 
 def test_turned_off_by_the_operator():
-    assert 'set to "none"' in open_sandbox("none").problem()
+    assert 'set to "none"' in open_backend("none").problem()
 
 
 def test_a_container_without_its_settings_says_which():
-    assert "sandbox.engine" in open_sandbox("container").problem()
+    assert "sandbox.engine" in open_backend("container").problem()
     with pytest.raises(SandboxUnavailable, match=r"sandbox\.image"):
-        open_sandbox("container", engine="docker").open(Box(("true",)))
+        open_backend("container", engine="docker").open(SandboxSpec(("true",)))
 
 
 def test_a_missing_engine_is_named():
-    assert "'no-such-engine'" in open_sandbox("container", engine="no-such-engine", image="x").problem()
+    assert "'no-such-engine'" in open_backend("container", engine="no-such-engine", image="x").problem()
 
 
 def test_missing_programs_by_their_package():

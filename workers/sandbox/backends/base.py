@@ -1,4 +1,4 @@
-"""The contract of a sandbox: a program in a box that talks JSON lines and cannot get out."""
+"""The contract of a sandbox backend: a program in a sandbox talks JSON lines and cannot get out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Mount:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A program that has imported what boxes need and forks a process into each: a fork server.
+    """A program that has imported what sandboxes need and forks a process into each: a fork server.
 
     It runs without any student's file, and no student's code runs in it.
     """
@@ -32,7 +32,7 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class Box:
+class SandboxSpec:
     """What is to run. The current folder is `/box`, which is empty, writable, and private; so is `/tmp`."""
 
     argv: Sequence[str]
@@ -47,14 +47,14 @@ class Box:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a box ended; `reason` is a sentence for people, empty when it finished."""
+    """How a sandbox ended; `reason` is a sentence for people, empty when it finished."""
 
     end: End
     reason: str = ""
 
 
 class Session(Protocol):
-    """A box that runs. Threads may not share one. Leaving the `with` ends every process in it."""
+    """A sandbox that runs. Threads may not share one. Leaving the `with` ends every process in it."""
 
     def __enter__(self) -> Session: ...
 
@@ -66,21 +66,21 @@ class Session(Protocol):
     def receive(self, timeout_s: float) -> dict[str, Any] | None:
         """The next line, a JSON object; lines that are none are left out.
 
-        None when there is no more: the box ended, broke a limit, or said nothing for `timeout_s`, which ends
-        it. `close` then tells why.
+        None when there is no more: the sandbox ended, broke a limit, or said nothing for `timeout_s`, which
+        ends it. `close` then tells why.
         """
 
     def close(self) -> Ending:
-        """End everything in the box, at once, and say how it ended. May be called again."""
+        """End everything in the sandbox, at once, and say how it ended. May be called again."""
 
 
-class Sandbox(Protocol):
-    """Opens boxes. Any number at the same time, from any thread."""
+class Backend(Protocol):
+    """Opens sandboxes. Any number at the same time, from any thread."""
 
     name: str
 
     def problem(self) -> str:
         """Why nothing can be run here, as a sentence that says what to do; empty when it can."""
 
-    def open(self, box: Box) -> Session:
-        """Start the program of a box. Raises SandboxUnavailable (grading.domain.errors)."""
+    def open(self, spec: SandboxSpec) -> Session:
+        """Start the program of a sandbox. Raises SandboxUnavailable (grading.domain.errors)."""

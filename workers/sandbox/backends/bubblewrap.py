@@ -1,4 +1,4 @@
-"""Bubblewrap as a sandbox: boxes in namespaces of their own, and what to do where it does not work."""
+"""The bubblewrap backend: sandboxes in namespaces of their own, and what to do where it does not work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from grading.config.settings import Limits
 from grading.domain.errors import SandboxUnavailable
 from workers.sandbox.backends import filesystem_view, seccomp
-from workers.sandbox.backends.base import Box, Prepared, Session
+from workers.sandbox.backends.base import Prepared, SandboxSpec, Session
 from workers.sandbox.backends.bwrap_process import Held
 from workers.sandbox.backends.fork_servers import CannotFork, Forked, ForkServer, ForkServers
 from workers.sandbox.backends.pipes import PipedSession, Program, environment
@@ -44,7 +44,7 @@ def missing_programs(programs: Sequence[str]) -> str:
 
 
 def refused(said: str) -> str:
-    """The sentence about a bubblewrap that is there but cannot open a box; `said` is what it printed."""
+    """The sentence about a bubblewrap that is there but cannot open a sandbox; `said` is what it printed."""
     remedy = "It must be 0.7 or newer." if "nknown option" in said else _remedy()
     return f"bubblewrap cannot open a sandbox here ({said[:300]}). {remedy}"
 
@@ -87,7 +87,7 @@ class SharedUsers:
         self._number: int | None = None
 
     def number(self) -> int | None:
-        """A descriptor of it; None for root, whose boxes share root's. Raises NoNamespace."""
+        """A descriptor of it; None for root, whose sandboxes share root's. Raises NoNamespace."""
         if os.geteuid() == 0:
             return None
         with self._lock:
@@ -134,7 +134,7 @@ def _entered(holder: subprocess.Popen[bytes]) -> int:
 
 
 _PROGRAMS = ("bwrap", "setpriv")
-_PROBE = Box(("/usr/bin/env", "true"), limits=Limits(disk_mb=1))
+_PROBE = SandboxSpec(("/usr/bin/env", "true"), limits=Limits(disk_mb=1))
 _PROBE_S = 10.0
 _PREPARED_MB = 16
 """What a fork server may write; R makes a folder for temporary files."""
@@ -163,7 +163,7 @@ class Bubblewrap:
         return () if seccomp.program() else (NO_SECCOMP,)
 
     def problem(self) -> str:
-        """Why no box can be opened; empty when one could. A success is remembered."""
+        """Why no sandbox can be opened; empty when one could. A success is remembered."""
         if self._works:
             return ""
         missing = [name for name in _PROGRAMS if shutil.which(name) is None]
@@ -178,7 +178,7 @@ class Bubblewrap:
         return "" if said is None else refused(said)
 
     def _take_uid(self) -> int:
-        """A user number that no other box has; our own where we are not root."""
+        """A user number that no other sandbox has; our own where we are not root."""
         if os.geteuid() != 0:
             return os.geteuid()
         allowed = _allowed_uids()
@@ -192,49 +192,49 @@ class Bubblewrap:
         with self._lock:
             self._uids.discard(uid)
 
-    def open(self, box: Box) -> Session:
-        """Start the program of a box. Raises SandboxUnavailable.
+    def open(self, spec: SandboxSpec) -> Session:
+        """Start the program of a sandbox. Raises SandboxUnavailable.
 
         It ends with the thread that started it, whatever becomes of the process; the kernel sees to it, so
-        that no box outlives its worker.
+        that no sandbox outlives its worker.
         """
-        filesystem_view.check_program(box)
-        server = None if box.prepared is None else self.fork_servers.find(box.prepared)
-        program = self._program(box, server)
+        filesystem_view.check_program(spec)
+        server = None if spec.prepared is None else self.fork_servers.find(spec.prepared)
+        program = self._program(spec, server)
         if program is None and server is not None:
             self.fork_servers.failed("no box could be made for it")
-            program = self._program(box, None)
+            program = self._program(spec, None)
         if program is None:
             self._works = False
             raise SandboxUnavailable(self.problem() or "The sandbox could not be started this time.")
-        return PipedSession(program, box.limits, self._watcher)
+        return PipedSession(program, spec.limits, self._watcher)
 
-    def _program(self, box: Box, server: ForkServer | None) -> Program | None:
-        """The program of a box; None when bwrap gave up before. Raises SandboxUnavailable."""
-        # an ordinary user's box can be entered only if it lies where fork servers are
+    def _program(self, spec: SandboxSpec, server: ForkServer | None) -> Program | None:
+        """The program of a sandbox; None when bwrap gave up before. Raises SandboxUnavailable."""
+        # an ordinary user's sandbox can be entered only if it lies where fork servers are
         users = None if server is None else self._users.number()
         uid = self._take_uid()
         try:
             held = Held(
-                lambda status, go: _start(box, uid, status=status, go=go, users=users),
+                lambda status, go: _start(spec, uid, status=status, go=go, users=users),
                 lambda: self._give_uid(uid),
             )
         except SandboxUnavailable:
             self._give_uid(uid)
             raise
-        program = self._begin(held, box, uid, server)
+        program = self._begin(held, spec, uid, server)
         if program is None:
             held.kill()
             held.release()
         return program
 
-    def _begin(self, held: Held, box: Box, uid: int, server: ForkServer | None) -> Program | None:
-        """The program of a box, forked where that can be, else started; None when bwrap gave up before."""
-        if not held.hold(box.limits):
+    def _begin(self, held: Held, spec: SandboxSpec, uid: int, server: ForkServer | None) -> Program | None:
+        """Its program, forked where that can be, else started; None when bwrap gave up before."""
+        if not held.hold(spec.limits):
             return None
         if server is not None:
             try:
-                forked = Forked(held, server, uid, box.limits)
+                forked = Forked(held, server, uid, spec.limits)
             except CannotFork as error:
                 self.fork_servers.failed(str(error))
             else:
@@ -244,7 +244,7 @@ class Bubblewrap:
 
 
 def _probe(uid: int) -> str | None:
-    """Open a box that does nothing; None when that went well, otherwise what bubblewrap said."""
+    """Open a sandbox that does nothing; None when that went well, otherwise what bubblewrap said."""
     try:
         with _start(_PROBE, uid) as process:
             try:
@@ -258,10 +258,10 @@ def _probe(uid: int) -> str | None:
 
 
 def _start(
-    box: Box, uid: int, *, status: int | None = None, go: int | None = None, users: int | None = None
+    spec: SandboxSpec, uid: int, *, status: int | None = None, go: int | None = None, users: int | None = None
 ) -> subprocess.Popen[bytes]:
     """Start bwrap, within the user namespace `users`; it tells what happens at `status` and waits for a byte
-    at `go`. Without: a box that is only tried out. Raises OSError and SandboxUnavailable.
+    at `go`. Without: a sandbox that is only tried out. Raises OSError and SandboxUnavailable.
     """
     passed: list[int] = []
     into: list[str] = []
@@ -275,7 +275,7 @@ def _start(
             passed.append(descriptor)
             return str(descriptor)
 
-        arguments = _arguments(box)
+        arguments = _arguments(spec)
         for path, content in filesystem_view.people(uid).items():
             arguments += ["--perms", "0444", "--file", carry(content), path]
         if seccomp.program():
@@ -293,7 +293,7 @@ def _start(
         given = carry(b"".join(os.fsencode(argument) + b"\0" for argument in arguments))
         tried = status is None
         return subprocess.Popen(
-            [*into, shutil.which("bwrap") or "bwrap", "--args", given, "--", *_inside(box.argv, uid)],
+            [*into, shutil.which("bwrap") or "bwrap", "--args", given, "--", *_inside(spec.argv, uid)],
             stdin=subprocess.DEVNULL if tried else subprocess.PIPE,
             stdout=subprocess.DEVNULL if tried else subprocess.PIPE,
             stderr=subprocess.PIPE if tried else subprocess.DEVNULL,
@@ -305,15 +305,15 @@ def _start(
 
 
 def _start_prepared(prepared: Prepared, control: int, users: int | None) -> subprocess.Popen[bytes]:
-    """Start a fork server in a box that sees what the boxes of its forks see, but for students' files.
+    """Start a fork server in a sandbox that sees what those of its forks see, but for students' files.
 
-    It keeps the rights that entering another box takes, and shares the namespace of processes: the kernel
+    It keeps the rights that entering another sandbox takes, and shares the namespace of processes: the kernel
     lets processes be forked only into one that lies below their own. Raises OSError and SandboxUnavailable.
     """
     root = os.geteuid() == 0
     arguments = [] if users is None else ["--userns", str(users), "--cap-add", "ALL"]
     arguments += ["--unshare-net", "--unshare-ipc", "--unshare-uts", "--new-session", "--clearenv"]
-    for name, value in environment(Box(prepared.argv, environ=dict(prepared.environ))).items():
+    for name, value in environment(SandboxSpec(prepared.argv, environ=dict(prepared.environ))).items():
         arguments += ["--setenv", name, value]
     arguments += [
         *filesystem_view.system(),
@@ -338,20 +338,20 @@ def _start_prepared(prepared: Prepared, control: int, users: int | None) -> subp
     )
 
 
-def _arguments(box: Box) -> list[str]:
+def _arguments(spec: SandboxSpec) -> list[str]:
     """Namespaces, the environment, the view of the file system."""
     root = os.geteuid() == 0
     arguments = [] if root else ["--unshare-user"]
     arguments += ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     arguments += ["--hostname", "sandbox", "--new-session", "--die-with-parent", "--clearenv"]
-    for name, value in environment(box).items():
+    for name, value in environment(spec).items():
         arguments += ["--setenv", name, value]
     arguments += [
         *filesystem_view.system(),
         *filesystem_view.kernel(),
-        *filesystem_view.writable(box.limits.disk_mb),
+        *filesystem_view.writable(spec.limits.disk_mb),
     ]
-    arguments += [*filesystem_view.mounts(box.mounts, as_other_user=root), "--chdir", "/box"]
+    arguments += [*filesystem_view.mounts(spec.mounts, as_other_user=root), "--chdir", "/box"]
     if any("\0" in argument for argument in arguments):
         raise SandboxUnavailable("A name for the sandbox has a character that no file name can have.")
     return arguments

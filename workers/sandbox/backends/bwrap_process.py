@@ -24,14 +24,14 @@ _LOOK_MS = 1
 _FILES_OPEN = 512
 _SIGNALS_WAITING = 256
 _SPARE_TASKS = 16
-"""Between the kernel's limit of processes and the box's: room in which the watcher sees it broken."""
+"""Between the kernel's limit of processes and the sandbox's: room in which the watcher sees it broken."""
 
 Start = Callable[[int, int], "subprocess.Popen[bytes]"]
 """Starts bwrap, given the descriptors on which it tells its state and on which it waits for a byte."""
 
 
 class Held:
-    """A started bwrap; below it the first process of the box, below that the program."""
+    """A started bwrap; below it the first process of the sandbox, below that the program."""
 
     def __init__(self, start: Start, then: Callable[[], object]) -> None:
         """Start it; `then` is called when all of it is gone. Raises SandboxUnavailable."""
@@ -100,7 +100,7 @@ class Held:
         return True
 
     def until_made(self) -> bool:
-        """Whether the box stands in which bwrap waits for a byte; it does not tell when."""
+        """Whether the sandbox stands in which bwrap waits for a byte; it does not tell when."""
         root = f"/proc/{self._first}/root"
         poll = select.poll()
         poll.register(self._ended, select.POLLIN)
@@ -170,7 +170,7 @@ def hold_to(pid: int, limits: Limits) -> None:
 
 
 def goes_first(pid: int) -> None:
-    """When this machine runs out of memory, boxes end before anything else."""
+    """When this machine runs out of memory, sandboxes end before anything else."""
     with suppress(OSError):
         Path(f"/proc/{pid}/oom_score_adj").write_bytes(b"1000")
 
@@ -198,7 +198,7 @@ def kernel_limits(limits: Limits) -> dict[int, int]:
 
 
 def _counts_processes_apart() -> bool:
-    """Whether the kernel counts a box's processes apart: another user, or, from 5.14 on, a namespace."""
+    """Whether the kernel counts a sandbox's processes apart: another user, or, from 5.14 on, a namespace."""
     if os.geteuid() == 0:
         return True
     major, minor = (

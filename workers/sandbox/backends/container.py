@@ -1,4 +1,4 @@
-"""The sandbox of machines with a container engine: Docker or Podman, one container a box."""
+"""The container backend: Docker or Podman, one container a sandbox."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from grading.config.settings import Limits
 from grading.domain.errors import SandboxUnavailable
 from workers.sandbox.backends import filesystem_view
-from workers.sandbox.backends.base import Box, Mount, Session
+from workers.sandbox.backends.base import Mount, SandboxSpec, Session
 from workers.sandbox.backends.pipes import PipedSession, environment
 from workers.sandbox.backends.watchdog import Watcher
 
@@ -40,14 +40,20 @@ class Container:
         self._works = False
 
     def problem(self) -> str:
-        """Why no box can be opened; empty when one could. A success is remembered."""
+        """Why no sandbox can be opened; empty when one could. A success is remembered."""
         if self._works:
             return ""
         if not self._engine or not self._image:
             return 'The sandbox "container" needs sandbox.engine ("docker" or "podman") and sandbox.image.'
         if shutil.which(self._engine) is None:
             return f"sandbox.engine: the program {self._engine!r} is not found. Install Docker or Podman."
-        trial = [self._engine, "run", *_options(Box((), limits=Limits(disk_mb=1))), self._image, "true"]
+        trial = [
+            self._engine,
+            "run",
+            *_options(SandboxSpec((), limits=Limits(disk_mb=1))),
+            self._image,
+            "true",
+        ]
         try:
             done = subprocess.run(
                 trial, check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ANSWER_S
@@ -64,18 +70,18 @@ class Container:
         self._works = True
         return ""
 
-    def open(self, box: Box) -> Session:
-        """Start the program of a box. Raises SandboxUnavailable."""
-        for mount in box.mounts:
+    def open(self, spec: SandboxSpec) -> Session:
+        """Start the program of a sandbox. Raises SandboxUnavailable."""
+        for mount in spec.mounts:
             filesystem_view.checked(mount, as_other_user=True)
         problem = self.problem()
         if problem:
             raise SandboxUnavailable(problem)
         try:
-            program = _Contained(self._engine, self._image, box)
+            program = _Contained(self._engine, self._image, spec)
         except OSError as error:
             raise SandboxUnavailable(f"{self._engine} could not be started: {error}.") from error
-        return PipedSession(program, box.limits, self._watcher)
+        return PipedSession(program, spec.limits, self._watcher)
 
 
 class _Contained:
@@ -83,14 +89,21 @@ class _Contained:
 
     root_pid: int | None = None  # the engine itself limits memory and processes
 
-    def __init__(self, engine: str, image: str, box: Box) -> None:
+    def __init__(self, engine: str, image: str, spec: SandboxSpec) -> None:
         self._engine = engine
-        self._box_name = f"grader-{secrets.token_hex(12)}"
+        self._container_name = f"grader-{secrets.token_hex(12)}"
         self._folder = tempfile.TemporaryDirectory(prefix="grader-container-")
         self._made = Path(self._folder.name, "id")
-        life = str(math.ceil(box.limits.seconds) + _ORPHAN_S)
-        options = ["--interactive", "--name", self._box_name, "--cidfile", str(self._made), *_options(box)]
-        command = [engine, "run", *options, image, "timeout", "--signal=KILL", life, *box.argv]
+        life = str(math.ceil(spec.limits.seconds) + _ORPHAN_S)
+        options = [
+            "--interactive",
+            "--name",
+            self._container_name,
+            "--cidfile",
+            str(self._made),
+            *_options(spec),
+        ]
+        command = [engine, "run", *options, image, "timeout", "--signal=KILL", life, *spec.argv]
         self._killer: subprocess.Popen[bytes] | None = None
         try:
             self._client = subprocess.Popen(
@@ -118,7 +131,7 @@ class _Contained:
         if self._killer is None and self._client.poll() is None:
             with suppress(OSError):
                 self._killer = subprocess.Popen(
-                    [self._engine, "kill", self._box_name],
+                    [self._engine, "kill", self._container_name],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
@@ -156,15 +169,15 @@ class _Contained:
 
     def _remove(self) -> None:
         with suppress(OSError, subprocess.TimeoutExpired):
-            remove = [self._engine, "rm", "--force", self._box_name]
+            remove = [self._engine, "rm", "--force", self._container_name]
             subprocess.run(
                 remove, check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ANSWER_S
             )
 
 
-def _options(box: Box) -> list[str]:
+def _options(spec: SandboxSpec) -> list[str]:
     """Options of `run`, the same for Docker and Podman."""
-    limits = box.limits
+    limits = spec.limits
     memory, disk = f"{limits.memory_mb}m", f"{limits.disk_mb}m"
     options = [
         "--rm",
@@ -193,9 +206,9 @@ def _options(box: Box) -> list[str]:
     options += ["--tmpfs", f"/box:rw,nosuid,nodev,size={disk},mode=0777"]
     for name, value in (("core", 0), ("fsize", limits.disk_mb << 20), ("nofile", _FILES_OPEN)):
         options += ["--ulimit", f"{name}={value}:{value}"]
-    for name, text in environment(box).items():
+    for name, text in environment(spec).items():
         options += ["--env", f"{name}={text}"]
-    for mount in box.mounts:
+    for mount in spec.mounts:
         options += ["--mount", _mount(mount)]
     return options
 

@@ -1,4 +1,4 @@
-"""What a box of bubblewrap sees of this machine: programs and libraries, nothing about people."""
+"""What a sandbox of bubblewrap sees of this machine: programs and libraries, nothing about people."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from grading.domain.errors import SandboxUnavailable
-from workers.sandbox.backends.base import Box, Mount
+from workers.sandbox.backends.base import Mount, SandboxSpec
 
 _SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _ETC = ("ld.so.cache", "alternatives", "R", "fonts")
 _DEVICES = ("null", "urandom")  # never zero: shared pages of it belong to no process
 _COVERED = ("/usr/local/etc",)
-# of what everybody could read there; the kernel keeps the rest for root, who is nobody in a box
+# of what everybody could read there; the kernel keeps the rest for root, who is nobody in a sandbox
 _PROC = ("sys", "cmdline", "interrupts", "keys", "modules")
 _LINKS = {
     "random": "urandom",
-    "shm": "/tmp",  # noqa: S108 - the box's own; semaphores lie there
+    "shm": "/tmp",  # noqa: S108 - the sandbox's own; semaphores lie there
     "fd": "/proc/self/fd",
     "stdin": "/proc/self/fd/0",
     "stdout": "/proc/self/fd/1",
@@ -48,14 +48,14 @@ def system() -> tuple[str, ...]:
 
 
 def _ourselves() -> Iterable[str]:
-    """This project's own folder, where it lies in what a box sees."""
+    """This project's own folder, where it lies in what a sandbox sees."""
     root = Path(__file__).resolve().parents[3]
     installed = root.name == "site-packages"
     return [str(root)] if root.is_relative_to("/usr") and not installed else []
 
 
 def _empty(folder: str) -> list[str]:
-    # where we are root, it is root's and thereby read-only to a box
+    # where we are root, it is root's and thereby read-only to a sandbox
     return ["--size", "4096", "--tmpfs", folder, *([] if os.geteuid() == 0 else ["--remount-ro", folder])]
 
 
@@ -83,15 +83,15 @@ def devices() -> list[str]:
 
 
 def writable(disk_mb: int) -> list[str]:
-    """The arguments for the folders in which a box may write; each holds `disk_mb` MiB at most."""
+    """The arguments for the folders in which a sandbox may write; each holds `disk_mb` MiB at most."""
     found: list[str] = []
-    for folder, mode in (("/tmp", "1777"), ("/box", "0777")):  # noqa: S108 - the box's own
+    for folder, mode in (("/tmp", "1777"), ("/box", "0777")):  # noqa: S108 - the sandbox's own
         found += ["--perms", mode, "--size", str(disk_mb << 20), "--tmpfs", folder]
     return found
 
 
 def mounts(wanted: Iterable[Mount], *, as_other_user: bool) -> list[str]:
-    """The arguments for a box's own files. Raises SandboxUnavailable for what cannot be placed or read."""
+    """The arguments for its own files. Raises SandboxUnavailable for what cannot be placed or read."""
     found: list[str] = []
     made = {PurePosixPath("/"), _WORK}
     covered: set[PurePosixPath] = set()
@@ -126,13 +126,13 @@ def checked(mount: Mount, *, as_other_user: bool) -> PurePosixPath:
     return target
 
 
-def check_program(box: Box) -> None:
-    """Raises SandboxUnavailable when the program of a box lies neither in the system nor in its mounts."""
-    program = PurePosixPath(box.argv[0])
+def check_program(spec: SandboxSpec) -> None:
+    """Raises SandboxUnavailable when the program lies neither in the system nor in the mounts."""
+    program = PurePosixPath(spec.argv[0])
     if not program.is_absolute():
         return
     places = [Path(program)] if program.is_relative_to("/usr") or program.parts[1] in _SYSTEM else []
-    for mount in box.mounts:
+    for mount in spec.mounts:
         if program.is_relative_to(mount.target):
             places.append(mount.source / program.relative_to(mount.target))
     if not any(os.path.lexists(place) for place in places):
@@ -140,7 +140,7 @@ def check_program(box: Box) -> None:
 
 
 def people(uid: int) -> dict[str, bytes]:
-    """Files of /etc that name the one user of a box."""
+    """Files of /etc that name the one user of a sandbox."""
     return {
         "/etc/passwd": f"grader:x:{uid}:{uid}:student:/box:/bin/sh\n".encode(),
         "/etc/group": f"grader:x:{uid}:\n".encode(),

@@ -1,7 +1,7 @@
-"""Fork servers of boxes: an interpreter that is up forks a process into a box, which saves its start.
+"""Fork servers of sandboxes: an interpreter that is up forks a process into a sandbox, which saves its start.
 
-The programs are drivers/python_forkserver.py; each runs in a box of its own, holds nothing of any student,
-and is told nothing but which box to fork into.
+The programs are drivers/python_forkserver.py; each runs in a sandbox of its own, holds nothing of any
+student, and is told nothing but which sandbox to fork into.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _START_S = 10.0
 _END_S = 10.0
 
 Start = Callable[[Prepared, int], "subprocess.Popen[bytes]"]
-"""Starts the program in a box of its own with this descriptor as its stdin."""
+"""Starts the program in a sandbox of its own with this descriptor as its stdin."""
 
 
 class CannotFork(Exception):
-    """The fork server did not fork into the box."""
+    """The fork server did not fork into the sandbox."""
 
 
 class ForkServer:
@@ -153,7 +153,7 @@ class ForkServers:
         self._failures = 0
 
     def failed(self, why: str) -> None:
-        """A fork did not go well: that box starts its program, and after some in a row all do."""
+        """A fork did not go well: that sandbox starts its program, and after some in a row all do."""
         self._failures += 1
         self._broken = self._broken or self._failures >= FAILURES
         then = "programs are started for each run from now on" if self._broken else "this program is started"
@@ -173,10 +173,10 @@ def _end_all(servers: dict[Prepared, ForkServer]) -> None:
 
 
 class Forked:
-    """A process of a fork server in a box of bubblewrap; see `workers.sandbox.backends.pipes.Program`."""
+    """A process of a fork server in a sandbox of bubblewrap; see `workers.sandbox.backends.pipes.Program`."""
 
     def __init__(self, held: Held, server: ForkServer, uid: int, limits: Limits) -> None:
-        """Fork it into the box that is held. Raises CannotFork; the box can be used all the same."""
+        """Fork it into the sandbox that is held. Raises CannotFork; the sandbox can be used all the same."""
         self._held = held
         self._code: int | None = None
         self._said = b""
@@ -259,11 +259,11 @@ class Forked:
 
 
 def _places(held: Held) -> list[int]:
-    """A box's first process, root folder and namespaces, in the order of entering. Raises CannotFork."""
+    """A sandbox's first process, root folder and namespaces, in the order of entering. Raises CannotFork."""
     pid = held.root_pid
     if pid is None or not held.until_made():
         raise CannotFork("the box was not made in time")
-    # root's boxes share root's user namespace; into another one goes who is in all the others
+    # root's sandboxes share root's user namespace; into another one goes who is in all the others
     users = () if os.geteuid() == 0 else ("user",)
     paths = [f"/proc/{pid}/root", *(f"/proc/{pid}/ns/{name}" for name in (*_NAMESPACES, *users, "pid"))]
     found: list[int] = []

@@ -1,4 +1,4 @@
-"""The conversation with a program in a box: JSON lines over its stdin and stdout, within time and size."""
+"""The conversation with a program in a sandbox: JSON lines over stdin and stdout, within time and size."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any, Protocol, Self
 
 from grading.config.settings import Limits
 from grading.execution.model import End
-from workers.sandbox.backends.base import Box, Ending
+from workers.sandbox.backends.base import Ending, SandboxSpec
 from workers.sandbox.backends.watchdog import Watcher, memory, too_long
 
 MAX_LINE = 4 << 20
@@ -34,7 +34,7 @@ _CHUNK = 1 << 16
 
 ENVIRON = {
     "HOME": "/box",
-    "TMPDIR": "/tmp",  # noqa: S108 - the box's own
+    "TMPDIR": "/tmp",  # noqa: S108 - the sandbox's own
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "LANG": "C.UTF-8",
     "TZ": "UTC",
@@ -44,16 +44,16 @@ ENVIRON = {
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
-"""What every box has in its environment, and nothing else but what it asks for."""
+"""What every sandbox has in its environment, and nothing else but what it asks for."""
 
 
-def environment(box: Box) -> dict[str, str]:
-    """All variables of a box."""
-    return ENVIRON | dict(box.environ)
+def environment(spec: SandboxSpec) -> dict[str, str]:
+    """All variables of a sandbox."""
+    return ENVIRON | dict(spec.environ)
 
 
 class Program(Protocol):
-    """A started box, below the conversation."""
+    """A started sandbox, below the conversation."""
 
     stdin: int
     stdout: int
@@ -77,7 +77,7 @@ class Program(Protocol):
 
 
 class PipedSession:
-    """A box that runs; see `workers.sandbox.backends.base.Session`."""
+    """A sandbox that runs; see `workers.sandbox.backends.base.Session`."""
 
     def __init__(self, program: Program, limits: Limits, watcher: Watcher) -> None:
         self.limits = limits
@@ -203,7 +203,7 @@ class PipedSession:
         self.break_off("output", "It gave out more than it may.")
 
     def close(self) -> Ending:
-        """End everything in the box and say how it ended."""
+        """End everything in the sandbox and say how it ended."""
         if self._ending is not None:
             return self._ending
         self._watcher.remove(self)

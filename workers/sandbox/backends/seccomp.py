@@ -1,4 +1,4 @@
-"""The system calls that a box may not make, as a BPF program built with libseccomp."""
+"""The system calls that a sandbox may not make, as a BPF program built with libseccomp."""
 
 from __future__ import annotations
 

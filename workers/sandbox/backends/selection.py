@@ -1,4 +1,4 @@
-"""Which sandbox there is on this machine; how all its boxes are ended at once."""
+"""Which backend there is on this machine; how all its sandboxes are ended at once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import weakref
 from typing import Literal
 
 from grading.domain.errors import SandboxUnavailable
-from workers.sandbox.backends.base import Box, Sandbox, Session
+from workers.sandbox.backends.base import Backend, SandboxSpec, Session
 from workers.sandbox.backends.bubblewrap import Bubblewrap
 from workers.sandbox.backends.container import Container
 from workers.sandbox.backends.pipes import PipedSession
@@ -17,7 +17,7 @@ INSTALL = "On Linux install bubblewrap (Debian, Ubuntu: apt-get install bubblewr
 ELSE = "Or name a container engine and its image in config.toml (sandbox.engine, sandbox.image)."
 
 
-class NoSandbox:
+class NoBackend:
     """Runs nothing."""
 
     name = "none"
@@ -29,7 +29,7 @@ class NoSandbox:
         """Why nothing is run, and what to install."""
         return self._reason
 
-    def open(self, box: Box) -> Session:
+    def open(self, spec: SandboxSpec) -> Session:
         """Raises SandboxUnavailable, always."""
         raise SandboxUnavailable(self._reason)
 
@@ -38,10 +38,10 @@ Kind = Literal["auto", "bubblewrap", "container", "none"]
 TURNED_OFF = 'Nothing that students hand in is run here: sandbox.backend is set to "none".'
 
 
-def open_sandbox(kind: Kind, *, engine: str = "", image: str = "") -> Sandbox:
+def open_backend(kind: Kind, *, engine: str = "", image: str = "") -> Backend:
     """The sandbox of that kind, whether or not it works; its `problem` tells.
 
-    `auto` is bubblewrap where a box really opens, else a container where engine and image are named, else
+    `auto` is bubblewrap where a sandbox really opens, else a container where engine and image are named, else
     none, whose problem says what kept bubblewrap from working.
     """
     if kind == "bubblewrap":
@@ -49,21 +49,21 @@ def open_sandbox(kind: Kind, *, engine: str = "", image: str = "") -> Sandbox:
     if kind == "container":
         return Container(engine, image)
     if kind == "none":
-        return NoSandbox(TURNED_OFF)
+        return NoBackend(TURNED_OFF)
     own = Bubblewrap()
     problem = own.problem()
     if not problem:
         return own
-    return Container(engine, image) if engine and image else NoSandbox(f"{NOTHING} {problem} {ELSE}")
+    return Container(engine, image) if engine and image else NoBackend(f"{NOTHING} {problem} {ELSE}")
 
 
 ENDS = "The program that runs students' work is ending; somebody else runs it, or the next one."
 
 
-class ClosableSandbox:
-    """The boxes of another sandbox, until `close`."""
+class ClosableBackend:
+    """The sandboxes of another backend, until `close`."""
 
-    def __init__(self, inner: Sandbox) -> None:
+    def __init__(self, inner: Backend) -> None:
         self._inner = inner
         self.name = inner.name
         self._open: weakref.WeakSet[PipedSession] = weakref.WeakSet()
@@ -74,11 +74,11 @@ class ClosableSandbox:
         """Why nothing can be run here, as the other says."""
         return self._inner.problem()
 
-    def open(self, box: Box) -> Session:
-        """Start the program of a box. Raises SandboxUnavailable, also after `close`."""
+    def open(self, spec: SandboxSpec) -> Session:
+        """Start the program of a sandbox. Raises SandboxUnavailable, also after `close`."""
         if self._closed.is_set():
             raise SandboxUnavailable(ENDS)
-        session = self._inner.open(box)
+        session = self._inner.open(spec)
         with self._lock:
             if isinstance(session, PipedSession):
                 self._open.add(session)

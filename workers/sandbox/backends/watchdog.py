@@ -1,4 +1,4 @@
-"""One thread of a process that looks at all its boxes and ends those over their limits."""
+"""One thread of a process that looks at all its sandboxes and ends those over their limits."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from grading.execution.model import End
 TICK_S = 0.05
 """Time between two looks."""
 FILES = 20_000
-"""Files and folders that a box may have at the same time in each of its writable folders."""
+"""Files and folders that a sandbox may have at the same time in each of its writable folders."""
 SOCKETS = 128
-"""Sockets that a box may have at the same time: the memory behind them is the kernel's and nobody's."""
+"""Sockets that a sandbox may have at the same time: the memory behind them is the kernel's and nobody's."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Watched(Protocol):
-    """A box as the watcher sees it."""
+    """A sandbox as the watcher sees it."""
 
     limits: Limits
     deadline: float
@@ -118,7 +118,7 @@ def breach(root: int, limits: Limits, entered: int | None = None) -> tuple[End, 
 
 
 def sockets(root: int) -> int:
-    """How many there are in a box; 0 where it has no network of its own, or that cannot be seen."""
+    """How many there are in a sandbox; 0 where it has no network of its own, or that cannot be seen."""
     with suppress(OSError, ValueError, IndexError):
         if not os.path.samefile(f"/proc/{root}/ns/net", "/proc/self/ns/net"):
             return int(Path(f"/proc/{root}/net/sockstat").read_bytes().split(maxsplit=3)[2])
@@ -148,49 +148,49 @@ def too_long(limits: Limits) -> str:
 
 
 class Watcher:
-    """Looks at boxes while there are any; its thread ends with the last one."""
+    """Looks at sandboxes while there are any; its thread ends with the last one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._boxes: set[Watched] = set()
+        self._sandboxes: set[Watched] = set()
         self._thread: threading.Thread | None = None
         self._looks = 0
 
-    def add(self, box: Watched) -> None:
+    def add(self, sandbox: Watched) -> None:
         """Watch it from now on."""
         with self._lock:
-            self._boxes.add(box)
+            self._sandboxes.add(sandbox)
             # a process that forked has the object but not the thread
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="sandbox-watcher", daemon=True)
                 self._thread.start()
 
-    def remove(self, box: Watched) -> None:
+    def remove(self, sandbox: Watched) -> None:
         """Watch it no longer."""
         with self._lock:
-            self._boxes.discard(box)
+            self._sandboxes.discard(sandbox)
 
     def _run(self) -> None:
         while True:
             with self._lock:
-                boxes = list(self._boxes)
-                if not boxes:
+                sandboxes = list(self._sandboxes)
+                if not sandboxes:
                     self._thread = None
                     return
             self._looks += 1
-            for box in boxes:
-                self._look(box)
+            for sandbox in sandboxes:
+                self._look(sandbox)
             time.sleep(TICK_S)
 
-    def _look(self, box: Watched) -> None:
-        if time.monotonic() >= box.deadline:
-            box.break_off("too long", too_long(box.limits))
+    def _look(self, sandbox: Watched) -> None:
+        if time.monotonic() >= sandbox.deadline:
+            sandbox.break_off("too long", too_long(sandbox.limits))
             return
-        root = box.root_pid
+        root = sandbox.root_pid
         if root is None:
             return
-        broken = breach(root, box.limits, box.entered_pid)
+        broken = breach(root, sandbox.limits, sandbox.entered_pid)
         if broken is not None:
-            box.break_off(*broken)
+            sandbox.break_off(*broken)
         elif self._looks % 5 == 0 and too_many_files(root):
-            box.break_off("output", f"It made more than {FILES:,} files.")
+            sandbox.break_off("output", f"It made more than {FILES:,} files.")

@@ -1,4 +1,4 @@
-"""R within the fork server's process: R itself cannot enter a box, as it cannot call the kernel.
+"""R within the fork server's process: R itself cannot enter a sandbox, as it cannot call the kernel.
 
 R's own `libR.so` is started as Rscript would start it, loads packages, and goes on in each fork with the
 driver.
@@ -120,7 +120,7 @@ def _take_streams() -> None:
     """The talk moves to 3 and 4, what is printed goes to a file; as runtimes/r.py starts a new R."""
     os.dup2(0, 3)
     os.dup2(1, 4)
-    folder = os.environ.get("TMPDIR", "/tmp")  # noqa: S108  # the box's own
+    folder = os.environ.get("TMPDIR", "/tmp")  # noqa: S108  # the sandbox's own
     kept = os.open(f"{folder}/printed.{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     nothing = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nothing, 0), (kept, 1), (kept, 2)):

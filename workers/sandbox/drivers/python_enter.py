@@ -1,4 +1,4 @@
-"""A forked process goes into a box that bubblewrap has made, and gives up every right before it goes on.
+"""A forked process goes into a sandbox that bubblewrap has made, and gives up every right before it goes on.
 
 Runs in the fork server (python_forkserver.py), before any code of a student. Linux only.
 """
@@ -33,7 +33,7 @@ def go_to(namespace: int) -> None:
 
 
 def enter(order: dict[str, Any], root: int, namespaces: tuple[int, ...]) -> None:
-    """Into the box: its namespaces, folders, limits and user, then without any right. Raises OSError."""
+    """Into the sandbox: its namespaces, folders, limits and user, then without any right. Raises OSError."""
     os.setsid()
     for namespace in namespaces:
         go_to(namespace)
@@ -55,7 +55,7 @@ def take_streams(given: tuple[int, int]) -> None:
 
 
 def shut_off(program: bytes) -> None:
-    """From here on the system calls that a box may not make are refused. Raises OSError."""
+    """From here on the system calls that a sandbox may not make are refused. Raises OSError."""
     _prctl(_SET_NO_NEW_PRIVS, 1)
     if program:
         held = ctypes.create_string_buffer(program, len(program))
@@ -64,7 +64,7 @@ def shut_off(program: bytes) -> None:
 
 
 def _give_up_rights(uid: int | None) -> None:
-    """All of them; without a number the user stays who it is, as in each box of an ordinary user."""
+    """All of them; without a number the user stays who it is, as in each sandbox of an ordinary user."""
     capability = 0
     while _libc.prctl(c_int(_CAPBSET_DROP), c_ulong(capability), 0, 0, 0) == 0:
         capability += 1

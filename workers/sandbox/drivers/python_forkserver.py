@@ -1,9 +1,9 @@
-"""A fork server: an interpreter that has imported what work needs, and forks a process for each box.
+"""A fork server: an interpreter that has imported what work needs, and forks a process for each sandbox.
 
-Started as `python -s -B -S python_forkserver.py [RSCRIPT] work|tests PACKAGE…` in a box of its own, without
-a network and without any student's files. It reads orders from a socket on stdin; each comes with the
-descriptors of a box that is ready, and one process is forked into it. No student's code ever runs here, and
-nothing of a run comes back but its exit code: every fork starts from the same memory.
+Started as `python -s -B -S python_forkserver.py [RSCRIPT] work|tests PACKAGE…` in a sandbox of its own,
+without a network and without any student's files. It reads orders from a socket on stdin; each comes with the
+descriptors of a sandbox that is ready, and one process is forked into it. No student's code ever runs here,
+and nothing of a run comes back but its exit code: every fork starts from the same memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ IDLE_MS = 600_000
 """Without an order for so long, and without a run, it ends."""
 LARGEST = 1 << 17
 DESCRIPTORS = 12
-"""With each order at most: stdin, stdout, the report, the first process of the box, its root folder, five
+"""With each order at most: stdin, stdout, the report, the first process of the sandbox, its root folder, five
 namespaces, that of users where it is not ours, and that of processes."""
 _FAILED = 70
 
@@ -40,7 +40,7 @@ class Run:
         self.ended = os.pidfd_open(pid)
 
     def tell(self) -> None:
-        """The exit code; all else in the box ends with its program, as it does when bubblewrap started that.
+        """The exit code; all else in the sandbox ends with its program, as when bubblewrap started that.
 
         The number of the process stays taken until the server has closed the pipe.
         """
@@ -88,7 +88,7 @@ class ForkServer:
             self.poll.unregister(number)
             del self.runs[number]
             run.tell()
-        else:  # the server has closed its end; the box is being ended
+        else:  # the server has closed its end; the sandbox is being ended
             for one in (run.ended, run.report):
                 if self.runs.pop(one, None):
                     self.poll.unregister(one)
@@ -125,7 +125,7 @@ class ForkServer:
         return message, numbers
 
     def _fork(self, message: bytes, numbers: tuple[int, ...]) -> int:
-        """Fork into the box's namespace of processes. Raises OSError."""
+        """Fork into the sandbox's namespace of processes. Raises OSError."""
         # for children only; from there the next order leads on, as the kernel lets only root come back
         go_to(numbers[-1])
         pid = os.fork()
@@ -152,7 +152,7 @@ class ForkServer:
 def _write(number: int, text: str) -> None:
     try:
         os.write(number, text.encode())
-    except BrokenPipeError:  # the server has given the box up
+    except BrokenPipeError:  # the server has given the sandbox up
         pass
 
 

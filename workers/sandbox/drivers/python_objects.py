@@ -1,4 +1,4 @@
-"""The work as the tests see it: a module whose functions and objects live in another box.
+"""The work as the tests see it: a module whose functions and objects live in another sandbox.
 
 Values arrive as plain values of this process. An object stays where it is, held here by number; it never
 equals a plain value and answers no arithmetic or order with one, so that a class of the work cannot pass for

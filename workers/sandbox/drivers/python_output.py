@@ -16,7 +16,7 @@ import sys
 
 _open, _close, _unlink, _urandom = os.open, os.close, os.unlink, os.urandom
 _dup2, _lseek, _pread = os.dup2, os.lseek, os.pread
-_FOLDER = os.environ.get("TMPDIR", "/tmp")  # noqa: S108  # the box's own
+_FOLDER = os.environ.get("TMPDIR", "/tmp")  # noqa: S108  # the sandbox's own
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 

@@ -1,4 +1,4 @@
-"""Runs a file of unittest or pytest tests in a box without the work, which they reach through the server.
+"""Runs a file of unittest or pytest tests in a sandbox without the work, which they reach through the server.
 
 Started as `python -s -B -S python_tests.py`; JSON lines on stdin and stdout are the conversation.
 """

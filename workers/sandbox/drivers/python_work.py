@@ -2,7 +2,7 @@
 
 Started in the sandbox as `python -s -B -S python_work.py`; JSON lines on stdin and stdout are the
 conversation, which the document itself does not see. Standard library only, Python 3.9 or newer. Nothing here
-has to be believed: whatever comes out of the box is data to the server, and no expected value comes in.
+has to be believed: whatever comes out of the sandbox is data to the server, and no expected value comes in.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Driver:
         return self.player.space if self.player else {"__name__": "__main__"}
 
     def remote(self, message: dict[str, Any]) -> dict[str, Any]:
-        """A call by the tests, from the other box."""
+        """A call by the tests, from the other sandbox."""
         if self.keeper is None:
             sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
             try:

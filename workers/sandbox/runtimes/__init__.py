@@ -1,6 +1,6 @@
 """The interpreters that run students' work: a module a language, found by its name.
 
-How a box is made belongs to `workers/sandbox/backends`, what runs inside it to `workers/sandbox/drivers`.
+How a sandbox is made belongs to `workers/sandbox/backends`, what runs inside it to `workers/sandbox/drivers`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What one language needs in a box: programs, mounts and a digest of them."""
+"""What one language needs in a sandbox: programs, mounts and a digest of them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from workers.sandbox.backends.base import Mount
 
 DRIVERS = Path(__file__).parents[1] / "drivers"
 INSIDE = "/grader"
-"""Where the drivers are seen in a box."""
+"""Where the drivers are seen in a sandbox."""
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """What one language needs in a box."""
+    """What one language needs in a sandbox."""
 
     language: CodeLanguage
     work_argv: tuple[str, ...]
     """Starts the driver of the work, inside."""
     tests_argv: tuple[str, ...]
-    """Starts the driver of the tests, inside a box of their own."""
+    """Starts the driver of the tests, inside a sandbox of their own."""
     mounts: tuple[Mount, ...]
     environ: Mapping[str, str]
     digest: str

@@ -21,7 +21,7 @@ from workers.sandbox.backends.base import Mount
 from workers.sandbox.runtimes.base import DRIVERS, INSIDE, Runtime
 
 OWN = f"{INSIDE}/python"
-"""Where students' environment is seen in a box."""
+"""Where students' environment is seen in a sandbox."""
 OLDEST = (3, 9)
 _PROBE_S = 60.0
 _IN_A_BOX = ("-s", "-B", "-S")
@@ -121,7 +121,7 @@ def _probe(program: str) -> dict[str, Any]:
 
 
 def _places(about: Mapping[str, Any]) -> tuple[str, list[Mount]]:
-    """(the program inside, what of it has to be seen there); a box has all of /usr anyway."""
+    """(the program inside, what of it has to be seen there); a sandbox has all of /usr anyway."""
     prefix, base, program = Path(about["prefix"]), Path(about["base"]), Path(about["program"])
     mounts = []
     # under its own name and under those of the links that lead to it

@@ -97,7 +97,7 @@ def _without(problem: str) -> Runtime:
 
 def _probe(rscript: str) -> list[str]:
     """What R says about itself; raises OSError and SubprocessError."""
-    # as in a box: no settings of whoever starts this
+    # as in a sandbox: no settings of whoever starts this
     environ = {
         "PATH": os.environ.get("PATH", os.defpath),
         "LANG": "C.UTF-8",
@@ -124,7 +124,7 @@ def _sources() -> list[Path]:
 
 
 def _outside(rscript: str, places: list[Path]) -> list[Mount]:
-    """R that does not lie below /usr, which every box has, is seen at its own place."""
+    """R that does not lie below /usr, which every sandbox has, is seen at its own place."""
     wanted = [*places, Path(rscript).resolve().parent]
     return [
         Mount(place, str(place)) for place in dict.fromkeys(wanted) if place.is_dir() and not _in_usr(place)

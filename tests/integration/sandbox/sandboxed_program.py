@@ -1,4 +1,4 @@
-"""A program for boxes that does what it is told, and the ways to run it."""
+"""A program for sandboxes that does what it is told, and the ways to run it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from grading.config.settings import Limits
-from workers.sandbox.backends.base import Box, Ending, Mount, Sandbox, Session
+from workers.sandbox.backends.base import Backend, Ending, Mount, SandboxSpec, Session
 
 PATHS = "/usr/local/bin:/usr/bin:/bin"
 PUPPET = """
@@ -28,22 +28,22 @@ for line in sys.stdin:
 LIMITS = Limits(seconds=20, memory_mb=256, processes=24, disk_mb=8)
 
 
-def puppet(limits: Limits = LIMITS, *mounts: Mount, **environ: str) -> Box:
-    """A box with a Python that runs what it is sent as `run` and answers with what it left in `value`."""
+def puppet(limits: Limits = LIMITS, *mounts: Mount, **environ: str) -> SandboxSpec:
+    """A sandbox with a Python that runs what it is sent as `run` and answers with what it left in `value`."""
     python = shutil.which("python3", path=PATHS)
     assert python, "the tests need a Python in /usr"
-    return Box((python, "-c", PUPPET), mounts, environ, limits)
+    return SandboxSpec((python, "-c", PUPPET), mounts, environ, limits)
 
 
 def tell(session: Session, code: str, timeout_s: float = 15) -> Any:
-    """Run code in the box: its `value`, or what went wrong; None when the box is no more."""
+    """Run code in the sandbox: its `value`, or what went wrong; None when the sandbox is no more."""
     session.send({"run": code})
     answer = session.receive(timeout_s)
     return None if answer is None else answer.get("value", answer.get("error"))
 
 
-def ended(sandbox: Sandbox, code: str, limits: Limits = LIMITS, timeout_s: float = 15) -> Ending:
-    """How a box ends that runs this code."""
+def ended(sandbox: Backend, code: str, limits: Limits = LIMITS, timeout_s: float = 15) -> Ending:
+    """How a sandbox ends that runs this code."""
     with sandbox.open(puppet(limits)) as session:
         session.send({"run": code})
         while session.receive(timeout_s) is not None:

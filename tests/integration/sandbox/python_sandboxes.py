@@ -104,7 +104,7 @@ class Driver:
 
 
 def commands(python: str = "") -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(the driver of the work, that of the tests), at their places outside of a box."""
+    """(the driver of the work, that of the tests), at their places outside of a sandbox."""
     runtime = find_runtime("python", SandboxSettings(python=python))
     assert not runtime.problem
     places = {mount.target: str(mount.source) for mount in runtime.mounts}
