@@ -78,7 +78,7 @@ class Manifest(Value):
     release: Release | None = None
     release_at: AwareDatetime | None = None
     late: LateRule | None = None
-    max_hand_ins: int | None = Field(default=None, ge=0, le=1000)
+    max_submissions: int | None = Field(default=None, ge=0, le=1000)
     """0: any number."""
     group_size: int | None = Field(default=None, ge=1, le=100)
     counts: Counts | None = None
@@ -114,7 +114,11 @@ class Manifest(Value):
             "visible": self.visible,
         }
         found = {name: value for name, value in said.items() if value is not None}
-        return found if self.max_hand_ins is None else {**found, "max_hand_ins": self.max_hand_ins or None}
+        return (
+            found
+            if self.max_submissions is None
+            else {**found, "max_submissions": self.max_submissions or None}
+        )
 
 
 @dataclass(frozen=True)

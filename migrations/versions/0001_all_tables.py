@@ -204,7 +204,7 @@ def upgrade() -> None:
         sa.Column("due_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("release_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("late", sa.JSON(), nullable=False),
-        sa.Column("max_hand_ins", sa.Integer(), nullable=True),
+        sa.Column("max_submissions", sa.Integer(), nullable=True),
         sa.Column("group_size", sa.Integer(), nullable=False),
         sa.Column("counts", sa.String(length=10), nullable=False),
         sa.Column("visible", sa.Boolean(), nullable=False),

@@ -66,7 +66,7 @@ class Assignment(BaseModel):
     release: str = Field(description="`at_once`, `after_review`, or `at` a date")
     release_at: datetime | None
     late: LateRule
-    max_hand_ins: int | None = Field(description="for each student; `null`: any number")
+    max_submissions: int | None = Field(description="for each student; `null`: any number")
     group_size: int
     counts: str = Field(description="which hand-in of a student counts: `latest` or `best`")
     visible: bool = Field(description="whether students see it")
@@ -78,7 +78,7 @@ class _Rules(Asked):
     release: Release | None = Field(default=None, description="left out: as the server is set up")
     release_at: Moment | None = None
     late: Late = LateRule()
-    max_hand_ins: Annotated[int, Field(ge=1, le=1000), BeforeValidator(whole)] | None = None
+    max_submissions: Annotated[int, Field(ge=1, le=1000), BeforeValidator(whole)] | None = None
     group_size: Annotated[int, Field(ge=1, le=100), BeforeValidator(whole)] = 1
     counts: Counts = "latest"
     visible: bool = True

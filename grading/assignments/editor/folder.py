@@ -35,7 +35,7 @@ class Settings(Value):
     release: Release = "after_review"
     release_at: AwareDatetime | None = None
     late: LateRule = LateRule()
-    max_hand_ins: int | None = Field(default=None, ge=1, le=1000)
+    max_submissions: int | None = Field(default=None, ge=1, le=1000)
     group_size: int = Field(default=1, ge=1, le=100)
     counts: Counts = "latest"
     visible: bool = True
@@ -125,7 +125,7 @@ _DEFAULTS: dict[str, Any] = {
     "group_size": 1,
     "counts": "latest",
     "visible": True,
-    "max_hand_ins": None,
+    "max_submissions": None,
 }
 
 
@@ -136,7 +136,7 @@ def _rules(settings: Settings) -> dict[str, Any]:
         "group_size": settings.group_size,
         "counts": settings.counts,
         "visible": settings.visible,
-        "max_hand_ins": settings.max_hand_ins,
+        "max_submissions": settings.max_submissions,
     }
 
 

@@ -270,7 +270,7 @@ def submission_policy(
     due = due_of(session, assignment, student_id)
     used = max((count for count, _ in count_submissions(session, assignment.id, people).values()), default=0)
     terms = PolicyTerms(
-        assignment.due_at, assignment.late, assignment.max_hand_ins, assignment.course.archived
+        assignment.due_at, assignment.late, assignment.max_submissions, assignment.course.archived
     )
     return evaluate_policy(terms, due, used, moment)
 

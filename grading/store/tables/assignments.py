@@ -41,7 +41,7 @@ class Assignment(Base):
     """When grades are released automatically, where `release` is `at`."""
     late: Mapped[dict[str, Any]] = mapped_column(default=dict)
     """The fields of a `grading.domain.lateness.LateRule`; empty: no penalty."""
-    max_hand_ins: Mapped[int | None]
+    max_submissions: Mapped[int | None]
     """Limit for each student; None: no limit."""
     group_size: Mapped[int] = mapped_column(Integer, default=1)
     """Largest group that submits together; 1: no groups."""

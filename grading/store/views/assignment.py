@@ -152,7 +152,7 @@ def load_page(
         used = max(
             (count for count, _ in count_submissions(session, assignment_id, people).values()), default=0
         )
-    terms = PolicyTerms(row.due_at, row.late, row.max_hand_ins, row.archived)
+    terms = PolicyTerms(row.due_at, row.late, row.max_submissions, row.archived)
     stand = evaluate_policy(terms, own_due(row.due_at, row.own), used, moment)
     group = None if alone else groups.group_of(session, assignment_id, user_id)
     return AssignmentPage(_shown(session, row, stand, group, moment), attempts, row.uploaded)
@@ -170,7 +170,7 @@ _OF_ASSIGNMENT = (
     tables.Assignment.title,
     tables.Assignment.due_at,
     tables.Assignment.late,
-    tables.Assignment.max_hand_ins,
+    tables.Assignment.max_submissions,
     tables.Assignment.group_size,
     tables.Assignment.counts,
     tables.Assignment.visible,

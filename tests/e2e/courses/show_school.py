@@ -95,7 +95,7 @@ class ShowSchool(School):
             )
             row = versions.import_version(session, "ba", new)[0]
             row.due_at = now(session) + timedelta(days=2, hours=5)
-            row.max_hand_ins = 3
+            row.max_submissions = 3
             self.shown = row.id
             first = session.get_one(tables.Assignment, self.assignment)
             first.title, first.due_at = "Homework 1: Tables and types", now(session) - timedelta(days=19)

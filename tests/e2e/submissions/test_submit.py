@@ -53,7 +53,7 @@ def school(tmp_path_factory: pytest.TempPathFactory) -> Iterator[School]:
         first = session.get_one(tables.Assignment, made.assignment)
         in_two_days = (moment + timedelta(days=2)).replace(hour=12)  # of the calendar, at any hour
         first.title, first.due_at = "Sales of a year", in_two_days
-        first.late, first.max_hand_ins, first.group_size = (
+        first.late, first.max_submissions, first.group_size = (
             {"grace_minutes": 10, "per_day": 0.1, "at_least": 0.5, "days": 5},
             5,
             2,

@@ -248,7 +248,7 @@ def test_a_zip_goes_out_and_comes_in_as_the_same(school: School, client: FlaskCl
     }
     dates = {"due": "2026-12-01T23:59", "release_at": "2026-12-05T08:00", "per_day": "10", "days": "7"}
     assert (
-        post(client, f"{address}/settings", **form, **dates, max_hand_ins="3", visible="yes").status_code
+        post(client, f"{address}/settings", **form, **dates, max_submissions="3", visible="yes").status_code
         == 303
     )
     out = client.get(f"{address}/versions/2/folder.zip").data

@@ -247,7 +247,7 @@ def test_the_same_form_hands_in_once(school: School, then: str) -> None:
 
 
 def test_two_clicks_at_the_same_moment_hand_in_once(both: School) -> None:
-    change(both, max_hand_ins=1)
+    change(both, max_submissions=1)
     address = send(both.client("anna"), both.assignment, "look").headers["Location"]
     clients = [both.client("anna") for _ in range(4)]
     tokens = [form_token(client) for client in clients]
@@ -363,7 +363,7 @@ def test_after_the_door_closed_only_staff_and_extensions_get_in(school: School) 
 
 
 def test_the_number_of_hand_ins_is_respected(school: School) -> None:
-    change(school, max_hand_ins=1)
+    change(school, max_submissions=1)
     client = school.client("anna")
     assert "You have 1 of 1 hand-ins left" in client.get(f"/assignments/{school.assignment}").get_data(
         as_text=True
@@ -499,7 +499,7 @@ def group(school: School, client: FlaskClient, wish: str, name: str = "") -> str
 
 
 def test_a_group_hands_in_together(both: School) -> None:
-    change(both, group_size=2, max_hand_ins=3)
+    change(both, group_size=2, max_submissions=3)
     anna, ben = both.client("anna"), both.client("ben")
     assert "No other student of this course" in group(both, anna, "invite", "teacher")
     assert "No other student of this course" in group(both, anna, "invite", "anna")

@@ -14,7 +14,10 @@ FORMS: tuple[tuple[str, dict[str, str]], ...] = (
     ("/courses/1/assignments/new", {**OPEN, "title": NUL, "slug": "new"}),
     ("/assignments/1/task", {"base": "1", "task": NUL, "note": NUL, "spoken_language": "English"}),
     ("/assignments/1/settings", {**OPEN, "title": NUL}),
-    ("/assignments/1/settings", {**OPEN, "title": "x", "max_hand_ins": "9" * 20, "group_size": "9" * 4500}),
+    (
+        "/assignments/1/settings",
+        {**OPEN, "title": "x", "max_submissions": "9" * 20, "group_size": "9" * 4500},
+    ),
     ("/assignments/1/rubric/text", {"base": "9" * 4500, "text": "[" * 100_000}),
     (
         "/assignments/1/extensions",

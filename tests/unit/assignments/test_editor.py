@@ -207,7 +207,7 @@ SETTINGS = Settings(
     release="at",
     release_at=datetime(2026, 12, 9, tzinfo=UTC),
     late=LateRule(per_day=0.1, at_least=0.5, days=7),
-    max_hand_ins=3,
+    max_submissions=3,
     group_size=2,
     counts="best",
     visible=False,
@@ -233,7 +233,7 @@ def test_what_is_composed_is_read_as_the_same() -> None:
         "group_size": 2,
         "counts": "best",
         "visible": False,
-        "max_hand_ins": 3,
+        "max_submissions": 3,
     }
     assert others(made) == files
     assert (
