@@ -56,7 +56,7 @@ RUN_NOTES = {
             "in config.toml and install them, then grade again."
         ),
     ),
-    "outputs_as_handed_in": (
+    "outputs_as_submitted": (
         N_("Not all of it could be run"),
         N_(
             "Some of your code could not be run on the server. There the outputs count as you handed them in."
@@ -81,7 +81,7 @@ RUN_NOTES = {
     ),
 }
 """Code of a flag -> title, words for the student, words for staff."""
-_OWN = ("run_stopped", "missing_packages", "unknown_packages", "outputs_as_handed_in")
+_OWN = ("run_stopped", "missing_packages", "unknown_packages", "outputs_as_submitted")
 """Notes whose details are about the student's own work only."""
 _AT_LINES = "path_repaired"
 """Its details stand beside the lines."""

@@ -184,7 +184,7 @@ def _unconfirmed(rubric: Rubric, mine: Scopes, ran: Ran) -> Iterator[Flag]:
     if cells:
         message = AS_SUBMITTED(count=len(cells))
         # a line that opens a file nobody has is enough to get here, so a person should look
-        yield Flag.of("outputs_as_handed_in", message, hold=True, location=cells[0].at())
+        yield Flag.of("outputs_as_submitted", message, hold=True, location=cells[0].at())
 
 
 def _repairs(ran: Ran) -> Iterator[Flag]:

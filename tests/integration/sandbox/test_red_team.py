@@ -333,7 +333,7 @@ def test_a_made_up_import_excuses_nothing() -> None:
 
 def test_outputs_that_count_as_handed_in_beside_a_solution_that_runs_wait_for_a_person() -> None:
     evidence = judged(OutputEquals(), [("42", "failed", "FileNotFoundError: x")])
-    assert {flag.code: flag.hold for flag in evidence.flags}["outputs_as_handed_in"] is True
+    assert {flag.code: flag.hold for flag in evidence.flags}["outputs_as_submitted"] is True
 
 
 def test_no_value_is_so_large_that_its_test_goes_away() -> None:

@@ -277,7 +277,7 @@ def test_a_file_that_only_the_student_has_costs_nothing_and_waits_for_a_person()
     found = evidence.criteria[0].outcomes[0]
     assert "2 not counted because packages or files that the work needs" in found.message
     assert found.earned == 0.5  # the division is the student's own mistake
-    assert codes(evidence)["outputs_as_handed_in"] is True
+    assert codes(evidence)["outputs_as_submitted"] is True
     never_run = collected(RunsClean(), book("a = 1", "t = open('mine.csv')")).criteria[0]
     assert never_run.share == 0.5
 
@@ -343,7 +343,7 @@ def test_outputs_count_as_handed_in_where_only_a_file_is_lacking_until_a_person_
     work = book("open('only-at-home.csv')", outputs=shown("4598"))
     evidence = collected(OutputClose(values=(4598,)), work)
     assert evidence.criteria[0].outcomes[0].earned == 1
-    assert codes(evidence) == {"outputs_as_handed_in": True}
+    assert codes(evidence) == {"outputs_as_submitted": True}
 
 
 def test_checks_inside_others_keep_their_tests() -> None:

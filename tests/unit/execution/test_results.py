@@ -58,7 +58,7 @@ def test_what_fails_after_a_missing_package_is_excused_and_nothing_before_it() -
         "URLError: <urlopen error [Errno -3] Temporary failure in name resolution>",
     ],
 )
-def test_outputs_as_handed_in_stand_for_what_only_the_student_has(error: str) -> None:
+def test_outputs_as_submitted_stand_for_what_only_the_student_has(error: str) -> None:
     ran = ran_of(("failed", error), ("failed", "NameError: name 'x' is not defined"))
     assert ran.outputs("work.ipynb", 1) is None
     assert ran.outputs("work.ipynb", 2) is None
