@@ -40,7 +40,7 @@ DETAILS: Mapping[str, str] = {
     "count": N_("how many"),
     "credit": N_("share that is kept when late"),
     "dry_run": N_("dry run"),
-    "hand_ins": N_("hand-ins"),
+    "submissions": N_("hand-ins"),
     "held": N_("held"),
     "final_points": N_("points now"),
     "how": N_("where"),

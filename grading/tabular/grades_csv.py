@@ -46,7 +46,7 @@ SHORT_DECIMAL = re.compile(r"[+-]?[0-9]+,[0-9]{1,2}")
 MAX_ROWS = 5000
 ADJUSTMENT = "adjustment"
 CALCULATED = frozenset(
-    "name hand_in handed_in state points max credit final released reviewed held deductions"
+    "name submission submitted_at state points max credit final released reviewed held deductions"
     " total of dropped".split()
 )
 """Columns for people that are not parsed."""

@@ -63,7 +63,7 @@ class RerunBegun(BaseModel):
     """It waits behind what people wait for."""
 
     id: str
-    hand_ins: int
+    submissions: int
     url: str
 
 
@@ -163,7 +163,7 @@ def begin_rerun(call: Call, about: tables.Assignment, body: RerunWanted) -> Reru
     for one in begun.round_ids[: pages.AT_ONCE]:
         call.after.append(partial(services().dispatch.announce, one))
     url = call.headers["Location"] = url_for("api.rerun", dry_run_id=begun.dry_run_id)
-    return RerunBegun(id=begun.dry_run_id, hand_ins=len(begun.round_ids), url=url)
+    return RerunBegun(id=begun.dry_run_id, submissions=len(begun.round_ids), url=url)
 
 
 @get(f"{ASSIGNMENT}/reruns", of_assignment("rubric.see"))

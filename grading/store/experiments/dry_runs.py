@@ -103,7 +103,7 @@ def start_dry_run(
     rounds: list[str] = []
     for some in chunks(sorted(set(submissions))):
         rounds += _add_rounds(session, made, assignment, stages, some)
-    detail = {"version": version.number, "purpose": purpose, "hand_ins": len(rounds)}
+    detail = {"version": version.number, "purpose": purpose, "submissions": len(rounds)}
     write_audit(session, actor.name, "dry_run.begin", f"assignment:{assignment.id}", detail)
     return StartedDryRun(made.id, tuple(rounds))
 

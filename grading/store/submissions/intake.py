@@ -200,7 +200,7 @@ def add_round(
 class SubmissionRefused(GraderError):
     """Nothing can be handed in for this assignment now."""
 
-    code = "hand_in_refused"
+    code = "submission_refused"
     status = 409
     default_message = define_message(
         "error.submission_refused", "Nothing can be handed in for this assignment now."
@@ -219,7 +219,7 @@ class Archived(SubmissionRefused):
 class SubmissionsClosed(SubmissionRefused):
     """Nothing more is accepted for this assignment; ask your instructor for an extension."""
 
-    code = "hand_in_closed"
+    code = "submission_closed"
     default_message = define_message(
         "error.submissions_closed",
         "Nothing more is accepted for this assignment; ask your instructor for an extension.",
@@ -229,7 +229,7 @@ class SubmissionsClosed(SubmissionRefused):
 class NoSubmissionsLeft(SubmissionRefused):
     """You have used all your hand-ins for this assignment; ask your instructor if you need another."""
 
-    code = "no_hand_ins_left"
+    code = "no_submissions_left"
     default_message = define_message(
         "error.no_submissions_left",
         "You have used all your hand-ins for this assignment; ask your instructor if you need another.",

@@ -72,8 +72,8 @@ def assignment_table(
     course = courses.load_course(session, assignment.course_id)
     listed = [one for one in load_columns(session, course.id) if one.id == assignment.id]
     shown = criteria_of(session, assignment.id) if criteria else ()
-    header = ["id", "name", "state", "hand_in", "handed_in", "points", "max", ADJUSTMENT, "credit", "final"]
-    header += ["released", "reviewed", "held", *(column_title(one.id, one.title) for one in shown)]
+    header = ["id", "name", "state", "submission", "submitted_at", "points", "max", ADJUSTMENT, "credit"]
+    header += ["final", "released", "reviewed", "held", *(column_title(one.id, one.title) for one in shown)]
     deducting = criteria and _deducts(session, assignment.id)
     header += ["deductions"] if deducting else []
     return header, _assignment_lines(session, iterate_rows(session, course, listed), shown, deducting)

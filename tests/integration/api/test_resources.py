@@ -437,7 +437,7 @@ def test_regrades_are_asked_answered_and_rerun(school: School) -> None:
     assert code(teacher("POST", reruns, {})) == (422, "regrade_refused")
     begun = teacher("POST", reruns, {"which": "latest"}, Idempotency_Key="r").get_json()
     assert teacher("POST", reruns, {"which": "latest"}, Idempotency_Key="r").get_json() == begun
-    assert (begun["hand_ins"], len(school.dispatch.announced)) == (1, 1)
+    assert (begun["submissions"], len(school.dispatch.announced)) == (1, 1)
     assert teacher.get(begun["url"])["total"] == 1
     assert teacher("POST", f"{begun['url']}/discard").get_json()["state"] == "discarded"
     assert teacher.get(begun["url"])["discarded_at"]
