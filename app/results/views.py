@@ -97,7 +97,7 @@ def pdf(submission_id: str) -> Response:
         given = _printed(session, view, report, may(actor, "tests.see_all", Subject(view.course_id)))
     viewing.viewed(actor, view.id, "pdf")
     made = typesetting.typeset(*printing.data(given))
-    name = file_name(view.assignment, view.student, f"hand-in-{view.number}")
+    name = file_name(view.assignment, view.student, f"submission-{view.number}")
     return _download(made, "application/pdf", f"{name}.pdf")
 
 
@@ -119,7 +119,7 @@ def class_zip(assignment_id: int) -> Response:
 
 
 def _name_in_zip(one: grade_history.GradedSubmission) -> str:
-    return f"{file_name(one.student, str(one.student_id), f'hand-in-{one.number}')}.pdf"
+    return f"{file_name(one.student, str(one.student_id), f'submission-{one.number}')}.pdf"
 
 
 def _of_class(submission_id: str) -> bytes:

@@ -70,7 +70,7 @@ data.json    every row of the database that is theirs: the account, identities, 
              with what was read from their files, gradings, what running their work showed, what models
              read of it, the results of the machines, grades and reports, and the audit of what they did and
              of what was done with their work; without the instructor's hidden tests
-hand-ins/    the files as they were handed in, a folder for each hand-in
+submissions/ the files as they were handed in, a folder for each hand-in
 reports/     the report of each grading as text; "not released" means that the student could not see it yet
 
 Passwords and tokens are kept as hashes only and are left out. A class zip that a teacher uploaded may hold a
@@ -90,7 +90,7 @@ def write_export(session: Session, student: Student, to: IO[bytes], by: str) -> 
         archive.writestr("data.json", json.dumps({**head, **data}, indent=2, ensure_ascii=False))
         for row in _in(session, SubmissionFile, SubmissionFile.submission_id, student.submissions):
             folder = folders[row.submission_id]
-            archive.writestr(f"hand-ins/{folder}/{_within(row.path)}", load_blob(session, row.sha256))
+            archive.writestr(f"submissions/{folder}/{_within(row.path)}", load_blob(session, row.sha256))
         for grade in _in(session, Grade, Grade.submission_id, student.submissions):
             name = f"reports/{folders[grade.submission_id]}-{grade.round_id[:8]}.md"
             archive.writestr(name, _report(grade, folders[grade.submission_id]))
@@ -205,14 +205,14 @@ PARTLY: dict[str, Callable[[Any], Any]] = {
 
 
 def _folders(session: Session, student: Student) -> dict[str, str]:
-    """Submission -> its folder course/assignment/hand-in-n."""
+    """Submission -> its folder course/assignment/submission-n."""
     query = (
         select(Submission.id, Submission.number, Assignment.slug, Course.slug.label("course"))
         .join(Assignment, Assignment.id == Submission.assignment_id)
         .join(Course, Course.id == Assignment.course_id)
         .where(Submission.student_id == student.user_id)
     )
-    return {row.id: f"{row.course}/{row.slug}/hand-in-{row.number}" for row in session.execute(query)}
+    return {row.id: f"{row.course}/{row.slug}/submission-{row.number}" for row in session.execute(query)}
 
 
 def _within(path: str) -> str:

@@ -36,7 +36,7 @@ CHUNK_SIZE = 20
 README = """Everything of one assignment.
 
 grades.csv   what counts of each student
-hand-ins/    a folder for each student, in it one for each hand-in with its files and, once it was graded,
+submissions/ a folder for each student, in it one for each hand-in with its files and, once it was graded,
              report.md with the points and all that was written, changes by people put in
 """
 
@@ -175,7 +175,7 @@ def _folders(session: Session, ids: Sequence[str]) -> dict[str, str]:
 
 def _folder(row: Any) -> str:
     called = zip_names.part(f"{row.name} {row.subject or ''}", "student")
-    return f"hand-ins/{called} ({row.user})/hand-in-{row.number}"
+    return f"submissions/{called} ({row.user})/submission-{row.number}"
 
 
 def _of_hand_in(

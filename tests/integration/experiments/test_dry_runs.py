@@ -296,6 +296,6 @@ def test_the_starter_and_the_solution_are_hand_ins_nobody_sees(server: Server) -
     with zipfile.ZipFile(out) as archive:
         kept = json.loads(archive.read("data.json"))
     assert kept.get("submissions", []) == []
-    assert not any(name.startswith("hand-ins/") for name in archive.namelist())
+    assert not any(name.startswith("submissions/") for name in archive.namelist())
     with server.store.read() as session:
         assert set(erasure.find_student(session, "user:1").submissions) == set(hidden)  # goes with an erasure

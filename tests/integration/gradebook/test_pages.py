@@ -422,7 +422,7 @@ def test_the_zip_holds_all_with_safe_names(school: School) -> None:
         assert ".." not in name.split("/")
         assert name.isprintable()
         assert not name.startswith("/")
-    assert any(name.endswith("hand-in-2/windows/_CON.py") for name in names)
+    assert any(name.endswith("submission-2/windows/_CON.py") for name in names)
     assert b"8.5 of 10 points" in report_
     assert school.client("anna").get(f"/assignments/{school.assignment}/everything.zip").status_code == 403
 

@@ -353,7 +353,9 @@ def test_an_export_holds_every_canary_and_nothing_of_others(lite: Played) -> Non
     with zipfile.ZipFile(buffer) as archive:
         names = archive.namelist()
         data = json.loads(archive.read("data.json"))
-        assert archive.read(f"hand-ins/{COURSE}/sales/hand-in-1/{CANARY}.R").startswith(b"# zqkanari comment")
+        assert archive.read(f"submissions/{COURSE}/sales/submission-1/{CANARY}.R").startswith(
+            b"# zqkanari comment"
+        )
         report = next(archive.read(name).decode() for name in names if name.startswith("reports/"))
     whole = json.dumps(data)
     texts = ("-id", " name", "@mail.invalid", " token", " key", " message", " payload", " note", " comment")

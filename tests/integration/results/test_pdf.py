@@ -80,7 +80,7 @@ def test_whoever_sees_the_result_gets_its_pdf(school: School) -> None:
     answer = school.client("anna").get(url)
     assert (answer.status_code, answer.mimetype) == (200, "application/pdf")
     assert answer.data.startswith(b"%PDF-")
-    assert answer.headers["Content-Disposition"] == "attachment; filename=hw1-Anna-hand-in-1.pdf"
+    assert answer.headers["Content-Disposition"] == "attachment; filename=hw1-Anna-submission-1.pdf"
     assert b"/Subtype /Image" in answer.data or b"/Subtype/Image" in answer.data
     answer.close()
     with school.store.read() as session:
@@ -238,7 +238,7 @@ def test_a_class_comes_as_a_zip(school: School, monkeypatch: pytest.MonkeyPatch)
     assert answer.is_streamed
     packed = zipfile.ZipFile(io.BytesIO(answer.data))
     anna, ben = school.users["anna"], school.users["ben"]
-    assert sorted(packed.namelist()) == [f"con--{ben}-hand-in-1.pdf", f"Änna-b-{anna}-hand-in-2.pdf"]
+    assert sorted(packed.namelist()) == [f"con--{ben}-submission-1.pdf", f"Änna-b-{anna}-submission-2.pdf"]
     assert all(packed.read(name).startswith(b"%PDF-") for name in packed.namelist())
     answer.close()
     assert counts != bens
