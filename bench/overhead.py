@@ -69,7 +69,7 @@ class Overhead:
         return asdict(self)
 
 
-def latency(store: Store, redis_url: str, hand_in: Submit, samples: int) -> tuple[list[float], list[float]]:
+def latency(store: Store, redis_url: str, submit: Submit, samples: int) -> tuple[list[float], list[float]]:
     """Seconds of bare chords and of submissions, one after the other in turn."""
     bare: list[float] = []
     grader: list[float] = []
@@ -77,7 +77,7 @@ def latency(store: Store, redis_url: str, hand_in: Submit, samples: int) -> tupl
         chords = BareChord(redis_url)
         for number in range(samples + 5):
             bare.append(chords.seconds(str(number)))
-            submission = hand_in(f"latency-{number}")
+            submission = submit(f"latency-{number}")
             started = time.perf_counter()
             _until_graded(store, submission)
             grader.append(time.perf_counter() - started)
@@ -111,10 +111,10 @@ def drain_bare(redis_url: str, count: int) -> float:
     return (count - 1) / (max(ended) - min(ended))
 
 
-def drain(store: Store, hand_in: Submit, start_machines: Callable[[], None], count: int) -> float:
+def drain(store: Store, submit: Submit, start_machines: Callable[[], None], count: int) -> float:
     """Grades a second while `count` submissions that wait in SQL are worked off."""
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(hand_in, (f"drain-{number}" for number in range(count))))
+        list(pool.map(submit, (f"drain-{number}" for number in range(count))))
     _until(store, RoundState.QUEUED, count)
     start_machines()
     _until(store, RoundState.GRADED, count)
@@ -192,7 +192,7 @@ class _Here:
     client: Client
     assignment: str
 
-    def hand_in(self, student: str) -> str:
+    def submit(self, student: str) -> str:
         """Hand in a small script over HTTP; the id of what was accepted."""
         content = {"work.R": SCRIPT.encode()}
         accepted = self.client.submit_bytes(content, self.assignment, student)
@@ -235,9 +235,9 @@ def command(samples: int, queued: int, database: str | None, as_json: bool) -> N
     """From the accepted POST to the stored grade, beside a bare Celery chord."""
     with _bench_system(database, machines=False) as here:
         before = drain_bare(here.redis_url, queued)
-        rate = drain(here.store, here.hand_in, here.system.start_machines, queued)
+        rate = drain(here.store, here.submit, here.system.start_machines, queued)
         bare = (before + drain_bare(here.redis_url, queued)) / 2
-        times = latency(here.store, here.redis_url, here.hand_in, samples)
+        times = latency(here.store, here.redis_url, here.submit, samples)
         kind = here.store.engine.dialect.name
     figures = summary(kind, times, (bare, rate), queued)
     if as_json:

@@ -266,9 +266,9 @@ def ran_cell(cell: Cell, played: Played | None, told: bool, excused: bool = Fals
         return None
     texts = tuple(o.text for o in played.outputs if o.kind != "error" and o.text.strip())
     images = sum(output.image for output in played.outputs)
-    handed_in = [output for output in cell.outputs if output.kind != "error"]
-    same = _plain(texts) == _plain(output.text for output in handed_in)
-    same = same and bool(images) == any(output.image for output in handed_in)
+    submitted = [output for output in cell.outputs if output.kind != "error"]
+    same = _plain(texts) == _plain(output.text for output in submitted)
+    same = same and bool(images) == any(output.image for output in submitted)
     if played.state == "not reached":
         return RanCell(_("Not reached when we ran it."))
     if played.state == "too long":

@@ -52,7 +52,7 @@ def rendered(
 
     `attempts` are all submissions of the reader, or of the student; they are looked up unless given.
     """
-    view, given, terms = whole.view, whole.handed_in, whole.terms
+    view, given, terms = whole.view, whole.submitted, whole.terms
     report = auth.report_for(actor, view)
     staff = may(actor, "tests.see_all", Subject(view.course_id))
     if report is not None:
@@ -177,7 +177,7 @@ class Given:
     view: SubmissionView
     report: Report | None
     """As this reader may see it."""
-    handed_in: SubmittedWork
+    submitted: SubmittedWork
     terms: ScoreTerms
     written: Mapping[str, datetime]
     prompts: Mapping[str, str]
@@ -196,7 +196,7 @@ class Given:
             self.view.id,
             self.report is not None,
             seen,
-            self.handed_in.mark,
+            self.submitted.mark,
             sorted(self.terms.levels.items()),
             sorted(self.written.items()),
             sorted(self.prompts.items()),
@@ -242,13 +242,13 @@ def result_parts(given: Given) -> Parts:
 
 
 def _made(given: Given, room: rendering.Room) -> Parts:
-    view, report, handed_in = given.view, given.report, given.handed_in
+    view, report, submitted = given.view, given.report, given.submitted
     original = view.grade.original if view.grade is not None else None
     shown = rendering.render_submission(
-        handed_in.documents,
+        submitted.documents,
         report,
         original,
-        execution=handed_in.execution,
+        execution=submitted.execution,
         staff=given.staff,
         pictures=given.pictures,
         room=room,
@@ -261,7 +261,7 @@ def _made(given: Given, room: rendering.Room) -> Parts:
             view=view,
             report=report,
             shown=shown,
-            notes=handed_in.notes,
+            notes=submitted.notes,
             staff=given.staff,
             own=given.own,
             terms=given.terms,

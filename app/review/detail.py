@@ -142,7 +142,7 @@ class Given:
     """All that a pane is made of."""
 
     view: SubmissionView
-    handed_in: SubmittedWork
+    submitted: SubmittedWork
     made: tuple[Made, ...]
     """People's changes, the newest first."""
     stamp: str
@@ -155,24 +155,24 @@ def given(session: Session, whole: WholeSubmission, rubric: Rubric) -> Given:
     view = whole.view
     made = view.grade.made[: change_history.MOST] if view.grade is not None else ()
     stamp = change_history.stamp_of(session, view.round_id, made)
-    return Given(view, whole.handed_in, made, stamp, rubric)
+    return Given(view, whole.submitted, made, stamp, rubric)
 
 
 def pane(given: Given, room: rendering.Room) -> Pane:
     """What a reviewer sees of a submission."""
-    view, handed_in = given.view, given.handed_in
+    view, submitted = given.view, given.submitted
     report = view.grade.report if view.grade else None
     original = view.grade.original if view.grade else None
     told = entries(given.made, report)
     counts = [one for one in given.made if one.undone_at is None]
-    documents = handed_in.documents
+    documents = submitted.documents
     return Pane(
         view=view,
         stamp=given.stamp,
         shown=rendering.render_submission(
-            documents, report, original, execution=handed_in.execution, staff=True, room=room
+            documents, report, original, execution=submitted.execution, staff=True, room=room
         ),
-        notes=handed_in.notes,
+        notes=submitted.notes,
         report=report,
         criteria=_criteria(given.rubric, report, original, counts) if report and original else (),
         adjustments=tuple(_adjustments(report, counts)) if report else (),
@@ -304,14 +304,14 @@ def body(given: Given, here: Mapping[str, Any], saved: tuple[str, ...], said: Ma
     return Markup(str(found).replace(token, form_token()))  # noqa: S704 - a token in place of ours
 
 
-def documents(view: SubmissionView, handed_in: SubmittedWork) -> Markup:
+def documents(view: SubmissionView, submitted: SubmittedWork) -> Markup:
     """What was submitted, without anything that was said about it."""
     room, kept = rendering.Room(), _kept().parts
-    key = mark("documents", current(), request.root_path, view.id, handed_in.mark)
+    key = mark("documents", current(), request.root_path, view.id, submitted.mark)
     found = kept.find(key)
     if found is None:
-        shown = rendering.render_submission(handed_in.documents, None, staff=True, room=room)
-        given = {"view": view, "report": None, "shown": shown, "staff": True, "notes": handed_in.notes}
+        shown = rendering.render_submission(submitted.documents, None, staff=True, room=room)
+        given = {"view": view, "report": None, "shown": shown, "staff": True, "notes": submitted.notes}
         html = render_template("results/_part.html", part="results/_documents.html", **given)
         found = Markup(html)  # noqa: S704 - of a template that escapes
         if room.coloured():
@@ -345,7 +345,7 @@ def _key(given: Given, here: Mapping[str, Any], saved: tuple[str, ...]) -> str:
         request.root_path,
         (view.id, view.round_id, view.state, view.failure),
         numbers,
-        given.handed_in.mark,
+        given.submitted.mark,
         given.made,
         given.stamp,
         given.rubric,

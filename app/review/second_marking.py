@@ -76,7 +76,7 @@ def _page(actor: Actor, submission_id: str, problem: str = "") -> str:
     return render_template(
         "review/second_marking.html",
         view=whole.view,
-        documents=detail.documents(whole.view, whole.handed_in),
+        documents=detail.documents(whole.view, whole.submitted),
         draw=_draw(),
         problem=problem,
         actor=actor,

@@ -24,7 +24,7 @@ from grading.documents import SubmittedFiles, UploadedFile
 from grading.domain.errors import Conflict, GraderError, NotFound, SignatureInvalid, UploadTooLarge
 from grading.domain.messages import define_message
 from grading.integrations import events
-from grading.integrations.events import Assigned, File, HandedIn, Part, Roster
+from grading.integrations.events import Assigned, File, Part, Roster, Submitted
 from grading.integrations.http_client import OutsideFailed, Refused, TooMuch, ask
 from grading.store import tables
 from grading.store.accounts import users
@@ -295,7 +295,7 @@ class Taking:
 
 
 def _submit(message: Taking, given: dict[str, Any]) -> dict[str, Any]:
-    data = _data(HandedIn, given)
+    data = _data(Submitted, given)
     message.require_course(data.assignment.partition("/")[0])
     with services().store.read() as session:  # before anything is got from elsewhere
         versions.published_version(session, versions.find_by_name(session, data.assignment))
@@ -334,7 +334,7 @@ def _data(model: type[P], given: dict[str, Any]) -> P:
     return parse(model, given)
 
 
-def _files(data: HandedIn, until: float) -> tuple[UploadedFile, ...]:
+def _files(data: Submitted, until: float) -> tuple[UploadedFile, ...]:
     """Their contents, at most as many bytes as an upload may have; got from elsewhere one after the other."""
     files, left = [], parsing.limits(services().config.server).max_upload_bytes
     fetched_by = min(until, time.monotonic() + FETCH_S)
@@ -356,7 +356,7 @@ def _decoded(name: str, text: str) -> bytes:
 
 
 def _incoming(
-    session: Session, connection: str, data: HandedIn, content: SubmittedFiles
+    session: Session, connection: str, data: Submitted, content: SubmittedFiles
 ) -> IncomingSubmission:
     assignment = versions.find_by_name(session, data.assignment)
     student = users.find_or_create_student(

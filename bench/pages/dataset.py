@@ -65,7 +65,7 @@ def make(store: Store, size: Size) -> School:
     with store.write() as session:
         school = _people(session, size)
         first = _first(session, school, size)
-        _copy_hand_ins(session, school, first, size)
+        _copy_submissions(session, school, first, size)
     if store.engine.dialect.name == "postgresql":
         with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.execute(text("vacuum analyze"))
@@ -180,7 +180,7 @@ def report() -> Report:
     )  # fmt: skip
 
 
-def _copy_hand_ins(session: Session, school: School, first: str, size: Size) -> None:
+def _copy_submissions(session: Session, school: School, first: str, size: Size) -> None:
     """Hand-in `i` is of student i % students, for assignment (i / students) % assignments."""
     each, rounds = size.students * size.assignments, tables.Round.__table__
     base = session.scalar(select(rounds.c.id).where(rounds.c.submission_id == first))

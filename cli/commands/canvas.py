@@ -171,7 +171,7 @@ def _posted(bridge: Bridge) -> None:
 
 def _say(brought: Pulled) -> None:
     click.echo(
-        f"{brought.people} people, {brought.handed_in} new hand-ins, "
+        f"{brought.people} people, {brought.submitted} new hand-ins, "
         f"{brought.refused} attempts that cannot be any."
     )
     if brought.errors:

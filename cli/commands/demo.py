@@ -230,7 +230,7 @@ def demo(settings: Settings, once: bool, port: int | None, folder: Path) -> None
     with System(settings, engine="rules", port=chosen, folder=folder, own_redis=True) as system:
         people = furnish(settings.config.database.url)
         system.until_ready(PATIENCE_S)
-        views = _hand_in(Client(system.url, people.token), samples())
+        views = _submit(Client(system.url, people.token), samples())
         store = Store(settings.config.database.url)
         bring_to_life(store, {(one.assignment, one.student): view["id"] for one, view in views})
         _show(views)
@@ -300,7 +300,7 @@ def _new_password(session: Session, name: str) -> str:
     return password
 
 
-def _hand_in(client: Client, all_samples: Sequence[Sample]) -> list[tuple[Sample, dict[str, Any]]]:
+def _submit(client: Client, all_samples: Sequence[Sample]) -> list[tuple[Sample, dict[str, Any]]]:
     """Hand everything in over HTTP, then wait for each."""
     click.echo(f"Handing in {len(all_samples)} samples over HTTP …")
     accepted = [

@@ -47,11 +47,11 @@ def rule_of(stored: str | None) -> LateRule:
     return LateRule.model_validate(json.loads(stored or "{}") or {})
 
 
-def lateness(handed_in: datetime, due: datetime | None, rule: LateRule) -> Lateness:
+def lateness(submitted_at: datetime, due: datetime | None, rule: LateRule) -> Lateness:
     """Of a hand-in at that moment; `due` is the student's own date, with an extension."""
-    if due is None or handed_in <= due + timedelta(minutes=rule.grace_minutes):
+    if due is None or submitted_at <= due + timedelta(minutes=rule.grace_minutes):
         return IN_TIME
-    days = math.ceil((handed_in - due) / DAY)
+    days = math.ceil((submitted_at - due) / DAY)
     credit = max(rule.at_least, 1 - rule.per_day * days, 0.0)
     return Lateness(days=days, credit=round(credit, 6), closed=rule.days is not None and days > rule.days)
 

@@ -94,13 +94,13 @@ def repair(
     return "".join([*parts, source[at:]]), tuple(found)
 
 
-def beside(handed_in: Mapping[str, str], data: Mapping[str, str]) -> dict[str, str]:
+def beside(submitted: Mapping[str, str], data: Mapping[str, str]) -> dict[str, str]:
     """What lies beside the work, path -> SHA-256: the assignment's data and the files of the submission.
 
     A folder `data` of the submission stays below `/box`, as `./data/…`: what it holds must never be taken for
     the assignment's, which lies beside the solution, the expected values and the tests, too.
     """
-    own = {path: digest for path, digest in handed_in.items() if path not in data}
+    own = {path: digest for path, digest in submitted.items() if path not in data}
     return {f"./{p}" if p.startswith("data/") else p: digest for p, digest in own.items()} | dict(data)
 
 

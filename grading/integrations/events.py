@@ -67,7 +67,7 @@ class File(Part):
         return self
 
 
-class HandedIn(Part):
+class Submitted(Part):
     """What was handed in."""
 
     assignment: LmsId = Field(max_length=130, description="`course/assignment`")
@@ -124,7 +124,7 @@ class SubmissionCreated(Message):
     """To Grader: a student handed in."""
 
     type: Literal["submission.created"]
-    data: HandedIn
+    data: Submitted
 
 
 class RosterUpdated(Message):

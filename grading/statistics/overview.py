@@ -99,7 +99,7 @@ class Overview:
     """All that the page shows."""
 
     students: int
-    handed_in: int
+    submitted: int
     graded: int
     """With a total."""
     partial: int
@@ -127,7 +127,7 @@ def overview(known: Works) -> Overview:
     groups = grouped(remark for work in works for remark in work.remarks)
     return Overview(
         students=known.students,
-        handed_in=len(works),
+        submitted=len(works),
         graded=len(totals),
         partial=sum(work.state == "partial" for work in works),
         under_way=sum(work.state not in ("graded", "partial", "failed") for work in works),

@@ -22,7 +22,7 @@ from cli.dev.supervisor import processes
 from cli.settings import Settings
 from grading.store import Store, schema
 from grading.store.tables import Run
-from tests.support.factories import add_assignment, hand_in
+from tests.support.factories import add_assignment, submit
 from tests.support.services import SqliteDatabases
 from tests.support.system import ASSIGNMENT, assert_graded_once, count_final, furnish, site, until
 
@@ -76,7 +76,7 @@ class Running:
         """kill -9 of a part's process group."""
         os.killpg(processes(self.system.folder)[part], signal.SIGKILL)
 
-    def hand_in(self, number: int) -> str:
+    def submit(self, number: int) -> str:
         content = {"work.R": f"# work of {number}\nmean(sales)".encode()}
         return str(self.client.submit_bytes(content, ASSIGNMENT, f"s-{number}")["id"])
 
@@ -124,18 +124,16 @@ def kill_in_the_middle(running: Running, parts: Sequence[str]) -> None:
     store = running.store
     before = count_final(store)
     with ThreadPoolExecutor(4) as pool:
-        handed_in: list[Future[str]] = [
-            pool.submit(running.hand_in, n) for n in range(before, before + COUNT)
-        ]
+        submitted: list[Future[str]] = [pool.submit(running.submit, n) for n in range(before, before + COUNT)]
         killed = datetime.now(UTC)
         for part in sorted(parts, key=lambda name: name != "web"):
             if part == "web":
-                until(lambda: sum(one.done() for one in handed_in) >= COUNT // 5, 90, "the first uploads")
+                until(lambda: sum(one.done() for one in submitted) >= COUNT // 5, 90, "the first uploads")
             else:
                 until(lambda: count_final(store) >= before + COUNT // 5, 90, "the first grades")
             killed = datetime.now(UTC)
             running.kill(part)
-        ids = {one.result() for one in handed_in}
+        ids = {one.result() for one in submitted}
     assert len(ids) == COUNT
     until(lambda: count_final(store) >= before + COUNT, 120, f"all end; see {running.system.folder}")
     assert_graded_once(store, before + COUNT)
@@ -172,7 +170,7 @@ def test_a_spare_takes_over_from_a_machine_that_stays_dead(
         made.until_alive(*names)
         assignment = add_assignment(made.store, release="at_once")
         for number in range(COUNT):
-            made.dispatch.announce(hand_in(made.store, assignment, f"s-{number}").round_id)
+            made.dispatch.announce(submit(made.store, assignment, f"s-{number}").round_id)
         until(lambda: count_final(made.store) >= COUNT // 5, 30, "the first grades")
         killed = datetime.now(UTC)
         made.parts.kill("dgx-spark-1")

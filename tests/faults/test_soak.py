@@ -121,7 +121,7 @@ def under_faults(there: Place) -> None:
     begun = next_strike = time.monotonic()
     while len(uploads) < COUNT or not all(upload.done() for upload in uploads):
         due = min(COUNT, int((time.monotonic() - begun) * A_SECOND) + 1)
-        uploads += running.hand_in([f"s-{number}" for number in range(len(uploads), due)])
+        uploads += running.submit([f"s-{number}" for number in range(len(uploads), due)])
         if time.monotonic() >= next_strike:
             there.chaos.step()
             next_strike = time.monotonic() + choose.uniform(*EVERY_S)
@@ -202,7 +202,7 @@ def test_a_machine_whose_cable_is_pulled_is_taken_over_and_comes_back(
         cut, heal = (
             (link.down, link.up) if link else (running.proxies["far"].cut, running.proxies["far"].heal)
         )
-        uploads = running.hand_in([f"s-{number}" for number in range(12)])
+        uploads = running.submit([f"s-{number}" for number in range(12)])
         running.until_busy("far", 2)
         cut()
         fault = moment()
@@ -256,7 +256,7 @@ def fail(running: Cluster, count: int) -> int:
 
     while failed() < count:
         first = len(running.ledger.accepted)
-        running.handed_in([f"s-{number}" for number in range(first, first + 40)])
+        running.submitted([f"s-{number}" for number in range(first, first + 40)])
         until(lambda: waiting(running) < 40, 60, "the failures keep up")
     return failed()
 

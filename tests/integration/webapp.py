@@ -269,7 +269,7 @@ class School:
             )
         return {"Authorization": f"Bearer {made.secret}"}
 
-    def hand_in(
+    def submit(
         self, who: str, assignment: int | None = None, data: bytes = CODE, name: str = "work.py"
     ) -> str:
         """A submission of somebody; its id."""

@@ -62,7 +62,7 @@ def add_student(store: Store, student: str = "s1") -> int:
         return users.find_or_create_student(session, "local", student, "", "", course.id).id
 
 
-def hand_in(store: Store, assignment_id: int, student: str = "s1", **other: Any) -> Accepted:
+def submit(store: Store, assignment_id: int, student: str = "s1", **other: Any) -> Accepted:
     """A stored submission."""
     student_id = add_student(store, student)
     work = submitted_files(other.pop("source_text", "x <- 1"), other.pop("path", "work.R"))

@@ -40,11 +40,11 @@ def planted(store: Store, assignment: int) -> int:
         users.create_token(session, user.id, f"{CANARY} token", ["read"], timedelta(days=1))
         write_audit(session, user.name, "sign_in", f"user:{user.id}", {"as": [f"{CANARY}-id"], "x": "kept"})
         write_audit(session, "system", "mail", "course:1", {"text": f"to {CANARY}@mail.invalid, sent"})
-    hand_in_canaries(store, assignment, user.id)
+    submit_canaries(store, assignment, user.id)
     return user.id
 
 
-def hand_in_canaries(store: Store, assignment: int, user_id: int) -> None:
+def submit_canaries(store: Store, assignment: int, user_id: int) -> None:
     cell = Cell(
         number=1,
         kind="code",

@@ -30,7 +30,7 @@ const kilobytes = (size) =>
   size < 1048576 ? `${Math.max(1, Math.round(size / 1024))} KB` : `${(size / 1048576).toFixed(1)} MB`;
 
 // The form: a list of files that can be made shorter, a bar while they travel, and one hand-in whatever happens.
-const watchHandIn = (form) => {
+const watchSubmitForm = (form) => {
   const input = form.querySelector("input[type=file]");
   const drop = form.querySelector("[data-drop]");
   const list = form.querySelector("[data-files]");
@@ -216,7 +216,7 @@ const once = (form) => {
 
 sayOff();
 window.setInterval(sayOff, 30000);
-document.querySelectorAll("form[data-hand-in]").forEach(watchHandIn);
+document.querySelectorAll("form[data-submit-form]").forEach(watchSubmitForm);
 document.querySelectorAll("form[data-once]").forEach(once);
 for (const zone of document.querySelectorAll("[data-own-zone]")) {
   zone.value = Intl.DateTimeFormat().resolvedOptions().timeZone || zone.value;

@@ -82,7 +82,7 @@ class CourseAssignment:
     """The reader's own date, where they have an extension."""
     extended: bool
     newest: NewestSubmission | None
-    handed_in: int
+    submitted: int
     """Number of students who submitted; 0 for students."""
 
 

@@ -72,8 +72,8 @@ def load_cells(
             found[row.assignment_id, row.user_id].append(row)
     rules = {one.id: one.counts for one in listed}
     return {
-        key: _cell(_counting(hand_ins, rules[key[0]]), released_only=released_only)
-        for key, hand_ins in found.items()
+        key: _cell(_counting(submissions, rules[key[0]]), released_only=released_only)
+        for key, submissions in found.items()
     }
 
 
@@ -129,11 +129,11 @@ def _told(user: ColumnElement[int] | Any) -> Select[Any]:
     )  # fmt: skip
 
 
-def _counting(hand_ins: Sequence[Any], rule: str) -> Any:
+def _counting(submissions: Sequence[Any], rule: str) -> Any:
     """The newest, or the one with the most points."""
-    if rule == "best" and (graded := [one for one in hand_ins if one.final_points is not None]):
+    if rule == "best" and (graded := [one for one in submissions if one.final_points is not None]):
         return max(graded, key=lambda one: (one.final_points, one.created_at))
-    return max(hand_ins, key=lambda one: one.created_at)
+    return max(submissions, key=lambda one: one.created_at)
 
 
 def _cell(row: Any, *, released_only: bool) -> Cell:

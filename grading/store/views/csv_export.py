@@ -159,7 +159,7 @@ def export_files(store: Store, assignment_id: int) -> Iterator[tuple[str, bytes]
             folders = _folders(session, some)
             for submission_id in some:
                 if submission_id in folders:  # else it was removed a moment ago
-                    yield from _of_hand_in(session, submission_id, folders[submission_id], names)
+                    yield from _of_submission(session, submission_id, folders[submission_id], names)
 
 
 def _folders(session: Session, ids: Sequence[str]) -> dict[str, str]:
@@ -178,7 +178,7 @@ def _folder(row: Any) -> str:
     return f"submissions/{called} ({row.user})/submission-{row.number}"
 
 
-def _of_hand_in(
+def _of_submission(
     session: Session, submission_id: str, folder: str, names: zip_names.Names
 ) -> Iterator[tuple[str, bytes]]:
     files = select(SubmissionFile.path, SubmissionFile.sha256).where(

@@ -30,7 +30,7 @@ class AssignmentCard(Value):
     closes: datetime | None
     lateness: Lateness
     """Of a submission at this moment."""
-    hand_ins: int
+    submissions: int
     most: int | None
     newest: SubmissionLine | None
     uploaded_at: datetime | None
@@ -41,7 +41,7 @@ class AssignmentCard(Value):
     @property
     def open(self) -> bool:
         """Whether something can be submitted now."""
-        return not self.lateness.closed and (self.most is None or self.hand_ins < self.most)
+        return not self.lateness.closed and (self.most is None or self.submissions < self.most)
 
 
 class StudentHome(Value):
@@ -55,7 +55,7 @@ class StudentHome(Value):
 
 def load_home(session: Session, user_id: int, course_ids: Collection[int]) -> StudentHome:
     """The home page of a student of these courses."""
-    rows = session.execute(_hand_ins(), {"user_id": user_id}).all()
+    rows = session.execute(_submissions(), {"user_id": user_id}).all()
     lines = {line.id: line for line in submission_lists.group_lines(rows)}
     last = {row.assignment_id: (lines[row.id], row.of_it) for row in rows if row.last == 1}
     newest = sorted({row.newest: row.id for row in rows if row.newest <= submission_lists.PER_PAGE}.items())
@@ -78,7 +78,7 @@ def _of_courses(session: Session, user_id: int, course_ids: Collection[int]) -> 
 
 
 @cache
-def _hand_ins() -> Select[Any]:
+def _submissions() -> Select[Any]:
     """The newest submission of each assignment and those of the first page, with their numbers."""
     theirs = submission_lists.counting_query(bindparam("user_id")).c
     last = func.row_number().over(
@@ -137,7 +137,7 @@ def _card(row: Any, last: Mapping[int, tuple[SubmissionLine, int]], moment: date
         extended=row.own is not None,
         closes=closes(due, rule),
         lateness=lateness(moment, due, rule),
-        hand_ins=count,
+        submissions=count,
         most=row.max_submissions,
         newest=newest,
         uploaded_at=row.uploaded_at,

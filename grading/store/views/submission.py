@@ -395,7 +395,7 @@ class WholeSubmission:
     """A submission with its current round, documents and score terms."""
 
     view: SubmissionView
-    handed_in: SubmittedWork
+    submitted: SubmittedWork
     terms: ScoreTerms
 
 
@@ -405,10 +405,10 @@ def load_whole(session: Session, submission_id: str) -> WholeSubmission:
     Raises NotFound.
     """
     row = load_head(session, _whole(session.get_bind().dialect.name), submission_id)
-    return WholeSubmission(view_of(session, row), _handed_in(row), terms_of(row))
+    return WholeSubmission(view_of(session, row), _submitted(row), terms_of(row))
 
 
-def _handed_in(row: Any) -> SubmittedWork:
+def _submitted(row: Any) -> SubmittedWork:
     execution = None if row.execution in (None, "null") else ShownExecution.model_validate_json(row.execution)
     made = _parsed.get(
         mark(row.documents, row.starter), len(row.documents), lambda: _apart(row.documents, row.starter)

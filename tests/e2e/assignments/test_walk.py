@@ -107,7 +107,7 @@ def test_a_button_pressed_before_the_scripts_came_ends_at_its_place(
 
 def test_a_dry_run_is_compared_and_applied(careful: Page, school: School, site: str, pictures: Path) -> None:
     page = careful
-    handed = [school.hand_in(name) for name in ("anna", "ben", "grader")]
+    handed = [school.submit(name) for name in ("anna", "ben", "grader")]
     for number, submission in enumerate(handed):
         points = 8.5 - 2 * number
         school.grade(submission, report(points=points, points_so_far=points), released=number == 0)

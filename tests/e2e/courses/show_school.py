@@ -116,14 +116,14 @@ class ShowSchool(School):
                 user = users.create_user(session, login, name=name, email=f"{login}@school.example")
                 users.enrol(session, user.id, self.course, "student")
                 self.users[login] = user.id
-            submission = self.hand_in(login, self.shown, notebook(), "cafe.ipynb")
+            submission = self.submit(login, self.shown, notebook(), "cafe.ipynb")
             self._happened(submission, number)
-        mine = self.hand_in("anna", self.shown, notebook(), "cafe.ipynb")
+        mine = self.submit("anna", self.shown, notebook(), "cafe.ipynb")
         self.grade(mine, a_report((4, 3, 3, 4, 3), self.chance), released=True)
         self.ran(mine, "analysis", SentPrompt(system="You review homework.", user=TASK))
         self.made["result"] = mine
         for title, when in ((self.assignment, 21), (self.quick, 6)):
-            old = self.hand_in("anna", title)
+            old = self.submit("anna", title)
             self.grade(old, report(), released=True)
             self._moved(old, timedelta(days=when))
 

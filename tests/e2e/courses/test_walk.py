@@ -34,7 +34,7 @@ def school(tmp_path_factory: pytest.TempPathFactory) -> Iterator[School]:
         session.get_one(tables.Assignment, made.quick).visible = False
         for course in session.query(tables.Course):
             course.title = {"ba": "Business Analytics", "other": "Statistics"}[course.slug]
-    submission = made.hand_in("anna")
+    submission = made.submit("anna")
     made.grade(submission, report(), released=True)
     yield with_passwords(made, "anna", "admin")
     made.close()

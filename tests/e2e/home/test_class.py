@@ -71,7 +71,7 @@ def test_teaching(careful: Page, school: School, site: str, pictures: Path) -> N
         whole_class(school, 12)
     with school.store.write() as session:
         session.get_one(tables.User, school.users["anna"]).name = "Anna Miller"
-    submission = school.hand_in("anna", data=f"# Why: {NO_SCRIPT}\nprint(1)  # by Anna Miller\n".encode())
+    submission = school.submit("anna", data=f"# Why: {NO_SCRIPT}\nprint(1)  # by Anna Miller\n".encode())
     school.grade(submission, a_report(4, 4))
     change(school, submission, "think", 3, "Miller names no reason for the choice.")
     come_in(page, site, school, "teacher")

@@ -37,7 +37,7 @@ def test_from_sign_in_to_the_result(careful: Page, school: School, site: str, pi
     expect(page.get_by_role("heading", name="Assignments")).to_be_visible()
     follow(page, page.get_by_role("link", name="Hand in Homework hw1"))
     expect(page.get_by_text("Accepted: .ipynb, .R,")).to_be_visible()
-    look(page, pictures, "2-hand-in")
+    look(page, pictures, "2-submission")
     big = {"name": "big.py", "mimeType": "text/plain", "buffer": b"x" * (3 * 1024 * 1024)}
     page.get_by_label("Your files").set_input_files([big])
     expect(page.get_by_role("alert")).to_contain_text("larger than 2 MB")
@@ -102,7 +102,7 @@ def test_a_hostile_notebook_runs_nothing(careful: Page, school: School, site: st
         },
     ]
     notebook = {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells}
-    submission = school.hand_in("anna", data=json.dumps(notebook).encode(), name="work.ipynb")
+    submission = school.submit("anna", data=json.dumps(notebook).encode(), name="work.ipynb")
     places = (Location(document="work.ipynb", cell=2, line=3), Location(document="work.ipynb", cell=2))
     findings = tuple(Finding(severity="major", title=bad, detail=bad, location=p) for p in places)
     school.grade(
@@ -121,7 +121,7 @@ def test_a_hostile_notebook_runs_nothing(careful: Page, school: School, site: st
 
 def test_tests_and_runs_are_shown(careful: Page, school: School, site: str, pictures: Path) -> None:
     page = careful
-    submission = executed.hand_in_tested(school)
+    submission = executed.submit_tested(school)
     sign_in(page, site, "anna")
     page.goto(f"{site}/submissions/{submission}")
     tests = page.locator(".tests")
@@ -149,7 +149,7 @@ def test_tests_and_runs_are_shown(careful: Page, school: School, site: str, pict
 
 def test_the_instructors_pages(careful: Page, school: School, site: str, pictures: Path) -> None:
     page = careful
-    waiting = school.hand_in("ben")
+    waiting = school.submit("ben")
     school.grade(waiting, report(held=True))
     sign_in(page, site, "teacher")
     expect(page.get_by_role("heading", name="What waits for you")).to_be_visible()
@@ -225,7 +225,7 @@ def four_machines() -> list[MachineState]:
     return found
 
 
-def test_a_class_zip_is_previewed_and_handed_in(
+def test_a_class_zip_is_previewed_and_submitted(
     careful: Page, school: School, site: str, pictures: Path
 ) -> None:
     import io
@@ -252,7 +252,7 @@ def test_an_instructor_reads_the_exact_prompt(
 ) -> None:
     page = careful
     words = "\n  You review homework.\n\n<b>not bold</b> " + "long " * 300
-    submission = school.hand_in("anna")
+    submission = school.submit("anna")
     school.grade(submission, report())
     school.ran(submission, "analysis", SentPrompt(system=words, user="\n+ 1| x = 1\n"), prompt_hash="0" * 64)
     sign_in(page, site, "teacher")

@@ -89,7 +89,7 @@ class Cluster:
     client: Client
     model: str
 
-    def hand_in(self, student: str) -> str:
+    def submit(self, student: str) -> str:
         accepted = self.client.submit_bytes({"work.R": WORK.encode()}, ASSIGNMENT, student)
         return str(accepted["id"])
 
@@ -217,7 +217,7 @@ def test_one_submission_is_done_by_the_two_primary_machines_at_once(cluster: Clu
 @pytest.mark.soak
 def test_one_submission_takes_as_long_as_its_longer_stage(cluster: Cluster) -> None:
     """On a machine with nothing else to do: seconds are no measure beside other tests."""
-    submission = cluster.hand_in("s-alone")
+    submission = cluster.submit("s-alone")
     assert cluster.client.wait(submission, 90)["status"] == "graded"
     done = cluster.done(submission)
     assert done.overlap_s > 0.7 * done.shorter_s
@@ -228,10 +228,10 @@ def test_one_submission_takes_as_long_as_its_longer_stage(cluster: Cluster) -> N
 def test_two_submissions_at_once_use_the_spares_and_two_machines_each(cluster: Cluster) -> None:
     """More than the primary machines have slots for, and so few that there is always another machine."""
     with ThreadPoolExecutor(2) as pool:
-        handed_in = list(pool.map(cluster.hand_in, (f"s-{number}" for number in range(2, 4))))
-    for submission in handed_in:
+        submitted = list(pool.map(cluster.submit, (f"s-{number}" for number in range(2, 4))))
+    for submission in submitted:
         assert cluster.client.wait(submission, 90)["status"] == "graded"
-    done = [cluster.done(submission) for submission in handed_in]
+    done = [cluster.done(submission) for submission in submitted]
     for one in done:
         assert one.machines[0] != one.machines[1]
         for stage, model in zip(("analysis", "feedback"), MODELS, strict=True):

@@ -59,12 +59,12 @@ def test_one_machine_reads_and_another_writes(
         system.until_alive("spark", "mac")
         until(lambda: accepts_uploads(url), 30, "the web app answers")
         until(lambda: "prefill_listens" in log(tmp_path), 60, "prompts are read")
-        first = hand_in(system, client, tmp_path, 1)
+        first = submit(system, client, tmp_path, 1)
         assert (first.strategy, measured(first, "reader")) == ("disaggregated", "spark")
         assert measured(first, "fault") is None
         assert measured(first, "sent_bytes") > 100_000
         system.parts.kill("prefill")
-        second = hand_in(system, client, tmp_path, 2)
+        second = submit(system, client, tmp_path, 2)
         assert (second.strategy, measured(second, "fault")) == ("direct", "peer_unreachable")
 
 
@@ -73,7 +73,7 @@ def log(folder: Path) -> str:
     return "".join(path.read_text() for path in folder.glob("**/prefill*.log"))
 
 
-def hand_in(system: Site, client: Client, folder: Path, count: int) -> Detail:
+def submit(system: Site, client: Client, folder: Path, count: int) -> Detail:
     """Have one more graded; how its feedback came about."""
     work = folder / "work.R"
     work.write_text("sales <- read.csv('sales.csv')\nmean(sales$price)\n")

@@ -25,7 +25,7 @@ from grading.store import Store, schema
 from grading.store.database import now
 from grading.store.rounds import lifecycle, locking, preparing
 from tests.support.engines import all_metrics
-from tests.support.factories import add_assignment, begin_round, hand_in, result
+from tests.support.factories import add_assignment, begin_round, result, submit
 from tests.support.servers.otlp import Collector, collector
 from tests.support.services import SqliteDatabases
 from tests.support.system import ASSIGNMENT, Site, furnish, site, until
@@ -148,7 +148,7 @@ def events_arrived(found: Seen) -> bool:
 
 def fail_one(store: Store) -> None:
     """A round whose stages died before any part runs, so that there are dead letters."""
-    round_id = hand_in(store, add_assignment(store, "lost")).round_id
+    round_id = submit(store, add_assignment(store, "lost")).round_id
     with store.write() as session:
         preparing.save_prepared(session, round_id, {"documents": [], "evidence": {}})
         for order in begin_round(session, round_id):
@@ -270,7 +270,7 @@ def test_every_line_of_every_process_is_json(seen: Seen) -> None:
             assert line["part"] == part
 
 
-def test_a_hand_in_can_be_followed_through_all_processes(seen: Seen) -> None:
+def test_a_submission_can_be_followed_through_all_processes(seen: Seen) -> None:
     lines = {part: [json.loads(line) for line in lines] for part, lines in seen.logs.items()}
     for submission in seen.submissions:
         (accepted,) = [line for line in lines["web"] if line.get("submission") == submission]
@@ -298,7 +298,7 @@ def test_nobody_logs_what_students_wrote_or_are_called(seen: Seen) -> None:
 # --- traces -------------------------------------------------------------------------------------------
 
 
-def test_a_trace_leads_from_the_hand_in_to_the_grade(seen: Seen) -> None:
+def test_a_trace_leads_from_the_submission_to_the_grade(seen: Seen) -> None:
     roots = {
         span.attributes["grader.submission"]: span for span in seen.traces.spans if span.name == "accept"
     }

@@ -27,7 +27,7 @@ def make_busy(school: School) -> None:
     """Work in hand, work that waits, a dead round and a message that nobody took."""
     runs = []
     for who in ("anna", "ben"):
-        submission = school.hand_in(who)
+        submission = school.submit(who)
         with school.store.write() as session:
             round_ = session.query(tables.Round).filter_by(submission_id=submission).one()
             round_.state = "running"
@@ -42,8 +42,8 @@ def make_busy(school: School) -> None:
             session.flush()
             runs.append(run.id)
     school.dispatch.held[runs[0]] = Lease(runs[0], "dgx-spark-1", "p", "analysis", "generating", 1240, 12.0)
-    school.hand_in("anna", school.quick)
-    dead = school.hand_in("ben", school.quick)
+    school.submit("anna", school.quick)
+    dead = school.submit("ben", school.quick)
     school.grade(dead, report(points=None, status="partial", stages={}))
     with school.store.write() as session:
         for number in range(3):

@@ -28,7 +28,7 @@ def school(tmp_path_factory: pytest.TempPathFactory) -> Iterator[School]:
 @pytest.fixture(scope="module")
 def submission(school: School) -> str:
     """Late, changed by a person, the second hand-in of two."""
-    school.hand_in("anna")
+    school.submit("anna")
     made = graded(school)
     with school.store.write() as session:
         assignment = session.get_one(tables.Assignment, school.assignment)
@@ -140,7 +140,7 @@ def test_without_javascript_all_of_it_can_be_read(
 
 def test_partial_results_are_no_zero(careful: Page, school: School, site: str, pictures: Path) -> None:
     page = careful
-    partial = school.hand_in("ben")
+    partial = school.submit("ben")
     made = report(
         status="partial", points=None, points_so_far=4, feedback=None,
         failures={"feedback": "The machine did not answer in time."},

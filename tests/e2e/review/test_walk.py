@@ -28,7 +28,7 @@ def school(tmp_path_factory: pytest.TempPathFactory) -> Iterator[School]:
             users.enrol(session, user.id, made.course, "student")
             made.users[name] = user.id
     for number, (name, pair) in enumerate(zip(CLASS, points, strict=True)):
-        submission = made.hand_in(name)
+        submission = made.submit(name)
         made.grade(submission, given(*pair, held=number == 2), released=number == 4)
     yield made
     made.close()

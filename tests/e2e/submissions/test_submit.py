@@ -77,7 +77,7 @@ def school(tmp_path_factory: pytest.TempPathFactory) -> Iterator[School]:
         ]  # fmt: skip
         rubric["criteria"] = [{**rubric["criteria"][0], "checks": checks}, *rubric["criteria"][1:]]
         version.rubric = rubric
-    made.grade(made.hand_in("anna", made.quick), report(), released=True)
+    made.grade(made.submit("anna", made.quick), report(), released=True)
     yield made
     made.close()
 
@@ -205,13 +205,13 @@ def test_staff_give_extensions_and_make_groups(
     careful: Page, school: School, site: str, pictures: Path
 ) -> None:
     page = careful
-    school.grade(school.hand_in("dan"), report(held=True))
+    school.grade(school.submit("dan"), report(held=True))
     come_in(page, site, school, "teacher")
     page.goto(site)
     expect(page.get_by_role("link", name="1 to review")).to_be_visible()
     look(page, pictures, "home-staff", all_widths=True)
     page.goto(f"{site}/submissions?assignment={school.assignment}")
-    look(page, pictures, "hand-ins-staff")
+    look(page, pictures, "submissions-staff")
     page.goto(f"{site}/assignments/{school.assignment}")
     look(page, pictures, "assignment-staff")
     page.goto(f"{site}/assignments/{school.assignment}/extensions")

@@ -44,7 +44,7 @@ def advance(school: School, submission: str, state: str) -> None:
 
 def test_waiting_leaving_and_coming_back(careful: Page, school: School, site: str, pictures: Path) -> None:
     page = careful
-    submission = school.hand_in("anna")
+    submission = school.submit("anna")
     advance(school, submission, "queued")
     come_in(page, site, school, "anna")
     page.goto(f"{site}/submissions/{submission}")
@@ -88,7 +88,7 @@ def test_waiting_leaving_and_coming_back(careful: Page, school: School, site: st
 
 def test_a_session_that_ended_is_said(careful: Page, school: School, site: str) -> None:
     page = careful
-    submission = school.hand_in("anna")
+    submission = school.submit("anna")
     come_in(page, site, school, "anna")
     page.goto(f"{site}/submissions/{submission}")
     expect(page.locator("[data-live]")).to_contain_text("Received")
@@ -99,8 +99,8 @@ def test_a_session_that_ended_is_said(careful: Page, school: School, site: str) 
 
 def test_the_gradebook_out_and_in(careful: Page, school: School, site: str, pictures: Path) -> None:
     page = careful
-    school.grade(school.hand_in("ben"), report(points=7.0, points_so_far=7.0), released=True)
-    school.grade(school.hand_in("ben", school.quick), report(points=9.0, points_so_far=9.0, held=True))
+    school.grade(school.submit("ben"), report(points=7.0, points_so_far=7.0), released=True)
+    school.grade(school.submit("ben", school.quick), report(points=9.0, points_so_far=9.0, held=True))
     come_in(page, site, school, "teacher")
     page.goto(f"{site}/courses/{school.course}/grades")
     expect(page.get_by_role("row").filter(has_text="Ben")).to_contain_text("7")

@@ -127,7 +127,7 @@ def test_the_corpus_is_large_and_would_bite(context: BrowserContext) -> None:
 
 
 def test_a_hostile_notebook_is_read_as_words(watch: Watch, school: School) -> None:
-    submission = school.hand_in("anna", data=hostile_texts.work(), name=hostile_texts.WORK)
+    submission = school.submit("anna", data=hostile_texts.work(), name=hostile_texts.WORK)
     watch.see(f"/submissions/{submission}")
     words = watch.words()
     for name, _ in hostile_texts.cases():
@@ -145,7 +145,7 @@ def test_a_hostile_notebook_is_read_as_words(watch: Watch, school: School) -> No
 def test_hostile_words_of_models_and_people_stay_words(watch: Watch, school: School, number: int) -> None:
     group = hostile_texts.several(GROUP)[number]
     words = hostile_texts.whole(group)
-    submission = school.hand_in("anna", data=sample(), name=hostile_texts.WORK)
+    submission = school.submit("anna", data=sample(), name=hostile_texts.WORK)
     school.grade(submission, hostile_texts.hostile_report(words, group[0][0]), released=True)
     hostile_texts.people_say(school, submission, words)
     watch.see(f"/submissions/{submission}")
@@ -212,7 +212,7 @@ def test_hostile_names_of_files(watch: Watch, school: School) -> None:
         "a{{7*191}}'\".py",
         "x" * 150 + ".py",
     ):
-        submission = school.hand_in("anna", data=b"x = 1\n", name=name)
+        submission = school.submit("anna", data=b"x = 1\n", name=name)
         watch.see(f"/submissions/{submission}")
 
 
@@ -220,7 +220,7 @@ def test_hostile_names_of_files(watch: Watch, school: School) -> None:
 def test_a_pdf_of_it_has_no_action_and_no_address(school: School, number: int, tmp_path: Path) -> None:
     words = hostile_texts.whole(hostile_texts.several(2 * GROUP)[number])
     hostile_texts.rename(school, [words] * 4)
-    submission = school.hand_in("anna", data=hostile_texts.work(), name=NOTEBOOK)
+    submission = school.submit("anna", data=hostile_texts.work(), name=NOTEBOOK)
     school.grade(submission, hostile_texts.hostile_report(words, "x"), released=True)
     hostile_texts.people_say(school, submission, words)
     with school.app.test_request_context(), school.store.read() as session:

@@ -44,7 +44,7 @@ def play(folder: Path, database_url: str) -> Outcome:
         running.broker.crash()
         done.accepted_while["dead"] = accepted(running, "dead")
         running.broker.start()
-        running.handed_in(names("flushed"))
+        running.submitted(names("flushed"))
         done.flushed = running.until_busy("one", 1)
         running.broker.forget_everything()
         done.verdict = running.until_all_end(120)
@@ -57,7 +57,7 @@ def names(fault: str, count: int = 8) -> list[str]:
 
 def deliver_everything_several_times(running: Cluster, done: Outcome) -> None:
     with Duplicator(running.broker.url, seed=1) as duplicator:
-        running.handed_in(names("copied", 10))
+        running.submitted(names("copied", 10))
         running.until_all_end(90)
     done.copies, done.run_ids = dict(duplicator.copies), run_ids(running.store)
 
@@ -70,7 +70,7 @@ def run_ids(store: Store) -> set[str]:
 def accepted(running: Cluster, fault: str) -> list[float]:
     """Seconds each of these uploads takes now."""
     before = len(running.ledger.waits)
-    running.handed_in(names(fault, 6))
+    running.submitted(names(fault, 6))
     return running.ledger.waits[before:]
 
 

@@ -30,7 +30,7 @@ def play(folder: Path, database_url: str) -> Outcome:
     """SIGTERM and a new start for each machine, with all its slots busy."""
     in_hand, codes = {}, {}
     with cluster(folder, MACHINES, database_url) as running:
-        uploads = running.hand_in([f"s-{number}" for number in range(COUNT)])
+        uploads = running.submit([f"s-{number}" for number in range(COUNT)])
         for machine in MACHINES:
             in_hand[machine.name] = running.until_busy(machine.name, machine.slots)
             codes[machine.name] = running.stop(machine.name).wait(60)

@@ -114,13 +114,13 @@ class Cluster:
 
     # --- work -----------------------------------------------------------------------------------------
 
-    def hand_in(self, students: Sequence[str], text: str = "mean(sales)") -> list[Future[str]]:
+    def submit(self, students: Sequence[str], text: str = "mean(sales)") -> list[Future[str]]:
         """Begin to hand in for these students, four at a time."""
-        return [self.uploads.submit(self.ledger.hand_in, student, text) for student in students]
+        return [self.uploads.submit(self.ledger.submit, student, text) for student in students]
 
-    def handed_in(self, students: Sequence[str], text: str = "mean(sales)") -> list[str]:
+    def submitted(self, students: Sequence[str], text: str = "mean(sales)") -> list[str]:
         """Hand in for these students; their submissions once all are accepted."""
-        return [one.result() for one in self.hand_in(students, text)]
+        return [one.result() for one in self.submit(students, text)]
 
     def held_by(self, machine: str) -> list[Lease]:
         """The runs that a machine works on."""

@@ -30,7 +30,7 @@ class Outcome:
 def play(folder: Path, database_url: str) -> Outcome:
     """First the slow one ends, then another is drained and comes back."""
     with cluster(folder, MACHINES, database_url) as running:
-        running.handed_in(["a", "b", "c", "d"])
+        running.submitted(["a", "b", "c", "d"])
         in_hand = running.until_busy("slow", 1)
         begun = time.monotonic()
         code = running.stop("slow").wait(60)
@@ -38,12 +38,12 @@ def play(folder: Path, database_url: str) -> Outcome:
         running.until_all_end(90)
         runs_then = known_runs(running.store)
         said = running.grader("drain", "two", "--why", "a new disk")
-        running.handed_in(["e", "f"])
+        running.submitted(["e", "f"])
         running.until_all_end(90)
         drained_runs = known_runs(running.store)[len(runs_then) :]
         before = len(runs_then) + len(drained_runs)
         running.grader("drain", "two", "--back")
-        running.handed_in(["g", "h"])
+        running.submitted(["g", "h"])
         verdict = running.until_all_end(90)
         back_runs = known_runs(running.store)[before:]
         return Outcome(ended_s, code, in_hand, runs_then, said, drained_runs, back_runs, verdict)

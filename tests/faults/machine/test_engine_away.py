@@ -12,7 +12,7 @@ from sqlalchemy import select
 from cli.dev.embedded_redis import free_port, start_redis
 from grading.store import Store
 from grading.store.tables import Round, RoundStage, Run
-from tests.support.factories import add_assignment, hand_in
+from tests.support.factories import add_assignment, submit
 from tests.support.servers.base import Behaviour, ModelServer
 from tests.support.servers.ollama_server import OllamaHandler
 from tests.support.system import Site, site, until
@@ -88,7 +88,7 @@ def announce(made: Site, student: str) -> None:
     """Hand in and say so, as the web app does."""
     assignment = add_assignment(made.store, student, release="at_once")
     for number in range(COUNT):
-        assert made.dispatch.announce(hand_in(made.store, assignment, f"{student}-{number}").round_id)
+        assert made.dispatch.announce(submit(made.store, assignment, f"{student}-{number}").round_id)
 
 
 def states(store: Store) -> dict[str, int]:

@@ -62,7 +62,7 @@ def play(folder: Path, database_url: str, later_s: float = 0.0) -> Outcome:
     """
     with cluster(folder, MACHINES, database_url) as running:
         time.sleep(later_s)
-        uploads = running.hand_in([f"s-{number}" for number in range(MOST)])
+        uploads = running.submit([f"s-{number}" for number in range(MOST)])
         running.until_all_busy({machine.name: machine.slots for machine in MACHINES[:3]}, 90)
         uploads = [upload for upload in uploads if not upload.cancel()]
         running.kill(KILLED)

@@ -50,9 +50,9 @@ class Outcome:
 def play(folder: Path, database_url: str) -> Outcome:
     """The poison comes while both machines work on its neighbours."""
     with cluster(folder, MACHINES, database_url) as running:
-        submissions = running.handed_in(NEIGHBOURS)
+        submissions = running.submitted(NEIGHBOURS)
         running.until_all_busy({machine.name: 1 for machine in MACHINES})
-        poisoned = running.ledger.hand_in("poison", POISON)
+        poisoned = running.ledger.submit("poison", POISON)
         until(lambda: running.deaths, 90, "a worker dies")
         verdict = running.until_all_end(240)
         return replace(

@@ -13,7 +13,7 @@ from sqlalchemy import select
 from bench.models import make_model
 from cli.dev.embedded_redis import start_redis
 from grading.store.tables import Round, RoundStage, Run
-from tests.support.factories import add_assignment, hand_in
+from tests.support.factories import add_assignment, submit
 from tests.support.sharded import addresses, gone
 from tests.support.system import Site, site, until
 
@@ -98,7 +98,7 @@ def play(folder: Path, database_url: str) -> Outcome:
 
 def announce(made: Site, assignment: int, student: str) -> None:
     """Hand in and say so, as the web app does."""
-    assert made.dispatch.announce(hand_in(made.store, assignment, student).round_id)
+    assert made.dispatch.announce(submit(made.store, assignment, student).round_id)
 
 
 def ranks(made: Site) -> list[int]:

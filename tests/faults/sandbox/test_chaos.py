@@ -16,7 +16,7 @@ from grading.domain.model import Evidence, RoundState
 from grading.store import schema
 from grading.store.tables import Outbox, Round
 from tests.faults.sandbox.test_kills import TOML, add_python, running_drivers
-from tests.support.factories import hand_in
+from tests.support.factories import submit
 from tests.support.services import SqliteDatabases
 from tests.support.system import Site, assert_graded_once, count_final, site, until
 
@@ -76,7 +76,7 @@ def test_everything_is_run_and_graded_once(
             wants.append(float(right))
             source = WORK.format(chance.choice([0.1, 1, 2, 6]), 2 if right else 3, number)
             priority = chance.choice(["interactive", "batch"])
-            done = hand_in(
+            done = submit(
                 made.store, assignment, f"s-{number}", source_text=source, path="slow.py", priority=priority
             )
             made.dispatch.announce(done.round_id)

@@ -21,7 +21,7 @@ from grading.store.assignments import versions
 from grading.store.assignments.versions import NewVersion
 from grading.store.database import now
 from grading.store.tables import Outbox, Round
-from tests.support.factories import COURSE, hand_in
+from tests.support.factories import COURSE, submit
 from tests.support.system import Site, assert_graded_once, site, until
 
 TOML = """
@@ -107,7 +107,7 @@ def play(folder: Path, database_url: str) -> Outcome:
 def begin(made: Site, assignment: int, sources: list[str]) -> None:
     """Hand these in, each by a student of its own."""
     for source in sources:
-        done = hand_in(made.store, assignment, f"s-{hash(source)}", source_text=source, path="slow.py")
+        done = submit(made.store, assignment, f"s-{hash(source)}", source_text=source, path="slow.py")
         made.dispatch.announce(done.round_id)
 
 

@@ -253,10 +253,10 @@ def test_processes_outlive_a_redis_without_memory(tmp_path: Path) -> None:
             made.parts.start(part[-1], *part)
         made.until_alive("m")
         header = {"Authorization": f"Bearer {furnish(made.store, '').token}"}
-        first = [hand_in(client, header, f"a-{number}").status_code for number in range(count)]
+        first = [submit(client, header, f"a-{number}").status_code for number in range(count)]
         until_graded(made.store, 3)
         admin.config_set("maxmemory", 1)
-        then = [hand_in(client, header, f"b-{number}").status_code for number in range(count)]
+        then = [submit(client, header, f"b-{number}").status_code for number in range(count)]
         time.sleep(15)  # long enough that machines would count as dead if Redis were not
         admin.config_set("maxmemory", 0)
         since = time.monotonic()
@@ -368,7 +368,7 @@ def until_graded(store: Store, count: int) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(300)
-def test_postgresql_restarts_while_hand_ins_are_graded(redis_url: str, tmp_path: Path) -> None:
+def test_postgresql_restarts_while_submissions_are_graded(redis_url: str, tmp_path: Path) -> None:
     with (
         own_postgres(durable=True) as postgres,
         site(tmp_path, ONE_MACHINE, postgres.url, redis_url) as made,
@@ -377,7 +377,7 @@ def test_postgresql_restarts_while_hand_ins_are_graded(redis_url: str, tmp_path:
         for part in (["store"], ["sweep"], ["worker", "m"]):
             made.parts.start(part[-1], *part)
         header = {"Authorization": f"Bearer {furnish(made.store, '').token}"}
-        uploads = Uploads(lambda key: hand_in(client, {**header, "Idempotency-Key": key}, key))
+        uploads = Uploads(lambda key: submit(client, {**header, "Idempotency-Key": key}, key))
         with uploads.under_way():
             lasts = []
             for number in range(4):
@@ -404,7 +404,7 @@ class ForgetsSome(Dispatch):
         return int(round_id, 16) % 3 > 0 and super().announce(round_id)
 
 
-def hand_in(client: FlaskClient, header: dict[str, str], student: str) -> TestResponse:
+def submit(client: FlaskClient, header: dict[str, str], student: str) -> TestResponse:
     fields = {"assignment": ASSIGNMENT, "student": student, "files": (io.BytesIO(b"x <- 1"), "work.R")}
     one_of_its_own = client.application.test_client()
     return one_of_its_own.post("/api/v1/submissions", data=fields, headers=header)

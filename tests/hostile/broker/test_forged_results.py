@@ -60,7 +60,7 @@ class World:
                 stages = self.made.config.machine(name).stages
                 kinds = {s: {"engine": "instant", "model": "m"} for s in stages}
                 Leases(redis, self.names).heartbeat(Heartbeat(f"of {name}", name, 2, 0, kinds))
-        self.made.dispatch.announce(factories.hand_in(self.made.store, 1, student).round_id)
+        self.made.dispatch.announce(factories.submit(self.made.store, 1, student).round_id)
         return {"analysis": self.take("one", "analysis"), "feedback": self.take("two", "feedback")}
 
     def take(self, machine: str, name: str) -> dict[str, Any]:

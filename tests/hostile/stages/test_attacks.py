@@ -33,7 +33,7 @@ HIDING = (
     "isolated",
     "soft hyphens",
 )
-HAND_INS = tomllib.loads((SAMPLES / "submissions/index.toml").read_text("utf-8"))["submissions"]
+SUBMISSIONS = tomllib.loads((SAMPLES / "submissions/index.toml").read_text("utf-8"))["submissions"]
 
 
 def borne(language: str, evidence: Evidence, rubric: str) -> float:
@@ -180,7 +180,7 @@ def test_ordinary_invisible_characters_are_not_flagged() -> None:
 @pytest.mark.parametrize("more", [0, 1], ids=["honest", "a level too kind"])
 def test_clean_work_is_not_held_for_want_of_support(more: int) -> None:
     held = []
-    for entry in HAND_INS:
+    for entry in SUBMISSIONS:
         language = "r" if entry["file"].startswith(SLUGS["r"]) else "python"
         path = SAMPLES / "submissions" / entry["file"]
         evidence, documents = evidence_of(language, [UploadedFile(path.name, path.read_bytes())], "sample")

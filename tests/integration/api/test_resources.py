@@ -60,7 +60,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[School]:
 
 
 def graded(school: School, name: str = "anna", **changes: Any) -> str:
-    submission = school.hand_in(name)
+    submission = school.submit(name)
     school.grade(submission, report(**changes))
     return submission
 
@@ -131,7 +131,7 @@ def test_scopes_are_offered_to_whom_they_are_of_use(shared: School) -> None:
 def test_a_list_is_walked_to_its_end_whatever_comes_meanwhile(school_url: str) -> None:
     school = School(school_url)
     teacher = Script(school, "teacher")
-    expected = [school.hand_in(name) for name in ("anna", "ben", "anna", "ben", "anna")][::-1]
+    expected = [school.submit(name) for name in ("anna", "ben", "anna", "ben", "anna")][::-1]
     found, address = [], "/submissions?limit=2&status=received"
     while address:
         answer = teacher("GET", address)
@@ -140,9 +140,9 @@ def test_a_list_is_walked_to_its_end_whatever_comes_meanwhile(school_url: str) -
         assert ('rel="next"' in answer.headers.get("Link", "")) == (page["next"] is not None)
         found += [one["id"] for one in page["items"]]
         address = page["next"]
-        school.hand_in("ben")  # newer than all that was shown
+        school.submit("ben")  # newer than all that was shown
     assert found == expected
-    first = school.hand_in("anna")
+    first = school.submit("anna")
     with school.store.write() as session:
         session.query(tables.Submission).filter_by(id=first).one().created_at = now(session)
     assert [one["id"] for one in teacher.get("/submissions?limit=1&student=anna")["items"]] == [first]
@@ -151,7 +151,7 @@ def test_a_list_is_walked_to_its_end_whatever_comes_meanwhile(school_url: str) -
 
 def test_every_list_goes_on_by_its_cursor(school: School) -> None:
     admin = Script(school, "admin")
-    school.hand_in("anna")
+    school.submit("anna")
     for path, key in (
         ("/courses", "id"),
         ("/assignments", "id"),

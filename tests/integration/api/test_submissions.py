@@ -59,7 +59,7 @@ def test_redis_away_still_accepts(school: School) -> None:
     assert answer.status_code == 202
 
 
-def test_idempotency_key_hands_in_once(school: School) -> None:
+def test_idempotency_key_submits_once(school: School) -> None:
     client, headers = school.client(), {**school.token("anna"), "Idempotency-Key": "k1"}
     first = client.post("/api/v1/submissions", data=body(), headers=headers)
     second = client.post("/api/v1/submissions", data=body(), headers=headers)
@@ -73,7 +73,7 @@ def test_idempotency_key_hands_in_once(school: School) -> None:
 
 
 def test_running_shows_the_machine_and_score_waits_for_release(school: School) -> None:
-    submission = school.hand_in("anna")
+    submission = school.submit("anna")
     with school.store.write() as session:
         round_ = session.query(tables.Round).one()
         round_.state = "running"
@@ -105,7 +105,7 @@ def test_running_shows_the_machine_and_score_waits_for_release(school: School) -
 
 
 def test_partial_has_no_total(school: School) -> None:
-    submission = school.hand_in("anna")
+    submission = school.submit("anna")
     partial = report(status=RoundState.PARTIAL, points=None, points_so_far=4, stages={})
     school.grade(submission, partial, released=True)
     got = school.client().get(f"/api/v1/submissions/{submission}", headers=school.token("anna")).get_json()
@@ -183,14 +183,14 @@ def test_200_mb_is_refused_without_keeping_it(school: School) -> None:
     assert stream.left == 0
 
 
-def test_staff_hand_in_for_students_they_name(school: School) -> None:
+def test_staff_submit_for_students_they_name(school: School) -> None:
     answer = school.client().post(
         "/api/v1/submissions", data=body(student="007", priority="batch"), headers=school.token("teacher")
     )
     assert answer.status_code == 202
     for who in ("007", " ben "):
-        hand_in = body(student=who, priority="batch")
-        answer = school.client().post("/api/v1/submissions", data=hand_in, headers=school.token("grader"))
+        submission = body(student=who, priority="batch")
+        answer = school.client().post("/api/v1/submissions", data=submission, headers=school.token("grader"))
         assert answer.status_code == 202
     with school.store.read() as session:
         assert {one.priority for one in session.query(tables.Round)} == {"batch"}
@@ -253,7 +253,7 @@ def test_scopes_expiry_and_revocation(school: School) -> None:
 
 
 def test_others_submissions_do_not_exist(school: School) -> None:
-    submission = school.hand_in("anna")
+    submission = school.submit("anna")
     client, url = school.client(), f"/api/v1/submissions/{submission}"
     for name, status in (
         ("anna", 200),
@@ -296,7 +296,7 @@ def test_openapi_describes_the_contract(school: School) -> None:
 
 
 def test_queue_positions_put_interactive_first(school: School) -> None:
-    ids = [school.hand_in("anna") for _ in range(3)]
+    ids = [school.submit("anna") for _ in range(3)]
     with school.store.write() as session:
         rounds = {r.submission_id: r for r in session.query(tables.Round)}
         rounds[ids[0]].priority = "batch"

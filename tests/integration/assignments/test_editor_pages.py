@@ -328,7 +328,7 @@ def zipped(files: dict[str, bytes]) -> bytes:
 
 
 def test_a_late_rule_moves_the_grades_that_are_there(school: School, client: FlaskClient) -> None:
-    school.grade(school.hand_in("anna"), report(), released=True)
+    school.grade(school.submit("anna"), report(), released=True)
     form = {"title": "T", "slug": "hw1", "release": "after_review", "zone": "UTC", "due": "2020-01-01T00:00"}
     address = f"/assignments/{school.assignment}/settings"
     assert post(client, address, **form, per_day="100", at_least="50").status_code == 303
@@ -342,7 +342,7 @@ def test_a_late_rule_moves_the_grades_that_are_there(school: School, client: Fla
 def test_a_dry_run_is_begun_by_the_page_and_never_announced_in_masses(
     school: School, client: FlaskClient
 ) -> None:
-    handed = [school.hand_in(name) for name in ("anna", "ben")] + [school.hand_in("anna")]
+    handed = [school.submit(name) for name in ("anna", "ben")] + [school.submit("anna")]
     address = f"/assignments/{school.assignment}/dry-runs"
     post(client, address, purpose="rubric", which="all")
     with school.store.read() as session:

@@ -11,7 +11,7 @@ from grading.store import Store, schema
 from grading.store.assignments import versions
 from grading.store.assignments.versions import NewVersion
 from grading.store.tables import Round, RubricVersion
-from tests.support.factories import COURSE, RUBRIC, hand_in
+from tests.support.factories import COURSE, RUBRIC, submit
 
 FIRST = NewVersion("sales", "Sales", "r", "at_once", digest="1", rubric=RUBRIC, task="Sum it up.")
 
@@ -24,7 +24,7 @@ def test_versions_are_only_added(fresh_database: Callable[..., str]) -> None:
         with store.write() as session:
             assignment, version, is_new = versions.import_version(session, COURSE, new)
             assert (version.number, is_new) == (number, added)
-        graded_with[hand_in(store, assignment.id).round_id] = number
+        graded_with[submit(store, assignment.id).round_id] = number
     with store.read() as session:
         rows = session.scalars(select(RubricVersion).order_by(RubricVersion.number)).all()
         assert [row.task for row in rows] == ["Sum it up.", "Sum it up by region.", "Sum it up."]

@@ -32,7 +32,7 @@ from grading.store.blobs import store_blobs
 from grading.store.database import now
 from grading.store.rounds import lifecycle
 from grading.store.tables import Outbox, Round, RoundStage, Run
-from tests.support.factories import add_assignment, begin_round, hand_in, result
+from tests.support.factories import add_assignment, begin_round, result, submit
 from tests.support.system import close_dispatch, until
 from workers.server import prepare, record, sweeper
 from workers.server.admit import AT_ONCE, admit_runs
@@ -59,7 +59,7 @@ def assignment(server: Server) -> int:
 
 def received(server: Server, assignment: int, student: str, text: str = "x <- 1") -> str:
     """A round whose announcement was lost a while ago."""
-    round_id = hand_in(server.store, assignment, student, source_text=text).round_id
+    round_id = submit(server.store, assignment, student, source_text=text).round_id
     announced_long_ago(server, round_id)
     return round_id
 
@@ -72,7 +72,7 @@ def announced_long_ago(server: Server, round_id: str) -> None:
 
 def running(server: Server, assignment: int, student: str) -> dict[str, str]:
     """A round that was begun, its messages lost; its runs by stage."""
-    round_id = hand_in(server.store, assignment, student).round_id
+    round_id = submit(server.store, assignment, student).round_id
     assert prepare.prepare(server, round_id)
     with server.store.write() as session:
         return {order.stage: order.run_id for order in begin_round(session, round_id)}
@@ -88,7 +88,7 @@ def row(server: Server, round_id: str) -> Round:
         return session.get_one(Round, round_id)
 
 
-def test_a_hand_in_the_checks_fail_on_ends_and_the_others_go_on(
+def test_a_submission_the_checks_fail_on_ends_and_the_others_go_on(
     server: Server, assignment: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fragile(documents: tuple[Document, ...], *rest: Any) -> Evidence:
@@ -104,7 +104,7 @@ def test_a_hand_in_the_checks_fail_on_ends_and_the_others_go_on(
     assert row(server, sound).state == RoundState.QUEUED
 
 
-def test_a_hand_in_that_kills_whoever_prepares_it_is_dead(
+def test_a_submission_that_kills_whoever_prepares_it_is_dead(
     server: Server, assignment: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Killed(BaseException):
@@ -205,7 +205,7 @@ def test_a_machine_of_a_newer_version_is_seen(server: Server) -> None:
     assert [lease.run_id for lease in leases.held()] == ["r"]
 
 
-def test_a_hand_in_stays_accepted_when_all_connections_wait_for_redis(
+def test_a_submission_stays_accepted_when_all_connections_wait_for_redis(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object, **__: object) -> None:

@@ -34,7 +34,7 @@ from grading.store.privacy import erasure
 from grading.store.privacy.erasure import find_student
 from grading.store.rounds import preparing, retry
 from grading.store.tables import Grade, Outbox, Round, RoundStage, Run
-from tests.support.factories import COURSE, RUBRIC, add_assignment, begin_round, begin_stage, hand_in, result
+from tests.support.factories import COURSE, RUBRIC, add_assignment, begin_round, begin_stage, result, submit
 from tests.support.system import close_dispatch
 from workers.server import record
 from workers.server.admit import admit_runs
@@ -76,7 +76,7 @@ def heartbeat(server: Server, machine: str = HERE, ago_s: float = 0.0) -> None:
 
 def running(server: Server, assignment: int, student: str = "s1") -> dict[str, str]:
     """A round that was begun; its runs by stage. Its messages are nowhere."""
-    round_id = hand_in(server.store, assignment, student).round_id
+    round_id = submit(server.store, assignment, student).round_id
     assert prepare(server, round_id)
     with server.store.write() as session:
         return {order.stage: order.run_id for order in begin_round(session, round_id)}
@@ -112,8 +112,8 @@ def test_a_rubric_with_a_stage_nobody_does_holds_nobody_up(server: Server) -> No
     with server.store.write() as session:
         new = NewVersion("odd", "Odd", "r", "at_once", digest="odd", rubric=odd)
         bad = versions.import_version(session, COURSE, new)[0].id
-    first = hand_in(server.store, bad, "s1").round_id
-    good = hand_in(server.store, add_assignment(server.store), "s2").round_id
+    first = submit(server.store, bad, "s1").round_id
+    good = submit(server.store, add_assignment(server.store), "s2").round_id
     for round_id in (first, good):
         assert prepare(server, round_id)
     heartbeat(server)
@@ -186,7 +186,7 @@ def test_an_answer_of_another_shape_costs_a_try(server: Server) -> None:
 
 def test_nothing_is_begun_while_redis_answers_but_takes_nothing(server: Server) -> None:
     """Else all that waits is written down as under way, every 5 s, for as long as Redis has no memory."""
-    round_id = hand_in(server.store, add_assignment(server.store)).round_id
+    round_id = submit(server.store, add_assignment(server.store)).round_id
     assert prepare(server, round_id)
     heartbeat(server)
     redis = server.dispatch.registry.redis
@@ -229,7 +229,7 @@ def test_all_that_is_dead_is_replayed_in_chunks(
     server: Server, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assignment = add_assignment(server.store)
-    dead = [hand_in(server.store, assignment, f"s{number}").round_id for number in range(5)]
+    dead = [submit(server.store, assignment, f"s{number}").round_id for number in range(5)]
     with server.store.write() as session:
         for round_id in dead:
             preparing.reject_round(session, round_id, "No.")

@@ -90,7 +90,7 @@ def _invoke(folder: Path, *command: str) -> Result:
 
 
 def _grade(made: Site, student: str) -> None:
-    made.dispatch.announce(factories.hand_in(made.store, 1, student).round_id)
+    made.dispatch.announce(factories.submit(made.store, 1, student).round_id)
 
 
 def _user_url(made: Site, user: str) -> str:
@@ -295,7 +295,7 @@ def test_forged_messages_do_nothing_and_stop_nobody(secured: Site, tmp_path: Pat
         for pid in stopped:
             os.kill(pid, signal.SIGSTOP)
         try:
-            rounds = [factories.hand_in(secured.store, 1, student).round_id for student in ("f1", "f2")]
+            rounds = [factories.submit(secured.store, 1, student).round_id for student in ("f1", "f2")]
             for round_id in rounds:
                 secured.dispatch.announce(round_id)
             until(lambda: _dispatched(secured, rounds) == 4, 30, "runs are sent")

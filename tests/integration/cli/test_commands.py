@@ -216,7 +216,7 @@ def test_a_translated_rubric_that_its_solution_does_not_pass_is_refused(
     assert (forced.status, forced.out.splitlines()[-1]) == (0, "ba/bad: version 1 stored")
 
 
-def test_a_sample_is_handed_in_and_graded(
+def test_a_sample_is_submitted_and_graded(
     running: Site, store: Store, grader: Grader, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert grader("assignment", "import", str(root / "samples/assignments/python-basket")).status == 0
@@ -285,7 +285,7 @@ def test_a_server_that_is_away_is_named(
     assert said.error == f"grader: {server} does not answer: ConnectionError.\n"
 
 
-def test_what_is_handed_in_while_the_server_starts_again_arrives_once(tmp_path: Path) -> None:
+def test_what_is_submitted_while_the_server_starts_again_arrives_once(tmp_path: Path) -> None:
     answers, keys = iter([(503, {"Retry-After": "1"}), (502, {}), (202, {})]), []
 
     class Starting(http.server.BaseHTTPRequestHandler):

@@ -276,7 +276,7 @@ def test_one_person_is_added_or_the_reason_said(school: School) -> None:
 
 
 def test_roles_change_and_people_go_but_their_work_stays(school: School) -> None:
-    submission = school.hand_in("anna")
+    submission = school.submit("anna")
     school.grade(submission, report(), released=True)
     teacher, anna = school.client("teacher"), school.users["anna"]
     with school.store.write() as session:
@@ -458,7 +458,7 @@ def test_no_instructor_comes_into_the_accounts_of_others_by_adding_them(school: 
     # not activated yet: whoever sets the first password owns the account
     assert post(stranger, f"{place}/{anna}/link").status_code == 403
     with_password(school, "anna")
-    school.hand_in("ben")
+    school.submit("ben")
     for user in (anna, ben):
         assert post(stranger, f"{place}/{user}/link").status_code == 403
         assert "an administrator" in text(stranger.get(f"{place}/{user}"))
@@ -699,7 +699,7 @@ def copied(school: School, client: FlaskClient) -> FlaskClient:
 
 
 def test_signing_out_ends_the_session_and_no_other_one(both: School) -> None:
-    submission = both.hand_in("anna")
+    submission = both.submit("anna")
     here, there = both.client("anna"), both.client("anna")
     here.get("/account")
     thief, status = copied(both, here), f"/submissions/{submission}/status.json"
@@ -910,7 +910,7 @@ def test_the_course_page_shows_each_reader_their_own(both: School) -> None:
             )
         )
     url = f"/courses/{both.course}"
-    first, second = both.hand_in("anna"), both.hand_in("anna")
+    first, second = both.submit("anna"), both.submit("anna")
     both.grade(first, report(points=3.25), released=True)
     with both.store.write() as session:
         session.add(tables.SubmissionMember(submission_id=second, user_id=both.users["ben"]))
@@ -932,7 +932,7 @@ def test_the_course_page_shows_each_reader_their_own(both: School) -> None:
     with queries(both) as few:
         both.client("anna").get(url)
     for _ in range(20):
-        both.hand_in("anna")
+        both.submit("anna")
     with queries(both) as many:
         both.client("anna").get(url)
     assert len(many) == len(few)
@@ -942,7 +942,7 @@ def test_the_course_page_shows_each_reader_their_own(both: School) -> None:
 
 
 def test_the_audit_of_a_course_in_plain_sentences(both: School) -> None:
-    submission, elsewhere = both.hand_in("anna"), both.hand_in("ben", both.elsewhere)
+    submission, elsewhere = both.submit("anna"), both.submit("ben", both.elsewhere)
     both.grade(submission, report())
     both.grade(elsewhere, report())
     teacher = both.client("teacher")
@@ -1019,7 +1019,7 @@ def test_the_audit_is_paged_and_asks_the_same_for_any_length(school: School) -> 
 
 
 def test_rows_find_their_course_by_themselves(school: School) -> None:
-    submission = school.hand_in("anna")
+    submission = school.submit("anna")
     objects = {
         f"submission:{submission}": school.course,
         f"assignment:{school.assignment}": school.course,

@@ -21,7 +21,7 @@ from grading.domain.outcome import Report
 from grading.store import schema
 from grading.store.accounts import sessions, users
 from grading.store.tables import Grade
-from tests.support.factories import add_assignment, hand_in
+from tests.support.factories import add_assignment, submit
 from tests.support.services import SqliteDatabases
 from tests.support.system import Site, site, until
 from workers.machine.engines import known_engines, open_engines
@@ -121,7 +121,7 @@ def test_a_worker_grades_with_it(
         made.until_alive("dgx-spark-1")
         with made.store.write() as session:
             users.ensure_administrator(session)
-        accepted = hand_in(made.store, add_assignment(made.store, release="at_once"), "s-1")
+        accepted = submit(made.store, add_assignment(made.store, release="at_once"), "s-1")
         assert made.dispatch.announce(accepted.round_id)
         made.until_final(1, 90)
         with made.store.read() as session:

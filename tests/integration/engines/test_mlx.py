@@ -79,7 +79,7 @@ def test_mlx_folds_the_system_message_where_the_template_refuses_it(mlx: MlxEngi
     assert second.tokens.cached > second.tokens.prompt / 2
 
 
-def test_mlx_does_not_let_a_hand_in_open_a_turn(tiny: Path) -> None:
+def test_mlx_does_not_let_a_submission_open_a_turn(tiny: Path) -> None:
     from mlx_lm.utils import load_tokenizer
 
     from workers.machine.engines.mlx.model import load_model

@@ -309,7 +309,7 @@ def test_drafts_grow_and_answers_say_how_they_came_about(mlx: MlxEngine, tiny: P
     assert sum(known[:3]) == pytest.approx(answer.first_token_s)
 
 
-def test_prefixes_hold_nothing_of_a_hand_in(mlx: MlxEngine, tiny: Path) -> None:
+def test_prefixes_hold_nothing_of_a_submission(mlx: MlxEngine, tiny: Path) -> None:
     asked = [
         ask(
             str(tiny),

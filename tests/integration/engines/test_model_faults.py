@@ -155,7 +155,7 @@ def graded(server: Server, round_id: str, broken: Engine) -> int:
 
 @pytest.mark.parametrize("fault", EVERY)
 def test_a_fault_ends_in_a_partial_round_and_two_sentences(school: School, fault: str) -> None:
-    submission = school.hand_in("anna", school.quick)
+    submission = school.submit("anna", school.quick)
     with school.store.read() as session:
         round_id = session.scalars(select(Round.id).where(Round.submission_id == submission)).one()
     with faulty("ollama", fault) as (engine, _, address):

@@ -65,7 +65,7 @@ def test_a_prompt_that_would_be_cut_is_refused_where_the_context_is_fixed(server
         engine_on(server, num_ctx=2048).generate(ask(user="x" * 30_000), quiet)
 
 
-def test_a_repair_try_without_its_hand_in_is_no_answer(server: ModelServer) -> None:
+def test_a_repair_try_without_its_submission_is_no_answer(server: ModelServer) -> None:
     """What does not fit Ollama leaves out by whole messages, oldest first, and counts the rest only."""
     engine = engine_on(server, num_ctx=4096)
     first = ask(user="x" * 12_000)

@@ -31,7 +31,7 @@ from grading.store.tables import Change, DryRun, Grade, Outbox, Round, RubricVer
 from grading.store.views import submission as submission_view
 from grading.store.views import submission_lists
 from grading.store.views.submission_lists import Filters
-from tests.support.factories import RUBRIC, add_assignment, document, hand_in, result
+from tests.support.factories import RUBRIC, add_assignment, document, result, submit
 from workers.server import record
 from workers.server.admit import admit_runs
 from workers.server.context import Server, open_server
@@ -85,10 +85,10 @@ def grade(server: Server, *round_ids: str, ok: bool = True, prepared: bool = Fal
         record.record(server, [result(run.run_id, run.round_id, run.stage, ok=good, **more)])
 
 
-def handed_in(server: Server, *students: str, release: str = "after_review") -> list[str]:
+def submitted(server: Server, *students: str, release: str = "after_review") -> list[str]:
     """Graded hand-ins of these students; their submissions."""
     assignment = add_assignment(server.store, release=release)
-    made = [hand_in(server.store, assignment, student) for student in students]
+    made = [submit(server.store, assignment, student) for student in students]
     grade(server, *(one.round_id for one in made))
     return [one.submission_id for one in made]
 
@@ -129,7 +129,7 @@ def counting(store: Store, submission: str) -> tuple[str, float | None, bool]:
 
 
 def test_a_dry_run_counts_nowhere_until_it_is_applied(server: Server) -> None:
-    one, two = handed_in(server, "s1", "s2", release="at_once")
+    one, two = submitted(server, "s1", "s2", release="at_once")
     before = {s: counting(server.store, s) for s in (one, two)}
     told = news(server.store)
     with server.store.write() as session:
@@ -180,7 +180,7 @@ def test_a_dry_run_counts_nowhere_until_it_is_applied(server: Server) -> None:
 
 
 def test_what_students_see_stays_where_that_is_wanted(server: Server) -> None:
-    (one,) = handed_in(server, "s1", release="at_once")
+    (one,) = submitted(server, "s1", release="at_once")
     before = counting(server.store, one)
     change_rubric(server.store)
     begun = begin(server.store, [one])
@@ -192,7 +192,7 @@ def test_what_students_see_stays_where_that_is_wanted(server: Server) -> None:
 
 
 def test_a_dry_run_from_before_another_version_is_not_applied(server: Server) -> None:
-    (one,) = handed_in(server, "s1")
+    (one,) = submitted(server, "s1")
     change_rubric(server.store)
     begun = begin(server.store, [one])
     grade(server, *begun.round_ids)
@@ -204,7 +204,7 @@ def test_a_dry_run_from_before_another_version_is_not_applied(server: Server) ->
 
 
 def test_a_re_run_takes_the_place_when_it_is_there_and_never_takes_a_grade_away(server: Server) -> None:
-    one, two = handed_in(server, "s1", "s2", release="at_once")
+    one, two = submitted(server, "s1", "s2", release="at_once")
     before = {s: counting(server.store, s) for s in (one, two)}
     begun = begin(server.store, [one, two], "rerun")
     with server.store.read() as session:
@@ -225,7 +225,7 @@ def test_a_re_run_takes_the_place_when_it_is_there_and_never_takes_a_grade_away(
 
 
 def test_a_re_run_yields_to_a_later_grading(server: Server) -> None:
-    (one,) = handed_in(server, "s1")
+    (one,) = submitted(server, "s1")
     begun = begin(server.store, [one], "rerun")
     with server.store.write() as session:
         later = intake.add_round(
@@ -241,7 +241,7 @@ def test_a_re_run_yields_to_a_later_grading(server: Server) -> None:
 
 
 def test_discarding_ends_what_has_not_begun(server: Server) -> None:
-    one, two = handed_in(server, "s1", "s2")
+    one, two = submitted(server, "s1", "s2")
     begun = begin(server.store, [one, two])
     grade(server, begun.round_ids[0])
     with server.store.write() as session:
@@ -256,8 +256,8 @@ def test_discarding_ends_what_has_not_begun(server: Server) -> None:
         dry_runs.discard_dry_run(session, begun.dry_run_id, TEACHER)
 
 
-def test_the_starter_and_the_solution_are_hand_ins_nobody_sees(server: Server) -> None:
-    (one,) = handed_in(server, "s1")
+def test_the_starter_and_the_solution_are_submissions_nobody_sees(server: Server) -> None:
+    (one,) = submitted(server, "s1")
     with server.store.write() as session:
         found = the_assignment(session)
         version = versions.load_newest(session, found).version
@@ -286,7 +286,7 @@ def test_the_starter_and_the_solution_are_hand_ins_nobody_sees(server: Server) -
         assert intake.count_submissions(session, the_assignment(session).id, [1]) == {1: (0, 0)}
         assert dry_runs.select_submissions(session, the_assignment(session).id, "all") == [one]
         assert dry_runs.select_submissions(session, the_assignment(session).id, hidden) == []
-    own = hand_in(server.store, 1, "teacher2")
+    own = submit(server.store, 1, "teacher2")
     with server.store.read() as session:
         assert session.get_one(Submission, own.submission_id).number == 1
     out = io.BytesIO()

@@ -26,7 +26,7 @@ from grading.store.privacy.erasure import find_student
 from grading.store.rounds import example_usage, prompts
 from grading.store.submissions.intake import add_round
 from tests.support.aging import Fresh, Played, played
-from tests.support.factories import COURSE, RUBRIC, add_assignment, hand_in
+from tests.support.factories import COURSE, RUBRIC, add_assignment, submit
 from tests.support.services import SqliteDatabases
 from workers.machine.engines.base import Generation, Request
 from workers.machine.engines.rules.engine import RulesEngine
@@ -102,7 +102,7 @@ def answer(system: Played, found: list[dict[str, Any]], engine: Any = None) -> N
 def graded(system: Played, assignment: int, *students: str, engine: Any = None) -> dict[str, str]:
     """Student -> submission, graded."""
     made = {
-        name: hand_in(
+        name: submit(
             system.store, assignment, name, source_text=f"# thought of {name}, {SECRET}\nx <- {n}"
         ).submission_id
         for n, name in enumerate(students)
@@ -153,7 +153,7 @@ def test_examples_are_in_the_jobs_of_their_stage_and_not_in_their_authors(system
     made = graded(system, assignment, "ada", "ben")
     one = choose(system, assignment, correct(system, made["ada"], "reflection", 20))
     assert len(jobs(system)) == 0
-    made |= {"cem": hand_in(system.store, assignment, "cem").submission_id}
+    made |= {"cem": submit(system.store, assignment, "cem").submission_id}
     again(system, made["ada"])
     sent = {(submission_of(system, job), job["stage"]): job for job in jobs(system)}
     assert shown(sent[made["cem"], "feedback"]) == [one]
@@ -172,7 +172,7 @@ def test_examples_are_in_the_jobs_of_their_stage_and_not_in_their_authors(system
         assert changed.key not in example_usage.list_uses(session, assignment)
     with system.store.write() as session:
         examples.set_active(session, assignment, one, False, ACTOR)
-    hand_in(system.store, assignment, "dora")
+    submit(system.store, assignment, "dora")
     assert [shown(job) for job in jobs(system)] == [[], []]
 
 
@@ -194,7 +194,7 @@ def test_nobody_of_a_group_is_graded_with_their_own_work(lite: Played) -> None:
     found = jobs(lite)
     assert [shown(job) for job in found] == [[]] * 4
     answer(lite, found)
-    hand_in(lite.store, assignment, "dora")
+    submit(lite.store, assignment, "dora")
     assert sorted(shown(job) for job in jobs(lite)) == [[], [1]]
 
 
@@ -213,7 +213,7 @@ def test_other_levels_and_removed_criteria_are_not_taught(lite: Played) -> None:
         versions.import_version(
             session, COURSE, NewVersion("sales", "Sales", "r", "at_once", "sales-2", rubric)
         )
-    hand_in(lite.store, assignment, "ben")
+    submit(lite.store, assignment, "ben")
     assert [shown(job) for job in jobs(lite)] == [[], []]
     with lite.store.read() as session:
         lines = {line.criterion: line for line in examples.list_examples(session, assignment)}
@@ -255,7 +255,7 @@ def test_bounds_are_kept(lite: Played) -> None:
         # whatever the table holds, jobs keep the bounds
         for row in session.scalars(select(tables.Example)):
             row.active = True
-    hand_in(lite.store, assignment, "last")
+    submit(lite.store, assignment, "last")
     sent = [shown(job) for job in jobs(lite)]
     assert sorted(map(len, sent)) == [1, 4]
     with lite.store.write() as session, pytest.raises(ExampleRefused, match="2000 are the most"):
@@ -400,7 +400,7 @@ def test_an_erased_student_is_in_nobodys_prompt(system: Played) -> None:
     made = graded(system, assignment, "ada", "ben")
     removed = choose(system, assignment, correct(system, made["ada"], "code", 20), f"code of {SECRET}")
     other = choose(system, assignment, correct(system, made["ben"], "reflection", 20), "ben's own")
-    hand_in(store, assignment, "cem")
+    submit(store, assignment, "cem")
     answer(system, jobs(system))
     with store.write() as session:
         examples.remove_example(session, assignment, removed, ACTOR)
@@ -408,7 +408,7 @@ def test_an_erased_student_is_in_nobodys_prompt(system: Played) -> None:
             examples.set_active(session, assignment, removed, True, ACTOR)
     kept = choose(system, assignment, correct(system, made["ada"], "reflection", 30), f"thought of {SECRET}")
     assert kept > other > removed
-    hand_in(store, assignment, "dora")
+    submit(store, assignment, "dora")
     late = jobs(system)
     assert any(SECRET in message for message in messages(system))
     with store.write() as session:

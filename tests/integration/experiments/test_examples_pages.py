@@ -27,7 +27,7 @@ def school(tmp_path: Path) -> Iterator[School]:
 
 
 def corrected(school: School, name: str = "anna", criterion: str = "think", points: float = 3) -> int:
-    submission = school.hand_in(name, data=f"# {BAD}\nprint('{name}')\n".encode())
+    submission = school.submit(name, data=f"# {BAD}\nprint('{name}')\n".encode())
     school.grade(submission, a_report(4, 4))
     return change(school, submission, criterion, points, f"No reason {BAD}")
 

@@ -39,7 +39,7 @@ def school(tmp_path: Path) -> Iterator[School]:
 
 
 def graded(school: School, name: str, points: float, assignment: int | None = None, **more: Any) -> str:
-    submission = school.hand_in(name, assignment)
+    submission = school.submit(name, assignment)
     school.grade(submission, report(points=points, points_so_far=points), **{"released": True, **more})
     return submission
 
@@ -405,7 +405,7 @@ def test_imports_are_refused_without_reason_or_with_nonsense(school: School) -> 
 
 def test_the_zip_holds_all_with_safe_names(school: School) -> None:
     graded(school, "anna", 8.5)
-    school.hand_in("anna", data=b"x = 2\n", name="con.py")
+    school.submit("anna", data=b"x = 2\n", name="con.py")
     with school.store.write() as session:
         session.get_one(tables.User, school.users["anna"]).name = "../../etc/\u202epasswd\x00"
         for row in session.query(tables.SubmissionFile).all():

@@ -106,7 +106,7 @@ def whole_class(school: School, size: int = 40, seed: int = 7) -> list[str]:
     made = []
     for n in range(size):
         student(school, f"student{n:03}")
-        submission = school.hand_in(f"student{n:03}")
+        submission = school.submit(f"student{n:03}")
         level = chance.choice((1, 2, 2.5, 3, 3.5, 4, 4))
         think = min(4, max(0, level + chance.choice((-1, -0.5, 0, 0, 0.5))))
         found = tuple(sorted(chance.sample(range(len(FINDINGS)), 3)))

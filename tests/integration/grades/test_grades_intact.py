@@ -44,7 +44,7 @@ from grading.store.submissions import intake
 from grading.store.tables import Assignment, Audit, Grade, Outbox, Round, RubricVersion, Submission
 from grading.store.views import submission as submission_view
 from tests.integration.experiments.test_dry_runs import grade, heartbeat
-from tests.support.factories import RUBRIC, add_assignment, begin_stage, hand_in, result
+from tests.support.factories import RUBRIC, add_assignment, begin_stage, result, submit
 from workers.server import record
 from workers.server.admit import admit_runs
 from workers.server.context import Server, open_server
@@ -77,7 +77,7 @@ def given(server: Server, slug: str = "sales", ok: bool = True) -> str:
     """A graded hand-in of an assignment of its own, two and a half days late, at half for each day."""
     idle_machine(server)
     assignment_id = add_assignment(server.store, slug)
-    made = hand_in(server.store, assignment_id, "s1")
+    made = submit(server.store, assignment_id, "s1")
     with server.store.write() as session:
         assignment = session.get_one(Assignment, assignment_id)
         assignment.due_at, assignment.late = now(session) - timedelta(days=2.5), {"per_day": 0.1}
@@ -158,7 +158,7 @@ def test_a_deduction_is_computed_kept_waived_and_goes_on_to_another_grading(serv
     run = Adjustment(id="run", title="Does not run", cap=0.2, unless=(RunsClean(),))
     rubric = RUBRIC.model_copy(update={"adjustments": (pipes,)})
     idle_machine(server)
-    made = hand_in(server.store, add_assignment(server.store, rubric=rubric))
+    made = submit(server.store, add_assignment(server.store, rubric=rubric))
     grade(server, made.round_id)
     intact(server.store)
     with server.store.write() as session:
@@ -186,7 +186,7 @@ def test_a_deduction_is_computed_kept_waived_and_goes_on_to_another_grading(serv
         assert (again.round_id, again.points) == (new, sum(again.criterion_points.values()))
     # what only a run could tell waits for a person, and takes nothing
     other = RUBRIC.model_copy(update={"adjustments": (run,)})
-    unrun = hand_in(server.store, add_assignment(server.store, "unrun", rubric=other), "s2")
+    unrun = submit(server.store, add_assignment(server.store, "unrun", rubric=other), "s2")
     without(server, unrun.round_id)
     with server.store.read() as session:
         held = the_grade(session, unrun.submission_id)

@@ -130,8 +130,8 @@ def test_a_class_comes_over_is_graded_and_sees_it_in_canvas(school_url: str, ser
     with ThreadPoolExecutor(4) as several:
         pulls = [one.result() for one in [several.submit(here.bridge.pull) for _ in range(4)]]
     assert [(one.people, one.refused, one.errors) for one in pulls] == [(4, 0, ())] * 4
-    assert sum(one.handed_in for one in pulls) == 2
-    assert here.bridge.pull().handed_in == 0
+    assert sum(one.submitted for one in pulls) == 2
+    assert here.bridge.pull().submitted == 0
     assert len(school.dispatch.announced) == 2
     with school.store.read() as session:
         one = session.query(tables.Submission).filter_by(student_id=here.user(ADA)).one()
@@ -168,7 +168,7 @@ def test_a_class_comes_over_is_graded_and_sees_it_in_canvas(school_url: str, ser
     assert served.told(ADA)[1][0].startswith("9 of 10")
     assert len(served.told(ADA)[1]) == 1
     assert served.submit(ADA, {"work.py": CODE + b"# again\n"}, at="2026-11-20T21:00:00Z") == 2
-    assert here.bridge.pull().handed_in == 1
+    assert here.bridge.pull().submitted == 1
     assert here.bridge.compare() == 0
     with school.store.write() as session:
         grade_release.withdraw_grade(session, here.round(submission), BOSS)
@@ -184,7 +184,7 @@ def test_what_passes_is_asked_again(here: Bridged) -> None:
     for mood in ("500", "throttled", "429"):
         here.canvas.submit(ADA, {"work.py": CODE})
         here.canvas.moods[:] = [mood] * 3
-        assert here.bridge.pull().handed_in == 1
+        assert here.bridge.pull().submitted == 1
 
 
 def test_what_stays_is_said_and_pulled_later(here: Bridged) -> None:
@@ -193,14 +193,14 @@ def test_what_stays_is_said_and_pulled_later(here: Bridged) -> None:
         here.canvas.submit(ADA, {"work.py": CODE})
         here.canvas.moods[:] = [mood] * 4
         pulled = here.bridge.pull()
-        assert pulled.handed_in == 0
+        assert pulled.submitted == 0
         assert words in pulled.errors[0]
         with here.school.store.read() as session:
             (shown,) = links.list_links(session)
         assert shown.link.id == number
         assert words in shown.errors[0]
         here.canvas.moods.clear()
-        assert here.bridge.pull().handed_in == 1
+        assert here.bridge.pull().submitted == 1
         with here.school.store.read() as session:
             assert links.list_links(session)[0].errors == ()
 
@@ -305,7 +305,7 @@ def test_files_that_cannot_be_taken_are_remembered_and_others_come(here: Bridged
     here.canvas.submit(BOB, {"work.py": CODE})
     here.canvas.moods[:] = []
     pulled = here.bridge.pull()
-    assert (pulled.handed_in, pulled.refused) == (1, 1)
+    assert (pulled.submitted, pulled.refused) == (1, 1)
     assert here.bridge.pull().refused == 0
     refused = [one for one in here.rows(CanvasAttempt) if one.submission_id is None]
     assert len(refused) == 1
@@ -314,8 +314,8 @@ def test_files_that_cannot_be_taken_are_remembered_and_others_come(here: Bridged
     assert "Ada Student, Homework hw1, attempt 1" in page.get_data(as_text=True)
     here.canvas.submit(ADA, {"work.py": CODE})
     here.canvas.moods[:] = ["file 503"]
-    assert here.bridge.pull().handed_in == 0
-    assert here.bridge.pull().handed_in == 1
+    assert here.bridge.pull().submitted == 0
+    assert here.bridge.pull().submitted == 1
 
 
 def test_a_file_leads_nowhere_that_is_forbidden(here: Bridged) -> None:
@@ -349,10 +349,10 @@ def test_what_was_removed_here_is_not_pulled_again(here: Bridged) -> None:
     here.bridge.pull()
     with here.school.store.write() as session:
         delete_submissions(session, [one.id for one in session.query(tables.Submission)])
-    assert here.bridge.pull().handed_in == 0
+    assert here.bridge.pull().submitted == 0
 
 
-def test_a_disabled_account_hands_in_nothing(here: Bridged) -> None:
+def test_a_disabled_account_submits_nothing(here: Bridged) -> None:
     here.link()
     here.bridge.pull()
     here.canvas.submit(ADA, {"work.py": CODE})
@@ -361,7 +361,7 @@ def test_a_disabled_account_hands_in_nothing(here: Bridged) -> None:
         assert found is not None
         found.disabled = True
     pulled = here.bridge.pull()
-    assert (pulled.handed_in, pulled.errors) == (0, ())
+    assert (pulled.submitted, pulled.errors) == (0, ())
 
 
 def test_what_the_bridge_cannot_do_is_not_linked(here: Bridged) -> None:
@@ -412,7 +412,7 @@ def test_by_the_command_line(here: Bridged, monkeypatch: pytest.MonkeyPatch, red
     assert "has ended" in run("unlink", "1")[1]
     assert here.bridge.pull().people == 0
     run("link", page, "ba/hw1")
-    assert here.bridge.pull().handed_in == 0  # what was pulled stays known
+    assert here.bridge.pull().submitted == 0  # what was pulled stays known
 
 
 anything = st.recursive(

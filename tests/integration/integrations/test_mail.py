@@ -70,7 +70,7 @@ def wants(school: School, name: str, *, always: bool = True) -> None:
 
 def graded(school: School, name: str = "anna") -> str:
     """A hand-in with a grade that nobody sees yet."""
-    submission = school.hand_in(name)
+    submission = school.submit(name)
     school.grade(submission, report())
     return submission
 
@@ -213,7 +213,7 @@ def test_releasing_again_sends_nothing_twice(school: School, box: Mailbox) -> No
 
 def test_a_grade_that_releases_itself_leaves_a_letter(school: School) -> None:
     wants(school, "anna")
-    submission = school.hand_in("anna", school.quick)
+    submission = school.submit("anna", school.quick)
     with school.store.write() as session:
         round_ = session.query(tables.Round).filter_by(submission_id=submission).one()
         round_.state = "running"
@@ -451,9 +451,9 @@ def test_configurations_that_cannot_work_are_refused(wrong: dict[str, str]) -> N
 # --- the box on the waiting page ----------------------------------------------------------------------
 
 
-def test_the_page_offers_mail_for_ones_own_hand_in(tmp_path: Path) -> None:
+def test_the_page_offers_mail_for_ones_own_submission(tmp_path: Path) -> None:
     school = School(tmp_path)
-    submission = school.hand_in("anna")
+    submission = school.submit("anna")
     page = f"/submissions/{submission}"
     with school.store.write() as session:
         session.get_one(tables.User, school.users["anna"]).email = ADDRESS

@@ -177,7 +177,7 @@ def school(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[School]:
 
 def released(school: School) -> str:
     """A submission of Anna whose grade the teacher releases on its page."""
-    submission = school.hand_in("anna")
+    submission = school.submit("anna")
     school.grade(submission, report())
     teacher = school.client("teacher")
     form = {"csrf_token": form_token(teacher)}

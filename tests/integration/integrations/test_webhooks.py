@@ -52,7 +52,7 @@ def signed(body: bytes, message_id: str = "m1", secret: str = SECRET, age_s: flo
     }
 
 
-def test_a_hand_in_by_webhook_is_done_once(school: School) -> None:
+def test_a_submission_by_webhook_is_done_once(school: School) -> None:
     client, body = school.client(), message()
     first = client.post(URL, data=body, headers=signed(body))
     assert first.status_code == 200
@@ -123,7 +123,7 @@ def test_secrets_can_be_rotated_and_must_be_long(school: School) -> None:
         (message(files=[{"name": "a.exe", "content_base64": "eA=="}]), 415),
     ],
 )
-def test_verified_messages_that_hand_in_nothing(school: School, body: bytes, status: int) -> None:
+def test_verified_messages_that_submit_nothing(school: School, body: bytes, status: int) -> None:
     users = school.count(tables.User)
     answer = school.client().post(URL, data=body, headers=signed(body))
     assert answer.status_code == status
@@ -148,7 +148,7 @@ def at_once(count: int, work: Callable[[], tuple[int, str]]) -> set[tuple[int, s
     return set(answers)
 
 
-def test_fifty_at_once_hand_in_once(school_url: str) -> None:
+def test_fifty_at_once_submit_once(school_url: str) -> None:
     school, body = School(school_url), message()
     headers = signed(body)
 

@@ -81,7 +81,7 @@ class Campus:
     def graded(self, person: str, *, released: bool, **changes: object) -> str:
         """Something they handed in, graded."""
         self.school.users[person] = self.user(person)
-        submission = self.school.hand_in(person)
+        submission = self.school.submit(person)
         self.school.grade(submission, report(**changes), released=released)  # type: ignore[arg-type]
         return submission
 

@@ -14,7 +14,7 @@ from grading.domain.model import RoundState, RunState, StageState
 from grading.domain.outcome import Report
 from grading.store import schema
 from grading.store.tables import Grade, Round, RoundStage, Run
-from tests.support.factories import add_assignment, hand_in
+from tests.support.factories import add_assignment, submit
 from tests.support.servers.ollama_server import ollama_server
 from tests.support.services import SqliteDatabases
 from tests.support.system import Site, assert_graded_once, site
@@ -80,7 +80,7 @@ def announce(made: Site, count: int, priority: str = "interactive") -> list[str]
     assignment = add_assignment(made.store, release="at_once")
     found = []
     for number in range(count):
-        accepted = hand_in(made.store, assignment, f"{priority}-{number}", priority=priority)
+        accepted = submit(made.store, assignment, f"{priority}-{number}", priority=priority)
         assert made.dispatch.announce(accepted.round_id)
         found.append(accepted.round_id)
     return found

@@ -141,7 +141,7 @@ def test_what_a_machine_declares_is_bounded() -> None:
 
 def running(school: School, **lease: Any) -> str:
     """A hand-in of Anna's whose analysis is under way; its id."""
-    submission = school.hand_in("anna")
+    submission = school.submit("anna")
     with school.store.write() as session:
         round_ = session.query(tables.Round).one()
         round_.state = "running"
@@ -184,7 +184,7 @@ def test_tokens_count_up(school: School) -> None:
 DRAFT = 'Good: <script>alert(1)</script> & "plots"'
 
 
-def test_a_draft_is_for_who_may_see_the_hand_in_and_ends_with_the_run(school: School) -> None:
+def test_a_draft_is_for_who_may_see_the_submission_and_ends_with_the_run(school: School) -> None:
     submission = running(school, phase="generating", tokens=9, draft=DRAFT)
     url = f"/api/v1/submissions/{submission}"
     for name in ("anna", "teacher"):
@@ -264,7 +264,7 @@ def alive_machine(**told: Any) -> MachineState:
 def test_the_page_says_how_fast_a_machine_is_and_what_it_takes_and_why(
     school: School, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    submission = school.hand_in("anna")
+    submission = school.submit("anna")
     run = school.ran(submission, "analysis")
     with school.store.write() as session:
         row = session.get_one(tables.Run, run)

@@ -54,7 +54,7 @@ def names(values: Values) -> set[str]:
 
 def fail(school: School, number: int, error: str = "engine_failed") -> None:
     """A run of analysis on dgx-spark-1 that ended so, for good."""
-    submission = school.hand_in("anna")
+    submission = school.submit("anna")
     with school.store.write() as session:
         session.execute(
             update(tables.Round).where(tables.Round.submission_id == submission).values(state="queued")

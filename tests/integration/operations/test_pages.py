@@ -35,7 +35,7 @@ def school(tmp_path: Path) -> Iterator[School]:
 
 def send_out(school: School, who: str) -> str:
     """A run of a new hand-in that machines were sent; its id."""
-    submission = school.hand_in(who)
+    submission = school.submit(who)
     with school.store.write() as session:
         round_ = session.query(tables.Round).filter_by(submission_id=submission).one()
         round_.state = "running"
@@ -89,7 +89,7 @@ def test_the_overview_says_that_a_class_waits_for_the_sandbox(
 
     for _ in range(3):
         assert "for the sandbox" not in shown()
-        submission = school.hand_in("anna")
+        submission = school.submit("anna")
         with school.store.write() as session:
             round_id = session.query(tables.Round).filter_by(submission_id=submission).one().id
             preparing.hand_on(session, round_id)
@@ -98,7 +98,7 @@ def test_the_overview_says_that_a_class_waits_for_the_sandbox(
 
 
 def test_the_overview_names_what_is_wrong_gravest_first(school: School) -> None:
-    submission = school.hand_in("anna")
+    submission = school.submit("anna")
     school.grade(submission, report(points=None, status="partial"))
     give_up(school, "to:lms")
     admin = school.client("admin").get("/operations").get_data(as_text=True)

@@ -25,7 +25,7 @@ from grading.store.privacy.backup import BackupDamaged, BackupFailed, Manifest
 from grading.store.privacy.erasure import find_student
 from grading.store.tables import Audit, Base, Grade, Round, Submission, SubmissionFile, User
 from tests.support.aging import STAGES, Fresh, Played, everything, played
-from tests.support.factories import add_assignment, hand_in
+from tests.support.factories import add_assignment, submit
 from tests.support.services import SqliteDatabases
 from tests.support.system import until
 
@@ -71,13 +71,13 @@ def test_a_backup_taken_while_others_write_is_one_moment(
 ) -> None:
     assignment = add_assignment(system.store, release="at_once")
     for number in range(2):
-        hand_in(system.store, assignment, f"s-{number}", source_text=f"x <- {number}")
+        submit(system.store, assignment, f"s-{number}", source_text=f"x <- {number}")
     system.work_off()
     before, stop, made = count(system.store, Submission), threading.Event(), []
 
     def write() -> None:
         while not stop.is_set():
-            made.append(hand_in(system.store, assignment, "busy", source_text=secrets.token_hex(2000)))
+            made.append(submit(system.store, assignment, "busy", source_text=secrets.token_hex(2000)))
 
     writer = threading.Thread(target=write)
     writer.start()
@@ -110,7 +110,7 @@ def test_a_backup_taken_while_others_write_is_one_moment(
 
 def test_what_comes_back_is_what_was_there(system: Played, fresh_database: Fresh, tmp_path: Path) -> None:
     assignment = add_assignment(system.store)
-    hand_in(system.store, assignment, "ada")
+    submit(system.store, assignment, "ada")
     system.work_off()
     before = everything(system.store)
     file, url = tmp_path / "one.zip", fresh_database(schema.upgrade)
@@ -122,7 +122,7 @@ def test_what_comes_back_is_what_was_there(system: Played, fresh_database: Fresh
             last = session.scalars(select(Audit).order_by(Audit.id.desc()).limit(1)).one()
         assert (last.action, last.object) == ("database.restore", "database")
         # ids go on where they were
-        hand_in(restored, assignment, "ben")
+        submit(restored, assignment, "ben")
     with system.store.read() as session:
         assert (
             session.scalars(select(Audit.action).order_by(Audit.id.desc()).limit(1)).one()
@@ -135,10 +135,10 @@ def test_replacing_saves_what_was_there_and_erases_again(
 ) -> None:
     assignment = add_assignment(system.store)
     for name in ("ada", "ben"):
-        hand_in(system.store, assignment, name, source_text=f"{name} <- 1")
+        submit(system.store, assignment, name, source_text=f"{name} <- 1")
     file = tmp_path / "one.zip"
     backup.write_backup(system.store, file)
-    late = hand_in(system.store, assignment, "late", source_text="late <- 1")
+    late = submit(system.store, assignment, "late", source_text="late <- 1")
     for name in ("ada", "late"):
         with system.store.write() as session:
             erasure.erase_student(session, find_student(session, name), "test")
@@ -163,17 +163,17 @@ def test_work_under_way_at_the_time_of_an_older_backup_is_done_beside_messages_o
     system: Played, fresh_database: Fresh, redis_url: str, root: Path, tmp_path: Path
 ) -> None:
     assignment = add_assignment(system.store, release="at_once")
-    running = hand_in(system.store, assignment, "running")
+    running = submit(system.store, assignment, "running")
     system.heartbeat()
     system.pass_time()
     system.sweeper.step()
     assert len(list(system.messages())) == 2  # taken, and never answered
-    queued = hand_in(system.store, assignment, "queued")
-    received = hand_in(system.store, assignment, "received")
+    queued = submit(system.store, assignment, "queued")
+    received = submit(system.store, assignment, "received")
     backup.write_backup(system.store, tmp_path / "one.zip")
 
     # the future of this back-up: all three go on, a fourth comes, and Redis is full of their messages
-    later = hand_in(system.store, assignment, "later")
+    later = submit(system.store, assignment, "later")
     system.pass_time()
     system.sweeper.step()
     url = fresh_database(None)
@@ -190,7 +190,7 @@ def test_work_under_way_at_the_time_of_an_older_backup_is_done_beside_messages_o
 
 @pytest.fixture
 def archive(store: Store, tmp_path: Path) -> Path:
-    hand_in(store, add_assignment(store), "ada", source_text=secrets.token_hex(20_000))
+    submit(store, add_assignment(store), "ada", source_text=secrets.token_hex(20_000))
     backup.write_backup(store, tmp_path / "one.zip")
     return tmp_path / "one.zip"
 
@@ -248,7 +248,7 @@ def test_backups_of_other_versions_and_databases_are_refused(archive: Path, tmp_
 
 
 def test_a_full_disk_leaves_nothing_half(system: Played, tmp_path: Path) -> None:
-    hand_in(system.store, add_assignment(system.store), "ada", source_text=secrets.token_hex(400_000))
+    submit(system.store, add_assignment(system.store), "ada", source_text=secrets.token_hex(400_000))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, hard))  # files may not grow, as on a full disk
     try:
@@ -261,7 +261,7 @@ def test_a_full_disk_leaves_nothing_half(system: Played, tmp_path: Path) -> None
 
 
 def test_the_commands(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    hand_in(store, add_assignment(store), "ada")
+    submit(store, add_assignment(store), "ada")
     (tmp_path / "config.toml").write_text(CONFIG)
 
     def run(url: str, *words: str) -> Any:

@@ -42,7 +42,7 @@ from grading.store.tables import (
     User,
 )
 from tests.support.aging import DAY_S, Fresh, Played, played, redis_rows
-from tests.support.factories import COURSE, add_assignment, hand_in
+from tests.support.factories import COURSE, add_assignment, submit
 from tests.support.marked_student import CANARY, hits, other, planted
 from tests.support.services import SqliteDatabases
 from workers.server.housekeeping import DAILY, TIDY, do_chores
@@ -88,7 +88,7 @@ def test_nothing_of_an_erased_student_stays(system: Played, tmp_path: Path) -> N
     user_id = planted(store, assignment)
     bens = other(store, assignment)
     system.work_off()
-    hand_in_canaries_again(system, assignment, user_id)
+    submit_canaries_again(system, assignment, user_id)
     redis: Any = system.server.dispatch.registry.redis
     with store.write() as session:
         student = find_student(session, f"{CANARY}-id")
@@ -129,16 +129,16 @@ def test_nothing_of_an_erased_student_stays(system: Played, tmp_path: Path) -> N
         erasure.compact_database(store)
 
 
-def hand_in_canaries_again(system: Played, assignment: int, user_id: int) -> None:
+def submit_canaries_again(system: Played, assignment: int, user_id: int) -> None:
     """A second hand-in that is under way: its messages wait, one was taken and is not acknowledged."""
-    hand_in_canaries_once_more = Idempotency(f"user:{user_id}", f"{CANARY} second", "0" * 64)
+    submit_canaries_once_more = Idempotency(f"user:{user_id}", f"{CANARY} second", "0" * 64)
     with system.store.write() as session:
         cell = Cell(number=1, kind="code", source=f"{CANARY}2 <- 1", language="r", added=(1,))
         document = Document(path="again.R", kind="script", language="r", cells=(cell,))
         content = SubmittedFiles((UploadedFile("again.R", f"{CANARY}2 <- 1".encode()),), (document,), ())
         accept_submission(
             session,
-            IncomingSubmission(assignment, user_id, "api", content, idempotency=hand_in_canaries_once_more),
+            IncomingSubmission(assignment, user_id, "api", content, idempotency=submit_canaries_once_more),
         )
     system.pass_time()
     system.heartbeat()
@@ -156,7 +156,7 @@ def bytes_of(path: Path) -> bytes:
 def test_a_late_answer_for_erased_work_is_ignored_and_withdrawn(lite: Played) -> None:
     store = lite.store
     assignment = add_assignment(store)
-    hand_in(store, assignment, "ada")
+    submit(store, assignment, "ada")
     lite.pass_time()
     lite.heartbeat()
     lite.sweeper.step()
@@ -211,10 +211,10 @@ def test_who_is_meant(lite: Played) -> None:
             find_student(session, "ina")
 
 
-def test_an_erased_student_hands_in_no_more_and_erasing_again_does_no_harm(lite: Played) -> None:
+def test_an_erased_student_submits_no_more_and_erasing_again_does_no_harm(lite: Played) -> None:
     store = lite.store
     assignment = add_assignment(store)
-    hand_in(store, assignment, "ada")
+    submit(store, assignment, "ada")
     with store.write() as session:
         student = find_student(session, "ada")
         erasure.erase_student(session, student, "test")
@@ -226,7 +226,7 @@ def test_an_erased_student_hands_in_no_more_and_erasing_again_does_no_harm(lite:
         again = erasure.erase_student(session, find_student(session, student.name), "test")
     assert not again.counts
     # the same person may come again, as somebody new
-    hand_in(store, assignment, "ada")
+    submit(store, assignment, "ada")
     with store.read() as session:
         assert find_student(session, "ada").user_id != student.user_id
 
@@ -235,7 +235,7 @@ def test_words_about_an_erased_student_leave_the_audit_and_those_about_others_st
     """What was changed and why quotes the work, and tells of illness; that it was changed stays."""
     store = lite.store
     assignment = add_assignment(store)
-    theirs, others = (hand_in(store, assignment, name).submission_id for name in ("ada", "ben"))
+    theirs, others = (submit(store, assignment, name).submission_id for name in ("ada", "ben"))
     words = {"from": {"text": "You wrote y <- 1."}, "to": {"text": "y", "points": 2.0}, "reason": "was ill"}
     with store.write() as session:
         student = find_student(session, "ada")
@@ -259,7 +259,7 @@ def test_words_about_an_erased_student_leave_the_audit_and_those_about_others_st
 def test_class_zips_of_the_course_go_with_an_erasure(lite: Played) -> None:
     store = lite.store
     assignment = add_assignment(store)
-    hand_in(store, assignment, "ada")
+    submit(store, assignment, "ada")
     with store.write() as session:
         users.ensure_administrator(session)
         admin = users.find_user(session, "local", "admin")
@@ -273,12 +273,12 @@ def test_class_zips_of_the_course_go_with_an_erasure(lite: Played) -> None:
         assert session.scalars(select(Blob.data)).all() == []
 
 
-def test_an_erasure_waits_for_a_hand_in_of_the_same_file(system: Played) -> None:
+def test_an_erasure_waits_for_a_submission_of_the_same_file(system: Played) -> None:
     """Whoever commits first: the file is there for whoever still needs it."""
     store = system.store
     assignment = add_assignment(store)
-    hand_in(store, assignment, "ada")
-    hand_in(store, assignment, "ben", source_text="z <- 9")
+    submit(store, assignment, "ada")
+    submit(store, assignment, "ben", source_text="z <- 9")
     started, go = threading.Event(), threading.Event()
     failures: list[BaseException] = []
 
@@ -311,7 +311,7 @@ def test_a_regrade_at_the_same_time_is_erased_or_kept_whole(system: Played) -> N
     store = system.store
     assignment = add_assignment(store, release="at_once")
     for name in ("ada", "ben"):
-        hand_in(store, assignment, name)
+        submit(store, assignment, name)
     system.work_off()
     system.pass_time(10 * DAY_S)
 

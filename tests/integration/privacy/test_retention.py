@@ -36,7 +36,7 @@ from grading.store.tables import (
     Submission,
 )
 from tests.support.aging import DAY_S, Fresh, Played, played
-from tests.support.factories import add_assignment, hand_in
+from tests.support.factories import add_assignment, submit
 from tests.support.marked_student import planted
 from tests.support.services import SqliteDatabases
 from workers.server.housekeeping import DAILY, do_chores
@@ -72,14 +72,14 @@ def test_old_sessions_and_counters_of_wrong_passwords_go(system: Played) -> None
 def test_what_is_kept_long_enough_goes_and_nothing_else(system: Played) -> None:
     store = system.store
     open_, hidden = add_assignment(store, "sales", "at_once"), add_assignment(store, "basket")
-    seen = hand_in(store, open_, "seen", source_text="seen <- 1")
-    unreleased = hand_in(store, hidden, "unreleased")
+    seen = submit(store, open_, "seen", source_text="seen <- 1")
+    unreleased = submit(store, hidden, "unreleased")
     system.work_off()
     with store.write() as session:
         session.execute(update(Round).where(Round.id == seen.round_id).values(failure=""))
-    under_way = hand_in(store, open_, "under way", source_text="u <- 1")
+    under_way = submit(store, open_, "under way", source_text="u <- 1")
     system.pass_time(100 * DAY_S)
-    young = hand_in(store, open_, "young", source_text="young <- 1")
+    young = submit(store, open_, "young", source_text="young <- 1")
     kept = Retention(submissions_days=50)
     with store.read() as session:
         assert retention.count_overdue(session, kept)["submissions"] == 1
@@ -97,8 +97,8 @@ def test_what_is_kept_long_enough_goes_and_nothing_else(system: Played) -> None:
 
 def test_results_go_and_reports_stay(lite: Played) -> None:
     store = lite.store
-    one = hand_in(store, add_assignment(store, release="at_once"), "ada")
-    hidden = hand_in(store, add_assignment(store, "basket"), "ada")
+    one = submit(store, add_assignment(store, release="at_once"), "ada")
+    hidden = submit(store, add_assignment(store, "basket"), "ada")
     lite.work_off()
     lite.pass_time(100 * DAY_S)
     with store.write() as session:

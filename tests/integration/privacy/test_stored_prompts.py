@@ -27,7 +27,7 @@ from grading.store.privacy.erasure import find_student
 from grading.store.rounds import prompts
 from grading.store.tables import Prompt, Round, Run, SystemMessage
 from tests.support.aging import DAY_S, Fresh, Played, played
-from tests.support.factories import COURSE, RUBRIC, add_assignment, hand_in, result
+from tests.support.factories import COURSE, RUBRIC, add_assignment, result, submit
 from tests.support.marked_student import CANARY, hits
 from workers.machine.engines.rules.engine import RulesEngine
 from workers.machine.stages.run import run_stage
@@ -86,7 +86,7 @@ def graded(system: Played, *students: str, own: str = OWN) -> list[tuple[str, di
     """Hand-ins that were graded by models which were sent prompts: (submission, job) of each run."""
     assignment = add_assignment(system.store, release="at_once")
     made = {
-        one.round_id: one.submission_id for one in (hand_in(system.store, assignment, s) for s in students)
+        one.round_id: one.submission_id for one in (submit(system.store, assignment, s) for s in students)
     }
     found = []
     for job in jobs(system):
@@ -125,7 +125,7 @@ def test_what_a_machine_sends_along_is_what_is_kept(system: Played) -> None:
     submissions = {
         one.round_id: one.submission_id
         for one in (
-            hand_in(system.store, assignment, name, source_text=f"{name} <- 1") for name in ("a1", "b2")
+            submit(system.store, assignment, name, source_text=f"{name} <- 1") for name in ("a1", "b2")
         )
     }
     for job in jobs(system):
@@ -140,7 +140,7 @@ def test_what_a_machine_sends_along_is_what_is_kept(system: Played) -> None:
 
 
 def test_the_prompt_of_the_first_result_stays(system: Played) -> None:
-    accepted = hand_in(system.store, add_assignment(system.store), "ada")
+    accepted = submit(system.store, add_assignment(system.store), "ada")
     job = jobs(system)[0]
     whole = answered(job, sent())
     assert finish.record(system.server, [whole])[0].outcome == "accepted"
@@ -151,7 +151,7 @@ def test_the_prompt_of_the_first_result_stays(system: Played) -> None:
 
 
 def test_a_failed_run_keeps_its_prompt_and_says_when_it_had_none(system: Played) -> None:
-    accepted = hand_in(system.store, add_assignment(system.store), "ada")
+    accepted = submit(system.store, add_assignment(system.store), "ada")
     first, second = jobs(system)
     assert seen(system, accepted.submission_id, first["run_id"]).missing == "not over"
     finish.record(system.server, [answered(first, sent(), ok=False)])
@@ -166,7 +166,7 @@ def test_a_failed_run_keeps_its_prompt_and_says_when_it_had_none(system: Played)
 def test_a_prompt_that_cannot_be_kept_costs_no_result(
     system: Played, caplog: pytest.LogCaptureFixture
 ) -> None:
-    accepted = hand_in(system.store, add_assignment(system.store), "ada")
+    accepted = submit(system.store, add_assignment(system.store), "ada")
     large, odd = jobs(system)
     half = prompts.MOST_BYTES // 2
     with caplog.at_level(logging.WARNING):
@@ -181,7 +181,7 @@ def test_a_prompt_that_cannot_be_kept_costs_no_result(
     assert (run.missing, run.prompt, run.intact) == ("too large", None, None)
     assert seen(system, accepted.submission_id, odd["run_id"]).prompt is None
     # as large as may be, with a letter that PostgreSQL takes in no text
-    accepted = hand_in(system.store, add_assignment(system.store, "basket"), "ada")
+    accepted = submit(system.store, add_assignment(system.store, "basket"), "ada")
     full = sent("\0" * half, "x" * half)
     job = jobs(system)[0]
     assert finish.record(system.server, [answered(job, full)])[0].outcome == "accepted"
@@ -189,7 +189,7 @@ def test_a_prompt_that_cannot_be_kept_costs_no_result(
 
 
 def test_a_prompt_that_is_no_prompt_is_a_failed_run(system: Played) -> None:
-    hand_in(system.store, add_assignment(system.store), "ada")
+    submit(system.store, add_assignment(system.store), "ada")
     job = jobs(system)[0]
     read = finish.read({**answered(job, sent()).model_dump(mode="json"), "prompt": {"system": 1}})
     assert read is not None
@@ -256,7 +256,7 @@ def test_a_student_gets_their_own_part_of_the_prompts(system: Played) -> None:
 
 def test_a_message_that_is_used_again_while_it_is_removed_stays_whole(system: Played) -> None:
     """Whoever comes first: no result fails, and no prompt loses its other half."""
-    hand_in(system.store, add_assignment(system.store), "ada")
+    submit(system.store, add_assignment(system.store), "ada")
     job = jobs(system)[0]
     name = hashlib.sha256(SHARED.encode()).hexdigest()
     with system.store.write() as session:
@@ -307,7 +307,7 @@ OLD_MATERIAL = {"title", "task", "instructions", "starter", "solution"}
 
 
 def test_settings_reach_jobs_and_without_them_jobs_are_what_old_machines_take(system: Played) -> None:
-    hand_in(system.store, add_assignment(system.store), "ada")
+    submit(system.store, add_assignment(system.store), "ada")
     for job in jobs(system):
         assert set(job) == OLD_JOB | {"secret"}  # which proves that a result is one of this job
         assert set(job["material"]) == OLD_MATERIAL
@@ -321,7 +321,7 @@ def test_settings_reach_jobs_and_without_them_jobs_are_what_old_machines_take(sy
         spoken = replace(new, spoken_language="German", show_draft=True)
         assignment, version, _ = versions.import_version(session, COURSE, spoken)
         assert (version.spoken_language, version.show_draft) == ("German", True)
-    hand_in(system.store, assignment.id, "ada")
+    submit(system.store, assignment.id, "ada")
     made = {job["stage"]: Job.model_validate(job) for job in jobs(system)}
     analysis, feedback = made["analysis"], made["feedback"]
     assert (analysis.top_p, analysis.seed, analysis.temperature) == (0.9, 7, 0)

@@ -28,7 +28,7 @@ INDEX: list[dict[str, str]] = tomllib.loads((SAMPLES / "submissions/index.toml")
 FILES = {entry["file"]: entry["assignment"].partition("/")[2] for entry in INDEX}
 
 
-def hand_in(*paths: Path) -> SubmittedFiles:
+def submit(*paths: Path) -> SubmittedFiles:
     return read([UploadedFile(path.name, path.read_bytes()) for path in paths])
 
 
@@ -37,8 +37,8 @@ def assignment(slug: str) -> tuple[dict[str, Any], Rubric, tuple[Document, ...],
     folder = SAMPLES / "assignments" / slug
     settings = tomllib.loads((folder / "assignment.toml").read_text("utf-8"))
     rubric = Rubric.model_validate({k: settings[k] for k in ("criteria", "equivalents") if k in settings})
-    starter = hand_in(*(folder / "starter").iterdir()).documents
-    solution = set_apart(hand_in(*(folder / "solution").iterdir()).documents, starter)
+    starter = submit(*(folder / "starter").iterdir()).documents
+    solution = set_apart(submit(*(folder / "solution").iterdir()).documents, starter)
     return settings, rubric, starter, solution
 
 
@@ -47,7 +47,7 @@ def graded(file: str) -> tuple[Report, dict[str, Result]]:
     slug = FILES[file]
     settings, rubric, starter, solution = assignment(slug)
     folder = SAMPLES / "assignments" / slug
-    documents = set_apart(hand_in(SAMPLES / "submissions" / file).documents, starter)
+    documents = set_apart(submit(SAMPLES / "submissions" / file).documents, starter)
     evidence = collect(documents, rubric, solution)
     results = {}
     for stage in known_stages():

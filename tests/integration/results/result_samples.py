@@ -115,7 +115,7 @@ def placed() -> Report:
 
 def graded(school: School, who: str = "anna", released: bool = True, made: Report | None = None) -> str:
     """A graded notebook of somebody."""
-    submission = school.hand_in(who, data=sample(), name=NOTEBOOK)
+    submission = school.submit(who, data=sample(), name=NOTEBOOK)
     school.grade(submission, made or placed(), released=released)
     return submission
 

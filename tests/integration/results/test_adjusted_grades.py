@@ -72,7 +72,7 @@ def school(tmp_path: Path) -> Iterator[School]:
 
 def graded(school: School, who: str = "anna", pipe: float | None = 0.0, plot: int = 4, **how: Any) -> str:
     """A hand-in of 8.5 of 10 points and 3 of bonus, with a deduction of 2 where `pipe` is 0."""
-    submission = school.hand_in(who)
+    submission = school.submit(who)
     outcomes = {"pipes": pipe, "late": 1.0}
     found = tuple(
         AdjustmentEvidence(adjustment=name, outcomes=(_outcome(name, share),))
@@ -253,7 +253,7 @@ def test_totals_above_the_maximum_stand_everywhere(school: School) -> None:
     assert "11" in text_of(school.client("anna"), "/")
 
 
-def test_who_hands_in_reads_beforehand_what_takes_points_off(school: School) -> None:
+def test_who_submits_reads_beforehand_what_takes_points_off(school: School) -> None:
     shown = text_of(school.client("anna"), f"/assignments/{school.assignment}")
     assert "10 points in all" in shown  # without the bonus
     assert "A moving plot (bonus)" in shown
@@ -294,8 +294,8 @@ def test_machines_are_sent_the_same_job_with_and_without_deductions(school: Scho
             )
             version = Versions().get(session, versions.published_version(session, row).id)
         documents = (script("x = 1\n", path="work.py", language="python"),)
-        hand_in = ReceivedSubmission("r", "s", "interactive", version, documents, Identity(), {})
-        made = make_ready(hand_in, Plan(), {})
+        submission = ReceivedSubmission("r", "s", "interactive", version, documents, Identity(), {})
+        made = make_ready(submission, Plan(), {})
         assert len(made.evidence.adjustments) == len(rubric.adjustments)
         sent.append((version.rubric_json, version.materials, made.hidden_evidence.model_dump(mode="json")))
     assert sent[0] == sent[1]

@@ -25,10 +25,10 @@ from tests.integration.sandbox.executed import (
     KEPT_BACK,
     SECRETS,
     execution,
-    hand_in_tested,
     notebook,
     outcome,
     ran_report,
+    submit_tested,
 )
 from tests.integration.webapp import School
 
@@ -56,13 +56,13 @@ def api(school: School, who: str, submission: str) -> Any:
 
 @pytest.mark.parametrize("part", ["", "/result", "/status.json"])
 def test_a_student_never_sees_a_hidden_test_in_a_page(school: School, part: str) -> None:
-    text = page(school, "anna", hand_in_tested(school), part)
+    text = page(school, "anna", submit_tested(school), part)
     assert not [word for word in NEVER if word in text]
 
 
 @pytest.mark.parametrize("part", ["", "/result"])
 def test_a_student_sees_which_tests_failed_and_how_the_work_ran(school: School, part: str) -> None:
-    text = page(school, "anna", hand_in_tested(school), part)
+    text = page(school, "anna", submit_tested(school), part)
     assert "2 of 4 tests passed, 1 of 2 hidden tests passed" in text
     assert text.index("✗ failed") < text.index("✓ passed")
     assert "search(42, (-5, 1, 3, 5, 7, 10))" in text
@@ -76,7 +76,7 @@ def test_a_student_sees_which_tests_failed_and_how_the_work_ran(school: School, 
 
 @pytest.mark.parametrize("who", ["anna", "teacher"])
 def test_words_of_tests_and_outputs_are_only_text(school: School, who: str) -> None:
-    text = page(school, who, hand_in_tested(school))
+    text = page(school, who, submit_tested(school))
     assert EVIL not in text
     assert "<img" not in text
     assert "&lt;script&gt;window.pwned=1" in text
@@ -84,7 +84,7 @@ def test_words_of_tests_and_outputs_are_only_text(school: School, who: str) -> N
 
 @pytest.mark.parametrize("who", ["teacher", "grader", "admin"])
 def test_staff_see_all_of_it(school: School, who: str) -> None:
-    submission = hand_in_tested(school, released=False)
+    submission = submit_tested(school, released=False)
     text = page(school, who, submission)
     assert all(word in text for word in NEVER)
     assert '<span class="state">hidden</span>' in text
@@ -97,7 +97,7 @@ def test_notes_on_the_run_are_in_plain_words(school: School) -> None:
         Flag(code=code, message=f"details of {code}.", hold=code == "not_run")
         for code in ("not_run", "run_stopped", "missing_packages", "tests_broken")
     )
-    submission = hand_in_tested(school, flags=flags)
+    submission = submit_tested(school, flags=flags)
     mine, theirs = page(school, "anna", submission), page(school, "teacher", submission)
     assert "which is no fault of yours" in mine
     assert "details of run_stopped." in mine
@@ -109,7 +109,7 @@ def test_notes_on_the_run_are_in_plain_words(school: School) -> None:
 
 
 def test_before_the_release_a_student_sees_the_run_and_no_test(school: School) -> None:
-    submission = hand_in_tested(school, released=False)
+    submission = submit_tested(school, released=False)
     text = page(school, "anna", submission)
     assert "(120, 6)" in text
     assert "tests passed" not in text
@@ -118,14 +118,14 @@ def test_before_the_release_a_student_sees_the_run_and_no_test(school: School) -
 
 
 def test_nobody_else_sees_the_run(school: School) -> None:
-    submission = hand_in_tested(school)
+    submission = submit_tested(school)
     for who in ("ben", "stranger"):
         assert school.client(who).get(f"/submissions/{submission}").status_code == 404
         assert school.client(who).get(f"/submissions/{submission}/result").status_code == 404
 
 
 def test_the_api_gives_students_what_they_may_see(school: School) -> None:
-    submission = hand_in_tested(school)
+    submission = submit_tested(school)
     body = json.dumps(api(school, "anna", submission))
     assert not [word for word in NEVER if word in body]
     assert api(school, "anna", submission)["report"] == for_student(ran_report()).model_dump(mode="json")
@@ -133,7 +133,7 @@ def test_the_api_gives_students_what_they_may_see(school: School) -> None:
 
 
 def test_a_page_without_a_run_is_as_before(school: School) -> None:
-    submission = school.hand_in("anna", data=notebook(), name="work.ipynb")
+    submission = school.submit("anna", data=notebook(), name="work.ipynb")
     text = page(school, "anna", submission)
     assert "When we ran it" not in text
     school.prepared(submission, {"documents": []})
@@ -142,7 +142,7 @@ def test_a_page_without_a_run_is_as_before(school: School) -> None:
 
 def test_only_the_execution_is_read_of_what_was_prepared(database_url: str) -> None:
     school = School(database_url)
-    submission = hand_in_tested(school)
+    submission = submit_tested(school)
     with school.store.read() as session:
         round_id = submission_view.load_view(session, submission).round_id
         assert submission_view.load_execution(session, round_id) == execution()
@@ -153,7 +153,7 @@ def test_only_the_execution_is_read_of_what_was_prepared(database_url: str) -> N
 
 
 def test_an_export_for_the_student_holds_no_hidden_test(school: School) -> None:
-    submission = hand_in_tested(school)
+    submission = submit_tested(school)
     evidence = Evidence(
         criteria=(CriterionEvidence(criterion="load", share=0.5, outcomes=(outcome(),)),)
     ).model_dump(mode="json")
@@ -183,7 +183,7 @@ def test_an_export_for_the_student_holds_no_hidden_test(school: School) -> None:
 
 
 def test_events_say_only_where_to_look(school: School) -> None:
-    submission = school.hand_in("anna", data=notebook(), name="work.ipynb")
+    submission = school.submit("anna", data=notebook(), name="work.ipynb")
     with school.store.write() as session:
         round_id = submission_view.load_view(session, submission).round_id
         current = locking.lock_round(session, round_id)

@@ -123,7 +123,7 @@ def test_how_points_add_up_is_one_plain_sentence(of: GradeView, days: int, steps
     assert (found.steps, found.late) == (steps, late)
 
 
-def test_the_sum_and_which_hand_in_counts_stand_on_the_page(school: School) -> None:
+def test_the_sum_and_which_submission_counts_stand_on_the_page(school: School) -> None:
     first, second = graded(school), graded(school)
     with school.store.write() as session:
         assignment = session.get_one(tables.Assignment, school.assignment)
@@ -193,7 +193,7 @@ def test_quotes_and_comments_lead_to_their_places(school: School) -> None:
     assert "4 comments" in plain(page)
 
 
-def test_the_gradings_of_a_hand_in_are_its_history(school: School) -> None:
+def test_the_gradings_of_a_submission_are_its_history(school: School) -> None:
     submission = graded(school)
     with school.store.write() as session:
         row = session.get_one(tables.Submission, submission)
@@ -245,7 +245,7 @@ def hang(school: School, submission: str, times: int) -> None:
 
 def test_pictures_are_shown_without_anything_else_of_their_file(school: School) -> None:
     data = notebook(text("x"), code("plot()", picture(png(30, 20, extra=b"secret of the camera"))))
-    submission = school.hand_in("anna", data=data, name=NOTEBOOK)
+    submission = school.submit("anna", data=data, name=NOTEBOOK)
     page = shown(school, submission)
     (url,) = re.findall(r'<img class="picture" loading="eager" src="([^"]+)"', page)
     answer = school.client("anna").get(url)
@@ -282,7 +282,7 @@ def test_what_only_says_it_is_a_picture_is_not_shown(school: School) -> None:
     for broken in (b"", b"[]", b'{"cells": [1, {"outputs": [1, {"data": {"image/png": [1]}}]}]}', b"\xff"):
         assert pictures(broken) == {}
     data = notebook(text("x"), code("x", display(image_svg="<svg onload=alert(1)>"), picture(evil)))
-    page = shown(school, school.hand_in("anna", data=data, name=NOTEBOOK))
+    page = shown(school, school.submit("anna", data=data, name=NOTEBOOK))
     assert "<img" not in page
     assert "2 pictures of a kind that is not shown" in page
 
@@ -534,7 +534,7 @@ def test_what_is_kept_for_staff_is_not_for_the_student(school: School) -> None:
 
 def test_a_picture_is_asked_for_each_time_and_sent_once(school: School) -> None:
     data = notebook(text("x"), code("plot()", picture(png(30, 20))))
-    submission = school.hand_in("anna", data=data, name=NOTEBOOK)
+    submission = school.submit("anna", data=data, name=NOTEBOOK)
     (url,) = re.findall(r'<img class="picture" loading="eager" src="([^"]+)"', shown(school, submission))
     first = school.client("anna").get(url)
     known = {"If-None-Match": first.headers["ETag"]}

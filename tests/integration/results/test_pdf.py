@@ -118,7 +118,7 @@ def parts(document: dict[str, Any], kind: str) -> list[dict[str, Any]]:
 
 
 def test_students_get_nothing_of_hidden_tests(school: School) -> None:
-    submission = executed.hand_in_tested(school)
+    submission = executed.submit_tested(school)
     asked: list[dict[str, Any]] = []
     real = typesetting.typeset
 
@@ -141,7 +141,7 @@ def test_students_get_nothing_of_hidden_tests(school: School) -> None:
 def test_what_others_wrote_is_never_markup(school: School, tmp_path: Path) -> None:
     made = report(TYPST)
     source = notebook(code(TYPST, {"output_type": "stream", "name": "stdout", "text": TYPST}))
-    submission = school.hand_in("anna", data=source, name=NOTEBOOK)
+    submission = school.submit("anna", data=source, name=NOTEBOOK)
     with school.store.write() as session:
         session.get_one(tables.User, school.users["anna"]).name = TYPST[:180]
         session.get_one(tables.Assignment, school.assignment).title = TYPST[:180]
@@ -159,17 +159,17 @@ def test_what_others_wrote_is_never_markup(school: School, tmp_path: Path) -> No
     assert said(found, folder, "math.equation") == []
 
 
-def test_a_long_hand_in_is_cut_and_that_is_said(school: School) -> None:
+def test_a_long_submission_is_cut_and_that_is_said(school: School) -> None:
     cells = [code("\n".join(f"x{n} = {n}" for n in range(300))) for _ in range(20)]
     cells.append(code("y" * 300_000))
-    submission = school.hand_in("anna", data=notebook(*cells), name=NOTEBOOK)
+    submission = school.submit("anna", data=notebook(*cells), name=NOTEBOOK)
     school.grade(submission, report(), released=True)
     found, files = data_of(school, submission)
     (document,) = found["documents"]
     assert sum(part["text"].count("\n") + 1 for part in parts(document, "code")) <= pdf.LINES + 20
     assert "Only the beginning of a hand-in this long is printed" in document["parts"][0]["text"]
     assert len(typesetting.typeset(found, files)) < 3_000_000
-    wide = school.hand_in("anna", data=("a" * 100_000 + "\n").encode(), name="w.py")
+    wide = school.submit("anna", data=("a" * 100_000 + "\n").encode(), name="w.py")
     school.grade(wide, report(), released=True)
     (document,) = data_of(school, wide)[0]["documents"]
     (block,) = parts(document, "code")
@@ -179,7 +179,7 @@ def test_a_long_hand_in_is_cut_and_that_is_said(school: School) -> None:
 
 
 def test_pictures_have_a_bound_and_broken_ones_cost_only_themselves(school: School) -> None:
-    submission = school.hand_in("anna", data=notebook(code("x", *[picture(png(9, 9))] * 40)), name=NOTEBOOK)
+    submission = school.submit("anna", data=notebook(code("x", *[picture(png(9, 9))] * 40)), name=NOTEBOOK)
     school.grade(submission, report(), released=True)
     found, files = data_of(school, submission)
     assert len(files) == pdf.PICTURES

@@ -43,7 +43,7 @@ HOW = {
 
 
 def test_staff_find_the_exact_prompt_below_the_result(school: School) -> None:
-    submission = school.hand_in("anna")
+    submission = school.submit("anna")
     origin = Provenance(
         machine="dgx-spark-1", engine="mlx", model="m", timings=Timings(queued_s=0.25, prompt_s=1.5),
         tokens=Tokens(prompt=4120, cached=3880, output=512), sampling=HOW["sampling"],
@@ -78,7 +78,7 @@ def test_staff_find_the_exact_prompt_below_the_result(school: School) -> None:
 
 
 def test_the_prompt_of_what_is_dead_stands_beside_the_fault(school: School) -> None:
-    submission = school.hand_in("anna")
+    submission = school.submit("anna")
     run = school.ran(submission, "analysis", sent(), "failed", **HOW, uses_model=False)
     with school.store.write() as session:
         round_ = session.query(Round).filter_by(submission_id=submission).one()
@@ -95,7 +95,7 @@ def test_the_prompt_of_what_is_dead_stands_beside_the_fault(school: School) -> N
 
 
 def test_who_may_read_a_prompt(school: School) -> None:
-    submission, other = school.hand_in("anna"), school.hand_in("ben")
+    submission, other = school.submit("anna"), school.submit("ben")
     run = school.ran(submission, "analysis", sent(), **HOW)
     school.grade(submission, report(), released=True)
     expected = {"anna": 403, "ben": 404, "stranger": 404, "grader": 200, "teacher": 200, "admin": 200}
@@ -119,7 +119,7 @@ def test_who_may_read_a_prompt(school: School) -> None:
 
 
 def test_the_api_gives_both_messages_and_how_they_were_used(school: School) -> None:
-    submission = school.hand_in("anna")
+    submission = school.submit("anna")
     run = school.ran(submission, "analysis", sent(), **HOW)
     path = f"/api/v1/submissions/{submission}/runs/{run}/prompt"
     body = school.client().get(path, headers=school.token("teacher")).get_json()
@@ -138,7 +138,7 @@ def test_the_api_gives_both_messages_and_how_they_were_used(school: School) -> N
 
 
 def test_a_prompt_that_is_not_what_the_machine_hashed_is_shown_as_that(school: School) -> None:
-    submission = school.hand_in("anna")
+    submission = school.submit("anna")
     run = school.ran(submission, "analysis", sent("something else"), **HOW)
     page = school.client("teacher").get(f"/submissions/{submission}/runs/{run}/prompt").get_data(as_text=True)
     assert 'role="alert"' in page
@@ -161,7 +161,7 @@ def test_a_prompt_that_is_not_what_the_machine_hashed_is_shown_as_that(school: S
 def test_the_page_says_why_there_is_no_prompt(
     school: School, state: str, sent_along: SentPrompt | None, how: dict[str, Any], missing: str, words: str
 ) -> None:
-    submission = school.hand_in("anna")
+    submission = school.submit("anna")
     run = school.ran(submission, "analysis", sent_along, state, **how)
     page = school.client("teacher").get(f"/submissions/{submission}/runs/{run}/prompt").get_data(as_text=True)
     assert f'data-missing="{missing}"' in page

@@ -89,8 +89,8 @@ def names(page: str) -> list[str]:
     return re.findall(r'class="name"><bdi>([^<]*)</bdi>', page)
 
 
-def test_a_hand_in_and_its_review_lead_to_each_other(school: School) -> None:
-    submission = school.hand_in("anna")
+def test_a_submission_and_its_review_lead_to_each_other(school: School) -> None:
+    submission = school.submit("anna")
     school.grade(submission, given(1, 1), released=True)
     page, review = f"/submissions/{submission}", f"/submissions/{submission}/review"
     there = {who: school.client(who).get(page).get_data(as_text=True) for who in ("teacher", "anna")}
@@ -103,7 +103,7 @@ def test_a_hand_in_and_its_review_lead_to_each_other(school: School) -> None:
 
 
 def test_a_page_that_is_kept_is_never_out_of_date(school: School) -> None:
-    anna, ben = school.hand_in("anna"), school.hand_in("ben")
+    anna, ben = school.submit("anna"), school.submit("ben")
     school.grade(anna, given(1, 1))
     school.grade(ben, given(2, 6))
     readers = {name: school.client(name) for name in ("teacher", "grader")}
@@ -153,7 +153,7 @@ def test_a_page_that_is_kept_is_never_out_of_date(school: School) -> None:
 
 
 def test_the_list_shows_who_counts_and_filters_by_address(school: School) -> None:
-    old, new, ben = school.hand_in("anna"), school.hand_in("anna"), school.hand_in("ben")
+    old, new, ben = school.submit("anna"), school.submit("anna"), school.submit("ben")
     school.grade(old, given(1, 1))
     school.grade(new, given(4, 4.5), released=True)
     school.grade(ben, given(2, 6, held=True, flags=()))
@@ -198,7 +198,7 @@ def test_the_list_shows_who_counts_and_filters_by_address(school: School) -> Non
 
 
 def test_late_and_regrade_filters(school: School) -> None:
-    one, two = school.hand_in("anna"), school.hand_in("ben")
+    one, two = school.submit("anna"), school.submit("ben")
     school.grade(one, report())
     with school.store.write() as session:
         assignment = session.get_one(tables.Assignment, school.assignment)
@@ -220,7 +220,7 @@ def test_late_and_regrade_filters(school: School) -> None:
 
 
 def test_the_best_counts_where_the_assignment_says_so(school: School) -> None:
-    good, bad = school.hand_in("anna"), school.hand_in("anna")
+    good, bad = school.submit("anna"), school.submit("anna")
     school.grade(good, given(4, 4))
     school.grade(bad, given(1, 1))
     url = f"/assignments/{school.assignment}/review"
@@ -237,7 +237,7 @@ def test_empty_lists_say_what_they_are(school: School) -> None:
     teacher, url = school.client("teacher"), f"/assignments/{school.assignment}/review"
     assert "Nobody has handed in yet." in teacher.get(url).get_data(as_text=True)
     assert "No hand-in fits this filter." in teacher.get(f"{url}?q=x").get_data(as_text=True)
-    waiting = school.hand_in("anna")
+    waiting = school.submit("anna")
     page = teacher.get(f"/submissions/{waiting}/review").get_data(as_text=True)
     assert "still being graded" in page
     assert "review/accept" not in page
@@ -245,7 +245,7 @@ def test_empty_lists_say_what_they_are(school: School) -> None:
 
 def test_all_of_it_works_alike_on_both_databases(school_url: str) -> None:
     school = School(school_url)
-    anna, ben = school.hand_in("anna"), school.hand_in("ben")
+    anna, ben = school.submit("anna"), school.submit("ben")
     school.grade(anna, given(4, 4))
     school.grade(ben, given(2, 2, held=True))
     with school.store.write() as session:
@@ -319,7 +319,7 @@ def test_a_stable_order_pages_without_gaps(school: School) -> None:
 
 
 def test_points_change_with_a_reason_and_the_original_stays(school: School) -> None:
-    submission = school.hand_in("anna")
+    submission = school.submit("anna")
     school.grade(submission, given(4, 4.5))
     grader = school.client("grader")
     form = {"kind": "points", "target": "load"}
@@ -352,7 +352,7 @@ def test_points_change_with_a_reason_and_the_original_stays(school: School) -> N
 
 
 def test_words_remarks_and_comments(school: School) -> None:
-    submission = school.hand_in("anna")
+    submission = school.submit("anna")
     school.grade(submission, report(), released=True)
     grader, anna = school.client("grader"), school.client("anna")
     ok = [
@@ -401,7 +401,7 @@ def test_words_remarks_and_comments(school: School) -> None:
 
 
 def test_nothing_is_overwritten_when_two_change_at_once(school: School) -> None:
-    submission = school.hand_in("anna")
+    submission = school.submit("anna")
     school.grade(submission, given(4, 4.5))
     grader, teacher = school.client("grader"), school.client("teacher")
     early = stamp(grader, submission)
@@ -440,7 +440,7 @@ def test_nothing_is_overwritten_when_two_change_at_once(school: School) -> None:
 def test_two_at_the_same_moment_make_one_change(school_url: str) -> None:
     """Both have seen the same state; the one that comes second is told, whichever that is."""
     school = School(school_url)
-    submission = school.hand_in("anna")
+    submission = school.submit("anna")
     school.grade(submission, given(4, 4.5))
     clients = [school.client("grader"), school.client("teacher")]
     seen = stamp(clients[0], submission)
@@ -466,7 +466,7 @@ def _only(school: School) -> tables.Change:
 
 
 def test_a_new_grading_makes_old_forms_stale(school: School) -> None:
-    submission = school.hand_in("anna")
+    submission = school.submit("anna")
     school.grade(submission, report())
     grader = school.client("grader")
     for seen in ("", "x", "a.b.c", "0" * 32 + ".0.0"):
@@ -478,7 +478,7 @@ def test_a_new_grading_makes_old_forms_stale(school: School) -> None:
 
 
 def test_accept_goes_on_to_the_next_of_the_list(school: School) -> None:
-    anna, ben = school.hand_in("anna"), school.hand_in("ben")
+    anna, ben = school.submit("anna"), school.submit("ben")
     school.grade(anna, report(held=True))
     school.grade(ben, report(held=True))
     grader = school.client("grader")
@@ -495,7 +495,7 @@ def test_accept_goes_on_to_the_next_of_the_list(school: School) -> None:
 
 
 def test_accepting_releases_where_the_assignment_does(school: School) -> None:
-    held = school.hand_in("anna", school.quick)
+    held = school.submit("anna", school.quick)
     school.grade(held, report(held=True))
     post(
         school.client("grader"),
@@ -507,7 +507,7 @@ def test_accepting_releases_where_the_assignment_does(school: School) -> None:
 
 
 def test_withdrawn_grades_are_hidden_again(school: School) -> None:
-    submission = school.hand_in("anna")
+    submission = school.submit("anna")
     school.grade(submission, given(4, 3.25), released=True)
     teacher, anna = school.client("teacher"), school.client("anna")
     assert "7.25" in anna.get(f"/submissions/{submission}").get_data(as_text=True)
@@ -531,7 +531,7 @@ def test_what_was_withdrawn_is_not_released_by_itself_when_it_is_graded_again(
     school: School, at_once: bool
 ) -> None:
     """Nor later: by its date, or when somebody accepts what was held."""
-    submission, usual = school.hand_in("anna", school.quick), school.hand_in("ben", school.quick)
+    submission, usual = school.submit("anna", school.quick), school.submit("ben", school.quick)
     for one in (submission, usual):
         school.grade(one, report(), released=True)
     post(school.client("teacher"), f"/submissions/{submission}/review/withdraw", reason="wrong rubric")
@@ -555,7 +555,7 @@ def test_what_was_withdrawn_is_not_released_by_itself_when_it_is_graded_again(
 
 
 def test_chosen_ones_are_released_but_never_held_ones(school: School) -> None:
-    anna, ben, other = school.hand_in("anna"), school.hand_in("ben"), school.hand_in("anna", school.quick)
+    anna, ben, other = school.submit("anna"), school.submit("ben"), school.submit("anna", school.quick)
     school.grade(anna, report())
     school.grade(ben, report(held=True))
     school.grade(other, report())
@@ -574,7 +574,7 @@ def test_chosen_ones_are_released_but_never_held_ones(school: School) -> None:
 
 
 def test_all_that_is_not_held_is_released(school: School) -> None:
-    plain, held, partial = (school.hand_in(name) for name in ("anna", "ben", "ben"))
+    plain, held, partial = (school.submit(name) for name in ("anna", "ben", "ben"))
     school.grade(plain, report())
     school.grade(held, report(held=True))
     school.grade(partial, report(status=RoundState.PARTIAL, points=None))
@@ -593,7 +593,7 @@ def test_all_that_is_not_held_is_released(school: School) -> None:
 
 
 def test_grades_are_released_at_their_date(school: School) -> None:
-    plain, held, late, kept = (school.hand_in(name) for name in ("anna", "ben", "anna", "ben"))
+    plain, held, late, kept = (school.submit(name) for name in ("anna", "ben", "anna", "ben"))
     school.grade(plain, report())
     school.grade(held, report(held=True))
     school.grade(kept, report(), released=True)
@@ -639,7 +639,7 @@ def test_grades_are_released_at_their_date(school: School) -> None:
 
 
 def test_a_curve_is_previewed_applied_and_undone_as_one(school: School) -> None:
-    anna, ben = school.hand_in("anna"), school.hand_in("ben")
+    anna, ben = school.submit("anna"), school.submit("ben")
     school.grade(anna, given(4, 4), released=True)
     school.grade(ben, given(2, 2, held=True))
     teacher, url = school.client("teacher"), f"/assignments/{school.assignment}/review/curve"
@@ -681,7 +681,7 @@ def test_a_curve_is_previewed_applied_and_undone_as_one(school: School) -> None:
 
 
 def test_marks_are_blind_until_the_grade_was_seen(school: School) -> None:
-    anna, ben = school.hand_in("anna"), school.hand_in("ben")
+    anna, ben = school.submit("anna"), school.submit("ben")
     school.grade(anna, given(4, 3.25))
     school.grade(ben, given(4, 3.25))
     grader = school.client("grader")
@@ -726,7 +726,7 @@ def test_saved_comments(school: School) -> None:
     assert post(grader, url, text="x" * 2_001).status_code == 422
     assert post(grader, url, text=" \0 ").status_code == 422
     assert school.count(tables.SavedComment) == 2
-    submission = school.hand_in("anna")
+    submission = school.submit("anna")
     school.grade(submission, report())
     assert "Name your &lt;b&gt;plots" in grader.get(f"/submissions/{submission}/review").get_data(
         as_text=True
@@ -743,8 +743,8 @@ def test_saved_comments(school: School) -> None:
     assert school.count(tables.SavedComment) == 1
 
 
-def test_a_hand_in_of_another_course_is_not_there(school: School) -> None:
-    submission = school.hand_in("anna")
+def test_a_submission_of_another_course_is_not_there(school: School) -> None:
+    submission = school.submit("anna")
     school.grade(submission, report())
     stranger = school.client("stranger")
     for path in (f"/submissions/{submission}/review", f"/assignments/{school.assignment}/review"):

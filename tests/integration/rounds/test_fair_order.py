@@ -21,7 +21,7 @@ from grading.store.assignments.versions import NewVersion
 from grading.store.rounds import preparing, queue, retry
 from grading.store.rounds.locking import lock_round, set_round
 from grading.store.tables import Round, RoundStage
-from tests.support.factories import RUBRIC, add_assignment, begin_round, hand_in
+from tests.support.factories import RUBRIC, add_assignment, begin_round, submit
 from tests.support.queued_rounds import PREPARED, cost, fill
 from tests.support.services import Prepare
 
@@ -43,19 +43,19 @@ class Line:
     round_ids: list[str]
     """One round for each course, to copy."""
     students: list[int]
-    handed_in: int = 0
+    submitted: int = 0
     waits: dict[tuple[str, int, int], list[str]] = field(default_factory=lambda: defaultdict(list))
     """(priority, course, student) -> rounds, in the order of their coming."""
     had: dict[tuple[str, int, int], int] = field(default_factory=lambda: defaultdict(int))
     began: dict[tuple[Any, ...], dict[tuple[Any, ...], int]] = field(default_factory=dict)
     """(priority, course) or (priority, course, student) that waits -> what all had had when it began."""
 
-    def hand_in(self, priority: str, course: int, student: int) -> None:
-        self.handed_in += 1
-        round_id = f"round-{self.handed_in}"
+    def submit(self, priority: str, course: int, student: int) -> None:
+        self.submitted += 1
+        round_id = f"round-{self.submitted}"
         of = self.session.get_one(Round, self.round_ids[course])
         values = {column.name: getattr(of, column.name) for column in Round.__table__.columns}
-        values |= {"id": round_id, "number": 100 + self.handed_in, "current": False, "priority": priority}
+        values |= {"id": round_id, "number": 100 + self.submitted, "current": False, "priority": priority}
         values |= {"student_id": self.students[student], "state": RoundState.RECEIVED, "prepared": None}
         self.session.execute(Round.__table__.insert().values(values))  # type: ignore[attr-defined]
         assert preparing.save_prepared(self.session, round_id, {})
@@ -113,7 +113,7 @@ def copies(store: Store) -> tuple[list[str], list[int]]:
         with store.write() as session:
             assignment, _, _ = versions.import_version(session, f"course-{number}", new)
             assignment_id = assignment.id
-        found.append(hand_in(store, assignment_id, f"s{number}").round_id)
+        found.append(submit(store, assignment_id, f"s{number}").round_id)
     with store.read() as session:
         students = session.scalars(select(Round.student_id).distinct()).all()
     return found, list(students)
@@ -143,7 +143,7 @@ def test_nobody_is_put_back_for_others(store: Store) -> None:
                     line.release(*step)
                 else:
                     for _ in range(step[3]):
-                        line.hand_in(*step[:3])
+                        line.submit(*step[:3])
             for priority in PRIORITIES:
                 line.release(priority, 100)
             assert not any(line.waits.values())
@@ -157,12 +157,12 @@ def test_many_re_runs_of_a_course_do_not_delay_the_upload_of_another(store: Stor
     with store.write() as session:
         line = Line(session, round_ids, students)
         for number in range(30):
-            line.hand_in("batch", 0, number % STUDENTS)
+            line.submit("batch", 0, number % STUDENTS)
         ours, second, third = (session.get_one(Round, one).course_id for one in round_ids)
         assert [one.course_id for one in queue.next_queued(session, "batch", 4)] == [ours] * 4
         line.release("batch", 4)
-        line.hand_in("batch", 1, 0)
-        line.hand_in("batch", 2, 0)
+        line.submit("batch", 1, 0)
+        line.submit("batch", 2, 0)
         nexts = queue.next_queued(session, "batch", 4)
         assert [one.course_id for one in nexts] == [second, third, ours, ours]
         # one at a time comes to the same: whose turn it is is remembered
@@ -172,8 +172,8 @@ def test_many_re_runs_of_a_course_do_not_delay_the_upload_of_another(store: Stor
             line.release("batch", 1)
         assert one_by_one == nexts
         # batch work of a course takes no turn from its people
-        line.hand_in("interactive", 0, 0)
-        line.hand_in("interactive", 1, 0)
+        line.submit("interactive", 0, 0)
+        line.submit("interactive", 1, 0)
         people = queue.next_queued(session, "interactive", 9)
         assert [one.course_id for one in people] == [ours, second]
         session.rollback()
@@ -182,10 +182,10 @@ def test_many_re_runs_of_a_course_do_not_delay_the_upload_of_another(store: Stor
 def test_the_cost_does_not_grow_with_what_waits(store: Store) -> None:
     """From 100 to 10,000 waiting rounds, and as many stages to be tried again."""
     assignment = add_assignment(store)
-    first = hand_in(store, assignment, "s1").round_id
+    first = submit(store, assignment, "s1").round_id
     with store.write() as session:
         preparing.save_prepared(session, first, PREPARED)
-    joins = hand_in(store, assignment, "s2").round_id
+    joins = submit(store, assignment, "s2").round_id
 
     def look(session: Session) -> None:
         for priority in PRIORITIES:
@@ -215,7 +215,7 @@ def test_the_cost_does_not_grow_with_what_waits(store: Store) -> None:
 
 
 def test_what_was_replayed_waits_as_batch_work(store: Store) -> None:
-    round_id = hand_in(store, add_assignment(store)).round_id
+    round_id = submit(store, add_assignment(store)).round_id
     with store.write() as session:
         preparing.save_prepared(session, round_id, PREPARED)
         begin_round(session, round_id)

@@ -25,8 +25,8 @@ from tests.support.factories import (
     begin_round,
     begin_stage,
     document,
-    hand_in,
     result,
+    submit,
 )
 
 PREPARED = {
@@ -81,9 +81,9 @@ def combine(store: Store, round_id: str) -> bool:
         return True
 
 
-def test_a_hand_in_is_stored_whole_or_not_at_all(store: Store, assignment: int) -> None:
-    first = hand_in(store, assignment)
-    again = hand_in(store, assignment)
+def test_a_submission_is_stored_whole_or_not_at_all(store: Store, assignment: int) -> None:
+    first = submit(store, assignment)
+    again = submit(store, assignment)
     with store.read() as session:
         numbers = session.scalars(select(Submission.number).order_by(Submission.number)).all()
         assert list(numbers) == [1, 2]
@@ -95,17 +95,17 @@ def test_a_hand_in_is_stored_whole_or_not_at_all(store: Store, assignment: int) 
         assert [s.stage for s in current.stages] == ["analysis", "feedback"]
 
 
-def test_the_same_key_hands_in_once_and_another_body_is_refused(store: Store, assignment: int) -> None:
+def test_the_same_key_submits_once_and_another_body_is_refused(store: Store, assignment: int) -> None:
     key = Idempotency("user:1", "k", "hash")
-    first = hand_in(store, assignment, idempotency=key)
-    second = hand_in(store, assignment, idempotency=key)
+    first = submit(store, assignment, idempotency=key)
+    second = submit(store, assignment, idempotency=key)
     assert (second.submission_id, second.repeated) == (first.submission_id, True)
     with pytest.raises(KeyUsed):
-        hand_in(store, assignment, idempotency=Idempotency("user:1", "k", "other"))
+        submit(store, assignment, idempotency=Idempotency("user:1", "k", "other"))
 
 
 def test_the_last_of_both_stages_makes_a_round_complete(store: Store, assignment: int) -> None:
-    accepted = hand_in(store, assignment)
+    accepted = submit(store, assignment)
     orders = begin(store, accepted.round_id)
     assert record(store, orders["feedback"]) == lifecycle.Recorded("accepted")
     assert not combine(store, accepted.round_id)
@@ -121,7 +121,7 @@ def test_the_last_of_both_stages_makes_a_round_complete(store: Store, assignment
 
 
 def test_results_of_one_round_in_one_transaction_make_it_complete_once(store: Store, assignment: int) -> None:
-    accepted = hand_in(store, assignment)
+    accepted = submit(store, assignment)
     orders = begin(store, accepted.round_id)
     results = [result(one.run_id, accepted.round_id, one.stage) for one in orders.values()]
     unknown = result("0" * 32, accepted.round_id, "analysis")
@@ -135,7 +135,7 @@ def test_results_of_one_round_in_one_transaction_make_it_complete_once(store: St
 def test_a_failure_and_its_repair_in_one_transaction_count_in_their_order(
     store: Store, assignment: int
 ) -> None:
-    accepted = hand_in(store, assignment)
+    accepted = submit(store, assignment)
     order = begin(store, accepted.round_id)["analysis"]
     failed = result(order.run_id, accepted.round_id, "analysis", ok=False, retry="elsewhere", message="m")
     with store.write() as session:
@@ -147,7 +147,7 @@ def test_a_failure_and_its_repair_in_one_transaction_count_in_their_order(
 
 
 def test_a_grade_that_comes_in_is_seen_by_pages_about_the_class(store: Store, assignment: int) -> None:
-    accepted = hand_in(store, assignment)
+    accepted = submit(store, assignment)
     orders = begin(store, accepted.round_id)
     for order in orders.values():
         record(store, order)
@@ -160,7 +160,7 @@ def test_a_grade_that_comes_in_is_seen_by_pages_about_the_class(store: Store, as
 
 
 def test_preparing_and_beginning_twice_changes_nothing(store: Store, assignment: int) -> None:
-    accepted = hand_in(store, assignment)
+    accepted = submit(store, assignment)
     begin(store, accepted.round_id)
     with store.write() as session:
         assert not preparing.save_prepared(session, accepted.round_id, PREPARED)
@@ -170,7 +170,7 @@ def test_preparing_and_beginning_twice_changes_nothing(store: Store, assignment:
 
 
 def test_the_first_valid_result_wins(store: Store, assignment: int) -> None:
-    accepted = hand_in(store, assignment)
+    accepted = submit(store, assignment)
     order = begin(store, accepted.round_id)["analysis"]
     with store.write() as session:
         lifecycle.mark_lost(session, order.run_id, "machine died", loss="alone")
@@ -186,7 +186,7 @@ def test_the_first_valid_result_wins(store: Store, assignment: int) -> None:
 
 
 def test_a_late_result_of_a_lost_run_still_counts_when_it_is_first(store: Store, assignment: int) -> None:
-    accepted = hand_in(store, assignment)
+    accepted = submit(store, assignment)
     order = begin(store, accepted.round_id)["analysis"]
     with store.write() as session:
         lifecycle.mark_lost(session, order.run_id, "machine died", loss="alone")
@@ -198,7 +198,7 @@ def test_a_late_result_of_a_lost_run_still_counts_when_it_is_first(store: Store,
 def test_a_stage_that_a_late_result_ended_stays_done_when_the_run_in_its_place_fails(
     store: Store, assignment: int
 ) -> None:
-    accepted = hand_in(store, assignment)
+    accepted = submit(store, assignment)
     first = begin(store, accepted.round_id)["analysis"]
     with store.write() as session:
         lifecycle.mark_lost(session, first.run_id, "machine died", loss="alone")
@@ -211,7 +211,7 @@ def test_a_stage_that_a_late_result_ended_stays_done_when_the_run_in_its_place_f
 
 
 def test_two_accepted_runs_of_a_stage_cannot_exist(store: Store, assignment: int) -> None:
-    accepted = hand_in(store, assignment)
+    accepted = submit(store, assignment)
     order = begin(store, accepted.round_id)["analysis"]
     record(store, order)
     with pytest.raises(IntegrityError), store.write() as session:
@@ -229,7 +229,7 @@ def test_two_accepted_runs_of_a_stage_cannot_exist(store: Store, assignment: int
 
 
 def test_two_current_rounds_of_a_submission_cannot_exist(store: Store, assignment: int) -> None:
-    accepted = hand_in(store, assignment)
+    accepted = submit(store, assignment)
     with pytest.raises(IntegrityError), store.write() as session:
         first = session.get_one(Round, accepted.round_id)
         session.add(
@@ -247,7 +247,7 @@ def test_two_current_rounds_of_a_submission_cannot_exist(store: Store, assignmen
 
 
 def test_a_result_nobody_asked_for_is_ignored(store: Store, assignment: int) -> None:
-    accepted = hand_in(store, assignment)
+    accepted = submit(store, assignment)
     order = begin(store, accepted.round_id)["analysis"]
     with store.write() as session:
         assert (
@@ -269,7 +269,7 @@ def test_three_failures_make_a_stage_dead_and_the_round_partial(
     store: Store, assignment: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lifecycle, "BACKOFF_S", dict.fromkeys(lifecycle.BACKOFF_S, (60.0, 60.0)))
-    accepted = hand_in(store, assignment)
+    accepted = submit(store, assignment)
     orders = begin(store, accepted.round_id)
     record(store, orders["feedback"])
     record(store, orders["analysis"], ok=False, message="no answer")
@@ -291,14 +291,14 @@ def test_three_failures_make_a_stage_dead_and_the_round_partial(
 
 
 def test_an_error_that_no_try_can_mend_is_final_at_once(store: Store, assignment: int) -> None:
-    accepted = hand_in(store, assignment)
+    accepted = submit(store, assignment)
     order = begin(store, accepted.round_id)["analysis"]
     record(store, order, ok=False, retry="never")
     assert stage(store, accepted.round_id, "analysis").state == StageState.DEAD
 
 
 def test_a_run_no_machine_began_costs_no_try(store: Store, assignment: int) -> None:
-    accepted = hand_in(store, assignment)
+    accepted = submit(store, assignment)
     order = begin(store, accepted.round_id)["analysis"]
     for _ in range(5):
         with store.write() as session:
@@ -310,7 +310,7 @@ def test_a_run_no_machine_began_costs_no_try(store: Store, assignment: int) -> N
 
 
 def test_a_complete_round_whose_body_was_lost_is_found(store: Store, assignment: int) -> None:
-    accepted = hand_in(store, assignment)
+    accepted = submit(store, assignment)
     for order in begin(store, accepted.round_id).values():
         record(store, order)
     with store.read() as session:
@@ -321,9 +321,9 @@ def test_a_complete_round_whose_body_was_lost_is_found(store: Store, assignment:
 
 
 def test_waiting_rounds_are_fair_and_interactive_ones_first(store: Store, assignment: int) -> None:
-    many = [hand_in(store, assignment, "greedy").round_id for _ in range(3)]
-    late = hand_in(store, assignment, "late").round_id
-    batch = hand_in(store, assignment, "class", priority="batch").round_id
+    many = [submit(store, assignment, "greedy").round_id for _ in range(3)]
+    late = submit(store, assignment, "late").round_id
+    batch = submit(store, assignment, "class", priority="batch").round_id
     with store.write() as session:
         for round_id in [*many, late, batch]:
             preparing.save_prepared(session, round_id, PREPARED)
@@ -333,7 +333,7 @@ def test_waiting_rounds_are_fair_and_interactive_ones_first(store: Store, assign
 
 
 def test_parallel_results_make_one_grade(store: Store, assignment: int) -> None:
-    accepted = hand_in(store, assignment)
+    accepted = submit(store, assignment)
     orders = begin(store, accepted.round_id)
     assert not combine(store, accepted.round_id)
     made: list[bool] = []

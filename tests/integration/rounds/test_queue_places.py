@@ -74,7 +74,7 @@ def test_places_are_the_order_in_which_rounds_are_sent(database_url: str) -> Non
     names = ("anna", "ben", "grader", "stranger")
     for _ in range(24):
         where = rng.choice([school.assignment, school.quick, school.elsewhere, school.elsewhere])
-        made = school.hand_in(rng.choice(names), where)
+        made = school.submit(rng.choice(names), where)
         prepared(school, made, rng.choice(["interactive", "batch"]))
     with school.store.write() as session:
         session.execute(update(tables.Course).where(tables.Course.slug == "ba").values(served_interactive=7))
@@ -91,8 +91,8 @@ def test_places_are_the_order_in_which_rounds_are_sent(database_url: str) -> Non
 
 
 def test_what_is_still_prepared_stands_where_it_will_join(school: School) -> None:
-    first = [prepared(school, school.hand_in("anna")) for _ in range(3)]
-    late = school.hand_in("ben")
+    first = [prepared(school, school.submit("anna")) for _ in range(3)]
+    late = school.submit("ben")
     with school.store.read() as session:
         before = load_positions(session)
         (mine,) = session.query(tables.Round.id).filter_by(submission_id=late).one()
@@ -111,7 +111,7 @@ def statements(store: Store) -> list[str]:
 
 
 def test_a_hundred_who_ask_look_once(school: School) -> None:
-    submissions = [school.hand_in("anna") for _ in range(3)]
+    submissions = [school.submit("anna") for _ in range(3)]
     with school.store.read() as session:
         seen = [submission_view.load_view(session, one) for one in submissions]
         asked, given = statements(school.store), Expecting(school.dispatch)
@@ -124,12 +124,12 @@ def test_a_hundred_who_ask_look_once(school: School) -> None:
 
 
 def test_without_any_speed_the_last_hour_tells(school: School) -> None:
-    assert asked(school, school.hand_in("anna")) == {"position": 1, "eta_s": pytest.approx(60, abs=15)}
+    assert asked(school, school.submit("anna")) == {"position": 1, "eta_s": pytest.approx(60, abs=15)}
 
 
 def test_with_speeds_it_is_the_later_stage(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(school.dispatch, "machines", lambda: machines())
-    mine = school.hand_in("anna")
+    mine = school.submit("anna")
     prepared(school, mine)
     assert asked(school, mine) == {"position": 1, "eta_s": pytest.approx(100, abs=15)}
     slow = machines({**PROFILE, "health": 1 / 3})
@@ -143,7 +143,7 @@ def test_behind_twenty_others_it_is_what_the_machine_needs_for_them(
     """Each machine does 4 in 100 s."""
     monkeypatch.setattr(school.dispatch, "machines", lambda: machines())
     for _ in range(21):
-        last = school.hand_in("anna")
+        last = school.submit("anna")
         prepared(school, last)
     told = asked(school, last)
     assert told["position"] == 21
@@ -156,7 +156,7 @@ def test_behind_twenty_others_in_the_sandbox_it_is_what_that_needs_for_them(
     """Two runs of 60 s at a time; then the machines need 100 s, and they have graded the others meanwhile."""
     monkeypatch.setattr(school.dispatch, "machines", lambda: machines())
     for _ in range(21):
-        last = school.hand_in("anna")
+        last = school.submit("anna")
         with school.store.write() as session:
             round_id = session.query(tables.Round).filter_by(submission_id=last).one().id
             assert preparing.hand_on(session, round_id)
@@ -172,12 +172,12 @@ def test_behind_twenty_others_in_the_sandbox_it_is_what_that_needs_for_them(
 
 def test_a_guess_is_no_measured_speed(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(school.dispatch, "machines", lambda: machines({**PROFILE, "seen": 0}))
-    assert asked(school, school.hand_in("anna"))["eta_s"] == pytest.approx(60, abs=15)
+    assert asked(school, school.submit("anna"))["eta_s"] == pytest.approx(60, abs=15)
 
 
 def test_a_drained_machine_counts_for_nothing(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(school.dispatch, "machines", lambda: machines(drained=True))
-    assert asked(school, school.hand_in("anna"))["eta_s"] is None
+    assert asked(school, school.submit("anna"))["eta_s"] is None
 
 
 @pytest.mark.parametrize("seen", [0, 9])
@@ -186,7 +186,7 @@ def test_where_no_machine_does_a_stage_no_time_is_told(
 ) -> None:
     only = machines({**PROFILE, "seen": seen})[:1]
     monkeypatch.setattr(school.dispatch, "machines", lambda: only)
-    mine = school.hand_in("anna")
+    mine = school.submit("anna")
     prepared(school, mine)
     assert asked(school, mine) == {"position": 1, "eta_s": None}
     with school.app.test_request_context(), school.store.read() as session:
@@ -195,7 +195,7 @@ def test_where_no_machine_does_a_stage_no_time_is_told(
 
 
 def test_what_takes_longer_than_usual_has_no_time(school: School) -> None:
-    mine = school.hand_in("anna")
+    mine = school.submit("anna")
     send(school, mine)
     with school.store.write() as session:
         row = session.query(tables.Round).filter_by(submission_id=mine).one()
@@ -224,7 +224,7 @@ def send(school: School, submission: str) -> dict[str, str]:
 
 def test_under_way_it_is_what_is_left_to_write(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(school.dispatch, "machines", lambda: machines())
-    mine = school.hand_in("anna")
+    mine = school.submit("anna")
     runs = send(school, mine)
     for stage, tokens in (("analysis", 900), ("feedback", 400)):
         lease = Lease(runs[stage], f"m-{stage}", "p", stage, "generating", tokens, 50.0)
@@ -237,7 +237,7 @@ def test_under_way_it_is_what_is_left_to_write(school: School, monkeypatch: pyte
 
 def test_what_was_sent_and_not_begun_has_a_place(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(school.dispatch, "machines", lambda: machines())
-    begun, first, second, queued = (school.hand_in(who) for who in ("anna", "ben", "anna", "ben"))
+    begun, first, second, queued = (school.submit(who) for who in ("anna", "ben", "anna", "ben"))
     for run in send(school, begun).values():
         school.dispatch.held[run] = Lease(run, "m-analysis", "p", "analysis")
     send(school, first)
@@ -255,7 +255,7 @@ def test_words_are_coarse(school: School, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(
         school.dispatch, "machines", lambda: machines({**PROFILE, "alone_s": 371.0, "full_s": 371.0})
     )
-    mine = school.hand_in("anna")
+    mine = school.submit("anna")
     prepared(school, mine)
     with school.app.test_request_context(), school.store.read() as session:
         view = submission_view.load_view(session, mine)

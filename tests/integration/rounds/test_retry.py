@@ -28,8 +28,8 @@ from tests.support.factories import (
     begin_round,
     begin_stage,
     document,
-    hand_in,
     result,
+    submit,
 )
 
 PREPARED = {
@@ -80,7 +80,7 @@ def states(store: Store, round_id: str) -> tuple[str, dict[str, str]]:
 
 
 def test_only_the_dead_stage_of_a_partial_round_is_done_again_and_there_is_one_grade(store: Store) -> None:
-    round_id = hand_in(store, add_assignment(store)).round_id
+    round_id = submit(store, add_assignment(store)).round_id
     run_all(store, round_id, analysis=True, feedback=False)
     assert states(store, round_id) == ("partial", {"analysis": "done", "feedback": "dead"})
     with store.read() as session:
@@ -113,7 +113,7 @@ def test_a_replayed_grade_that_was_taken_back_is_not_shown_by_itself(store: Stor
     with store.write() as session:
         teacher = Actor(users.create_user(session, "teacher").id)
     for seen in ("withdrawn", "never", "still"):
-        round_id = hand_in(store, assignment, student=seen).round_id
+        round_id = submit(store, assignment, student=seen).round_id
         run_all(store, round_id, analysis=True, feedback=False)
         with store.write() as session:
             if seen != "never":
@@ -130,7 +130,7 @@ def test_a_replayed_grade_that_was_taken_back_is_not_shown_by_itself(store: Stor
 
 
 def test_a_replayed_stage_has_all_its_tries_again(store: Store) -> None:
-    round_id = hand_in(store, add_assignment(store)).round_id
+    round_id = submit(store, add_assignment(store)).round_id
     run_all(store, round_id, analysis=False, feedback=False)
     assert states(store, round_id)[0] == "failed"
     with store.write() as session:
@@ -143,7 +143,7 @@ def test_a_replayed_stage_has_all_its_tries_again(store: Store) -> None:
 
 
 def test_a_round_that_could_not_be_prepared_is_prepared_again(store: Store) -> None:
-    round_id = hand_in(store, add_assignment(store)).round_id
+    round_id = submit(store, add_assignment(store)).round_id
     with store.write() as session:
         preparing.reject_round(session, round_id, "The checks failed on it.")
     with store.write() as session:
@@ -156,7 +156,7 @@ def test_a_round_that_could_not_be_prepared_is_prepared_again(store: Store) -> N
 
 
 def test_a_graded_round_is_left_alone(store: Store) -> None:
-    round_id = hand_in(store, add_assignment(store)).round_id
+    round_id = submit(store, add_assignment(store)).round_id
     run_all(store, round_id, analysis=True, feedback=True)
     with store.write() as session:
         assert not retry.retry_round(session, round_id, "cli")
@@ -176,7 +176,7 @@ def school(tmp_path: Path) -> Iterator[School]:
 
 def fail(school: School, who: str) -> tuple[str, str]:
     """A hand-in whose round failed; ids of submission and round."""
-    submission = school.hand_in(who)
+    submission = school.submit(who)
     with school.store.write() as session:
         round_ = session.query(Round).filter_by(submission_id=submission).one()
         round_.state, round_.failure = "failed", "It did not work."
@@ -215,7 +215,7 @@ def test_others_courses_stay_out_of_reach(school: School) -> None:
 
 
 def test_the_command_lists_and_replays(store: Store, root: Path) -> None:
-    wanted, other = (hand_in(store, add_assignment(store), student) for student in ("s1", "s2"))
+    wanted, other = (submit(store, add_assignment(store), student) for student in ("s1", "s2"))
     for accepted in (wanted, other):
         run_all(store, accepted.round_id, analysis=True, feedback=False)
     url = store.url

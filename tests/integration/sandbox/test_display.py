@@ -89,12 +89,12 @@ def prepared() -> Prepared:
         assignment_id=1,
     )
     documents = read([UploadedFile("work.py", SOURCE)], ReadingLimits()).documents
-    hand_in = ReceivedSubmission(
+    submission = ReceivedSubmission(
         "r", "s", "interactive", version, documents, Identity(names=("Anna Weber",)), {}
     )
-    plan = make_plan(hand_in.own, RUBRIC, (), files={}, tests={}, limits=Limits())
+    plan = make_plan(submission.own, RUBRIC, (), files={}, tests={}, limits=Limits())
     assert plan.requests
-    return make_ready(hand_in, plan, play(plan.requests))
+    return make_ready(submission, plan, play(plan.requests))
 
 
 def job(prepared: Prepared, stage: str) -> Job:
@@ -140,7 +140,7 @@ def test_a_job_and_its_prompt_hold_nothing_of_a_hidden_test(prepared: Prepared, 
 
 def test_what_a_student_reads_holds_nothing_of_a_hidden_test(prepared: Prepared, tmp_path: Path) -> None:
     school = School(tmp_path)
-    submission = school.hand_in("anna", data=SOURCE, name="work.py")
+    submission = school.submit("anna", data=SOURCE, name="work.py")
     school.prepared(submission, prepared.model_dump(mode="json"))
     school.grade(submission, combined(prepared), released=True)
     page = school.client("anna").get(f"/submissions/{submission}").get_data(as_text=True)

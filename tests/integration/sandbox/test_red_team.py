@@ -331,7 +331,7 @@ def test_a_made_up_import_excuses_nothing() -> None:
     assert found.earned == 0.25
 
 
-def test_outputs_that_count_as_handed_in_beside_a_solution_that_runs_wait_for_a_person() -> None:
+def test_outputs_that_count_as_submitted_beside_a_solution_that_runs_wait_for_a_person() -> None:
     evidence = judged(OutputEquals(), [("42", "failed", "FileNotFoundError: x")])
     assert {flag.code: flag.hold for flag in evidence.flags}["outputs_as_submitted"] is True
 

@@ -26,7 +26,7 @@ from grading.store.database import now
 from grading.store.submissions import intake, receipts
 from grading.store.submissions.intake import IncomingSubmission
 from grading.store.tables import CachedExecution, Outbox, Round
-from tests.support.factories import COURSE, add_student, hand_in
+from tests.support.factories import COURSE, add_student, submit
 from tests.support.services import SqliteDatabases
 from tests.support.system import close_dispatch
 from workers.sandbox.backends import open_backend
@@ -95,7 +95,7 @@ class School:
         self.holding = ClaimedRounds(self.server)
 
     def received(self, student: str, source: str = RIGHT) -> str:
-        return hand_in(
+        return submit(
             self.server.store, self.assignment, student, source_text=source, path="double.py"
         ).round_id
 
@@ -195,7 +195,7 @@ def test_right_and_wrong_are_told_apart_by_running_them(school: School) -> None:
     ]
 
 
-def test_data_that_was_handed_in_lies_beside_the_work_when_it_is_run(lite: School) -> None:
+def test_data_that_was_submitted_lies_beside_the_work_when_it_is_run(lite: School) -> None:
     source = (
         "import csv\n\nwith open('factor.csv') as file:\n    factor = int(next(csv.reader(file))[0])\n\n\n"
         "def double(x):\n    return x * factor\n"
@@ -257,9 +257,9 @@ def plan_of(school: School) -> dict[str, object]:
 
     round_id = school.received("ada")
     with school.server.store.read() as session:
-        hand_in_ = _load(school.server, session, round_id)
-    assert hand_in_ is not None
-    return dict(hand_in_.plan(school.server).requests)
+        submission = _load(school.server, session, round_id)
+    assert submission is not None
+    return dict(submission.plan(school.server).requests)
 
 
 def test_a_package_that_is_missing_here_costs_nothing_and_waits_for_a_person(lite: School) -> None:
@@ -305,13 +305,13 @@ def test_what_ran_out_of_time_is_run_again_the_next_time(lite: School) -> None:
 
 
 def test_a_round_waits_for_the_pool_and_for_nobody_else(lite: School) -> None:
-    plain = hand_in(lite.server.store, lite.assignment, "ada", source_text=RIGHT, path="double.py")
+    plain = submit(lite.server.store, lite.assignment, "ada", source_text=RIGHT, path="double.py")
     assert not prepare(lite.server, plain.round_id)
     assert lite.waiting() == {"sandbox": 1, "sandbox.batch": 0}
     rows = lite.rows(plain.round_id)
     assert rows["prepare"].done_at is not None
     assert rows["execute"].done_at is None
-    batch = hand_in(
+    batch = submit(
         lite.server.store, lite.assignment, "ben", source_text=RIGHT, path="double.py", priority="batch"
     )
     prepare(lite.server, batch.round_id)
@@ -376,7 +376,7 @@ def test_a_forgotten_round_is_sent_again_when_a_pool_lives(school: School) -> No
     assert school.waiting()["sandbox"] == before  # it waits in the queue
 
 
-def test_a_hand_in_that_ends_the_pool_again_and_again_is_held_for_a_person(lite: School) -> None:
+def test_a_submission_that_ends_the_pool_again_and_again_is_held_for_a_person(lite: School) -> None:
     round_id = lite.received("ada")
     prepare(lite.server, round_id)
     for _ in range(MOST_KILLS):

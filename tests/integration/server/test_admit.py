@@ -18,7 +18,7 @@ from grading.broker.leases import HEARTBEATS, Leases
 from grading.config.settings import Config, Database, load
 from grading.store import Store, schema
 from grading.store.rounds import preparing
-from tests.support.factories import add_assignment, hand_in
+from tests.support.factories import add_assignment, submit
 from tests.support.queued_rounds import PREPARED, all_steps, fill
 from tests.support.services import Prepare, SqliteDatabases
 from tests.support.system import close_dispatch
@@ -73,7 +73,7 @@ def send(dispatch: Dispatch, number: int, priority: str = "interactive", content
 
 
 def waiting_round(store: Store, priority: str = "interactive") -> str:
-    round_id = hand_in(store, add_assignment(store), f"{priority} one", priority=priority).round_id
+    round_id = submit(store, add_assignment(store), f"{priority} one", priority=priority).round_id
     with store.write() as session:
         assert preparing.save_prepared(session, round_id, PREPARED)
     return round_id

@@ -25,7 +25,7 @@ from grading.store import Store, outbox, schema
 from grading.store.integrations import webhooks
 from grading.store.outbox import Delivery
 from grading.store.tables import Outbox
-from tests.support.factories import add_assignment, begin_round, hand_in, result
+from tests.support.factories import add_assignment, begin_round, result, submit
 from tests.support.servers.receiver import Posted, receiver_server
 from tests.support.services import SqliteDatabases
 from tests.support.system import close_dispatch
@@ -154,7 +154,7 @@ def on_both(fresh_database: Callable[..., str], redis_url: str, root: Path) -> I
 
 def graded(server: Server, student: str = "s1") -> str:
     """A submission that was graded, with its score."""
-    accepted = hand_in(server.store, add_assignment(server.store), student)
+    accepted = submit(server.store, add_assignment(server.store), student)
     assert prepare(server, accepted.round_id)
     with server.store.write() as session:
         orders = begin_round(session, accepted.round_id)

@@ -13,7 +13,7 @@ from sqlalchemy import select
 from grading.config.settings import load
 from grading.store import Store, schema
 from grading.store.tables import Outbox
-from tests.support.factories import add_assignment, begin_round, hand_in, result
+from tests.support.factories import add_assignment, begin_round, result, submit
 from tests.support.servers.receiver import receiver_server
 from tests.support.services import SqliteDatabases
 from tests.support.system import close_dispatch
@@ -60,7 +60,7 @@ def killed(url: str, config: Any, receiver: Receiver, moment: str, offset_s: flo
 
 
 def graded(server: Server, assignment: int, student: str) -> str:
-    accepted = hand_in(server.store, assignment, student)
+    accepted = submit(server.store, assignment, student)
     assert prepare(server, accepted.round_id)
     with server.store.write() as session:
         orders = begin_round(session, accepted.round_id)

@@ -44,7 +44,7 @@ def server(fresh_database: Callable[..., str], redis_url: str, root: Path) -> It
     made.dispatch.celery.close()
 
 
-def hand_in(store: Store) -> str:
+def submit(store: Store) -> str:
     files = read([UploadedFile("annika_ueberschaer.R", SOURCE.encode())])
     with store.write() as session:
         new = NewVersion("sales", "Sales", "r", "at_once", digest="1", rubric=RUBRIC)
@@ -56,7 +56,7 @@ def hand_in(store: Store) -> str:
 
 
 def test_what_is_sent_holds_no_name(server: Server) -> None:
-    round_id = hand_in(server.store)
+    round_id = submit(server.store)
     assert prepare(server, round_id)
     with server.store.read() as session:
         prepared = Prepared.model_validate(session.get_one(Round, round_id).prepared)
@@ -67,8 +67,8 @@ def test_what_is_sent_holds_no_name(server: Server) -> None:
     assert "manipulation" in text  # the evidence is there, without the name in its message
 
 
-def test_reports_point_at_the_files_as_they_were_handed_in(server: Server) -> None:
-    round_id = hand_in(server.store)
+def test_reports_point_at_the_files_as_they_were_submitted(server: Server) -> None:
+    round_id = submit(server.store)
     prepare(server, round_id)
     stages = {name: {"engine": "instant", "model": "m"} for name in ("analysis", "feedback")}
     server.dispatch.registry.heartbeat(Heartbeat("p", "dgx-spark-1", 2, 0, stages))
@@ -88,7 +88,7 @@ def test_reports_point_at_the_files_as_they_were_handed_in(server: Server) -> No
 
 
 def test_students_work_is_in_no_message_header(server: Server) -> None:
-    round_id = hand_in(server.store)
+    round_id = submit(server.store)
     prepare(server, round_id)
     stages = {name: {"engine": "instant", "model": "m"} for name in ("analysis", "feedback")}
     server.dispatch.registry.heartbeat(Heartbeat("p", "dgx-spark-1", 2, 0, stages))

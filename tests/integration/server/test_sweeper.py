@@ -27,7 +27,7 @@ from grading.store.database import now
 from grading.store.reporting import operations
 from grading.store.rounds import lifecycle
 from grading.store.tables import Grade, Outbox, Round, RoundStage, Run
-from tests.support.factories import add_assignment, hand_in, result
+from tests.support.factories import add_assignment, result, submit
 from tests.support.system import close_dispatch
 from workers.server import record
 from workers.server.admit import admit_runs
@@ -70,7 +70,7 @@ class Cluster:
 
     def running(self) -> str:
         """A round whose two stages are dispatched."""
-        accepted = hand_in(self.server.store, add_assignment(self.server.store))
+        accepted = submit(self.server.store, add_assignment(self.server.store))
         assert prepare(self.server, accepted.round_id)
         self.heartbeat()
         assert admit_runs(self.server) == 2
@@ -159,7 +159,7 @@ def cluster(
 
 
 def test_a_round_that_was_never_announced_is_prepared(cluster: Cluster) -> None:
-    accepted = hand_in(cluster.server.store, add_assignment(cluster.server.store))
+    accepted = submit(cluster.server.store, add_assignment(cluster.server.store))
     cluster.sweep()
     assert cluster.state(accepted.round_id) == RoundState.RECEIVED  # its announcement may still come
     cluster.age(UNANNOUNCED_S + 1)
@@ -343,7 +343,7 @@ def test_two_sweepers_at_once_change_nothing_twice(cluster: Cluster) -> None:
         run_id = cluster.take(forgotten, stage)
         record.record(cluster.server, [result(run_id, forgotten, stage)])
         cluster.leases.give_back(cluster.leases.held_of([run_id])[run_id])
-    unannounced = hand_in(cluster.server.store, add_assignment(cluster.server.store)).round_id
+    unannounced = submit(cluster.server.store, add_assignment(cluster.server.store)).round_id
     # another process: a lock of its own
     twin = Server(cluster.server.config, cluster.server.store, cluster.server.dispatch)
     sweepers = [cluster.sweeper, Sweeper(twin, cluster.clock)]
@@ -384,7 +384,7 @@ def test_two_sweepers_at_once_change_nothing_twice(cluster: Cluster) -> None:
 def test_a_run_that_was_written_but_not_sent_is_sent(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    accepted = hand_in(cluster.server.store, add_assignment(cluster.server.store))
+    accepted = submit(cluster.server.store, add_assignment(cluster.server.store))
     prepare(cluster.server, accepted.round_id)
     cluster.heartbeat()
 
@@ -406,7 +406,7 @@ def test_people_are_served_before_batches_and_only_as_much_as_machines_can_take(
     assignment = add_assignment(cluster.server.store)
     for priority in ("batch", "interactive"):
         for number in range(12):
-            accepted = hand_in(cluster.server.store, assignment, f"{priority}-{number}", priority=priority)
+            accepted = submit(cluster.server.store, assignment, f"{priority}-{number}", priority=priority)
             prepare(cluster.server, accepted.round_id)
     assert admit_runs(cluster.server) == 0  # no machine is there
     cluster.heartbeat(slots=1)

@@ -23,7 +23,7 @@ from grading.store.tables import Grade
 from tests.integration.webapp import School
 from tests.support import aging
 from tests.support.aging import Played, played
-from tests.support.factories import RUBRIC, add_assignment, hand_in
+from tests.support.factories import RUBRIC, add_assignment, submit
 from workers.machine.engines.instant import InstantEngine
 from workers.machine.stages import Stage, known_stages, run_stage
 from workers.server import record
@@ -96,7 +96,7 @@ def system(school: School, redis_url: str, root: Path, tmp_path: Path) -> Iterat
 def grade(system: Played) -> tuple[str, Report]:
     """A submission through dispatch, a machine's stages and recording; its id and report."""
     assignment = add_assignment(system.store, "styled", release="at_once", rubric=WITH_STYLE)
-    accepted = hand_in(system.store, assignment, "s-1")
+    accepted = submit(system.store, assignment, "s-1")
     system.pass_time()
     system.heartbeat()
     system.sweeper.step()
@@ -138,7 +138,7 @@ def test_operators_see_the_machines_that_do_it(school: School, system: Played) -
 
 
 def test_a_round_without_a_criterion_for_it_does_not_have_it(school: School, system: Played) -> None:
-    hand_in(system.store, add_assignment(system.store, "plain"), "s-1")
+    submit(system.store, add_assignment(system.store, "plain"), "s-1")
     system.pass_time()
     system.heartbeat()
     system.sweeper.step()

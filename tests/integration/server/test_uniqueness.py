@@ -30,7 +30,7 @@ from grading.store import Store, schema
 from grading.store.rounds import lifecycle, queue, retry
 from grading.store.rounds.lifecycle import MAX_LOSSES, MAX_TRIES, Loss
 from tests.integration.server.world import STAGES, Network, expect_moves, forget, states, take_picture
-from tests.support.factories import add_assignment, begin_round, begin_stage, hand_in, result
+from tests.support.factories import add_assignment, begin_round, begin_stage, result, submit
 from tests.support.system import close_dispatch
 from workers.server import record
 from workers.server.admit import admit_runs
@@ -100,7 +100,7 @@ class Uniqueness(RuleBasedStateMachine):
 
     @initialize(target=known_rounds)
     def two_rounds_are_under_way(self) -> Any:
-        under_way = [self.hand_in() for _ in range(2)]
+        under_way = [self.submit() for _ in range(2)]
         for round_id in under_way:
             prepare(self.server, round_id)
         admit_runs(self.server)
@@ -109,12 +109,12 @@ class Uniqueness(RuleBasedStateMachine):
 
     @precondition(lambda self: self.students < MOST_ROUNDS)
     @rule(target=known_rounds)
-    def hands_in(self) -> str:
-        return self.hand_in()
+    def submits(self) -> str:
+        return self.submit()
 
-    def hand_in(self) -> str:
+    def submit(self) -> str:
         self.students += 1
-        return hand_in(self.store, self.assignment, f"s{self.students}").round_id
+        return submit(self.store, self.assignment, f"s{self.students}").round_id
 
     @rule(round_id=known_rounds)
     def prepares(self, round_id: str) -> None:

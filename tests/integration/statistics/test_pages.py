@@ -36,7 +36,7 @@ def facts(school: School, assignment: int | None = None) -> Overview:
 
 
 def graded(school: School, name: str, load: float, think: float) -> str:
-    submission = school.hand_in(name)
+    submission = school.submit(name)
     school.grade(submission, a_report(load, think))
     return submission
 
@@ -54,7 +54,7 @@ def test_only_what_counts_is_counted(school_url: str) -> None:
         trial.source = class_statistics.TRIAL
     assert [work.final_points for work in read(school)] == [10]
     assert facts(school).students == 2
-    assert facts(school, school.elsewhere).handed_in == 0
+    assert facts(school, school.elsewhere).submitted == 0
     school.close()
 
 
@@ -107,11 +107,11 @@ def test_the_page_says_all_of_it(school: School) -> None:
     assert seen.status_code == 200
 
 
-def test_a_class_without_hand_ins_or_grades(school: School) -> None:
+def test_a_class_without_submissions_or_grades(school: School) -> None:
     url = f"/assignments/{school.assignment}/statistics"
     client = school.client("teacher")
     assert "Nothing to show yet" in client.get(url).get_data(as_text=True)
-    school.hand_in("anna")
+    school.submit("anna")
     page = client.get(url).get_data(as_text=True)
     assert "No hand-in has a total yet." in page
     assert "No person has given a level yet." in page
@@ -187,7 +187,7 @@ def test_queries_do_not_grow_with_the_class(school_url: str) -> None:
     client.get(url)
     for more in (1, 12):
         for n in range(more):
-            accounts_and_hand_in(school, f"more{more}-{n}")
+            account_and_submission(school, f"more{more}-{n}")
         with statements(school) as changed:
             assert client.get(url).status_code == 200
         with statements(school) as again:
@@ -199,7 +199,7 @@ def test_queries_do_not_grow_with_the_class(school_url: str) -> None:
     school.close()
 
 
-def accounts_and_hand_in(school: School, name: str) -> None:
+def account_and_submission(school: School, name: str) -> None:
     with school.store.write() as session:
         school.users[name] = users.create_user(session, name, name=name).id
         users.enrol(session, school.users[name], school.course, "student")

@@ -32,7 +32,7 @@ def stamps(
 
 
 def graded(school: School, name: str) -> str:
-    submission = school.hand_in(name)
+    submission = school.submit(name)
     school.grade(submission, a_report(4, 2))
     return submission
 
@@ -56,7 +56,7 @@ def test_each_change_of_an_assignment_has_a_stamp_of_its_own(school_url: str) ->
         assert curves.apply_curve(session, assignment, wanted, teacher, seen=seen, reason="why") == 1
 
     steps: list[Callable[[], object]] = [
-        lambda: school.hand_in("ben"),
+        lambda: school.submit("ben"),
         lambda: change(school, submission, "think", 6),
         lambda: mark(school, submission, "load", 3),
         writing(lambda s: release.release_all(s, school.assignment, teacher)),

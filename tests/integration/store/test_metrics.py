@@ -17,7 +17,7 @@ from grading.store.reporting import metrics
 from grading.store.reporting.metrics import END_TO_END_S, FIRST_TOKEN_S, LATE_S, STAGE_S, Totals
 from grading.store.rounds import lifecycle, preparing
 from grading.store.tables import Drain, Outbox, Round, Run
-from tests.support.factories import add_assignment, begin_round, hand_in, result
+from tests.support.factories import add_assignment, begin_round, result, submit
 from tests.support.services import Prepare, SqliteDatabases
 
 
@@ -46,7 +46,7 @@ def later(store: Store, seconds: float) -> Store:
 
 def begun(store: Store, assignment: int, student: str) -> dict[str, Result]:
     """A round whose stages are dispatched; a good result for each."""
-    round_id = hand_in(store, assignment, student).round_id
+    round_id = submit(store, assignment, student).round_id
     with store.write() as session:
         preparing.save_prepared(session, round_id, {"documents": [], "evidence": {}})
         orders = begin_round(session, round_id)
@@ -107,9 +107,9 @@ def test_runs_are_counted_with_their_tokens_and_seconds(store: Store) -> None:
     assert (sums.runs, sums.prompt_tokens, sums.seconds.count) == (2, 0, 0)
 
 
-def test_rounds_are_measured_from_hand_in_to_grade(store: Store) -> None:
+def test_rounds_are_measured_from_submission_to_grade(store: Store) -> None:
     assignment = add_assignment(store)
-    ids = [hand_in(store, assignment, student).round_id for student in ("s1", "s2", "s3")]
+    ids = [submit(store, assignment, student).round_id for student in ("s1", "s2", "s3")]
     for round_id, after, state in zip(ids, (6.0, 22.0, 22.0), ("graded", "graded", "failed"), strict=True):
         end(later(store, after), round_id, state)
     totals, now_open = History(store).read()
@@ -184,10 +184,10 @@ def test_dead_stages_are_counted_and_remembered(store: Store) -> None:
 
 def test_what_waits_is_as_old_as_the_oldest(store: Store) -> None:
     assignment = add_assignment(store)
-    hand_in(store, assignment, "s1")
+    submit(store, assignment, "s1")
     later(store, 100)
-    hand_in(store, assignment, "s2")
-    hand_in(store, assignment, "s3", priority="batch")
+    submit(store, assignment, "s2")
+    submit(store, assignment, "s3", priority="batch")
     with store.write() as session:
         session.add(Drain(machine="dgx-spark-1", by="ada", since=now(session)))
     with later(store, 130).read() as session:

@@ -236,7 +236,7 @@ def test_the_look_tells_what_was_defined_and_where_it_does_not_parse(school: Sch
 
 
 @pytest.mark.parametrize("then", ["at_once", ""])
-def test_the_same_form_hands_in_once(school: School, then: str) -> None:
+def test_the_same_form_submits_once(school: School, then: str) -> None:
     client = school.client("anna")
     first, again = (send(client, school.assignment, then) for _ in range(2))
     assert first.headers["Location"] == again.headers["Location"]
@@ -246,7 +246,7 @@ def test_the_same_form_hands_in_once(school: School, then: str) -> None:
     assert school.count(Submission) == 2
 
 
-def test_two_clicks_at_the_same_moment_hand_in_once(both: School) -> None:
+def test_two_clicks_at_the_same_moment_submit_once(both: School) -> None:
     change(both, max_submissions=1)
     address = send(both.client("anna"), both.assignment, "look").headers["Location"]
     clients = [both.client("anna") for _ in range(4)]
@@ -263,7 +263,7 @@ def test_two_clicks_at_the_same_moment_hand_in_once(both: School) -> None:
     assert both.count(Submission) == 1
 
 
-def test_a_form_that_was_sent_twice_at_once_hands_in_once(both: School) -> None:
+def test_a_form_that_was_sent_twice_at_once_submits_once(both: School) -> None:
     clients = [both.client("anna") for _ in range(4)]
     tokens = [form_token(client) for client in clients]
 
@@ -282,8 +282,8 @@ def test_after_a_lost_connection_the_page_finds_it(school: School) -> None:
     assert client.get(where).get_json() == {"url": None}
     address = send(client, school.assignment, "look").headers["Location"]
     assert client.get(where).get_json() == {"url": address}
-    handed_in = send(client, school.assignment, "at_once").headers["Location"]
-    assert client.get(where).get_json() == {"url": handed_in}
+    submitted = send(client, school.assignment, "at_once").headers["Location"]
+    assert client.get(where).get_json() == {"url": submitted}
     assert other.get(where).get_json() == {"url": None}
     for bad in ("", "%", "_" * 22, "x" * 500):
         assert client.get(where.replace(KEY, bad)).get_json() == {"url": None}
@@ -345,7 +345,7 @@ def test_after_the_door_closed_only_staff_and_extensions_get_in(school: School) 
     client = school.client("anna")
     page = client.get(f"/assignments/{school.assignment}").get_data(as_text=True)
     assert "Nothing more is accepted" in page
-    assert "data-hand-in" not in page
+    assert "data-submit-form" not in page
     for then in ("look", "at_once"):
         answer = send(client, school.assignment, then)
         assert answer.status_code == 409
@@ -362,7 +362,7 @@ def test_after_the_door_closed_only_staff_and_extensions_get_in(school: School) 
     assert send(school.client("ben"), school.assignment, "at_once").status_code == 409
 
 
-def test_the_number_of_hand_ins_is_respected(school: School) -> None:
+def test_the_number_of_submissions_is_respected(school: School) -> None:
     change(school, max_submissions=1)
     client = school.client("anna")
     assert "You have 1 of 1 hand-ins left" in client.get(f"/assignments/{school.assignment}").get_data(
@@ -430,7 +430,7 @@ def test_only_starter_and_data_can_be_downloaded(school: School) -> None:
 
 def test_an_extension_settles_grades_and_is_audited(both: School) -> None:
     change(both, due_at=ago(both, days=1, hours=12), late={"per_day": 0.25})
-    submission = both.hand_in("anna")
+    submission = both.submit("anna")
     both.grade(submission, report(points=8, points_so_far=8))
     teacher, url = both.client("teacher"), f"/assignments/{both.assignment}/extensions"
 
@@ -498,13 +498,13 @@ def group(school: School, client: FlaskClient, wish: str, name: str = "") -> str
     return client.get(f"/assignments/{school.assignment}").get_data(as_text=True)
 
 
-def test_a_group_hands_in_together(both: School) -> None:
+def test_a_group_submits_together(both: School) -> None:
     change(both, group_size=2, max_submissions=3)
     anna, ben = both.client("anna"), both.client("ben")
     assert "No other student of this course" in group(both, anna, "invite", "teacher")
     assert "No other student of this course" in group(both, anna, "invite", "anna")
     assert "has to accept" in group(both, anna, "invite", "ben")
-    alone = both.hand_in("anna")  # nobody has agreed yet
+    alone = both.submit("anna")  # nobody has agreed yet
     assert ben.get(f"/submissions/{alone}").status_code == 404
     assert "invites you" in ben.get("/").get_data(as_text=True)
     assert "You are in the group now" in group(both, ben, "confirm")
@@ -659,9 +659,7 @@ def test_names_in_the_file_of_groups_are_no_formulas(school: School) -> None:
 
 
 def test_home_says_what_waits_for_staff(school: School) -> None:
-    held, plain, seen, failed, open_ = (
-        school.hand_in(name) for name in ("anna", "anna", "ben", "ben", "ben")
-    )
+    held, plain, seen, failed, open_ = (school.submit(name) for name in ("anna", "anna", "ben", "ben", "ben"))
     school.grade(held, report(held=True))
     school.grade(plain, report())
     school.grade(seen, report(), released=True)
@@ -707,11 +705,11 @@ def test_no_query_more_for_more_rows(school: School) -> None:
         ("teacher", "/submissions"),
         ("anna", f"/assignments/{school.assignment}"),
     ]
-    school.grade(school.hand_in("anna"), report(), released=True)
+    school.grade(school.submit("anna"), report(), released=True)
     before = {page: queries(*page) for page in pages}
     for _ in range(6):
-        school.grade(school.hand_in("anna"), report(), released=True)
-        school.hand_in("ben", school.quick)
+        school.grade(school.submit("anna"), report(), released=True)
+        school.submit("ben", school.quick)
     assert {page: queries(*page) for page in pages} == before
     assert not [one for one in counted if "grades.report" in one]
 
@@ -736,7 +734,7 @@ def test_a_notebook_under_another_kernel_is_read_in_the_assignments_language(tmp
     cells = [{"cell_type": "code", "source": "x = 1", "metadata": {}, "outputs": [], "execution_count": 1}]
     metadata = {"kernelspec": {"name": "ir", "language": "R"}}
     book = json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": metadata, "cells": cells}).encode()
-    submitted = school.hand_in("anna", data=book, name="work.ipynb")
+    submitted = school.submit("anna", data=book, name="work.ipynb")
     with school.store.read() as session:
         (document,) = session.get_one(tables.Submission, submitted).documents
     assert (document["language"], document["cells"][0]["language"]) == ("python", "python")

@@ -52,19 +52,19 @@ def set_state(school: School, submission: str, state: str, **leases: str) -> Non
 
 def test_what_did_not_change_costs_no_query(school: School) -> None:
     """Once a second one look for all who wait; in between nobody asks the database anything."""
-    hand_ins = [school.hand_in(name) for name in ("anna", "ben", "anna")]
+    submissions = [school.submit(name) for name in ("anna", "ben", "anna")]
     clients = [school.client(name) for name in ("anna", "ben", "anna")]
-    for one in hand_ins:
+    for one in submissions:
         set_state(school, one, "queued")
-    tags = [ask(client, one).headers["ETag"] for client, one in zip(clients, hand_ins, strict=True)]
-    for client, one, tag in zip(clients, hand_ins, tags, strict=True):
+    tags = [ask(client, one).headers["ETag"] for client, one in zip(clients, submissions, strict=True)]
+    for client, one, tag in zip(clients, submissions, tags, strict=True):
         ask(client, one, tag)
     board(school)._looked_at = 1e12  # as if it had looked just now
     school.app.extensions["grader-expecting"]._rest_s = 1e12
     with counted(school.store) as said:
         answers = [
             ask(client, one, tag).status_code
-            for client, one, tag in zip(clients, hand_ins, tags, strict=True)
+            for client, one, tag in zip(clients, submissions, tags, strict=True)
             for _ in range(5)
         ]
     assert answers == [304] * 15
@@ -72,11 +72,11 @@ def test_what_did_not_change_costs_no_query(school: School) -> None:
 
 
 def test_one_look_is_for_all(school: School) -> None:
-    few = [school.hand_in("anna") for _ in range(2)]
+    few = [school.submit("anna") for _ in range(2)]
     client = school.client("anna")
     costs = []
     for count in (2, 30):
-        few += [school.hand_in("anna") for _ in range(count - len(few))]
+        few += [school.submit("anna") for _ in range(count - len(few))]
         tags = {one: ask(client, one).headers["ETag"] for one in few}
         ask(client, few[0], tags[few[0]])
         board(school).forget()
@@ -88,7 +88,7 @@ def test_one_look_is_for_all(school: School) -> None:
 
 
 def test_changes_are_told_after_a_look(school: School) -> None:
-    submission = school.hand_in("anna")
+    submission = school.submit("anna")
     client = school.client("anna")
     set_state(school, submission, "queued")
     first = ask(client, submission)
@@ -105,7 +105,7 @@ def test_changes_are_told_after_a_look(school: School) -> None:
 
 
 def test_what_this_process_changes_is_seen_at_once(school: School) -> None:
-    submission = school.hand_in("anna")
+    submission = school.submit("anna")
     school.grade(submission, report())
     anna, teacher = school.client("anna"), school.client("teacher")
     live_status = ask(anna, submission)
@@ -116,7 +116,7 @@ def test_what_this_process_changes_is_seen_at_once(school: School) -> None:
 
 def test_an_ended_session_is_noticed(school: School) -> None:
     """Also by a page that is told from what was seen before."""
-    submission = school.hand_in("anna")
+    submission = school.submit("anna")
     client = school.client("anna")
     tag = ask(client, submission).headers["ETag"]
     with school.store.write() as session:
@@ -129,7 +129,7 @@ def test_an_ended_session_is_noticed(school: School) -> None:
 
 
 def test_others_learn_nothing_of_it(school: School) -> None:
-    submission = school.hand_in("anna")
+    submission = school.submit("anna")
     tag = ask(school.client("anna"), submission).headers["ETag"]
     for name in ("ben", "stranger"):
         for given in ("", tag, "*"):
@@ -140,14 +140,14 @@ def test_others_learn_nothing_of_it(school: School) -> None:
 
 
 def test_a_language_of_ones_own(school: School) -> None:
-    submission = school.hand_in("anna")
+    submission = school.submit("anna")
     with school.store.write() as session:
         session.get_one(tables.User, school.users["anna"]).language = "xx"
     assert ask(school.client("anna"), submission).get_json()["headline"] == "Received"
 
 
 def test_a_session_without_a_number_is_nobody(school: School) -> None:
-    submission = school.hand_in("anna")
+    submission = school.submit("anna")
     for name in ("", "x:y", "1", f"{school.users['anna']}:wrong", "9" * 40):
         client = school.app.test_client()
         with client.session_transaction() as cookie:
@@ -204,7 +204,7 @@ def test_readers_are_read_together(school: School) -> None:
 
 def test_pages_carry_what_the_script_needs(tmp_path: Path) -> None:
     school = School(tmp_path)
-    page = school.client("anna").get(f"/submissions/{school.hand_in('anna')}").get_data(as_text=True)
+    page = school.client("anna").get(f"/submissions/{school.submit('anna')}").get_data(as_text=True)
     for part in (
         "data-live=",
         "data-result=",

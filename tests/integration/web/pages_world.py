@@ -158,7 +158,7 @@ def _things(
 ) -> dict[str, int | str]:
     """One of everything of a student (the first of `people`), by the names routes give their arguments."""
     user, mate, by = (school.users[one] for one in people)
-    submission = school.hand_in(people[0], assignment, NOTEBOOK, "work.ipynb")
+    submission = school.submit(people[0], assignment, NOTEBOOK, "work.ipynb")
     school.grade(submission, report(), released=True)
     run = school.ran(submission, "analysis", SentPrompt(system="s", user="u"))
     with school.store.write() as session:

@@ -139,7 +139,7 @@ def test_headers(school: School) -> None:
 # --- handing in and seeing ----------------------------------------------------------------------------
 
 
-def test_hand_in_by_form_and_see_it(school: School) -> None:
+def test_submit_by_form_and_see_it(school: School) -> None:
     client = school.client("anna")
     url = f"/assignments/{school.assignment}/submit"
     data = {
@@ -160,7 +160,7 @@ def test_hand_in_by_form_and_see_it(school: School) -> None:
 
 
 def test_students_see_points_only_after_release(school: School) -> None:
-    submission = school.hand_in("anna")
+    submission = school.submit("anna")
     school.grade(submission, report(points=7.25, points_so_far=7.25))
     student, teacher = school.client("anna"), school.client("teacher")
     urls = (
@@ -184,7 +184,7 @@ def test_students_see_points_only_after_release(school: School) -> None:
 
 
 def test_release_all_leaves_held_and_partial_ones(school: School) -> None:
-    plain, held, partial = (school.hand_in(name) for name in ("anna", "ben", "ben"))
+    plain, held, partial = (school.submit(name) for name in ("anna", "ben", "ben"))
     school.grade(plain, report())
     school.grade(held, report(held=True))
     school.grade(partial, report(status=RoundState.PARTIAL, points=None))
@@ -196,7 +196,7 @@ def test_release_all_leaves_held_and_partial_ones(school: School) -> None:
 
 
 def test_partial_and_failed_in_plain_words(school: School) -> None:
-    one, two = school.hand_in("anna"), school.hand_in("anna")
+    one, two = school.submit("anna"), school.submit("anna")
     failure = {"feedback": "The machine did not answer in time."}
     partial = report(status=RoundState.PARTIAL, points=None, points_so_far=4, feedback=None, failures=failure)
     school.grade(one, partial, released=True)
@@ -212,8 +212,8 @@ def test_partial_and_failed_in_plain_words(school: School) -> None:
 def test_dashboard_filters_and_pages(database_url: str) -> None:
     school = School(database_url)
     for _ in range(26):
-        school.hand_in("anna", school.quick)
-    school.hand_in("ben")
+        school.submit("anna", school.quick)
+    school.submit("ben")
     teacher = school.client("teacher")
     page = teacher.get("/submissions").get_data(as_text=True)
     assert "Page 1 of 2, 27 in all" in page
@@ -236,7 +236,7 @@ def test_dashboard_filters_and_pages(database_url: str) -> None:
 def test_staff_who_study_elsewhere_see_both(school: School) -> None:
     with school.store.write() as session:
         users.enrol(session, school.users["stranger"], school.course, "student")
-    theirs, not_theirs = school.hand_in("stranger"), school.hand_in("anna")
+    theirs, not_theirs = school.submit("stranger"), school.submit("anna")
     page = school.client("stranger").get("/submissions").get_data(as_text=True)
     assert theirs in page
     assert not_theirs not in page
@@ -293,7 +293,7 @@ HOSTILE = (
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_text_is_escaped_everywhere(school: School, text: str) -> None:
     code = f"# {text}\nx = '''{text}'''\nprint(x)\ny = 1\n".encode()
-    submission = school.hand_in("anna", data=code)
+    submission = school.submit("anna", data=code)
     with school.store.write() as session:
         session.get_one(tables.User, school.users["anna"]).name = text
     school.grade(submission, report(text), released=True)
@@ -327,7 +327,7 @@ def test_lines_of_the_starter_are_dimmed(school: School) -> None:
     with school.store.write() as session:
         version = session.query(tables.RubricVersion).filter_by(assignment_id=school.assignment).one()
         version.starter = [document.model_dump(mode="json") for document in starter.documents]
-    page = school.client("anna").get(f"/submissions/{school.hand_in('anna')}").get_data(as_text=True)
+    page = school.client("anna").get(f"/submissions/{school.submit('anna')}").get_data(as_text=True)
     given = re.findall(r'class="line given"><span[^>]*>(\d)', page)
     own = re.findall(r'class="line"><span[^>]*>(\d)', page)
     assert "1" in given

@@ -14,7 +14,7 @@ from bench.router.scenarios import Scenario, backlog, lost, slow
 MAC, OTHER = "mac-studio-1", "mac-studio-2"
 
 
-def test_fewer_hand_ins_meet_what_happens_sooner():
+def test_fewer_submissions_meet_what_happens_sooner():
     assert (lost(2, 1).name, lost(2, 1).setting.changes) == ("lost", {MAC: ((300.0, 0.0), (600.0, 1.0))})
     assert (lost(2, 1, 40).name, lost(2, 1, 40).setting.changes) == (
         "lost40",

@@ -160,7 +160,7 @@ def test_without_a_sandbox_nothing_is_said_about_behaviour() -> None:
     assert collect([RIGHT], rubric_of(Uses(all_of=("f",)))).flags == ()
 
 
-def test_an_empty_hand_in_earns_nothing_with_or_without_a_sandbox() -> None:
+def test_an_empty_submission_earns_nothing_with_or_without_a_sandbox() -> None:
     empty = script("x = 1", language="python", added=[])
     for ran in (None, Ran(Plan(), {})):
         found = collect([empty], rubric_of(CASES), (), ran)
@@ -321,7 +321,7 @@ def test_outputs_against_those_of_the_solution() -> None:
     assert run_outcome(check, same).weight == 0
 
 
-def test_a_notebook_handed_in_without_outputs_shows_those_of_its_execution() -> None:
+def test_a_notebook_submitted_without_outputs_shows_those_of_its_execution() -> None:
     work = book("print('total', 4598)")
     for check in (OutputClose(values=(4598,)), OutputMatches(all_of=("total",))):
         assert run_outcome(check, work).earned == 1
@@ -339,7 +339,7 @@ def test_outputs_that_were_typed_in_do_not_count_when_the_work_runs() -> None:
     assert run_outcome(check, broken).earned == 0
 
 
-def test_outputs_count_as_handed_in_where_only_a_file_is_lacking_until_a_person_looks() -> None:
+def test_outputs_count_as_submitted_where_only_a_file_is_lacking_until_a_person_looks() -> None:
     work = book("open('only-at-home.csv')", outputs=shown("4598"))
     evidence = collected(OutputClose(values=(4598,)), work)
     assert evidence.criteria[0].outcomes[0].earned == 1

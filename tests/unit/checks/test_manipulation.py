@@ -141,7 +141,7 @@ def test_flags_are_few_and_the_work_grows_with_the_text_not_with_its_square(text
     assert seconds(text * times * 4) < 9 * seconds(text * times) + 0.02
 
 
-def test_a_hand_in_too_long_to_be_searched_waits_for_a_person() -> None:
+def test_a_submission_too_long_to_be_searched_waits_for_a_person() -> None:
     cells = [cell("x <- 1\n" * 40_000, number=number) for number in range(1, 6)]
     (flag,) = manipulation_flags([notebook(*cells)])
     assert flag.hold

@@ -24,7 +24,7 @@ from workers.machine.engines.rules.findings import remarks
 PLAIN = rubric_of()
 
 
-def handed_in(name: str, content: str, starter: str | None = None) -> tuple[Document, ...]:
+def submitted(name: str, content: str, starter: str | None = None) -> tuple[Document, ...]:
     documents = read([UploadedFile(name, content.encode())]).documents
     given = read([UploadedFile(name, starter.encode())]).documents if starter is not None else ()
     return set_apart(documents, given)
@@ -36,7 +36,7 @@ def flags(documents: tuple[Document, ...]) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("content", ["(" * 5_000, "(\n" * 5_000, "x = (\n{[(\n"])
 def test_brackets_without_a_starter_are_code_that_does_not_parse(content: str) -> None:
-    documents = handed_in("work.py", content)
+    documents = submitted("work.py", content)
     ((code, message),) = flags(documents)
     assert (code, "does not parse" in message) == ("parse", True)
     assert [one.unchanged for one in reading(documents, (), PLAIN).documents] == [False]
@@ -55,7 +55,7 @@ def test_brackets_without_a_starter_are_code_that_does_not_parse(content: str) -
     ],
 )
 def test_untouched_says_why_nothing_counts(content: str, starter: str | None, message: str) -> None:
-    assert flags(handed_in("work.py", content, starter)) == [("untouched", message)]
+    assert flags(submitted("work.py", content, starter)) == [("untouched", message)]
 
 
 def test_untouched_is_said_of_an_empty_notebook() -> None:
@@ -63,7 +63,7 @@ def test_untouched_is_said_of_an_empty_notebook() -> None:
 
 
 def test_the_rules_engine_names_no_starter_where_there_is_none() -> None:
-    documents = handed_in("work.py", "(" * 50)
+    documents = submitted("work.py", "(" * 50)
     outputs = (analysis(asked("analysis", documents)), feedback(asked("feedback", documents)))
     assert "starter" not in " ".join(json.dumps(one.model_dump(), default=str) for one in outputs)
 
@@ -114,9 +114,9 @@ def test_messages_keep_the_backslashes_of_patterns() -> None:
 
 def test_the_reading_before_handing_in_knows_classes_comments_and_code_that_does_not_parse() -> None:
     source = "/** A shape. */\nclass Shape {\n  // why\n  int f() { return 1; }\n  int g( { }\n}\n"
-    (one,) = reading(handed_in("Shape.java", source), (), PLAIN).documents
+    (one,) = reading(submitted("Shape.java", source), (), PLAIN).documents
     assert (one.classes, one.functions, one.comments, one.unparsed) == (1, 2, 2, ("line 5",))
-    (sql,) = reading(handed_in("a.sql", "SELEC x FROM;\n"), (), PLAIN).documents
+    (sql,) = reading(submitted("a.sql", "SELEC x FROM;\n"), (), PLAIN).documents
     assert sql.unparsed == ()  # dialects differ
 
 

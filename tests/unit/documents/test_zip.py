@@ -224,10 +224,10 @@ def test_members_are_read_and_the_rest_left_out_with_notes() -> None:
         ("hw/__init__.py", b""),
         ("hw/more.zip", zipped(("tools.py", b"y = 2\n"))),
     )
-    hand_in = read([UploadedFile("work.zip", data)])
-    assert [file.name for file in hand_in.files] == ["hw/analysis.R", "hw/more/tools.py"]
-    assert [document.language for document in hand_in.documents] == ["r", "python"]
-    notes = " ".join(hand_in.notes)
+    submission = read([UploadedFile("work.zip", data)])
+    assert [file.name for file in submission.files] == ["hw/analysis.R", "hw/more/tools.py"]
+    assert [document.language for document in submission.documents] == ["r", "python"]
+    notes = " ".join(submission.notes)
     assert "big.csv" in notes
     assert "plot.png" in notes
     assert "3 files that the system" in notes
@@ -235,14 +235,14 @@ def test_members_are_read_and_the_rest_left_out_with_notes() -> None:
 
 
 def test_names_are_made_safe_and_backslashes_are_folders() -> None:
-    hand_in = read([UploadedFile("w.zip", zipped(("hw\\a\u202e:b.py", CODE)))])
-    assert [file.name for file in hand_in.files] == ["hw/a_b.py"]
+    submission = read([UploadedFile("w.zip", zipped(("hw\\a\u202e:b.py", CODE)))])
+    assert [file.name for file in submission.files] == ["hw/a_b.py"]
 
 
 def test_several_zips_keep_their_files_apart() -> None:
     data = zipped(("main.py", CODE))
-    hand_in = read([UploadedFile("one.zip", data), UploadedFile("two.zip", data)])
-    assert [file.name for file in hand_in.files] == ["one/main.py", "two/main.py"]
+    submission = read([UploadedFile("one.zip", data), UploadedFile("two.zip", data)])
+    assert [file.name for file in submission.files] == ["one/main.py", "two/main.py"]
 
 
 def test_large_file_format_and_streamed_zips_are_read() -> None:
@@ -274,7 +274,7 @@ def test_damaged_zips_raise_nothing_else(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 4))):
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
     try:
-        hand_in = read([UploadedFile("work.zip", bytes(whole))])
+        submission = read([UploadedFile("work.zip", bytes(whole))])
     except DocumentError:
         return
-    assert all(file.data in (CODE, CODE * 20) for file in hand_in.files)
+    assert all(file.data in (CODE, CODE * 20) for file in submission.files)

@@ -48,7 +48,7 @@ def test_who_may_what(action: str, subject: Subject, allowed: set[int]) -> None:
     assert {actor.user_id for actor in EVERYBODY if may(actor, action, subject)} == allowed
 
 
-def test_owning_something_in_no_course_of_mine_is_not_enough_to_hand_in() -> None:
+def test_owning_something_in_no_course_of_mine_is_not_enough_to_submit() -> None:
     assert not may(ANNA, "submit", Subject(OTHER, owner_id=ANNA.user_id))
 
 

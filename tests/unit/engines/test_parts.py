@@ -75,7 +75,7 @@ def test_a_schema_that_never_ends_is_refused() -> None:
         InstanceMaker({"$ref": "#"}).make()
 
 
-def test_a_test_server_quotes_the_hand_in_and_repeats_itself() -> None:
+def test_a_test_server_quotes_the_submission_and_repeats_itself() -> None:
     schema = item({"quotes": {"type": "array", "items": {"type": "string", "maxLength": 80}, "maxItems": 1}})
     user = "One student's hand-in follows.\n+ 1| data <- read.csv('x.csv')\n"
     assert answer_text(schema, "s", user) == '{"quotes": ["data <- read.csv(\'x.csv\')"]}'

@@ -90,7 +90,7 @@ def test_quotes_are_lines_of_the_student() -> None:
 @pytest.mark.parametrize(
     "documents", [(), (code("given = 1", added=()),), (code(""),), (code("((((" * 500),), (r("x" * 50_000),)]
 )
-def test_poor_hand_ins_are_answered(stage: str, documents: tuple[Document, ...]) -> None:
+def test_poor_submissions_are_answered(stage: str, documents: tuple[Document, ...]) -> None:
     given = job(stage, documents=documents, evidence=Evidence())
     output: Any = analysis(given) if stage == "analysis" else feedback(given)
     if not any(cell.own for d in documents for cell in d.cells):

@@ -129,7 +129,7 @@ def filled(cell: Cell, one: Played, **more: Any) -> tuple[Output, ...]:
     return document.cells[0].played
 
 
-def test_machines_get_outputs_where_none_were_handed_in() -> None:
+def test_machines_get_outputs_where_none_were_submitted() -> None:
     assert filled(code(1), played(1, "42")) == (out("42"),)
     assert filled(code(1, outputs=(out("41"),)), played(1, "42")) == ()
     assert filled(code(1), played(1)) == (out(),)

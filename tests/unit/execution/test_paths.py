@@ -109,15 +109,15 @@ def test_hostile_text_takes_little_time(language: CodeLanguage, source: str) -> 
     assert time.process_time() - start < 2
 
 
-def test_a_hand_ins_folder_data_is_not_the_assignments() -> None:
-    handed_in = {"data/mine.csv": "1", "data/sales.csv": "2", "data/statistics.py": "3", "notes.txt": "4"}
-    assert beside(handed_in, {"data/sales.csv": "5"}) == {
+def test_a_submissions_folder_data_is_not_the_assignments() -> None:
+    submitted = {"data/mine.csv": "1", "data/sales.csv": "2", "data/statistics.py": "3", "notes.txt": "4"}
+    assert beside(submitted, {"data/sales.csv": "5"}) == {
         "data/sales.csv": "5",
         "./data/mine.csv": "1",
         "./data/statistics.py": "3",
         "notes.txt": "4",
     }
-    places = places_of(beside(handed_in, {"data/sales.csv": "5"}))
+    places = places_of(beside(submitted, {"data/sales.csv": "5"}))
     written = 'read("data/mine.csv"); read("./data/mine.csv")'
     assert repair(written, "python", places) == (written, ())
     assert repair('read("~/x/mine.csv")', "python", places)[0] == 'read("./data/mine.csv")'

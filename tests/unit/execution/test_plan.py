@@ -147,7 +147,7 @@ def test_paths_are_repaired_and_noted() -> None:
     assert (found.location.cell, found.location.line) == (2, 2)
 
 
-def test_a_hand_in_is_bounded() -> None:
+def test_a_submission_is_bounded() -> None:
     many = [script("x = 1", path=f"{n}.py", language="python") for n in range(50)]
     assert len(planned(RunsClean(), *many).requests) == MAX_WORKS
     cases = tuple(Case(expression=f"f({n})") for n in range(1000))

@@ -48,7 +48,7 @@ def test_languages_without_colours_are_escaped() -> None:
     assert "<span" in shown("def f(): pass", "python").cells[0].lines[0].html
 
 
-def test_of_a_very_long_hand_in_the_beginning_is_shown_and_that_is_said() -> None:
+def test_of_a_very_long_submission_the_beginning_is_shown_and_that_is_said() -> None:
     content = read([UploadedFile(f"{n}.py", b"x = 1\n" * 4000) for n in range(4)])
     pages = documents(content.documents, None)
     lines = [line for page in pages for cell in page.cells for line in cell.lines]

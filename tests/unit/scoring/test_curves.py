@@ -35,7 +35,7 @@ def test_each_rule(curve: Curve, after: list[float]) -> None:
     assert [one.after for one in moved(curve, CLASS, highest)] == pytest.approx(after, abs=0.006)
 
 
-def test_the_credit_of_a_late_hand_in_is_taken_afterwards() -> None:
+def test_the_credit_of_a_late_submission_is_taken_afterwards() -> None:
     late = Standing(points=5, max_points=10, adjustment=1, credit=0.5)
     (one,) = moved(Curve(kind="floor", points=8), [late], 10)
     assert (one.delta, one.before, one.after) == (2, 3, 4)

@@ -71,7 +71,7 @@ def cells(draw: st.DrawFn, number: int) -> Cell:
 
 
 @st.composite
-def hand_ins(draw: st.DrawFn) -> tuple[Document, ...]:
+def submissions(draw: st.DrawFn) -> tuple[Document, ...]:
     count = draw(st.integers(0, 4))
     found = tuple(draw(cells(number)) for number in range(1, count + 1))
     return (Document(path="a.ipynb", kind="notebook", language="r", cells=found),)
@@ -82,7 +82,7 @@ def small(**change: Any) -> Job:
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-@given(documents=hand_ins(), context=st.integers(5_500, 14_000))
+@given(documents=submissions(), context=st.integers(5_500, 14_000))
 def test_by_real_count_nothing_overflows_and_nothing_is_cut_that_fits(
     tiny: Tiny, documents: tuple[Document, ...], context: int
 ) -> None:
@@ -240,6 +240,6 @@ def test_an_engine_that_knows_no_tokenizer_is_estimated_for() -> None:
     assert told == [-(-weight(text) // 3)]
 
 
-def test_a_hand_in_that_leaves_no_room_is_refused() -> None:
+def test_a_submission_that_leaves_no_room_is_refused() -> None:
     with pytest.raises(JobInvalid, match="context"):
         known_stages()["analysis"].render(small(), 4_000, len)

@@ -42,7 +42,7 @@ def user(found: Evidence, **more: Any) -> str:
     return known_stages()["analysis"].render(job(evidence=found, **more)).user
 
 
-def test_the_prompt_of_a_tested_hand_in_is_golden() -> None:
+def test_the_prompt_of_a_tested_submission_is_golden() -> None:
     cells = (
         NOTEBOOK.cells[1].model_copy(
             update={

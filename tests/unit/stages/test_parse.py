@@ -232,7 +232,7 @@ def test_invented_quotes_and_places_are_dropped() -> None:
 
 def test_lines_of_scripts_count_in_the_file() -> None:
     document = code("a = 1\nbbb = 2", first_line=7)
-    hand_in = SubmittedText((document,))
-    assert hand_in.find("bbb = 2") == Location(document="a.py", line=8)
-    assert hand_in.holds(Location(document="a.py", line=8))
-    assert not hand_in.holds(Location(document="a.py", line=3))
+    submission = SubmittedText((document,))
+    assert submission.find("bbb = 2") == Location(document="a.py", line=8)
+    assert submission.holds(Location(document="a.py", line=8))
+    assert not submission.holds(Location(document="a.py", line=3))

@@ -172,7 +172,7 @@ def test_lines_of_the_student_are_marked_and_numbered() -> None:
     assert "-- 1:3, code, not run --" in shown
 
 
-def test_nothing_handed_in_is_said() -> None:
+def test_nothing_submitted_is_said() -> None:
     assert (
         "No readable file"
         in known_stages()["feedback"].render(job("feedback", documents=(), evidence=Evidence())).user

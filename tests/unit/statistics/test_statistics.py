@@ -219,7 +219,7 @@ def test_the_same_in_other_words() -> None:
     assert [g.count for g in grouped([*remarks, Remark("9", "praise", same[0])]) if g.kind == "praise"] == [1]
 
 
-def test_a_hand_in_counts_once_and_places_help() -> None:
+def test_a_submission_counts_once_and_places_help() -> None:
     twice = [Remark("a", "fault", "No axis labels"), Remark("a", "fault", "Axis labels: none, no")]
     assert [group.count for group in grouped(twice)] == [1]
     one, other = "Join drops customers without orders", "Customers without orders lost in the merge"

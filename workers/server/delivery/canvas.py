@@ -36,13 +36,13 @@ class Pulled:
     """What a pass brought."""
 
     people: int = 0
-    handed_in: int = 0
+    submitted: int = 0
     refused: int = 0
     errors: tuple[str, ...] = ()
 
     def __add__(self, other: Pulled) -> Pulled:
         return Pulled(
-            self.people + other.people, self.handed_in + other.handed_in, self.refused + other.refused,
+            self.people + other.people, self.submitted + other.submitted, self.refused + other.refused,
             self.errors + other.errors,
         )  # fmt: skip
 
@@ -151,7 +151,7 @@ class Pulling:
         if accepted is None:
             return Pulled()
         self.server.dispatch.announce(accepted.round_id)
-        return Pulled(handed_in=1)
+        return Pulled(submitted=1)
 
 
 PULL = "canvas-pull"
