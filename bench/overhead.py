@@ -45,7 +45,7 @@ IS_GRADED = {
     "postgresql": "select count(*) from rounds where submission_id = %s and current and state = 'graded'",
 }
 Submit = Callable[[str], str]
-"""Hands in for a student; returns the submission's id as soon as the server accepted."""
+"""Submits for a student; returns the submission's id as soon as the server accepted."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ class _Here:
     assignment: str
 
     def submit(self, student: str) -> str:
-        """Hand in a small script over HTTP; the id of what was accepted."""
+        """Submit a small script over HTTP; the id of what was accepted."""
         content = {"work.R": SCRIPT.encode()}
         accepted = self.client.submit_bytes(content, self.assignment, student)
         return str(accepted["id"])

@@ -2,7 +2,7 @@
 
 Usage: python scripts/flagged.py FOLDER… [--json]
 
-Reads every Python, R and Markdown file and every notebook below the folders as a hand-in without a starter.
+Reads each Python, R and Markdown file and each notebook below the folders as a submission without a starter.
 Prints each flagged file and exits with 1 when more than one in fifty is flagged.
 """
 

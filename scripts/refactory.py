@@ -4,8 +4,8 @@ Usage: python scripts/refactory.py FOLDER [--json]
 
 FOLDER holds question_*/{correct,wrong}/*.py with description.txt, reference/reference.py and tests/, where
 input_*.txt is an expression, output_*.txt its value and global.py what comes before. Each goes the way of a
-hand-in: plan, executions, evidence, report. Exits 1 when correct programs do not outscore wrong ones with an
-AUC of 0.98, a correct one has less than full marks for behaviour, or one was not run.
+submission: plan, executions, evidence, report. Exits 1 when correct programs do not outscore wrong ones with
+an AUC of 0.98, a correct one has less than full marks for behaviour, or one was not run.
 """
 
 from __future__ import annotations

@@ -296,7 +296,7 @@ def _rounds(totals: Totals) -> Iterator[Metric]:
     graded = [((p,), spread) for (state, p), spread in totals.rounds.items() if state == RoundState.GRADED]
     yield _histogram(
         "grader_end_to_end_seconds",
-        "From the hand-in, or the wish to grade it again, to the grade.",
+        "From the submission, or the wish to grade it again, to the grade.",
         END_TO_END_S,
         graded,
         "priority",

@@ -181,7 +181,7 @@ def report() -> Report:
 
 
 def _copy_submissions(session: Session, school: School, first: str, size: Size) -> None:
-    """Hand-in `i` is of student i % students, for assignment (i / students) % assignments."""
+    """Submission `i` is of student i % students, for assignment (i / students) % assignments."""
     each, rounds = size.students * size.assignments, tables.Round.__table__
     base = session.scalar(select(rounds.c.id).where(rounds.c.submission_id == first))
     order = Copies(session, size.submissions)

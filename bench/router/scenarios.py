@@ -47,7 +47,7 @@ def _an_hour(cluster_model: ClusterModel, slots: int) -> float:
 def poisson(
     load: float, slots: int, seed: int, count: int = USUAL, cluster_model: ClusterModel = OWN
 ) -> Scenario:
-    """People who hand in by themselves, at a part of the bound."""
+    """People who submit by themselves, at a part of the bound."""
     rng, at, found = random.Random(seed), 0.0, []
     a_second = load * _an_hour(cluster_model, slots) / 3600
     for _ in range(count):

@@ -79,7 +79,7 @@ def import_assignment(settings: Settings, folder: Path, course: str | None, forc
 
 
 def _refuse_unknown_stages(settings: Settings, read: Assignment) -> None:
-    """No hand-in for it could ever be graded."""
+    """No submission for it could ever be graded."""
     known = settings.config.stages
     for criterion in read.rubric.criteria:
         if criterion.stage not in known:

@@ -199,7 +199,7 @@ def _tell(counts: Mapping[str, int], head: str, nothing: str) -> None:
 
 BY = "cli"
 AT_ONCE = 200
-"""Rounds of one transaction: those who hand in wait for it where the database has one writer."""
+"""Rounds of one transaction: those who submit wait for it where the database has one writer."""
 
 
 @click.command()

@@ -47,7 +47,7 @@ OPEN, RELEASED = "business-analytics/python-basket", "business-analytics/sales-c
 TO_SEE = ("s-1001", "s-1002", "s-1003", "s-1004")
 """Whose grade for RELEASED they can see; the others wait for a person, one of them held."""
 STUDENT = "s-1003"
-"""Who is signed in as `student`: one grade to look at, and one assignment still to hand in."""
+"""Who is signed in as `student`: one grade to look at, and one assignment still to submit."""
 UNHAPPY, CHANGED, EXTENDED = "s-1004", "s-1002", "s-1005"
 
 
@@ -77,7 +77,7 @@ def set_dates(session: Session) -> None:
 
 
 def bring_to_life(store: Store, submissions: Mapping[tuple[str, str], str]) -> None:
-    """What people do once hand-ins (by assignment and student) are graded; nothing a second time."""
+    """What people do once submissions (by assignment and student) are graded; nothing a second time."""
     with store.write() as session:
         actor = _instructor(session)
         asked = release.lock_current_grade(session, submissions[RELEASED, UNHAPPY])
@@ -201,7 +201,7 @@ NOT_RUN = "not_run"
 
 @dataclass(frozen=True)
 class Sample:
-    """One hand-in of samples/submissions/index.toml."""
+    """One submission of samples/submissions/index.toml."""
 
     file: Path
     assignment: str
@@ -258,7 +258,7 @@ class People:
 
 
 def samples() -> list[Sample]:
-    """The sample hand-ins in the order they are handed in."""
+    """The sample submissions in the order they are submitted."""
     folder = SAMPLES / "submissions"
     index = tomllib.loads((folder / "index.toml").read_text(encoding="utf-8"))
     return [

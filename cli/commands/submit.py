@@ -1,4 +1,4 @@
-"""`grader submit`: hand in files through the HTTP API and, if asked, wait for what came of it."""
+"""`grader submit`: submit files through the HTTP API and, if asked, wait for what came of it."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ class Client:
     def submit(
         self, files: Sequence[Path], assignment: str, student: str, *, priority: str = "interactive"
     ) -> Any:
-        """Hand in files of this machine."""
+        """Submit files of this machine."""
         content = {path.name: path.read_bytes() for path in files}
         return self.submit_bytes(content, assignment, student, priority=priority)
 
     def submit_bytes(
         self, content: Mapping[str, bytes], assignment: str, student: str, *, priority: str = "interactive"
     ) -> Any:
-        """Hand in once, also when the answer is lost and the POST has to be repeated."""
+        """Submit once, also when the answer is lost and the POST has to be repeated."""
         form = {"assignment": assignment, "student": student, "priority": priority}
         attached = [("files", (name, data)) for name, data in content.items()]
         headers = {"Idempotency-Key": uuid.uuid4().hex}

@@ -68,7 +68,7 @@ def disks(installation: Installation) -> Iterator[Finding]:
 
 
 def web(installation: Installation) -> Iterator[Finding]:
-    """Whether hand-ins are accepted, here and where people look for it."""
+    """Whether submissions are accepted, here and where people look for it."""
     server = installation.config.server
     host = "127.0.0.1" if server.host in ("0.0.0.0", "::") else server.host  # noqa: S104 - compared, not bound
     yield _ready("web app", f"http://{host}:{server.port}", "start it with `grader web` and look at its log")

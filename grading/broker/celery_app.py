@@ -18,7 +18,7 @@ ADMIT = "grader.admit"
 CANARY = "grader.canary"
 EXAMINE = "grader.examine"
 SUBMISSION = "grader_submission"
-"""A header of messages that says which hand-in they are about."""
+"""A header of messages that says which submission they are about."""
 SENT = "grader_sent"
 """A header of runs: when they were sent, by Redis' clock; `LOOK` (grading/broker/lua_scripts.py) reads it."""
 NEXT = transport.NEXT

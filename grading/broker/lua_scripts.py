@@ -297,8 +297,8 @@ redis.call('HSET', KEYS[1], ARGV[1], cjson.encode(heartbeat))
 return redis.call('HEXISTS', KEYS[2], ARGV[3])
 """
 
-# KEYS: queues. Answers the id of each message that waits there: whole messages are as large as hand-ins. The
-# envelope's body comes first, in base64: it holds no quotes, so the first "id" is that of the headers.
+# KEYS: queues. Answers the id of each message that waits there: whole messages are as large as submissions.
+# The envelope's body comes first, in base64: it holds no quotes, so the first "id" is that of the headers.
 WAITING = """
 local found = {}
 for _, queue in ipairs(KEYS) do
@@ -312,7 +312,7 @@ return found
 # KEYS: backlog, then the heartbeats of each machine
 # ARGV: each queue, and 1 where its messages may be read: a machine counts those of
 # stages that are not its own, but may not read them. Answers the time, the heartbeats, the backlog, and for
-# each queue its length and when its oldest message was sent, as text. Messages are as large as hand-ins:
+# each queue its length and when its oldest message was sent, as text. Messages are as large as submissions:
 # they stay here. The header is looked for as plain text, body and all: base64 holds no quotes.
 LOOK = """
 local function sent(queue)

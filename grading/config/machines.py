@@ -36,7 +36,7 @@ class EngineSettings(Value):
     url: HttpUrl | None = None
     """Where an engine over HTTP answers, as seen from the machine itself."""
     context_tokens: int = Field(default=32768, ge=1024)
-    """What the model reads and writes at most; longer hand-ins are shortened by a stated rule."""
+    """What the model reads and writes at most; longer submissions are shortened by a stated rule."""
     options: dict[str, str | int | float | bool | tuple[str, ...] | dict[str, str]] = Field(
         default_factory=dict
     )

@@ -192,9 +192,9 @@ class Server(Value):
     max_upload_mb: int = Field(default=32, ge=1, le=1024)
     """The largest upload, and the most that may be unpacked from it, in MiB."""
     max_data_mb: int = Field(default=10, ge=0, le=1024)
-    """Data files (.csv, .xlsx …) of one hand-in together, for its run, in MiB; 0 takes none."""
+    """Data files (.csv, .xlsx …) of one submission together, for its run, in MiB; 0 takes none."""
     max_files: int = Field(default=50, ge=1, le=1000)
-    """Readable files of one hand-in after unpacking."""
+    """Readable files of one submission after unpacking."""
     uploads_per_minute: int = Field(default=120, ge=1)
     """Uploads one person may send a minute, with all their tokens together."""
     api_per_minute: int = Field(default=1200, ge=1)
@@ -206,9 +206,9 @@ class Server(Value):
     event_receivers: tuple[EventReceiver, ...] = ()
     """Who is told what happens to submissions; a table each, `[[server.event_receivers]]`."""
     canvases: tuple[Canvas, ...] = ()
-    """Where hand-ins are pulled from and grades posted to; a table each, `[[server.canvases]]`."""
+    """Where submissions are pulled from and grades posted to; a table each, `[[server.canvases]]`."""
     canvas_every_min: int = Field(default=10, ge=1, le=1440)
-    """How often people and hand-ins are pulled from there, in minutes."""
+    """How often people and submissions are pulled from there, in minutes."""
     outside_allowed: tuple[str, ...] = ()
     """Hosts and networks beside the public internet that this system may speak to, such as `10.0.0.0/8`."""
 
@@ -317,13 +317,13 @@ class Retention(Value):
     """How long things are kept, in days; 0 keeps them for ever. Ungraded and unreleased work always stays."""
 
     submissions_days: int = Field(default=0, ge=0)
-    """Hand-ins with their files, reports and grades, from the day they were handed in."""
+    """Submissions with their files, reports and grades, from the day they were submitted."""
     results_days: int = Field(default=0, ge=0)
     """What machines were sent and answered, from the day of the grade; report and grade stay."""
     executions_days: int = Field(default=90, ge=0)
     """What running work showed, so that grading it again need not run it again."""
     batches_days: int = Field(default=30, ge=0)
-    """Class zips, from their upload; the hand-ins made of them stay."""
+    """Class zips, from their upload; the submissions made of them stay."""
     audit_days: int = Field(default=0, ge=0)
     """Audit rows, except those of erasures."""
     messages_days: int = Field(default=30, ge=4)

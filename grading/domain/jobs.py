@@ -113,7 +113,7 @@ def read_job(raw: Mapping[str, Any]) -> Job:
 
 
 class Quote(Value):
-    """Words taken from the hand-in; `location` is set by the check that found them there."""
+    """Words taken from the submission; `location` is set by the check that found them there."""
 
     text: str = Field(max_length=600)
     location: Location | None = None
@@ -129,7 +129,7 @@ class Judgement(Value):
 
 
 class Finding(Value):
-    """A remark at a place in the hand-in."""
+    """A remark at a place in the submission."""
 
     severity: Literal["praise", "note", "minor", "major"]
     title: str

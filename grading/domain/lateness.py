@@ -1,4 +1,4 @@
-"""When a hand-in is late, and the part of its points it keeps."""
+"""When a submission is late, and the part of its points it keeps."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LateRule(Value):
 
 
 class Lateness(Value):
-    """How late a hand-in is and what that leaves of its points."""
+    """How late a submission is and what that leaves of its points."""
 
     days: int = 0
     """Days begun after the due date; 0 in time."""
@@ -48,7 +48,7 @@ def rule_of(stored: str | None) -> LateRule:
 
 
 def lateness(submitted_at: datetime, due: datetime | None, rule: LateRule) -> Lateness:
-    """Of a hand-in at that moment; `due` is the student's own date, with an extension."""
+    """Of a submission at that moment; `due` is the student's own date, with an extension."""
     if due is None or submitted_at <= due + timedelta(minutes=rule.grace_minutes):
         return IN_TIME
     days = math.ceil((submitted_at - due) / DAY)

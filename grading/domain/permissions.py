@@ -46,7 +46,7 @@ class Actor:
 class Subject:
     """What is asked about: a course, or something of a student (`owner_id`) in it.
 
-    `members` are those who handed in together with the owner.
+    `members` are those who submitted together with the owner.
     """
 
     course_id: int | None = None

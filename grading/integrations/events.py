@@ -28,7 +28,7 @@ def _storable(text: str) -> str:
 
 
 def _without_nul(given: Any) -> Any:
-    """A name is not worth a hand-in that is refused."""
+    """A name is not worth a submission that is refused."""
     return given.replace("\0", "") if isinstance(given, str) else given
 
 
@@ -45,7 +45,7 @@ class Part(BaseModel):
 
 
 class Student(Part):
-    """Who handed in, as the learning system knows them."""
+    """Who submitted, as the learning system knows them."""
 
     id: LmsId
     name: Text = ""
@@ -53,7 +53,7 @@ class Student(Part):
 
 
 class File(Part):
-    """A file of the hand-in: its content, or an address to get it from."""
+    """A file of the submission: its content, or an address to get it from."""
 
     name: Annotated[str, Field(min_length=1, max_length=400), AfterValidator(_storable)]
     content_base64: str | None = None
@@ -68,7 +68,7 @@ class File(Part):
 
 
 class Submitted(Part):
-    """What was handed in."""
+    """What was submitted."""
 
     assignment: LmsId = Field(max_length=130, description="`course/assignment`")
     student: Student
@@ -88,7 +88,7 @@ class Roster(Part):
     course: CourseSlug
     members: tuple[Member, ...] = Field(default=(), max_length=2000)
     removed: tuple[LmsId, ...] = Field(default=(), max_length=2000)
-    """Ids of those who leave; their hand-ins stay."""
+    """Ids of those who leave; their submissions stay."""
 
 
 class Assigned(Part):
@@ -102,13 +102,13 @@ class Assigned(Part):
 
 
 class News(Part):
-    """What became of a hand-in. Never a score and never a name: the links show them to whom may see them."""
+    """What became of a submission. Never a score nor a name: the links show them to whom may see them."""
 
     submission: str
     status: str
     """The last word of the type."""
     link: str
-    """The page of the hand-in."""
+    """The page of the submission."""
     api: str
     """The same for programs with a token."""
 
@@ -121,7 +121,7 @@ class Message(BaseModel):
 
 
 class SubmissionCreated(Message):
-    """To Grader: a student handed in."""
+    """To Grader: a student submitted."""
 
     type: Literal["submission.created"]
     data: Submitted
@@ -142,7 +142,7 @@ class AssignmentUpserted(Message):
 
 
 class Event(Message):
-    """From Grader: something happened to a hand-in or its grade."""
+    """From Grader: something happened to a submission or its grade."""
 
     timestamp: datetime
     """When it happened."""

@@ -105,7 +105,7 @@ class NobodyDoes(ValueError):
 
 
 def plan(machines: Sequence[Machine], stages: Sequence[str], submissions: int) -> Plan:
-    """How these machines grade a class that hands in at once, each submission once a stage.
+    """How these machines grade a class that submits at once, each submission once a stage.
 
     Raises NobodyDoes if a stage has no machine.
     """

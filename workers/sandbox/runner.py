@@ -131,7 +131,7 @@ class Shelf:
     def mounts(self, files: Mapping[str, str]) -> list[Mount]:
         """Where the files of a request are seen: below `/box`, data also as `/data/x` and `/box/x`.
 
-        The assignment's data win over a hand-in's file of the same name. All must be here.
+        The assignment's data win over a submission's file of the same name. All must be here.
         """
         places: dict[str, str] = {}
         for path, name in sorted(files.items(), key=lambda item: not _is_data(item[0])):

@@ -146,7 +146,7 @@ class Executor:
             talk = Talk(request, work)
             if talk.play() and talk.look() and talk.ask():
                 for file in request.tests:
-                    # the tests see the data too, but never the hand-in's files
+                    # the tests see the data too, but never the submission's files
                     held = [m for m in mounts if m.target.startswith("/data/")]
                     ready = prepared(tools, request, "tests")
                     seen = (*tools.mounts, *held)

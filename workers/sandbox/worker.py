@@ -145,7 +145,7 @@ class ClaimedRounds:
 
 
 MOST_KILLS = 5
-"""Tries after which a hand-in that ends this process each time is left to a person."""
+"""Tries after which a submission that ends this process each time is left to a person."""
 MOST_FAULTS = 8
 """Tries, over half an hour, after which one that this server cannot run is left to a person."""
 KILLS_WORKER = "Running this work ended the program that runs it, several times; a person must look at it."

@@ -33,7 +33,7 @@ Shown = Mapping[str, list[dict[str, Any]]]
 def examples_for(
     session: Session, versions: Versions, version: Version, submission_id: str, student_id: int
 ) -> Shown:
-    """What the models of this hand-in's stages are shown.
+    """What the models of this submission's stages are shown.
 
     Only for criteria that have the levels they had when the example was chosen, and within the bounds,
     whatever the table holds.

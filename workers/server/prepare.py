@@ -1,4 +1,4 @@
-"""From a stored hand-in to what its jobs carry: own work set apart, evidence, no names.
+"""From a stored submission to what its jobs carry: own work set apart, evidence, no names.
 
 Where the rubric asks for the work to be run, the round goes to a sandbox worker by queue `sandbox`, which
 does the same with the results of the run.
@@ -72,7 +72,7 @@ class ReceivedSubmission:
     documents: tuple[Document, ...]
     identity: Identity
     files: Mapping[str, str]
-    """Path -> SHA-256 of what was handed in."""
+    """Path -> SHA-256 of what was submitted."""
 
     @cached_property
     def own(self) -> tuple[Document, ...]:
@@ -169,7 +169,7 @@ def _as_json(
         return None if made is None else made.model_dump(mode="json")
     except (GraderError, DBAPIError):
         raise
-    except Exception as error:  # one hand-in must not stop the sweeper, nor wait for ever
+    except Exception as error:  # one submission must not stop the sweeper, nor wait for ever
         raise _ChecksFailed from error
 
 

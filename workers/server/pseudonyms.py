@@ -12,7 +12,7 @@ from grading.domain.value import Value
 _CODED = frozenset({"message_code", "params"})
 V = TypeVar("V", bound=Value)
 _WORDS = frozenset({"message", "name", "input", "expected", "got"})
-"""Keys of evidence under which words of the hand-in may stand: messages, and what tests saw."""
+"""Keys of evidence under which words of the submission may stand: messages, and what tests saw."""
 
 
 def hide_names(evidence: Evidence, identity: Identity, paths: Mapping[str, str]) -> Evidence:

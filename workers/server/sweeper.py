@@ -37,7 +37,7 @@ PREPARE_FOR_S = 3.0
 PREPARE_LEASE_S = 60.0
 """For so long no other sweeper prepares the same round."""
 MOST_PREPARES = 5
-"""Tries of the sweeper to prepare a round; a hand-in that kills whoever looks at it ends there."""
+"""Tries of the sweeper to prepare a round; a submission that kills whoever looks at it ends there."""
 EXECUTE_S = 5.0
 """So long a round waits for somebody who runs its work, when nothing is queued and nobody holds it."""
 EXECUTE_BUSY_S = 3600.0

@@ -58,7 +58,7 @@ class Assignment(BaseModel):
 
     id: int
     course_id: int
-    path: str = Field(description="`course/assignment`, as a hand-in names it")
+    path: str = Field(description="`course/assignment`, as a submission names it")
     title: str
     slug: str
     language: str = Field(description="of the work; empty: any")
@@ -68,7 +68,7 @@ class Assignment(BaseModel):
     late: LateRule
     max_submissions: int | None = Field(description="for each student; `null`: any number")
     group_size: int
-    counts: str = Field(description="which hand-in of a student counts: `latest` or `best`")
+    counts: str = Field(description="which submission of a student counts: `latest` or `best`")
     visible: bool = Field(description="whether students see it")
 
 

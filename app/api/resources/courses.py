@@ -43,7 +43,7 @@ class Course(BaseModel):
     id: int
     slug: str
     title: str
-    archived: bool = Field(description="over: nothing is handed in any more")
+    archived: bool = Field(description="over: nothing is submitted any more")
     drop_lowest: int = Field(description="so many of a student's lowest grades do not count")
     role: str | None = Field(description="yours in it")
 

@@ -49,5 +49,5 @@ def assignment_table(call: Call, about: tables.Assignment, query: AssignmentTabl
     file="application/zip",
 )
 def everything(call: Call, about: tables.Assignment) -> Response:
-    """All hand-ins with their reports, and the grades."""
+    """All submissions with their reports, and the grades."""
     return sent.all_of(call.actor, about)

@@ -70,7 +70,7 @@ class AdjustmentResult(BaseModel):
 
 
 class Result(BaseModel):
-    """What a hand-in came to."""
+    """What a submission came to."""
 
     submission: str
     status: str
@@ -79,7 +79,7 @@ class Result(BaseModel):
         description="of the rubric, with its deductions and bonus, before adjustment and lateness"
     )
     adjustment: float = Field(description="what people and curves added or took off")
-    credit: float = Field(description="the part of the points that a late hand-in keeps")
+    credit: float = Field(description="the part of the points that a late submission keeps")
     max_score: float = Field(description="without bonus criteria: `score` may be more")
     held: bool = Field(description="kept from release until a person looks at it")
     released_at: datetime | None
@@ -150,7 +150,7 @@ class Withdrawal(Asked):
 
 
 class Some(Asked):
-    """Of which hand-ins of the assignment: of these, or of all."""
+    """Of which submissions of the assignment: of these, or of all."""
 
     submissions: Annotated[list[SubmissionId], Field(min_length=1, max_length=5000)] | None = None
     everything: bool = Field(default=False, description="of all, in place of `submissions`")
@@ -203,7 +203,7 @@ class NothingNamed(GraderError):
 
 @get(f"{ONE}/result", of_submission("submission.see"))
 def result(call: Call, about: SubmissionView) -> Result:
-    """What a hand-in came to, criterion by criterion. Its ETag is for changing it."""
+    """What a submission came to, criterion by criterion. Its ETag is for changing it."""
     report, grade = auth.report_for(call.actor, about), about.grade
     if report is None or grade is None:
         raise NotFound(NO_VISIBLE_RESULT)
@@ -291,20 +291,20 @@ def withdraw(call: Call, about: SubmissionView, body: Withdrawal) -> State:
 
 @post(f"{ASSIGNMENT}/release", of_assignment("grade.release"))
 def release_some(call: Call, about: tables.Assignment, body: Some) -> Counted:
-    """Release the grades of an assignment that are complete and not held: of all hand-ins, or of these."""
+    """Release the grades of an assignment that are complete and not held: of all submissions, or of these."""
     return Counted(count=grade_release.release_all(call.session, about.id, call.actor, _named(body)))
 
 
 @post(f"{ASSIGNMENT}/withdraw", of_assignment("grade.release"))
 def withdraw_some(call: Call, about: tables.Assignment, body: SomeWithdrawn) -> Counted:
-    """Take released grades of an assignment back: of all hand-ins, or of these."""
+    """Take released grades of an assignment back: of all submissions, or of these."""
     named, reason = _named(body), body.reason.strip()
     count = grade_release.withdraw_all(call.session, about.id, call.actor, named, reason)
     return Counted(count=count)
 
 
 def _named(body: Some) -> list[str] | None:
-    """The hand-ins that were named; nothing means all. Raises NothingNamed."""
+    """The submissions that were named; nothing means all. Raises NothingNamed."""
     if body.everything == (body.submissions is not None):
         raise NothingNamed
     return body.submissions

@@ -79,7 +79,7 @@ class Machines(BaseModel):
 
     machines: list[MachineStatus]
     queues: dict[str, int] | None
-    waiting: dict[str, int] = Field(description="hand-ins in the database that were not sent, by priority")
+    waiting: dict[str, int] = Field(description="submissions in the database that were not sent, by priority")
     warnings: list[str] = Field(description="models that live machines have with different weights")
 
 

@@ -52,7 +52,7 @@ class RerunWanted(Asked):
     """What is to be graded again by the machines, with the rubric that counts now."""
 
     which: Literal["latest", "all"] | None = Field(
-        default=None, description="the newest hand-in of each student, or all"
+        default=None, description="the newest submission of each student, or all"
     )
     submissions: Annotated[list[SubmissionId], Field(min_length=1, max_length=500)] | None = Field(
         default=None, description="in place of `which`"
@@ -154,7 +154,7 @@ class RegradeState(BaseModel):
 
 @post(f"{ASSIGNMENT}/reruns", of_assignment("rerun"), status=202)
 def begin_rerun(call: Call, about: tables.Assignment, body: RerunWanted) -> RerunBegun:
-    """Have hand-ins graded again as batch work, by the rubric that counts."""
+    """Have submissions graded again as batch work, by the rubric that counts."""
     if (body.which is None) == (body.submissions is None):
         raise NotAnswerable(WHICH_OR_SUBMISSIONS)
     version = versions.published_version(call.session, about)
@@ -228,7 +228,7 @@ def withdraw_regrade(call: Call, about: regrade_views.Request) -> RegradeState:
 
 @post(f"{REQUEST}/answer", of_request("regrade.answer"))
 def answer_regrade(call: Call, about: regrade_views.Request, body: AnswerGiven) -> RegradeState:
-    """Decline a request, give other points, or have the hand-in graded again."""
+    """Decline a request, give other points, or have the submission graded again."""
     view = submission.load_view(call.session, about.submission_id)
     said, problem = answering.checked(about, view, body.verdict, body.words.strip(), body.points)
     if said is None:

@@ -110,7 +110,7 @@ def change_member(call: Call, about: tables.Course, user_id: int, body: RoleChan
 
 @delete(ONE, of_member("roster.change"))
 def remove_member(call: Call, about: tables.Course, user_id: int) -> None:
-    """Take somebody out of a course and its groups. What they handed in, and its grades, stay."""
+    """Take somebody out of a course and its groups. What they submitted, and its grades, stay."""
     roster.remove_member(call.session, about.id, user_id, call.actor)
 
 

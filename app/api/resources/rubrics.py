@@ -30,7 +30,7 @@ class RubricFilter(Asked):
     """Which version."""
 
     which: Literal["counting", "newest"] = Field(
-        default="counting", description="the one hand-ins are graded with, or the newest, maybe a draft"
+        default="counting", description="the one submissions are graded with, or the newest, maybe a draft"
     )
 
 
@@ -39,7 +39,7 @@ class Rubric(BaseModel):
 
     version: int
     newest: int = Field(description="the number of the newest version")
-    counting: int | None = Field(description="that of the one hand-ins are graded with")
+    counting: int | None = Field(description="that of the one submissions are graded with")
     created_at: datetime
     published_at: datetime | None = Field(description="`null` for a draft")
     note: str
@@ -65,7 +65,7 @@ class NewRubric(Asked):
     rubric: dict[str, Any]
     task: Annotated[str, Field(max_length=100_000, pattern=STORABLE)] | None = None
     note: Annotated[str, Field(max_length=rubric_versions.MAX_NOTE, pattern=STORABLE)] = ""
-    publish: bool = Field(default=False, description="whether hand-ins are graded with it from now on")
+    publish: bool = Field(default=False, description="whether submissions are graded with it from now on")
 
 
 class VersionMade(BaseModel):
@@ -131,7 +131,7 @@ def version(call: Call, about: tables.Assignment, version_number: int) -> Rubric
 
 @post(f"{VERSION}/publish", of_assignment("assignment.change"))
 def publish(call: Call, about: tables.Assignment, version_number: int) -> VersionMade:
-    """Let hand-ins be graded with it from now on; `published` is false where it did before."""
+    """Let submissions be graded with it from now on; `published` is false where it did before."""
     done = rubric_versions.publish_version(call.session, about, version_number, call.actor)
     return VersionMade(version=version_number, published=done)
 

@@ -52,7 +52,7 @@ BATCH_ONLY_BY_STAFF = define_message(
 
 
 class SubmissionForm(BaseModel):
-    """The fields of a hand-in."""
+    """The fields of a submission."""
 
     model_config = ConfigDict(extra="forbid")
     assignment: str = Field(max_length=130, pattern=PRINTABLE, description="`course/assignment`")
@@ -61,13 +61,13 @@ class SubmissionForm(BaseModel):
 
 
 class SubmissionUpload(SubmissionForm):
-    """A hand-in as multipart form."""
+    """A submission as multipart form."""
 
     files: list[bytes] = Field(min_length=1, description="scripts, notebooks, or one zip of them")
 
 
 class SubmissionAccepted(BaseModel):
-    """The hand-in is stored and will be graded."""
+    """The submission is stored and will be graded."""
 
     id: str
     status: str
@@ -120,7 +120,7 @@ class SentMessages(BaseModel):
 
 
 class SubmissionFilter(Paged):
-    """Which hand-ins a list shows."""
+    """Which submissions a list shows."""
 
     course: Whole | None = Field(default=None, description="the course's number")
     assignment: Whole | None = Field(default=None, description="the assignment's number")
@@ -133,7 +133,7 @@ class SubmissionFilter(Paged):
 
 
 class SubmissionItem(BaseModel):
-    """A hand-in in a list. Score and flags are there once this caller may see them."""
+    """A submission in a list. Score and flags are there once this caller may see them."""
 
     id: str
     number: int = Field(description="the student's n-th for this assignment")
@@ -154,7 +154,7 @@ class SubmissionItem(BaseModel):
 
 
 class SubmissionFile(BaseModel):
-    """A file as it was handed in."""
+    """A file as it was submitted."""
 
     path: str
     size: int = Field(description="in bytes")
@@ -163,7 +163,7 @@ class SubmissionFile(BaseModel):
 
 
 class SubmissionFiles(BaseModel):
-    """All files of a hand-in."""
+    """All files of a submission."""
 
     items: list[SubmissionFile]
 
@@ -191,7 +191,7 @@ class UnknownStudent(Forbidden):
 
 @get("/submissions", anybody("read"))
 def submissions(call: Call, query: SubmissionFilter) -> Page[SubmissionItem]:
-    """Hand-ins, the newest first: of the courses you are staff of, and your own."""
+    """Submissions, the newest first: of the courses you are staff of, and your own."""
     student = None
     if query.student is not None:
         known = users.find_user(call.session, "local", query.student.strip())
@@ -238,7 +238,7 @@ def _item(actor: Actor, one: SubmissionLine, names: Mapping[int, tuple[str, ...]
 
 @post("/submissions", anybody("submit"), status=202, form=SubmissionUpload, errors=(404,), by_hand=True)
 def submit(call: Call) -> SubmissionAccepted:
-    """Hand in files. Repeat it with the same Idempotency-Key and nothing is handed in twice."""
+    """Submit files. Repeat it with the same Idempotency-Key and nothing is submitted twice."""
     if request.mimetype not in ("multipart/form-data", "application/x-www-form-urlencoded"):
         raise WrongType
     form = parse(SubmissionForm, request.form.to_dict())
@@ -283,7 +283,7 @@ def status(call: Call, id: str) -> SubmissionStatus:
 
 @get("/submissions/<id>/files", of_submission("submission.see"))
 def files(call: Call, about: SubmissionView) -> SubmissionFiles:
-    """The files of a hand-in, as they came."""
+    """The files of a submission, as they came."""
     found = receipts.list_files(call.session, about.id)
     shown = [
         SubmissionFile(**one.model_dump(), url=url_for("api.file", id=about.id, file_path=one.path))
@@ -298,7 +298,7 @@ def files(call: Call, about: SubmissionView) -> SubmissionFiles:
     file="application/octet-stream",
 )
 def file(call: Call, about: SubmissionView, file_path: str) -> Response:
-    """One of the files of a hand-in, byte by byte."""
+    """One of the files of a submission, byte by byte."""
     found = next((one for one in receipts.list_files(call.session, about.id) if one.path == file_path), None)
     if found is None:
         raise NotFound(NO_SUCH_FILE_OF_SUBMISSION)
@@ -322,7 +322,7 @@ def prompt(call: Call, about: SubmissionView, run_id: str) -> SentMessages:
 
 
 def _assignment(session: Session, caller: Actor, form: SubmissionForm) -> tables.Assignment:
-    """The assignment, if the caller may hand in for this student. Raises NotFound or Forbidden."""
+    """The assignment, if the caller may submit for this student. Raises NotFound or Forbidden."""
     assignment = versions.find_by_name(session, form.assignment)
     course = Subject(assignment.course_id)
     if not auth.knows_course(caller, assignment.course_id):

@@ -80,7 +80,7 @@ class CanvasFile:
 
 @dataclass(frozen=True)
 class Attempt:
-    """An attempt of a student; `problem` says why it can be no hand-in here."""
+    """An attempt of a student; `problem` says why it can be no submission here."""
 
     user: str
     number: int

@@ -59,7 +59,7 @@ class PendingUpload(Value):
 
 
 class AlreadySubmitted(Exception):
-    """This upload was handed in before."""
+    """This upload was submitted before."""
 
     def __init__(self, submission_id: str) -> None:
         super().__init__(submission_id)

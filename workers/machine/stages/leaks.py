@@ -1,7 +1,7 @@
 """Words that never stand in an answer, and what is done when they do.
 
-A model that repeats its instructions because a hand-in asked it to repeats them, too: the code of the fence,
-and a word that stands before the fence for this alone.
+A model that repeats its instructions because a submission asked it to repeats them, too: the code of the
+fence, and a word that stands before the fence for this alone.
 """
 
 from __future__ import annotations

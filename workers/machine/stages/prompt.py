@@ -115,7 +115,7 @@ _LONGEST_PLACE = 4_000
 
 
 def pieces_of_work(job: Job) -> Iterator[Piece]:
-    """The hand-in in the order in which it is read."""
+    """The submission in the order in which it is read."""
     yield from pieces_of_evidence(job)
     for number, document in enumerate(job.documents, start=1):
         yield from _document(document, number, job.nonce)
@@ -233,7 +233,7 @@ def smuggled_in(job: Job) -> int:
 
 
 _LEAST_TOKENS = 500
-"""Room below which a hand-in cannot be shown in a useful way."""
+"""Room below which a submission cannot be shown in a useful way."""
 _MOST_FITS = 8
 
 _JUDGING = """\

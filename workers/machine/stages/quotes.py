@@ -1,4 +1,4 @@
-"""Checks that quotes are really in the hand-in and that places exist; what is not there is dropped.
+"""Checks that quotes are really in the submission and that places exist; what is not there is dropped.
 
 The words decide: where they stand elsewhere than the model said, the place is corrected.
 """
@@ -56,7 +56,7 @@ def _text(lines: list[tuple[int | None, str]], document: str, cell: int | None) 
 
 
 class SubmittedText:
-    """Finds words and places in the documents of one hand-in."""
+    """Finds words and places in the documents of one submission."""
 
     def __init__(self, documents: tuple[Document, ...]) -> None:
         self._sources: list[tuple[_Text, frozenset[int | None]]] = []

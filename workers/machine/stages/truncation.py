@@ -1,8 +1,8 @@
 """Shortens what does not fit a model's context, by stated rules, and says what was shortened.
 
-The hand-in is a list of pieces. Rules apply in order, each to the pieces that gain most by it and to no more
-of them than it takes: outputs first, then cells the student did not touch, then long lines, prose and code,
-and whole pieces last.
+The submission is a list of pieces. Rules apply in order, each to the pieces that gain most by it and to no
+more of them than it takes: outputs first, then cells the student did not touch, then long lines, prose and
+code, and whole pieces last.
 """
 
 from __future__ import annotations

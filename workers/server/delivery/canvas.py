@@ -126,7 +126,7 @@ class Pulling:
         return total + Pulled(errors=(error,) if error else ())
 
     def _take(self, talk: Talk, link: Link, attempt: Attempt) -> Pulled:
-        """One attempt. Raises CanvasSilent to try again later, and what handing in raises."""
+        """One attempt. Raises CanvasSilent to try again later, and what submitting raises."""
         server, problem = self.server.config.server, attempt.problem
         limits = Limits(
             max_upload_bytes=server.max_upload_mb * MIB, max_data_bytes=server.max_data_mb * MIB,

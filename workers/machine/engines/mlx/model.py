@@ -183,7 +183,7 @@ class LoadedModel:
 
 
 def _defused(text: str, specials: re.Pattern[str] | None) -> str:
-    """Control tokens written out in a text become plain text: a hand-in must not open a new turn."""
+    """Control tokens written out in a text become plain text: a submission must not open a new turn."""
     return text if specials is None else specials.sub(lambda m: f"{m.group()[0]} {m.group()[1:]}", text)
 
 

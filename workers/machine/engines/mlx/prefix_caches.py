@@ -22,7 +22,7 @@ def default_bytes() -> int:
 class PrefixCaches:
     """Caches by model and exact prefix; when they are more than `most` bytes, the least used goes.
 
-    Only prefixes as `LoadedModel.prompt` marks them come in, never a token of a hand-in. Used on the mlx
+    Only prefixes as `LoadedModel.prompt` marks them come in, never a token of a submission. Used on the mlx
     thread only, but for `bytes` and `held`.
     """
 

@@ -198,7 +198,7 @@ class OllamaEngine:
         """Ollama cuts what does not fit without saying so; its own counts give it away."""
         num_ctx, used = asked.options["num_ctx"], last.prompt_eval_count or 0
         full = used + (last.eval_count or 0) >= num_ctx
-        # of a repair try Ollama leaves out whole messages, the hand-in first, and then counts little
+        # of a repair try Ollama leaves out whole messages, the submission first, and then counts little
         near = self._estimate(request) > num_ctx and (
             bool(request.repair) or used + request.max_output_tokens >= num_ctx
         )

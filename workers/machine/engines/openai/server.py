@@ -227,7 +227,7 @@ class _Counting:
     open_wire: Open
     _known: dict[int, int] = field(default_factory=dict)
     _silent: threading.Event = field(default_factory=threading.Event)
-    """It did not answer: a hand-in has hundreds of texts, and each would wait for it again."""
+    """It did not answer: a submission has hundreds of texts, and each would wait for it again."""
 
     def count(self, text: str) -> int:
         """Tokens of a text."""

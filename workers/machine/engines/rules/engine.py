@@ -224,7 +224,7 @@ def _verb(number: int) -> str:
 
 
 def criteria_facts(job: Job, criteria: tuple[Criterion, ...]) -> Facts:
-    """The facts of the cells these criteria look at; of the whole hand-in when none names a place."""
+    """The facts of the cells these criteria look at; of the whole submission when none names a place."""
     places = [c.where for c in criteria if c.where is not None]
     return Facts.of(job, "|".join(f"(?:{p})" for p in places)) if places else Facts.of(job)
 

@@ -1,4 +1,4 @@
-"""What can be read from a hand-in without a model: own lines, calls, prose, results, and their nouns."""
+"""What can be read from a submission without a model: own lines, calls, prose, results, and their nouns."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Facts:
-    """What one hand-in, or a part of it, shows."""
+    """What one submission, or a part of it, shows."""
 
     cells: tuple[tuple[Document, Cell], ...]
 
@@ -231,7 +231,7 @@ class Facts:
 
     @cached_property
     def errors(self) -> tuple[tuple[Document, Cell, str], ...]:
-        """Cells that show an error, handed in or when the school ran them, with its text."""
+        """Cells that show an error, submitted or when the school ran them, with its text."""
         return tuple(
             (d, c, o.text) for d, c in self.cells for o in (*c.outputs, *c.played) if o.kind == "error"
         )
@@ -410,7 +410,7 @@ class Nouns:
 
     @classmethod
     def of(cls, facts: Facts) -> Nouns:
-        """Those of a whole hand-in."""
+        """Those of a whole submission."""
         code = [(d, c) for d, c in facts.cells if c.kind == "code"]
         spoken = [(c.language or d.language).lower() for d, c in code if c.added]
         spoken = spoken or [(c.language or d.language).lower() for d, c in code] or [""]
