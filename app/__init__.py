@@ -66,5 +66,5 @@ def create_app(services: Services) -> Flask:
 
 def _about() -> None:
     """What is logged during a request is about the submission in its address, if there is one."""
-    given = request.view_args or {}
-    telemetry.begin(submission=str(given.get("submission_id") or given.get("id") or "")[:32])
+    view_args = request.view_args or {}
+    telemetry.begin(submission=str(view_args.get("submission_id") or view_args.get("id") or "")[:32])

@@ -44,11 +44,11 @@ class Settings:
 
 def secret_key(folder: Path) -> str:
     """GRADER_SECRET_KEY, else a key made at first start and kept in `folder`, readable by its owner only."""
-    given = os.environ.get("GRADER_SECRET_KEY")
-    if given:
-        if len(given) < MIN_SECRET:
+    value = os.environ.get("GRADER_SECRET_KEY")
+    if value:
+        if len(value) < MIN_SECRET:
             raise ConfigError(f"GRADER_SECRET_KEY: needs at least {MIN_SECRET} characters.")
-        return given
+        return value
     path = folder / "secret_key"
     folder.mkdir(parents=True, exist_ok=True)
     if not path.exists():

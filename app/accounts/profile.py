@@ -73,8 +73,8 @@ def password() -> tuple[str, int] | tuple[str, int, dict[str, str]] | Response:
         return _page(sign_in.waits(error)), error.status, {"Retry-After": str(error.retry_after_s)}
     except GraderError as error:
         return _page(render_error(error)), error.status
-    told = _("Your password is changed. Other sessions of yours have ended.")
-    flash(_("Your password is changed. Other sessions and your API tokens have ended.") if ended else told)
+    message = _("Your password is changed. Other sessions of yours have ended.")
+    flash(_("Your password is changed. Other sessions and your API tokens have ended.") if ended else message)
     return _go_on(actor.user_id)
 
 
@@ -154,10 +154,10 @@ def _tokens_page(secret: str | None = None) -> str:
     with services().store.read_autocommit() as session:
         rows = credentials.list_tokens(session, actor.user_id, _before())
     scopes = _offered(actor)
-    shown = rows[: credentials.TOKENS_PER_PAGE]
-    older = shown[-1].id if len(rows) > len(shown) else None
+    listed = rows[: credentials.TOKENS_PER_PAGE]
+    older = listed[-1].id if len(rows) > len(listed) else None
     return render_template(
-        "accounts/tokens.html", tokens=shown, older=older, secret=secret, scopes=scopes, may=SCOPE_TEXTS
+        "accounts/tokens.html", tokens=listed, older=older, secret=secret, scopes=scopes, may=SCOPE_TEXTS
     )
 
 

@@ -145,9 +145,9 @@ def remember(answer: Response, user_id: int) -> Response:
         found = users.load_reader(store, user_id)
     if found is None:  # disabled meanwhile
         return answer
-    shown = _signer().dumps([user_id, found.stamp, secrets.token_urlsafe(16)])
+    signed = _signer().dumps([user_id, found.stamp, secrets.token_urlsafe(16)])
     answer.set_cookie(
-        _name(), str(shown), max_age=KEPT_S, secure=services().https, httponly=True, samesite="Strict"
+        _name(), str(signed), max_age=KEPT_S, secure=services().https, httponly=True, samesite="Strict"
     )
     return answer
 

@@ -40,11 +40,11 @@ def listing() -> str:
 def create() -> str | tuple[str, int]:
     """Make an account and show the link by which its owner comes in."""
     actor = _administrator()
-    said = {name: request.form.get(name, "") for name in ("sign_in_name", "name", "email")}
+    fields = {name: request.form.get(name, "") for name in ("sign_in_name", "name", "email")}
     try:
         with services().store.write() as session:
             user_id = user_admin.create_account(
-                session, **said, administrator="administrator" in request.form, actor=actor
+                session, **fields, administrator="administrator" in request.form, actor=actor
             )
             back = url_for("users.person", user_id=user_id)
             return auth.show_password_link(session, user_id, actor, back)
@@ -90,12 +90,12 @@ def disabled(user_id: int) -> Response:
     actor, value = _administrator(), request.form.get("value") == "1"
     with services().store.write() as session:
         user_admin.set_flag(session, user_id, "disabled", value, actor)
-    told = (
+    message = (
         _("The account is disabled; its sessions have ended.")
         if value
         else _("The account can be used again.")
     )
-    flash(told)
+    flash(message)
     return redirect(url_for("users.person", user_id=user_id), 303)
 
 

@@ -62,26 +62,26 @@ def operations_by_tag() -> tuple[tuple[str, str, tuple[Operation, ...]], ...]:
     whole = document()
     found: dict[str, list[Operation]] = {name: [] for name in TAGS}
     for path, methods in whole["paths"].items():
-        for method, said in methods.items():
-            found[said["tags"][0]].append(_operation(path, method, said, whole))
+        for method, operation in methods.items():
+            found[operation["tags"][0]].append(_operation(path, method, operation, whole))
     return tuple((name, about, tuple(found[name])) for name, about in TAGS.items())
 
 
-def _operation(path: str, method: str, said: dict[str, Any], whole: dict[str, Any]) -> Operation:
-    success = next(one for status, one in said["responses"].items() if status < "300")
+def _operation(path: str, method: str, operation: dict[str, Any], whole: dict[str, Any]) -> Operation:
+    success = next(one for status, one in operation["responses"].items() if status < "300")
     content: dict[str, Any] = success.get("content", {})
-    asked: dict[str, Any] = said.get("requestBody", {}).get("content", {})
+    media_types: dict[str, Any] = operation.get("requestBody", {}).get("content", {})
     return Operation(
-        anchor=said["operationId"],
+        anchor=operation["operationId"],
         method=method.upper(),
         path=path,
-        words=said["summary"],
-        scopes=tuple(said["security"][0]["token"]) if said["security"] else (),
-        parameters=tuple(map(_parameter, said.get("parameters", ()))),
-        body=_fields(next((one["schema"] for one in asked.values()), {}), whole),
+        words=operation["summary"],
+        scopes=tuple(operation["security"][0]["token"]) if operation["security"] else (),
+        parameters=tuple(map(_parameter, operation.get("parameters", ()))),
+        body=_fields(next((one["schema"] for one in media_types.values()), {}), whole),
         gives=_fields(content.get("application/json", {}).get("schema", {}), whole),
         file=next((kind for kind in content if kind != "application/json"), ""),
-        statuses=tuple((status, one["description"]) for status, one in said["responses"].items()),
+        statuses=tuple((status, one["description"]) for status, one in operation["responses"].items()),
     )
 
 

@@ -37,12 +37,12 @@ def seen_by(now: str) -> str:
 
     Raises MatchMissing without one; what comes back is the first one named where `now` is not among them.
     """
-    given = request.headers.get("If-Match")
-    if given is None or not given.strip():
+    header = request.headers.get("If-Match")
+    if header is None or not header.strip():
         raise MatchMissing
-    if given.strip() == "*":
+    if header.strip() == "*":
         return now
-    tags = [one.strip().removeprefix("W/").strip('"') for one in given.split(",")]
+    tags = [one.strip().removeprefix("W/").strip('"') for one in header.split(",")]
     return now if now in tags else tags[0][:100] or "-"
 
 

@@ -80,33 +80,33 @@ def _read(route: Route, actor: Actor, path: dict[str, Any]) -> Response:
         return _made(route, call, _view(route, call, about, {**path, **sent}))
 
 
-def _written(route: Route, actor: Actor, given: dict[str, Any], key: Idempotency | None) -> Response:
+def _written(route: Route, actor: Actor, arguments: dict[str, Any], key: Idempotency | None) -> Response:
     try:
-        return _once(route, actor, given, key)
+        return _once(route, actor, arguments, key)
     except IntegrityError:
         # two of the same at once on a database that locks rows: now the first one's rows are there
-        return _once(route, actor, given, key)
+        return _once(route, actor, arguments, key)
 
 
-def _once(route: Route, actor: Actor, given: dict[str, Any], key: Idempotency | None) -> Response:
+def _once(route: Route, actor: Actor, arguments: dict[str, Any], key: Idempotency | None) -> Response:
     with services().store.write() as session:
         before = idempotency_keys.find_key(session, key)
         if before is not None:
             return _again(before.answer)
-        kept = idempotency_keys.store_key(session, key)
+        stored = idempotency_keys.store_key(session, key)
         call = Call(actor, session)
-        about = _about(route, session, actor, given)
-        response = _made(route, call, _view(route, call, about, given))
-        if kept is not None:
-            kept.answer = _kept(response)
+        about = _about(route, session, actor, arguments)
+        response = _made(route, call, _view(route, call, about, arguments))
+        if stored is not None:
+            stored.answer = _kept(response)
     for one in call.after:
         one()
     return response
 
 
-def _view(route: Route, call: Call, about: Any, given: dict[str, Any]) -> Any:
-    known = {"call": call, "about": about, **given}
-    return route.view(**{name: known[name] for name in route.names})
+def _view(route: Route, call: Call, about: Any, arguments: dict[str, Any]) -> Any:
+    available = {"call": call, "about": about, **arguments}
+    return route.view(**{name: available[name] for name in route.names})
 
 
 def _made(route: Route, call: Call, value: Any) -> Response:

@@ -111,9 +111,9 @@ def _schemas() -> tuple[dict[tuple[Any, str], Any], dict[str, Any]]:
     for route in ROUTES:
         if route.gives:
             wanted[route.gives, "serialization"] = None
-        for given in (route.body, route.form):
-            if given:
-                wanted[given, "validation"] = None
+        for model in (route.body, route.form):
+            if model:
+                wanted[model, "validation"] = None
     found: Any
     found, whole = models_json_schema(list(wanted), ref_template=REF)  # type: ignore[arg-type]
     return {**found}, whole["$defs"]
@@ -206,13 +206,13 @@ def _problem(status: int, schemas: dict[tuple[Any, str], Any]) -> dict[str, Any]
 def _headers(route: Route) -> dict[str, Any]:
     """Those of its success."""
     paged = route.query is not None and issubclass(route.query, Paged)
-    told = {
+    headers = {
         "ETag": not route.writes and not route.file,
         "Link": paged,
         "Location": route.status in (201, 202),
         "Idempotent-Replayed": route.keyed and not route.by_hand,
     }
-    return _referred([*LIMITS, *(name for name, wanted in told.items() if wanted)])
+    return _referred([*LIMITS, *(name for name, wanted in headers.items() if wanted)])
 
 
 def _referred(names: list[str]) -> dict[str, Any]:

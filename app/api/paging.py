@@ -88,8 +88,8 @@ def _read(cursor: str | None, parts: int) -> list[Any] | None:
 
 def cursor_of(*key: Any) -> str:
     """The cursor behind the thing with this key."""
-    said = [one.isoformat() if isinstance(one, datetime) else one for one in key]
-    return base64.urlsafe_b64encode(json.dumps(said).encode()).decode().rstrip("=")
+    values = [one.isoformat() if isinstance(one, datetime) else one for one in key]
+    return base64.urlsafe_b64encode(json.dumps(values).encode()).decode().rstrip("=")
 
 
 def cut(
@@ -98,8 +98,8 @@ def cut(
     """The rows of the page and the address of the next one, told in a Link, too; one row more was read."""
     if len(rows) <= query.limit:
         return rows, None
-    shown = rows[: query.limit]
-    kept = {name: value for name, value in request.args.items() if name != "cursor"}
-    address = f"{request.path}?{urlencode({**kept, 'cursor': cursor_of(*key(shown[-1]))})}"
+    items = rows[: query.limit]
+    parameters = {name: value for name, value in request.args.items() if name != "cursor"}
+    address = f"{request.path}?{urlencode({**parameters, 'cursor': cursor_of(*key(items[-1]))})}"
     call.headers["Link"] = f'<{address}>; rel="next"'
-    return shown, address
+    return items, address

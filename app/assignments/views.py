@@ -63,8 +63,8 @@ def save_settings(assignment_id: int) -> tuple[str, int] | BaseResponse:
     try:
         with services().store.write() as session:
             found = assignment_pages.changeable(session, actor, assignment_id)
-            said = forms.read_settings(assignment_settings.settings_of(found))
-            moved = extensions.apply_settings(session, found, said, actor)
+            settings = forms.read_settings(assignment_settings.settings_of(found))
+            moved = extensions.apply_settings(session, found, settings, actor)
     except (AssignmentError, dates.BadDate) as error:
         with services().store.read_autocommit() as session:
             top = assignment_pages.head(session, assignment_pages.changeable(session, actor, assignment_id))

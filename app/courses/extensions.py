@@ -44,9 +44,9 @@ def give(assignment_id: int) -> tuple[str, int] | Response:
             )
     except (NotExtended, dates.BadDate) as error:
         return _page(actor, assignment_id, render_error(error)), error.status
-    said = ngettext("%(count)s student has", "%(count)s students have", count)
+    message = ngettext("%(count)s student has", "%(count)s students have", count)
     when = dates.spoken(until, zone)
-    flash(_("%(who)s until %(when)s. Grades that are there were worked out anew.", who=said, when=when))
+    flash(_("%(who)s until %(when)s. Grades that are there were worked out anew.", who=message, when=when))
     return redirect(url_for("extensions.listing", assignment_id=assignment_id), 303)
 
 
@@ -59,8 +59,8 @@ def revoke(assignment_id: int, student_id: int) -> Response:
     with services().store.write() as session:
         found = _assignment(session, actor, assignment_id)
         done = extensions.revoke_extension(session, found, student_id, actor)
-    taken = _("The extension was taken back. Grades that are there were worked out anew.")
-    flash(taken if done else _("There was no extension any more."))
+    message = _("The extension was taken back. Grades that are there were worked out anew.")
+    flash(message if done else _("There was no extension any more."))
     return redirect(url_for("extensions.listing", assignment_id=assignment_id), 303)
 
 
@@ -70,14 +70,14 @@ def _page(actor: Actor, assignment_id: int, problem: str = "") -> str:
         students = extensions.list_students(session, found)
         pages_ = max(1, -(-sum(one.extended for one in students) // GIVEN))
         page = min(_number(request.args.get("page", "")) or 1, pages_)
-        given = extensions.list_extensions(session, found, page, GIVEN)
+        items = extensions.list_extensions(session, found, page, GIVEN)
         course = found.course
     return render_template(
         "courses/extensions.html",
         assignment=found,
         course=course,
         students=students,
-        given={"items": given, "page": page, "pages": pages_},
+        given={"items": items, "page": page, "pages": pages_},
         picks=_picks(students, frozenset(_chosen())),
         zone_options=_zone_options(),
         problem=problem,
@@ -115,5 +115,5 @@ def _assignment(session: Session, actor: Actor, assignment_id: int) -> tables.As
 
 
 def _chosen() -> list[int]:
-    given = request.form.getlist("student")
-    return [int(one) for one in given if one.isdecimal() and one.isascii() and len(one) < 10]
+    chosen = request.form.getlist("student")
+    return [int(one) for one in chosen if one.isdecimal() and one.isascii() and len(one) < 10]

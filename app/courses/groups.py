@@ -84,13 +84,13 @@ def fill(assignment_id: int) -> BaseResponse:
 @pages.post("/assignments/<int(max=2147483647):assignment_id>/groups/file")
 def upload(assignment_id: int) -> tuple[str, int] | BaseResponse:
     """Take groups from a CSV file; nothing is changed when a line of it is wrong."""
-    actor, given = auth.actor(), request.files.get("file")
+    actor, uploaded = auth.actor(), request.files.get("file")
     try:
         with services().store.write() as session:
             found = _shared(session, actor, assignment_id)
-            known = groups.list_students(session, found.course_id)
-            names = {one.sign_in_name: one.user_id for one in known if one.sign_in_name}
-            wanted = read_groups(given.read() if given else b"", names)
+            students = groups.list_students(session, found.course_id)
+            names = {one.sign_in_name: one.user_id for one in students if one.sign_in_name}
+            wanted = read_groups(uploaded.read() if uploaded else b"", names)
             made = groups.arrange_groups(session, found, wanted, actor.name)
     except GroupProblem as error:
         return _page(actor, assignment_id, render_error(error)), error.status
@@ -121,8 +121,8 @@ def neutral(text: str) -> str:
 
 def _done(assignment_id: int, made: tuple[int, int]) -> BaseResponse:
     there, changed = made
-    said = ngettext("%(count)s student was moved.", "%(count)s students were moved.", changed)
-    flash(said + " " + ngettext("There is %(count)s group now.", "There are %(count)s groups now.", there))
+    message = ngettext("%(count)s student was moved.", "%(count)s students were moved.", changed)
+    flash(message + " " + ngettext("There is %(count)s group now.", "There are %(count)s groups now.", there))
     return redirect(url_for("groups.listing", assignment_id=assignment_id), 303)
 
 
@@ -154,8 +154,8 @@ def _rows(session: Session, found: tables.Assignment) -> tuple[list[groups.Perso
 
 def _typed() -> dict[int, str]:
     """Student -> what was typed beside their name."""
-    given = ((name.removeprefix("group-"), text.strip()[:100]) for name, text in request.form.items())
-    return {int(name): text for name, text in given if name.isdecimal() and name.isascii() and len(name) < 10}
+    typed = ((name.removeprefix("group-"), text.strip()[:100]) for name, text in request.form.items())
+    return {int(name): text for name, text in typed if name.isdecimal() and name.isascii() and len(name) < 10}
 
 
 def _assignment(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:

@@ -103,9 +103,9 @@ def confirm(course_id: int) -> tuple[str, int] | BaseResponse:
 def invite(course_id: int) -> Response | BaseResponse:
     """A table of links for the chosen people, or for all who have no password; it is sent once."""
     actor = auth.in_course("roster.change", course_id)
-    given = [int(one) for one in request.form.getlist("user") if one.isdecimal() and len(one) < 10]
+    user_ids = [int(one) for one in request.form.getlist("user") if one.isdecimal() and len(one) < 10]
     with services().store.write() as session:
-        wanted = roster.list_invitable(session, actor, course_id, None if "all" in request.form else given)
+        wanted = roster.list_invitable(session, actor, course_id, None if "all" in request.form else user_ids)
         made = invitations.create_links(session, wanted, actor.name, actor.user_id, course_id)
         rows = roster.load_named(session, wanted)
         course = courses.load_course(session, course_id)
@@ -204,7 +204,7 @@ def _told(plan: Plan) -> str:
     if not added and not changed:
         return _("Everybody was in the course already; nothing was changed.")
     first = ngettext("%(count)s person added", "%(count)s people added", added)
-    said = first + ", " + ngettext("%(count)s changed.", "%(count)s changed.", changed)
+    message = first + ", " + ngettext("%(count)s changed.", "%(count)s changed.", changed)
     left = len(plan.problems)
     out = ngettext("%(count)s line was left out.", "%(count)s lines were left out.", left) if left else ""
-    return f"{said} {out}".rstrip()
+    return f"{message} {out}".rstrip()

@@ -27,8 +27,8 @@ def listing() -> str:
     """The reader's courses; all for administrators."""
     actor = auth.actor()
     with services().store.read_autocommit() as session:
-        known = courses.list_courses(session, None if actor.administrator else frozenset(actor.roles))
-    return render_template("courses/listing.html", courses=known, actor=actor)
+        listed = courses.list_courses(session, None if actor.administrator else frozenset(actor.roles))
+    return render_template("courses/listing.html", courses=listed, actor=actor)
 
 
 @pages.get("/courses/new")
@@ -43,12 +43,12 @@ def create() -> tuple[str, int] | Response:
     """Make a course."""
     actor = auth.actor()
     auth.require(actor, "course.create")
-    said = {name: request.form.get(name, "") for name in ("slug", "title", "instructor")}
+    fields = {name: request.form.get(name, "") for name in ("slug", "title", "instructor")}
     try:
         with services().store.write() as session:
-            course_id = courses.create_course(session, **said, actor=actor)
+            course_id = courses.create_course(session, **fields, actor=actor)
     except GraderError as error:
-        return render_template("courses/new.html", form=said, problem=render_error(error)), error.status
+        return render_template("courses/new.html", form=fields, problem=render_error(error)), error.status
     flash(_("The course is there. Add its people next."))
     return redirect(url_for("roster.listing", course_id=course_id), 303)
 
@@ -131,8 +131,8 @@ def show_platforms(course_id: int, secret: str = "") -> str:
     auth.in_course("roster.see", course_id)
     with services().store.read_autocommit() as store:
         found = courses.load_course(store, course_id)
-        seen = [(name, one.template, one.read(store, course_id)) for name, one in _sections()]
-    return render_template("courses/platforms.html", course=found, sections=seen, secret=secret)
+        sections = [(name, one.template, one.read(store, course_id)) for name, one in _sections()]
+    return render_template("courses/platforms.html", course=found, sections=sections, secret=secret)
 
 
 def _sections() -> list[tuple[str, CourseSection]]:

@@ -95,12 +95,12 @@ def _chosen(session: Session, assignment_id: int) -> list[str]:
 
 
 def _purpose() -> Purpose:
-    said = request.form.get("purpose", "")
-    if said == "try":
+    purpose = request.form.get("purpose", "")
+    if purpose == "try":
         return "try"
-    if said == "rerun":
+    if purpose == "rerun":
         return "rerun"
-    if said == "rubric":
+    if purpose == "rubric":
         return "rubric"
     raise NotFound(_("Choose what is to be done."))
 

@@ -129,7 +129,7 @@ def measure(assignment_id: int) -> Page:
     return _back(assignment_id, "effect")
 
 
-def _changed(assignment_id: int, example_id: int, change: Any, said: str) -> Page:
+def _changed(assignment_id: int, example_id: int, change: Any, message: str) -> Page:
     actor = auth.actor()
     try:
         with services().store.write() as session:
@@ -139,7 +139,7 @@ def _changed(assignment_id: int, example_id: int, change: Any, said: str) -> Pag
         raise
     except GraderError as error:
         return _again(assignment_id, error, example=example_id)
-    flash(said)
+    flash(message)
     return _back(assignment_id, f"example-{example_id}", example_id)
 
 
@@ -159,21 +159,21 @@ def _again(assignment_id: int, error: GraderError, change: int = 0, example: int
 
 def _page(session: Session, assignment: tables.Assignment, problem: str = "", typed: int = 0) -> str:
     facts = cache.of_assignment("examples", session, assignment.course_id, assignment.id, _facts)
-    rubric, known = facts.rubric, facts.known
-    at, pages_ = _place(known, typed or _number(request.args.get("example", "")))
-    here = known[(at - 1) * SHOWN : at * SHOWN]
+    rubric, entries = facts.rubric, facts.known
+    at, pages_ = _place(entries, typed or _number(request.args.get("example", "")))
+    here = entries[(at - 1) * SHOWN : at * SHOWN]
     chosen = request.args.get("criterion", "")
     chosen = chosen if any(one.id == chosen for one in rubric) else ""
     page = _number(request.args.get("page", "")) or 1
     linked = {one for example in here for one in facts.uses.get(example.key, ())[:LINKS]}
-    on = [(one.criterion, len(one.excerpt) + len(one.reason)) for one in known if one.active]
+    on = [(one.criterion, len(one.excerpt) + len(one.reason)) for one in entries if one.active]
     return render_template(
         "experiments/examples.html",
         assignment=assignment,
         known=here,
-        counts=_counts(known),
+        counts=_counts(entries),
         listed={"page": at, "pages": pages_},
-        shown_keys=sorted(one.key for one in known if one.works),
+        shown_keys=sorted(one.key for one in entries if one.works),
         criteria=rubric,
         chosen=chosen,
         found=_found(session, assignment.id, facts, page, chosen),
@@ -212,28 +212,28 @@ def _found(session: Session, assignment_id: int, facts: _Facts, page: int, chose
 
 
 def _facts(session: Session, assignment_id: int) -> _Facts:
-    known = examples.list_examples(session, assignment_id)
+    entries = examples.list_examples(session, assignment_id)
     return _Facts(
-        known=known,
+        known=entries,
         rubric=examples.load_criteria(session, assignment_id),
-        held=example_evaluation.load_held_out(session, assignment_id, known),
+        held=example_evaluation.load_held_out(session, assignment_id, entries),
         measured=example_evaluation.load_evaluation(session, assignment_id),
-        uses=example_usage.list_uses(session, assignment_id) if known else {},
+        uses=example_usage.list_uses(session, assignment_id) if entries else {},
     )
 
 
-def _place(known: list[ExampleEntry], example_id: int) -> tuple[int, int]:
+def _place(entries: list[ExampleEntry], example_id: int) -> tuple[int, int]:
     """The page of the list, that with an example where one is meant, and how many there are."""
-    last = max(1, -(-len(known) // SHOWN))
-    index = next((at for at, one in enumerate(known) if one.id == example_id), None)
+    last = max(1, -(-len(entries) // SHOWN))
+    index = next((at for at, one in enumerate(entries) if one.id == example_id), None)
     wanted = _number(request.args.get("shown", "")) or 1
     return (min(wanted, last) if index is None else index // SHOWN + 1), last
 
 
-def _counts(known: list[ExampleEntry]) -> dict[str, tuple[int, int]]:
+def _counts(entries: list[ExampleEntry]) -> dict[str, tuple[int, int]]:
     """Of each criterion how many examples are on, and how many there are."""
     found: dict[str, tuple[int, int]] = {}
-    for one in known:
+    for one in entries:
         on, count = found.get(one.criterion, (0, 0))
         found[one.criterion] = on + one.works, count + 1
     return found

@@ -113,32 +113,32 @@ def read(raw: Any, most_tokens: int) -> tuple[Asked, Ask]:
         if raw.get(name) not in harmless:
             raise Refused(f"{name} is not supported here; leave it out.", name)
     try:
-        asked = Asked.model_validate(raw)
+        body = Asked.model_validate(raw)
     except ValidationError as error:
         raise _explained(error) from None
-    wanted = asked.max_completion_tokens or asked.max_tokens or most_tokens
+    wanted = body.max_completion_tokens or body.max_tokens or most_tokens
     if wanted > most_tokens:
         raise Refused(
             f"max_tokens is {wanted}; an answer has at most {most_tokens} tokens here.", "max_tokens"
         )
-    stop = [asked.stop] if isinstance(asked.stop, str) else asked.stop or []
+    stop = [body.stop] if isinstance(body.stop, str) else body.stop or []
     if len(stop) > 4:
         raise Refused("stop takes at most four texts.", "stop")
     ask = Ask(
-        model=asked.model,
-        messages=_chat(asked.messages),
+        model=body.model,
+        messages=_chat(body.messages),
         max_tokens=wanted,
-        temperature=1.0 if asked.temperature is None else asked.temperature,
-        top_p=asked.top_p,
-        seed=asked.seed,
+        temperature=1.0 if body.temperature is None else body.temperature,
+        top_p=body.top_p,
+        seed=body.seed,
         stop=tuple(stop),
-        bound_to=_schema(asked.response_format),
+        bound_to=_schema(body.response_format),
     )
     try:
         ask.model_dump_json()
     except ValueError:
         raise Refused("A text holds half a character (a lone surrogate).", "messages") from None
-    return asked, ask
+    return body, ask
 
 
 def _explained(error: ValidationError) -> Refused:
@@ -155,18 +155,18 @@ def _chat(messages: list[Message]) -> tuple[Said, ...]:
     chat: list[Said] = []
     for message in messages:
         role: Any = "system" if message.role == "developer" else message.role
-        if role == "system" and any(said.role != "system" for said in chat):
+        if role == "system" and any(earlier.role != "system" for earlier in chat):
             raise Refused("System messages come first here.", "messages")
         if chat and chat[-1].role == role:
             chat[-1] = Said(role=role, content=f"{chat[-1].content}\n\n{message.text}")
         else:
             chat.append(Said(role=role, content=message.text))
-    spoken = [said for said in chat if said.role != "system"]
+    spoken = [earlier for earlier in chat if earlier.role != "system"]
     if not spoken or spoken[0].role != "user" or spoken[-1].role != "user":
         raise Refused("The first message after the system's and the last one must be the user's.", "messages")
-    if not all(said.content.strip() for said in spoken):
+    if not all(earlier.content.strip() for earlier in spoken):
         raise Refused("A message is empty.", "messages")
-    return tuple(said for said in chat if said.content.strip())
+    return tuple(earlier for earlier in chat if earlier.content.strip())
 
 
 def _schema(form: Form | None) -> dict[str, Any]:

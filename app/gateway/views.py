@@ -54,16 +54,16 @@ def model(name: str) -> Response:
 def chat() -> Response:
     """An answer of a model, whole or as a stream of server-sent events."""
     caller, slots = _caller(), request_slots()
-    asked, ask = requests.read(_body(), slots.gateway.settings.max_tokens)
+    body, ask = requests.read(_body(), slots.gateway.settings.max_tokens)
     _require_room(slots, ask.model)
     with ExitStack() as stack:
         stack.enter_context(slots.acquire(caller.token_id))
         conversation = Conversation(slots.gateway, ask, _gone())
         log.info("gateway request %s of %s asks for %s", conversation.id, caller.name, ask.model)
         answer = Answer(conversation)
-        if not asked.stream:
+        if not body.stream:
             return jsonify(answer.whole())
-        usage = asked.stream_options is not None and asked.stream_options.include_usage
+        usage = body.stream_options is not None and body.stream_options.include_usage
         pieces = answer.stream(include_usage=usage)
         first = next(pieces, b"")  # here, so that what fails before has a status of its own
         return _streamed(first, pieces, stack.pop_all())
@@ -92,14 +92,14 @@ class Answer:
 
     def whole(self) -> dict[str, Any]:
         """All of it at once. Raises Refused."""
-        said: list[str] = []
+        parts: list[str] = []
         try:
             with closing(self._conversation.events()) as events:
                 for event in events:
                     self._meet(event)
-                    said.append(event.text if event is not None else "")
+                    parts.append(event.text if event is not None else "")
                     if event is not None and event.kind == "end":
-                        return self._completion("".join(said), event)
+                        return self._completion("".join(parts), event)
         except ClientGone:
             raise fault("client_gone") from None  # read by nobody
         raise fault("engine_broke_off")

@@ -49,14 +49,14 @@ def course(course_id: int) -> str:
     """Students × assignments, some students at a time; `part=rows` is only the table's rows."""
     actor = seen(course_id, "class.see")
     search = request.args.get("q", "")
-    shown = _shown(course_id, search, _page())
-    rows = shown.rows.get(current())
+    view = _shown(course_id, search, _page())
+    rows = view.rows.get(current())
     if rows is None:
-        made = render_template("gradebook/_rows.html", book=shown.book, note=notes())
-        rows = shown.rows[current()] = Markup(made)  # noqa: S704 - a rendered template
+        made = render_template("gradebook/_rows.html", book=view.book, note=notes())
+        rows = view.rows[current()] = Markup(made)  # noqa: S704 - a rendered template
     if request.args.get("part") == "rows":
         return rows
-    return render_template("gradebook/course.html", book=shown.book, rows=rows, search=search, actor=actor)
+    return render_template("gradebook/course.html", book=view.book, rows=rows, search=search, actor=actor)
 
 
 @dataclass(frozen=True)
@@ -70,14 +70,14 @@ class Shown:
 def _shown(course_id: int, search: str, page: int) -> Shown:
     """A page, kept as long as nothing changes and no date passes; what is searched for is looked up anew."""
     with services().store.read_autocommit() as session:
-        known = {} if search else cache.of_course("gradebook", session, course_id, _no_pages)
-        found = known.get(page)
+        cached = {} if search else cache.of_course("gradebook", session, course_id, _no_pages)
+        found = cached.get(page)
         if found is None or (found.book.until is not None and found.book.until <= now(session)):
             found = Shown(
                 gradebook.load_gradebook(session, courses.load_course(session, course_id), search, page)
             )
-            if len(known) < PAGES:
-                known[page] = found
+            if len(cached) < PAGES:
+                cached[page] = found
     return found
 
 
@@ -144,8 +144,8 @@ def export_csv(course_id: int) -> Response:
         assignment = assignment_of(actor, int(number) if number.isdecimal() and len(number) < 10 else 0)
         if assignment.course_id != course_id:
             raise NotFound(NO_SUCH_ASSIGNMENT)
-    separator, given = request.args.get("separator", ""), request.args
-    how = How(separator, bom="bom" in given, criteria="criteria" in given)
+    separator, args = request.args.get("separator", ""), request.args
+    how = How(separator, bom="bom" in args, criteria="criteria" in args)
     return table(actor, course_id, assignment, how)
 
 

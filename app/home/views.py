@@ -50,11 +50,11 @@ def submissions() -> str:
     with services().store.read_autocommit() as session:
         listed = submission_lists.list_submissions(session, chosen, _number("page") or 1)
         courses = None if actor.administrator else frozenset(actor.roles)
-        known = submission_lists.list_assignments(session, courses, actor.staff_courses)
-    titles = {one.course_id: one.course_title for one in known}
+        assignments = submission_lists.list_assignments(session, courses, actor.staff_courses)
+    titles = {one.course_id: one.course_title for one in assignments}
     return render_template(
-        "home/submissions.html", listed=listed, assignments=known, chosen=chosen, states=list(RoundState),
-        actor=actor, course_titles=titles,
+        "home/submissions.html", listed=listed, assignments=assignments, chosen=chosen,
+        states=list(RoundState), actor=actor, course_titles=titles,
     )  # fmt: skip
 
 

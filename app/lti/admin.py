@@ -149,9 +149,9 @@ def _one(platform_id: int, problem: str = "") -> str:
             platforms.load_registration(store, platform_id),
             platforms.load_removal_effects(store, platform_id),
         )
-    said = request.form if problem else {**vars(found), "origins": " ".join(found.origins)}
+    fields = request.form if problem else {**vars(found), "origins": " ".join(found.origins)}
     return render_template(
-        "lti/platform.html", platform_id=platform_id, found=found, said=said, stops=stops, problem=problem
+        "lti/platform.html", platform_id=platform_id, found=found, said=fields, stops=stops, problem=problem
     )
 
 
@@ -162,8 +162,8 @@ def _base() -> str:
 def _listing(problem: str = "", link: str = "") -> str:
     _administrator()
     with services().store.read_autocommit() as store:
-        found, known = platforms.list_platforms(store), courses.list_courses(store, None)
+        found, listed = platforms.list_platforms(store), courses.list_courses(store, None)
     return render_template(
-        "lti/platforms.html", found=found, courses=known, base=_base(), problem=problem, link=link,
+        "lti/platforms.html", found=found, courses=listed, base=_base(), problem=problem, link=link,
         form=request.form,
     )  # fmt: skip

@@ -86,17 +86,19 @@ def choose_course(launch_id: str) -> BaseResponse:
 def answer(launch_id: str) -> BaseResponse | Response:
     """Let the link lead to an assignment, or give the platform what was chosen."""
     actor = auth.actor()
-    said = [one for one in request.form.getlist("assignment")[:50] if one.isdecimal() and len(one) < 10]
-    if not said:
+    assignment_ids = [
+        one for one in request.form.getlist("assignment")[:50] if one.isdecimal() and len(one) < 10
+    ]
+    if not assignment_ids:
         raise NotFound(NO_ASSIGNMENT_CHOSEN)
     with services().store.write() as store:
         waiting, context = _waiting(store, launch_id, actor)
         if context.course_id is None:
             raise NotFound(NO_COURSE_CHOSEN)
         if waiting.link:
-            launch.set_link_target(store, waiting, int(said[0]), actor.name)
-            return redirect(url_for("assignments.assignment", assignment_id=int(said[0])), 303)
-        items = launch.content_items(store, waiting, [int(one) for one in said], launch_url())
+            launch.set_link_target(store, waiting, int(assignment_ids[0]), actor.name)
+            return redirect(url_for("assignments.assignment", assignment_id=int(assignment_ids[0])), 303)
+        items = launch.content_items(store, waiting, [int(one) for one in assignment_ids], launch_url())
         platform = platforms.load_platform(store, context.platform_id)
         deployment, settings = context.deployment, dict(waiting.payload.get("deep", {}))
         store.delete(waiting)
@@ -128,8 +130,8 @@ def answer_page(
     store = services().store
     with store.read() as session:
         moment = now(session)
-    said = chosen(platform, deployment, settings, items, moment, secrets.token_urlsafe(24))
-    token = signed(platforms.signing_key(store), said)
+    message = chosen(platform, deployment, settings, items, moment, secrets.token_urlsafe(24))
+    token = signed(platforms.signing_key(store), message)
     answer = Response(render_template("lti/return.html", url=url, token=token))
     origin = f"{'https' if target.secure else 'http'}://{target.header}"
     answer.headers["Content-Security-Policy"] = (

@@ -95,10 +95,10 @@ def jwks() -> Response:
 @limited(LAUNCHES)
 def login() -> BaseResponse:
     """The first step: send the browser to its platform, with a state and a nonce."""
-    said = {name: _said(name) for name in ("iss", "login_hint", "target_link_uri", "client_id")}
+    parameters = {name: _said(name) for name in ("iss", "login_hint", "target_link_uri", "client_id")}
     with services().store.read_autocommit() as store:
-        platform = platforms.find_platform(store, said["iss"], said["client_id"])
-    if platform is None or not said["login_hint"]:
+        platform = platforms.find_platform(store, parameters["iss"], parameters["client_id"])
+    if platform is None or not parameters["login_hint"]:
         raise LaunchRefused(PLATFORM_UNKNOWN)
     browser = request.cookies.get(STATE_COOKIE, "")
     if len(browser) != 43 or not browser.isascii():
@@ -106,17 +106,17 @@ def login() -> BaseResponse:
     nonce = secrets.token_urlsafe(24)
     hint = _said("lti_message_hint")
     again = {"iss": platform.issuer, "client_id": platform.client_id, "lti_message_hint": hint}
-    again |= {name: said[name] for name in ("login_hint", "target_link_uri")}
+    again |= {name: parameters[name] for name in ("login_hint", "target_link_uri")}
     state = _signer().dumps({"p": platform.id, "n": nonce, "b": _mark(browser), "again": again})
-    asked = {
+    query = {
         "response_type": "id_token", "response_mode": "form_post", "scope": "openid", "prompt": "none",
-        "client_id": platform.client_id, "redirect_uri": launch_url(), "login_hint": said["login_hint"],
+        "client_id": platform.client_id, "redirect_uri": launch_url(), "login_hint": parameters["login_hint"],
         "state": state, "nonce": nonce,
     }  # fmt: skip
     if hint:
-        asked["lti_message_hint"] = hint
+        query["lti_message_hint"] = hint
     mark = "&" if urlsplit(platform.authorize_url).query else "?"
-    answer = redirect(f"{platform.authorize_url}{mark}{urlencode(asked)}", 302)
+    answer = redirect(f"{platform.authorize_url}{mark}{urlencode(query)}", 302)
     return _with_state(answer, browser)
 
 
@@ -187,10 +187,10 @@ def _without_cookies(platform: Platform, again: Mapping[str, str]) -> tuple[str,
 def _checked(platform: Platform, nonce: str) -> Launch:
     """The launch, if all of it is right. Raises LaunchRefused."""
     token = request.form.get("id_token", "")
-    said = claims.verified(token, _keys(platform, token))
+    verified = claims.verified(token, _keys(platform, token))
     with services().store.read() as store:
         moment = now(store).timestamp()
-    found = claims.checked(said, platform, moment)
+    found = claims.checked(verified, platform, moment)
     if not hmac.compare_digest(found.nonce.encode(), nonce.encode()):
         raise LaunchRefused(OTHER_REQUEST)
     return found

@@ -50,11 +50,11 @@ def register(ticket: str) -> BaseResponse:
     url, token = (request.args.get(name, "") for name in ("openid_configuration", "registration_token"))
     if not url or len(url) > LONGEST or len(token) > LONGEST:
         raise PlatformRefused(NOT_DESCRIBED)
-    said = client.fetch_json(url, services().config.server.allowed)
-    _same_host(url, said)
+    configuration = client.fetch_json(url, services().config.server.allowed)
+    _same_host(url, configuration)
     platforms.signing_key(services().store)
-    answer = _ask(said, token)
-    new = _platform(said, answer)
+    answer = _ask(configuration, token)
+    new = _platform(configuration, answer)
     with services().store.write() as store:
         by = platforms.use_ticket(store, ticket[:100], course=False).created_by
         platforms.register_platform(store, new, by)
@@ -67,16 +67,16 @@ def canvas() -> BaseResponse:
     return jsonify(messages.canvas_key(services().config.server.public_url.rstrip("/")))
 
 
-def _same_host(url: str, said: dict[str, Any]) -> None:
+def _same_host(url: str, configuration: dict[str, Any]) -> None:
     """What says how an issuer is set up lies at the issuer, as OpenID discovery asks."""
-    issuer, asked = said.get("issuer"), said.get("registration_endpoint")
-    if not isinstance(issuer, str) or not isinstance(asked, str):
+    issuer, endpoint = configuration.get("issuer"), configuration.get("registration_endpoint")
+    if not isinstance(issuer, str) or not isinstance(endpoint, str):
         raise PlatformRefused(NO_ISSUER_OR_REGISTRATION)
     if read(issuer).host != read(url).host:
         raise PlatformRefused(OTHER_ISSUER)
 
 
-def _ask(said: dict[str, Any], token: str) -> dict[str, Any]:
+def _ask(configuration: dict[str, Any], token: str) -> dict[str, Any]:
     """What the platform answers to the tool's registration. Raises PlatformRefused."""
     base = services().config.server.public_url.rstrip("/")
     headers = {"Content-Type": "application/json", "Accept": "application/json"}
@@ -87,7 +87,7 @@ def _ask(said: dict[str, Any], token: str) -> dict[str, Any]:
     body = json.dumps(messages.registration(base)).encode()
     try:
         answer = ask(
-            "POST", said["registration_endpoint"], headers=headers, body=body,
+            "POST", configuration["registration_endpoint"], headers=headers, body=body,
             allow=services().config.server.allowed,
         )  # fmt: skip
         found = json.loads(answer.body) if 200 <= answer.status < 300 else None
@@ -98,12 +98,12 @@ def _ask(said: dict[str, Any], token: str) -> dict[str, Any]:
     return found
 
 
-def _platform(said: dict[str, Any], answer: dict[str, Any]) -> NewPlatform:
+def _platform(configuration: dict[str, Any], answer: dict[str, Any]) -> NewPlatform:
     def text(name: str) -> str:
-        value = said.get(name)
+        value = configuration.get(name)
         return value if isinstance(value, str) else ""
 
-    details = said.get("https://purl.imsglobal.org/spec/lti-platform-configuration")
+    details = configuration.get("https://purl.imsglobal.org/spec/lti-platform-configuration")
     family = details.get("product_family_code") if isinstance(details, dict) else ""
     tool = answer.get(messages.TOOL)
     deployment = tool.get("deployment_id") if isinstance(tool, dict) else None

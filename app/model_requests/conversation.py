@@ -48,14 +48,14 @@ class Conversation:
         try:
             gateway.talks.ask(self.id, self.ask, limit_s)
             self._send()
-            looked = since
+            checked_at = since
             while True:
                 event = self._next()
                 if self.gone():
                     raise ClientGone
                 now = time.monotonic()
                 if event is None:
-                    looked = self._look(now - since, looked)
+                    checked_at = self._look(now - since, checked_at)
                 elif event.kind == "failed":
                     self._failed(event.code)
                     continue
@@ -101,13 +101,13 @@ class Conversation:
             raise fault(code)
         self._send()
 
-    def _look(self, waited_s: float, looked: float) -> float:
+    def _look(self, waited_s: float, checked_at: float) -> float:
         """Nothing was said for a while: is there anybody to wait for, and who waits?"""
         settings, now = self.gateway.settings, time.monotonic()
         if waited_s > settings.limit_s + (PAUSE_S * 6 if self._begun else 0):
             raise fault("budget_exceeded" if self._begun else "machines_busy")
-        if not self._begun and now - looked > LOOK_FOR_MACHINES_S:
+        if not self._begun and now - checked_at > LOOK_FOR_MACHINES_S:
             if self.ask.model not in self.gateway.models():
                 raise fault("no_machine")
             return now
-        return looked
+        return checked_at

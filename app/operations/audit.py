@@ -294,13 +294,13 @@ def _who(actor: NamedObject) -> str:
         )
     if actor.kind == "user":
         return actor.name or _("somebody (number %(number)s)", number=actor.id)
-    known = {
+    names = {
         "system": _("The system"),
         "cli": _("Somebody at the command line"),
     }
     for pages_of in platform_pages().values():
-        known |= {kind: _(title) for kind, title in pages_of.audit_actors.items()}
-    return known.get(actor.kind, f"{actor.kind}:{actor.id}" if actor.id else actor.kind)
+        names |= {kind: _(title) for kind, title in pages_of.audit_actors.items()}
+    return names.get(actor.kind, f"{actor.kind}:{actor.id}" if actor.id else actor.kind)
 
 
 def _what(thing: NamedObject) -> str:
@@ -327,15 +327,15 @@ def _url(thing: NamedObject) -> str | None:
 
 def _details(line: AuditEntry) -> tuple[tuple[str, str], ...]:
     """What the row says beside the sentence, flat and short."""
-    detail, shown = dict(line.detail), []
+    detail, parts = dict(line.detail), []
     for before, after in (("before", "after"), ("from", "to")):
         if before in detail and after in detail:
-            shown += _moves(detail.pop(before), detail.pop(after))
+            parts += _moves(detail.pop(before), detail.pop(after))
     for key, value in sorted(detail.items()):
         text = _scopes(value) if key == "scopes" and isinstance(value, list) else _flat(value)
         if text != "–" and key not in HIDDEN and value != 0:
-            shown.append((_(DETAILS[key]) if key in DETAILS else key.replace("_", " "), text))
-    return tuple((name, text if len(text) <= 300 else text[:299] + "…") for name, text in shown)
+            parts.append((_(DETAILS[key]) if key in DETAILS else key.replace("_", " "), text))
+    return tuple((name, text if len(text) <= 300 else text[:299] + "…") for name, text in parts)
 
 
 def _moves(before: object, after: object) -> list[tuple[str, str]]:
@@ -347,10 +347,10 @@ def _moves(before: object, after: object) -> list[tuple[str, str]]:
     return [("", f"{_flat(before)} → {_flat(after)}")]
 
 
-def _scopes(given: list[object]) -> str:
+def _scopes(scopes: list[object]) -> str:
     """What a token may, as its own page says it."""
     return "; ".join(
-        _(SCOPE_TEXTS[one]) if isinstance(one, str) and one in SCOPE_TEXTS else str(one) for one in given
+        _(SCOPE_TEXTS[one]) if isinstance(one, str) and one in SCOPE_TEXTS else str(one) for one in scopes
     )
 
 

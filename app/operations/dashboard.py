@@ -133,26 +133,26 @@ class Overview:
 
 def overview(actor: Actor) -> Overview:
     """As this member of staff may see it."""
-    given = services()
-    parts = _parts(given)
-    with given.store.read_autocommit() as session:
-        seen = look_in(session)
-        known = operations.load_figures(session, actor.staff_courses)
+    app_services = services()
+    parts = _parts(app_services)
+    with app_services.store.read_autocommit() as session:
+        states = look_in(session)
+        figures = operations.load_figures(session, actor.staff_courses)
         runs, total = operations.list_runs_in_flight(session)
         size, kind = operations.database_bytes(session), session.get_bind().dialect.name
-    leases = given.dispatch.leases([run.run_id for run in runs]) if runs else {}
-    room = _room(given)
-    troubles = [*_troubles(seen, parts, room), *_slow_sandbox(known, parts), *_to_look_at(actor, known)]
+    leases = app_services.dispatch.leases([run.run_id for run in runs]) if runs else {}
+    room = _room(app_services)
+    troubles = [*_troubles(states, parts, room), *_slow_sandbox(figures, parts), *_to_look_at(actor, figures)]
     return Overview(
         troubles=sorted(troubles, key=lambda one: not one.grave),
-        seen=seen,
-        backlog=_backlog(known.rounds),
-        outbox=known.outbox,
+        seen=states,
+        backlog=_backlog(figures.rounds),
+        outbox=figures.outbox,
         working=[Working(run, leases.get(run.run_id), actor.staff_in(run.course_id)) for run in runs],
         working_total=total,
         parts=parts,
-        dead_rounds=known.dead_rounds,
-        dead=known.dead,
+        dead_rounds=figures.dead_rounds,
+        dead=figures.dead,
         database="PostgreSQL" if kind == "postgresql" else "SQLite",
         database_bytes=size,
         room=room,
@@ -181,23 +181,23 @@ def _backlog(found: Mapping[tuple[str, str], Waiting]) -> list[Backlog]:
     ]
 
 
-def _parts(given: Services) -> list[Part]:
-    heartbeats = given.dispatch.parts()
-    wanted = [name for name in PARTS if name != "sandbox" or given.config.sandbox.backend != "none"]
+def _parts(services: Services) -> list[Part]:
+    heartbeats = services.dispatch.parts()
+    wanted = [name for name in PARTS if name != "sandbox" or services.config.sandbox.backend != "none"]
     return [
         Part(name, _(PARTS[name][0]), _(PARTS[name][1]), [one for one in heartbeats if one.part == name])
         for name in wanted
     ]
 
 
-def _room(given: Services) -> Room:
-    path = make_url(given.store.url).database if given.store.url.startswith("sqlite") else None
+def _room(services: Services) -> Room:
+    path = make_url(services.store.url).database if services.store.url.startswith("sqlite") else None
     usage = shutil.disk_usage(Path(path).resolve().parent if path else Path.cwd())
     return Room(usage.free, usage.total)
 
 
-def _troubles(seen: Seen, parts: Sequence[Part], room: Room) -> Iterator[Trouble]:
-    if seen.queues is None:
+def _troubles(states: Seen, parts: Sequence[Part], room: Room) -> Iterator[Trouble]:
+    if states.queues is None:
         yield Trouble(
             _("Redis is away."),
             _("Hand-ins are still accepted and wait in the database. Start Redis again; that is all."),
@@ -205,7 +205,7 @@ def _troubles(seen: Seen, parts: Sequence[Part], room: Room) -> Iterator[Trouble
         )
     else:
         yield from (_silent(part) for part in parts if not part.alive)
-        yield from _machine_troubles(seen)
+        yield from _machine_troubles(states)
     if room.little:
         free = whole(room.free / 1024**3)
         yield Trouble(
@@ -224,11 +224,11 @@ def _silent(part: Part) -> Trouble:
     )
 
 
-def _slow_sandbox(known: Figures, parts: Sequence[Part]) -> Iterator[Trouble]:
+def _slow_sandbox(figures: Figures, parts: Sequence[Part]) -> Iterator[Trouble]:
     """Where more wait for the sandbox than for machines, and not for a moment only."""
     rate = rate_of_checks([heartbeat for part in parts for heartbeat in part.processes])
-    waiting = known.outbox["execute"].count
-    queued = sum(one.count for (state, _), one in known.rounds.items() if state == RoundState.QUEUED)
+    waiting = figures.outbox["execute"].count
+    queued = sum(one.count for (state, _), one in figures.rounds.items() if state == RoundState.QUEUED)
     left_s = seconds_until_checked(waiting, rate.slots, rate.seconds) if rate else 0.0
     if rate is None or left_s < LONG_S or waiting <= queued:
         return
@@ -248,9 +248,9 @@ def _slow_sandbox(known: Figures, parts: Sequence[Part]) -> Iterator[Trouble]:
     )
 
 
-def _machine_troubles(seen: Seen) -> Iterator[Trouble]:
-    works = [one for one in seen.machines if one.word in ("up", "slow", "broken")]
-    for stage in sorted({stage for one in seen.machines for stage in one.state.stages}):
+def _machine_troubles(states: Seen) -> Iterator[Trouble]:
+    works = [one for one in states.machines if one.word in ("up", "slow", "broken")]
+    for stage in sorted({stage for one in states.machines for stage in one.state.stages}):
         if not any(stage in one.state.stages for one in works):
             yield Trouble(
                 _("No machine does “%(stage)s” now.", stage=title_of(stage)),
@@ -258,7 +258,7 @@ def _machine_troubles(seen: Seen) -> Iterator[Trouble]:
                 grave=True,
                 endpoint="operations.machines",
             )
-    names = [one.state.name for one in seen.machines if one.word in ("down", "hung", "broken")]
+    names = [one.state.name for one in states.machines if one.word in ("down", "hung", "broken")]
     if names:
         yield Trouble(
             ngettext(
@@ -270,7 +270,7 @@ def _machine_troubles(seen: Seen) -> Iterator[Trouble]:
             _("Each says on the page Machines what is wrong with it."),
             endpoint="operations.machines",
         )  # fmt: skip
-    if seen.differences:
+    if states.differences:
         yield Trouble(
             _("Machines have different weights under one name, so their grades cannot be compared."),
             _("The page Machines says which, and what to do."),
@@ -278,8 +278,8 @@ def _machine_troubles(seen: Seen) -> Iterator[Trouble]:
         )
 
 
-def _to_look_at(actor: Actor, known: Figures) -> Iterator[Trouble]:
-    if dead_rounds := known.dead_rounds:
+def _to_look_at(actor: Actor, figures: Figures) -> Iterator[Trouble]:
+    if dead_rounds := figures.dead_rounds:
         yield Trouble(
             ngettext(
                 "A hand-in was not graded.",
@@ -289,14 +289,14 @@ def _to_look_at(actor: Actor, known: Figures) -> Iterator[Trouble]:
             _("See why, mend the cause, and try again. Nothing is lost."),
             endpoint="submissions.failed",
         )
-    if actor.administrator and known.paused:
+    if actor.administrator and figures.paused:
         yield Trouble(
-            _("These receivers of events are paused: %(names)s.", names=", ".join(known.paused)),
+            _("These receivers of events are paused: %(names)s.", names=", ".join(figures.paused)),
             _("They took nothing for two days. Their messages wait; see what they answered, then go on."),
             endpoint="deliveries.list_deliveries",
         )
-    if actor.administrator and known.dead:
-        count = sum(known.dead.values())
+    if actor.administrator and figures.dead:
+        count = sum(figures.dead.values())
         yield Trouble(
             ngettext("A message could not be sent.", "%(count)s messages could not be sent.", count),
             _("See what the receivers answered, and send again."),

@@ -85,15 +85,15 @@ def look() -> Seen:
 
 def look_in(session: Session) -> Seen:
     """The same, where the database is being looked at already."""
-    given = services()
+    app_services = services()
     reasons, last = operations.list_drained(session), list_recent_runs(session)
     waiting = expecting().waiting(session)
-    states = given.dispatch.machines()
-    seen = [
+    states = app_services.dispatch.machines()
+    machines = [
         SeenMachine(state, condition(state), last.get(one, ()), reasons.get(one, ""), out=one in reasons)
         for one, state in ((state.name, state) for state in states)
     ]
-    return Seen(seen, given.dispatch.backlog(), waiting, machines_that_differ(states))
+    return Seen(machines, app_services.dispatch.backlog(), waiting, machines_that_differ(states))
 
 
 def an_hour(rate: float) -> str:
@@ -115,8 +115,8 @@ def span(seconds: float) -> str:
 
 def machine_word(word: str) -> tuple[str, str, str]:
     """The word, its mark and the sentence."""
-    shown, mark, sentence = WORDS[word]
-    return _(shown), mark, _(sentence)
+    label, mark, sentence = WORDS[word]
+    return _(label), mark, _(sentence)
 
 
 def machine_notes(how: Condition) -> list[str]:

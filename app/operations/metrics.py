@@ -63,12 +63,12 @@ NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 CIRCUIT = {"closed": 0, "probing": 1, "open": 2}
 
 
-def add_metrics(app: Flask, given: Services) -> None:
+def add_metrics(app: Flask, services: Services) -> None:
     """Serve /metrics from a registry of this app's own, and measure each request. First of all hooks."""
     disable_created_metrics()  # type: ignore[no-untyped-call]
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(FromStore(given))
-    registry.register(FromQueue(given))
+    registry.register(FromStore(services))
+    registry.register(FromQueue(services))
     answered = Counter(
         "grader_http_requests", "Answered requests.", ["endpoint", "status"], registry=registry
     )
@@ -101,8 +101,8 @@ def add_metrics(app: Flask, given: Services) -> None:
 
 def _require_operator() -> None:
     """Let in who asks from this machine and not through a proxy, or has the token. Raises NotSignedIn."""
-    token, given = services().metrics_token, request.headers.get("Authorization", "")
-    if token and hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
+    token, header = services().metrics_token, request.headers.get("Authorization", "")
+    if token and hmac.compare_digest(header.encode(), f"Bearer {token}".encode()):
         return
     forwarded = "Forwarded" in request.headers or "X-Forwarded-For" in request.headers
     if forwarded or not _loopback(request.remote_addr):
@@ -174,9 +174,9 @@ class History:
 class FromStore(Collector):
     """What SQL tells. Without the database only that it is away."""
 
-    def __init__(self, given: Services) -> None:
-        self.config = given.config
-        self.history = History(given.store)
+    def __init__(self, services: Services) -> None:
+        self.config = services.config
+        self.history = History(services.store)
         self._read = Bounded(self.history.read)
 
     def collect(self) -> Iterator[Metric]:
@@ -268,7 +268,7 @@ def _work(totals: Totals) -> Iterator[Metric]:
         yield counter(f"grader_{name}", text, [(k, getattr(s, name)) for k, s in done.items()], *OF_WORK)
 
 
-def _open(now_open: Open, known: Iterable[str]) -> Iterator[Metric]:
+def _open(now_open: Open, names: Iterable[str]) -> Iterator[Metric]:
     rounds = now_open.rounds.items()
     states = summed(((state,), waiting.count) for (state, _), waiting in rounds)
     yield gauge("grader_rounds", "Rounds that are not finished, by state.", states.items(), "state")
@@ -277,7 +277,7 @@ def _open(now_open: Open, known: Iterable[str]) -> Iterator[Metric]:
     age = [(key, waiting.oldest_s) for key, waiting in waits.items()]
     yield gauge("grader_queue_depth", "Rounds that wait in the database.", depth, "priority")
     yield gauge("grader_queue_age_seconds", "Age of the oldest round that waits.", age, "priority")
-    none = {(stage, state.value): 0 for stage in known for state in metrics.OPEN_STAGES}
+    none = {(stage, state.value): 0 for stage in names for state in metrics.OPEN_STAGES}
     stages = {**none, **now_open.stages}.items()
     yield gauge("grader_stages", "Stages that are not over.", stages, "stage", "state")
     pending = [((kind,), waiting.count) for kind, waiting in now_open.outbox.items()]
@@ -350,8 +350,8 @@ def _histogram(
 class FromQueue(Collector):
     """What Redis tells. Without it only that it is away: that says nothing about the machines."""
 
-    def __init__(self, given: Services) -> None:
-        self.given = given
+    def __init__(self, services: Services) -> None:
+        self.given = services
         self._read = Bounded(self._all)
 
     def _all(self) -> tuple[dict[str, int], list[MachineState], list[PartHeartbeat]] | None:
@@ -416,14 +416,14 @@ def _engines_of(one: MachineState) -> list[str]:
 
 def _circuits(machines: Sequence[MachineState]) -> Metric:
     """Of the engines that live machines use; one that is not told of is closed."""
-    said = {
+    circuits = {
         (one.name, engine): str(one.heartbeat.circuits.get(engine, {}).get("state", "closed"))
         for one in machines
         if one.alive and one.heartbeat
         for engine in _engines_of(one)
     }
     text = "Whether an engine gets work: 0 it does, 1 it is being probed, 2 it does not."
-    values = [(key, CIRCUIT[state]) for key, state in said.items() if state in CIRCUIT]
+    values = [(key, CIRCUIT[state]) for key, state in circuits.items() if state in CIRCUIT]
     return gauge("grader_circuit_state", text, values, "machine", "engine")
 
 

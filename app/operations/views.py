@@ -44,14 +44,14 @@ def health() -> Response:
 @pages.get("/readyz")
 def ready() -> tuple[Response, int]:
     """200 when uploads can be accepted: the database is there, with all migrations. Redis may be away."""
-    given = services()
+    app_services = services()
     try:
-        migrated = schema.current_revision(given.store) == schema.newest_revision()
+        migrated = schema.current_revision(app_services.store) == schema.newest_revision()
         database = "ok" if migrated else "migrations are missing; run `grader db upgrade`"
     except SQLAlchemyError:
         migrated, database = False, "away"
-    backlog = given.dispatch.backlog()
-    alive = sum(machine.alive for machine in given.dispatch.machines())
+    backlog = app_services.dispatch.backlog()
+    alive = sum(machine.alive for machine in app_services.dispatch.machines())
     status = "unavailable" if not migrated else "ok" if backlog is not None and alive else "degraded"
     redis = "ok" if backlog is not None else "away; work waits in the database"
     body = {"status": status, "database": database, "redis": redis, "machines_alive": alive}
@@ -63,9 +63,9 @@ def overview() -> str:
     """How the whole system is, for staff."""
     actor = auth.actor()
     auth.require(actor, "machines.see")
-    seen = dashboard.overview(actor)
+    figures = dashboard.overview(actor)
     return render_template(
-        "operations/overview.html", seen=seen, actor=actor, span=span, kind_title=dashboard.kind_title
+        "operations/overview.html", seen=figures, actor=actor, span=span, kind_title=dashboard.kind_title
     )
 
 
@@ -89,21 +89,21 @@ def service(machine: str) -> BaseResponse:
     """Take a machine out, which finishes what it has, or give it work again."""
     actor = auth.actor()
     auth.require(actor, "administer")
-    given, out = services(), request.form.get("out") == "1"
-    if machine not in {one.name for one in given.config.machines}:
+    app_services, out = services(), request.form.get("out") == "1"
+    if machine not in {one.name for one in app_services.config.machines}:
         raise NotFound(_("There is no such machine in the configuration."))
-    with given.store.write() as session:
+    with app_services.store.write() as session:
         why = " ".join(request.form.get("why", "")[:200].split())
         gone = operations.set_drained(session, machine, actor.name, out=out, why=why)
-    heard = given.dispatch.tell_out(gone)
+    heard = app_services.dispatch.tell_out(gone)
     if heard and not out:
-        given.dispatch.release()
-    told = (
+        app_services.dispatch.release()
+    message = (
         _("%(name)s finishes what it has and gets nothing new.", name=machine)
         if out
         else _("%(name)s gets work again.", name=machine)
     )
-    flash(told if heard else _("Redis is away; %(name)s hears of it when Redis is back.", name=machine))
+    flash(message if heard else _("Redis is away; %(name)s hears of it when Redis is back.", name=machine))
     return redirect(url_for("operations.machines", _anchor=f"machine-{machine}"), 303)
 
 
@@ -129,8 +129,8 @@ def send_again() -> BaseResponse:
     kind = request.form.get("kind", "")[:40]
     with services().store.write() as session:
         count = operations.retry_messages(session, actor.name, kind, tuple(map(int, chosen)))
-    told = ngettext("One message will be sent again.", "%(count)s messages will be sent again.", count)
-    flash(told if count else _("Choose at least one message first."), "success" if count else "warning")
+    message = ngettext("One message will be sent again.", "%(count)s messages will be sent again.", count)
+    flash(message if count else _("Choose at least one message first."), "success" if count else "warning")
     return redirect(url_for("operations.messages"), 303)
 
 

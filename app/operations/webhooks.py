@@ -24,8 +24,8 @@ deliveries = Blueprint("deliveries", __name__, url_prefix="/operations/deliverie
 def list_deliveries() -> str:
     """All tries, of one receiver or state, and how the receivers do; for administrators."""
     auth.require(auth.actor(), "administer")
-    asked = request.args
-    receiver, state, page = asked.get("receiver", "")[:40], asked.get("state", ""), asked.get("page", "")
+    args = request.args
+    receiver, state, page = args.get("receiver", "")[:40], args.get("state", ""), args.get("page", "")
     number = int(page) if page.isdecimal() and len(page) < 7 else 1
     configured = [one.name for one in services().config.server.event_receivers]
     with services().store.read_autocommit() as session:
@@ -65,12 +65,12 @@ def resume_receiver(receiver: str) -> Response:
     auth.require(actor, "administer")
     with services().store.write() as session:
         count = webhooks.resume_receiver(session, receiver[:40], actor.name)
-    told = ngettext(
+    message = ngettext(
         "One message goes out to %(name)s now.", "%(count)s messages go out to %(name)s now.", count,
         name=receiver,
     )  # fmt: skip
     nothing = _("%(name)s hears of events again; nothing waits for it now.", name=receiver)
-    flash(told if count else nothing, "success")
+    flash(message if count else nothing, "success")
     return redirect(url_for("deliveries.list_deliveries", receiver=receiver), 303)
 
 
@@ -117,12 +117,13 @@ def _administrator() -> Actor:
 def _secrets_page(made: NewSecret | None = None, connection: str = "") -> str:
     with services().store.read() as store:
         found = webhooks.list_secrets(store)
-    given = services()
-    names = [*given.config.server.lms_connections]
+    app_services = services()
+    names = [*app_services.config.server.lms_connections]
     names += [name for name in dict.fromkeys(one.connection for one in found) if name not in names]
     return render_template(
         "operations/webhook_secrets.html",
-        names=names, known=given.config.server.lms_connections, found=found, made=made, connection=connection,
-        outside={name: len(known) for name, known in given.lms_secrets.items()},
-        most=webhooks.MAX_LIVE, base=given.config.server.public_url.rstrip("/"),
+        names=names, known=app_services.config.server.lms_connections, found=found, made=made,
+        connection=connection,
+        outside={name: len(secrets) for name, secrets in app_services.lms_secrets.items()},
+        most=webhooks.MAX_LIVE, base=app_services.config.server.public_url.rstrip("/"),
     )  # fmt: skip

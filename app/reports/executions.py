@@ -192,14 +192,14 @@ def _counted(hidden: bool, passed: int, total: int) -> str:
 
 def _row(test: TestOutcome) -> TestRow:
     both = f"gave {test.got}, not {test.expected}"
-    known = (
+    measured = (
         (_("Input"), test.input),
         (_("Expected"), test.expected),
         (_("Came out"), test.got),
         (_("Why"), "" if test.message == both else test.message),  # that stands there already
     )
     title = " ".join(test.name.split())[:200] or _("A test")
-    parts = tuple(_part(label, text) for label, text in known if text.strip() not in ("", title))
+    parts = tuple(_part(label, text) for label, text in measured if text.strip() not in ("", title))
     return TestRow(title, test.passed, test.hidden, parts)
 
 
@@ -217,8 +217,8 @@ def run_notes(report: Report, staff: bool) -> tuple[RunNote, ...]:
 
 def _note(code: str, flags: Sequence[Flag], staff: bool) -> RunNote:
     title, student, other = RUN_NOTES[code]
-    told = code in _OWN or (staff and code != _AT_LINES)
-    detail = " ".join(dict.fromkeys(render_message(flag.coded) for flag in flags)) if told else ""
+    listed = code in _OWN or (staff and code != _AT_LINES)
+    detail = " ".join(dict.fromkeys(render_message(flag.coded) for flag in flags)) if listed else ""
     return RunNote(_(title), _(other if staff else student), detail, any(flag.hold for flag in flags))
 
 
@@ -257,7 +257,7 @@ def _sentences(found: ShownDocument, staff: bool) -> Iterator[str]:
         )
 
 
-def ran_cell(cell: Cell, played: Played | None, told: bool, excused: bool = False) -> RanCell | None:
+def ran_cell(cell: Cell, played: Played | None, noted: bool, excused: bool = False) -> RanCell | None:
     """What to show of a cell's run: all that differs from what was submitted.
 
     `told` says that its error stands at its line already, `excused` that something is missing here.
@@ -274,7 +274,7 @@ def ran_cell(cell: Cell, played: Played | None, told: bool, excused: bool = Fals
     if played.state == "too long":
         return RanCell(_("When we ran it, it took too long and was stopped."), texts, images)
     if played.state == "failed":
-        why = f": {played.error}" if played.error and not told else "."
+        why = f": {played.error}" if played.error and not noted else "."
         words = _("When we ran it, it stopped with an error") + why
         if excused:
             missing = _("A package, a file or the network may be missing here, which does not count.")

@@ -101,7 +101,7 @@ def looked_into(data: bytes) -> Picture | None:
 
 def _png(data: bytes) -> Picture | None:
     """Chunks with their sums; the picture must hold as many bytes as its size asks for."""
-    kept, at = [PNG], len(PNG)
+    chunks, at = [PNG], len(PNG)
     names: list[bytes] = []
     pixels: list[bytes] = []
     width = height = wanted = 0
@@ -117,12 +117,12 @@ def _png(data: bytes) -> Picture | None:
         if name == b"IDAT":
             pixels.append(body)
         if name in _KEPT:
-            kept.append(data[at:end])
+            chunks.append(data[at:end])
         names.append(name)
         at = end
     # interlaced pictures hold some bytes more
     whole = 0 < wanted <= MOST_INSIDE and _inflated(b"".join(pixels), wanted) >= wanted
-    return Picture("png", b"".join(kept), width, height) if whole else None
+    return Picture("png", b"".join(chunks), width, height) if whole else None
 
 
 def _inflated(packed: bytes, most: int) -> int:
@@ -147,7 +147,7 @@ def _jpeg(data: bytes) -> Picture | None:
     """Segments up to the scan; comments and what programs added are left out."""
     if data[:3] != b"\xff\xd8\xff" or data.rstrip(b"\0")[-2:] != b"\xff\xd9":
         return None
-    kept, at, size = [data[:2]], 2, (0, 0)
+    segments, at, size = [data[:2]], 2, (0, 0)
     while data[at] == 0xFF:
         marker, length = data[at + 1], int.from_bytes(data[at + 2 : at + 4])
         if marker in (0x01, 0xFF, 0xD8, 0xD9) or 0xD0 <= marker <= 0xD7 or length < 2:
@@ -157,9 +157,9 @@ def _jpeg(data: bytes) -> Picture | None:
                 return None
             size = int.from_bytes(data[at + 7 : at + 9]), int.from_bytes(data[at + 5 : at + 7])
         if marker == 0xDA:
-            return Picture("jpeg", b"".join([*kept, data[at:]]), *size) if all(size) else None
+            return Picture("jpeg", b"".join([*segments, data[at:]]), *size) if all(size) else None
         if not (0xE1 <= marker <= 0xED or marker in (0xEF, 0xFE)):
-            kept.append(data[at : at + 2 + length])
+            segments.append(data[at : at + 2 + length])
         at += 2 + length
     return None
 

@@ -85,13 +85,13 @@ def _late(grade: GradeView, terms: ScoreTerms) -> str:
     days = terms.lateness.days
     if not days:
         return ""
-    said = (
+    sentence = (
         _("Handed in one day late.")
         if days == 1
         else ngettext("Handed in %(count)s day late.", "Handed in %(count)s days late.", days)
     )
     costs = grade.credit != 1 or grade.final_points is None
-    return said if costs else f"{said} {_('That takes no points off.')}"
+    return sentence if costs else f"{sentence} {_('That takes no points off.')}"
 
 
 def level_words(found: CriterionGrade, levels: Sequence[str]) -> str:
@@ -133,19 +133,19 @@ class AdjustmentLine:
 def adjustment_lines(report: Report, *, everything: bool) -> tuple[AdjustmentLine, ...]:
     """Those of a report; without `everything` those that apply, may apply or were decided by a person."""
     titles = {one.criterion: one.title for one in report.criteria}
-    shown = (o for o in report.adjustments if everything or o.applies or o.undecided or o.corrected)
-    return tuple(_line(one, titles) for one in shown)
+    visible = (o for o in report.adjustments if everything or o.applies or o.undecided or o.corrected)
+    return tuple(_line(one, titles) for one in visible)
 
 
 def adjustments_sum(report: Report) -> str:
     """How the points of the criteria come to those of the whole; empty where nothing lies between them."""
     judged = round(sum(one.points or 0.0 for one in report.criteria), 2)
-    taken = round(sum(one.points for one in report.adjustments), 2)
+    total = round(sum(one.points for one in report.adjustments), 2)
     lost = report.bonus_lost
-    if not taken and not lost:
+    if not total and not lost:
         return ""
     steps = [_("The criteria give %(points)s", points=number(judged))]
-    steps += [_("deductions take %(points)s", points=number(taken))] if taken else []
+    steps += [_("deductions take %(points)s", points=number(total))] if total else []
     steps += [_("%(points)s of the bonus are above its limit", points=number(lost))] if lost else []
     return f"{', '.join(steps)}: {number(report.points_so_far)}"
 
@@ -169,9 +169,9 @@ def rule_words(one: Adjusted | Adjustment | ShownAdjustment, titles: Mapping[str
 
 def offered_words(one: Adjustment | ShownAdjustment, titles: Mapping[str, str] = MappingProxyType({})) -> str:
     """The same before anything is submitted."""
-    said = rule_words(one, titles)
-    said += _(", for each thing that is missing") if one.each else ""
-    return said + (_(", in proportion to what is missing") if one.partly else "")
+    words = rule_words(one, titles)
+    words += _(", for each thing that is missing") if one.each else ""
+    return words + (_(", in proportion to what is missing") if one.partly else "")
 
 
 def _quoted(names: Sequence[str]) -> str:
@@ -256,8 +256,8 @@ def _words(one: MadeChange, titles: Mapping[str, str]) -> str:
             now=_points_or_none(one.value.get("points")),
         )
     if one.kind == "adjust":
-        said = _("the total: %(points)s points", points=_signed(one.value.get("points")))
-        return f"{said} ({_('for many at once')})" if one.bulk else said
+        words = _("the total: %(points)s points", points=_signed(one.value.get("points")))
+        return f"{words} ({_('for many at once')})" if one.bulk else words
     if one.kind in ("waive", "apply"):
         title = one_line(titles.get(f"adjustment:{one.target}", one.target), 100)
         if one.kind == "waive":

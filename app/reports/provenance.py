@@ -160,9 +160,9 @@ def seconds(value: float | None) -> str:
 
 def sampling(values: Mapping[str, Any]) -> str:
     """How the tokens were drawn; settings not known here as they are called."""
-    said = [
+    parts = [
         _SAMPLING[name](value) if name in _SAMPLING else f"{name.replace('_', ' ')} {value}"
         for name, value in values.items()
         if value is not None
     ]
-    return ", ".join(said) or NOTHING
+    return ", ".join(parts) or NOTHING

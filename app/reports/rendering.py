@@ -224,23 +224,23 @@ class Room:
 
     def take(self, lines: Sequence[str]) -> tuple[str, ...]:
         """The first of these lines that still have room."""
-        kept = 0
+        count = 0
         for line in lines:
             if self.lines < 1 or self.chars < len(line):
                 self.lines = 0
                 break
-            self.lines, self.chars, kept = self.lines - 1, self.chars - len(line), kept + 1
-        return tuple(lines[:kept])
+            self.lines, self.chars, count = self.lines - 1, self.chars - len(line), count + 1
+        return tuple(lines[:count])
 
     def outputs(self, texts: Iterable[str]) -> tuple[str, ...]:
         """These outputs, but for those there is no room for one sentence."""
-        kept: list[str] = []
+        fitting: list[str] = []
         for text in texts:
             self.chars -= len(text)
             if self.chars < 0:
-                return (*kept, "… (the rest is not shown)")
-            kept.append(text)
-        return tuple(kept)
+                return (*fitting, "… (the rest is not shown)")
+            fitting.append(text)
+        return tuple(fitting)
 
     def coloured(self) -> bool:
         """Whether there was time for all colours."""
@@ -248,13 +248,13 @@ class Room:
 
     def some(self, pictures: Sequence[int]) -> tuple[int, ...]:
         """As many of these pictures as there is room for."""
-        kept = tuple(pictures[: self.pictures])
-        self.pictures -= len(kept)
-        return kept
+        some = tuple(pictures[: self.pictures])
+        self.pictures -= len(some)
+        return some
 
 
 def documents(
-    shown: Iterable[Document],
+    submitted: Iterable[Document],
     report: Report | None,
     execution: ShownExecution | None = None,
     staff: bool = False,
@@ -263,11 +263,11 @@ def documents(
 
     Of very long ones the beginning. Why nothing was run is for staff.
     """
-    return render_submission(shown, report, execution=execution, staff=staff).documents
+    return render_submission(submitted, report, execution=execution, staff=staff).documents
 
 
 def render_submission(
-    shown: Iterable[Document],
+    submitted: Iterable[Document],
     report: Report | None,
     original: Report | None = None,
     *,
@@ -278,11 +278,11 @@ def render_submission(
 ) -> Shown:
     """A submission with its comments. `original` is the report before people changed it."""
     ran = execution.documents if execution else {}
-    said = [*remarks(report, original)] if report else []
-    waiting = Waiting([*said, *of_the_run(ran.values())])
-    loose = tuple(waiting.anchored(comment) for place, comment in said if place is None)
+    notes = [*remarks(report, original)] if report else []
+    waiting = Waiting([*notes, *of_the_run(ran.values())])
+    loose = tuple(waiting.anchored(comment) for place, comment in notes if place is None)
     page = _Page(waiting, room or Room(), staff, _pointed_at(report), pictures or {})
-    made = tuple(page.document(n, one, ran.get(one.path)) for n, one in enumerate(shown))
+    made = tuple(page.document(n, one, ran.get(one.path)) for n, one in enumerate(submitted))
     return Shown(made, loose, page.places)
 
 
@@ -320,10 +320,10 @@ class _Page:
                 notes = (*notes, CUT)
                 break
         comments = whole + self.waiting.rest(document.path)
-        said = ran_document(ran, self.staff)
+        ran_text = ran_document(ran, self.staff)
         anchor = self.anchor(f"file-{number}", Location(document=document.path))
         return ShownDocument(
-            document.path, document.kind, tuple(cells), notes, comments, said, number, anchor
+            document.path, document.kind, tuple(cells), notes, comments, ran_text, number, anchor
         )
 
     def cell(
@@ -338,8 +338,8 @@ class _Page:
         images = sum(output.image for output in cell.outputs) - len(pictures)
         rest = self.waiting.rest(document.path, cell.number)
         played = ran.cell(cell.number) if ran else None
-        told = any(line.number == stopped for line in lines)
-        if (found := ran_cell(cell, played, told, bool(ran and cell.number in ran.excused))) is not None:
+        at_line = any(line.number == stopped for line in lines)
+        if (found := ran_cell(cell, played, at_line, bool(ran and cell.number in ran.excused))) is not None:
             found = replace(found, outputs=self._outputs(found.outputs))
         anchor = self.anchor(
             f"cell-{place}-{cell.number}", Location(document=document.path, cell=cell.number)
@@ -347,14 +347,14 @@ class _Page:
         return ShownCell(cell, tuple(lines), outputs, images, rest, found, pictures, anchor)
 
     def lines(
-        self, place: int, document: Document, cell: Cell, kept: tuple[str, ...], ran: Ran | None
+        self, place: int, document: Document, cell: Cell, texts: tuple[str, ...], ran: Ran | None
     ) -> tuple[list[Line], int | None]:
         """The lines, and the number of the one at which a run stopped."""
         added, lines = set(cell.added), []
         alone = len(document.cells) == 1 or document.kind != "notebook"
         played = ran.cell(cell.number) if ran else None
         stopped = played.line + cell.first_line - 1 if played and played.line else None
-        for index, html in enumerate(highlighted(cell, kept, self.room.until), start=1):
+        for index, html in enumerate(highlighted(cell, texts, self.room.until), start=1):
             number = cell.first_line + index - 1
             here = self.waiting.take(document.path, cell.number, number)
             here += self.waiting.take(document.path, None, number) if alone else ()

@@ -52,7 +52,7 @@ def rendered(
 
     `attempts` are all submissions of the reader, or of the student; they are looked up unless given.
     """
-    view, given, terms = whole.view, whole.submitted, whole.terms
+    view, submitted, terms = whole.view, whole.submitted, whole.terms
     report = auth.report_for(actor, view)
     staff = may(actor, "tests.see_all", Subject(view.course_id))
     if report is not None:
@@ -62,11 +62,11 @@ def rendered(
         whose = actor.user_id if own else view.student_id
         attempts = submission_lists.list_attempts(session, whose, view.assignment_id)
     titles = {one.criterion: one.title for one in report.criteria} if report else {}
-    found = _image_numbers(session, view.id, given.documents)
+    found = _image_numbers(session, view.id, submitted.documents)
     written = {one.stage: one.written_at for one in view.stages if one.written_at} if report else {}
     sent = may(actor, "prompt.see", auth.subject_of(view))
     prompts = {s.stage: s.accepted_run for s in view.stages if s.accepted_run} if report and sent else {}
-    made = result_parts(Given(view, report, given, terms, written, prompts, found, staff=staff, own=own))
+    made = result_parts(Given(view, report, submitted, terms, written, prompts, found, staff=staff, own=own))
     return render_template(
         "results/_result.html",
         view=view,
@@ -109,15 +109,15 @@ def _counted(
     """Which submission counts, where there are several; by the points that this reader may see."""
     if len(attempts) < 2:
         return ""
-    known = {one.id: _points_seen(actor, one) for one in attempts}
+    points_by_id = {one.id: _points_seen(actor, one) for one in attempts}
     latest = max(attempts, key=lambda one: (one.created_at, one.number))
-    best = max(attempts, key=lambda one: (known[one.id], one.created_at))
+    best = max(attempts, key=lambda one: (points_by_id[one.id], one.created_at))
     counts = best if terms.counts == "best" else latest
     rule = _("the best one counts") if terms.counts == "best" else _("the latest one counts")
-    said = {"count": len(attempts), "rule": rule, "number": counts.number}
+    values = {"count": len(attempts), "rule": rule, "number": counts.number}
     if counts.id == view.id:
-        return _("Of %(count)s hand-ins %(rule)s: this one.", **said)
-    return _("Of %(count)s hand-ins %(rule)s: hand-in %(number)s.", **said)
+        return _("Of %(count)s hand-ins %(rule)s: this one.", **values)
+    return _("Of %(count)s hand-ins %(rule)s: hand-in %(number)s.", **values)
 
 
 def _points_seen(actor: Actor, line: SubmissionLine) -> float:
@@ -130,10 +130,10 @@ def _regrades(
 ) -> dict[str, object]:
     """Requests for this submission, and what may still be asked."""
     requests = regrade_requests.list_of_submission(session, view.id) if view.asked else ()
-    taken = {one.criterion for one in requests if one.open}
+    requested = {one.criterion for one in requests if one.open}
     may_ask = bool(titles) and may(actor, "regrade.ask", auth.subject_of(view))
     whole = [("", _("The whole grade"))]
-    askable = [pair for pair in [*titles.items(), *whole] if pair[0] not in taken] if may_ask else []
+    askable = [pair for pair in [*titles.items(), *whole] if pair[0] not in requested] if may_ask else []
     return {
         "requests": requests,
         "may_ask": bool(askable),
@@ -153,10 +153,10 @@ def _image_numbers(
     session: Session, submission_id: str, documents: tuple[Document, ...]
 ) -> dict[tuple[str, int], list[int]]:
     """(document, cell) -> the numbers of its pictures that can be shown."""
-    known = cast(Numbers, current_app.extensions["grader-pictures"])
+    numbers = cast(Numbers, current_app.extensions["grader-pictures"])
     found: dict[tuple[str, int], list[int]] = {}
     for path, name in notebooks_with_images(session, submission_id, documents):
-        for cell, number in known.of(name, partial(grade_history.load_content, session, name)):
+        for cell, number in numbers.of(name, partial(grade_history.load_content, session, name)):
             found.setdefault((path, cell), []).append(number)
     return found
 
@@ -189,13 +189,13 @@ class Given:
     @property
     def key(self) -> str:
         """Equal where all of it is, for readers of one language."""
-        seen = self.view.grade.mark if self.report is not None and self.view.grade is not None else ""
+        grade_mark = self.view.grade.mark if self.report is not None and self.view.grade is not None else ""
         return mark(
             current(),
             request.root_path,
             self.view.id,
             self.report is not None,
-            seen,
+            grade_mark,
             self.submitted.mark,
             sorted(self.terms.levels.items()),
             sorted(self.written.items()),
@@ -224,33 +224,33 @@ class Parts:
 
 def _remember_parts(app: App) -> None:
     """Keep parts with this app."""
-    kept: BoundedCache[Parts] = BoundedCache(MOST_KEPT)
-    app.extensions["grader-result-parts"] = kept
+    cache: BoundedCache[Parts] = BoundedCache(MOST_KEPT)
+    app.extensions["grader-result-parts"] = cache
 
 
-def result_parts(given: Given) -> Parts:
+def result_parts(source: Given) -> Parts:
     """Those of a result, made unless they are known."""
-    kept = cast("BoundedCache[Parts]", current_app.extensions["grader-result-parts"])
-    key = given.key
-    found = kept.find(key)
+    cache = cast("BoundedCache[Parts]", current_app.extensions["grader-result-parts"])
+    key = source.key
+    found = cache.find(key)
     if found is None:
         room = rendering.Room()
-        found = _made(given, room)
+        found = _made(source, room)
         if room.coloured():  # else it may lack colours
-            kept.put(key, found.size, found)
+            cache.put(key, found.size, found)
     return found
 
 
-def _made(given: Given, room: rendering.Room) -> Parts:
-    view, report, submitted = given.view, given.report, given.submitted
+def _made(source: Given, room: rendering.Room) -> Parts:
+    view, report, submitted = source.view, source.report, source.submitted
     original = view.grade.original if view.grade is not None else None
-    shown = rendering.render_submission(
+    rendered = rendering.render_submission(
         submitted.documents,
         report,
         original,
         execution=submitted.execution,
-        staff=given.staff,
-        pictures=given.pictures,
+        staff=source.staff,
+        pictures=source.pictures,
         room=room,
     )
 
@@ -260,14 +260,14 @@ def _made(given: Given, room: rendering.Room) -> Parts:
             part=f"results/_{name}.html",
             view=view,
             report=report,
-            shown=shown,
+            shown=rendered,
             notes=submitted.notes,
-            staff=given.staff,
-            own=given.own,
-            terms=given.terms,
-            many_pictures=sum(map(len, given.pictures.values())) > AT_ONCE,
-            written=given.written,
-            prompts=given.prompts,
+            staff=source.staff,
+            own=source.own,
+            terms=source.terms,
+            many_pictures=sum(map(len, source.pictures.values())) > AT_ONCE,
+            written=source.written,
+            prompts=source.prompts,
             level_words=points.level_words,
             place_words=flags.place_words,
         )
@@ -278,7 +278,7 @@ def _made(given: Given, room: rendering.Room) -> Parts:
         criteria=part("criteria") if report else Markup(""),
         documents=part("documents"),
         origin=part("origin") if report else Markup(""),
-        places=shown.places,
+        places=rendered.places,
     )
 
 

@@ -52,18 +52,18 @@ class Printed:
     staff: bool = False
 
 
-def data(given: Printed) -> tuple[dict[str, Any], dict[str, bytes]]:
+def data(printed: Printed) -> tuple[dict[str, Any], dict[str, bytes]]:
     """What the template needs, and the files of its pictures."""
-    view, report = given.view, given.report
+    view, report = printed.view, printed.report
     assert view.grade is not None  # there is a report
-    numbers = {place: list(found) for place, found in given.pictures.items()}
-    shown = render_submission(
-        given.documents, report, view.grade.original, execution=given.execution, staff=given.staff,
+    numbers = {place: list(found) for place, found in printed.pictures.items()}
+    rendered = render_submission(
+        printed.documents, report, view.grade.original, execution=printed.execution, staff=printed.staff,
         pictures=numbers, room=room(),
     )  # fmt: skip
-    files = Files(given.pictures)
-    documents = [document_data(one, files) for one in shown.documents]
-    summed = points.points_sum(view.grade, given.terms)
+    files = Files(printed.pictures)
+    documents = [document_data(one, files) for one in rendered.documents]
+    summed = points.points_sum(view.grade, printed.terms)
     made: dict[str, Any] = {
         "lang": current()[:2],
         "course": one_line(view.course_title),
@@ -78,14 +78,14 @@ def data(given: Printed) -> tuple[dict[str, Any], dict[str, bytes]]:
             line for line in (summed.steps, summed.late, seen(render_message(report.coded_notice))) if line
         ],
         "first": [*_feedback(report), *_further(report)],
-        "notes": [*_failures(report), *_flags(report, given.staff)],
-        "criteria": [_criterion(one, given) for one in report.criteria],
+        "notes": [*_failures(report), *_flags(report, printed.staff)],
+        "criteria": [_criterion(one, printed) for one in report.criteria],
         "adjustments": [
-            _adjusted(one, given.staff) for one in points.adjustment_lines(report, everything=False)
+            _adjusted(one, printed.staff) for one in points.adjustment_lines(report, everything=False)
         ],
         "added_up": points.adjustments_sum(report),
         "then": _review(report),
-        "loose": [comment(one) for one in shown.loose],
+        "loose": [comment(one) for one in rendered.loose],
         "documents": documents,
         "origins": list(_origins(report)),
         "words": _headings(),
@@ -135,19 +135,19 @@ def _origin(report: Report, stage: str) -> str:
 
 
 def _feedback(report: Report) -> list[dict[str, Any]]:
-    said, fixed = report.feedback, report.corrected
-    if said is None:
+    feedback, fixed = report.feedback, report.corrected
+    if feedback is None:
         return []
     pieces = [
-        _piece("", said.achieved, fixed.get("feedback.achieved")),
-        _listed(_("What works well"), said.strengths),
-        _piece(_("Your thinking"), said.reflection, fixed.get("feedback.reflection")),
-        _listed(_("What to develop"), said.develop),
-        _piece(_("In practice"), said.practice, fixed.get("feedback.practice")),
-        _piece(_("Your next step"), said.next_step, fixed.get("feedback.next_step")),
+        _piece("", feedback.achieved, fixed.get("feedback.achieved")),
+        _listed(_("What works well"), feedback.strengths),
+        _piece(_("Your thinking"), feedback.reflection, fixed.get("feedback.reflection")),
+        _listed(_("What to develop"), feedback.develop),
+        _piece(_("In practice"), feedback.practice, fixed.get("feedback.practice")),
+        _piece(_("Your next step"), feedback.next_step, fixed.get("feedback.next_step")),
     ]
-    kept = [one for one in pieces if one["blocks"]]
-    return [{"title": _("Feedback for you"), "pieces": kept, "origin": _origin(report, "feedback")}]
+    filled = [one for one in pieces if one["blocks"]]
+    return [{"title": _("Feedback for you"), "pieces": filled, "origin": _origin(report, "feedback")}]
 
 
 def _review(report: Report) -> list[dict[str, Any]]:
@@ -157,8 +157,8 @@ def _review(report: Report) -> list[dict[str, Any]]:
         _piece("", report.analysis.summary, report.corrected.get("analysis.summary")),
         _listed(_("Strengths"), report.analysis.strengths),
     ]
-    kept = [one for one in pieces if one["blocks"]]
-    return [{"title": _("Technical review"), "pieces": kept, "origin": _origin(report, "analysis")}]
+    filled = [one for one in pieces if one["blocks"]]
+    return [{"title": _("Technical review"), "pieces": filled, "origin": _origin(report, "analysis")}]
 
 
 def _further(report: Report) -> list[dict[str, Any]]:
@@ -198,9 +198,9 @@ def _adjusted(found: points.AdjustmentLine, staff: bool) -> dict[str, Any]:
     }
 
 
-def _criterion(found: CriterionGrade, given: Printed) -> dict[str, Any]:
+def _criterion(found: CriterionGrade, printed: Printed) -> dict[str, Any]:
     most = number(found.max_points)
-    level = points.level_words(found, given.terms.levels.get(found.criterion, ()))
+    level = points.level_words(found, printed.terms.levels.get(found.criterion, ()))
     changed_words = changed(found.corrected)
     if found.corrected and found.basis == "person" and found.corrected.points is not None:
         was = _("Before: %(was)s points", was=number(found.corrected.points))
@@ -212,7 +212,7 @@ def _criterion(found: CriterionGrade, given: Printed) -> dict[str, Any]:
         else _("%(points)s of %(most)s", points=number(found.points), most=most),
         "level": _("Level: %(level)s", level=one_line(level)) if level else "",
         "blocks": blocks(found.reason),
-        "checks": [_check(one, given.staff) for one in found.evidence],
+        "checks": [_check(one, printed.staff) for one in found.evidence],
         "quotes": [
             {
                 "text": wrapped(quote.text)[0],
@@ -228,9 +228,9 @@ def _criterion(found: CriterionGrade, given: Printed) -> dict[str, Any]:
 def _check(found: CheckOutcome, staff: bool) -> str:
     sign = _("met") if found.earned >= 1 else _("met in part") if found.earned > 0 else _("not met")
     sign = sign if found.weight else _("not counted")
-    said = executions.said(found) or (executions.counted(found.tests) if found.tests else "")
+    sentence = executions.said(found) or (executions.counted(found.tests) if found.tests else "")
     failed = [one_line(t.name, 80) for t in found.tests if not t.passed and (staff or not t.hidden)][:20]
-    words = [f"{sign}: {one_line(found.label or found.check)}", one_line(said, 400)]
+    words = [f"{sign}: {one_line(found.label or found.check)}", one_line(sentence, 400)]
     if failed:
         words.append(_("Failed: %(names)s", names=", ".join(failed)))
     return ". ".join(word for word in words if word)
@@ -279,25 +279,25 @@ class Files:
         return {"kind": "picture", "file": name, "alt": alt, "width": width}
 
 
-def document_data(shown: ShownDocument, files: Files) -> dict[str, Any]:
+def document_data(rendered: ShownDocument, files: Files) -> dict[str, Any]:
     """One document as the parts of which it is printed."""
-    said = [_cut() if note == CUT else note for note in shown.notes]
-    parts = [_note(note) for note in (*said, *shown.ran)]
-    parts += [comment(one) for one in shown.comments]
-    for cell in shown.cells:
-        if shown.kind == "notebook":
+    notes = [_cut() if note == CUT else note for note in rendered.notes]
+    parts = [_note(note) for note in (*notes, *rendered.ran)]
+    parts += [comment(one) for one in rendered.comments]
+    for cell in rendered.cells:
+        if rendered.kind == "notebook":
             word = _("code") if cell.cell.kind == "code" else _("text")
             parts.append(
                 {"kind": "head", "text": _("Cell %(number)s, %(kind)s", number=cell.cell.number, kind=word)}
             )
         parts += _code(cell)
         parts += [{"kind": "output", "text": wrapped(text)[0]} for text in cell.outputs]
-        parts += [files.part(shown.path, cell.cell.number, number) for number in cell.pictures]
+        parts += [files.part(rendered.path, cell.cell.number, number) for number in cell.pictures]
         if cell.ran:
             parts.append(_note(cell.ran.words))
             parts += [{"kind": "output", "text": wrapped(text)[0]} for text in cell.ran.outputs]
         parts += [comment(one) for one in cell.comments]
-    return {"path": one_line(shown.path), "parts": parts}
+    return {"path": one_line(rendered.path), "parts": parts}
 
 
 def _cut() -> str:
@@ -351,8 +351,8 @@ def changed(found: Corrected | None) -> str:
     if found is None:
         return ""
     before = one_line(found.text, 1_000)
-    said = _("Changed by a person.")
-    return f"{said} {_('Before: %(text)s', text=before)}" if before else said
+    words = _("Changed by a person.")
+    return f"{words} {_('Before: %(text)s', text=before)}" if before else words
 
 
 def comment(found: Comment) -> dict[str, Any]:

@@ -79,9 +79,9 @@ def _made(data: Mapping[str, Any], pictures: Mapping[str, bytes]) -> bytes | Non
             log.warning("a PDF was given up after %.0f s", SECONDS)
             return None
     if done.returncode != 0 or not done.stdout.startswith(b"%PDF-"):
-        said = len(done.stderr)
+        length = len(done.stderr)
         log.warning(
-            "a PDF could not be made (%d): %s, %d bytes said", done.returncode, _kind(done.stderr), said
+            "a PDF could not be made (%d): %s, %d bytes said", done.returncode, _kind(done.stderr), length
         )
         return None
     return done.stdout

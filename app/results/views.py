@@ -59,8 +59,8 @@ def picture(submission_id: str, document: int, cell: int, number: int) -> Respon
         view = submission.load_view(session, submission_id)
         auth.require_seen(actor, view)
         name = _notebook(session, view.id, document)
-        known = cast(Numbers, current_app.extensions["grader-pictures"])
-        found = known.picture(name, cell, number, partial(grade_history.load_content, session, name))
+        numbers = cast(Numbers, current_app.extensions["grader-pictures"])
+        found = numbers.picture(name, cell, number, partial(grade_history.load_content, session, name))
     if found is None:
         raise NotFound(NO_SUCH_IMAGE)
     response = Response(found.data, mimetype=f"image/{found.kind}")
@@ -94,9 +94,9 @@ def pdf(submission_id: str) -> Response:
         report = auth.report_for(actor, view)
         if report is None:
             raise NotFound(NO_RESULT)
-        given = _printed(session, view, report, may(actor, "tests.see_all", Subject(view.course_id)))
+        printed = _printed(session, view, report, may(actor, "tests.see_all", Subject(view.course_id)))
     viewing.viewed(actor, view.id, "pdf")
-    made = typesetting.typeset(*printing.data(given))
+    made = typesetting.typeset(*printing.data(printed))
     name = file_name(view.assignment, view.student, f"submission-{view.number}")
     return _download(made, "application/pdf", f"{name}.pdf")
 
@@ -128,8 +128,8 @@ def _of_class(submission_id: str) -> bytes:
         view = submission.load_view(session, submission_id)
         if view.grade is None:
             raise NotFound(NO_RESULT)
-        given = _printed(session, view, for_student(view.grade.report), staff=False)
-    return typesetting.typeset(*printing.data(given))
+        printed = _printed(session, view, for_student(view.grade.report), staff=False)
+    return typesetting.typeset(*printing.data(printed))
 
 
 def _printed(session: Session, view: SubmissionView, report: Report, staff: bool) -> printing.Printed:

@@ -214,17 +214,17 @@ def _curve_page(
             "criteria": worklist.rubric_of(session, assignment),
             "bulks": curves.list_applied_curves(session, assignment_id),
         }
-    shown = {"preview": preview, "form": form, "problem": problem, "shown": SHOWN}
-    return render_template("review/curve.html", actor=actor, **shown, **values), status
+    context = {"preview": preview, "form": form, "problem": problem, "shown": SHOWN}
+    return render_template("review/curve.html", actor=actor, **context, **values), status
 
 
 def _curve_of(form: dict[str, str]) -> Curve:
     """The curve of a form. Raises CurveRefused."""
     points = worklist.number(form.get("points", ""))
-    said = {"kind": form.get("kind"), "criterion": form.get("criterion", "")[:64]}
-    if points is None and said["kind"] != "root":
+    fields = {"kind": form.get("kind"), "criterion": form.get("criterion", "")[:64]}
+    if points is None and fields["kind"] != "root":
         raise CurveRefused(_("Say how many points."))
     try:
-        return Curve.model_validate({**said, "points": points or 0.0, "above": bool(form.get("above"))})
+        return Curve.model_validate({**fields, "points": points or 0.0, "above": bool(form.get("above"))})
     except ValidationError:
         raise CurveRefused(_("Choose one of the rules, and points that a grade can have.")) from None

@@ -158,28 +158,28 @@ def given(session: Session, whole: WholeSubmission, rubric: Rubric) -> Given:
     return Given(view, whole.submitted, made, stamp, rubric)
 
 
-def pane(given: Given, room: rendering.Room) -> Pane:
+def pane(source: Given, room: rendering.Room) -> Pane:
     """What a reviewer sees of a submission."""
-    view, submitted = given.view, given.submitted
+    view, submitted = source.view, source.submitted
     report = view.grade.report if view.grade else None
     original = view.grade.original if view.grade else None
-    told = entries(given.made, report)
-    counts = [one for one in given.made if one.undone_at is None]
+    changes = entries(source.made, report)
+    counts = [one for one in source.made if one.undone_at is None]
     documents = submitted.documents
     return Pane(
         view=view,
-        stamp=given.stamp,
+        stamp=source.stamp,
         shown=rendering.render_submission(
             documents, report, original, execution=submitted.execution, staff=True, room=room
         ),
         notes=submitted.notes,
         report=report,
-        criteria=_criteria(given.rubric, report, original, counts) if report and original else (),
+        criteria=_criteria(source.rubric, report, original, counts) if report and original else (),
         adjustments=tuple(_adjustments(report, counts)) if report else (),
         remarks=_remarks(original, counts) if report and original else (),
         words=_words(report, original, counts) if report and original else (),
-        comments=tuple(one for one in told if one.made.kind == "add" and one.made.undone_at is None),
-        history=told,
+        comments=tuple(one for one in changes if one.made.kind == "add" and one.made.undone_at is None),
+        history=changes,
         places=tuple(_places(documents)),
     )
 
@@ -195,12 +195,12 @@ def _places(documents: Sequence[Document]) -> Iterator[Place]:
 
 def entries(made: Sequence[Made], report: Report | None) -> tuple[Entry, ...]:
     """Changes in words."""
-    told = points.changes_in_words(made, points.change_titles(report))
-    return tuple(Entry(one, words.words) for one, words in zip(made, told, strict=True))
+    changes = points.changes_in_words(made, points.change_titles(report))
+    return tuple(Entry(one, words.words) for one, words in zip(made, changes, strict=True))
 
 
-def _criteria(given: Rubric, now: Report, was: Report, counts: Sequence[Made]) -> tuple[Criterion, ...]:
-    rubric = {one.id: one for one in given.criteria}
+def _criteria(content: Rubric, now: Report, was: Report, counts: Sequence[Made]) -> tuple[Criterion, ...]:
+    rubric = {one.id: one for one in content.criteria}
     made = []
     for number, (new, old) in enumerate(zip(now.criteria, was.criteria, strict=True), start=1):
         words = rubric[new.criterion].levels if new.criterion in rubric else ()
@@ -236,10 +236,10 @@ def _remarks(was: Report, counts: Sequence[Made]) -> tuple[Remark, ...]:
             comment, text = rendering.finding(remark), remark.detail
         else:
             comment, text = rendering.suggestion(remark), remark.how
-        said, hidden = _last(counts, "remark", target), _last(counts, "hide", target)
+        remarks, hidden = _last(counts, "remark", target), _last(counts, "hide", target)
         place = flags.place_words(remark.location) if remark.location else ""
-        new = str(said.value.get("text", "")) if said else text
-        found.append(Remark(target, comment.title, comment.kind, new, text, place, said, hidden))
+        new = str(remarks.value.get("text", "")) if remarks else text
+        found.append(Remark(target, comment.title, comment.kind, new, text, place, remarks, hidden))
     return tuple(found)
 
 
@@ -281,24 +281,24 @@ def remembered(key: str, make: Callable[[], Markup]) -> Markup:
     return found
 
 
-def body(given: Given, here: Mapping[str, Any], saved: tuple[str, ...], said: Mapping[str, Any]) -> Markup:
+def body(source: Given, here: Mapping[str, Any], saved: tuple[str, ...], texts: Mapping[str, Any]) -> Markup:
     """The right pane; with what could not be saved (`said`) it is of this answer only, else it is kept."""
     room = rendering.Room()
-    shown = {
-        "view": given.view,
-        "grade": given.view.grade,
+    context = {
+        "view": source.view,
+        "grade": source.view.grade,
         "here": here,
         "kept": saved,
         "staff": True,
         "place_words": place_words,
     }
-    if said:
-        return _body(given, room, {**shown, **said})
-    key, token = _key(given, here, saved), _kept().token
+    if texts:
+        return _body(source, room, {**context, **texts})
+    key, token = _key(source, here, saved), _kept().token
     found = _kept().parts.find(key)
     if found is None:
         blank = {"problem": "", "stale": False, "meanwhile": (), "draft": {}}
-        found = _body(given, room, {**shown, **blank, "form_token": lambda: token})
+        found = _body(source, room, {**context, **blank, "form_token": lambda: token})
         if room.coloured():  # else it may lack colours
             _kept().parts.put(key, len(found), found)
     return Markup(str(found).replace(token, form_token()))  # noqa: S704 - a token in place of ours
@@ -306,21 +306,21 @@ def body(given: Given, here: Mapping[str, Any], saved: tuple[str, ...], said: Ma
 
 def documents(view: SubmissionView, submitted: SubmittedWork) -> Markup:
     """What was submitted, without anything that was said about it."""
-    room, kept = rendering.Room(), _kept().parts
+    room, cached = rendering.Room(), _kept().parts
     key = mark("documents", current(), request.root_path, view.id, submitted.mark)
-    found = kept.find(key)
+    found = cached.find(key)
     if found is None:
-        shown = rendering.render_submission(submitted.documents, None, staff=True, room=room)
-        given = {"view": view, "report": None, "shown": shown, "staff": True, "notes": submitted.notes}
-        html = render_template("results/_part.html", part="results/_documents.html", **given)
+        rendered = rendering.render_submission(submitted.documents, None, staff=True, room=room)
+        context = {"view": view, "report": None, "shown": rendered, "staff": True, "notes": submitted.notes}
+        html = render_template("results/_part.html", part="results/_documents.html", **context)
         found = Markup(html)  # noqa: S704 - of a template that escapes
         if room.coloured():
-            kept.put(key, len(found), found)
+            cached.put(key, len(found), found)
     return found
 
 
-def _body(given: Given, room: rendering.Room, shown: dict[str, Any]) -> Markup:
-    made = pane(given, room)
+def _body(source: Given, room: rendering.Room, context: dict[str, Any]) -> Markup:
+    made = pane(source, room)
     html = render_template(
         "review/_body.html",
         pane=made,
@@ -328,13 +328,13 @@ def _body(given: Given, room: rendering.Room, shown: dict[str, Any]) -> Markup:
         report=made.report,
         shown=made.shown,
         notes=made.notes,
-        **shown,
+        **context,
     )
     return Markup(html)  # noqa: S704 - of a template that escapes
 
 
-def _key(given: Given, here: Mapping[str, Any], saved: tuple[str, ...]) -> str:
-    view, grade = given.view, given.view.grade
+def _key(source: Given, here: Mapping[str, Any], saved: tuple[str, ...]) -> str:
+    view, grade = source.view, source.view.grade
     numbers: tuple[object, ...] = ()
     if grade is not None:
         numbers = (grade.points, grade.points_so_far, grade.max_points, grade.final_points)
@@ -345,10 +345,10 @@ def _key(given: Given, here: Mapping[str, Any], saved: tuple[str, ...]) -> str:
         request.root_path,
         (view.id, view.round_id, view.state, view.failure),
         numbers,
-        given.submitted.mark,
-        given.made,
-        given.stamp,
-        given.rubric,
+        source.submitted.mark,
+        source.made,
+        source.stamp,
+        source.rubric,
         sorted(here.items()),
         saved,
     )

@@ -38,8 +38,8 @@ def ask(submission_id: str) -> Response:
         view = submission.load_view(session, submission_id)
         auth.require_seen(actor, view)
         auth.require(actor, "regrade.ask", auth.subject_of(view))
-        said = _ask(session, actor, view, criterion, reason)
-    flash(said)
+        message = _ask(session, actor, view, criterion, reason)
+    flash(message)
     return redirect(url_for("submissions.submission", submission_id=submission_id, _anchor="regrades"), 303)
 
 
@@ -71,10 +71,10 @@ def withdraw(request_id: int) -> Response:
         found = regrade_requests.load_request(session, request_id)
         try:
             regrade_store.withdraw_request(session, actor, request_id)
-            said = _("Your request was withdrawn.")
+            message = _("Your request was withdrawn.")
         except Conflict as refused:
-            said = render_error(refused)
-    flash(said)
+            message = render_error(refused)
+    flash(message)
     return redirect(
         url_for("submissions.submission", submission_id=found.submission_id, _anchor="regrades"), 303
     )
@@ -105,17 +105,17 @@ def show(request_id: int) -> str:
 @pages.post("/regrades/<int(max=2147483647):request_id>")
 def answer(request_id: int) -> tuple[str, int] | Response:
     """Decline, give other points, or have it graded again."""
-    actor, given = auth.actor(), services()
-    with given.store.write() as session:
+    actor, app_services = auth.actor(), services()
+    with app_services.store.write() as session:
         found, view = _answerable(session, actor, request_id)
-        said, problem = _answer(found, view)
-        if said is None:
+        message, problem = _answer(found, view)
+        if message is None:
             return _page(actor, found, view, problem), 422
-        if said.verdict == "again":
+        if message.verdict == "again":
             auth.require(actor, "rerun", auth.subject_of(view))
-        new = regrade_store.answer_request(session, actor, request_id, said)
+        new = regrade_store.answer_request(session, actor, request_id, message)
     if new is not None:
-        given.dispatch.announce(new)
+        app_services.dispatch.announce(new)
     flash(_("The request was answered. The student sees your words on the page of the result."))
     return redirect(url_for("regrade_requests.listing"), 303)
 

@@ -103,8 +103,8 @@ def _draw() -> dict[str, Any]:
     if ids:
         return {"ids": ",".join(ids[:MOST])}
     count, seed = request.args.get("count", ""), request.args.get("seed", "")[:40]
-    known = count.isascii() and count.isdecimal() and len(count) < 5 and int(count) > 0
-    return {"count": int(count), "seed": seed} if known else {}
+    valid = count.isascii() and count.isdecimal() and len(count) < 5 and int(count) > 0
+    return {"count": int(count), "seed": seed} if valid else {}
 
 
 def _levels() -> dict[str, float]:

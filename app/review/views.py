@@ -74,18 +74,18 @@ def page(
         of = worklist.Of(session, view.course_id, view.assignment_id)
         left = worklist.pane(of, filters, worklist.page_of(request.args), submission_id)
         before, after = worklist.neighbours(of, filters, submission_id, left)
-        given = detail.given(session, whole, worklist.rubric_of_round(session, left, view.round_id))
+        source = detail.given(session, whole, worklist.rubric_of_round(session, left, view.round_id))
         saved = comment_bank.list_texts(session, view.course_id)
     viewing.viewed(actor, submission_id, "review")
-    said: dict[str, Any] = {}
+    texts: dict[str, Any] = {}
     if problem or stale or meanwhile or draft:
-        told = detail.entries(meanwhile, view.grade.report if view.grade else None)
-        said = {"problem": problem, "stale": stale, "meanwhile": told, "draft": draft or {}}
-    body = detail.body(given, left.given["here"], saved, said)
+        changes = detail.entries(meanwhile, view.grade.report if view.grade else None)
+        texts = {"problem": problem, "stale": stale, "meanwhile": changes, "draft": draft or {}}
+    body = detail.body(source, left.given["here"], saved, texts)
     return render_template(
         "review/submission.html",
         actor=actor,
-        stamp=given.stamp,
+        stamp=source.stamp,
         view=view,
         before=before,
         after=after,
@@ -135,8 +135,8 @@ def change(submission_id: str) -> Answer:
         edits.change_grade(session, submission_id, wanted, _seen(), actor)
         if wanted.kind == "add" and request.form.get("keep"):
             comment_bank.save_comment(session, view.course_id, wanted.text, actor)
-        told = _(" The student can see it.") if view.released else ""
-        return _("Saved.") + told
+        note = _(" The student can see it.") if view.released else ""
+        return _("Saved.") + note
 
     return _done(submission_id, "grade.change", work)
 
@@ -147,8 +147,8 @@ def undo(submission_id: str) -> Answer:
 
     def work(session: Session, actor: Actor, view: SubmissionView) -> str:
         number = request.form.get("change", "")
-        known = int(number) if number.isascii() and number.isdecimal() and len(number) < 10 else 0
-        edits.undo_change(session, submission_id, known, _seen(), actor)
+        change_number = int(number) if number.isascii() and number.isdecimal() and len(number) < 10 else 0
+        edits.undo_change(session, submission_id, change_number, _seen(), actor)
         return _("Taken back; what stood there before counts again.")
 
     return _done(submission_id, "grade.change", work)
@@ -164,9 +164,9 @@ def accept(submission_id: str) -> Answer:
         filters = worklist.filters_of(request.args)
         after.append(review_worklist.neighbours(session, assignment, filters, submission_id)[1])
         released = edits.accept_grade(session, submission_id, _seen(), actor)
-        said = _("Accepted: %(name)s.", name=view.student)
-        said += _(" It is released, as this assignment says.") if released else ""
-        return said if after[0] else said + " " + _("That was the last one of this list.")
+        message = _("Accepted: %(name)s.", name=view.student)
+        message += _(" It is released, as this assignment says.") if released else ""
+        return message if after[0] else message + " " + _("That was the last one of this list.")
 
     return _done(submission_id, "grade.change", work, after)
 
@@ -200,35 +200,35 @@ def _done(submission_id: str, action: str, work: Work, after: list[str | None] |
     try:
         with services().store.write() as session:
             view = seen(session, actor, submission_id, action)
-            said = work(session, actor, view)
+            message = work(session, actor, view)
     except ChangedMeanwhile as error:
         draft = request.form.to_dict()
         return page(actor, submission_id, meanwhile=error.since, draft=draft, stale=True), error.status
     except (ChangeRefused, CommentRefused, Conflict) as error:
         problem = render_error(error)
         return page(actor, submission_id, problem=problem, draft=request.form.to_dict()), error.status
-    flash(said)
+    flash(message)
     filters, number = worklist.filters_of(request.args), worklist.page_of(request.args)
     address = worklist.address_of(filters, number)
     target = (after[0] if after else None) or submission_id
     anchor = _text("back", 40) if target == submission_id else ""
-    known = anchor if anchor.replace("-", "").isalnum() else None
-    return redirect(url_for("review.one", submission_id=target, _anchor=known, **address), 303)
+    valid_anchor = anchor if anchor.replace("-", "").isalnum() else None
+    return redirect(url_for("review.one", submission_id=target, _anchor=valid_anchor, **address), 303)
 
 
 def _wanted(session: Session, submission_id: str) -> Change:
     """The change a form asks for. Raises ChangeRefused."""
     form = request.form
     text = _text("text", 20_000) or _text("saved", 20_000)
-    said: dict[str, Any] = {"kind": form.get("kind", ""), "target": form.get("target", "")[:100]}
-    said |= {"text": text, "reason": _text("reason", 2_000)}
+    fields: dict[str, Any] = {"kind": form.get("kind", ""), "target": form.get("target", "")[:100]}
+    fields |= {"text": text, "reason": _text("reason", 2_000)}
     points = form.get("exact") or form.get("points") or ""
-    said["points"] = worklist.number(points)
-    said["target"] = edits.TOTAL if said["kind"] == "adjust" else said["target"]
-    if said["kind"] == "add":
-        said |= {**_place(session, submission_id), "target": ""}
+    fields["points"] = worklist.number(points)
+    fields["target"] = edits.TOTAL if fields["kind"] == "adjust" else fields["target"]
+    if fields["kind"] == "add":
+        fields |= {**_place(session, submission_id), "target": ""}
     try:
-        return Change.model_validate(said)
+        return Change.model_validate(fields)
     except ValidationError:
         raise ChangeRefused from None
 
@@ -307,5 +307,5 @@ def _course_of_comments(session: Session, actor: Actor, course_id: int) -> table
 def _comments_page(actor: Actor, course_id: int, problem: str = "") -> str:
     with services().store.read_autocommit() as session:
         course = _course_of_comments(session, actor, course_id)
-        kept = comment_bank.list_comments(session, course_id, worklist.page_of(request.args))
-    return render_template("review/comments.html", course=course, kept=kept, problem=problem, actor=actor)
+        comments = comment_bank.list_comments(session, course_id, worklist.page_of(request.args))
+    return render_template("review/comments.html", course=course, kept=comments, problem=problem, actor=actor)

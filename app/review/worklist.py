@@ -95,26 +95,26 @@ class Left:
 
 def pane(of: Of, filters: Filters, number: int, opened: str = "") -> Left:
     """The filter and the list; `opened` is the submission beside it, or they can be chosen."""
-    known = cache.of_assignment("orders", of.session, of.course_id, of.id, _nothing)
-    listed = _page(of, filters, number, known)
-    if known.shown is None:
+    cached = cache.of_assignment("orders", of.session, of.course_id, of.id, _nothing)
+    listed = _page(of, filters, number, cached)
+    if cached.shown is None:
         line = submission_lists.assignment_line(of.row, of.row.course)
-        known.shown = line, of.row.release_at, rubric_of(of.session, of.row)
-    line, release_at, criteria = known.shown
-    given: dict[str, Any] = {
+        cached.shown = line, of.row.release_at, rubric_of(of.session, of.row)
+    line, release_at, criteria = cached.shown
+    context: dict[str, Any] = {
         "assignment": line,
         "release_at": release_at,
         "filters": filters,
         "address": address_of(filters),
         "here": address_of(filters, number),
     }
-    more = {**given, "listed": listed, "criteria": criteria, "opened": opened}
+    more = {**context, "listed": listed, "criteria": criteria, "opened": opened}
     if not _lasts(filters):
-        return Left(known, listed, _made(filters, more), given)
-    inside = known.pages.get((filters, number)) is listed
-    place = (known.name, current(), request.root_path, sorted(given["address"].items()), number, opened)
+        return Left(cached, listed, _made(filters, more), context)
+    inside = cached.pages.get((filters, number)) is listed
+    place = (cached.name, current(), request.root_path, sorted(context["address"].items()), number, opened)
     key = mark("list", *place) if inside else ""
-    return Left(known, listed, detail.remembered(key, lambda: _made(filters, more)), given)
+    return Left(cached, listed, detail.remembered(key, lambda: _made(filters, more)), context)
 
 
 def neighbours(of: Of, filters: Filters, submission_id: str, left: Left) -> tuple[str | None, str | None]:
@@ -155,27 +155,27 @@ def _lasts(filters: Filters) -> bool:
     return not (filters.q or filters.machine or filters.model)
 
 
-def _page(of: Of, filters: Filters, number: int, known: Known) -> Page:
+def _page(of: Of, filters: Filters, number: int, cached: Known) -> Page:
     if not _lasts(filters):
         return review_worklist.load_page(of.session, of.row, filters, number)
-    found = known.pages.get((filters, number))
+    found = cached.pages.get((filters, number))
     if found is None:
-        order = known.orders.get(filters)
+        order = cached.orders.get(filters)
         if order is None:
             order = review_worklist.list_ids(of.session, of.row, filters)
-            if len(known.orders) < ORDERS:
-                known.orders[filters] = order
+            if len(cached.orders) < ORDERS:
+                cached.orders[filters] = order
         found = review_worklist.load_page(of.session, of.row, filters, number, order)
-        if len(known.pages) < 2 * ORDERS:
-            known.pages[filters, number] = found
+        if len(cached.pages) < 2 * ORDERS:
+            cached.pages[filters, number] = found
     return found
 
 
-def _made(filters: Filters, given: dict[str, Any]) -> Markup:
+def _made(filters: Filters, context: dict[str, Any]) -> Markup:
     machines, models = configured_machines()
     html = render_template(
         "review/_list.html",
-        choosing=not given["opened"],
+        choosing=not context["opened"],
         machines=with_chosen(machines, filters.machine),
         models=with_chosen(models, filters.model),
         looks=looks(),
@@ -193,7 +193,7 @@ def _made(filters: Filters, given: dict[str, Any]) -> Markup:
             ("partial", _("partly graded")),
             ("failed", _("not graded")),
         ],
-        **given,
+        **context,
     )
     return Markup(html)  # noqa: S704 - of a template that escapes
 
@@ -246,14 +246,14 @@ def address_of(filters: Filters, page: int = 1) -> dict[str, Any]:
 
 def configured_machines() -> tuple[list[str], list[str]]:
     """Names of machines and of models, as config.toml has them: to list all that ever ran costs more."""
-    known = services().config.machines
-    models = {place.model for machine in known for place in machine.stages.values()}
-    return [machine.name for machine in known], sorted(models)
+    machines = services().config.machines
+    models = {place.model for machine in machines for place in machine.stages.values()}
+    return [machine.name for machine in machines], sorted(models)
 
 
-def with_chosen(known: Iterable[str], chosen: str) -> list[str]:
+def with_chosen(options: Iterable[str], chosen: str) -> list[str]:
     """Also what is chosen, though it is not configured any more."""
-    return sorted({*known, chosen} - {""})
+    return sorted({*options, chosen} - {""})
 
 
 def looks() -> list[tuple[str, str]]:

@@ -20,17 +20,17 @@ SPACE = "\N{NO-BREAK SPACE}"
 HALF, MINUTES, HOURS = 0.5, 120.0, 2 * 3600.0
 
 
-def scores(known: Overview) -> Plot:
+def scores(figures: Overview) -> Plot:
     """How final points are spread."""
-    of = known.scores
+    of = figures.scores
     unit = "%" if of.shares else _("points")
     columns = []
     for one in of.bins:
         over = one.start >= of.highest
         span = _("above %(start)s", start=_number(one.start)) if over else _range(one.start, one.end)
-        said = ngettext("%(count)s hand-in", "%(count)s hand-ins", one.count)
+        words = ngettext("%(count)s hand-in", "%(count)s hand-ins", one.count)
         label = f">{_number(one.start)}" if over else _number(one.start)
-        columns.append(Column(label, one.count, f"{span} {unit}: {said}"))
+        columns.append(Column(label, one.count, f"{span} {unit}: {words}"))
     middle = of.spread
     return Plot(
         name="scores",
@@ -45,10 +45,10 @@ def scores(known: Overview) -> Plot:
     )  # fmt: skip
 
 
-def criteria(known: Overview) -> Plot:
+def criteria(figures: Overview) -> Plot:
     """How difficult each criterion was."""
     lanes = []
-    for one in known.criteria:
+    for one in figures.criteria:
         found = one.item.shares
         if found is None:
             continue
@@ -72,7 +72,7 @@ def criteria(known: Overview) -> Plot:
         rows=tuple(
             (one.title, one.max_points, *_shares(one.item.shares), one.item.at_zero, one.item.at_full,
              one.ungraded, one.item.discrimination)
-            for one in known.criteria
+            for one in figures.criteria
         ),
         lanes=tuple(lanes),
         ticks=tuple((part / 4, _percent(part / 4)) for part in range(5)),
@@ -85,9 +85,9 @@ def _shares(found: Spread | None) -> tuple[int | float | None, ...]:
     return (found.n, found.mean, found.deviation, found.lower, found.median, found.upper)
 
 
-def people(known: Overview) -> Plot:
+def people(figures: Overview) -> Plot:
     """What people gave beside what grading gave, in levels."""
-    known_ones = [one for one in known.criteria if one.people.n]
+    known_ones = [one for one in figures.criteria if one.people.n]
     reach = max((_reach(one) for one in known_ones), default=1.0)
     step = HALF if reach <= 1 else 1.0
     ticks = [part * step for part in range(-round(reach / step), round(reach / step) + 1)]
@@ -103,7 +103,7 @@ def people(known: Overview) -> Plot:
             (one.title, one.people.n, one.people.difference, *(one.people.interval or (None, None)),
              one.people.absolute, one.people.close, one.people.kappa, one.accepted, one.changed, one.blind.n,
              one.blind.kappa, one.between.pairs.n, one.between.pairs.close, one.between.pairs.kappa)
-            for one in known.criteria
+            for one in figures.criteria
         ),
         lanes=tuple(_difference(one) for one in known_ones),
         start=-reach,
@@ -136,9 +136,9 @@ def _difference(one: CriterionFacts) -> Lane:
     )
 
 
-def tested(known: Overview) -> Plot:
+def tested(figures: Overview) -> Plot:
     """Checks and tests that most submissions failed."""
-    titles = {one.id: one.title for one in known.criteria}
+    titles = {one.id: one.title for one in figures.criteria}
     lanes = [
         Lane(
             one.label,
@@ -149,7 +149,7 @@ def tested(known: Overview) -> Plot:
             note=f"{one.failed}/{one.n}",
             faint=one.n < FEWEST,
         )
-        for one in known.tested[:SHOWN_TESTED]
+        for one in figures.tested[:SHOWN_TESTED]
     ]  # fmt: skip
     return Plot(
         name="tested",
@@ -160,20 +160,20 @@ def tested(known: Overview) -> Plot:
         rows=tuple(
             (one.label, titles.get(one.criterion, one.criterion), _("test") if one.test else _("check"),
              _("yes") if one.hidden else _("no"), one.n, one.failed, one.nothing, one.mean)
-            for one in known.tested
+            for one in figures.tested
         ),
         lanes=tuple(lanes),
         ticks=tuple((part / 4, _percent(part / 4)) for part in range(5)),
     )  # fmt: skip
 
 
-def times(known: Overview) -> Plot:
+def times(figures: Overview) -> Plot:
     """How long gradings took, part by part."""
     parts = [
-        (_("Reading and checks"), known.times.preparing),
-        (_("In the queue"), known.times.waiting),
-        (_("On the machines"), known.times.running),
-        (_("From hand-in to grade"), known.times.total),
+        (_("Reading and checks"), figures.times.preparing),
+        (_("In the queue"), figures.times.waiting),
+        (_("On the machines"), figures.times.running),
+        (_("From hand-in to grade"), figures.times.total),
     ]
     found = [(label, one) for label, one in parts if one is not None]
     most = scale_end(max((one.upper for _label, one in found), default=1.0))

@@ -49,20 +49,20 @@ def assignment(assignment_id: int) -> str:
     """How the class did: scores, criteria, people beside the grader, findings, time."""
     with services().store.read_autocommit() as session:
         line = _assignment(session, auth.actor(), assignment_id)
-        seen = _seen(session, line)
-    body = seen.pages.get(current())
+        cached = _seen(session, line)
+    body = cached.pages.get(current())
     if body is None:
-        body = seen.pages[current()] = _body(line, seen.known)
-    shown = submission_lists.assignment_line(line, line.course)
-    return render_template("statistics/assignment.html", assignment=shown, body=body)
+        body = cached.pages[current()] = _body(line, cached.known)
+    view = submission_lists.assignment_line(line, line.course)
+    return render_template("statistics/assignment.html", assignment=view, body=body)
 
 
-def _body(line: tables.Assignment, known: Overview) -> Markup:
+def _body(line: tables.Assignment, figures: Overview) -> Markup:
     made = render_template(
         "statistics/_statistics.html",
         assignment=line,
-        known=known,
-        plots={name: make(known) for name, make in PLOTS.items()},
+        known=figures,
+        plots={name: make(figures) for name, make in PLOTS.items()},
         drawn=charts.inline,
         shown=charts.shown,
         duration=duration,
@@ -78,8 +78,8 @@ def picture(assignment_id: int, plot: str) -> Response:
     """A plot as a file of its own."""
     with services().store.read_autocommit() as session:
         line = _assignment(session, auth.actor(), assignment_id)
-        known = _seen(session, line).known
-    return _file(charts.alone(PLOTS[plot](known)), f"{line.slug}-{plot}.svg", "image/svg+xml")
+        figures = _seen(session, line).known
+    return _file(charts.alone(PLOTS[plot](figures)), f"{line.slug}-{plot}.svg", "image/svg+xml")
 
 
 @pages.get(f"/assignments/<int(max=2147483647):assignment_id>/statistics/<{NAMES}:plot>.csv")
@@ -87,8 +87,8 @@ def numbers(assignment_id: int, plot: str) -> Response:
     """The numbers of a plot."""
     with services().store.read_autocommit() as session:
         line = _assignment(session, auth.actor(), assignment_id)
-        known = _seen(session, line).known
-    return _file(charts.as_csv(PLOTS[plot](known)), f"{line.slug}-{plot}.csv", "text/csv; charset=utf-8")
+        figures = _seen(session, line).known
+    return _file(charts.as_csv(PLOTS[plot](figures)), f"{line.slug}-{plot}.csv", "text/csv; charset=utf-8")
 
 
 def _file(content: bytes, name: str, kind: str) -> Response:

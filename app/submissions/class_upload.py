@@ -43,8 +43,8 @@ def form(assignment_id: int) -> str:
 @limited(UPLOADS, per_person)
 def upload(assignment_id: int) -> tuple[str, int] | Response:
     """Keep the zip and show whom its files belong to."""
-    actor, given = auth.actor(), services()
-    with given.store.read_autocommit() as session:
+    actor, app_services = auth.actor(), services()
+    with app_services.store.read_autocommit() as session:
         assignment = _assignment(session, actor, assignment_id)
     try:
         (file, *_) = parsing.uploaded(request.files.getlist("zip"))
@@ -53,11 +53,11 @@ def upload(assignment_id: int) -> tuple[str, int] | Response:
         page = render_template(
             "submissions/class_upload.html",
             assignment=assignment,
-            server=given.config.server,
+            server=app_services.config.server,
             problem=render_error(error),
         )
         return page, error.status
-    with given.store.write() as session:
+    with app_services.store.write() as session:
         batch_id = class_uploads.create_class_upload(
             session, assignment_id, actor, upload_name(file.name), file.data
         )
@@ -70,18 +70,22 @@ def preview(batch_id: str) -> str:
     actor = auth.actor()
     with services().store.read_autocommit() as session:
         batch, assignment = _batch(session, actor, batch_id)
-        known = class_uploads.list_students(session, assignment.course_id)
-        matches = class_uploads.match_students(_entries(session, batch), known)
+        students = class_uploads.list_students(session, assignment.course_id)
+        matches = class_uploads.match_students(_entries(session, batch), students)
     return render_template(
-        "submissions/class_preview.html", batch=batch, assignment=assignment, matches=matches, members=known
+        "submissions/class_preview.html",
+        batch=batch,
+        assignment=assignment,
+        matches=matches,
+        members=students,
     )
 
 
 @pages.post("/classes/<batch_id>")
 def confirm(batch_id: str) -> Response:
     """Submit for everybody who was not left out."""
-    actor, given = auth.actor(), services()
-    with given.store.read_autocommit() as session:
+    actor, app_services = auth.actor(), services()
+    with app_services.store.read_autocommit() as session:
         batch, assignment = _batch(session, actor, batch_id)
         entries = _entries(session, batch)
     choices, problems = _choices(entries)
@@ -89,14 +93,14 @@ def confirm(batch_id: str) -> Response:
         for sentence in (_("Nothing was handed in; choose a student for at least one row."), *problems):
             flash(sentence, "warning")
         return redirect(url_for("class_upload.preview", batch_id=batch_id), 303)
-    with given.store.write() as session:
+    with app_services.store.write() as session:
         accepted = class_uploads.confirm_class_upload(
             session, class_uploads.lock_class_upload(session, batch_id), assignment.course_id, choices, actor
         )
     for one in accepted:
-        given.dispatch.announce(one.round_id)
-    told = ngettext("Handed in for %(count)s student.", "Handed in for %(count)s students.", len(accepted))
-    flash(told, "success")
+        app_services.dispatch.announce(one.round_id)
+    message = ngettext("Handed in for %(count)s student.", "Handed in for %(count)s students.", len(accepted))
+    flash(message, "success")
     for problem in problems:
         flash(problem, "warning")
     return redirect(url_for("home.submissions", assignment=assignment.id), 303)

@@ -115,9 +115,9 @@ def _stage_status(stage: StageView, lease: Lease | None) -> StageStatus:
 
 
 def _model(machine: str, stage: str) -> str | None:
-    for known in services().config.machines:
-        if known.name == machine and stage in known.stages:
-            return known.stages[stage].model
+    for configured in services().config.machines:
+        if configured.name == machine and stage in configured.stages:
+            return configured.stages[stage].model
     return None
 
 
@@ -150,7 +150,7 @@ class Live(Value):
 def live(view: Standing, progress: Progress, *, sees_score: bool) -> Live:
     """The state of a submission as this reader may see it."""
     headline, detail = _headline(view, progress, sees_score=sees_score)
-    seen = int(sees_score and view.graded)
+    visible = int(sees_score and view.graded)
     stages = () if view.final and not sees_score else _told(view, progress)
     return Live(
         status=view.state,
@@ -159,7 +159,7 @@ def live(view: Standing, progress: Progress, *, sees_score: bool) -> Live:
         tab=_tab(headline, view, progress),
         stages=tuple(_stage(name, stage) for name, stage in stages),
         settled=view.final and (sees_score or not view.graded),
-        result=f"{view.round_id}-{view.state}-{seen}-{int(view.released)}",
+        result=f"{view.round_id}-{view.state}-{visible}-{int(view.released)}",
     )
 
 
@@ -191,8 +191,8 @@ def _headline(view: Standing, progress: Progress, *, sees_score: bool) -> tuple[
 
 def _waiting(view: Standing, progress: Progress, *, sees_score: bool) -> tuple[str, str]:
     queue = progress.queue
-    known = queue is not None and queue.eta_s is not None
-    about = _("About %(time)s to go.", time=duration(queue.eta_s or 0)) if queue and known else ""
+    predicted = queue is not None and queue.eta_s is not None
+    about = _("About %(time)s to go.", time=duration(queue.eta_s or 0)) if queue and predicted else ""
     if view.release == "after_review" and not sees_score:
         about = f"{about} {_('Then a person looks at the result before you see it.')}".strip()
     place = _("Place %(number)s.", number=queue.position) if queue and queue.position else ""

@@ -63,9 +63,9 @@ class Board:
         self._rest_s = LOOK_EVERY_S
         self._alike = (0, 0)
 
-    def alike(self, seen: Seen) -> int:
+    def alike(self, state: Seen) -> int:
         """How many submissions that pages wait for are as far as this one: with a machine, or not yet."""
-        return self._alike[seen.at_work]
+        return self._alike[state.at_work]
 
     def forget(self) -> None:
         """Something was changed here: the next one looks anew."""
@@ -73,16 +73,16 @@ class Board:
 
     def reader(self, session_id: str, *, anew: bool) -> Reader:
         """Whose session this is. Raises NotSignedIn."""
-        asked = auth.session_of(session_id)
+        loaded = auth.session_of(session_id)
         if not anew:
             self._look()  # before the reader is believed: somebody may have signed out here
-        found = self._readers.get(asked.user_id)
-        if anew or found is None or asked.id not in found.sessions:
-            self._take({}, self._read_readers([asked.user_id]))
-            found = self._readers.get(asked.user_id)
-        if found is None or found.stamp != asked.stamp or asked.id not in found.sessions:
+        found = self._readers.get(loaded.user_id)
+        if anew or found is None or loaded.id not in found.sessions:
+            self._take({}, self._read_readers([loaded.user_id]))
+            found = self._readers.get(loaded.user_id)
+        if found is None or found.stamp != loaded.stamp or loaded.id not in found.sessions:
             raise NotSignedIn
-        self._users[asked.user_id] = time.monotonic()
+        self._users[loaded.user_id] = time.monotonic()
         return found
 
     def seen(self, submission_id: str, *, anew: bool) -> Seen:
@@ -113,9 +113,9 @@ class Board:
         finally:
             self._lock.release()
 
-    def _take(self, seen: Mapping[str, Seen], readers: Mapping[int, Reader]) -> None:
+    def _take(self, states: Mapping[str, Seen], readers: Mapping[int, Reader]) -> None:
         with self._lock:
-            self._seen = {**self._seen, **seen}
+            self._seen = {**self._seen, **states}
             self._readers = {**self._readers, **readers}
 
     def _read_readers(self, users: Iterable[int]) -> dict[int, Reader]:
@@ -136,8 +136,8 @@ class Board:
 @pages.record
 def _watch(state: BlueprintSetupState) -> None:
     """Let pages of this app wait."""
-    given = cast(Services, state.app.extensions["grader"])
-    state.app.extensions["grader-waiting"] = Board(given.store, given.dispatch)
+    services = cast(Services, state.app.extensions["grader"])
+    state.app.extensions["grader-waiting"] = Board(services.store, services.dispatch)
 
 
 @pages.after_app_request
@@ -158,17 +158,17 @@ def status(submission_id: str) -> Response:
     actor = auth.limited(reader.actor)
     if actor is None:
         raise NotSignedIn
-    seen = board.seen(submission_id, anew=anew)
-    return tagged(_told(board, actor, seen))
+    state = board.seen(submission_id, anew=anew)
+    return tagged(_told(board, actor, state))
 
 
-def _told(board: Board, actor: Actor, seen: Seen) -> dict[str, object]:
-    wait = seen.wait
+def _told(board: Board, actor: Actor, state: Seen) -> dict[str, object]:
+    wait = state.wait
     subject = Subject(wait.course_id, wait.student_id, wait.released, wait.members)
     if not may(actor, "submission.see", subject):
         raise NotFound(NO_SUCH_SUBMISSION)
     with services().store.read_autocommit() as opened:
-        how_far = progress(opened, wait, seen.leases)
+        how_far = progress(opened, wait, state.leases)
     now = live(wait, how_far, sees_score=may(actor, "score.see", subject))
-    next_s = next_look_s(wait, how_far, now, board.alike(seen))
+    next_s = next_look_s(wait, how_far, now, board.alike(state))
     return {**now.model_dump(mode="json"), "next_s": next_s}

@@ -187,10 +187,10 @@ def upload(upload_id: str) -> str | BaseResponse:
         found = assignment_pages.seen(session, actor, waiting.assignment_id)
         people = groups.group_members(session, found, actor.user_id)
         stands = submission_policy(session, found, actor.user_id, people, waiting.counts_at)
-        shown = assignment.load_overview(session, found, actor.user_id)
-    staff = parsing.trusted(actor, shown.course_id)
+        view = assignment.load_overview(session, found, actor.user_id)
+    staff = parsing.trusted(actor, view.course_id)
     return render_template(
-        "submissions/upload.html", waiting=waiting, assignment=shown, policy=stands, staff=staff
+        "submissions/upload.html", waiting=waiting, assignment=view, policy=stands, staff=staff
     )
 
 
@@ -286,8 +286,8 @@ def set_mail(submission_id: str) -> BaseResponse:
         if not _theirs(actor, view):
             raise NotFound(SUBMISSION_NOT_YOURS)
         mail_notifications.set_mail_preference(session, submission_id, actor.user_id, wanted=wanted)
-    told = _("You will get an e-mail when you can see the result.")
-    flash(told if wanted else _("You will get no e-mail about this hand-in."))
+    message = _("You will get an e-mail when you can see the result.")
+    flash(message if wanted else _("You will get no e-mail about this hand-in."))
     return redirect(url_for("submissions.submission", submission_id=submission_id), 303)
 
 
@@ -317,10 +317,10 @@ def retry_failed() -> BaseResponse:
             raise NotFound
     done = sum(_replay(round_id, actor) for round_id in chosen if round_id in listed)
     if chosen:
-        told = ngettext(
+        message = ngettext(
             "%(count)s hand-in will be graded again.", "%(count)s hand-ins will be graded again.", done
         )
-        flash(told if done else _("Nothing to do."), "success" if done else "info")
+        flash(message if done else _("Nothing to do."), "success" if done else "info")
     return redirect(url_for("submissions.failed"), 303)
 
 
@@ -330,9 +330,9 @@ def _dead_rounds(actor: Actor) -> list[DeadRound]:
 
 
 def _replay(round_id: str, actor: Actor) -> bool:
-    given = services()
-    with given.store.write() as session:
+    app_services = services()
+    with app_services.store.write() as session:
         done = retry.retry_round(session, round_id, actor.name)
     if done:
-        given.dispatch.announce(round_id)  # for those not prepared yet; the sweeper sends the others
+        app_services.dispatch.announce(round_id)  # for those not prepared yet; the sweeper sends the others
     return done

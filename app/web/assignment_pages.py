@@ -46,17 +46,17 @@ def _allow(actor: Actor, course_id: int, visible: bool) -> None:
 def about(actor: Actor, assignment_id: int, problem: str = "") -> dict[str, Any]:
     """What the page of an assignment and its submission form show."""
     with services().store.read_autocommit() as session:
-        looked = assignment_view.load_page(session, assignment_id, actor.user_id, partial(_allow, actor))
-        waiting = uploads.find_pending(session, actor.user_id, assignment_id) if looked.uploaded else []
-    shown = looked.shown
+        loaded = assignment_view.load_page(session, assignment_id, actor.user_id, partial(_allow, actor))
+        waiting = uploads.find_pending(session, actor.user_id, assignment_id) if loaded.uploaded else []
+    view = loaded.shown
     return {
-        "assignment": shown,
-        "attempts": looked.attempts,
+        "assignment": view,
+        "attempts": loaded.attempts,
         "waiting": waiting[0] if waiting else None,
         "problem": problem,
         "actor": actor,
-        "staff": parsing.trusted(actor, shown.course_id),
-        "may_submit": can_submit(actor, shown),
+        "staff": parsing.trusted(actor, view.course_id),
+        "may_submit": can_submit(actor, view),
         "form_key": parsing.form_key(request.form.get("key", "")) or parsing.new_key(),
         "server": services().config.server,
         "allowed": ALLOWED_FILES,
@@ -100,7 +100,7 @@ def require_change(actor: Actor, found: tables.Assignment, action: str) -> None:
 
 def head(session: Session, assignment: tables.Assignment, now: versions.VersionState | None = None) -> Head:
     """What stands above every page of it; `now` where it is known what is written on."""
-    known = now or versions.newest_state(session, assignment.id)
+    state = now or versions.newest_state(session, assignment.id)
     return Head(
         id=assignment.id,
         course_id=assignment.course_id,
@@ -109,10 +109,10 @@ def head(session: Session, assignment: tables.Assignment, now: versions.VersionS
         course=assignment.course.slug,
         course_title=assignment.course.title,
         visible=assignment.visible,
-        number=known.number,
-        draft=known.draft,
-        counting=known.counting,
-        counting_id=known.counting_id,
+        number=state.number,
+        draft=state.draft,
+        counting=state.counting,
+        counting_id=state.counting_id,
     )
 
 
@@ -122,7 +122,7 @@ def whole(name: str) -> int | None:
     return int(text) if text.isdecimal() and text.isascii() and len(text) < 10 else None
 
 
-def can_submit(actor: Actor, shown: Overview) -> bool:
+def can_submit(actor: Actor, view: Overview) -> bool:
     """Whether the form is of any use now."""
-    trusted = parsing.trusted(actor, shown.course_id)
-    return shown.ready and not shown.archived and (trusted or shown.policy.open)
+    trusted = parsing.trusted(actor, view.course_id)
+    return view.ready and not view.archived and (trusted or view.policy.open)

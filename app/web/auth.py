@@ -71,15 +71,15 @@ def load_users(app: Flask) -> None:
 def session_of(cookie: str) -> BrowserSession:
     """What a session's cookie says; of nobody where it says nothing of the kind."""
     number, stamp, session_id = (*cookie.split(":"), "", "")[:3]
-    known = number.isdecimal() and len(number) < 10
-    return BrowserSession(int(number) if known else 0, stamp, session_id)
+    valid = number.isdecimal() and len(number) < 10
+    return BrowserSession(int(number) if valid else 0, stamp, session_id)
 
 
 def _load(cookie: str) -> SignedIn | None:
-    asked = session_of(cookie)
+    loaded = session_of(cookie)
     with services().store.read_autocommit() as store:
-        found = users.load_reader_of_session(store, asked.user_id, asked.id)
-    if found is None or found.stamp != asked.stamp:
+        found = users.load_reader_of_session(store, loaded.user_id, loaded.id)
+    if found is None or found.stamp != loaded.stamp:
         return None
     if found.language:
         g.language = found.language
@@ -88,7 +88,7 @@ def _load(cookie: str) -> SignedIn | None:
         return None
     fewer = actor is not found.actor
     found = replace(found, actor=actor, open_requests=0 if fewer else found.open_requests)
-    return SignedIn(found, asked.id)
+    return SignedIn(found, loaded.id)
 
 
 def limited(who: Actor) -> Actor | None:

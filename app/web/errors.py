@@ -49,16 +49,16 @@ def for_machines() -> bool:
 
 def answer(status: int, code: str, message: str | Message) -> Response | BaseResponse:
     """An error in the form the caller understands; a string is said as it is."""
-    said = verbatim(message) if isinstance(message, str) else message
+    text = verbatim(message) if isinstance(message, str) else message
     if for_machines():
         problem = {"type": f"urn:grader:{code}", "title": _title(status), "status": status}
         response = jsonify(
-            **problem, detail=said.message, code=code, **_coded(said), **_whether_again(status)
+            **problem, detail=text.message, code=code, **_coded(text), **_whether_again(status)
         )
         response.mimetype = "application/problem+json"
     else:
         page = render_template(
-            "web/error.html", status=status, fault=fault(status), message=render_message(said)
+            "web/error.html", status=status, fault=fault(status), message=render_message(text)
         )
         response = Response(page, mimetype="text/html")
     response.status_code = status
@@ -67,8 +67,12 @@ def answer(status: int, code: str, message: str | Message) -> Response | BaseRes
     return response
 
 
-def _coded(said: Message) -> dict[str, Any]:
-    return {"message_code": said.code, "params": said.model_dump(mode="json")["params"]} if said.code else {}
+def _coded(message: Message) -> dict[str, Any]:
+    return (
+        {"message_code": message.code, "params": message.model_dump(mode="json")["params"]}
+        if message.code
+        else {}
+    )
 
 
 def _whether_again(status: int) -> dict[str, bool]:

@@ -148,12 +148,12 @@ class Expecting:
         return self._looked(session)[1].places.waiting
 
     def _looked(self, session: Session) -> tuple[float, Outlook]:
-        kept = self._kept
-        if kept is not None and time.monotonic() - kept[0] < self._rest_s:
-            return kept
-        if self._lock.acquire(blocking=kept is None):
+        cached = self._kept
+        if cached is not None and time.monotonic() - cached[0] < self._rest_s:
+            return cached
+        if self._lock.acquire(blocking=cached is None):
             try:
-                if self._kept is kept:
+                if self._kept is cached:
                     began = time.monotonic()
                     self._kept = (began, self._look(session))
                     self._rest_s = max(LOOK_EVERY_S, REST * (time.monotonic() - began))
@@ -162,17 +162,17 @@ class Expecting:
         return cast("tuple[float, Outlook]", self._kept)
 
     def _look(self, session: Session) -> Outlook:
-        line, known, runs = load_positions(session), load_speed(session), list_sent(session)
+        line, speed, runs = load_positions(session), load_speed(session), list_sent(session)
         coming, waiting = count_new_rounds(session, COMING_S), sandbox_positions(session)
         leases = self._dispatch.leases([one.run for one in runs]) if runs else {}
-        seen = outlook(line, known, runs, leases, self._dispatch.machines(), coming)
+        expected = outlook(line, speed, runs, leases, self._dispatch.machines(), coming)
         rate = rate_of_checks(self._dispatch.parts()) if waiting else None
-        return replace(seen, to_run=waiting, rate=rate)
+        return replace(expected, to_run=waiting, rate=rate)
 
 
 def outlook(
     line: QueuePositions,
-    known: Speed,
+    speed: Speed,
     runs: Sequence[SentRun],
     leases: Mapping[str, Lease],
     machines: Sequence[MachineState],
@@ -207,7 +207,7 @@ def outlook(
         },
     )
     measured = any(profile.seen >= 1 for one in peers.values() for profile in one.speed_profiles.values())
-    return Outlook(line, known, _able(machines), forecast(scene) if measured else None, lines, next_up)
+    return Outlook(line, speed, _able(machines), forecast(scene) if measured else None, lines, next_up)
 
 
 def _able(machines: Sequence[MachineState]) -> frozenset[str]:

@@ -61,8 +61,10 @@ def current() -> str:
     """The reader's language: what they chose, else what the browser likes best."""
     if not has_request_context():
         return ENGLISH
-    known = g._get_current_object()  # asked for with each text; through the proxy it costs five times as much
-    return _spoken(known.get("language") or _looked_up())
+    context = (
+        g._get_current_object()
+    )  # asked for with each text; through the proxy it costs five times as much
+    return _spoken(context.get("language") or _looked_up())
 
 
 @lru_cache(maxsize=64)
@@ -79,8 +81,8 @@ def _looked_up() -> str:
 
 def speak(chosen: str | None) -> None:
     """Answer this request in that language where it is known, else in what the browser likes best."""
-    known = languages()
-    g.language = chosen if chosen in known else request.accept_languages.best_match(known) or ENGLISH
+    offered = languages()
+    g.language = chosen if chosen in offered else request.accept_languages.best_match(offered) or ENGLISH
     refresh()
 
 
@@ -182,6 +184,6 @@ def stored_message(english: str) -> str:
     return render_message(messages.of_english(english))
 
 
-def render_message(said: Message) -> str:
+def render_message(message: Message) -> str:
     """A coded message in the reader's language; in English where its code is not known."""
-    return messages.render(said, DOMAIN.get_translations(), number)
+    return messages.render(message, DOMAIN.get_translations(), number)

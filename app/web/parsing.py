@@ -83,12 +83,12 @@ def parse(model: type[T], data: dict[str, Any]) -> T:
 
 def of_query(model: type[T]) -> T:
     """The parameters of the address, each at most once. Raises InvalidField."""
-    given = {}
+    fields = {}
     for name, values in request.args.lists():
         if len(values) > 1:
             raise InvalidField(f"{shown(name)}: is given more than once.")
-        given[name] = values[0]
-    return parse(model, given)
+        fields[name] = values[0]
+    return parse(model, fields)
 
 
 def of_body(model: type[T]) -> T:
@@ -151,9 +151,9 @@ def new_key() -> str:
     return secrets.token_urlsafe(16)
 
 
-def form_key(given: str) -> str:
+def form_key(key: str) -> str:
     """The key a form was sent with, or nothing when it is not one of ours."""
-    return given if FORM_KEY.fullmatch(given) else ""
+    return key if FORM_KEY.fullmatch(key) else ""
 
 
 def trusted(actor: Actor, course_id: int) -> bool:

@@ -74,8 +74,12 @@ def _field_hints(_language: str) -> Mapping[str, str]:
 
 def field_word(name: str, place: str = "") -> str:
     """How one field is called, at its place in the form; one without a word here by its own name."""
-    known = _field_words(current())
-    return known.get(_of_adjustment(name, place)) or known.get(name) or name.replace("_", " ").capitalize()
+    field_words = _field_words(current())
+    return (
+        field_words.get(_of_adjustment(name, place))
+        or field_words.get(name)
+        or name.replace("_", " ").capitalize()
+    )
 
 
 def _of_adjustment(name: str, place: str) -> str:
@@ -100,14 +104,14 @@ def hint(shape: Shape, place: str = "") -> str:
         "own_lines": _("With fewer it earns nothing."),
         "given": _("Where its cell was run."),
     }
-    said = {
+    hints = {
         "lines": _("One a line."),
         "numbers": _("One number a line."),
         "pairs": _("One a line: name = value."),
         "lists": _("One a line: name = other, another."),
     }
     of_kind = _field_hints(current()).get(shape.name)
-    return of_kind or by_name.get(shape.name) or said.get(shape.kind, "")
+    return of_kind or by_name.get(shape.name) or hints.get(shape.kind, "")
 
 
 def about_kind(kind: str) -> str:
@@ -118,29 +122,29 @@ def about_kind(kind: str) -> str:
 def place_words(place: str, raw: Raw | None) -> str:
     """`criteria.0.checks.1.all_of` as people say it."""
     parts = place.split(".")
-    said: list[str] = []
+    words: list[str] = []
     here: object = raw
     for at, part in enumerate(parts):
         if part.isdecimal():
             here = here[int(part)] if isinstance(here, list) and int(part) < len(here) else None
-            said.append(_one(parts[at - 1] if at else "", int(part) + 1, here))
+            words.append(_one(parts[at - 1] if at else "", int(part) + 1, here))
         else:
             here = here.get(part) if isinstance(here, dict) else None
             if at + 1 >= len(parts) or not parts[at + 1].isdecimal():
-                said.append(field_word(part, ".".join(parts[: at + 1])))
-    return ", ".join(one for one in said if one)
+                words.append(field_word(part, ".".join(parts[: at + 1])))
+    return ", ".join(one for one in words if one)
 
 
 def _one(name: str, count: int, here: object) -> str:
     raw = here if isinstance(here, dict) else {}
     if name == "criteria":
         title = str(raw.get("title", ""))
-        said = _("criterion %(count)s", count=count)
-        return f"{said} {_('“%(title)s”', title=title)}" if title else said
+        place = _("criterion %(count)s", count=count)
+        return f"{place} {_('“%(title)s”', title=title)}" if title else place
     if name == "adjustments":
         title = str(raw.get("title", ""))
-        said = _("deduction %(count)s", count=count)
-        return f"{said} {_('“%(title)s”', title=title)}" if title else said
+        place = _("deduction %(count)s", count=count)
+        return f"{place} {_('“%(title)s”', title=title)}" if title else place
     if name in ("checks", "when", "unless"):
         kind = str(raw.get("kind", ""))
         return _("check %(count)s", count=count) + (
@@ -157,11 +161,11 @@ def problem_words(
     problems: Iterable[Problem], raw: Raw | None, fields: Iterable[str]
 ) -> list[tuple[str, str]]:
     """The field each problem is at (empty: none) and the sentence about it."""
-    known = set(fields)
+    names = set(fields)
     found = []
     for one in problems:
         at = one.place
-        while at and at not in known:
+        while at and at not in names:
             at = at.rpartition(".")[0]
         words = place_words(one.place, raw) if one.place else ""
         message = render_message(one.message)
@@ -174,8 +178,8 @@ def check_said(raw: Raw, own: Iterable[Shape], longest: int = 90) -> str:
     """A folded check in one line: the name it was given, else what was typed into its own fields."""
     typed = [raw.get(one.name) for one in own if one.kind not in ("checks", "parts", "yes", "choice")]
     words = [", ".join(one.split("\n")) for one in typed if isinstance(one, str) and one]
-    said = str(raw.get("label") or "") or ", ".join(words)
-    return said if len(said) <= longest else said[: longest - 1] + "…"
+    label = str(raw.get("label") or "") or ", ".join(words)
+    return label if len(label) <= longest else label[: longest - 1] + "…"
 
 
 def difference_words(one: Difference) -> str:
@@ -184,7 +188,7 @@ def difference_words(one: Difference) -> str:
         about = field_word(one.field)
         return _("“%(name)s”: %(field)s was changed.", name=one.name, field=about)
     kind = kind_words().get(one.field, one.field)
-    said: dict[str, Callable[[], str]] = {
+    sentences: dict[str, Callable[[], str]] = {
         "total": lambda: _("The total is %(after)s points; it was %(before)s.", **_sides(one)),
         "criterion_added": lambda: _("“%(name)s” is new, for %(after)s points.", **_sides(one)),
         "criterion_removed": lambda: _("“%(name)s” is gone; it had %(before)s points.", **_sides(one)),
@@ -207,7 +211,7 @@ def difference_words(one: Difference) -> str:
         "file_removed": lambda: _("File %(name)s is gone.", **_sides(one)),
         "file_changed": lambda: _("File %(name)s was changed.", **_sides(one)),
     }
-    return said[one.what]() if one.what in said else one.what
+    return sentences[one.what]() if one.what in sentences else one.what
 
 
 def _sides(one: Difference) -> dict[str, object]:
@@ -220,7 +224,7 @@ def conflict_words(one: Conflict) -> str:
     before = number(one.before) if one.before is not None else "–"
     after = number(one.after) if one.after is not None else "–"
     values = {"name": one.name, "person": person, "before": before, "after": after}
-    said: dict[str, Callable[[], str]] = {
+    sentences: dict[str, Callable[[], str]] = {
         "gone": lambda: _("“%(name)s” is not in the new rubric; the change of it is left behind.", **values),
         "too_many": lambda: _(
             "“%(name)s” is worth %(after)s points now; the %(person)s a person gave are cut to that.",
@@ -239,4 +243,4 @@ def conflict_words(one: Conflict) -> str:
             **values,
         ),
     }
-    return said[one.why]()
+    return sentences[one.why]()

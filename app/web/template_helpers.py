@@ -42,26 +42,26 @@ def _add_fast_globals(app: Flask) -> None:
     """Let templates of this app say texts and addresses by what is here."""
     # as the extension's own, which look everything up in the context three times over
     app.jinja_env.globals.update(_=_text, gettext=_text, ngettext=_counted)
-    known = app.extensions["grader-addresses"] = Addresses(app)
+    addresses = app.extensions["grader-addresses"] = Addresses(app)
     app.extensions["grader-form-tokens"] = {}
-    app.jinja_env.globals.update(url_for=known.url_for, moment_words=moment, number_words=number)
+    app.jinja_env.globals.update(url_for=addresses.url_for, moment_words=moment, number_words=number)
     app.jinja_env.globals.update(state_told=state_words, badge_words=badge, form_token=form_token)
     app.jinja_env.globals.update(late_words=late, off_words=off, percent_words=percent, signing_in=signing_in)
 
 
 @pass_eval_context
-def _text(given: EvalContext, text: str, /, **values: object) -> str:
+def _text(context: EvalContext, text: str, /, **values: object) -> str:
     """A text of a template in the reader's language, with `%(name)s` filled in and escaped."""
     found = DOMAIN.get_translations().gettext(text)
-    words = Markup(found) if given.autoescape else found  # noqa: S704 - a text of ours
+    words = Markup(found) if context.autoescape else found  # noqa: S704 - a text of ours
     return words % values if values or "%" in found else words
 
 
 @pass_eval_context
-def _counted(given: EvalContext, one: str, many: str, num: int, /, **values: object) -> str:
+def _counted(context: EvalContext, one: str, many: str, num: int, /, **values: object) -> str:
     """The text for so many; `%(num)s` is filled in, too."""
     found = DOMAIN.get_translations().ngettext(one, many, num)
-    words = Markup(found) if given.autoescape else found  # noqa: S704 - a text of ours
+    words = Markup(found) if context.autoescape else found  # noqa: S704 - a text of ours
     return words % {"num": num, **values}
 
 
@@ -81,41 +81,41 @@ class Addresses:
         root = request._get_current_object().root_path  # type: ignore[attr-defined]  # of the proxy
         key = (root, endpoint, *((name, type(one), one) for name, one in values.items()))
         try:
-            known = self._made.get(key)
+            cached = self._made.get(key)
         except TypeError:  # a list, which cannot be looked up
             return self._make(endpoint, **values)
-        if known is None:
-            known = self._make(endpoint, **values)
+        if cached is None:
+            cached = self._make(endpoint, **values)
             if len(self._made) >= MOST_ADDRESSES:
                 self._made.clear()
-            self._made[key] = known
-        return known
+            self._made[key] = cached
+        return cached
 
 
 def address(endpoint: str, **values: Any) -> str:
     """Flask's `url_for`, of those that are remembered."""
-    known: Addresses = current_app.extensions["grader-addresses"]
-    return known.url_for(endpoint, **values)
+    addresses: Addresses = current_app.extensions["grader-addresses"]
+    return addresses.url_for(endpoint, **values)
 
 
 def form_token() -> Markup:
     """The field that every form has, against forms of other sites."""
-    known: Markup | None = g.get("form_token")
-    if known is None:  # a request has one token, and lists have many forms
-        known = g.form_token = _token_field()
-    return known
+    cached: Markup | None = g.get("form_token")
+    if cached is None:  # a request has one token, and lists have many forms
+        cached = g.form_token = _token_field()
+    return cached
 
 
 def _token_field() -> Markup:
     """Signed once for a session: a token is good for as long as its session (`WTF_CSRF_TIME_LIMIT`)."""
     signed: dict[str, Markup] = current_app.extensions["grader-form-tokens"]
-    known = signed.get(session.get("csrf_token", ""))
-    if known is None:
-        known = Markup('<input type="hidden" name="csrf_token" value="{}">').format(generate_csrf())
+    cached = signed.get(session.get("csrf_token", ""))
+    if cached is None:
+        cached = Markup('<input type="hidden" name="csrf_token" value="{}">').format(generate_csrf())
         if len(signed) >= MOST_TOKENS:
             signed.clear()
-        signed[session["csrf_token"]] = known
-    return known
+        signed[session["csrf_token"]] = cached
+    return cached
 
 
 def moment(at: datetime) -> Markup:

@@ -39,8 +39,8 @@ class Views:
         """Whether this look is to be written down; the next one within EVERY_S is not."""
         key, moment = (actor.name, object_), time.monotonic()
         with self._lock:
-            known = self._seen.get(key)
-            if known is not None and moment - known < EVERY_S:
+            cached = self._seen.get(key)
+            if cached is not None and moment - cached < EVERY_S:
                 return False
             self._seen[key] = moment
             self._seen.move_to_end(key)

@@ -189,13 +189,13 @@ def receive(connection: str) -> Response:
 
 def verify(connection: str, body: bytes) -> None:
     """Check id, time (at most 300 s old) and signature with every live secret. Raises SignatureInvalid."""
-    given = services()
-    if connection not in given.config.server.lms_connections:
+    app_services = services()
+    if connection not in app_services.config.server.lms_connections:
         raise SignatureInvalid
-    if any(_verified(secret, body) for secret in given.lms_secrets.get(connection, ())):
+    if any(_verified(secret, body) for secret in app_services.lms_secrets.get(connection, ())):
         return
-    with given.store.read() as session:
-        made_here = webhooks.live_secrets(session, connection, given.secret_key)
+    with app_services.store.read() as session:
+        made_here = webhooks.live_secrets(session, connection, app_services.secret_key)
     if not any(_verified(secret, body) for secret in made_here):
         raise SignatureInvalid
 
@@ -285,8 +285,8 @@ class Taking:
                     answer = {"status": "done", **work(session)}
                     self.remember(session, answer=answer)
                     return answer
-            except _Seen as seen:
-                return seen.answer
+            except _Seen as repeated:
+                return repeated.answer
             except IntegrityError:
                 # two of the same at once on a database that locks rows: now the first one's row is there
                 if last:
@@ -294,8 +294,8 @@ class Taking:
         raise AssertionError
 
 
-def _submit(message: Taking, given: dict[str, Any]) -> dict[str, Any]:
-    data = _data(Submitted, given)
+def _submit(message: Taking, body: dict[str, Any]) -> dict[str, Any]:
+    data = _data(Submitted, body)
     message.require_course(data.assignment.partition("/")[0])
     with services().store.read() as session:  # before anything is got from elsewhere
         versions.published_version(session, versions.find_by_name(session, data.assignment))
@@ -307,18 +307,18 @@ def _submit(message: Taking, given: dict[str, Any]) -> dict[str, Any]:
 
     try:
         return _accepted(intake.accept(build, message.remember).submission_id)
-    except _Seen as seen:
-        return seen.answer
+    except _Seen as repeated:
+        return repeated.answer
 
 
-def _enrol(message: Taking, given: dict[str, Any]) -> dict[str, Any]:
-    data = _data(Roster, given)
+def _enrol(message: Taking, body: dict[str, Any]) -> dict[str, Any]:
+    data = _data(Roster, body)
     message.require_course(data.course)
     return message.once(lambda session: lms_rosters.update_roster(session, message.connection, data))
 
 
-def _assign(message: Taking, given: dict[str, Any]) -> dict[str, Any]:
-    data = _data(Assigned, given)
+def _assign(message: Taking, body: dict[str, Any]) -> dict[str, Any]:
+    data = _data(Assigned, body)
     message.require_course(data.course)
     return message.once(lambda session: lms_rosters.upsert_assignment(session, message.connection, data))
 
@@ -330,8 +330,8 @@ KINDS: dict[str, Callable[[Taking, dict[str, Any]], dict[str, Any]]] = {
 }
 
 
-def _data(model: type[P], given: dict[str, Any]) -> P:
-    return parse(model, given)
+def _data(model: type[P], body: dict[str, Any]) -> P:
+    return parse(model, body)
 
 
 def _files(data: Submitted, until: float) -> tuple[UploadedFile, ...]:

@@ -80,12 +80,12 @@ def import_assignment(settings: Settings, folder: Path, course: str | None, forc
 
 def _refuse_unknown_stages(settings: Settings, read: Assignment) -> None:
     """No submission for it could ever be graded."""
-    known = settings.config.stages
+    stages = settings.config.stages
     for criterion in read.rubric.criteria:
-        if criterion.stage not in known:
+        if criterion.stage not in stages:
             raise AssignmentError(
                 f"criterion '{criterion.id}': there is no stage '{criterion.stage}'; config.toml has "
-                f"{', '.join(known)}."
+                f"{', '.join(stages)}."
             )
 
 

@@ -191,11 +191,11 @@ def _bridge(settings: Settings) -> Iterator[Bridge]:
 def diagnose(installation: Installation) -> Iterator[Finding]:
     """For `grader doctor`: addresses that are not permitted, and missing tokens."""
     server = installation.config.server
-    known = tokens(server.canvases, installation.environ)
+    available = tokens(server.canvases, installation.environ)
     for one in server.canvases:
         problem = shut(one.url, server.allowed)
         if problem:
             yield warning("canvas", f"Canvas {one.name}: {problem}", "see docs/canvas.md")
-        if one.name not in known:
+        if one.name not in available:
             message = f"server.canvases: '{one.name}' has no token; {one.token_variable} is not set"
             yield failure("canvas", message, "set it for the sweeper, too, then `grader canvas check`")

@@ -106,16 +106,16 @@ class RedisAway(GraderError):
 @click.pass_obj
 def retention(settings: Settings, dry_run: bool) -> None:
     """Remove what is older than [retention] in config.toml keeps it; the sweeper does so once a day."""
-    kept = settings.config.retention
+    periods = settings.config.retention
     with closing(Store(settings.config.database.url)) as store:
         schema.require_newest(store)
         with store.read() as session:
-            counts = retention_store.count_overdue(session, kept)
+            counts = retention_store.count_overdue(session, periods)
         if not dry_run:
             more = True
             while more:
                 with store.write() as session:
-                    more = bool(retention_store.delete_chunk(session, kept))
+                    more = bool(retention_store.delete_chunk(session, periods))
     _tell(counts, "Would be removed" if dry_run else "Removed", "Nothing is older than it is kept.")
 
 
@@ -193,8 +193,8 @@ def _withdraw(settings: Settings, found: Student) -> None:
 
 
 def _tell(counts: Mapping[str, int], head: str, nothing: str) -> None:
-    said = ", ".join(f"{number} {kind}" for kind, number in counts.items() if number)
-    click.echo(f"{head}: {said}." if said else nothing)
+    summary = ", ".join(f"{number} {kind}" for kind, number in counts.items() if number)
+    click.echo(f"{head}: {summary}." if summary else nothing)
 
 
 BY = "cli"
@@ -215,8 +215,8 @@ def replay(settings: Settings, submissions: tuple[str, ...], everything: bool, c
     with writing(settings) as session:
         listed = [one for one in retry.list_dead_rounds(session, limit=None) if _has(one, code)]
     if submissions:
-        known = {one.submission_id for one in listed}
-        unknown = [one for one in submissions if one not in known]
+        listed_ids = {one.submission_id for one in listed}
+        unknown = [one for one in submissions if one not in listed_ids]
         if unknown:
             raise NotFound(f"Not among those that were given up: {', '.join(unknown)}.")
     elif not everything:

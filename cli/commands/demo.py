@@ -80,8 +80,8 @@ def bring_to_life(store: Store, submissions: Mapping[tuple[str, str], str]) -> N
     """What people do once submissions (by assignment and student) are graded; nothing a second time."""
     with store.write() as session:
         actor = _instructor(session)
-        asked = release.lock_current_grade(session, submissions[RELEASED, UNHAPPY])
-        if asked is None or asked.released_at is not None:
+        locked = release.lock_current_grade(session, submissions[RELEASED, UNHAPPY])
+        if locked is None or locked.released_at is not None:
             return
         _give_full_points(session, submissions[RELEASED, CHANGED], actor)
         for student in TO_SEE:
@@ -174,8 +174,8 @@ def _introduce(store: Store, world: World, slug: str) -> None:
         assert platform is not None
         for subject, name in PEOPLE.items():
             user = users.find_user(session, "local", name)
-            known = users.find_user(session, platform.provider, subject)
-            if user is not None and known is None:
+            found = users.find_user(session, platform.provider, subject)
+            if user is not None and found is None:
                 user.identities.append(tables.Identity(provider=platform.provider, subject=subject))
         session.flush()
         context = session.query(LtiContext).filter_by(platform_id=platform.id).one()

@@ -39,10 +39,10 @@ def lti() -> None:
 @click.option("--origin", "origins", multiple=True, help="Another address of its pages; several times.")
 @click.option("--deployment", "deployments", multiple=True, help="An installation; several times.")
 @click.pass_obj
-def add(settings: Settings, /, origins: tuple[str, ...], deployments: tuple[str, ...], **said: str) -> None:
+def add(settings: Settings, /, origins: tuple[str, ...], deployments: tuple[str, ...], **fields: str) -> None:
     """Register a platform by hand."""
     with writing(settings) as session:
-        new = NewPlatform(**said, origins=origins, deployments=deployments)
+        new = NewPlatform(**fields, origins=origins, deployments=deployments)
         number = platforms.register_platform(session, new, BY)
     click.echo(f"Platform {number} is registered.")
 
@@ -74,12 +74,12 @@ def listing(settings: Settings) -> None:
 @click.option("--audience")
 @click.option("--origin", "origins", multiple=True, help="All other addresses of its pages; several times.")
 @click.pass_obj
-def change(settings: Settings, /, platform: int, origins: tuple[str, ...], **said: str | None) -> None:
+def change(settings: Settings, /, platform: int, origins: tuple[str, ...], **fields: str | None) -> None:
     """Change what is registered of PLATFORM; what is not named stays. The issuer stays."""
     with writing(settings) as session:
         was = platforms.load_registration(session, platform)
         named: dict[str, Any] = {
-            name: getattr(was, name) if value is None else value for name, value in said.items()
+            name: getattr(was, name) if value is None else value for name, value in fields.items()
         }
         new = NewPlatform(issuer=was.issuer, origins=origins or was.origins, **named)
         changed = platforms.change_platform(session, platform, new, BY)

@@ -137,7 +137,7 @@ def _wait_back(dispatch: Dispatch, machine: str) -> None:
 
 def _wait_out(dispatch: Dispatch, machine: str, patience_s: float) -> None:
     """Return when the machine has heard it and does nothing any more."""
-    end, told, pause = time.monotonic() + patience_s, -1, threading.Event()
+    end, printed, pause = time.monotonic() + patience_s, -1, threading.Event()
     while True:
         state = _state(dispatch, machine)
         if not state.alive:
@@ -148,9 +148,9 @@ def _wait_out(dispatch: Dispatch, machine: str, patience_s: float) -> None:
         if state.drained and state.busy == 0:
             click.echo(f"{machine} is out and does nothing any more. Back: grader drain {machine} --back")
             return
-        if state.busy not in (0, told):
-            told = state.busy
-            click.echo(f"{machine} finishes {told} run{'' if told == 1 else 's'} …")
+        if state.busy not in (0, printed):
+            printed = state.busy
+            click.echo(f"{machine} finishes {printed} run{'' if printed == 1 else 's'} …")
         if time.monotonic() >= end:
             raise GraderError(
                 f"{machine} still works on {state.busy} run(s) after {patience_s:g} s. It stays out; "
@@ -201,17 +201,17 @@ def _password(url: str, *, must_be_known: bool) -> str:
     """The server's. That of a machine must be made of the one that the server has."""
     from grading.broker import signing
 
-    given = os.environ.get(VARIABLE)
-    if given is None:
-        known = signing.keyring(url)
-        if known.users:
-            return known.password
+    password = os.environ.get(VARIABLE)
+    if password is None:
+        keys = signing.keyring(url)
+        if keys.users:
+            return keys.password
         if must_be_known:
             raise ConfigError(
                 "The password of one machine is made of the server's: set GRADER_REDIS_URL to the address of "
                 f"its user '{signing.SERVER}', or {VARIABLE} to its password."
             )
         return secrets.token_urlsafe(32)
-    if len(given) < MIN_SECRET:
+    if len(password) < MIN_SECRET:
         raise ConfigError(f"{VARIABLE}: needs at least {MIN_SECRET} characters.")
-    return given
+    return password

@@ -89,7 +89,7 @@ class PlanFile(Value):
 def from_file(path: Path, sizes: Mapping[str, Size]) -> list[Machine]:
     """The machines of a file. Raises ConfigError with the key."""
     try:
-        told = PlanFile.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        plan_file = PlanFile.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path}: {error}.") from None
     except ValidationError as error:
@@ -97,7 +97,7 @@ def from_file(path: Path, sizes: Mapping[str, Size]) -> list[Machine]:
         where = ".".join(str(part) for part in first["loc"])
         raise ConfigError(f"{path}: {where}: {first['msg'].removeprefix('Value error, ')}.") from None
     models = dict(cost_model.MODELS) | {
-        name: Weights(**one.model_dump()) for name, one in told.models.items()
+        name: Weights(**one.model_dump()) for name, one in plan_file.models.items()
     }
     return [
         Machine(
@@ -113,7 +113,7 @@ def from_file(path: Path, sizes: Mapping[str, Size]) -> list[Machine]:
             known=_known(machine),
             own=next(iter(machine.stages)),
         )
-        for machine in told.machines
+        for machine in plan_file.machines
         for number in range(1, machine.count + 1)
     ]
 
@@ -145,8 +145,8 @@ def _speed_profile(
 def _card(machine: PlannedMachine) -> Card:
     if machine.card is not None:
         if machine.card not in cost_model.CARDS:
-            known = ", ".join(sorted(cost_model.CARDS))
-            raise ConfigError(f"machine {machine.name}: card '{machine.card}' is not known; known: {known}.")
+            names = ", ".join(sorted(cost_model.CARDS))
+            raise ConfigError(f"machine {machine.name}: card '{machine.card}' is not known; known: {names}.")
         return cost_model.CARDS[machine.card]
     if machine.bandwidth_gb_s is None or machine.tflops is None:
         raise ConfigError(
@@ -159,27 +159,27 @@ def from_config(
     config: Config, states: list[MachineState], outputs: Mapping[str, int]
 ) -> tuple[list[Machine], list[str]]:
     """The machines of config.toml by what they measured, else by jobs_per_hour; and what is not known."""
-    told = {state.name: peer(state.heartbeat) for state in states if state.heartbeat is not None}
+    peers = {state.name: peer(state.heartbeat) for state in states if state.heartbeat is not None}
     machines, unknown = [], []
     for machine in config.machines:
-        heartbeat = told.get(machine.name)
+        heartbeat = peers.get(machine.name)
         slots = heartbeat.slots if heartbeat is not None else machine.slots
-        profiles, known = {}, set()
+        profiles, measured = {}, set()
         for stage, place in machine.stages.items():
             profile = heartbeat.speed_profiles.get(stage) if heartbeat is not None else None
             if heartbeat is not None and profile is not None and profile.seen >= 1:
                 profiles[stage] = _longer(profile, outputs.get(stage))
-                known.add("measured")
+                measured.add("measured")
             elif place.jobs_per_hour is not None:
                 profiles[stage] = speed_profile_of(place.jobs_per_hour / SECONDS, slots)
-                known.add("first guess")
+                measured.add("first guess")
             else:
                 unknown.append(f"{machine.name}: {stage}")
         machines.append(
             Machine(
                 Peer(machine.name, slots, tuple(machine.stages), speed_profiles=profiles),
                 kind=machine.name,
-                known=", ".join(sorted(known)),
+                known=", ".join(sorted(measured)),
                 own=next(iter(machine.stages)),
             )
         )
@@ -251,15 +251,15 @@ def plan(
     except planning.NobodyDoes as error:
         raise ConfigError(_advice(str(error), unknown)) from None
     if as_json:
-        told = {**_as_dict(found, stations, unknown), "sandbox": _sandbox(found, sandbox)}
-        click.echo(json.dumps(told, indent=2))
+        result = {**_as_dict(found, stations, unknown), "sandbox": _sandbox(found, sandbox)}
+        click.echo(json.dumps(result, indent=2))
     else:
         _show(found, stations, unknown, sandbox)
 
 
-def _outputs(told: tuple[str, ...]) -> dict[str, int]:
+def _outputs(options: tuple[str, ...]) -> dict[str, int]:
     found = {}
-    for one in told:
+    for one in options:
         stage, _, tokens = one.partition("=")
         if not tokens.isdecimal() or not int(tokens):
             raise click.BadParameter(
@@ -280,8 +280,8 @@ def _advice(problem: str, unknown: list[str]) -> str:
 
 
 def _as_dict(found: planning.Plan, stations: list[planning.Machine], unknown: list[str]) -> dict[str, object]:
-    known = {one.name: {"rates_an_hour": _an_hour(one), "known": one.known} for one in stations}
-    parts = [{**asdict(part), **known[part.machine]} for part in found.parts]
+    rates = {one.name: {"rates_an_hour": _an_hour(one), "known": one.known} for one in stations}
+    parts = [{**asdict(part), **rates[part.machine]} for part in found.parts]
     more = {"submissions_an_hour": found.an_hour, "bottleneck": found.bottleneck, "not_known": unknown}
     return {**asdict(found), "parts": parts, **more}
 

@@ -113,8 +113,8 @@ def _pause(answer: requests.Response | ServerAway, tried: int) -> float | None:
     first_still_answered = answer.status_code == 409 and '"idempotency_key_in_use"' in answer.text
     if not first_still_answered and answer.status_code not in BUSY:
         return None
-    asked = answer.headers.get("Retry-After", "")
-    return max(own, float(asked)) if asked.isdecimal() else own
+    header = answer.headers.get("Retry-After", "")
+    return max(own, float(header)) if header.isdecimal() else own
 
 
 def _content(answer: requests.Response | ServerAway) -> Any:

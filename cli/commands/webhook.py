@@ -237,9 +237,9 @@ def _data(kind: str, path: Path | None) -> Mapping[str, Any]:
 
 
 def _require_known(settings: Settings, connection: str) -> None:
-    known = settings.config.server.lms_connections
-    if connection not in known:
-        has = ", ".join(known) or "none"
+    connections = settings.config.server.lms_connections
+    if connection not in connections:
+        has = ", ".join(connections) or "none"
         raise NotFound(
             f"There is no connection '{connection}'; server.lms_connections of config.toml has {has}."
         )

@@ -92,10 +92,10 @@ def deploy(
     from GRADER_REDIS_URL. Running it again changes only what is different; what runs is started again only
     then, after it has finished or handed back its work.
     """
-    shown = Shown(sys.stdout.isatty())
+    output = Shown(sys.stdout.isatty())
     chosen = settings.config.machine(machine)
     options = Options(environment, offline, model_folders, wheels, quick, wait_s)
-    one = Deployment(settings, chosen, remote_of(chosen), options, os.environ, shown.line, shown.progress)
+    one = Deployment(settings, chosen, remote_of(chosen), options, os.environ, output.line, output.progress)
     steps = one.steps()
     for number, (name, does, step) in enumerate(steps, 1):
         click.echo(f"{number}/{len(steps)} {name}: {does if dry_run else step()}")
@@ -177,13 +177,13 @@ def _row(machine: Machine, version: str, age: float | None, away: bool) -> Row:
     texts = [state.text if n == 0 else f"{services[n].part} {state.text}" for n, state in enumerate(states)]
     running, state = all(one.running for one in states), states[0]
     same = state.version == version
-    shown = f"{state.version} (as here)" if same else f"{state.version} (here: {version})"
+    version_text = f"{state.version} (as here)" if same else f"{state.version} (here: {version})"
     return Row(
         machine=machine.name,
         ssh="ok",
         service="\n".join(texts),
         heartbeat=heartbeat,
-        version=shown if state.version else "",
+        version=version_text if state.version else "",
         model="\n".join(text for text, _ in models) or "none needed",
         ok=running and age is not None and same and all(ok for _, ok in models),
     )
@@ -289,11 +289,11 @@ def _all_at_once(services: Sequence[MachineService], do: Callable[[MachineServic
 
     def one(service: MachineService) -> bool:
         try:
-            said = do(service)
+            result = do(service)
         except MachineError as error:
             click.echo(f"✗ {error.message}", err=True)
             return False
-        _say(service, said)
+        _say(service, result)
         return True
 
     with ThreadPoolExecutor(len(services)) as pool:

@@ -77,8 +77,8 @@ def program() -> tuple[str, list[File]]:
 
 def _metadata() -> list[PackagePath]:
     """Over there nothing is installed: these files beside the program announce its engines."""
-    known = distribution("grader").files or []
-    return sorted(one for one in known if one.parent.suffix == ".dist-info" and one.name in ANNOUNCING)
+    installed = distribution("grader").files or []
+    return sorted(one for one in installed if one.parent.suffix == ".dist-info" and one.name in ANNOUNCING)
 
 
 def copy(

@@ -53,14 +53,14 @@ def wanted(machine: Machine) -> list[Wanted]:
 def look(remote: Remote, one: Wanted, *, quick: bool) -> dict[str, Any]:
     """How a model is over there: state, digest, and how it was verified."""
     words = ("quick",) if quick else ()
-    kept = remote.ssh.models or ""
+    folder = remote.ssh.models or ""
     limit_s = LOOK_S if quick else VERIFY_S
     if one.engine == "openai":
         answer = remote.call(MODELS_SCRIPT, "openai", one.url, one.model, timeout_s=LOOK_S)
     elif one.engine == "ollama":
-        answer = remote.call(MODELS_SCRIPT, "ollama", one.url, one.model, kept, *words, timeout_s=limit_s)
+        answer = remote.call(MODELS_SCRIPT, "ollama", one.url, one.model, folder, *words, timeout_s=limit_s)
     else:
-        answer = remote.call(MODELS_SCRIPT, "mlx", one.model, kept, *words, timeout_s=limit_s)
+        answer = remote.call(MODELS_SCRIPT, "mlx", one.model, folder, *words, timeout_s=limit_s)
     assert isinstance(answer, dict)
     return answer
 
@@ -113,19 +113,19 @@ class Models:
             raise MachineError(_bad(self.remote.machine, one, found))
         self.say(f"{one} is {found['state']} there; the machine fetches it, which may take hours")
         words = ("pull", one.url, one.model) if one.engine == "ollama" else ("download", one.model)
-        kept = self.remote.ssh.models or ""
-        done = self.remote.call(MODELS_SCRIPT, *words, kept, timeout_s=PULL_S)
+        folder = self.remote.ssh.models or ""
+        done = self.remote.call(MODELS_SCRIPT, *words, folder, timeout_s=PULL_S)
         if not done["ok"]:
             raise MachineError(f"{self.remote.machine}: {one} could not be fetched: {done['why'].strip()}")
         return "fetched, "
 
     def _source(self, one: Wanted) -> Path | None:
         """The folder of this computer that has a model."""
-        for given in self.folders:
-            name, separator, path = given.partition("=")
+        for listed in self.folders:
+            name, separator, path = listed.partition("=")
             if separator and name != one.model:
                 continue
-            folder = Path(path if separator else given).expanduser()
+            folder = Path(path if separator else listed).expanduser()
             source = _in_folder(folder, one)
             if source is not None:
                 return source

@@ -144,12 +144,12 @@ class Remote:
         return self._answer(process.returncode, out, error)
 
     def _answer(self, status: int, out: bytes, error: bytes) -> Any:
-        said = plain(error.decode("utf-8", "replace"))
+        message = plain(error.decode("utf-8", "replace"))
         if status == 255:
-            raise Unreachable(self._why(said))
+            raise Unreachable(self._why(message))
         if status:
-            refused = re.findall(r"^refused: (.+)$", said, re.MULTILINE)
-            reason = refused[-1] if refused else said.strip()[-300:] or f"ended with status {status}"
+            refused = re.findall(r"^refused: (.+)$", message, re.MULTILINE)
+            reason = refused[-1] if refused else message.strip()[-300:] or f"ended with status {status}"
             help_ = PYTHON_HELP if reason.startswith("there is no ") else ""
             raise MachineError(f"{self.machine}: {reason.rstrip('.')}.{help_}")
         lines = out.decode("utf-8", "replace").strip().splitlines()
@@ -158,26 +158,26 @@ class Remote:
         except (IndexError, ValueError):
             raise MachineError(f"{self.machine}: answered nothing that could be read.") from None
 
-    def _why(self, said: str) -> str:
+    def _why(self, message: str) -> str:
         """Why ssh made no connection, and what to do."""
         there = f"{self.machine} ({self.address}, port {self.ssh.port})"
         once = f"ssh -p {self.ssh.port} {self.address}"
-        if "IDENTIFICATION HAS CHANGED" in said or "host key has just been changed" in said:
+        if "IDENTIFICATION HAS CHANGED" in message or "host key has just been changed" in message:
             return (
                 f"{there} shows another host key than before. If the machine was set up anew, remove the old "
                 f"key with `ssh-keygen -R` and accept the new one with `{once}`; else ask who did it."
             )
-        if "host key" in said.lower():
+        if "host key" in message.lower():
             return (
                 f"The host key of {there} is not known here. Run `{once}`, compare the fingerprint with "
                 "`ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on the machine, and answer yes."
             )
-        if "Permission denied" in said or "Too many authentication failures" in said:
+        if "Permission denied" in message or "Too many authentication failures" in message:
             return (
                 f"{there} does not accept this computer's key. Run "
                 f"`ssh-copy-id -p {self.ssh.port} {self.address}`; a key with a passphrase needs ssh-agent."
             )
-        last = (said.strip().splitlines() or ["ssh gave no reason"])[-1]
+        last = (message.strip().splitlines() or ["ssh gave no reason"])[-1]
         return f"{there} cannot be reached: {last.rstrip('.')}. Is it on, and is remote login allowed there?"
 
 

@@ -51,8 +51,8 @@ def lock_for(machine: Machine, markers: Mapping[str, str], root: Path = ROOT) ->
         raise MachineError(f"{error.filename} is not there; deploy from a checkout of Grader.") from None
     named = {canonicalize_name(Requirement(one).name) for one in [*extras["test"], *extras["embedded"]]}
     unwanted = {str(name) for name in named} - NEEDED_BY_OTHERS
-    kept = [one for one in _entries(text) if _wanted(one, unwanted, markers)]
-    return "".join(_without_marker(one) for one in kept)
+    wanted_entries = [one for one in _entries(text) if _wanted(one, unwanted, markers)]
+    return "".join(_without_marker(one) for one in wanted_entries)
 
 
 def _entries(text: str) -> list[str]:
@@ -104,7 +104,7 @@ def fetch_wheels(lock: str, facts: Mapping[str, Any], folder: Path) -> list[Path
     ]
     for tag in platforms(facts):
         command += ["--platform", tag]
-    said = ""
+    problem = ""
     for source in (["--no-index", "--find-links", str(folder)], []):
         try:
             done = subprocess.run(
@@ -114,9 +114,9 @@ def fetch_wheels(lock: str, facts: Mapping[str, Any], folder: Path) -> list[Path
             raise MachineError(f"The wheels did not come within {DOWNLOAD_S / 60:.0f} minutes.") from None
         if done.returncode == 0:
             return sorted(folder.glob("*.whl"))
-        said = " ".join((done.stderr or done.stdout).split())[-400:]
+        problem = " ".join((done.stderr or done.stdout).split())[-400:]
     raise MachineError(
-        f"This computer cannot fetch all wheels for {facts['platform']} with Python {version}: {said} "
+        f"This computer cannot fetch all wheels for {facts['platform']} with Python {version}: {problem} "
         f"Put what is missing into {folder}, or give the machine a way to a package index."
     )
 
@@ -257,14 +257,14 @@ class Deployment:
 
     def _secrets_file(self) -> str:
         lines = "".join(env_line(name, value) for name, value in self._secrets().items())
-        kept = self._run_remote("keep_secrets", stdin=lines.encode())
-        return "grader.env " + self._note(kept, "grader.env")
+        output = self._run_remote("keep_secrets", stdin=lines.encode())
+        return "grader.env " + self._note(output, "grader.env")
 
     def _secrets(self) -> dict[str, str]:
         """The machine's own variables; those that are not given here stay as they are over there."""
         there = self._run_remote("secrets")
-        given = self._given("GRADER_REDIS_URL")
-        url = given or self.settings.config.redis.url
+        redis_url = self._given("GRADER_REDIS_URL")
+        url = redis_url or self.settings.config.redis.url
         if urlsplit(url).hostname in LOOPBACK and self.remote.ssh.host not in LOOPBACK:
             if "GRADER_REDIS_URL" not in there:
                 variable = f"GRADER_REDIS_URL_{_upper(self.machine.name)}"
@@ -272,14 +272,14 @@ class Deployment:
                     f"{self.machine.name} would look for Redis on itself. Set {variable} to the address of "
                     "Redis as that machine sees it, rediss://USER:PASSWORD@SERVER:6379/0."
                 )
-            given = ""
-        if given:
+            redis_url = ""
+        if redis_url:
             try:
-                Redis(url=given)
+                Redis(url=redis_url)
             except ValidationError as error:
                 reason = error.errors()[0]["msg"].removeprefix("Value error, ")
                 raise MachineError(f"GRADER_REDIS_URL for {self.machine.name}: {reason}.") from None
-        found = {"GRADER_REDIS_URL": given}
+        found = {"GRADER_REDIS_URL": redis_url}
         for engine in self.machine.engines.values():
             key = engine.options.get("api_key_env")
             if isinstance(key, str):
@@ -302,20 +302,20 @@ class Deployment:
         models = Models(
             self.remote, options.model_folders, options.offline, options.quick, self.say, self.progress
         )
-        said = "; ".join(models.bring(one) for one in wanted(self.machine)) or "none needed"
+        summary = "; ".join(models.bring(one) for one in wanted(self.machine)) or "none needed"
         self.claims = models.claims
-        return said
+        return summary
 
     def _install(self) -> str:
         config = self.settings.path.read_bytes()
         described = [(one, one.described(self.facts), one.do("state").kind) for one in self._services]
         now = self._run_remote("switch", self.version, self.environment, stdin=config)
-        said = [f"{what} {self._note(changed, what)}" for what, changed in now.items()]
+        changes = [f"{what} {self._note(changed, what)}" for what, changed in now.items()]
         for one, service, kind in described:
             state = self._states[one.name] = one.do("install", service.rendered(kind))
             what = "service" if one.part == "worker" else f"service {one.part}"
-            said.append(f"{state.kind} {self._note(state.changed, what)}")
-        return ", ".join(said)
+            changes.append(f"{state.kind} {self._note(state.changed, what)}")
+        return ", ".join(changes)
 
     def _start(self) -> str:
         return "; ".join(self._start_one(one) for one in self._services)
@@ -340,10 +340,12 @@ class Deployment:
         weights.
         """
         with Heartbeats(self.settings.config) as heartbeats:
-            said = heartbeats.claims()
-        known = {(one.machine, one.engine, one.model): one for one in [*said, *self.claims] if one.digest}
+            claims = heartbeats.claims()
+        claim_by_model = {
+            (one.machine, one.engine, one.model): one for one in [*claims, *self.claims] if one.digest
+        }
         mine = {(one.engine, one.model) for one in wanted(self.machine)}
-        return [one for one in differing(known.values()) if (one.engine, one.model) in mine]
+        return [one for one in differing(claim_by_model.values()) if (one.engine, one.model) in mine]
 
 
 def _upper(name: str) -> str:

@@ -297,14 +297,14 @@ class SupervisedRedis:
 
 def _first_start(folder: Path) -> tuple[Address, RedisProcess]:
     """At the address of before; at another port where a stranger took that meanwhile."""
-    known = _read(folder / ADDRESS)
-    if known is not None:
+    running = _read(folder / ADDRESS)
+    if running is not None:
         try:
-            return known, start_redis(folder, known.port, known.password)
+            return running, start_redis(folder, running.port, running.password)
         except RedisUnavailable:
-            if _is_free(known.port):
+            if _is_free(running.port):
                 raise
-    address = Address(_choose_port(), known.password if known else secrets.token_urlsafe(24))
+    address = Address(_choose_port(), running.password if running else secrets.token_urlsafe(24))
     redis = start_redis(folder, address.port, address.password)
     _write(folder / ADDRESS, address)
     return address, redis

@@ -96,8 +96,8 @@ class System:
         """The configured Redis, or an embedded one when that is on loopback and not there."""
         url = self.config.redis.url
         parts = urlsplit(url)
-        taken = parts.hostname not in LOOPBACK or listens(parts.hostname, parts.port or 6379)
-        if taken and not self._own_redis:
+        occupied = parts.hostname not in LOOPBACK or listens(parts.hostname, parts.port or 6379)
+        if occupied and not self._own_redis:
             redis_security.refuse_open(url)
             return url
         self._redis = SupervisedRedis(self.folder / "redis")

@@ -107,8 +107,8 @@ def _certificate_ends(url: str) -> float:
         socket.create_connection((host, parts.port or 6379), timeout=5) as plain,
         context.wrap_socket(plain, server_hostname=host) as secure,
     ):
-        said: Mapping[str, Any] = secure.getpeercert() or {}
-    return ssl.cert_time_to_seconds(said["notAfter"])
+        certificate: Mapping[str, Any] = secure.getpeercert() or {}
+    return ssl.cert_time_to_seconds(certificate["notAfter"])
 
 
 def _writes(client: Redis) -> Finding:
@@ -155,10 +155,10 @@ def _state(client: Redis, bounds: Bounds) -> Iterator[Finding]:
 
 
 def _version(number: str) -> Finding:
-    known = tuple(int(part) for part in number.split(".")[:2])
-    if known < OLDEST:
+    parts = tuple(int(part) for part in number.split(".")[:2])
+    if parts < OLDEST:
         return failure("redis version", f"{number} is too old", "install 7.0 or newer")
-    if known < (7, 0):
+    if parts < (7, 0):
         return warning("redis version", f"{number} has no users with directions", "install 7.0 or newer")
     return ok("redis version", number)
 

@@ -51,25 +51,25 @@ def diagnose(installation: Installation, *, redis: bool) -> Iterator[Finding]:
 
 def _look(installation: Installation, store: Store, file: Path | None, redis: bool) -> Iterator[Finding]:
     at = schema.current_revision(store)
-    known = load_facts(store)
-    ahead_s = known.now.timestamp() - time.time()
-    yield ok("database", f"{known.kind} {known.version} answers")
+    facts = load_facts(store)
+    ahead_s = facts.now.timestamp() - time.time()
+    yield ok("database", f"{facts.kind} {facts.version} answers")
     if at != schema.newest_revision():
         message = f"at revision {at or 'nothing'}, this code needs {schema.newest_revision()}"
         yield failure("database tables", message, UPGRADE)
     else:
         yield ok("database tables", f"at revision {at}")
-    yield from _fit(installation, known, file)
+    yield from _fit(installation, facts, file)
     yield from _clocks(installation, ahead_s, redis)
     if at == schema.newest_revision():
         with store.read() as session:
             yield from _backlog(installation, metrics.count_open(session))
 
 
-def _fit(installation: Installation, known: DatabaseFacts, file: Path | None) -> Iterator[Finding]:
+def _fit(installation: Installation, facts: DatabaseFacts, file: Path | None) -> Iterator[Finding]:
     name = "database kind"
     slots = sum(machine.slots for machine in installation.config.machines)
-    if not known.durable:
+    if not facts.durable:
         remedy = "set `fsync = on` and `synchronous_commit = on`" if file is None else "let SQLite use WAL"
         yield warning(name, "what it commits may be lost when the power fails", remedy)
     if file is None:

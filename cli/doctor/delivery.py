@@ -44,22 +44,25 @@ def _why(error: Exception, where: str) -> tuple[str, str]:
     """What is wrong and what to do; nothing of what the server said, which may be anything."""
     match error:
         case NotEncrypted():
-            said = f"{where} offers no encryption (STARTTLS), so nothing is sent to it"
-            return said, "use smtps in mail.url, or a server on this computer"
+            reason = f"{where} offers no encryption (STARTTLS), so nothing is sent to it"
+            return reason, "use smtps in mail.url, or a server on this computer"
         case smtplib.SMTPAuthenticationError():
-            said = f"{where} refuses the user or the password"
-            return said, "correct the user in mail.url, or GRADER_MAIL_PASSWORD"
+            reason = f"{where} refuses the user or the password"
+            return reason, "correct the user in mail.url, or GRADER_MAIL_PASSWORD"
         case ssl.SSLCertVerificationError():
-            said = f"the certificate of {where} is not trusted"
-            return said, "write the name that is in its certificate into mail.url, or renew it"
+            reason = f"the certificate of {where} is not trusted"
+            return reason, "write the name that is in its certificate into mail.url, or renew it"
         case ssl.SSLError():
-            said = f"{where} does not speak TLS as mail.url says"
-            return said, "smtps is encrypted at once (mostly port 465), smtp begins in the clear (25 or 587)"
+            reason = f"{where} does not speak TLS as mail.url says"
+            return (
+                reason,
+                "smtps is encrypted at once (mostly port 465), smtp begins in the clear (25 or 587)",
+            )
         case socket.gaierror():
             return f"nobody knows the address of {where}", "correct mail.url, or look at DNS"
         case TimeoutError() | smtplib.SMTPServerDisconnected():
-            said = f"{where} did not answer as a mail server within {MAIL_S:g} s"
-            return said, "look at its port in mail.url, at the firewall, and at the server"
+            reason = f"{where} did not answer as a mail server within {MAIL_S:g} s"
+            return reason, "look at its port in mail.url, at the firewall, and at the server"
     return f"{where} cannot be used ({type(error).__name__})", "start it, or correct mail.url"
 
 

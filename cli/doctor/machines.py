@@ -128,9 +128,9 @@ def _machine(
 
 def unknown_engines(name: str, machine: Machine) -> Iterator[Finding]:
     """Engines of a machine that does not run which are not installed here either."""
-    known = known_engines()
-    for engine in sorted({one.engine for one in machine.stages.values()} - known.keys()):
-        message = f"config.toml names the engine '{engine}', which nobody knows; here are {', '.join(known)}"
+    names = known_engines()
+    for engine in sorted({one.engine for one in machine.stages.values()} - names.keys()):
+        message = f"config.toml names the engine '{engine}', which nobody knows; here are {', '.join(names)}"
         yield failure(f"{name} engine {engine}", message, "correct its name, or install its package there")
 
 
@@ -159,12 +159,12 @@ def _state(name: str, machine: Machine, state: MachineState) -> Iterator[Finding
 
 def _circuits(name: str, state: MachineState) -> Iterator[Finding]:
     """Engines that get no work until they answer again."""
-    for engine, told in (state.heartbeat.circuits if state.heartbeat else {}).items():
-        if told.get("state", "closed") != "closed":
-            stages = " and ".join(map(str, told.get("stages") or ("work",)))
-            since = told.get("since_s")
+    for engine, circuit in (state.heartbeat.circuits if state.heartbeat else {}).items():
+        if circuit.get("state", "closed") != "closed":
+            stages = " and ".join(map(str, circuit.get("stages") or ("work",)))
+            since = circuit.get("since_s")
             lasts = f" for {since:.0f} s" if isinstance(since, int | float) else ""
-            message = f"it gets no {stages}{lasts}: {told.get('why') or 'its engine failed'}"
+            message = f"it gets no {stages}{lasts}: {circuit.get('why') or 'its engine failed'}"
             remedy = "mend that; it is asked again within a minute, and then gets work by itself"
             yield failure(f"{name} engine {engine}", message, remedy)
 

@@ -28,8 +28,8 @@ AS_WHOM = "run `grader doctor` as the user whom the web app runs as"
 
 def secrets(installation: Installation) -> Iterator[Finding]:
     """What must stand in the environment or in the folder for generated secrets."""
-    given = installation.environ.get("GRADER_SECRET_KEY")
-    yield _kept_key(installation.folder / "secret_key") if given is None else _key("GRADER_SECRET_KEY", given)
+    key = installation.environ.get("GRADER_SECRET_KEY")
+    yield _kept_key(installation.folder / "secret_key") if key is None else _key("GRADER_SECRET_KEY", key)
     try:
         event_secrets(installation.config, installation.environ)
     except ConfigError as error:
@@ -80,17 +80,17 @@ def web(installation: Installation) -> Iterator[Finding]:
 def _ready(name: str, address: str, remedy: str) -> Finding:
     try:
         answer = requests.get(f"{address}/readyz", timeout=WEB_S, allow_redirects=False)
-        said = answer.json() if answer.ok or answer.status_code == 503 else {}
+        answer_json = answer.json() if answer.ok or answer.status_code == 503 else {}
     except (requests.RequestException, ValueError) as error:
         return failure(name, f"does not answer at {address} ({type(error).__name__})", remedy)
-    status = said.get("status") if isinstance(said, dict) else None
+    status = answer_json.get("status") if isinstance(answer_json, dict) else None
     if status == "ok":
         return ok(name, f"accepts hand-ins at {address}")
     if status == "degraded":
         message = "accepts hand-ins, but nothing grades them now"
         return warning(name, message, "see what is said of Redis and the machines")
     if status == "unavailable":
-        message = f"accepts no hand-ins: the database is {said.get('database', 'away')}"
+        message = f"accepts no hand-ins: the database is {answer_json.get('database', 'away')}"
         return failure(name, message, "see what is said of the database")
     return failure(name, f"something else answers at {address} (status {answer.status_code})", remedy)
 
@@ -147,6 +147,6 @@ def sandbox(installation: Installation) -> Iterator[Finding]:
     yield ok("sandbox", f"work is run in {backend.name}")
     for language, name in LANGUAGES:
         runtime = find_runtime(language, settings)
-        said = f"work in {name} is run"
+        message = f"work in {name} is run"
         remedy = f"mend it, unless no course uses {name}; its work is graded without a run until then"
-        yield warning("sandbox", runtime.problem, remedy) if runtime.problem else ok("sandbox", said)
+        yield warning("sandbox", runtime.problem, remedy) if runtime.problem else ok("sandbox", message)

@@ -106,13 +106,13 @@ class BoundedParser(HTTPRequestParser):  # type: ignore[misc]
 
     def received(self, data: bytes) -> int:
         """Read a body for which there is no room to its end, too, so that the answer is seen."""
-        taken = int(super().received(data))
+        consumed = int(super().received(data))
         lost = self.body_rcv is not None and self.body_rcv.buf.failed
         if lost and self.completed and self.error is None:
             self.error = NoRoom(
                 "The server has no room for this upload. Nothing was stored; try again later."
             )
-        return taken
+        return consumed
 
 
 class TimedChannel(HTTPChannel):  # type: ignore[misc]
@@ -133,10 +133,10 @@ class TimedChannel(HTTPChannel):  # type: ignore[misc]
     def received(self, data: bytes) -> bool:
         """Count what comes."""
         self.moved += len(data)
-        taken = bool(super().received(data))
+        consumed = bool(super().received(data))
         if len(self.requests) > PIPELINED:
             self._end_after_those()
-        return taken
+        return consumed
 
     def _end_after_those(self) -> None:
         """Answer the first requests and close; the client may send the others again (RFC 9112, 9.3.2)."""

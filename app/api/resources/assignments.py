@@ -34,8 +34,8 @@ def _late(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     try:
-        said = {name: whole(one) if not isinstance(one, str) else one for name, one in value.items()}
-        return LateRule.model_validate_json(json.dumps(said), strict=True)
+        fields = {name: whole(one) if not isinstance(one, str) else one for name, one in value.items()}
+        return LateRule.model_validate_json(json.dumps(fields), strict=True)
     except ValidationError as error:
         raise ValueError(parsing.invalid_field(error).message.rstrip(".")) from None
 
@@ -112,21 +112,23 @@ class AssignmentMade(BaseModel):
 def assignments(call: Call, query: AssignmentFilter) -> Page[Assignment]:
     """The assignments of your courses; those that are hidden from students for staff only."""
     actor = call.actor
-    known = None if actor.administrator else frozenset(actor.roles)
+    course_ids = None if actor.administrator else frozenset(actor.roles)
     if query.course is not None:
-        known = frozenset([query.course]) if known is None else known & {query.course}
+        course_ids = frozenset([query.course]) if course_ids is None else course_ids & {query.course}
     staff_of = None if actor.administrator else actor.staff_courses
-    found = api_lists.list_assignments(call.session, known, staff_of, number(query) or 0, query.limit + 1)
-    shown, address = cut(call, query, found, lambda one: (one.id,))
-    return Page(items=[_shown(one) for one in shown], next=address)
+    found = api_lists.list_assignments(
+        call.session, course_ids, staff_of, number(query) or 0, query.limit + 1
+    )
+    items, address = cut(call, query, found, lambda one: (one.id,))
+    return Page(items=[_shown(one) for one in items], next=address)
 
 
 @post("/courses/<int:course_id>/assignments", of_course("assignment.change"), status=201)
 def create_assignment(call: Call, about: tables.Course, body: NewAssignment) -> AssignmentMade:
     """Make an assignment; its rubric is a draft until a version is published."""
-    said = _said(body)
-    said.setdefault("release", services().config.server.release)
-    settings = _checked(said)
+    fields = _said(body)
+    fields.setdefault("release", services().config.server.release)
+    settings = _checked(fields)
     first = Content(rubric=template((), feedback="feedback" in forms.stages()), task=body.task)
     made = versions.create_assignment(call.session, about.id, settings, first, call.actor)
     url = call.headers["Location"] = url_for("api.assignment", assignment_id=made.id)
@@ -146,8 +148,8 @@ def change_assignment(call: Call, about: tables.Assignment, body: AssignmentChan
     """Change dates and rules; the points of what is late otherwise now are worked out anew."""
     assignment_settings.lock_assignment(call.session, about)
     etags.require_seen(etags.tag_of(_shown(about)))
-    known = assignment_settings.settings_of(about)
-    before = {name: getattr(known, name) for name in type(known).model_fields}
+    current = assignment_settings.settings_of(about)
+    before = {name: getattr(current, name) for name in type(current).model_fields}
     extensions.apply_settings(call.session, about, _checked({**before, **_said(body)}), call.actor)
     found = _shown(about)
     call.etag = etags.tag_of(found)
@@ -156,22 +158,22 @@ def change_assignment(call: Call, about: tables.Assignment, body: AssignmentChan
 
 def _said(body: _Rules) -> dict[str, Any]:
     """What was said of the settings; a release that is not at a date has none."""
-    said = {name: getattr(body, name) for name in body.model_fields_set if name != "task"}
-    if said.get("release", "") is None:
-        del said["release"]
+    fields = {name: getattr(body, name) for name in body.model_fields_set if name != "task"}
+    if fields.get("release", "") is None:
+        del fields["release"]
     for name in ("due", "release_at"):
-        if said.get(name) is not None:
-            dates.near(said[name])
-    return said
+        if fields.get(name) is not None:
+            dates.near(fields[name])
+    return fields
 
 
-def _checked(said: dict[str, Any]) -> Settings:
-    if said.get("release") != "at":
-        said["release_at"] = None
-    return forms.checked(said)
+def _checked(fields: dict[str, Any]) -> Settings:
+    if fields.get("release") != "at":
+        fields["release_at"] = None
+    return forms.checked(fields)
 
 
 def _shown(one: tables.Assignment) -> Assignment:
     settings = assignment_settings.settings_of(one)
-    known = {name: getattr(settings, name) for name in type(settings).model_fields}
-    return Assignment(id=one.id, course_id=one.course_id, path=f"{one.course.slug}/{one.slug}", **known)
+    fields = {name: getattr(settings, name) for name in type(settings).model_fields}
+    return Assignment(id=one.id, course_id=one.course_id, path=f"{one.course.slug}/{one.slug}", **fields)

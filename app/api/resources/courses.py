@@ -78,9 +78,9 @@ def courses(call: Call, query: CourseFilter) -> Page[CourseItem]:
     """Your courses; all for administrators."""
     ids = None if call.actor.administrator else frozenset(call.actor.roles)
     found = api_lists.list_courses(call.session, ids, query.archived, number(query) or 0, query.limit + 1)
-    shown, address = cut(call, query, found, lambda one: (one.id,))
+    listed, address = cut(call, query, found, lambda one: (one.id,))
     roles = call.actor.roles
-    items = [CourseItem.model_validate({**vars(one), "role": roles.get(one.id)}) for one in shown]
+    items = [CourseItem.model_validate({**vars(one), "role": roles.get(one.id)}) for one in listed]
     return Page(items=items, next=address)
 
 
@@ -105,9 +105,9 @@ def change_course(call: Call, about: tables.Course, body: CourseChange) -> Cours
     """Set a course's title, whether it is over, and how many of the lowest grades do not count."""
     before = course_store.lock_course(call.session, about.id)
     etags.require_seen(etags.tag_of(_shown(call, before)))
-    said = body.model_dump(exclude_unset=True, exclude_none=True)
+    fields = body.model_dump(exclude_unset=True, exclude_none=True)
     course_store.change_settings(
-        call.session, about.id, replace(course_store.settings_of(before), **said), call.actor
+        call.session, about.id, replace(course_store.settings_of(before), **fields), call.actor
     )
     found = _shown(call, before)
     call.etag = etags.tag_of(found)

@@ -233,8 +233,8 @@ def result(call: Call, about: SubmissionView) -> Result:
 def grades(call: Call, about: tables.Assignment, query: Paged) -> Page[StudentGrade]:
     """What counts of every student for an assignment, released or not; for staff."""
     found = api_lists.list_grades(call.session, about, number(query) or 0, query.limit + 1)
-    shown, address = cut(call, query, found, lambda one: (one.student.id,))
-    return Page(items=[_of_student(one) for one in shown], next=address)
+    items, address = cut(call, query, found, lambda one: (one.student.id,))
+    return Page(items=[_of_student(one) for one in items], next=address)
 
 
 @get(f"{ONE}/changes", of_submission("class.see"))
@@ -249,11 +249,11 @@ def changes(call: Call, about: SubmissionView) -> Changes:
 @post(f"{ONE}/changes", of_submission("grade.change"), status=201, matches=True)
 def make_change(call: Call, about: SubmissionView, body: ChangeWanted) -> ChangeMade:
     """Change points or words of a result, with a reason; the original is kept."""
-    said = body.model_dump() | ({"target": TOTAL} if body.kind == "adjust" else {})
+    fields = body.model_dump() | ({"target": TOTAL} if body.kind == "adjust" else {})
     if body.kind == "add":
-        said["target"] = ""
-    wanted, seen = values.Change.model_validate(said), call.seen(_stamp(call.session, about))
-    _in_time(lambda: edits.change_grade(call.session, about.id, wanted, seen, call.actor))
+        fields["target"] = ""
+    wanted, stamp = values.Change.model_validate(fields), call.seen(_stamp(call.session, about))
+    _in_time(lambda: edits.change_grade(call.session, about.id, wanted, stamp, call.actor))
     call.etag = _stamp(call.session, about)
     return ChangeMade(change=int(call.etag.split(".")[1]))
 
@@ -261,17 +261,17 @@ def make_change(call: Call, about: SubmissionView, body: ChangeWanted) -> Change
 @delete(f"{ONE}/changes/<int:change_id>", of_submission("grade.change"), matches=True)
 def undo_change(call: Call, about: SubmissionView, change_id: int) -> None:
     """Take a change back; what stood there before counts again."""
-    seen = call.seen(_stamp(call.session, about))
-    _in_time(lambda: edits.undo_change(call.session, about.id, change_id, seen, call.actor))
+    stamp = call.seen(_stamp(call.session, about))
+    _in_time(lambda: edits.undo_change(call.session, about.id, change_id, stamp, call.actor))
     call.etag = _stamp(call.session, about)
 
 
 @post(f"{ONE}/accept", of_submission("grade.change"), matches=True)
 def accept(call: Call, about: SubmissionView) -> Accepted:
     """Say that a person looked at a result and agrees: it is held no longer."""
-    seen = call.seen(_stamp(call.session, about))
+    stamp = call.seen(_stamp(call.session, about))
     done: list[bool] = []
-    _in_time(lambda: done.append(edits.accept_grade(call.session, about.id, seen, call.actor)))
+    _in_time(lambda: done.append(edits.accept_grade(call.session, about.id, stamp, call.actor)))
     return Accepted(released=done[0])
 
 

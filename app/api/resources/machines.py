@@ -86,17 +86,17 @@ class Machines(BaseModel):
 @get("/machines", allowed("machines.see"))
 def machines(call: Call) -> Machines:
     """The machines, their load and the queues; for staff."""
-    seen = look()
+    states = look()
     return Machines(
-        machines=[_machine(one) for one in seen.machines],
-        queues=None if seen.queues is None else dict(seen.queues),
-        waiting=dict(seen.waiting),
-        warnings=[f"{one.message}: {one.remedy}." for one in seen.differences],
+        machines=[_machine(one) for one in states.machines],
+        queues=None if states.queues is None else dict(states.queues),
+        waiting=dict(states.waiting),
+        warnings=[f"{one.message}: {one.remedy}." for one in states.differences],
     )
 
 
-def _machine(seen: SeenMachine) -> MachineStatus:
-    state, how = seen.state, seen.condition
+def _machine(status: SeenMachine) -> MachineStatus:
+    state, how = status.state, status.condition
     return MachineStatus(
         name=state.name,
         role=state.role,
@@ -118,5 +118,5 @@ def _machine(seen: SeenMachine) -> MachineStatus:
         why_code=how.why.code,
         why_params=how.why.model_dump(mode="json")["params"],
         notes=how.notes,
-        last_runs=[TakenRun.model_validate(one, from_attributes=True) for one in seen.last],
+        last_runs=[TakenRun.model_validate(one, from_attributes=True) for one in status.last],
     )

@@ -198,8 +198,8 @@ def regrade_requests(call: Call, query: RequestFilter) -> Page[Regrade]:
         below=number(query),
         limit=query.limit + 1,
     )
-    shown, address = cut(call, query, found, lambda one: (one.id,))
-    return Page(items=[_shown(one) for one in shown], next=address)
+    items, address = cut(call, query, found, lambda one: (one.id,))
+    return Page(items=[_shown(one) for one in items], next=address)
 
 
 @get(REQUEST, of_request("regrade.see"))
@@ -230,15 +230,15 @@ def withdraw_regrade(call: Call, about: regrade_views.Request) -> RegradeState:
 def answer_regrade(call: Call, about: regrade_views.Request, body: AnswerGiven) -> RegradeState:
     """Decline a request, give other points, or have the submission graded again."""
     view = submission.load_view(call.session, about.submission_id)
-    said, problem = answering.checked(about, view, body.verdict, body.words.strip(), body.points)
-    if said is None:
+    answered, problem = answering.checked(about, view, body.verdict, body.words.strip(), body.points)
+    if answered is None:
         raise NotAnswerable(problem)
-    if said.verdict == "again":
+    if answered.verdict == "again":
         auth.require(call.actor, "rerun", auth.subject_of(view))
-    new = regrade_store.answer_request(call.session, call.actor, about.id, said)
+    new = regrade_store.answer_request(call.session, call.actor, about.id, answered)
     if new is not None:
         call.after.append(partial(services().dispatch.announce, new))
-    return RegradeState(id=about.id, state="declined" if said.verdict == "declined" else "accepted")
+    return RegradeState(id=about.id, state="declined" if answered.verdict == "declined" else "accepted")
 
 
 def _line(one: DryRunEntry) -> Rerun:

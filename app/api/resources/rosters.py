@@ -82,8 +82,8 @@ class RoleChange(Asked):
 def members_of_course(call: Call, about: tables.Course, query: MemberFilter) -> Page[Member]:
     """Everybody in a course; for its staff."""
     rows = call.session, about.id, query.role, query.search or "", number(query) or 0, query.limit + 1
-    shown, address = cut(call, query, api_lists.list_members(*rows), lambda one: (one.user_id,))
-    return Page(items=[_shown(one) for one in shown], next=address)
+    items, address = cut(call, query, api_lists.list_members(*rows), lambda one: (one.user_id,))
+    return Page(items=[_shown(one) for one in items], next=address)
 
 
 @post(MEMBER, of_course("roster.change"))
@@ -133,15 +133,15 @@ def _shown(one: Person) -> Member:
 
 def _table(body: NewMembers) -> Roster:
     """The same as a table that was read. Raises InvalidField."""
-    rows, seen = [], set()
+    rows, ids = [], set()
     for place, one in enumerate(body.members, 1):
         read = roster_csv.single_person(one.id, one.name, one.email, one.role or "")
         if read.problems:
             raise _refused((Problem(place, read.problems[0].said),))
         (row,) = read.rows
-        if row.id in seen:
+        if row.id in ids:
             raise _refused((Problem(place, SAME_ID_TWICE()),))
-        seen.add(row.id)
+        ids.add(row.id)
         rows.append(roster_csv.Row(place, row.id, row.name, row.email, row.role))
     return Roster(tuple(rows))
 

@@ -101,11 +101,11 @@ def put_rubric(call: Call, about: tables.Assignment, body: NewRubric) -> Version
     now = rubric_versions.load_newest(call.session, about)
     if call.seen(_tag(now)).split(".")[0] != str(now.version.number):
         raise Changed
-    said = replace(rubric_versions.load_content(call.session, now.version), rubric=_read(body.rubric))
-    said = said if body.task is None else replace(said, task=body.task)
+    content = replace(rubric_versions.load_content(call.session, now.version), rubric=_read(body.rubric))
+    content = content if body.task is None else replace(content, task=body.task)
     try:
         made = rubric_versions.save_draft(
-            call.session, about, said, now.version.number, call.actor, body.note
+            call.session, about, content, now.version.number, call.actor, body.note
         )
     except SavedMeanwhile as error:
         raise Changed(error.message) from None
@@ -117,8 +117,8 @@ def put_rubric(call: Call, about: tables.Assignment, body: NewRubric) -> Version
 def versions(call: Call, about: tables.Assignment, query: Paged) -> Page[Version]:
     """All versions of the rubric, the newest first."""
     found = rubric_versions.list_versions(call.session, about, number(query), query.limit + 1)
-    shown, address = cut(call, query, found, lambda one: (one.number,))
-    items = [Version(version=one.number, **one.model_dump(exclude={"number"})) for one in shown]
+    listed, address = cut(call, query, found, lambda one: (one.number,))
+    items = [Version(version=one.number, **one.model_dump(exclude={"number"})) for one in listed]
     return Page(items=items, next=address)
 
 

@@ -194,8 +194,8 @@ def submissions(call: Call, query: SubmissionFilter) -> Page[SubmissionItem]:
     """Submissions, the newest first: of the courses you are staff of, and your own."""
     student = None
     if query.student is not None:
-        known = users.find_user(call.session, "local", query.student.strip())
-        student = known.id if known is not None else 0
+        user = users.find_user(call.session, "local", query.student.strip())
+        student = user.id if user is not None else 0
     wanted = api_lists.SubmissionFilters(
         staff_of=call.actor.staff_courses,
         reader=call.actor.user_id,
@@ -209,9 +209,9 @@ def submissions(call: Call, query: SubmissionFilter) -> Page[SubmissionItem]:
         until=query.until,
     )
     found = api_lists.list_submissions(call.session, wanted, moment_and_id(query), query.limit + 1)
-    shown, address = cut(call, query, found, lambda one: (one.created_at, one.id))
-    names = roster.load_subjects(call.session, [one.student_id for one in shown])
-    return Page(items=[_item(call.actor, one, names) for one in shown], next=address)
+    items, address = cut(call, query, found, lambda one: (one.created_at, one.id))
+    names = roster.load_subjects(call.session, [one.student_id for one in items])
+    return Page(items=[_item(call.actor, one, names) for one in items], next=address)
 
 
 def _item(actor: Actor, one: SubmissionLine, names: Mapping[int, tuple[str, ...]]) -> SubmissionItem:
@@ -285,11 +285,11 @@ def status(call: Call, id: str) -> SubmissionStatus:
 def files(call: Call, about: SubmissionView) -> SubmissionFiles:
     """The files of a submission, as they came."""
     found = receipts.list_files(call.session, about.id)
-    shown = [
+    items = [
         SubmissionFile(**one.model_dump(), url=url_for("api.file", id=about.id, file_path=one.path))
         for one in found
     ]
-    return SubmissionFiles(items=shown)
+    return SubmissionFiles(items=items)
 
 
 @get(
@@ -329,8 +329,8 @@ def _assignment(session: Session, caller: Actor, form: SubmissionForm) -> tables
         raise NotFound(NO_ASSIGNMENT_OF_NAME(assignment=form.assignment))
     student = users.find_user(session, "local", form.student.strip())
     if may(caller, "submit.for_others", course):
-        known = student is not None and assignment.course_id in users.roles(session, student.id)
-        if not (known or may(caller, "submit.enrols", course)):
+        enrolled = student is not None and assignment.course_id in users.roles(session, student.id)
+        if not (enrolled or may(caller, "submit.enrols", course)):
             raise UnknownStudent
         return assignment
     if student is None or not may(caller, "submit", Subject(assignment.course_id, student.id)):

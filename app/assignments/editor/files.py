@@ -99,8 +99,8 @@ def import_folder(assignment_id: int) -> tuple[str, int] | BaseResponse:
             found = assignment_pages.changeable(session, actor, assignment_id)
             note = request.form.get("note", "") or _("Imported from a zip")
             if request.form.get("settings"):
-                said = from_folder(settings.settings_of(found), read)
-                extensions.apply_settings(session, found, said, actor)
+                imported = from_folder(settings.settings_of(found), read)
+                extensions.apply_settings(session, found, imported, actor)
             base = forms.base()
             made = versions.save_draft(session, found, content, base, actor, note, read.notes).number
         flash(_("Read as version %(number)s. It is a draft until you publish it.", number=made))
@@ -122,16 +122,18 @@ def _saved(actor: Actor, assignment_id: int, new: Mapping[str, bytes], removed: 
     """Raises AssignmentError, SavedMeanwhile and NotFound."""
     with services().store.write() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
-        said = versions.load_content(
+        content = versions.load_content(
             session, versions.version_by_number(session, assignment_id, forms.base())
         )
-        if removed and removed not in said.files:
+        if removed and removed not in content.files:
             raise NotFound(_("There is no such file."))
-        files = {path: data for path, data in {**said.files, **new}.items() if path != removed}
+        files = {path: data for path, data in {**content.files, **new}.items() if path != removed}
         _require_room(files)
         note = _("Removed %(path)s", path=removed) if removed else _("Files: %(paths)s", paths=", ".join(new))
         try:
-            made = versions.save_draft(session, found, replace(said, files=files), forms.base(), actor, note)
+            made = versions.save_draft(
+                session, found, replace(content, files=files), forms.base(), actor, note
+            )
             flash(_("Saved as version %(number)s. It is a draft until you publish it.", number=made.number))
         except NothingChanged as error:
             flash(render_error(error))
@@ -143,11 +145,11 @@ def _page(actor: Actor, assignment_id: int, problem: str = "") -> str:
         found = assignment_pages.changeable(session, actor, assignment_id)
         now = versions.load_newest(session, found)
         top, paths = assignment_pages.head(session, found, now), sorted(now.version.files)
-    told = {folder: [p for p in paths if p.startswith(f"{folder}/")] for folder in FOLDERS}
+    paths_by_folder = {folder: [p for p in paths if p.startswith(f"{folder}/")] for folder in FOLDERS}
     return render_template(
         "assignments/editor/files.html",
         head=top,
-        folders=told,
+        folders=paths_by_folder,
         about=_about(),
         problem=problem,
         server=services().config.server,
@@ -200,12 +202,12 @@ def content_of(read: Assignment, files: Mapping[str, bytes]) -> Content:
     )
 
 
-def from_folder(known: Any, read: Assignment) -> Any:
+def from_folder(current: Any, read: Assignment) -> Any:
     """Settings with what a folder says of them; what it does not speak of stays. Raises AssignmentError."""
-    fields = {name: getattr(known, name) for name in type(known).model_fields}
-    said = {**read.rules, "late": read.rules.get("late", fields["late"])}
-    late = said["late"] if isinstance(said["late"], dict) else said["late"].model_dump()
-    data = {**fields, **said, "late": late, "title": read.title, "language": read.language, "due": read.due}
+    fields = {name: getattr(current, name) for name in type(current).model_fields}
+    rules = {**read.rules, "late": read.rules.get("late", fields["late"])}
+    late = rules["late"] if isinstance(rules["late"], dict) else rules["late"].model_dump()
+    data = {**fields, **rules, "late": late, "title": read.title, "language": read.language, "due": read.due}
     if read.release is not None:
         data["release"] = read.release
     return forms.checked(data)

@@ -35,12 +35,12 @@ TITLES = (
 def flash_report(report: Sequence[str]) -> None:
     """Say that there is a report of how files were read; it is too long for a message itself."""
     if report:
-        said = ngettext(
+        message = ngettext(
             "Reading the files gave %(count)s remark; it is kept with the version, under Versions.",
             "Reading the files gave %(count)s remarks; they are kept with the version, under Versions.",
             len(report),
         )
-        flash(said, "warning")
+        flash(message, "warning")
 
 
 def stages() -> tuple[str, ...]:
@@ -96,7 +96,7 @@ def _local(moment: Any) -> str:
     return f"{moment:%Y-%m-%dT%H:%M}" if moment else ""
 
 
-def read_settings(known: Settings | None = None) -> Settings:
+def read_settings(current: Settings | None = None) -> Settings:
     """The settings a form says. Raises AssignmentError with the field's name first, BadDate.
 
     `known` are those of now: a moment that was not touched keeps its seconds.
@@ -106,9 +106,9 @@ def read_settings(known: Settings | None = None) -> Settings:
         "title": form.get("title", "").strip(),
         "slug": form.get("slug", "").strip(),
         "language": form.get("language", ""),
-        "due": _moment("due", known.due if known else None),
+        "due": _moment("due", current.due if current else None),
         "release": form.get("release", "after_review"),
-        "release_at": _moment("release_at", known.release_at if known else None),
+        "release_at": _moment("release_at", current.release_at if current else None),
         "late": {
             "grace_minutes": form.get("grace_minutes", "").strip() or 0,
             "per_day": _part("per_day"),
@@ -133,13 +133,13 @@ def checked(data: dict[str, Any]) -> Settings:
         raise explain(error, Settings) from error
 
 
-def _moment(name: str, known: Any) -> Any:
+def _moment(name: str, current: Any) -> Any:
     typed = request.form.get(name, "")
     if not typed.strip():
         return None
     moment = dates.typed(typed, request.form.get("zone", "UTC"))
-    same = known is not None and abs((moment - known).total_seconds()) < 60 and known.second
-    return known if same else moment
+    same = current is not None and abs((moment - current).total_seconds()) < 60 and current.second
+    return current if same else moment
 
 
 def _part(name: str) -> float:

@@ -131,13 +131,13 @@ def request_draft(assignment_id: int) -> Response:
     with services().store.read_autocommit() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
         row = versions.load_newest(session, found).version
-        asked = _question(row)
+        question = _question(row)
     if gateway is None or not _model():
         flash(_("No machine with a model is there now. Begin with the template, or try again later."))
         return redirect(url_for("editor_proposals.form", assignment_id=assignment_id), 303)
-    draft = Draft(secrets.token_hex(16), actor.user_id, assignment_id, asked.shortened, time.monotonic())
+    draft = Draft(secrets.token_hex(16), actor.user_id, assignment_id, question.shortened, time.monotonic())
     _drafts().begin(draft)
-    thread = threading.Thread(target=_write, args=(gateway, draft, asked, forms.stages()), daemon=True)
+    thread = threading.Thread(target=_write, args=(gateway, draft, question, forms.stages()), daemon=True)
     thread.start()
     where = url_for("editor_proposals.show", assignment_id=assignment_id, draft_id=draft.id)
     return redirect(where, 303)
@@ -191,9 +191,9 @@ def accept(assignment_id: int) -> Response:
             note = _("Made from the solution")
         if rubric is None:
             raise NotFound(_("This draft has no rubric."))
-        said = versions.load_content(session, row)
+        content = versions.load_content(session, row)
         try:
-            versions.save_draft(session, found, replace(said, rubric=rubric), row.number, actor, note)
+            versions.save_draft(session, found, replace(content, rubric=rubric), row.number, actor, note)
             flash(_("It is a draft now. Go through every line of it before you publish it."))
         except NothingChanged as error:
             flash(render_error(error))
@@ -226,18 +226,20 @@ def _text(documents: Sequence[Document]) -> str:
 # --- the thread -----------------------------------------------------------------------------------------
 
 
-def _write(gateway: GatewayServices, draft: Draft, asked: proposal.Question, stages: tuple[str, ...]) -> None:
+def _write(
+    gateway: GatewayServices, draft: Draft, question: proposal.Question, stages: tuple[str, ...]
+) -> None:
     """Have it written; ends with a rubric or with a sentence. The body of a thread."""
     settings = gateway.config.gateway.model_copy(update={"limit_s": LIMIT_S})
     config = gateway.config.model_copy(update={"gateway": settings})
     mine = GatewayServices(config, gateway.store, gateway.leases, gateway.talks, gateway.send)
     try:
         try:
-            text = _answer(mine, draft, asked, bound=True)
+            text = _answer(mine, draft, question, bound=True)
         except Refused as error:
             if error.code != UNBOUND:
                 raise
-            text = _answer(mine, draft, asked, bound=False)
+            text = _answer(mine, draft, question, bound=False)
         draft.rubric = proposal.rubric_of(text, stages)
         draft.state = "done"
     except ClientGone:
@@ -257,16 +259,16 @@ def _failed(draft: Draft, why: str) -> None:
     draft.why, draft.state = why, "failed"
 
 
-def _answer(gateway: GatewayServices, draft: Draft, asked: proposal.Question, *, bound: bool) -> str:
+def _answer(gateway: GatewayServices, draft: Draft, question: proposal.Question, *, bound: bool) -> str:
     """What the model writes. Raises Refused, ClientGone, NoProposal and redis errors."""
     ask = Ask(
         model=DRAFTING,
-        messages=(Said(role="system", content=asked.system), Said(role="user", content=asked.user)),
+        messages=(Said(role="system", content=question.system), Said(role="user", content=question.user)),
         max_tokens=proposal.MAX_TOKENS,
         temperature=TEMPERATURE,
-        bound_to=asked.schema if bound else {},
+        bound_to=question.schema if bound else {},
     )
-    said: list[str] = []
+    parts: list[str] = []
     draft.chars = 0
     with closing(Conversation(gateway, ask, lambda: draft.cancelled).events()) as events:
         for event in events:
@@ -274,11 +276,11 @@ def _answer(gateway: GatewayServices, draft: Draft, asked: proposal.Question, *,
                 continue
             if event.kind == "begun":
                 draft.state, draft.machine, draft.model = "writing", event.machine, event.model
-            said.append(event.text)
+            parts.append(event.text)
             draft.chars += len(event.text)
             if event.kind == "end" and event.reason == "length":
                 raise proposal.NoProposal(ANSWER_TOO_LONG)
-    text = "".join(said)
+    text = "".join(parts)
     # a model that is not bound likes to say something before and after it
     return text if bound else text[max(0, text.find("{")) : text.rfind("}") + 1]
 

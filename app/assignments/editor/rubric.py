@@ -75,9 +75,9 @@ def _saved(actor: Any, assignment_id: int, rubric: Rubric, report: Sequence[str]
     with services().store.write() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
         base = forms.base()
-        said = versions.load_content(session, versions.version_by_number(session, assignment_id, base))
+        content = versions.load_content(session, versions.version_by_number(session, assignment_id, base))
         try:
-            new, note = replace(said, rubric=rubric), request.form.get("note", "")
+            new, note = replace(content, rubric=rubric), request.form.get("note", "")
             made = versions.save_draft(session, found, new, base, actor, note, report).number
         except NothingChanged as error:
             made, same = base, render_error(error)
@@ -169,9 +169,9 @@ def as_text(assignment_id: int) -> str:
         now = versions.load_newest(session, found)
         top, rubric = assignment_pages.head(session, found, now), Rubric.model_validate(now.version.rubric)
     how = "json" if request.args.get("as") == "json" else "toml"
-    said = rubric_form.as_json(rubric)
-    shown = json.dumps(said, indent=2, ensure_ascii=False) + "\n" if how == "json" else written(said)
-    return _text_page(top, shown, top.number)
+    data = rubric_form.as_json(rubric)
+    text = json.dumps(data, indent=2, ensure_ascii=False) + "\n" if how == "json" else written(data)
+    return _text_page(top, text, top.number)
 
 
 @pages.post(f"/assignments/{ANY}/rubric/text")
@@ -187,8 +187,8 @@ def save_text(assignment_id: int) -> tuple[str, int] | Response:
     try:
         rubric, problems, report = _of_text(typed, works)
         if rubric is None:
-            said = [sentence for _at, sentence in words.problem_words(problems, None, ())]
-            return _text_page(top, typed, forms.base(), said), 422
+            sentences = [sentence for _at, sentence in words.problem_words(problems, None, ())]
+            return _text_page(top, typed, forms.base(), sentences), 422
         return _saved(actor, assignment_id, rubric, report)
     except AssignmentError as error:
         return _text_page(top, typed, forms.base(), [render_error(error)]), 422
@@ -211,11 +211,11 @@ def _of_text(typed: str, works: Works) -> tuple[Rubric | None, tuple[Problem, ..
     return *rubric_form.validated(data, forms.stages()), ()
 
 
-def _text_page(top: assignment_pages.Head, shown: str, base: int, problems: list[str] | None = None) -> str:
+def _text_page(top: assignment_pages.Head, text: str, base: int, problems: list[str] | None = None) -> str:
     return render_template(
         "assignments/editor/text.html",
         head=top,
-        text=shown,
+        text=text,
         base=base,
         problems=problems or [],
         note=request.form.get("note", ""),

@@ -62,18 +62,21 @@ def save(assignment_id: int) -> tuple[str, int] | str | Response:
 
 def _save_task(actor: Any, assignment_id: int, fields: dict[str, str], ticked: dict[str, bool]) -> Response:
     spoken = english_name(fields["spoken_language"].strip() or "English")
-    known = forms.stages()
+    stages = forms.stages()
     with services().store.write() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
-        said = versions.load_content(
+        content = versions.load_content(
             session, versions.version_by_number(session, assignment_id, forms.base())
         )
         # those of stages that are not configured now stay as they are
-        told = {**said.instructions, **{stage: fields[f"instructions:{stage}"].strip() for stage in known}}
+        instructions = {
+            **content.instructions,
+            **{stage: fields[f"instructions:{stage}"].strip() for stage in stages},
+        }
         made = replace(
-            said,
+            content,
             task=fields["task"].strip(),
-            instructions={stage: text for stage, text in told.items() if text},
+            instructions={stage: text for stage, text in instructions.items() if text},
             spoken_language=spoken,
             share_solution=ticked["share_solution"],
             show_draft=ticked["show_draft"],

@@ -93,15 +93,15 @@ def publish(assignment_id: int, version_number: int) -> Response:
     with services().store.write() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
         done = versions.publish_version(session, found, number, actor)
-        shown = bool(request.form.get("show")) and not found.visible
-        if shown:
+        made_visible = bool(request.form.get("show")) and not found.visible
+        if made_visible:
             found.visible = True
     flash(
         _("Version %(number)s counts from now on. What is graded already stays as it is.", number=number)
         if done
         else _("This version was published before. Restore it as a draft to make it count again.")
     )
-    if shown:
+    if made_visible:
         flash(_("Students see the assignment now."))
     return redirect(url_for("editor_versions.listing", assignment_id=assignment_id), 303)
 
@@ -124,10 +124,10 @@ def create(course_id: int) -> tuple[str, int] | Response:
     """Make it, with a first draft of a rubric that nobody is graded with yet."""
     actor = auth.in_course("assignment.change", course_id)
     try:
-        said = forms.read_settings()
+        settings = forms.read_settings()
         content = Content(rubric=forms.first_rubric(()))
         with services().store.write() as session:
-            made = versions.create_assignment(session, course_id, said, content, actor).id
+            made = versions.create_assignment(session, course_id, settings, content, actor).id
     except (AssignmentError, dates.BadDate) as error:
         return _new_page(course_id, request.form.to_dict(), render_error(error)), 422
     flash(_("The assignment is there. Write its task and rubric, then publish it."))
@@ -144,10 +144,10 @@ def import_assignment(course_id: int) -> tuple[str, int] | Response:
             title=read.title, slug=slug(read.slug) or read.slug, visible=False,
             release=services().config.server.release,
         )  # fmt: skip
-        said = folders.from_folder(first, read).model_copy(update={"slug": read.slug})
+        settings = folders.from_folder(first, read).model_copy(update={"slug": read.slug})
         with services().store.write() as session:
             content = folders.content_of(read, files)
-            made = versions.create_assignment(session, course_id, said, content, actor, read.notes).id
+            made = versions.create_assignment(session, course_id, settings, content, actor, read.notes).id
     except (DocumentError, AssignmentError) as error:
         return _new_page(course_id, _empty(), render_error(error)), error.status
     flash(_("The assignment is there as a draft. Look through it, then publish it."))

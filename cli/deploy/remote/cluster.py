@@ -99,8 +99,10 @@ class Systemd:
 
     def state(self) -> dict[str, Any]:
         """Whether it is installed and running."""
-        said = self.control("show", self.unit, "--property=LoadState,ActiveState,SubState,MainPID,NRestarts")
-        found = dict(line.split("=", 1) for line in said.splitlines() if "=" in line)
+        output = self.control(
+            "show", self.unit, "--property=LoadState,ActiveState,SubState,MainPID,NRestarts"
+        )
+        found = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
         return {
             "installed": found.get("LoadState") == "loaded",
             "running": found.get("ActiveState") in ("active", "activating", "deactivating", "reloading"),
@@ -128,9 +130,9 @@ class Launchd:
     def loaded(self) -> tuple[str, str]:
         """The domain that has it and what it says of it."""
         for domain in self.domains:
-            said = tool("launchctl", "print", f"{domain}/{self.label}", check=False)
-            if said:
-                return domain, said
+            output = tool("launchctl", "print", f"{domain}/{self.label}", check=False)
+            if output:
+                return domain, output
         return "", ""
 
     def install(self, content: bytes) -> bool:
@@ -164,8 +166,8 @@ class Launchd:
 
     def state(self) -> dict[str, Any]:
         """Whether it is installed and running."""
-        domain, said = self.loaded()
-        found = dict(re.findall(r"^\t(\w+) = (.*)$", said, re.MULTILINE))  # further in are other states
+        domain, output = self.loaded()
+        found = dict(re.findall(r"^\t(\w+) = (.*)$", output, re.MULTILINE))  # further in are other states
         return {
             "installed": self.path.exists(),
             "running": found.get("state") == "running",

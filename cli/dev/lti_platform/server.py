@@ -27,12 +27,12 @@ def join(session: Session, world: World) -> int:
         authorize_url=f"{world.base}/authorize", token_url=f"{world.base}/token",
         jwks_url=f"{world.base}/jwks", deployments=(world.deployment,),
     )  # fmt: skip
-    known = platforms.find_platform(session, new.issuer, new.client_id)
-    if known is None:
+    platform = platforms.find_platform(session, new.issuer, new.client_id)
+    if platform is None:
         return platforms.register_platform(session, new, BY)
-    row = session.get_one(LtiPlatform, known.id)
+    row = session.get_one(LtiPlatform, platform.id)
     row.jwks, row.jwks_at = {}, None  # its keys are new at each start
-    return known.id
+    return platform.id
 
 
 def link_course(session: Session, world: World, course_id: int, assignments: Mapping[int, str]) -> None:

@@ -104,12 +104,12 @@ def _add_pages(app: Flask, world: World) -> None:
     def start() -> BaseResponse:
         """Ask the tool to begin a launch."""
         person, link = request.args.get("person", ""), request.args.get("link", "")
-        asked = {
+        query = {
             "iss": world.base, "login_hint": person, "lti_message_hint": link or "deep",
             "target_link_uri": f"{world.tool}/lti/launch", "client_id": world.client_id,
             "lti_deployment_id": world.deployment,
         }  # fmt: skip
-        return redirect(f"{world.tool}/lti/login?{urlencode(asked)}")
+        return redirect(f"{world.tool}/lti/login?{urlencode(query)}")
 
     @app.get("/gradebook")
     def gradebook() -> str:
@@ -118,10 +118,10 @@ def _add_pages(app: Flask, world: World) -> None:
     @app.post("/deep")
     def deep() -> str:
         """What an instructor chose in the tool."""
-        said = _verified(world, request.form.get("JWT", ""), world.base)
-        if said.get(f"{CLAIM}deployment_id") != world.deployment or said.get(f"{DEEP}data") is None:
+        claims = _verified(world, request.form.get("JWT", ""), world.base)
+        if claims.get(f"{CLAIM}deployment_id") != world.deployment or claims.get(f"{DEEP}data") is None:
             raise Refusal(400, "the answer has another deployment, or lacks the data")
-        for one in said.get(f"{DEEP}content_items", []):
+        for one in claims.get(f"{DEEP}content_items", []):
             world.add_link(str(one.get("title")), one.get("custom") or {}, one.get("lineItem"))
         return render_template_string(PLACED, world=world)
 
@@ -134,28 +134,28 @@ def _add_login(app: Flask, world: World) -> None:
     @app.get("/authorize")
     def authorize() -> str:
         """Sign a launch for whom the hint names."""
-        said = request.args
-        if said.get("client_id") != world.client_id or said.get("redirect_uri") != f"{world.tool}/lti/launch":
+        args = request.args
+        if args.get("client_id") != world.client_id or args.get("redirect_uri") != f"{world.tool}/lti/launch":
             raise Refusal(400, "another tool, or another address")
-        person, hint = world.people.get(said.get("login_hint", "")), said.get("lti_message_hint", "")
+        person, hint = world.people.get(args.get("login_hint", "")), args.get("lti_message_hint", "")
         link = world.links.get(hint)
         if person is None or (link is None and hint != "deep"):
             raise Refusal(400, "nobody, or no such link")
-        token = world.id_token(person, link, said.get("nonce", ""))
+        token = world.id_token(person, link, args.get("nonce", ""))
         return render_template_string(
-            POST, url=said["redirect_uri"], fields={"id_token": token, "state": said.get("state", "")}
+            POST, url=args["redirect_uri"], fields={"id_token": token, "state": args.get("state", "")}
         )
 
     @app.post("/token")
     def token() -> Response:
         """A token for who proves to be the tool."""
-        said = _verified(world, request.form.get("client_assertion", ""), f"{world.base}/token")
+        claims = _verified(world, request.form.get("client_assertion", ""), f"{world.base}/token")
         with world.lock:
-            if said.get("sub") != world.client_id or str(said.get("jti")) in world.used:
+            if claims.get("sub") != world.client_id or str(claims.get("jti")) in world.used:
                 raise Refusal(401, "another client, or used before")
-            world.used.add(str(said.get("jti")))
-        known = {SCOPE_LINE_ITEMS, SCOPE_RESULTS, SCOPE_SCORES, SCOPE_ROSTER}
-        scopes = frozenset(request.form.get("scope", "").split()) & known
+            world.used.add(str(claims.get("jti")))
+        supported = {SCOPE_LINE_ITEMS, SCOPE_RESULTS, SCOPE_SCORES, SCOPE_ROSTER}
+        scopes = frozenset(request.form.get("scope", "").split()) & supported
         return jsonify(
             access_token=world.give_token(scopes),
             token_type="Bearer",  # noqa: S106
@@ -168,16 +168,16 @@ def _verified(world: World, token: str, audience: str) -> dict[str, Any]:
     """Claims that the tool signed. Raises Refusal."""
     found = requests.get(f"{world.tool}/lti/jwks", timeout=TIMEOUT_S).json()
     try:
-        said = jwt.decode(token, KeySet.import_key_set(found), algorithms=["RS256"])
+        claims = jwt.decode(token, KeySet.import_key_set(found), algorithms=["RS256"])
         jwt.JWTClaimsRegistry(
             aud={"essential": True, "value": audience},
             iss={"essential": True, "value": world.client_id},
             leeway=30,
             now=lambda: int(world.now()),
-        ).validate(said.claims)
+        ).validate(claims.claims)
     except (JoseError, ValueError) as error:
         raise Refusal(401, f"the tool's signature or claims: {type(error).__name__}") from None
-    return dict(said.claims)
+    return dict(claims.claims)
 
 
 def _add_registration(app: Flask, world: World) -> None:
@@ -207,11 +207,11 @@ def _add_registration(app: Flask, world: World) -> None:
         if token not in world.register_tokens:
             raise Refusal(401, "no valid registration token")
         world.register_tokens.discard(token)
-        said = request.get_json()
-        if f"{world.tool}/lti/launch" not in said["redirect_uris"]:
+        body = request.get_json()
+        if f"{world.tool}/lti/launch" not in body["redirect_uris"]:
             raise Refusal(400, "another tool")
         tool = "https://purl.imsglobal.org/spec/lti-tool-configuration"
-        return jsonify({**said, "client_id": world.client_id, tool: {**said[tool], "deployment_id": "1"}})
+        return jsonify({**body, "client_id": world.client_id, tool: {**body[tool], "deployment_id": "1"}})
 
 
 def _add_grades(app: Flask, world: World) -> None:

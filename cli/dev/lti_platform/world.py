@@ -133,36 +133,36 @@ class World:
             self.links[link.id] = link
             return link
 
-    def add_item(self, said: Mapping[str, Any]) -> Item:
+    def add_item(self, fields: Mapping[str, Any]) -> Item:
         """A new column. Raises Refusal."""
-        most = said.get("scoreMaximum")
-        if not isinstance(most, int | float) or most <= 0 or not str(said.get("label") or ""):
+        most = fields.get("scoreMaximum")
+        if not isinstance(most, int | float) or most <= 0 or not str(fields.get("label") or ""):
             raise Refusal(400, "a column needs a label and a scoreMaximum above 0")
         with self.lock:
             item = Item(
-                max(self.items, default=0) + 1, str(said["label"]), float(most),
-                str(said.get("resourceLinkId") or ""), str(said.get("resourceId") or ""),
-                str(said.get("tag") or ""),
+                max(self.items, default=0) + 1, str(fields["label"]), float(most),
+                str(fields.get("resourceLinkId") or ""), str(fields.get("resourceId") or ""),
+                str(fields.get("tag") or ""),
             )  # fmt: skip
             self.items[item.id] = item
             return item
 
-    def score(self, item_id: int, said: Mapping[str, Any]) -> None:
+    def score(self, item_id: int, fields: Mapping[str, Any]) -> None:
         """Take a score. Raises Refusal for what the services' specification forbids."""
         with self.lock:
-            entry = {"item": item_id, **said}
+            entry = {"item": item_id, **fields}
             self.log.append(entry)
             try:
-                self._score(self.items[item_id], said)
+                self._score(self.items[item_id], fields)
             except Refusal as refusal:
                 entry["refused"] = refusal.status
                 raise
 
-    def _score(self, item: Item, said: Mapping[str, Any]) -> None:
-        user = str(said.get("userId"))
+    def _score(self, item: Item, fields: Mapping[str, Any]) -> None:
+        user = str(fields.get("userId"))
         if user not in self.people:
             raise Refusal(404, "nobody of that id is in the course")
-        if said.get("activityProgress") not in (
+        if fields.get("activityProgress") not in (
             "Initialized",
             "Started",
             "InProgress",
@@ -170,7 +170,7 @@ class World:
             "Completed",
         ):
             raise Refusal(400, "activityProgress is missing")
-        if said.get("gradingProgress") not in (
+        if fields.get("gradingProgress") not in (
             "FullyGraded",
             "Pending",
             "PendingManual",
@@ -178,15 +178,15 @@ class World:
             "NotReady",
         ):
             raise Refusal(400, "gradingProgress is missing")
-        if "scoreGiven" in said and not said.get("scoreMaximum"):
+        if "scoreGiven" in fields and not fields.get("scoreMaximum"):
             raise Refusal(400, "scoreGiven needs a scoreMaximum")
-        moment = _moment(said.get("timestamp"))
+        moment = _moment(fields.get("timestamp"))
         if user in item.stamps and moment <= item.stamps[user]:
             raise Refusal(409, "the timestamp is not later than that of the last score")
         item.stamps[user] = moment
-        if said["gradingProgress"] in ("FullyGraded",) and "scoreGiven" in said:
-            item.scores[user] = dict(said)
-        elif "scoreGiven" not in said:
+        if fields["gradingProgress"] in ("FullyGraded",) and "scoreGiven" in fields:
+            item.scores[user] = dict(fields)
+        elif "scoreGiven" not in fields:
             item.scores.pop(user, None)
 
     def results(self, item: Item) -> list[dict[str, Any]]:
@@ -195,10 +195,10 @@ class World:
         return [
             {
                 "id": f"{url}/results/{user}", "scoreOf": url, "userId": user,
-                "resultScore": said["scoreGiven"] / said["scoreMaximum"] * item.most,
-                "resultMaximum": item.most, "comment": said.get("comment", ""),
+                "resultScore": score["scoreGiven"] / score["scoreMaximum"] * item.most,
+                "resultMaximum": item.most, "comment": score.get("comment", ""),
             }
-            for user, said in sorted(item.scores.items())
+            for user, score in sorted(item.scores.items())
         ]  # fmt: skip
 
     def claims(self, person: Person, link: Link | None, nonce: str) -> dict[str, Any]:
@@ -208,7 +208,7 @@ class World:
             "scope": [SCOPE_LINE_ITEMS, SCOPE_RESULTS, SCOPE_SCORES],
             "lineitems": f"{self.base}/lineitems",
         }
-        said: dict[str, Any] = {
+        claims: dict[str, Any] = {
             "iss": self.base, "sub": person.id, "aud": self.client_id, "nonce": nonce,
             "iat": moment, "exp": moment + VALID_S, "name": person.name, "email": person.email,
             f"{CLAIM}version": "1.3.0",
@@ -225,13 +225,13 @@ class World:
                 "accept_types": ["ltiResourceLink"],
             }
             settings |= {"accept_multiple": True, "data": "kept by the platform"}
-            said[f"{DEEP}deep_linking_settings"] = settings
-            return {**said, f"{CLAIM}message_type": DEEP_LINKING}
+            claims[f"{DEEP}deep_linking_settings"] = settings
+            return {**claims, f"{CLAIM}message_type": DEEP_LINKING}
         if link.item is not None:
             endpoint["lineitem"] = f"{self.base}/lineitems/{link.item}"
-        said[f"{CLAIM}resource_link"] = {"id": link.id, "title": link.title}
-        said[f"{CLAIM}custom"] = dict(link.custom)
-        return {**said, f"{CLAIM}message_type": RESOURCE}
+        claims[f"{CLAIM}resource_link"] = {"id": link.id, "title": link.title}
+        claims[f"{CLAIM}custom"] = dict(link.custom)
+        return {**claims, f"{CLAIM}message_type": RESOURCE}
 
     def id_token(self, person: Person, link: Link | None, nonce: str) -> str:
         """A launch, signed."""

@@ -148,7 +148,7 @@ def test_machines_get_outputs_where_none_were_submitted() -> None:
 def test_what_fails_for_want_of_something_here_is_not_told_to_machines() -> None:
     assert filled(code(1), played(1, state="failed", error="NameError"), excused=(1,)) == ()
     assert filled(code(1), played(1, "ok"), excused=(2,)) == (out("ok"),)
-    seen = ran_cell(code(1), played(1, state="failed", error="E"), told=False, excused=True)
+    seen = ran_cell(code(1), played(1, state="failed", error="E"), noted=False, excused=True)
     assert seen is not None
     assert "may be missing here" in seen.words
 
@@ -206,7 +206,7 @@ def test_names_in_what_tests_saw_stay_here() -> None:
     ],
 )
 def test_a_cells_run_is_shown_where_it_says_more(cell: Cell, one: Played | None, words: str | None) -> None:
-    seen = ran_cell(cell, one, told=False)
+    seen = ran_cell(cell, one, noted=False)
     assert (seen is None) == (words is None)
     assert words is None or (seen is not None and words in seen.words)
 
