@@ -129,7 +129,7 @@ def _set_page(problem: str | None = None) -> str:
 
 def caller() -> Caller:
     """Where this request comes from, and whose browser it shows to be."""
-    return Caller(request.remote_addr or "", _shown())
+    return Caller(request.remote_addr or "", _known_browser())
 
 
 def caller_of(user: SignedIn) -> Caller:
@@ -163,7 +163,7 @@ def waits(error: TriedTooOften) -> str:
     )
 
 
-def _shown() -> KnownBrowser | None:
+def _known_browser() -> KnownBrowser | None:
     try:
         user_id, stamp, number = _signer().loads(request.cookies.get(_name(), ""), max_age=KEPT_S)
     except BadData:

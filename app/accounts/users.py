@@ -155,7 +155,9 @@ def erase_user(user_id: int) -> str | tuple[str, int] | Response:
         return _erase_page(user_id, _("That is not the id of this student; nothing was erased.")), 422
     with store.write() as session:
         erasure.erase_student(session, student, actor.name)
-    flash(_("Everything of %(who)s was erased. Back-ups made before still hold it.", who=_asked(student)))
+    flash(
+        _("Everything of %(who)s was erased. Back-ups made before still hold it.", who=_confirmation(student))
+    )
     response = redirect(url_for("home.home"), 303)
     # after the answer: rewriting the file takes as long as it is large
     response.call_on_close(lambda: _compact(store))
@@ -197,7 +199,7 @@ def _counted(name: str, count: int) -> str:
     return words.get(name, f"{count} {name}")
 
 
-def _asked(student: StudentIdentity) -> str:
+def _confirmation(student: StudentIdentity) -> str:
     """What the form asks for: a name to sign in with, which people know better than a platform's number."""
     return next(iter(student.local or student.subjects), student.name)
 
@@ -209,7 +211,7 @@ def _erase_page(user_id: int, problem: str = "") -> str:
         "accounts/erase.html",
         user_id=user_id,
         student=student,
-        asked=_asked(student),
+        asked=_confirmation(student),
         said=_counted,
         counts=counts,
         problem=problem,

@@ -17,7 +17,7 @@ _MOMENT = re.compile(
 )
 
 
-class Asked(BaseModel):
+class RequestModel(BaseModel):
     """What a request says; a field that nobody knows is a mistake, not an extra."""
 
     model_config = ConfigDict(extra="forbid")

@@ -98,7 +98,7 @@ def _once(route: Route, actor: Actor, arguments: dict[str, Any], key: Idempotenc
         about = _about(route, session, actor, arguments)
         response = _made(route, call, _view(route, call, about, arguments))
         if stored is not None:
-            stored.answer = _kept(response)
+            stored.answer = _stored_answer(response)
     for one in call.after:
         one()
     return response
@@ -185,7 +185,7 @@ def remember_keys(app: Any) -> None:
     app.extensions["grader-keys"] = (threading.Lock(), set())
 
 
-def _kept(response: Response) -> dict[str, Any]:
+def _stored_answer(response: Response) -> dict[str, Any]:
     """What is answered when the same comes again."""
     body = response.get_json() if response.is_json else None
     heads = {name: response.headers[name] for name in ("Location", "ETag") if name in response.headers}

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from flask import request
 from pydantic import BaseModel, BeforeValidator, Field
 
-from app.api.fields import MOST_NUMBER, Asked, whole
+from app.api.fields import MOST_NUMBER, RequestModel, whole
 from app.api.routes import Call
 from grading.domain.errors import GraderError
 from grading.domain.messages import define_message
@@ -34,7 +34,7 @@ class CursorInvalid(GraderError):
     )
 
 
-class Paged(Asked):
+class Paged(RequestModel):
     """Which part of a list."""
 
     limit: Annotated[int, Field(ge=1, le=MOST), BeforeValidator(whole)] = USUAL

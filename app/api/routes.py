@@ -37,7 +37,7 @@ class Call:
     after: list[Callable[[], object]] = field(default_factory=list)
     """To be done once the transaction is committed."""
 
-    def seen(self, now: str) -> str:
+    def match(self, now: str) -> str:
         """The state that the caller saw: one of If-Match, `now` for `*`. Raises MatchMissing."""
         return seen_by(now)
 

@@ -56,7 +56,7 @@ def add(course_id: int) -> tuple[str, int] | BaseResponse:
         done = roster.apply_import(session, course_id, table, actor)
     if done.problems:
         return _listing(course_id, render_message(done.problems[0].said)), 422
-    flash(_told(done))
+    flash(_summary(done))
     return redirect(url_for("roster.listing", course_id=course_id, q=table.rows[0].id), 303)
 
 
@@ -73,7 +73,7 @@ def preview(course_id: int) -> str | tuple[str, int]:
     """What the table would do; nothing is changed yet."""
     actor = auth.in_course("roster.change", course_id)
     try:
-        text = _given()
+        text = _uploaded_table()
         table = roster_csv.parse_roster(text)
     except GraderError as error:
         return _import_page(course_id, render_error(error)), error.status
@@ -95,7 +95,7 @@ def confirm(course_id: int) -> tuple[str, int] | BaseResponse:
             done = roster.apply_import(session, course_id, table, actor, request.form.get("digest", ""))
     except Conflict as error:
         return _preview_page(course_id, text, table, actor, render_error(error)), error.status
-    flash(_told(done))
+    flash(_summary(done))
     return redirect(url_for("roster.listing", course_id=course_id), 303)
 
 
@@ -172,7 +172,7 @@ def link(course_id: int, user_id: int) -> str:
         return auth.show_password_link(session, user_id, actor, back, course_id)
 
 
-def _given() -> str:
+def _uploaded_table() -> str:
     """The table that was uploaded or pasted."""
     file = request.files.get("file")
     data = file.stream.read(roster_csv.MAX_BYTES + 1) if file is not None else b""
@@ -199,7 +199,7 @@ def _preview_page(course_id: int, text: str, table: Roster, actor: Actor, proble
     )
 
 
-def _told(plan: Plan) -> str:
+def _summary(plan: Plan) -> str:
     added, changed = len(plan.of("new", "add")), len(plan.of("change"))
     if not added and not changed:
         return _("Everybody was in the course already; nothing was changed.")

@@ -110,7 +110,7 @@ def show(dry_run_id: str) -> str:
     """How far it is, and whose grade would move by how much."""
     actor = auth.actor()
     with services().store.read_autocommit() as session:
-        run, found = _seen(session, actor, dry_run_id)
+        run, found = _load(session, actor, dry_run_id)
         top = assignment_pages.head(session, found)
         (line,) = dry_runs.list_dry_runs(session, found.id, run.id)
         moved = impact.load_impact(session, run)
@@ -135,7 +135,7 @@ def show(dry_run_id: str) -> str:
         dots=figures.dots(points),
         scale=figures,
         boundary=boundary,
-        said=_said(moved.rows),
+        said=_counts(moved.rows),
     )
 
 
@@ -144,7 +144,7 @@ def progress(dry_run_id: str) -> Response:
     """What the page asks for while it waits."""
     actor = auth.actor()
     with services().store.read_autocommit() as session:
-        run, _found = _seen(session, actor, dry_run_id)
+        run, _found = _load(session, actor, dry_run_id)
         states = dry_runs.count_states(session, run.id)
     ended = sum(count for state, count in states.items() if state in dry_runs.ENDED)
     return jsonify(total=sum(states.values()), ended=ended, over=ended >= sum(states.values()))
@@ -155,7 +155,7 @@ def one(dry_run_id: str, submission_id: str) -> str:
     """One submission, criterion by criterion, as it counts and as it was tried."""
     actor = auth.actor()
     with services().store.read_autocommit() as session:
-        run, found = _seen(session, actor, dry_run_id)
+        run, found = _load(session, actor, dry_run_id)
         top = assignment_pages.head(session, found)
         (line,) = dry_runs.list_dry_runs(session, found.id, run.id)
         tried = impact.load_reports(session, run, submission_id)
@@ -198,7 +198,7 @@ def apply(dry_run_id: str) -> Response:
     actor = auth.actor()
     try:
         with services().store.write() as session:
-            _seen(session, actor, dry_run_id, "rerun")
+            _load(session, actor, dry_run_id, "rerun")
             keep = request.form.get("released") != "change"
             done = dry_run_apply.apply_dry_run(session, dry_run_id, actor, keep_released=keep)
     except Conflict as error:
@@ -228,7 +228,7 @@ def discard(dry_run_id: str) -> Response:
     actor = auth.actor()
     try:
         with services().store.write() as session:
-            _run, found = _seen(session, actor, dry_run_id)
+            _run, found = _load(session, actor, dry_run_id)
             assignment_id = found.id
             dry_runs.discard_dry_run(session, dry_run_id, actor)
     except Conflict as error:
@@ -238,7 +238,7 @@ def discard(dry_run_id: str) -> Response:
     return redirect(url_for("dry_runs.listing", assignment_id=assignment_id), 303)
 
 
-def _seen(
+def _load(
     session: Session, actor: Actor, dry_run_id: str, action: str = CHANGE
 ) -> tuple[tables.DryRun, tables.Assignment]:
     """A dry run this reader may look at. Raises NotFound where they cannot know of it, Forbidden."""
@@ -273,7 +273,7 @@ def _boundary() -> float:
     return value if 0 < value <= 100 else figures.PASS
 
 
-def _said(rows: tuple[impact.GradeImpact, ...]) -> dict[str, int]:
+def _counts(rows: tuple[impact.GradeImpact, ...]) -> dict[str, int]:
     """How many wait, are under way, and did not come to an end."""
     waiting = (RoundState.RECEIVED, RoundState.QUEUED)
     states = [one.state for one in rows]

@@ -89,7 +89,7 @@ class StreamOptions(_Lenient):
     include_usage: bool = False
 
 
-class Asked(_Lenient):
+class ChatCompletionRequest(_Lenient):
     """A request as it came."""
 
     model: str = Field(min_length=1, max_length=300)
@@ -105,7 +105,7 @@ class Asked(_Lenient):
     response_format: Form | None = None
 
 
-def read(raw: Any, most_tokens: int) -> tuple[Asked, Ask]:
+def read(raw: Any, most_tokens: int) -> tuple[ChatCompletionRequest, Ask]:
     """A request and what a machine is asked for. Raises Refused."""
     if not isinstance(raw, dict):
         raise Refused("The request must be a JSON object.")
@@ -113,7 +113,7 @@ def read(raw: Any, most_tokens: int) -> tuple[Asked, Ask]:
         if raw.get(name) not in harmless:
             raise Refused(f"{name} is not supported here; leave it out.", name)
     try:
-        body = Asked.model_validate(raw)
+        body = ChatCompletionRequest.model_validate(raw)
     except ValidationError as error:
         raise _explained(error) from None
     wanted = body.max_completion_tokens or body.max_tokens or most_tokens

@@ -47,9 +47,9 @@ LONGEST_REASON = 1000
 @pages.get("/courses/<int(max=2147483647):course_id>/grades")
 def course(course_id: int) -> str:
     """Students × assignments, some students at a time; `part=rows` is only the table's rows."""
-    actor = seen(course_id, "class.see")
+    actor = require_course(course_id, "class.see")
     search = request.args.get("q", "")
-    view = _shown(course_id, search, _page())
+    view = _cached_page(course_id, search, _page())
     rows = view.rows.get(current())
     if rows is None:
         made = render_template("gradebook/_rows.html", book=view.book, note=notes())
@@ -60,20 +60,20 @@ def course(course_id: int) -> str:
 
 
 @dataclass(frozen=True)
-class Shown:
+class CachedPage:
     """A page of the gradebook, and its rows by language."""
 
     book: Gradebook
     rows: dict[str, Markup] = field(default_factory=dict)
 
 
-def _shown(course_id: int, search: str, page: int) -> Shown:
+def _cached_page(course_id: int, search: str, page: int) -> CachedPage:
     """A page, kept as long as nothing changes and no date passes; what is searched for is looked up anew."""
     with services().store.read_autocommit() as session:
         cached = {} if search else cache.of_course("gradebook", session, course_id, _no_pages)
         found = cached.get(page)
         if found is None or (found.book.until is not None and found.book.until <= now(session)):
-            found = Shown(
+            found = CachedPage(
                 gradebook.load_gradebook(session, courses.load_course(session, course_id), search, page)
             )
             if len(cached) < PAGES:
@@ -81,20 +81,20 @@ def _shown(course_id: int, search: str, page: int) -> Shown:
     return found
 
 
-def _no_pages(_session: Session, _course_id: int) -> dict[int, Shown]:
+def _no_pages(_session: Session, _course_id: int) -> dict[int, CachedPage]:
     return {}
 
 
 @pages.get("/courses/<int(max=2147483647):course_id>/my-grades")
 def mine(course_id: int) -> str:
     """What the reader got, as far as it is released."""
-    actor = seen(course_id, "grades.own")
+    actor = require_course(course_id, "grades.own")
     with services().store.read_autocommit() as session:
         book = gradebook.load_student_row(session, courses.load_course(session, course_id), actor.user_id)
     return render_template("gradebook/own.html", book=book, actor=actor, note=notes())
 
 
-def seen(course_id: int, action: str) -> Actor:
+def require_course(course_id: int, action: str) -> Actor:
     """The reader, who may do this in the course; to others it does not exist."""
     actor = auth.actor()
     if not may(actor, "assignment.see", Subject(course_id)):
@@ -137,7 +137,7 @@ def _page() -> int:
 @pages.get("/courses/<int(max=2147483647):course_id>/grades.csv")
 def export_csv(course_id: int) -> Response:
     """The grades of a course, or of one of its assignments (`assignment`)."""
-    actor = seen(course_id, "grades.export")
+    actor = require_course(course_id, "grades.export")
     number = request.args.get("assignment", "")
     assignment = None
     if number:

@@ -33,7 +33,7 @@ def add() -> tuple[str, int] | Response:
     actor = _administrator()
     try:
         with services().store.write() as store:
-            platforms.register_platform(store, _said(), actor.name)
+            platforms.register_platform(store, _form_platform(), actor.name)
     except GraderError as error:
         return _listing(problem=render_error(error)), error.status
     flash(_("The platform is registered."))
@@ -71,7 +71,7 @@ def change(platform_id: int) -> tuple[str, int] | Response:
     actor = _administrator()
     try:
         with services().store.write() as store:
-            platforms.change_platform(store, platform_id, _said(), actor.name)
+            platforms.change_platform(store, platform_id, _form_platform(), actor.name)
     except (PlatformRefused, Conflict) as error:
         return _one(platform_id, render_error(error)), error.status
     flash(_("Saved."))
@@ -122,7 +122,7 @@ def course(context_id: int) -> Response:
     return redirect(url_for("lti_platforms.listing"), 303)
 
 
-def _said() -> NewPlatform:
+def _form_platform() -> NewPlatform:
     """What the form says."""
 
     def text(name: str) -> str:

@@ -95,7 +95,7 @@ def jwks() -> Response:
 @limited(LAUNCHES)
 def login() -> BaseResponse:
     """The first step: send the browser to its platform, with a state and a nonce."""
-    parameters = {name: _said(name) for name in ("iss", "login_hint", "target_link_uri", "client_id")}
+    parameters = {name: _parameter(name) for name in ("iss", "login_hint", "target_link_uri", "client_id")}
     with services().store.read_autocommit() as store:
         platform = platforms.find_platform(store, parameters["iss"], parameters["client_id"])
     if platform is None or not parameters["login_hint"]:
@@ -104,7 +104,7 @@ def login() -> BaseResponse:
     if len(browser) != 43 or not browser.isascii():
         browser = secrets.token_urlsafe(32)
     nonce = secrets.token_urlsafe(24)
-    hint = _said("lti_message_hint")
+    hint = _parameter("lti_message_hint")
     again = {"iss": platform.issuer, "client_id": platform.client_id, "lti_message_hint": hint}
     again |= {name: parameters[name] for name in ("login_hint", "target_link_uri")}
     state = _signer().dumps({"p": platform.id, "n": nonce, "b": _mark(browser), "again": again})
@@ -142,7 +142,7 @@ def launch_url() -> str:
     return f"{services().config.server.public_url.rstrip('/')}/lti/launch"
 
 
-def _said(name: str) -> str:
+def _parameter(name: str) -> str:
     value = request.values.get(name, "")
     if len(value) > LONGEST:
         raise LaunchRefused(REQUEST_TOO_LONG)

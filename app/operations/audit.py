@@ -224,7 +224,7 @@ def sentence_of(action: str) -> str | None:
 
 
 @dataclass(frozen=True)
-class Told:
+class AuditRow:
     """A row for the page."""
 
     at: datetime
@@ -266,7 +266,7 @@ def _wanted(offered: tuple[str, ...], course_id: int | None = None) -> AuditFilt
 def _page(lines: AuditPage, offered: tuple[str, ...], **values: Any) -> str:
     return render_template(
         "operations/audit.html",
-        rows=[_told(line) for line in lines.lines],
+        rows=[_row(line) for line in lines.lines],
         older=lines.older,
         kinds={key: KINDS[key][0] for key in offered},
         person=request.args.get("person", "")[:200],
@@ -276,7 +276,7 @@ def _page(lines: AuditPage, offered: tuple[str, ...], **values: Any) -> str:
     )
 
 
-def _told(line: AuditEntry) -> Told:
+def _row(line: AuditEntry) -> AuditRow:
     sentence = sentence_of(line.action)
     names = {"who": _who(line.actor), "what": _what(line.object)}
     if sentence is None:
@@ -284,7 +284,7 @@ def _told(line: AuditEntry) -> Told:
         text = _("%(who)s: %(action)s, %(what)s", action=words, **names)
     else:
         text = _(sentence, **names)
-    return Told(line.at, text, _details(line), _url(line.object))
+    return AuditRow(line.at, text, _details(line), _url(line.object))
 
 
 def _who(actor: NamedObject) -> str:

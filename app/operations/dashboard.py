@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sqlalchemy.engine import make_url
 
-from app.operations.machines import Seen, look_in, span
+from app.operations.machines import ClusterState, look_in, span
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
 from app.web.i18n import ngettext, whole
@@ -118,7 +118,7 @@ class Overview:
     """All of it."""
 
     troubles: Sequence[Trouble]
-    seen: Seen
+    seen: ClusterState
     backlog: Sequence[Backlog]
     outbox: Mapping[str, Waiting]
     working: Sequence[Working]
@@ -196,7 +196,7 @@ def _room(services: Services) -> Room:
     return Room(usage.free, usage.total)
 
 
-def _troubles(states: Seen, parts: Sequence[Part], room: Room) -> Iterator[Trouble]:
+def _troubles(states: ClusterState, parts: Sequence[Part], room: Room) -> Iterator[Trouble]:
     if states.queues is None:
         yield Trouble(
             _("Redis is away."),
@@ -248,7 +248,7 @@ def _slow_sandbox(figures: Figures, parts: Sequence[Part]) -> Iterator[Trouble]:
     )
 
 
-def _machine_troubles(states: Seen) -> Iterator[Trouble]:
+def _machine_troubles(states: ClusterState) -> Iterator[Trouble]:
     works = [one for one in states.machines if one.word in ("up", "slow", "broken")]
     for stage in sorted({stage for one in states.machines for stage in one.state.stages}):
         if not any(stage in one.state.stages for one in works):

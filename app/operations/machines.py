@@ -40,7 +40,7 @@ RESERVED = {"batch": N_("Takes batch work only."), "testing": N_("Takes only wha
 
 
 @dataclass(frozen=True)
-class SeenMachine:
+class MachineDetails:
     """A machine, how it is, and what it did last."""
 
     state: MachineState
@@ -66,10 +66,10 @@ class SeenMachine:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ClusterState:
     """All of them, and what waits."""
 
-    machines: Sequence[SeenMachine]
+    machines: Sequence[MachineDetails]
     queues: Mapping[str, int] | None
     """Messages in each queue; nothing while Redis is away."""
     waiting: Mapping[str, int]
@@ -77,23 +77,23 @@ class Seen:
     differences: Sequence[Difference]
 
 
-def look() -> Seen:
+def look() -> ClusterState:
     """What Redis and the database tell now."""
     with services().store.read_autocommit() as session:
         return look_in(session)
 
 
-def look_in(session: Session) -> Seen:
+def look_in(session: Session) -> ClusterState:
     """The same, where the database is being looked at already."""
     app_services = services()
     reasons, last = operations.list_drained(session), list_recent_runs(session)
     waiting = expecting().waiting(session)
     states = app_services.dispatch.machines()
     machines = [
-        SeenMachine(state, condition(state), last.get(one, ()), reasons.get(one, ""), out=one in reasons)
+        MachineDetails(state, condition(state), last.get(one, ()), reasons.get(one, ""), out=one in reasons)
         for one, state in ((state.name, state) for state in states)
     ]
-    return Seen(machines, app_services.dispatch.backlog(), waiting, machines_that_differ(states))
+    return ClusterState(machines, app_services.dispatch.backlog(), waiting, machines_that_differ(states))
 
 
 def an_hour(rate: float) -> str:

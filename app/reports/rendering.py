@@ -189,7 +189,7 @@ class ShownDocument:
 
 
 @dataclass(frozen=True)
-class Shown:
+class RenderedSubmission:
     """A submission with all that stands beside it."""
 
     documents: tuple[ShownDocument, ...]
@@ -275,7 +275,7 @@ def render_submission(
     staff: bool = False,
     pictures: Pictures | None = None,
     room: Room | None = None,
-) -> Shown:
+) -> RenderedSubmission:
     """A submission with its comments. `original` is the report before people changed it."""
     ran = execution.documents if execution else {}
     notes = [*remarks(report, original)] if report else []
@@ -283,7 +283,7 @@ def render_submission(
     loose = tuple(waiting.anchored(comment) for place, comment in notes if place is None)
     page = _Page(waiting, room or Room(), staff, _pointed_at(report), pictures or {})
     made = tuple(page.document(n, one, ran.get(one.path)) for n, one in enumerate(submitted))
-    return Shown(made, loose, page.places)
+    return RenderedSubmission(made, loose, page.places)
 
 
 def _pointed_at(report: Report | None) -> frozenset[Location]:

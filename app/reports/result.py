@@ -66,7 +66,9 @@ def rendered(
     written = {one.stage: one.written_at for one in view.stages if one.written_at} if report else {}
     sent = may(actor, "prompt.see", auth.subject_of(view))
     prompts = {s.stage: s.accepted_run for s in view.stages if s.accepted_run} if report and sent else {}
-    made = result_parts(Given(view, report, submitted, terms, written, prompts, found, staff=staff, own=own))
+    made = result_parts(
+        ResultData(view, report, submitted, terms, written, prompts, found, staff=staff, own=own)
+    )
     return render_template(
         "results/_result.html",
         view=view,
@@ -171,7 +173,7 @@ def notebooks_with_images(
 
 
 @dataclass(frozen=True)
-class Given:
+class ResultData:
     """All that the parts are made of."""
 
     view: SubmissionView
@@ -228,7 +230,7 @@ def _remember_parts(app: App) -> None:
     app.extensions["grader-result-parts"] = cache
 
 
-def result_parts(source: Given) -> Parts:
+def result_parts(source: ResultData) -> Parts:
     """Those of a result, made unless they are known."""
     cache = cast("BoundedCache[Parts]", current_app.extensions["grader-result-parts"])
     key = source.key
@@ -241,7 +243,7 @@ def result_parts(source: Given) -> Parts:
     return found
 
 
-def _made(source: Given, room: rendering.Room) -> Parts:
+def _made(source: ResultData, room: rendering.Room) -> Parts:
     view, report, submitted = source.view, source.report, source.submitted
     original = view.grade.original if view.grade is not None else None
     rendered = rendering.render_submission(

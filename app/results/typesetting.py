@@ -96,10 +96,10 @@ def _kind(errors: bytes) -> str:
 def _without_pictures(data: Mapping[str, Any]) -> dict[str, Any]:
     """The same, with a sentence in the place of each picture."""
     documents = [
-        {**one, "parts": [_said(part) for part in one["parts"]]} for one in data.get("documents", [])
+        {**one, "parts": [_described(part) for part in one["parts"]]} for one in data.get("documents", [])
     ]
     return {**data, "documents": documents}
 
 
-def _said(part: dict[str, Any]) -> dict[str, Any]:
+def _described(part: dict[str, Any]) -> dict[str, Any]:
     return {"kind": "note", "text": f"({part['alt']})"} if part["kind"] == "picture" else part

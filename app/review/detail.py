@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from app.reports import flags, points, rendering
 from app.reports.flags import place_words
-from app.reports.rendering import Shown
+from app.reports.rendering import RenderedSubmission
 from app.web.i18n import current
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
@@ -125,7 +125,7 @@ class Pane:
 
     view: SubmissionView
     stamp: str
-    shown: Shown
+    shown: RenderedSubmission
     notes: tuple[str, ...]
     report: Report | None
     criteria: tuple[Criterion, ...]
@@ -138,7 +138,7 @@ class Pane:
 
 
 @dataclass(frozen=True)
-class Given:
+class PaneData:
     """All that a pane is made of."""
 
     view: SubmissionView
@@ -150,15 +150,15 @@ class Given:
     """What its round is graded by."""
 
 
-def given(session: Session, whole: WholeSubmission, rubric: Rubric) -> Given:
+def load_data(session: Session, whole: WholeSubmission, rubric: Rubric) -> PaneData:
     """What there is of a submission."""
     view = whole.view
     made = view.grade.made[: change_history.MOST] if view.grade is not None else ()
     stamp = change_history.stamp_of(session, view.round_id, made)
-    return Given(view, whole.submitted, made, stamp, rubric)
+    return PaneData(view, whole.submitted, made, stamp, rubric)
 
 
-def pane(source: Given, room: rendering.Room) -> Pane:
+def pane(source: PaneData, room: rendering.Room) -> Pane:
     """What a reviewer sees of a submission."""
     view, submitted = source.view, source.submitted
     report = view.grade.report if view.grade else None
@@ -254,7 +254,7 @@ def _words(now: Report, was: Report, counts: Sequence[Made]) -> tuple[Words, ...
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _Cache:
     parts: BoundedCache[Markup]
     token: Markup
     """Stands in kept parts where the token of a form comes; nobody can know it, so nobody can write it."""
@@ -262,27 +262,29 @@ class _Kept:
 
 def remember(app: App) -> None:
     """Keep parts with this app."""
-    app.extensions["grader-review-parts"] = _Kept(
+    app.extensions["grader-review-parts"] = _Cache(
         BoundedCache(MOST_KEPT), Markup(f"<!--{secrets.token_hex(16)}-->")  # noqa: S704 - made here
     )  # fmt: skip
 
 
-def _kept() -> _Kept:
-    return cast("_Kept", current_app.extensions["grader-review-parts"])
+def _cache() -> _Cache:
+    return cast("_Cache", current_app.extensions["grader-review-parts"])
 
 
 def remembered(key: str, make: Callable[[], Markup]) -> Markup:
     """The part with this key, made unless it is known; without a key it is not kept."""
-    found = _kept().parts.find(key) if key else None
+    found = _cache().parts.find(key) if key else None
     if found is None:
         found = make()
         if key:
-            _kept().parts.put(key, len(found), found)
+            _cache().parts.put(key, len(found), found)
     return found
 
 
-def body(source: Given, here: Mapping[str, Any], saved: tuple[str, ...], texts: Mapping[str, Any]) -> Markup:
-    """The right pane; with what could not be saved (`said`) it is of this answer only, else it is kept."""
+def body(
+    source: PaneData, here: Mapping[str, Any], saved: tuple[str, ...], texts: Mapping[str, Any]
+) -> Markup:
+    """The right pane; with what could not be saved (`texts`) it is of this answer only, else it is kept."""
     room = rendering.Room()
     context = {
         "view": source.view,
@@ -294,19 +296,19 @@ def body(source: Given, here: Mapping[str, Any], saved: tuple[str, ...], texts: 
     }
     if texts:
         return _body(source, room, {**context, **texts})
-    key, token = _key(source, here, saved), _kept().token
-    found = _kept().parts.find(key)
+    key, token = _key(source, here, saved), _cache().token
+    found = _cache().parts.find(key)
     if found is None:
         blank = {"problem": "", "stale": False, "meanwhile": (), "draft": {}}
         found = _body(source, room, {**context, **blank, "form_token": lambda: token})
         if room.coloured():  # else it may lack colours
-            _kept().parts.put(key, len(found), found)
+            _cache().parts.put(key, len(found), found)
     return Markup(str(found).replace(token, form_token()))  # noqa: S704 - a token in place of ours
 
 
 def documents(view: SubmissionView, submitted: SubmittedWork) -> Markup:
     """What was submitted, without anything that was said about it."""
-    room, cached = rendering.Room(), _kept().parts
+    room, cached = rendering.Room(), _cache().parts
     key = mark("documents", current(), request.root_path, view.id, submitted.mark)
     found = cached.find(key)
     if found is None:
@@ -319,7 +321,7 @@ def documents(view: SubmissionView, submitted: SubmittedWork) -> Markup:
     return found
 
 
-def _body(source: Given, room: rendering.Room, context: dict[str, Any]) -> Markup:
+def _body(source: PaneData, room: rendering.Room, context: dict[str, Any]) -> Markup:
     made = pane(source, room)
     html = render_template(
         "review/_body.html",
@@ -333,7 +335,7 @@ def _body(source: Given, room: rendering.Room, context: dict[str, Any]) -> Marku
     return Markup(html)  # noqa: S704 - of a template that escapes
 
 
-def _key(source: Given, here: Mapping[str, Any], saved: tuple[str, ...]) -> str:
+def _key(source: PaneData, here: Mapping[str, Any], saved: tuple[str, ...]) -> str:
     view, grade = source.view, source.view.grade
     numbers: tuple[object, ...] = ()
     if grade is not None:

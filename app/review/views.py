@@ -74,7 +74,7 @@ def page(
         of = worklist.Of(session, view.course_id, view.assignment_id)
         left = worklist.pane(of, filters, worklist.page_of(request.args), submission_id)
         before, after = worklist.neighbours(of, filters, submission_id, left)
-        source = detail.given(session, whole, worklist.rubric_of_round(session, left, view.round_id))
+        source = detail.load_data(session, whole, worklist.rubric_of_round(session, left, view.round_id))
         saved = comment_bank.list_texts(session, view.course_id)
     viewing.viewed(actor, submission_id, "review")
     texts: dict[str, Any] = {}
@@ -132,7 +132,7 @@ def change(submission_id: str) -> Answer:
 
     def work(session: Session, actor: Actor, view: SubmissionView) -> str:
         wanted = _wanted(session, submission_id)
-        edits.change_grade(session, submission_id, wanted, _seen(), actor)
+        edits.change_grade(session, submission_id, wanted, _stamp(), actor)
         if wanted.kind == "add" and request.form.get("keep"):
             comment_bank.save_comment(session, view.course_id, wanted.text, actor)
         note = _(" The student can see it.") if view.released else ""
@@ -148,7 +148,7 @@ def undo(submission_id: str) -> Answer:
     def work(session: Session, actor: Actor, view: SubmissionView) -> str:
         number = request.form.get("change", "")
         change_number = int(number) if number.isascii() and number.isdecimal() and len(number) < 10 else 0
-        edits.undo_change(session, submission_id, change_number, _seen(), actor)
+        edits.undo_change(session, submission_id, change_number, _stamp(), actor)
         return _("Taken back; what stood there before counts again.")
 
     return _done(submission_id, "grade.change", work)
@@ -163,7 +163,7 @@ def accept(submission_id: str) -> Answer:
         assignment = review_worklist.find_assignment(session, view.assignment_id)
         filters = worklist.filters_of(request.args)
         after.append(review_worklist.neighbours(session, assignment, filters, submission_id)[1])
-        released = edits.accept_grade(session, submission_id, _seen(), actor)
+        released = edits.accept_grade(session, submission_id, _stamp(), actor)
         message = _("Accepted: %(name)s.", name=view.student)
         message += _(" It is released, as this assignment says.") if released else ""
         return message if after[0] else message + " " + _("That was the last one of this list.")
@@ -176,7 +176,7 @@ def release(submission_id: str) -> Answer:
     """Let the student see this grade, also a held one: a person decided."""
 
     def work(session: Session, actor: Actor, view: SubmissionView) -> str:
-        edits.require_unchanged(session, view.round_id, _seen())
+        edits.require_unchanged(session, view.round_id, _stamp())
         grade_release.release_grade(session, view.round_id, actor)
         return _("The student can see this grade now.")
 
@@ -255,7 +255,7 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) < 10
 
 
-def _seen() -> str:
+def _stamp() -> str:
     return request.form.get("seen", "")[:100]
 
 

@@ -68,7 +68,7 @@ class Of:
 
 
 @dataclass
-class Known:
+class ListCache:
     """What is known of an assignment's submissions, for as long as none of them changes."""
 
     name: str = field(default_factory=lambda: secrets.token_hex(8))
@@ -86,7 +86,7 @@ class Known:
 class Left:
     """The pane, and what the rest of the page needs of it."""
 
-    known: Known
+    known: ListCache
     listed: Page
     html: Markup
     given: dict[str, Any]
@@ -146,8 +146,8 @@ def rubric_of(session: Session, assignment: tables.Assignment) -> tuple[Criterio
     return rubric.criteria
 
 
-def _nothing(_session: Session, _assignment_id: int) -> Known:
-    return Known()
+def _nothing(_session: Session, _assignment_id: int) -> ListCache:
+    return ListCache()
 
 
 def _lasts(filters: Filters) -> bool:
@@ -155,7 +155,7 @@ def _lasts(filters: Filters) -> bool:
     return not (filters.q or filters.machine or filters.model)
 
 
-def _page(of: Of, filters: Filters, number: int, cached: Known) -> Page:
+def _page(of: Of, filters: Filters, number: int, cached: ListCache) -> Page:
     if not _lasts(filters):
         return review_worklist.load_page(of.session, of.row, filters, number)
     found = cached.pages.get((filters, number))

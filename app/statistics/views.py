@@ -29,19 +29,19 @@ LINKS = 12
 
 
 @dataclass(frozen=True)
-class Seen:
+class CachedStatistics:
     """Statistics, and the page made of them by language."""
 
     known: Overview
     pages: dict[str, Markup] = field(default_factory=dict)
 
 
-def _seen(session: Session, line: tables.Assignment) -> Seen:
+def _cached(session: Session, line: tables.Assignment) -> CachedStatistics:
     return cache.of_assignment("class", session, line.course_id, line.id, _made)
 
 
-def _made(session: Session, assignment_id: int) -> Seen:
-    return Seen(overview(class_statistics.load_submissions(session, assignment_id)))
+def _made(session: Session, assignment_id: int) -> CachedStatistics:
+    return CachedStatistics(overview(class_statistics.load_submissions(session, assignment_id)))
 
 
 @pages.get("/assignments/<int(max=2147483647):assignment_id>/statistics")
@@ -49,7 +49,7 @@ def assignment(assignment_id: int) -> str:
     """How the class did: scores, criteria, people beside the grader, findings, time."""
     with services().store.read_autocommit() as session:
         line = _assignment(session, auth.actor(), assignment_id)
-        cached = _seen(session, line)
+        cached = _cached(session, line)
     body = cached.pages.get(current())
     if body is None:
         body = cached.pages[current()] = _body(line, cached.known)
@@ -78,7 +78,7 @@ def picture(assignment_id: int, plot: str) -> Response:
     """A plot as a file of its own."""
     with services().store.read_autocommit() as session:
         line = _assignment(session, auth.actor(), assignment_id)
-        figures = _seen(session, line).known
+        figures = _cached(session, line).known
     return _file(charts.alone(PLOTS[plot](figures)), f"{line.slug}-{plot}.svg", "image/svg+xml")
 
 
@@ -87,7 +87,7 @@ def numbers(assignment_id: int, plot: str) -> Response:
     """The numbers of a plot."""
     with services().store.read_autocommit() as session:
         line = _assignment(session, auth.actor(), assignment_id)
-        figures = _seen(session, line).known
+        figures = _cached(session, line).known
     return _file(charts.as_csv(PLOTS[plot](figures)), f"{line.slug}-{plot}.csv", "text/csv; charset=utf-8")
 
 

@@ -151,7 +151,7 @@ def live(view: Standing, progress: Progress, *, sees_score: bool) -> Live:
     """The state of a submission as this reader may see it."""
     headline, detail = _headline(view, progress, sees_score=sees_score)
     visible = int(sees_score and view.graded)
-    stages = () if view.final and not sees_score else _told(view, progress)
+    stages = () if view.final and not sees_score else _rendered_stages(view, progress)
     return Live(
         status=view.state,
         headline=headline,
@@ -163,7 +163,7 @@ def live(view: Standing, progress: Progress, *, sees_score: bool) -> Live:
     )
 
 
-def _told(view: Standing, progress: Progress) -> list[tuple[str, StageStatus]]:
+def _rendered_stages(view: Standing, progress: Progress) -> list[tuple[str, StageStatus]]:
     """The stages that are shown: when it is over, those that never began are not said to wait."""
     over = view.state == RoundState.FAILED
     stages = progress.stages.items()

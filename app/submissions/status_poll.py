@@ -34,7 +34,7 @@ SAFE = ("GET", "HEAD", "OPTIONS")
 
 
 @dataclass(frozen=True)
-class Seen:
+class PolledState:
     """A submission as it was looked at, and who was at its runs."""
 
     wait: LiveStatus
@@ -55,15 +55,15 @@ class Board:
     def __init__(self, store: Store, dispatch: Dispatch) -> None:
         self._store, self._dispatch = store, dispatch
         self._lock = threading.Lock()
-        self._asked: dict[str, float] = {}
+        self._requested: dict[str, float] = {}
         self._users: dict[int, float] = {}
-        self._seen: dict[str, Seen] = {}
+        self._states: dict[str, PolledState] = {}
         self._readers: dict[int, Reader] = {}
         self._looked_at = -LOOK_EVERY_S
         self._rest_s = LOOK_EVERY_S
         self._alike = (0, 0)
 
-    def alike(self, state: Seen) -> int:
+    def alike(self, state: PolledState) -> int:
         """How many submissions that pages wait for are as far as this one: with a machine, or not yet."""
         return self._alike[state.at_work]
 
@@ -85,16 +85,16 @@ class Board:
         self._users[loaded.user_id] = time.monotonic()
         return found
 
-    def seen(self, submission_id: str, *, anew: bool) -> Seen:
+    def state(self, submission_id: str, *, anew: bool) -> PolledState:
         """Where a submission stands, as it was seen within about a second, or now. Raises NotFound."""
-        if anew or submission_id not in self._seen:
+        if anew or submission_id not in self._states:
             self._take(self._read([submission_id]), {})
         else:
             self._look()
-        found = self._seen.get(submission_id)
+        found = self._states.get(submission_id)
         if found is None:
             raise NotFound(NO_SUCH_SUBMISSION)
-        self._asked[submission_id] = time.monotonic()
+        self._requested[submission_id] = time.monotonic()
         return found
 
     def _look(self) -> None:
@@ -103,32 +103,32 @@ class Board:
             return
         try:
             began = time.monotonic()
-            self._asked = {one: at for one, at in self._asked.items() if began - at < WATCHED_S}
+            self._requested = {one: at for one, at in self._requested.items() if began - at < WATCHED_S}
             self._users = {one: at for one, at in self._users.items() if began - at < WATCHED_S}
-            self._seen, self._readers = self._read(self._asked), self._read_readers(self._users)
-            at_work = sum(one.at_work for one in self._seen.values())
-            self._alike = (len(self._seen) - at_work, at_work)
+            self._states, self._readers = self._read(self._requested), self._read_readers(self._users)
+            at_work = sum(one.at_work for one in self._states.values())
+            self._alike = (len(self._states) - at_work, at_work)
             self._looked_at = time.monotonic()
             self._rest_s = max(LOOK_EVERY_S, REST * (self._looked_at - began))
         finally:
             self._lock.release()
 
-    def _take(self, states: Mapping[str, Seen], readers: Mapping[int, Reader]) -> None:
+    def _take(self, states: Mapping[str, PolledState], readers: Mapping[int, Reader]) -> None:
         with self._lock:
-            self._seen = {**self._seen, **states}
+            self._states = {**self._states, **states}
             self._readers = {**self._readers, **readers}
 
     def _read_readers(self, users: Iterable[int]) -> dict[int, Reader]:
         with self._store.read_autocommit() as opened:
             return live_status.load_readers(opened, users)
 
-    def _read(self, submission_ids: Iterable[str]) -> dict[str, Seen]:
+    def _read(self, submission_ids: Iterable[str]) -> dict[str, PolledState]:
         with self._store.read_autocommit() as opened:
             found = live_status.load_statuses(opened, submission_ids)
         runs = [run for wait in found.values() for run in open_runs(wait)]
         leases = self._dispatch.leases(runs) if runs else {}
         return {
-            name: Seen(wait, {run: leases[run] for run in open_runs(wait) if run in leases})
+            name: PolledState(wait, {run: leases[run] for run in open_runs(wait) if run in leases})
             for name, wait in found.items()
         }
 
@@ -158,11 +158,11 @@ def status(submission_id: str) -> Response:
     actor = auth.limited(reader.actor)
     if actor is None:
         raise NotSignedIn
-    state = board.seen(submission_id, anew=anew)
-    return tagged(_told(board, actor, state))
+    state = board.state(submission_id, anew=anew)
+    return tagged(_status(board, actor, state))
 
 
-def _told(board: Board, actor: Actor, state: Seen) -> dict[str, object]:
+def _status(board: Board, actor: Actor, state: PolledState) -> dict[str, object]:
     wait = state.wait
     subject = Subject(wait.course_id, wait.student_id, wait.released, wait.members)
     if not may(actor, "submission.see", subject):

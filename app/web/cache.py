@@ -19,28 +19,28 @@ MOST = 64
 """Courses or assignments of which something is kept."""
 
 
-class Kept(Generic[T]):
+class Cache(Generic[T]):
     """One value for each course, or for each assignment."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: OrderedDict[tuple[int, int | None], tuple[Stamp, T]] = OrderedDict()
+        self._values: OrderedDict[tuple[int, int | None], tuple[Stamp, T]] = OrderedDict()
 
     def get(self, session: Session, course_id: int, assignment_id: int | None, make: Callable[[], T]) -> T:
         """That of an assignment, or of a course; made anew where something changed."""
         # looked at first: what commits while it is made gives another stamp next time
         now, place = change_tracking.stamp(session, course_id, assignment_id), (course_id, assignment_id)
         with self._lock:
-            found = self._known.get(place)
+            found = self._values.get(place)
             if found is not None and found[0] == now:
-                self._known.move_to_end(place)
+                self._values.move_to_end(place)
                 return found[1]
         made = make()
         with self._lock:
-            self._known[place] = now, made
-            self._known.move_to_end(place)
-            while len(self._known) > MOST:
-                self._known.popitem(last=False)
+            self._values[place] = now, made
+            self._values.move_to_end(place)
+            while len(self._values) > MOST:
+                self._values.popitem(last=False)
         return made
 
 
@@ -48,12 +48,12 @@ def of_assignment(
     name: str, session: Session, course_id: int, assignment_id: int, make: Callable[[Session, int], T]
 ) -> T:
     """What `make` says of an assignment, by the name of what it is."""
-    return _kept(name, make).get(session, course_id, assignment_id, lambda: _made(make, assignment_id))
+    return _cache(name, make).get(session, course_id, assignment_id, lambda: _made(make, assignment_id))
 
 
 def of_course(name: str, session: Session, course_id: int, make: Callable[[Session, int], T]) -> T:
     """What `make` says of a course and all of its assignments, by the name of what it is."""
-    return _kept(name, make).get(session, course_id, None, lambda: _made(make, course_id))
+    return _cache(name, make).get(session, course_id, None, lambda: _made(make, course_id))
 
 
 def _made(make: Callable[[Session, int], T], number: int) -> T:
@@ -62,6 +62,6 @@ def _made(make: Callable[[Session, int], T], number: int) -> T:
         return make(session, number)
 
 
-def _kept(name: str, _make: Callable[[Session, int], T]) -> Kept[T]:
-    found: Kept[T] = current_app.extensions.setdefault(f"grader-kept-{name}", Kept())
+def _cache(name: str, _make: Callable[[Session, int], T]) -> Cache[T]:
+    found: Cache[T] = current_app.extensions.setdefault(f"grader-cache-{name}", Cache())
     return found

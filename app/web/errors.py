@@ -34,7 +34,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 def handle_errors(app: Flask) -> None:
     """Install the boundary."""
-    app.register_error_handler(GraderError, _known)
+    app.register_error_handler(GraderError, _grader_error)
     app.register_error_handler(HTTPException, _http)
     app.register_error_handler(SQLAlchemyError, _store)
     app.register_error_handler(Exception, _unknown)
@@ -97,7 +97,7 @@ def _title(status: int) -> str:
         return "Error"
 
 
-def _known(error: GraderError) -> Response | BaseResponse:
+def _grader_error(error: GraderError) -> Response | BaseResponse:
     _look_for_reader()
     if isinstance(error, NotSignedIn) and not for_machines():
         target = request.full_path.rstrip("?") if request.method == "GET" else None

@@ -133,33 +133,33 @@ class Expecting:
     def __init__(self, dispatch: Dispatch) -> None:
         self._dispatch = dispatch
         self._lock = threading.Lock()
-        self._kept: tuple[float, Outlook] | None = None
+        self._outlook: tuple[float, Outlook] | None = None
         self._rest_s = LOOK_EVERY_S
 
     def queue(self, session: Session, view: Standing) -> Queue | None:
         """Where a submission's round stands, and about how long it takes."""
         if RoundState(view.state).final:
             return None
-        looked_at, outlook = self._looked(session)
+        looked_at, outlook = self._cached(session)
         return outlook.queue(view, time.monotonic() - looked_at)
 
     def waiting(self, session: Session) -> Mapping[str, int]:
         """priority -> rounds that wait in the database."""
-        return self._looked(session)[1].places.waiting
+        return self._cached(session)[1].places.waiting
 
-    def _looked(self, session: Session) -> tuple[float, Outlook]:
-        cached = self._kept
+    def _cached(self, session: Session) -> tuple[float, Outlook]:
+        cached = self._outlook
         if cached is not None and time.monotonic() - cached[0] < self._rest_s:
             return cached
         if self._lock.acquire(blocking=cached is None):
             try:
-                if self._kept is cached:
+                if self._outlook is cached:
                     began = time.monotonic()
-                    self._kept = (began, self._look(session))
+                    self._outlook = (began, self._look(session))
                     self._rest_s = max(LOOK_EVERY_S, REST * (time.monotonic() - began))
             finally:
                 self._lock.release()
-        return cast("tuple[float, Outlook]", self._kept)
+        return cast("tuple[float, Outlook]", self._outlook)
 
     def _look(self, session: Session) -> Outlook:
         line, speed, runs = load_positions(session), load_speed(session), list_sent(session)

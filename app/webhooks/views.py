@@ -220,7 +220,7 @@ def parse_event(body: bytes) -> Event:
         raise InvalidField(BODY_FORM) from None
 
 
-class _Seen(Exception):
+class _Repeated(Exception):
     """This message was taken before."""
 
     def __init__(self, answer: dict[str, Any]) -> None:
@@ -248,10 +248,10 @@ class Taking:
         return _accepted(row.submission_id)
 
     def require_first(self, session: Session) -> None:
-        """Go on, or raise _Seen: of parallel ones exactly one gets through."""
+        """Go on, or raise _Repeated: of parallel ones exactly one gets through."""
         before = self.before(session)
         if before is not None:
-            raise _Seen(before)
+            raise _Repeated(before)
 
     def require_course(self, slug: str) -> None:
         """Raises CourseNotBound, alike for courses of others and for courses that do not exist."""
@@ -285,7 +285,7 @@ class Taking:
                     answer = {"status": "done", **work(session)}
                     self.remember(session, answer=answer)
                     return answer
-            except _Seen as repeated:
+            except _Repeated as repeated:
                 return repeated.answer
             except IntegrityError:
                 # two of the same at once on a database that locks rows: now the first one's row is there
@@ -307,7 +307,7 @@ def _submit(message: Taking, body: dict[str, Any]) -> dict[str, Any]:
 
     try:
         return _accepted(intake.accept(build, message.remember).submission_id)
-    except _Seen as repeated:
+    except _Repeated as repeated:
         return repeated.answer
 
 

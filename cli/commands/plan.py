@@ -110,7 +110,7 @@ def from_file(path: Path, sizes: Mapping[str, Size]) -> list[Machine]:
                 },
             ),
             kind=machine.name,
-            known=_known(machine),
+            known=_source(machine),
             own=next(iter(machine.stages)),
         )
         for machine in plan_file.machines
@@ -118,7 +118,7 @@ def from_file(path: Path, sizes: Mapping[str, Size]) -> list[Machine]:
     ]
 
 
-def _known(machine: PlannedMachine) -> str:
+def _source(machine: PlannedMachine) -> str:
     reckoned = [stage for stage, place in machine.stages.items() if place.model]
     return (
         "reckoned" if len(reckoned) == len(machine.stages) else "given" if not reckoned else "given, reckoned"

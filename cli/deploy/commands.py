@@ -27,7 +27,7 @@ from grading.config.settings import Machine
 
 
 @dataclass
-class Shown:
+class TransferOutput:
     """How far a copy is: in place on a terminal, else a line at every quarter."""
 
     terminal: bool
@@ -92,7 +92,7 @@ def deploy(
     from GRADER_REDIS_URL. Running it again changes only what is different; what runs is started again only
     then, after it has finished or handed back its work.
     """
-    output = Shown(sys.stdout.isatty())
+    output = TransferOutput(sys.stdout.isatty())
     chosen = settings.config.machine(machine)
     options = Options(environment, offline, model_folders, wheels, quick, wait_s)
     one = Deployment(settings, chosen, remote_of(chosen), options, os.environ, output.line, output.progress)

@@ -101,14 +101,14 @@ def copy(
             return sent
         total = sum(one.size - offset for one, offset in missing)
         sent += total
-        if not _send(remote, missing, where, public, partial(_told, progress, total)):
+        if not _send(remote, missing, where, public, partial(_report, progress, total)):
             return sent
     if _missing(remote, files, where, quick):
         raise MachineError(f"{remote.machine}: files for {where} arrived damaged twice; check its disk.")
     return sent
 
 
-def _told(progress: Progress, total: int, done: int) -> None:
+def _report(progress: Progress, total: int, done: int) -> None:
     progress(done, total)
 
 

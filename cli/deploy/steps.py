@@ -122,7 +122,7 @@ def fetch_wheels(lock: str, facts: Mapping[str, Any], folder: Path) -> list[Path
 
 
 INSTALL_S = 3600.0
-KEPT = 1
+RETAINED = 1
 """Versions and environments that are kept beside those in use, to go back to."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -263,7 +263,7 @@ class Deployment:
     def _secrets(self) -> dict[str, str]:
         """The machine's own variables; those that are not given here stay as they are over there."""
         there = self._run_remote("secrets")
-        redis_url = self._given("GRADER_REDIS_URL")
+        redis_url = self._variable("GRADER_REDIS_URL")
         url = redis_url or self.settings.config.redis.url
         if urlsplit(url).hostname in LOOPBACK and self.remote.ssh.host not in LOOPBACK:
             if "GRADER_REDIS_URL" not in there:
@@ -283,16 +283,16 @@ class Deployment:
         for engine in self.machine.engines.values():
             key = engine.options.get("api_key_env")
             if isinstance(key, str):
-                found[key] = self._given(key)
+                found[key] = self._variable(key)
                 if not found[key] and key not in there:
                     raise MachineError(f"{self.machine.name} needs {key}; set it here and deploy again.")
         if self.machine.prefill or any(one.engine == "hybrid" for one in self.machine.stages.values()):
-            found[prefill.SECRET_VARIABLE] = self._given(prefill.SECRET_VARIABLE)
+            found[prefill.SECRET_VARIABLE] = self._variable(prefill.SECRET_VARIABLE)
             if found[prefill.SECRET_VARIABLE] or prefill.SECRET_VARIABLE not in there:
                 prefill.secret(found)
         return {name: value for name, value in found.items() if value}
 
-    def _given(self, name: str) -> str:
+    def _variable(self, name: str) -> str:
         """A variable of this computer, the machine's own first."""
         own = f"{name}_{_upper(self.machine.name)}"
         return self.environ.get(own) or self.environ.get(name, "")
@@ -332,7 +332,7 @@ class Deployment:
             state, seconds = one.start(heartbeats, self.options.wait_s, again=again)
         if not (state.changed or again):
             return "runs and heartbeats; nothing had changed"
-        self._run_remote("tidy", str(KEPT))
+        self._run_remote("tidy", str(RETAINED))
         return f"{'started again' if again else 'started'}; heartbeats after {seconds:.1f} s"
 
     def differences(self) -> list[Difference]:

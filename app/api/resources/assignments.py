@@ -10,7 +10,7 @@ from flask import url_for
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from app.api import etags
-from app.api.fields import Asked, Line, Moment, Whole, whole
+from app.api.fields import Line, Moment, RequestModel, Whole, whole
 from app.api.guards import anybody, of_assignment, of_course
 from app.api.paging import Page, Paged, cut, number
 from app.api.resources.courses import Slug
@@ -72,7 +72,7 @@ class Assignment(BaseModel):
     visible: bool = Field(description="whether students see it")
 
 
-class _Rules(Asked):
+class _Rules(RequestModel):
     language: Annotated[str, Field(max_length=32, pattern=r"^[a-z]*$")] = ""
     due: Moment | None = None
     release: Release | None = Field(default=None, description="left out: as the server is set up")
@@ -120,13 +120,13 @@ def assignments(call: Call, query: AssignmentFilter) -> Page[Assignment]:
         call.session, course_ids, staff_of, number(query) or 0, query.limit + 1
     )
     items, address = cut(call, query, found, lambda one: (one.id,))
-    return Page(items=[_shown(one) for one in items], next=address)
+    return Page(items=[_assignment(one) for one in items], next=address)
 
 
 @post("/courses/<int:course_id>/assignments", of_course("assignment.change"), status=201)
 def create_assignment(call: Call, about: tables.Course, body: NewAssignment) -> AssignmentMade:
     """Make an assignment; its rubric is a draft until a version is published."""
-    fields = _said(body)
+    fields = _settings_fields(body)
     fields.setdefault("release", services().config.server.release)
     settings = _checked(fields)
     first = Content(rubric=template((), feedback="feedback" in forms.stages()), task=body.task)
@@ -138,7 +138,7 @@ def create_assignment(call: Call, about: tables.Course, body: NewAssignment) -> 
 @get("/assignments/<int:assignment_id>", of_assignment("assignment.see"))
 def assignment(call: Call, about: tables.Assignment) -> Assignment:
     """An assignment with its dates and rules. Its ETag is for changing them."""
-    found = _shown(about)
+    found = _assignment(about)
     call.etag = etags.tag_of(found)
     return found
 
@@ -147,16 +147,16 @@ def assignment(call: Call, about: tables.Assignment) -> Assignment:
 def change_assignment(call: Call, about: tables.Assignment, body: AssignmentChange) -> Assignment:
     """Change dates and rules; the points of what is late otherwise now are worked out anew."""
     assignment_settings.lock_assignment(call.session, about)
-    etags.require_seen(etags.tag_of(_shown(about)))
+    etags.require_seen(etags.tag_of(_assignment(about)))
     current = assignment_settings.settings_of(about)
     before = {name: getattr(current, name) for name in type(current).model_fields}
-    extensions.apply_settings(call.session, about, _checked({**before, **_said(body)}), call.actor)
-    found = _shown(about)
+    extensions.apply_settings(call.session, about, _checked({**before, **_settings_fields(body)}), call.actor)
+    found = _assignment(about)
     call.etag = etags.tag_of(found)
     return found
 
 
-def _said(body: _Rules) -> dict[str, Any]:
+def _settings_fields(body: _Rules) -> dict[str, Any]:
     """What was said of the settings; a release that is not at a date has none."""
     fields = {name: getattr(body, name) for name in body.model_fields_set if name != "task"}
     if fields.get("release", "") is None:
@@ -173,7 +173,7 @@ def _checked(fields: dict[str, Any]) -> Settings:
     return forms.checked(fields)
 
 
-def _shown(one: tables.Assignment) -> Assignment:
+def _assignment(one: tables.Assignment) -> Assignment:
     settings = assignment_settings.settings_of(one)
     fields = {name: getattr(settings, name) for name in type(settings).model_fields}
     return Assignment(id=one.id, course_id=one.course_id, path=f"{one.course.slug}/{one.slug}", **fields)

@@ -9,7 +9,7 @@ from flask import url_for
 from pydantic import BaseModel, BeforeValidator, Field
 
 from app.api import etags
-from app.api.fields import PRINTABLE, Asked, Line, Yes, whole
+from app.api.fields import PRINTABLE, Line, RequestModel, Yes, whole
 from app.api.guards import allowed, anybody, of_course
 from app.api.paging import Page, Paged, cut, number
 from app.api.routes import Call, get, patch, post
@@ -48,7 +48,7 @@ class Course(BaseModel):
     role: str | None = Field(description="yours in it")
 
 
-class NewCourse(Asked):
+class NewCourse(RequestModel):
     """A course to be made."""
 
     slug: Slug
@@ -63,7 +63,7 @@ class CourseMade(BaseModel):
     url: str
 
 
-class CourseChange(Asked):
+class CourseChange(RequestModel):
     """What is to be set; what is left out stays."""
 
     title: Annotated[str, Field(min_length=1, max_length=200, pattern=PRINTABLE)] | None = None
@@ -95,7 +95,7 @@ def create_course(call: Call, body: NewCourse) -> CourseMade:
 @get("/courses/<int:course_id>", of_course("course.see"))
 def course(call: Call, about: tables.Course) -> Course:
     """A course with its settings. Its ETag is for changing them."""
-    found = _shown(call, about)
+    found = _course(call, about)
     call.etag = etags.tag_of(found)
     return found
 
@@ -104,17 +104,17 @@ def course(call: Call, about: tables.Course) -> Course:
 def change_course(call: Call, about: tables.Course, body: CourseChange) -> Course:
     """Set a course's title, whether it is over, and how many of the lowest grades do not count."""
     before = course_store.lock_course(call.session, about.id)
-    etags.require_seen(etags.tag_of(_shown(call, before)))
+    etags.require_seen(etags.tag_of(_course(call, before)))
     fields = body.model_dump(exclude_unset=True, exclude_none=True)
     course_store.change_settings(
         call.session, about.id, replace(course_store.settings_of(before), **fields), call.actor
     )
-    found = _shown(call, before)
+    found = _course(call, before)
     call.etag = etags.tag_of(found)
     return found
 
 
-def _shown(call: Call, one: tables.Course) -> Course:
+def _course(call: Call, one: tables.Course) -> Course:
     return Course(
         id=one.id,
         slug=one.slug,

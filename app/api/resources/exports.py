@@ -7,7 +7,7 @@ from typing import Literal
 from flask import Response
 from pydantic import Field
 
-from app.api.fields import Asked, Yes
+from app.api.fields import RequestModel, Yes
 from app.api.guards import of_assignment, of_course
 from app.api.routes import Call, get
 from app.gradebook import views as sent
@@ -16,7 +16,7 @@ from grading.store import tables
 CSV = "text/csv"
 
 
-class TableFilter(Asked):
+class TableFilter(RequestModel):
     """How a table is written."""
 
     separator: Literal["comma", "semicolon", "tab"] = "comma"

@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from sqlalchemy.orm import Session
 
 from app.api.etags import Changed
-from app.api.fields import MOST_NUMBER, Asked, Reason, SubmissionId, Text, Whole, whole
+from app.api.fields import MOST_NUMBER, Reason, RequestModel, SubmissionId, Text, Whole, whole
 from app.api.guards import of_assignment, of_submission
 from app.api.paging import Page, Paged, cut, number
 from app.api.routes import Call, delete, get, post
@@ -91,7 +91,7 @@ class Result(BaseModel):
     flags: list[str]
 
 
-class ChangeWanted(Asked):
+class ChangeWanted(RequestModel):
     """A change of a result by a person; the original is kept."""
 
     kind: Kind = Field(
@@ -143,13 +143,13 @@ class Accepted(BaseModel):
     released: bool = Field(description="whether that released the grade, too")
 
 
-class Withdrawal(Asked):
+class Withdrawal(RequestModel):
     """Why."""
 
     reason: Reason = ""
 
 
-class Some(Asked):
+class Some(RequestModel):
     """Of which submissions of the assignment: of these, or of all."""
 
     submissions: Annotated[list[SubmissionId], Field(min_length=1, max_length=5000)] | None = None
@@ -252,7 +252,7 @@ def make_change(call: Call, about: SubmissionView, body: ChangeWanted) -> Change
     fields = body.model_dump() | ({"target": TOTAL} if body.kind == "adjust" else {})
     if body.kind == "add":
         fields["target"] = ""
-    wanted, stamp = values.Change.model_validate(fields), call.seen(_stamp(call.session, about))
+    wanted, stamp = values.Change.model_validate(fields), call.match(_stamp(call.session, about))
     _in_time(lambda: edits.change_grade(call.session, about.id, wanted, stamp, call.actor))
     call.etag = _stamp(call.session, about)
     return ChangeMade(change=int(call.etag.split(".")[1]))
@@ -261,7 +261,7 @@ def make_change(call: Call, about: SubmissionView, body: ChangeWanted) -> Change
 @delete(f"{ONE}/changes/<int:change_id>", of_submission("grade.change"), matches=True)
 def undo_change(call: Call, about: SubmissionView, change_id: int) -> None:
     """Take a change back; what stood there before counts again."""
-    stamp = call.seen(_stamp(call.session, about))
+    stamp = call.match(_stamp(call.session, about))
     _in_time(lambda: edits.undo_change(call.session, about.id, change_id, stamp, call.actor))
     call.etag = _stamp(call.session, about)
 
@@ -269,7 +269,7 @@ def undo_change(call: Call, about: SubmissionView, change_id: int) -> None:
 @post(f"{ONE}/accept", of_submission("grade.change"), matches=True)
 def accept(call: Call, about: SubmissionView) -> Accepted:
     """Say that a person looked at a result and agrees: it is held no longer."""
-    stamp = call.seen(_stamp(call.session, about))
+    stamp = call.match(_stamp(call.session, about))
     done: list[bool] = []
     _in_time(lambda: done.append(edits.accept_grade(call.session, about.id, stamp, call.actor)))
     return Accepted(released=done[0])

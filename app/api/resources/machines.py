@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from app.api.guards import allowed
 from app.api.routes import Call, get
-from app.operations.machines import SeenMachine, look
+from app.operations.machines import MachineDetails, look
 
 
 class StageSpeed(BaseModel):
@@ -95,7 +95,7 @@ def machines(call: Call) -> Machines:
     )
 
 
-def _machine(status: SeenMachine) -> MachineStatus:
+def _machine(status: MachineDetails) -> MachineStatus:
     state, how = status.state, status.condition
     return MachineStatus(
         name=state.name,

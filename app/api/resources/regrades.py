@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from flask import url_for
 from pydantic import BaseModel, Field
 
-from app.api.fields import Asked, Reason, SubmissionId, Whole
+from app.api.fields import Reason, RequestModel, SubmissionId, Whole
 from app.api.guards import anybody, of_assignment, of_request, of_rerun, of_submission
 from app.api.paging import Page, Paged, cut, number
 from app.api.resources.grades import Points
@@ -48,7 +48,7 @@ class NotAnswerable(GraderError):
     default_message = define_message("error.not_answerable", "This cannot be asked or answered so.")
 
 
-class RerunWanted(Asked):
+class RerunWanted(RequestModel):
     """What is to be graded again by the machines, with the rubric that counts now."""
 
     which: Literal["latest", "all"] | None = Field(
@@ -101,7 +101,7 @@ class RequestFilter(Paged):
     state: Literal["open", "accepted", "declined", "withdrawn"] | None = None
 
 
-class RegradeWanted(Asked):
+class RegradeWanted(RequestModel):
     """A student asks a person to look again."""
 
     reason: Reason = Field(description="at least 10 characters")
@@ -135,7 +135,7 @@ class Regrade(BaseModel):
     answered_at: datetime | None
 
 
-class AnswerGiven(Asked):
+class AnswerGiven(RequestModel):
     """What staff decided."""
 
     verdict: Verdict = Field(description="`declined`, other `points`, or graded `again` by the machines")
@@ -199,13 +199,13 @@ def regrade_requests(call: Call, query: RequestFilter) -> Page[Regrade]:
         limit=query.limit + 1,
     )
     items, address = cut(call, query, found, lambda one: (one.id,))
-    return Page(items=[_shown(one) for one in items], next=address)
+    return Page(items=[_regrade(one) for one in items], next=address)
 
 
 @get(REQUEST, of_request("regrade.see"))
 def regrade(call: Call, about: regrade_views.Request) -> Regrade:
     """A request and its answer."""
-    return _shown(about)
+    return _regrade(about)
 
 
 @post("/submissions/<id>/regrades", of_submission("regrade.ask"), status=201)
@@ -245,5 +245,5 @@ def _line(one: DryRunEntry) -> Rerun:
     return Rerun.model_validate(one, from_attributes=True)
 
 
-def _shown(one: regrade_views.Request) -> Regrade:
+def _regrade(one: regrade_views.Request) -> Regrade:
     return Regrade.model_validate(one.model_dump(include=set(Regrade.model_fields)))

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from app.api.fields import STORABLE, Asked, Line
+from app.api.fields import STORABLE, Line, RequestModel
 from app.api.guards import of_course, of_member
 from app.api.paging import Page, Paged, cut, number
 from app.api.routes import Call, delete, get, patch, post
@@ -46,7 +46,7 @@ class Member(BaseModel):
     enters: bool = Field(description="whether they have a password")
 
 
-class NewMember(Asked):
+class NewMember(RequestModel):
     """Somebody to be added, or changed where they are there already."""
 
     id: Annotated[str, Field(min_length=1, max_length=200, pattern=STORABLE)] = Field(
@@ -57,7 +57,7 @@ class NewMember(Asked):
     role: Role | None = Field(default=None, description="student, unless they have one already")
 
 
-class NewMembers(Asked):
+class NewMembers(RequestModel):
     """People to be added; all of them, or nobody when something is wrong with one."""
 
     members: Annotated[list[NewMember], Field(min_length=1, max_length=MOST)]
@@ -72,7 +72,7 @@ class MembersAdded(BaseModel):
     unchanged: int
 
 
-class RoleChange(Asked):
+class RoleChange(RequestModel):
     """Another role."""
 
     role: Role
@@ -83,7 +83,7 @@ def members_of_course(call: Call, about: tables.Course, query: MemberFilter) -> 
     """Everybody in a course; for its staff."""
     rows = call.session, about.id, query.role, query.search or "", number(query) or 0, query.limit + 1
     items, address = cut(call, query, api_lists.list_members(*rows), lambda one: (one.user_id,))
-    return Page(items=[_shown(one) for one in items], next=address)
+    return Page(items=[_to_member(one) for one in items], next=address)
 
 
 @post(MEMBER, of_course("roster.change"))
@@ -116,10 +116,10 @@ def remove_member(call: Call, about: tables.Course, user_id: int) -> None:
 
 def _member(call: Call, about: tables.Course, user_id: int) -> Member:
     found = roster.load_membership(call.session, about.id, user_id)
-    return _shown(roster.load_person(call.session, user_id, found.role))
+    return _to_member(roster.load_person(call.session, user_id, found.role))
 
 
-def _shown(one: Person) -> Member:
+def _to_member(one: Person) -> Member:
     return Member(
         user_id=one.user_id,
         id=one.ids[0] if one.ids else "",

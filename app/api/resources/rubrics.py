@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from app.api.etags import Changed
-from app.api.fields import STORABLE, Asked
+from app.api.fields import STORABLE, RequestModel
 from app.api.guards import of_assignment
 from app.api.paging import Page, Paged, cut, number
 from app.api.routes import Call, get, post, put
@@ -26,7 +26,7 @@ ASSIGNMENT = "/assignments/<int:assignment_id>"
 VERSION = f"{ASSIGNMENT}/versions/<int:version_number>"
 
 
-class RubricFilter(Asked):
+class RubricFilter(RequestModel):
     """Which version."""
 
     which: Literal["counting", "newest"] = Field(
@@ -59,7 +59,7 @@ class Version(BaseModel):
     counts: bool
 
 
-class NewRubric(Asked):
+class NewRubric(RequestModel):
     """A rubric to be saved as a new version; what is left out is as in the one before."""
 
     rubric: dict[str, Any]
@@ -92,14 +92,14 @@ def rubric(call: Call, about: tables.Assignment, query: RubricFilter) -> Rubric:
     if query.which == "counting" and now.counting is not None:
         row = rubric_versions.version_by_number(call.session, about.id, now.counting)
     call.etag = f"{_tag(now)}.{row.number}"
-    return _shown(row, now)
+    return _rubric(row, now)
 
 
 @put(f"{ASSIGNMENT}/rubric", of_assignment("assignment.change"), matches=True)
 def put_rubric(call: Call, about: tables.Assignment, body: NewRubric) -> VersionMade:
     """Save a new version, as a draft or to count from now on. What is graded stays as it is."""
     now = rubric_versions.load_newest(call.session, about)
-    if call.seen(_tag(now)).split(".")[0] != str(now.version.number):
+    if call.match(_tag(now)).split(".")[0] != str(now.version.number):
         raise Changed
     content = replace(rubric_versions.load_content(call.session, now.version), rubric=_read(body.rubric))
     content = content if body.task is None else replace(content, task=body.task)
@@ -126,7 +126,7 @@ def versions(call: Call, about: tables.Assignment, query: Paged) -> Page[Version
 def version(call: Call, about: tables.Assignment, version_number: int) -> Rubric:
     """One version of the rubric; it never changes."""
     row = rubric_versions.version_by_number(call.session, about.id, version_number)
-    return _shown(row, rubric_versions.load_newest(call.session, about))
+    return _rubric(row, rubric_versions.load_newest(call.session, about))
 
 
 @post(f"{VERSION}/publish", of_assignment("assignment.change"))
@@ -151,7 +151,7 @@ def _read(data: dict[str, Any]) -> Read:
     return found
 
 
-def _shown(row: tables.RubricVersion, now: rubric_versions.NewestVersion) -> Rubric:
+def _rubric(row: tables.RubricVersion, now: rubric_versions.NewestVersion) -> Rubric:
     read = Read.model_validate(row.rubric)
     return Rubric(
         version=row.number,

@@ -151,7 +151,7 @@ def show(assignment_id: int, draft_id: str) -> str:
         top = assignment_pages.head(session, assignment_pages.changeable(session, actor, assignment_id))
     draft = _drafts().find(draft_id, actor.user_id, assignment_id)
     return render_template(
-        "assignments/editor/proposal.html", head=top, draft=draft, said=_said(draft), limit=LIMIT_S
+        "assignments/editor/proposal.html", head=top, draft=draft, said=_progress(draft), limit=LIMIT_S
     )
 
 
@@ -162,7 +162,7 @@ def progress(assignment_id: int, draft_id: str) -> Response:
     with services().store.read_autocommit() as session:
         assignment_pages.changeable(session, actor, assignment_id)
     draft = _drafts().find(draft_id, actor.user_id, assignment_id)
-    return jsonify(over=draft.over, said=_said(draft))
+    return jsonify(over=draft.over, said=_progress(draft))
 
 
 @pages.post(f"/assignments/{ANY}/rubric/draft/<draft_id>/stop")
@@ -285,7 +285,7 @@ def _answer(gateway: GatewayServices, draft: Draft, question: proposal.Question,
     return text if bound else text[max(0, text.find("{")) : text.rfind("}") + 1]
 
 
-def _said(draft: Draft) -> str:
+def _progress(draft: Draft) -> str:
     """How far it is, as a sentence."""
     seconds = int(time.monotonic() - draft.began)
     if draft.state == "waiting":

@@ -136,7 +136,7 @@ def test_others_learn_nothing_of_it(school: School) -> None:
             assert ask(school.client(name), submission, given).status_code == 404
     for unknown in ("0" * 32, "..", "x" * 500, "%00"):
         assert ask(school.client("anna"), unknown, "x").status_code in (404, 308)
-    assert set(board(school)._asked) == {submission}
+    assert set(board(school)._requested) == {submission}
 
 
 def test_a_language_of_ones_own(school: School) -> None:
