@@ -116,7 +116,7 @@ def show(dry_run_id: str) -> str:
         moved = impact.load_impact(session, run)
         changed = [] if top.counting_id == run.rubric_version_id else _changed(session, found, run)
     boundary = _boundary()
-    points = [one.points for one in moved.rows if one.points is not None and not one.trial]
+    points = [one.points for one in moved.rows if one.points is not None and not one.sample]
     page = max(1, assignment_pages.whole("page") or 1)
     pages_ = max(1, -(-len(moved.rows) // PER_PAGE))
     page = min(page, pages_)

@@ -17,7 +17,7 @@ from grading.domain.errors import NotFound
 from grading.domain.messages import define_message
 from grading.domain.model import Document
 from grading.store import tables
-from grading.store.tables.assignments import TRIAL
+from grading.store.tables.assignments import SAMPLE
 
 NO_SUCH_CORRECTION = define_message(
     "corrections.no_such_correction", "There is no such correction; somebody may have changed it again."
@@ -96,7 +96,7 @@ def _query(assignment_id: int) -> Any:
         .outerjoin(author, author.id == change.by)
         .where(
             submission.assignment_id == assignment_id,
-            submission.source != TRIAL,
+            submission.source != SAMPLE,
             change.kind == "points",
             change.undone_at.is_(None),
             ~after.exists(),

@@ -27,7 +27,7 @@ from grading.store.assignments import versions
 from grading.store.audit import write_audit
 from grading.store.bulk import chunks
 from grading.store.database import literal_limit, now
-from grading.store.tables.assignments import TRIAL
+from grading.store.tables.assignments import SAMPLE
 
 NO_SUBMISSION_CHOSEN = define_message("dry_runs.no_submission_chosen", "Choose at least one hand-in.")
 NO_SUCH_DRY_RUN = define_message("dry_runs.no_such_dry_run", "There is no such dry run.")
@@ -333,7 +333,7 @@ def _next_number(session: Session, assignment_id: int, user_id: int) -> int:
     table = tables.Submission
     # the same lock as that of a submission
     session.execute(select(tables.User.id).where(tables.User.id == user_id).with_for_update())
-    mine = (table.assignment_id == assignment_id, table.student_id == user_id, table.source == TRIAL)
+    mine = (table.assignment_id == assignment_id, table.student_id == user_id, table.source == SAMPLE)
     lowest = session.scalar(select(func.min(table.number)).where(*mine))
     return (1 if lowest is None else lowest) - 1
 
@@ -354,7 +354,7 @@ def create_sample_submission(
     mark = hashlib.sha256(content.encode()).hexdigest()
     table = tables.Submission
     same = select(table.id).where(
-        table.assignment_id == assignment.id, table.source == TRIAL, table.fingerprint == mark
+        table.assignment_id == assignment.id, table.source == SAMPLE, table.fingerprint == mark
     )
     known = session.execute(same.order_by(table.number).limit(1)).scalar_one_or_none()
     if known is not None:
@@ -364,7 +364,7 @@ def create_sample_submission(
         assignment_id=assignment.id,
         student_id=actor.user_id,
         number=_next_number(session, assignment.id, actor.user_id),
-        source=TRIAL,
+        source=SAMPLE,
         documents=documents,
         notes=[what],
         submitted_by=actor.user_id,

@@ -19,7 +19,7 @@ from grading.scoring import settled
 from grading.store import tables
 from grading.store.experiments.dry_runs import REASONS
 from grading.store.review.carry_over import load_carry_over
-from grading.store.tables.assignments import TRIAL
+from grading.store.tables.assignments import SAMPLE
 
 NO_SUCH_SUBMISSION_IN_RUN = define_message(
     "impact.no_such_submission_in_run", "There is no such hand-in in this dry run."
@@ -35,7 +35,7 @@ class GradeImpact(Value):
 
     submission_id: str
     round_id: str
-    trial: str
+    sample: str
     """starter or solution; empty for a student's submission"""
     student: str
     number: int
@@ -141,11 +141,11 @@ def _query() -> Any:
 
 
 def _move(row: Any) -> GradeImpact:
-    tried = row.source == TRIAL
+    tried = row.source == SAMPLE
     return GradeImpact(
         submission_id=row.submission_id,
         round_id=row.round_id,
-        trial=str(row.notes[0]) if tried and row.notes else "",
+        sample=str(row.notes[0]) if tried and row.notes else "",
         student=row.student,
         number=row.number,
         state=row.state,

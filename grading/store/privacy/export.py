@@ -58,7 +58,7 @@ from grading.store.tables import (
     UploadFile,
     User,
 )
-from grading.store.tables.assignments import TRIAL
+from grading.store.tables.assignments import SAMPLE
 
 SECRET = {"users.password_hash", "tokens.hash", "reset_links.hash", "open_sessions.id"}
 """Columns left out: credentials and their hashes."""
@@ -100,15 +100,15 @@ def write_export(session: Session, student: Student, to: IO[bytes], by: str) -> 
 
 def _own_work_only(session: Session, student: Student) -> Student:
     """The student without samples of a rubric, which a former instructor may have submitted."""
-    tried = select(Submission.id).where(Submission.student_id == student.user_id, Submission.source == TRIAL)
-    trials = set(session.scalars(tried))
-    if not trials:
+    tried = select(Submission.id).where(Submission.student_id == student.user_id, Submission.source == SAMPLE)
+    samples = set(session.scalars(tried))
+    if not samples:
         return student
-    rounds = set(session.scalars(select(Round.id).where(Round.submission_id.in_(trials))))
+    rounds = set(session.scalars(select(Round.id).where(Round.submission_id.in_(samples))))
     runs = set(session.scalars(select(Run.id).where(Run.round_id.in_(rounds))))
     return replace(
         student,
-        submissions=tuple(one for one in student.submissions if one not in trials),
+        submissions=tuple(one for one in student.submissions if one not in samples),
         rounds=tuple(one for one in student.rounds if one not in rounds),
         runs=tuple(one for one in student.runs if one not in runs),
     )

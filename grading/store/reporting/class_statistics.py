@@ -18,9 +18,8 @@ from grading.statistics.finding_groups import Remark
 from grading.statistics.works import Judged, Looked, PersonLevel, StageRun, Tested, Took, Work, Works
 from grading.store import tables
 from grading.store.grades.final_score import counting_submissions
+from grading.store.tables.assignments import SAMPLE
 
-TRIAL = "trial"
-"""Source of samples that staff tried a rubric on; they count nowhere."""
 MAX_REMARKS = 30
 MAX_CHARS = 200
 CHUNK_SIZE = 50
@@ -64,7 +63,7 @@ def _counting(assignment_id: int, counts: str) -> Subquery:
     return (
         select(submission.id)
         .join(chosen, chosen.c.id == submission.id)
-        .where(submission.source != TRIAL, submission.student_id.not_in(staff))
+        .where(submission.source != SAMPLE, submission.student_id.not_in(staff))
         .subquery()
     )
 

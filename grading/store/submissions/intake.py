@@ -37,7 +37,7 @@ from grading.store.tables import (
     User,
     new_id,
 )
-from grading.store.tables.assignments import TRIAL
+from grading.store.tables.assignments import SAMPLE
 
 CLOSED = define_message(
     "intake.closed",
@@ -328,7 +328,7 @@ def count_submissions(
     """For each of these users: how many submissions count for them, and the highest number among those."""
     own, member = tables.Submission, tables.SubmissionMember
     mine = select(own.id, own.student_id.label("user_id"), own.number).where(
-        own.assignment_id == assignment_id, own.student_id.in_(people), own.source != TRIAL
+        own.assignment_id == assignment_id, own.student_id.in_(people), own.source != SAMPLE
     )
     theirs = (
         select(own.id, member.user_id, own.number)

@@ -21,7 +21,7 @@ from grading.domain.jobs import ENGLISH
 from grading.store.tables.base import Base, Id, new_id
 from grading.store.tables.people import Course, User
 
-TRIAL = "trial"
+SAMPLE = "sample"
 """Source of submissions made of a starter or solution to try a rubric; they have no current round."""
 
 
@@ -101,7 +101,7 @@ class Submission(Base):
     assignment_id: Mapped[int] = mapped_column(ForeignKey("assignments.id"))
     student_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
     number: Mapped[int]
-    """From 1; lower for those of source TRIAL, which belong to nobody."""
+    """From 1; lower for those of source SAMPLE, which belong to nobody."""
     source: Mapped[str] = mapped_column(String(20))
     documents: Mapped[list[Any]]
     notes: Mapped[list[Any]]

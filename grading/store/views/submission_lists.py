@@ -23,7 +23,7 @@ def counting_query(user_id: Any, assignment_id: Any = None) -> Subquery:
     """The submissions that count for a user, alone or in a group; covering indexes hold these columns."""
     own, member = tables.Submission, tables.SubmissionMember
     columns = select(own.id, own.assignment_id, own.number, own.created_at)
-    mine = columns.where(own.student_id == user_id, own.number > 0)  # what is lower is a trial
+    mine = columns.where(own.student_id == user_id, own.number > 0)  # lower: samples of dry runs
     others = columns.join(member, member.submission_id == own.id)
     others = others.where(member.user_id == user_id, own.student_id != user_id)
     if assignment_id is not None:

@@ -275,7 +275,7 @@ def test_the_starter_and_the_solution_are_submissions_nobody_sees(server: Server
     grade(server, *begun.round_ids)
     with server.store.read() as session:
         run = session.get_one(DryRun, begun.dry_run_id)
-        rows = {row.trial: row for row in impact.load_impact(session, run).rows}
+        rows = {row.sample: row for row in impact.load_impact(session, run).rows}
         assert rows["solution"].after is not None
         assert set(rows) == {"", "starter", "solution"}
         assert [line.id for line in submission_lists.list_submissions(session, Filters()).items] == [one]

@@ -19,6 +19,7 @@ from grading.statistics.overview import Overview, overview
 from grading.store import tables
 from grading.store.accounts import users
 from grading.store.reporting import class_statistics
+from grading.store.tables.assignments import SAMPLE
 from tests.integration.grades.classroom import a_report, change, mark, whole_class
 from tests.integration.webapp import School
 
@@ -50,8 +51,8 @@ def test_only_what_counts_is_counted(school_url: str) -> None:
     assert sorted(work.final_points or 0 for work in read(school)) == [5, 5.5]
     with school.store.write() as session:
         session.get_one(tables.Assignment, school.assignment).counts = "best"
-        trial = session.query(tables.Submission).filter_by(student_id=school.users["ben"]).one()
-        trial.source = class_statistics.TRIAL
+        sample = session.query(tables.Submission).filter_by(student_id=school.users["ben"]).one()
+        sample.source = SAMPLE
     assert [work.final_points for work in read(school)] == [10]
     assert facts(school).students == 2
     assert facts(school, school.elsewhere).submitted == 0

@@ -47,7 +47,7 @@ class Container:
             return 'The sandbox "container" needs sandbox.engine ("docker" or "podman") and sandbox.image.'
         if shutil.which(self._engine) is None:
             return f"sandbox.engine: the program {self._engine!r} is not found. Install Docker or Podman."
-        trial = [
+        probe = [
             self._engine,
             "run",
             *_options(SandboxSpec((), limits=Limits(disk_mb=1))),
@@ -56,7 +56,7 @@ class Container:
         ]
         try:
             done = subprocess.run(
-                trial, check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ANSWER_S
+                probe, check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ANSWER_S
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             return f"{self._engine} cannot be used: {error}."

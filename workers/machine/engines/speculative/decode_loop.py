@@ -107,7 +107,7 @@ class DraftDecodeLoop(DecodeLoop):
         self._solo: SoloGeneration | None = None
         self._stories: WeakKeyDictionary[Ticket, DraftTrace] = WeakKeyDictionary()
         self._tokens = 0
-        self._trial = False
+        self._learning = False
 
     def add(self, ticket: Ticket) -> None:
         """Take a generation; see `DecodeLoop`."""
@@ -203,7 +203,7 @@ class DraftDecodeLoop(DecodeLoop):
             self._counters.add(prefill_chunks=1)
             return None
         tokens = self._tokens
-        if self._trial and story.rounds % 2:
+        if self._learning and story.rounds % 2:
             tokens = (tokens + 1) // 2  # so that it is learned what each token adds to a check
         done = solo.round(min(tokens, ticket.max_tokens - len(ticket.output) - 1))
         self._learn(ticket, story, done)
@@ -216,7 +216,7 @@ class DraftDecodeLoop(DecodeLoop):
 
     def _take_choice(self, choice: Choice) -> None:
         self._tokens = choice.tokens
-        self._trial = choice.token_s is None and not self._draft.always
+        self._learning = choice.token_s is None and not self._draft.always
 
     def _learn(self, ticket: Ticket, story: DraftTrace, done: Round) -> None:
         """Take a round into what is known, and into the account."""
