@@ -94,7 +94,7 @@ def _picks(students: Sequence[Student], chosen: frozenset[int]) -> Markup:
         made.append(
             f'<div class="form-check"><input class="form-check-input" type="checkbox" id="s{number}" '
             f'name="student" value="{number}"{ticked}><label class="form-check-label" '
-            f'for="s{number}">{escape(markdown.seen(name))}{more}</label></div>'
+            f'for="s{number}">{escape(markdown.visible(name))}{more}</label></div>'
         )
     return Markup("".join(made))  # noqa: S704 - numbers, and names that are escaped
 

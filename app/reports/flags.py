@@ -8,7 +8,7 @@ from app.reports.executions import RUN_NOTES
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
 from app.web.i18n import render_message
-from app.web.markdown import one_line, seen
+from app.web.markdown import one_line, visible
 from grading.domain.model import Flag, Location
 from grading.domain.outcome import Report
 
@@ -54,7 +54,9 @@ def flag_notes(report: Report, staff: bool) -> tuple[FlagNote, ...]:
     for flag in flags:
         if flag.code != MANIPULATION:
             notes.append(
-                FlagNote(seen(render_message(flag.coded)), (), _advice(flag.code, staff), flag.hold and staff)
+                FlagNote(
+                    visible(render_message(flag.coded)), (), _advice(flag.code, staff), flag.hold and staff
+                )
             )
         elif flag is signs[0]:
             words = _("The hand-in has signs of talking to the grader. No points were taken off for that.")
@@ -68,7 +70,7 @@ def _advice(code: str, staff: bool) -> str:
 
 
 def _placed(flag: Flag) -> Part:
-    words = seen(render_message(flag.coded))
+    words = visible(render_message(flag.coded))
     return Part(words if flag.location is None else f"{place_words(flag.location)}: {words}", flag.location)
 
 

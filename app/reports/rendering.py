@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from app.reports.executions import RanCell, ran_cell, ran_document
 from app.web.i18n import gettext as _
-from app.web.markdown import COLOURING_S, highlighted, seen
+from app.web.markdown import COLOURING_S, highlighted, visible
 from grading.domain.jobs import Finding, Suggestion
 from grading.domain.model import Cell, Document, Location
 from grading.domain.outcome import Corrected, PersonComment, Report
@@ -381,7 +381,7 @@ class _Page:
         return name
 
     def _outputs(self, texts: Iterable[str]) -> tuple[str, ...]:
-        return self.room.outputs(seen(_shortened(text)) for text in texts)
+        return self.room.outputs(visible(_shortened(text)) for text in texts)
 
 
 def _shortened(text: str) -> str:

@@ -16,7 +16,7 @@ from app.reports.rendering import CUT, Comment, Room, ShownCell, ShownDocument, 
 from app.reports.result import further_stages
 from app.web.i18n import current, fixed, number, render_message
 from app.web.i18n import gettext as _
-from app.web.markdown import beyond_fonts, one_line, readable, reader, seen
+from app.web.markdown import beyond_fonts, one_line, readable, reader, visible
 from app.web.template_helpers import title_of
 from grading.domain.model import CheckOutcome, Document
 from grading.domain.outcome import Corrected, CriterionGrade, Report
@@ -75,7 +75,7 @@ def data(printed: Printed) -> tuple[dict[str, Any], dict[str, bytes]]:
         "points": summed.total or summed.so_far,
         "of": _("of %(most)s points", most=summed.most) if summed.total else _("points so far, no total yet"),
         "sums": [
-            line for line in (summed.steps, summed.late, seen(render_message(report.coded_notice))) if line
+            line for line in (summed.steps, summed.late, visible(render_message(report.coded_notice))) if line
         ],
         "first": [*_feedback(report), *_further(report)],
         "notes": [*_failures(report), *_flags(report, printed.staff)],
@@ -177,12 +177,12 @@ def _further(report: Report) -> list[dict[str, Any]]:
 def _failures(report: Report) -> Iterator[str]:
     for stage, sentence in report.failed.items():
         did_not = _("%(stage)s did not work.", stage=title_of(stage))
-        yield f"{did_not} {seen(render_message(sentence))} {_('Its points are open, not zero.')}"
+        yield f"{did_not} {visible(render_message(sentence))} {_('Its points are open, not zero.')}"
 
 
 def _flags(report: Report, staff: bool) -> Iterator[str]:
     for note in executions.run_notes(report, staff):
-        yield seen(f"{note.title}. {note.words} {note.detail}".strip())
+        yield visible(f"{note.title}. {note.words} {note.detail}".strip())
     for flag in flags.flag_notes(report, staff):
         yield " ".join([flag.words, *(part.words for part in flag.parts)])
 
@@ -306,7 +306,7 @@ def _cut() -> str:
 
 
 def _note(text: str) -> dict[str, Any]:
-    return {"kind": "note", "text": seen(text)}
+    return {"kind": "note", "text": visible(text)}
 
 
 def _code(cell: ShownCell) -> Iterator[dict[str, Any]]:
@@ -327,7 +327,7 @@ def _code(cell: ShownCell) -> Iterator[dict[str, Any]]:
 def wrapped(text: str) -> tuple[str, int]:
     """The text with no line longer than COLUMNS, and how many lines it has."""
     made: list[str] = []
-    for line in seen(text).expandtabs(4).split("\n"):
+    for line in visible(text).expandtabs(4).split("\n"):
         made += _pieces(line)
     return "\n".join(made), len(made)
 
@@ -381,7 +381,7 @@ def comment(found: Comment) -> dict[str, Any]:
 
 def blocks(text: str) -> list[Block]:
     """What the text says, block by block."""
-    text = seen(text.strip())
+    text = visible(text.strip())
     if not text:
         return []
     if not readable(text):
@@ -391,7 +391,7 @@ def blocks(text: str) -> list[Block]:
 
 def plain(text: str) -> list[Block]:
     """Text as it is."""
-    return [{"kind": "text", "runs": [[seen(text), ""]]}] if text.strip() else []
+    return [{"kind": "text", "runs": [[visible(text), ""]]}] if text.strip() else []
 
 
 def _blocks(tokens: Sequence[Token]) -> Iterator[Block]:

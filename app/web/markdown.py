@@ -90,8 +90,8 @@ def markdown(text: str) -> Markup:
 
 def _html(text: str) -> Markup:
     if not readable(text):
-        return Markup("<p>{}</p>").format(seen(text))
-    html = _HIGH.sub(r"<\1h3>", reader().render(seen(text)))
+        return Markup("<p>{}</p>").format(visible(text))
+    html = _HIGH.sub(r"<\1h3>", reader().render(visible(text)))
     return Markup(nh3.clean(html, tags=TAGS, attributes={}, link_rel=None))  # noqa: S704 - cleaned
 
 
@@ -107,14 +107,14 @@ def reader() -> MarkdownIt:
     return MarkdownIt("commonmark", options).disable(["image", "link", "autolink"])
 
 
-def seen(text: str) -> str:
+def visible(text: str) -> str:
     """The text with names in place of characters that nobody sees, such as those that turn the line round."""
     return text if text.isascii() and text.isprintable() else text.translate(PLAIN)
 
 
 def one_line(text: str, most: int = 200) -> str:
     """A name or title that cannot disturb what stands around it."""
-    line = seen(" ".join(text.split()))
+    line = visible(" ".join(text.split()))
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
@@ -134,14 +134,14 @@ def highlighted(cell: Cell, lines: Sequence[str], until: float) -> list[Markup]:
 def _highlighted(language: str, source: str, lines: Sequence[str], until: float) -> list[Markup]:
     cheap = len(source) <= COLOURED_CHARS and max(map(len, lines), default=0) <= COLOURED_LINE
     if language not in COLOURED or not cheap:
-        return [_shown(escape(line)) for line in lines]
+        return [_visible_html(escape(line)) for line in lines]
     if can_highlight(language):
-        return [_shown(Markup(line)) for line in highlight_lines(language, source)]  # noqa: S704 - escaped
+        return [_visible_html(Markup(line)) for line in highlight_lines(language, source)]  # noqa: S704 - escaped
     html = StringIO()
     _formatter().format(_tokens(_lexer(language), source, until), html)
     coloured = html.getvalue().split("\n")
     coloured = (coloured + [""] * len(lines))[: len(lines)]
-    return [_shown(Markup(line)) for line in coloured]  # noqa: S704 - Pygments escapes
+    return [_visible_html(Markup(line)) for line in coloured]  # noqa: S704 - Pygments escapes
 
 
 @lru_cache(maxsize=len(COLOURED))
@@ -154,7 +154,7 @@ def _formatter() -> HtmlFormatter[str]:
     return HtmlFormatter(nowrap=True)
 
 
-def _shown(line: Markup) -> Markup:
+def _visible_html(line: Markup) -> Markup:
     """HTML whose unseen characters are shown by name; they are never part of markup."""
     return line if line.isascii() and line.isprintable() else Markup(line.translate(_MARKED))  # noqa: S704
 

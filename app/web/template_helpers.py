@@ -176,7 +176,7 @@ def install(app: Flask) -> None:
     """Add it to the app's templates; packages add what only their own templates need by their blueprints."""
     _add_fast_globals(app)
     app.context_processor(auth.context)
-    app.jinja_env.filters.update(markdown=markdown.markdown, seen=markdown.seen)
+    app.jinja_env.filters.update(markdown=markdown.markdown, visible=markdown.visible)
     app.jinja_env.globals.update(
         can=auth.can,
         exists=app.view_functions.__contains__,
