@@ -103,7 +103,7 @@ def of_assignment(action: str) -> Guard:
     """Of an assignment that its reader sees."""
 
     def find(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:
-        found = assignment_pages.seen(session, actor, assignment_id)
+        found = assignment_pages.load_visible(session, actor, assignment_id)
         auth.require(actor, action, Subject(found.course_id))
         return found
 
@@ -114,7 +114,7 @@ def of_submission(action: str) -> Guard:
     """Of a submission."""
 
     def find(session: Session, actor: Actor, id: str) -> Any:
-        return review.seen(session, actor, id, action)
+        return review.load_view(session, actor, id, action)
 
     return Guard(find, _scopes(action, "read"), ("id",))
 

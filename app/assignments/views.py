@@ -10,7 +10,7 @@ from werkzeug.wrappers import Response as BaseResponse
 
 from app.assignments.editor import forms
 from app.web import assignment_pages, auth, dates
-from app.web.assignment_pages import ANY, about, seen
+from app.web.assignment_pages import ANY, about, load_visible
 from app.web.i18n import gettext as _
 from app.web.i18n import render_error
 from app.web.services import services
@@ -33,7 +33,7 @@ def file(assignment_id: int, path: str) -> Response:
     """One of the files that students may have."""
     actor = auth.actor()
     with services().store.read_autocommit() as session:
-        data = assignment_view.load_offered_file(session, seen(session, actor, assignment_id), path)
+        data = assignment_view.load_offered_file(session, load_visible(session, actor, assignment_id), path)
     response = Response(data, mimetype="application/octet-stream")
     response.headers.set("Content-Disposition", "attachment", filename=path.rpartition("/")[2])
     return response

@@ -109,7 +109,7 @@ def _number(text: str) -> int:
 
 
 def _assignment(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:
-    found = assignment_pages.seen(session, actor, assignment_id)
+    found = assignment_pages.load_visible(session, actor, assignment_id)
     auth.require(actor, "extension.give", Subject(found.course_id))
     return found
 

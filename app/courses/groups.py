@@ -28,7 +28,7 @@ def own(assignment_id: int) -> BaseResponse:
     actor, wish = auth.actor(), request.form.get("wish", "")
     try:
         with services().store.write() as session:
-            found = assignment_pages.seen(session, actor, assignment_id)
+            found = assignment_pages.load_visible(session, actor, assignment_id)
             auth.require(actor, "submit", Subject(found.course_id, actor.user_id))
             flash(_do(session, found, actor, wish))
     except GroupProblem as error:
@@ -159,7 +159,7 @@ def _typed() -> dict[int, str]:
 
 
 def _assignment(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:
-    found = assignment_pages.seen(session, actor, assignment_id)
+    found = assignment_pages.load_visible(session, actor, assignment_id)
     auth.require(actor, "group.manage", Subject(found.course_id))
     return found
 

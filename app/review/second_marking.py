@@ -56,7 +56,7 @@ def save(submission_id: str) -> Response | tuple[str, int]:
     actor = auth.actor()
     try:
         with services().store.write() as session:
-            view = views.seen(session, actor, submission_id, "mark.give")
+            view = views.load_view(session, actor, submission_id, "mark.give")
             blind = second_marking.save_marks(session, submission_id, _levels(), actor)
             assignment = review_worklist.find_assignment(session, view.assignment_id)
             found = _drawn(session, assignment, actor)
@@ -71,7 +71,7 @@ def save(submission_id: str) -> Response | tuple[str, int]:
 
 def _page(actor: Actor, submission_id: str, problem: str = "") -> str:
     with services().store.read_autocommit() as session:
-        whole = views.seen_whole(session, actor, submission_id, "mark.give")
+        whole = views.load_whole_view(session, actor, submission_id, "mark.give")
         before = second_marking.load_marking_form(session, submission_id, whole.view.round_id, actor)
     return render_template(
         "review/second_marking.html",

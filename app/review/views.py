@@ -69,7 +69,7 @@ def page(
     """The page of one submission; with what was typed where it could not be saved, and why."""
     filters = worklist.filters_of(request.args)
     with services().store.read_autocommit() as session:
-        whole = seen_whole(session, actor, submission_id)
+        whole = load_whole_view(session, actor, submission_id)
         view = whole.view
         of = worklist.Of(session, view.course_id, view.assignment_id)
         left = worklist.pane(of, filters, worklist.page_of(request.args), submission_id)
@@ -95,12 +95,14 @@ def page(
     )
 
 
-def seen(session: Session, actor: Actor, submission_id: str, action: str = "class.see") -> SubmissionView:
+def load_view(
+    session: Session, actor: Actor, submission_id: str, action: str = "class.see"
+) -> SubmissionView:
     """A submission for staff who may do this. Raises NotFound, Forbidden."""
     return _required(actor, submission.load_view(session, submission_id), action)
 
 
-def seen_whole(
+def load_whole_view(
     session: Session, actor: Actor, submission_id: str, action: str = "class.see"
 ) -> WholeSubmission:
     """The same with what was submitted. Raises NotFound, Forbidden."""
@@ -199,7 +201,7 @@ def _done(submission_id: str, action: str, work: Work, after: list[str | None] |
     actor = auth.actor()
     try:
         with services().store.write() as session:
-            view = seen(session, actor, submission_id, action)
+            view = load_view(session, actor, submission_id, action)
             message = work(session, actor, view)
     except ChangedMeanwhile as error:
         draft = request.form.to_dict()

@@ -184,7 +184,7 @@ def upload(upload_id: str) -> str | BaseResponse:
         if done is not None:
             return redirect(url_for("submissions.submission", submission_id=done), 303)
         waiting = uploads.load_upload(session, upload_id, actor.user_id)
-        found = assignment_pages.seen(session, actor, waiting.assignment_id)
+        found = assignment_pages.load_visible(session, actor, waiting.assignment_id)
         people = groups.group_members(session, found, actor.user_id)
         stands = submission_policy(session, found, actor.user_id, people, waiting.counts_at)
         view = assignment.load_overview(session, found, actor.user_id)
@@ -201,7 +201,7 @@ def confirm_upload(upload_id: str) -> tuple[str, int] | BaseResponse:
     with services().store.read() as session:
         if uploads.find_submission(session, actor.name, upload_id) is None:
             waiting = uploads.load_upload(session, upload_id, actor.user_id)
-            found = assignment_pages.seen(session, actor, waiting.assignment_id)
+            found = assignment_pages.load_visible(session, actor, waiting.assignment_id)
             auth.require(actor, "submit", Subject(found.course_id, actor.user_id))
     try:
         submission_id = intake.confirm(actor, upload_id)
@@ -240,7 +240,7 @@ def receipt_text(submission_id: str) -> Response:
 def _course(actor: Actor, assignment_id: int) -> int:
     """The course of an assignment this person may submit for."""
     with services().store.read() as session:
-        course_id = assignment_pages.seen(session, actor, assignment_id).course_id
+        course_id = assignment_pages.load_visible(session, actor, assignment_id).course_id
     auth.require(actor, "submit", Subject(course_id, actor.user_id))
     return course_id
 

@@ -25,7 +25,7 @@ from grading.store.views.assignment import Overview
 ANY = "<int(max=2147483647):assignment_id>"
 
 
-def seen(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:
+def load_visible(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:
     """An assignment this reader may know of. Raises NotFound for all others."""
     found = versions.load_assignment(session, assignment_id)
     require_seen(actor, found)
