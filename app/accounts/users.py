@@ -212,7 +212,7 @@ def _erase_page(user_id: int, problem: str = "") -> str:
         user_id=user_id,
         student=student,
         asked=_confirmation(student),
-        said=_counted,
+        count_text=_counted,
         counts=counts,
         problem=problem,
     )

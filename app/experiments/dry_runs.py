@@ -135,7 +135,7 @@ def show(dry_run_id: str) -> str:
         dots=figures.dots(points),
         scale=figures,
         boundary=boundary,
-        said=_counts(moved.rows),
+        counts=_counts(moved.rows),
     )
 
 

@@ -229,9 +229,9 @@ def _zipped(files: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
             with archive.open(about, "w") as to:
                 for start in range(0, len(content), PIECE):
                     to.write(content[start : start + PIECE])
-                    yield pipe.taken()
-            yield pipe.taken()
-    yield pipe.taken()
+                    yield pipe.pop_bytes()
+            yield pipe.pop_bytes()
+    yield pipe.pop_bytes()
 
 
 def _file(content: Iterator[bytes], name: str, kind: str) -> Response:

@@ -351,11 +351,11 @@ class FromQueue(Collector):
     """What Redis tells. Without it only that it is away: that says nothing about the machines."""
 
     def __init__(self, services: Services) -> None:
-        self.given = services
+        self.services = services
         self._read = Bounded(self._all)
 
     def _all(self) -> tuple[dict[str, int], list[MachineState], list[PartHeartbeat]] | None:
-        dispatch = self.given.dispatch
+        dispatch = self.services.dispatch
         backlog = dispatch.backlog()
         return None if backlog is None else (backlog, dispatch.machines(), dispatch.parts())
 
@@ -395,7 +395,7 @@ class FromQueue(Collector):
         yield gauge(
             "grader_stage_machines_up",
             "Live machines, not taken out, that do this stage with an engine that answers.",
-            [((stage,), sum(_does(one, stage) for one in machines)) for stage in self.given.config.stages],
+            [((stage,), sum(_does(one, stage) for one in machines)) for stage in self.services.config.stages],
             "stage",
         )
         yield _circuits(machines)

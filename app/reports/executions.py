@@ -153,7 +153,7 @@ def listed_tests(outcome: CheckOutcome, staff: bool) -> Tests | None:
     failed = [test for test in listed if not test.passed]
     passed = [test for test in listed if test.passed]
     return Tests(
-        sentence="" if said(outcome) else counted(outcome.tests),
+        sentence="" if outcome_text(outcome) else counted(outcome.tests),
         failed=tuple(_row(test) for test in failed[:SHOWN_FAILED]),
         passed=tuple(_row(test) for test in passed[:SHOWN_PASSED]),
         more_failed=max(0, len(failed) - SHOWN_FAILED),
@@ -161,7 +161,7 @@ def listed_tests(outcome: CheckOutcome, staff: bool) -> Tests | None:
     )
 
 
-def said(outcome: CheckOutcome) -> str:
+def outcome_text(outcome: CheckOutcome) -> str:
     """The message of a check. The list of its tests gives the example, and counts hidden ones."""
     if not outcome.tests:
         return render_message(outcome.coded)
@@ -260,7 +260,7 @@ def _sentences(found: ShownDocument, staff: bool) -> Iterator[str]:
 def ran_cell(cell: Cell, played: Played | None, noted: bool, excused: bool = False) -> RanCell | None:
     """What to show of a cell's run: all that differs from what was submitted.
 
-    `told` says that its error stands at its line already, `excused` that something is missing here.
+    `noted` says that its error stands at its line already, `excused` that something is missing here.
     """
     if played is None:
         return None

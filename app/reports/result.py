@@ -294,7 +294,7 @@ def _add(state: BlueprintSetupState) -> None:
         further_stages=further_stages,
         provenance_rows=provenance.report_rows,
         listed_tests=executions.listed_tests,
-        said=executions.said,
+        outcome_text=executions.outcome_text,
         run_notes=executions.run_notes,
         level_text=level_text,
         flag_notes=flags.flag_notes,

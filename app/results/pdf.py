@@ -228,7 +228,7 @@ def _criterion(found: CriterionGrade, printed: Printed) -> dict[str, Any]:
 def _check(found: CheckOutcome, staff: bool) -> str:
     sign = _("met") if found.earned >= 1 else _("met in part") if found.earned > 0 else _("not met")
     sign = sign if found.weight else _("not counted")
-    sentence = executions.said(found) or (executions.counted(found.tests) if found.tests else "")
+    sentence = executions.outcome_text(found) or (executions.counted(found.tests) if found.tests else "")
     failed = [one_line(t.name, 80) for t in found.tests if not t.passed and (staff or not t.hidden)][:20]
     words = [f"{sign}: {one_line(found.label or found.check)}", one_line(sentence, 400)]
     if failed:

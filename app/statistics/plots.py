@@ -35,7 +35,7 @@ def scores(figures: Overview) -> Plot:
     return Plot(
         name="scores",
         title=_("Final points"),
-        said=_("Half of the hand-ins have at least %(median)s of %(most)s %(unit)s.",
+        description=_("Half of the hand-ins have at least %(median)s of %(most)s %(unit)s.",
                median=_number(middle.median), most=_number(of.highest), unit=unit) if middle else "",
         head=(_("From"), _("To"), _("Hand-ins")),
         rows=tuple((one.start, one.end, one.count) for one in of.bins),
@@ -65,7 +65,7 @@ def criteria(figures: Overview) -> Plot:
     return Plot(
         name="criteria",
         title=_("Mean share of the points, by criterion"),
-        said=_("A bar for each criterion, with a line where the middle half of the class lies."),
+        description=_("A bar for each criterion, with a line where the middle half of the class lies."),
         head=(_("Criterion"), _("Points"), _("Hand-ins"), _("Mean share"), _("Standard deviation"),
               _("Lower quarter"), _("Median"), _("Upper quarter"), _("With nothing"), _("With all"),
               _("Not judged"), _("Discrimination")),
@@ -94,7 +94,7 @@ def people(figures: Overview) -> Plot:
     return Plot(
         name="people",
         title=_("How people's levels differ from the grader's"),
-        said=_("A dot for each criterion, with its 95 % interval. To the right people gave more."),
+        description=_("A dot for each criterion, with its 95 % interval. To the right people gave more."),
         head=(_("Criterion"), _("Levels by people"), _("Mean difference"), _("From"), _("To"),
               _("Mean distance"), _("Within half a level"), _("Weighted kappa"), _("Left as they were"),
               _("Changed"), _("Blind levels"), _("Kappa of blind ones"), _("Pairs of people"),
@@ -154,7 +154,7 @@ def tested(figures: Overview) -> Plot:
     return Plot(
         name="tested",
         title=_("Checks and tests that were failed most"),
-        said=_("A bar for each check or test: the part of hand-ins that did not earn all of it."),
+        description=_("A bar for each check or test: the part of hand-ins that did not earn all of it."),
         head=(_("Check or test"), _("Criterion"), _("Kind"), _("Hidden"), _("Hand-ins"), _("Not all"),
               _("Nothing"), _("Mean")),
         rows=tuple(
@@ -189,7 +189,7 @@ def times(figures: Overview) -> Plot:
     return Plot(
         name="times",
         title=_("Time to grade"),
-        said=_("A dot for the median of each part, on a line where the middle half lies."),
+        description=_("A dot for the median of each part, on a line where the middle half lies."),
         head=(_("Part"), _("Hand-ins"), _("Mean, s"), _("Lower quarter, s"), _("Median, s"),
               _("Upper quarter, s"), _("Longest, s")),
         rows=tuple(

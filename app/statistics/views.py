@@ -32,7 +32,7 @@ LINKS = 12
 class CachedStatistics:
     """Statistics, and the page made of them by language."""
 
-    known: Overview
+    figures: Overview
     pages: dict[str, Markup] = field(default_factory=dict)
 
 
@@ -52,7 +52,7 @@ def assignment(assignment_id: int) -> str:
         cached = _cached(session, line)
     body = cached.pages.get(current())
     if body is None:
-        body = cached.pages[current()] = _body(line, cached.known)
+        body = cached.pages[current()] = _body(line, cached.figures)
     view = submission_lists.assignment_line(line, line.course)
     return render_template("statistics/assignment.html", assignment=view, body=body)
 
@@ -61,10 +61,10 @@ def _body(line: tables.Assignment, figures: Overview) -> Markup:
     made = render_template(
         "statistics/_statistics.html",
         assignment=line,
-        known=figures,
+        figures=figures,
         plots={name: make(figures) for name, make in PLOTS.items()},
         drawn=charts.inline,
-        shown=charts.shown,
+        cell_text=charts.cell_text,
         duration=duration,
         widths=(("wide", WIDE), ("narrow", NARROW)),
         fewest=FEWEST,
@@ -78,7 +78,7 @@ def picture(assignment_id: int, plot: str) -> Response:
     """A plot as a file of its own."""
     with services().store.read_autocommit() as session:
         line = _assignment(session, auth.actor(), assignment_id)
-        figures = _cached(session, line).known
+        figures = _cached(session, line).figures
     return _file(charts.alone(PLOTS[plot](figures)), f"{line.slug}-{plot}.svg", "image/svg+xml")
 
 
@@ -87,7 +87,7 @@ def numbers(assignment_id: int, plot: str) -> Response:
     """The numbers of a plot."""
     with services().store.read_autocommit() as session:
         line = _assignment(session, auth.actor(), assignment_id)
-        figures = _cached(session, line).known
+        figures = _cached(session, line).figures
     return _file(charts.as_csv(PLOTS[plot](figures)), f"{line.slug}-{plot}.csv", "text/csv; charset=utf-8")
 
 

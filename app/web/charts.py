@@ -64,7 +64,7 @@ class Plot:
 
     name: str
     title: str
-    said: str
+    description: str
     """In a sentence what there is to see, for those who do not see it."""
     head: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
@@ -125,7 +125,7 @@ def _svg(plot: Plot, width: int, style: Markup) -> Markup:
     opened = Markup(
         '<svg class="plot" role="img" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {} {}" width="{}" '
         'height="{}" aria-label="{}">'
-    ).format(width, height, width, height, _clean(f"{plot.title}. {plot.said}"))
+    ).format(width, height, width, height, _clean(f"{plot.title}. {plot.description}"))
     return Markup("").join([opened, style, *parts, Markup("</svg>")])
 
 
@@ -240,7 +240,7 @@ def _lane(plot: Plot, lane: Lane, left: float, right: float, y: float) -> Markup
     return _hover(lane.tip, parts, lane.faint)
 
 
-def shown(cell: Cell) -> str:
+def cell_text(cell: Cell) -> str:
     """A cell of the table that stands beside a plot."""
     if isinstance(cell, float):
         return number(cell) if math.isfinite(cell) else "–"

@@ -34,7 +34,7 @@ class ZipBuffer(io.RawIOBase):
         self._pieces.append(piece)
         return len(piece)
 
-    def taken(self) -> bytes:
+    def pop_bytes(self) -> bytes:
         """What was written since the last time."""
         made = b"".join(self._pieces)
         self._pieces.clear()
@@ -50,10 +50,10 @@ def stream(members: Iterable[tuple[str, Callable[[], bytes]]]) -> Iterator[bytes
                 packed.writestr(name, make())
             except GraderError as error:
                 problems.append(f"{name}: {render_error(error)}")
-            yield sink.taken()
+            yield sink.pop_bytes()
         if problems:
             packed.writestr("not-printed.txt", "\n".join(problems) + "\n")
-    yield sink.taken()
+    yield sink.pop_bytes()
 
 
 def file_name(*parts: str) -> str:

@@ -106,7 +106,10 @@ def test_it_is_evaluated_and_said() -> None:
     assert outcome(first, notebook(cell("x"))).label == "lines are short"
     with Flask(__name__).test_request_context():
         g.language = "de"
-        assert executions.said(outcome(first, notebook(cell("x")))) == "the longest line has 1 characters"
+        assert (
+            executions.outcome_text(outcome(first, notebook(cell("x"))))
+            == "the longest line has 1 characters"
+        )
 
 
 @pytest.mark.usefixtures("short_lines")
