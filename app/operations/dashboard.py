@@ -82,7 +82,7 @@ class Working:
 
     run: RunInFlight
     lease: Lease | None
-    seen: bool
+    visible: bool
     """Whether the reader may see whose it is."""
 
     @property
@@ -118,7 +118,7 @@ class Overview:
     """All of it."""
 
     troubles: Sequence[Trouble]
-    seen: ClusterState
+    cluster: ClusterState
     backlog: Sequence[Backlog]
     outbox: Mapping[str, Waiting]
     working: Sequence[Working]
@@ -145,7 +145,7 @@ def overview(actor: Actor) -> Overview:
     troubles = [*_troubles(states, parts, room), *_slow_sandbox(figures, parts), *_to_look_at(actor, figures)]
     return Overview(
         troubles=sorted(troubles, key=lambda one: not one.grave),
-        seen=states,
+        cluster=states,
         backlog=_backlog(figures.rounds),
         outbox=figures.outbox,
         working=[Working(run, leases.get(run.run_id), actor.staff_in(run.course_id)) for run in runs],

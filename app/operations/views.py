@@ -65,7 +65,7 @@ def overview() -> str:
     auth.require(actor, "machines.see")
     figures = dashboard.overview(actor)
     return render_template(
-        "operations/overview.html", seen=figures, actor=actor, span=span, kind_title=dashboard.kind_title
+        "operations/overview.html", overview=figures, actor=actor, span=span, kind_title=dashboard.kind_title
     )
 
 
@@ -81,7 +81,7 @@ def machines() -> str:
         "short": model_digests.short,
     }
     words["operates"] = may(actor, "administer")
-    return render_template("operations/machines.html", seen=look(), **words)
+    return render_template("operations/machines.html", cluster=look(), **words)
 
 
 @pages.post("/machines/<machine>/service")
