@@ -406,4 +406,8 @@ def url_arguments(session: Session, school: School) -> dict[str, object]:
         known = session.scalar(select(table.id).order_by(table.id).limit(1))
         if known is not None:
             found[name] = known
+    # ids are random: the first dry run would be one of this submission by chance only
+    of_it = select(tables.DryRunRound.dry_run_id).where(tables.DryRunRound.submission_id == submission)
+    if (dry_run := session.scalar(of_it.limit(1))) is not None:
+        found["dry_run_id"] = dry_run
     return found
