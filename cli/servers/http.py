@@ -114,9 +114,12 @@ class HttpServer:
 
     def stop(self) -> None:
         """Take no new connections, and end when the open requests are answered; from any thread."""
-        self._stopping = True
+        if self._stopping:
+            return
+        # first, as `serve` closes the triggers once it sees that it ends; it looks again within LOOK_S
         for server in self._servers:
             server.pull_trigger()  # or it would wait for the next connection
+        self._stopping = True
 
     def _listen(self, app: Flask, dispatcher: ThreadedTaskDispatcher, info: Any) -> None:
         try:
