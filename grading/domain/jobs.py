@@ -147,32 +147,6 @@ class Suggestion(Value):
     location: Location | None = None
 
 
-class StageOutput(Value):
-    """What every stage answers."""
-
-    judgements: tuple[Judgement, ...]
-
-
-class AnalysisOutput(StageOutput):
-    """The technical review."""
-
-    summary: str = ""
-    strengths: tuple[str, ...] = ()
-    findings: tuple[Finding, ...] = ()
-    suggestions: tuple[Suggestion, ...] = ()
-
-
-class FeedbackOutput(StageOutput):
-    """The personal feedback."""
-
-    achieved: str
-    reflection: str
-    strengths: tuple[str, ...] = ()
-    practice: str
-    develop: tuple[str, ...] = ()
-    next_step: str
-
-
 class Tokens(Value):
     """Tokens counted by the engine; `cached` of the prompt came from a prefix cache."""
 

@@ -6,9 +6,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from grading.domain.jobs import AnalysisOutput, FeedbackOutput, Provenance, Quote
+from grading.domain.jobs import Provenance, Quote
 from grading.domain.messages import Message, Params, verbatim
 from grading.domain.model import CheckOutcome, Flag, Location, RoundState
+from grading.domain.stages import AnalysisOutput, FeedbackOutput
 from grading.domain.value import Value
 
 Basis = Literal["checks", "rules", "model", "checks and model", "ungraded", "person"]

@@ -9,8 +9,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from grading.domain.jobs import AnalysisOutput, FeedbackOutput, StageOutput
+from grading.domain.jobs import Finding, Judgement, Suggestion
 from grading.domain.rubric import Rubric
+from grading.domain.value import Value
+
+
+class StageOutput(Value):
+    """What every stage answers."""
+
+    judgements: tuple[Judgement, ...]
+
+
+class AnalysisOutput(StageOutput):
+    """The technical review."""
+
+    summary: str = ""
+    strengths: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    suggestions: tuple[Suggestion, ...] = ()
+
+
+class FeedbackOutput(StageOutput):
+    """The personal feedback."""
+
+    achieved: str
+    reflection: str
+    strengths: tuple[str, ...] = ()
+    practice: str
+    develop: tuple[str, ...] = ()
+    next_step: str
 
 
 @dataclass(frozen=True)

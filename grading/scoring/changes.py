@@ -8,9 +8,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from grading.domain.changes import Change
-from grading.domain.jobs import AnalysisOutput, Finding, Suggestion
+from grading.domain.jobs import Finding, Suggestion
 from grading.domain.model import Location, RoundState
 from grading.domain.outcome import Corrected, CriterionGrade, PersonComment, Report
+from grading.domain.stages import AnalysisOutput
 from grading.scoring.adjustments import added_up, decided
 
 LISTS: Mapping[str, tuple[str, str]] = {

@@ -37,12 +37,12 @@ from pydantic import ValidationError
 
 from grading.checks.level_support import OwnWork
 from grading.domain.errors import JobInvalid
-from grading.domain.jobs import AnalysisOutput, FeedbackOutput, Judgement, Result, StageOutput
+from grading.domain.jobs import Judgement, Result
 from grading.domain.messages import Message, define_message
 from grading.domain.model import CriterionEvidence, Document, Evidence, Flag, RoundState
 from grading.domain.outcome import Basis, CriterionGrade, Report
 from grading.domain.rubric import Criterion, Rubric
-from grading.domain.stages import STAGES
+from grading.domain.stages import STAGES, AnalysisOutput, FeedbackOutput, StageOutput
 from grading.scoring.adjustments import added_up, found_adjustments, undecided_flags
 from grading.scoring.model_digests import other_weights
 

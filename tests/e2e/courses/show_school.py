@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from grading.broker.heartbeats import Lease
-from grading.domain.jobs import AnalysisOutput, FeedbackOutput, Finding, Judgement, SentPrompt, Suggestion
+from grading.domain.jobs import Finding, Judgement, SentPrompt, Suggestion
 from grading.domain.model import CheckOutcome, Flag, Location, RoundState, TestOutcome
 from grading.domain.outcome import CriterionGrade, Report
 from grading.domain.rubric import Criterion, Rubric
+from grading.domain.stages import AnalysisOutput, FeedbackOutput
 from grading.store import tables
 from grading.store.accounts import users
 from grading.store.assignments import versions

@@ -6,9 +6,10 @@ import random
 from datetime import timedelta
 from typing import Any
 
-from grading.domain.jobs import AnalysisOutput, Finding, Judgement
+from grading.domain.jobs import Finding, Judgement
 from grading.domain.model import CheckOutcome, Location, RoundState, TestOutcome
 from grading.domain.outcome import CriterionGrade, Report
+from grading.domain.stages import AnalysisOutput
 from grading.store import tables
 from grading.store.accounts import users
 from grading.store.database import now

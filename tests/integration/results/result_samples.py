@@ -8,9 +8,10 @@ import struct
 import zlib
 from typing import Any
 
-from grading.domain.jobs import AnalysisOutput, Finding, Quote, Suggestion
+from grading.domain.jobs import Finding, Quote, Suggestion
 from grading.domain.model import Location
 from grading.domain.outcome import Report
+from grading.domain.stages import AnalysisOutput
 from grading.store import tables
 from grading.store.database import now
 from grading.store.grades.final_score import update_final_score

@@ -14,10 +14,10 @@ from sqlalchemy import select
 
 from app import create_app
 from grading.domain import stages
-from grading.domain.jobs import Job, Judgement, StageOutput
+from grading.domain.jobs import Job, Judgement
 from grading.domain.outcome import Report
 from grading.domain.rubric import Criterion, Rubric
-from grading.domain.stages import StageRow
+from grading.domain.stages import StageOutput, StageRow
 from grading.scoring.text import as_text
 from grading.store.tables import Grade
 from tests.integration.webapp import School

@@ -31,11 +31,12 @@ from grading.checks.kinds.tests import Case, PassesTests
 from grading.documents import Limits, UploadedFile, read, set_apart
 from grading.domain.changes import Change
 from grading.domain.check import check_kinds
-from grading.domain.jobs import AnalysisOutput, Finding
+from grading.domain.jobs import Finding
 from grading.domain.lateness import LateRule
 from grading.domain.model import RoundState
 from grading.domain.outcome import CriterionGrade, Report
 from grading.domain.rubric import Adjustment, Criterion, Rubric
+from grading.domain.stages import AnalysisOutput
 
 STAGES = ("analysis", "feedback")
 SAMPLES = Path(__file__).parents[3] / "samples" / "assignments"

@@ -20,7 +20,7 @@ from grading.domain.errors import (
     JobInvalid,
     ModelMissing,
 )
-from grading.domain.jobs import AnalysisOutput, FeedbackOutput
+from grading.domain.stages import AnalysisOutput, FeedbackOutput
 from tests.support.engines import ask
 from tests.support.servers.instances import answer_text
 from workers.machine.engines import open_engine

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from grading.domain.errors import JobInvalid
-from grading.domain.jobs import AnalysisOutput, FeedbackOutput, Job
+from grading.domain.jobs import Job
 from grading.domain.model import Cell, CriterionEvidence, Document, Evidence, Location, Output
 from grading.domain.rubric import Criterion, Rubric
+from grading.domain.stages import AnalysisOutput, FeedbackOutput
 from tests.unit.stages.test_prompt import NOTEBOOK, code, job
 from workers.machine.engines.base import Request
 from workers.machine.engines.rules.engine import RulesEngine, headline

@@ -7,9 +7,10 @@ import re
 
 import pytest
 
-from grading.domain.jobs import AnalysisOutput, FeedbackOutput, Job, Material
+from grading.domain.jobs import Job, Material
 from grading.domain.model import Cell, CheckOutcome, CriterionEvidence, Document, Evidence, TestOutcome
 from grading.domain.rubric import Criterion, Rubric
+from grading.domain.stages import AnalysisOutput, FeedbackOutput
 from tests.unit.stages.test_prompt import job
 from workers.machine.engines.rules.engine import RulesEngine
 from workers.machine.engines.rules.facts import Facts

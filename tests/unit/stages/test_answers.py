@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from grading.domain.jobs import AnalysisOutput
 from grading.domain.model import Location
+from grading.domain.stages import AnalysisOutput
 from tests.unit.stages.test_parse import LOAD, SUM, changed
 from tests.unit.stages.test_prompt import code, job
 from tests.unit.stages.test_run import GOOD, Scripted, run

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from grading.domain.jobs import AnalysisOutput
 from grading.domain.model import (
     Cell,
     CheckOutcome,
@@ -16,6 +15,7 @@ from grading.domain.model import (
     Output,
     TestOutcome,
 )
+from grading.domain.stages import AnalysisOutput
 from tests.unit.engines.test_rules_engine import analysis, feedback
 from tests.unit.stages.test_prompt import GOLDEN, NOTEBOOK, UPDATE, code, job
 from workers.machine.engines.rules.facts import Facts

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grading.domain.errors import OutputInvalid
-from grading.domain.jobs import AnalysisOutput, FeedbackOutput, Finding, Judgement, Quote
+from grading.domain.jobs import Finding, Judgement, Quote
 from grading.domain.model import Location
 from grading.domain.rubric import Criterion, Rubric
+from grading.domain.stages import AnalysisOutput, FeedbackOutput
 from tests.unit.stages.test_prompt import NOTEBOOK, code, job
 from workers.machine.stages import known_stages
 from workers.machine.stages.quotes import SubmittedText, verify

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from grading.domain import errors
-from grading.domain.jobs import AnalysisOutput, Job, Result, Timings, Tokens
+from grading.domain.jobs import Job, Result, Timings, Tokens
 from grading.domain.model import Flag
+from grading.domain.stages import AnalysisOutput
 from tests.unit.stages.test_parse import ANALYSIS, LOAD, SUM, changed
 from tests.unit.stages.test_prompt import job
 from workers.machine.engines.base import Cancel, Generation, Progress, Request

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from grading.domain.jobs import AnalysisOutput, Finding, Job, Judgement, Suggestion
+from grading.domain.jobs import Finding, Job, Judgement, Suggestion
+from grading.domain.stages import AnalysisOutput
 from workers.machine.stages.base import PLACE_CHARS, Stage, judged, split_place
 from workers.machine.stages.schema import Schema, Sizes, many, record, text
 

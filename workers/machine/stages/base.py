@@ -19,9 +19,9 @@ from typing import Any
 import pydantic
 
 from grading.domain.errors import OutputInvalid
-from grading.domain.jobs import AnalysisOutput, FeedbackOutput, Job, Judgement, Quote
+from grading.domain.jobs import Job, Judgement, Quote
 from grading.domain.model import Document, Location
-from grading.domain.stages import STAGES
+from grading.domain.stages import STAGES, AnalysisOutput, FeedbackOutput
 from workers.machine.sanitize import clip
 from workers.machine.stages import prompt
 from workers.machine.stages import schema as shape

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from grading.domain.jobs import FeedbackOutput, Job, Judgement
+from grading.domain.jobs import Job, Judgement
+from grading.domain.stages import FeedbackOutput
 from workers.machine.stages.base import Stage, judged
 from workers.machine.stages.schema import Schema, Sizes, many, text
 

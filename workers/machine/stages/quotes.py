@@ -10,8 +10,9 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from grading.domain.jobs import AnalysisOutput, Finding, Judgement, Quote
+from grading.domain.jobs import Finding, Judgement, Quote
 from grading.domain.model import Document, Flag, Location
+from grading.domain.stages import AnalysisOutput
 from workers.machine.sanitize import SHORTEST, normal
 from workers.machine.stages.base import Output
 
