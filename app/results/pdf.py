@@ -166,7 +166,10 @@ def _further(report: Report) -> list[dict[str, Any]]:
         {
             "title": one_line(title),
             "pieces": [
-                _listed("", part) if isinstance(part, tuple) else _piece("", part) for part in more.parts
+                _listed("", part)
+                if isinstance(part, tuple)
+                else _piece("", part, report.corrected.get(f"{more.stage}.{name}"))
+                for name, part in more.parts.items()
             ],
             "origin": _origin(report, more.stage),
         }

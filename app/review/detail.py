@@ -17,26 +17,18 @@ from app.reports.flags import place_words
 from app.reports.rendering import RenderedSubmission
 from app.web.i18n import current
 from app.web.i18n import gettext as _
-from app.web.i18n import later as N_
 from app.web.template_helpers import form_token
 from grading.domain.jobs import Finding, Suggestion
 from grading.domain.model import Document
 from grading.domain.outcome import CriterionGrade, Report
 from grading.domain.rubric import Rubric
+from grading.domain.stages import editable_fields
 from grading.scoring.changes import at_level
 from grading.shared.cache import BoundedCache, mark
 from grading.store.grades import change_history
 from grading.store.grades.change_history import Made
-from grading.store.review import edits
 from grading.store.views.submission import SubmissionView, SubmittedWork, WholeSubmission
 
-TITLES = {
-    "analysis.summary": N_("Technical review"),
-    "feedback.achieved": N_("What was achieved"),
-    "feedback.reflection": N_("Thinking"),
-    "feedback.practice": N_("In practice"),
-    "feedback.next_step": N_("Next step"),
-}
 MOST_KEPT = 32 * 1024 * 1024
 """Characters of all parts together."""
 
@@ -245,11 +237,11 @@ def _remarks(was: Report, counts: Sequence[Made]) -> tuple[Remark, ...]:
 
 def _words(now: Report, was: Report, counts: Sequence[Made]) -> tuple[Words, ...]:
     found = []
-    for target in edits.WORDS:
-        part, _dot, name = target.partition(".")
-        before, text = (getattr(getattr(one, part), name, None) for one in (was, now))
+    for target, title in editable_fields().items():
+        stage, _dot, name = target.partition(".")
+        before, text = (one.stage_output(stage).get(name) for one in (was, now))
         if before is not None and text is not None:
-            found.append(Words(target, _(TITLES[target]), text, before, _last(counts, "text", target)))
+            found.append(Words(target, _(title.text), text, before, _last(counts, "text", target)))
     return tuple(found)
 
 

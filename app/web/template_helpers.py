@@ -34,8 +34,6 @@ MOST_TOKENS = 4096
 """Sessions whose token an app remembers; then it begins anew."""
 MOST_ADDRESSES = 20_000
 """Addresses an app remembers; then it begins anew."""
-TITLES = (N_("Technical review"), N_("Personal feedback"))
-"""For translators; the rows of the stages have them in English."""
 
 
 def _add_fast_globals(app: Flask) -> None:
@@ -188,7 +186,7 @@ class StageTitles(Mapping[str, str]):
     """stage -> its title, in the reader's language."""
 
     def __getitem__(self, stage: str) -> str:
-        return _(STAGES[stage].title)
+        return _(STAGES[stage].title.text)
 
     def __iter__(self) -> Iterator[str]:
         return iter(STAGES)

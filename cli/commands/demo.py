@@ -320,7 +320,7 @@ def _show(views: Sequence[tuple[Sample, dict[str, Any]]]) -> None:
         for sample, view in sorted(mine, key=lambda v: -(v[1].get("score") or 0.0)):
             score = "–" if view["score"] is None else f"{view['score']:.1f} / {view['max_score']:g}"
             flags = ", ".join(sorted({flag["code"] for flag in view["flags"]}))
-            machines = [view["stages"][stage]["machine"] or "–" for stage in STAGES]
+            machines = [view["stages"].get(stage, {}).get("machine") or "–" for stage in STAGES]
             table.add_row(sample.file.name, view["status"], score, *machines, flags)
         Console().print(table)
         click.echo()

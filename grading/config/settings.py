@@ -28,7 +28,7 @@ from grading.config.machines import EngineSettings, HttpUrl, Machine, Name, Plac
 from grading.config.mail import Mail
 from grading.domain.errors import ConfigError
 from grading.domain.ssrf import Allowed
-from grading.domain.stages import STAGES
+from grading.domain.stages import STAGES, StageRow
 from grading.domain.value import Value
 
 
@@ -345,6 +345,10 @@ class StageSettings(Value):
     """Makes drawing repeatable; some servers stop batching then: leave it out unless you need it."""
 
 
+def _defaults(row: StageRow) -> StageSettings:
+    return StageSettings(max_output_tokens=row.max_output_tokens)
+
+
 class Config(Value):
     """The whole of config.toml."""
 
@@ -356,11 +360,18 @@ class Config(Value):
     gateway: Gateway = Gateway()
     mail: Mail = Mail()
     stages: dict[str, StageSettings] = Field(
-        default_factory=lambda: {
-            row.name: StageSettings(max_output_tokens=row.max_output_tokens) for row in STAGES.values()
-        }
+        default_factory=lambda: {row.name: _defaults(row) for row in STAGES.values() if row.always}
     )
     machines: tuple[Machine, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _with_placed_stages(self) -> Config:
+        """A stage that a machine does has the bounds of its row where it has no table."""
+        for name in (name for machine in self.machines for name in machine.stages):
+            row = STAGES.get(name)
+            if row is not None and not row.always:
+                self.stages.setdefault(name, _defaults(row))
+        return self
 
     @model_validator(mode="after")
     def _consistent(self) -> Config:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field
@@ -9,7 +10,7 @@ from pydantic import Field
 from grading.domain.jobs import Provenance, Quote
 from grading.domain.messages import Message, Params, verbatim
 from grading.domain.model import CheckOutcome, Flag, Location, RoundState
-from grading.domain.stages import AnalysisOutput, FeedbackOutput
+from grading.domain.stages import AnalysisOutput, FeedbackOutput, StageOutput
 from grading.domain.value import Value
 
 Basis = Literal["checks", "rules", "model", "checks and model", "ungraded", "person"]
@@ -113,6 +114,19 @@ class Report(Value):
     """What people changed of the words, by target (`grading/domain/changes.py`), such as `finding:2`."""
     adjustments: tuple[Adjusted, ...] = Field(default=(), exclude_if=_nothing)
     bonus_at_most: float | None = Field(default=None, exclude_if=lambda most: most is None)
+
+    def stage_output(self, stage: str) -> Mapping[str, Any]:
+        """What a stage answered, by the fields of its output; empty where it has no result."""
+        own = getattr(self, stage, None)
+        return dict(own) if isinstance(own, StageOutput) else self.outputs.get(stage, {})
+
+    def with_text(self, stage: str, name: str, text: str) -> Report:
+        """The report with another text in this field of what the stage answered."""
+        own = getattr(self, stage, None)
+        if isinstance(own, StageOutput):
+            return self.model_copy(update={stage: own.model_copy(update={name: text})})
+        outputs = {**self.outputs, stage: {**self.outputs[stage], name: text}}
+        return self.model_copy(update={"outputs": outputs})
 
     @property
     def coded_notice(self) -> Message:

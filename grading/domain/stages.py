@@ -6,10 +6,11 @@ What a machine does for a stage stands in the module of workers.machine.stages t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from grading.domain.jobs import Finding, Judgement, Suggestion
+from grading.domain.messages import MessageType, define_message
 from grading.domain.rubric import Rubric
 from grading.domain.value import Value
 
@@ -45,16 +46,28 @@ class StageRow:
     """One stage."""
 
     name: str
-    title: str
-    """For people, in English; pages translate it."""
+    title: MessageType
     output: type[StageOutput]
     """What a valid result holds."""
     max_output_tokens: int
     """Tokens of the longest answer, unless config.toml says otherwise."""
     written: tuple[str, ...]
     """Fields of the answer that are written to the student, and shown while they come."""
+    field_titles: Mapping[str, MessageType] = field(default_factory=dict)
+    """Titles of these fields for who changes them; the title of the stage, where one has none."""
+    judges: str = ""
+    """What its criteria are about, for a model that drafts a rubric."""
     always: bool = True
     """Every round has it; else only those whose rubric has a criterion for it."""
+
+    @property
+    def editable(self) -> tuple[str, ...]:
+        """Fields of `written` that are one text: a person may put it in other words."""
+        return tuple(name for name in self.written if self.output.model_fields[name].annotation is str)
+
+    def field_title(self, name: str) -> MessageType:
+        """The title of a field of the answer."""
+        return self.field_titles.get(name, self.title)
 
 
 STAGES: Mapping[str, StageRow] = {
@@ -62,17 +75,25 @@ STAGES: Mapping[str, StageRow] = {
     for row in (
         StageRow(
             name="analysis",
-            title="Technical review",
+            title=define_message("stage.analysis", "Technical review"),
             output=AnalysisOutput,
             max_output_tokens=1200,
             written=("summary", "strengths", "suggestions"),
+            judges="the code, its results and how they are shown",
         ),
         StageRow(
             name="feedback",
-            title="Personal feedback",
+            title=define_message("stage.feedback", "Personal feedback"),
             output=FeedbackOutput,
             max_output_tokens=800,
             written=("achieved", "reflection", "strengths", "practice", "develop", "next_step"),
+            field_titles={
+                "achieved": define_message("stage.feedback.achieved", "What was achieved"),
+                "reflection": define_message("stage.feedback.reflection", "Thinking"),
+                "practice": define_message("stage.feedback.practice", "In practice"),
+                "next_step": define_message("stage.feedback.next_step", "Next step"),
+            },
+            judges="written reflection, explanations and ideas",
         ),
     )
 }
@@ -83,20 +104,40 @@ class Written:
     """What a stage wrote to the student, of a stage whose output the report has no field for."""
 
     stage: str
-    title: str
-    parts: tuple[str | tuple[str, ...], ...]
-    """Paragraphs and lists, in the order of the row's `written`; empty ones are left out."""
+    title: MessageType
+    parts: Mapping[str, str | tuple[str, ...]]
+    """Field -> paragraph or list, in the order of the row's `written`; empty ones are left out."""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """All of it as lines of plain text, those of lists with a dash."""
+        return tuple(
+            line
+            for part in self.parts.values()
+            for line in ([part] if isinstance(part, str) else [f"- {one}" for one in part])
+        )
 
 
 def written(outputs: Mapping[str, Mapping[str, Any]]) -> tuple[Written, ...]:
     """The texts of these outputs (`Report.outputs`), in the order of the rows."""
     found = []
     for row in STAGES.values():
-        values = [outputs.get(row.name, {}).get(name) for name in row.written]
-        parts = [tuple(map(str, one)) if isinstance(one, list | tuple) else str(one) for one in values if one]
+        values = {name: outputs.get(row.name, {}).get(name) for name in row.written}
+        parts = {
+            name: tuple(map(str, one)) if isinstance(one, list | tuple) else str(one)
+            for name, one in values.items()
+            if one
+        }
         if parts:
-            found.append(Written(row.name, row.title, tuple(parts)))
+            found.append(Written(row.name, row.title, parts))
     return tuple(found)
+
+
+def editable_fields() -> dict[str, MessageType]:
+    """`STAGE.FIELD` -> its title, of every text of a report that a person may put in other words."""
+    return {
+        f"{row.name}.{name}": row.field_title(name) for row in STAGES.values() for name in row.editable
+    }
 
 
 def stages_of(rubric: Rubric) -> tuple[str, ...]:

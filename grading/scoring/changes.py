@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pydantic import BaseModel
-
 from grading.domain.changes import Change
 from grading.domain.jobs import Finding, Suggestion
 from grading.domain.model import Location, RoundState
@@ -77,13 +75,12 @@ def _comment(change: Change) -> PersonComment:
 
 def _words(report: Report, changes: Sequence[Change]) -> Report:
     for one in changes:
-        part, _, name = one.target.partition(".")
-        output = getattr(report, part) if part in ("analysis", "feedback") else None
-        if isinstance(output, BaseModel) and isinstance(before := getattr(output, name, None), str):
+        stage, _, name = one.target.partition(".")
+        before = report.stage_output(stage).get(name)
+        if isinstance(before, str):
             told = Corrected(by=one.by, reason=one.reason, text=before)
-            output = output.model_copy(update={name: one.text})
-            corrected = {**report.corrected, one.target: told}
-            report = report.model_copy(update={part: output, "corrected": corrected})
+            report = report.with_text(stage, name, one.text)
+            report = report.model_copy(update={"corrected": {**report.corrected, one.target: told}})
     return report
 
 

@@ -31,7 +31,7 @@ def as_text(report: Report, title: str, *, released: bool, final_points: float |
         if output is not None:
             lines += ["", f"## {name}", "", *_texts(output.model_dump(exclude={"judgements"}))]
     for more in written(report.outputs):
-        lines += ["", f"## {more.title}", "", *_texts(list(more.parts), more.stage)]
+        lines += ["", f"## {more.title.text}", "", *_texts(list(more.parts.values()), more.stage)]
     lines += ["", *(f"- {one.text} ({one.by})" for one in report.comments)]
     lines += ["", *(f"- {sentence}" for sentence in report.failures.values())]
     return "\n".join(lines) + "\n"

@@ -17,6 +17,7 @@ from grading.broker import celery_app
 from grading.broker.heartbeats import Heartbeat
 from grading.config.settings import load
 from grading.domain.model import RoundState, StageState
+from grading.domain.stages import STAGES
 from grading.store import Store
 from grading.store.learning_platforms import all_tables
 from grading.store.rounds.lifecycle import Recorded
@@ -27,7 +28,6 @@ from workers.server import record
 from workers.server.context import Server, open_server
 from workers.server.sweeper import Sweeper
 
-STAGES = ("analysis", "feedback")
 DAY_S = 86_400.0
 
 

@@ -18,6 +18,7 @@ from grading.domain.check import Check
 from grading.domain.errors import GraderError
 from grading.domain.messages import define_message
 from grading.domain.rubric import Criterion, Rubric
+from grading.domain.stages import STAGES
 from grading.domain.value import Value
 
 ANSWER_NO_RUBRIC = define_message(
@@ -96,11 +97,8 @@ def question(task: str, starter: str, solution: str, stages: Sequence[str], lang
 
 
 def _system(stages: Sequence[str], language: str) -> str:
-    who = {
-        "analysis": "analysis (the code, its results and how they are shown)",
-        "feedback": "feedback (written reflection, explanations and ideas)",
-    }
-    listed = "; ".join(who.get(stage, stage) for stage in stages)
+    about = {stage: STAGES[stage].judges for stage in stages if stage in STAGES}
+    listed = "; ".join(f"{stage} ({about[stage]})" if about.get(stage) else stage for stage in stages)
     return (
         "You help a teacher write a grading rubric for a programming assignment. The teacher will check and "
         "change what you write. Answer with JSON only.\n"

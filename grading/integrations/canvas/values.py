@@ -14,6 +14,7 @@ from grading.config.settings import Canvas
 from grading.domain.errors import GraderError
 from grading.domain.messages import define_message
 from grading.domain.outcome import Report
+from grading.domain.stages import written
 
 NOT_AN_ASSIGNMENT_PAGE = define_message(
     "canvas.not_an_assignment_page",
@@ -172,6 +173,8 @@ def words(report: Report, points: float, of: float, link: str) -> str:
     if said is not None:
         lines += ["", said.achieved, *(f"- {one}" for one in said.strengths)]
         lines += [said.practice, *(f"- {one}" for one in said.develop), said.next_step]
+    for more in written(report.outputs):
+        lines += ["", *more.lines]
     if report.comments:
         lines += ["", *(f"{one.by}: {one.text}" for one in report.comments)]
     text = "\n".join(_storable(line) for line in lines).strip()

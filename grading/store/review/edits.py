@@ -17,6 +17,7 @@ from grading.domain.messages import define_message
 from grading.domain.outcome import Report
 from grading.domain.permissions import Actor
 from grading.domain.shared_messages import NO_SUCH_FILE_OF_SUBMISSION
+from grading.domain.stages import editable_fields
 from grading.scoring import changed
 from grading.store import tables
 from grading.store.audit import write_audit
@@ -57,14 +58,6 @@ NO_SUCH_LINE = define_message(
 
 TOTAL = "total"
 """Target of a person's adjustment of the total."""
-WORDS = (
-    "analysis.summary",
-    "feedback.achieved",
-    "feedback.reflection",
-    "feedback.practice",
-    "feedback.next_step",
-)
-"""Parts of a report, beside reasons and remarks, whose text a person may change."""
 NEEDS_REASON = ("points", "adjust", "waive", "apply")
 
 
@@ -218,10 +211,10 @@ def _checked(session: Session, grade: tables.Grade, wanted: Change) -> tuple[dic
         raise ChangeRefused(NOTHING_WRITTEN)
     if wanted.kind == "add":
         return _placed(session, grade.submission_id, wanted), {}
-    if wanted.target not in WORDS:
+    if wanted.target not in editable_fields():
         raise ChangeRefused(PART_FIXED)
-    part, _, name = wanted.target.partition(".")
-    before = getattr(getattr(report, part), name, None)
+    stage, _, name = wanted.target.partition(".")
+    before = report.stage_output(stage).get(name)
     if before is None:
         raise ChangeRefused(NO_SUCH_PART)
     return {"text": wanted.text}, {"text": before}

@@ -16,10 +16,11 @@ from grading.domain.jobs import Job, Material, Result
 from grading.domain.model import Document, Evidence
 from grading.domain.outcome import Report
 from grading.domain.rubric import Rubric
+from grading.domain.stages import stages_of
 from grading.scoring import combine
 from tests.hostile.stages.attacks import Attack
 from workers.machine.engines.base import Engine
-from workers.machine.stages import known_stages, run_stage
+from workers.machine.stages import run_stage
 
 SAMPLES = Path(__file__).parents[3] / "samples"
 SLUGS = {"r": "sales-cleaning", "python": "python-basket"}
@@ -75,7 +76,7 @@ def results_of(
     """What all stages of a hand-in give on an engine."""
     task = assignment(language, rubric)
     results: dict[str, Result] = {}
-    for stage in known_stages():
+    for stage in stages_of(task.rubric):
         job = Job(
             run_id=stage,
             round_id="round",

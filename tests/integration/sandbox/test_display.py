@@ -18,6 +18,7 @@ from grading.domain.jobs import Job, Result
 from grading.domain.model import Output
 from grading.domain.outcome import Report
 from grading.domain.rubric import Criterion, Rubric
+from grading.domain.stages import stages_of
 from grading.execution.model import Answer, Execution, Played, Request, Shape
 from grading.execution.plan import make_plan
 from tests.integration.webapp import School
@@ -122,13 +123,13 @@ def _silent(count: int, phase: str = "", /) -> None:
 
 def combined(prepared: Prepared) -> Report:
     results: dict[str, Result] = {}
-    for stage in known_stages():
+    for stage in stages_of(RUBRIC):
         results[stage] = run_stage(job(prepared, stage), RulesEngine(), "rules", "m", _silent)
         assert results[stage].ok, results[stage].message
     return scoring.combine(RUBRIC, prepared.evidence, results, {})
 
 
-@pytest.mark.parametrize("stage", sorted(known_stages()))
+@pytest.mark.parametrize("stage", stages_of(RUBRIC))
 def test_a_job_and_its_prompt_hold_nothing_of_a_hidden_test(prepared: Prepared, stage: str) -> None:
     given = job(prepared, stage)
     assert not [word for word in NEVER if word in given.model_dump_json()]

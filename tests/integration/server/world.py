@@ -12,11 +12,12 @@ from redis.exceptions import ConnectionError as RedisAway
 from sqlalchemy import Row, select
 
 from grading.broker.dispatch import Dispatch, Outgoing, Room
+from grading.domain import stages
 from grading.domain.model import PRIORITIES
 from grading.store import Store
 from grading.store.tables import Grade, Round, RoundStage, Run
 
-STAGES = ("analysis", "feedback")
+STAGES = tuple(row.name for row in stages.STAGES.values() if row.always)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ import pydantic
 from grading.domain.errors import OutputInvalid
 from grading.domain.jobs import Job, Judgement, Quote
 from grading.domain.model import Document, Location
-from grading.domain.stages import STAGES, AnalysisOutput, FeedbackOutput
+from grading.domain.stages import STAGES, StageOutput
 from workers.machine.sanitize import clip
 from workers.machine.stages import prompt
 from workers.machine.stages import schema as shape
@@ -55,12 +55,9 @@ def split_place(said: str, documents: tuple[Document, ...]) -> tuple[Location | 
     return Location(document=document.path, line=(two if found["two"] else one) or None), words
 
 
-Output = AnalysisOutput | FeedbackOutput
-
-
 @dataclass(frozen=True)
 class Stage:
-    """One stage as data. A new stage is a new value in the table `STAGES`."""
+    """What a machine does for a stage; what all others know of it is its row in `grading.domain.stages`."""
 
     name: str
     version: str
@@ -70,7 +67,7 @@ class Stage:
     """The part of the prompt that describes the answer."""
     properties: Callable[[Job, shape.Sizes], dict[str, shape.Schema]]
     """Everything in the schema beside the judgements."""
-    build: Callable[[dict[str, Any], tuple[Judgement, ...], Job], Output]
+    build: Callable[[dict[str, Any], tuple[Judgement, ...], Job], StageOutput]
     full: int
     """Characters of the longest answer beside the judgements when there is room."""
 
@@ -101,7 +98,7 @@ class Stage:
         size = shape.sizes(job, self.full)
         return shape.record({"judgements": shape.judgements(job, size), **self.properties(job, size)})
 
-    def parse(self, text: str, job: Job) -> Output:
+    def parse(self, text: str, job: Job) -> StageOutput:
         """The output in a model's answer; OutputInvalid says shortly what a repair must change."""
         value = shape.read_answer(text, self.schema(job))
         given = value["judgements"]
@@ -137,7 +134,7 @@ def _quote(said: str, job: Job) -> Quote:
     return Quote(text=words or said, location=place)
 
 
-def require_words(output: Output) -> None:
+def require_words(output: StageOutput) -> None:
     """OutputInvalid for a level that a model gave without a word of why, as when it echoes the shape."""
     for judgement in output.judgements:
         said = (judgement.reason, *(quote.text for quote in judgement.quotes))

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 from grading.domain.jobs import Finding, Judgement, Quote
 from grading.domain.model import Document, Flag, Location
-from grading.domain.stages import AnalysisOutput
+from grading.domain.stages import AnalysisOutput, StageOutput
 from workers.machine.sanitize import SHORTEST, normal
-from workers.machine.stages.base import Output
 
 _LINE_MARK = re.compile(r"^\s*(?:[+ ]\s*)?\d{1,5}\|\s?|^\|\s", re.MULTILINE)
 _WRAPPING = "\"'`“”‘’ .…"
@@ -117,7 +116,7 @@ class SubmittedText:
         return lines is not None and (place.line is None or place.line in lines)
 
 
-def verify(output: Output, documents: tuple[Document, ...]) -> tuple[Output, tuple[Flag, ...]]:
+def verify(output: StageOutput, documents: tuple[Document, ...]) -> tuple[StageOutput, tuple[Flag, ...]]:
     """The output with located quotes and existing places only, and a flag that counts dropped quotes."""
     submission = SubmittedText(documents)
     given = sum(len(j.quotes) for j in output.judgements)

@@ -18,9 +18,10 @@ from grading.domain.errors import (
 )
 from grading.domain.jobs import Job, Provenance, Result, SentPrompt, Timings, Tokens
 from grading.domain.model import Flag
+from grading.domain.stages import StageOutput
 from workers.machine.engines.base import Cancel, CountsTokens, Engine, Generation, Progress, Request
 from workers.machine.stages import leaks
-from workers.machine.stages.base import Output, Stage, known_stages, require_words
+from workers.machine.stages.base import Stage, known_stages, require_words
 from workers.machine.stages.prompt import Prompt
 from workers.machine.stages.quotes import verify
 from workers.machine.stages.truncation import DEFAULT_CONTEXT_TOKENS
@@ -93,7 +94,7 @@ class _Run:
 
     def attempt(
         self, context_tokens: int, on_prompt: Callable[[int], None] | None
-    ) -> tuple[Output, tuple[Flag, ...]]:
+    ) -> tuple[StageOutput, tuple[Flag, ...]]:
         """The verified output and its flags, after at most one repair try."""
         stage = known_stages().get(self.job.stage)
         if stage is None:
@@ -149,7 +150,7 @@ class _Run:
 
     def _repair(
         self, stage: Stage, prompt: Prompt, first: Generation, error: OutputInvalid
-    ) -> tuple[Output, Generation]:
+    ) -> tuple[StageOutput, Generation]:
         """The output of the second and last try, which is told what was wrong with the first."""
         request = self._request(stage, prompt)
         if request.deadline_s < _LEAST_FOR_REPAIR_S:
@@ -163,7 +164,7 @@ class _Run:
         second = self._generate(again)
         return self._read(stage, second), second
 
-    def _read(self, stage: Stage, generation: Generation) -> Output:
+    def _read(self, stage: Stage, generation: Generation) -> StageOutput:
         """Parse; an answer that the token limit ended is truncated unless it happens to be complete.
 
         Such an answer gets no repair try: the second one would have no more room.
@@ -209,7 +210,7 @@ class _Run:
     def _account(self, **known: object) -> None:
         self.provenance = self.provenance.model_copy(update=known)
 
-    def done(self, output: Output, flags: tuple[Flag, ...]) -> Result:
+    def done(self, output: StageOutput, flags: tuple[Flag, ...]) -> Result:
         """The result of a run that gave an output."""
         return self._result(ok=True, output=output.model_dump(mode="json"), flags=flags)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from grading.domain.errors import Cancelled, EngineError, JobInvalid
+from grading.domain.errors import Cancelled, EngineError
 from grading.domain.jobs import Job, Tokens
 from grading.domain.model import Location
 from grading.domain.rubric import Criterion
@@ -240,7 +240,10 @@ VERSION = "rules/3"
 
 
 class RulesEngine:
-    """Answers from the job alone, in milliseconds and always the same. Knows analysis and feedback."""
+    """Answers from the job alone, in milliseconds and always the same.
+
+    Of stages other than analysis and feedback it judges the criteria; their texts stay empty.
+    """
 
     name = "rules"
     uses_model = False
@@ -249,15 +252,13 @@ class RulesEngine:
         self._closed = False
 
     def generate(self, request: Request, progress: Progress) -> Generation:
-        """The stage's answer as JSON that follows the schema; JobInvalid for a stage it has no rules for."""
+        """The stage's answer as JSON that follows the schema."""
         started = time.monotonic()
         if self._closed:
             raise EngineError("The engine was closed.")
         if request.cancel.cancelled:
             raise Cancelled
-        answer = _ANSWERS.get(request.job.stage)
-        if answer is None:
-            raise JobInvalid(f"The rules engine has no rules for the stage {request.job.stage!r}")
+        answer = _ANSWERS.get(request.job.stage, _judgements_only)
         properties: dict[str, Schema] = request.schema["properties"]
         text = json.dumps(answer(request.job, properties), ensure_ascii=False)
         progress(len(text) // 4)
@@ -411,6 +412,14 @@ def _feedback(job: Job, schema: dict[str, Schema]) -> dict[str, Any]:
             schema["develop"],
         ),
         "next_step": said("next_step", next_step(facts, technical, found, nouns)),
+    }
+
+
+def _judgements_only(job: Job, schema: dict[str, Schema]) -> dict[str, Any]:
+    """Of a stage without rules of its own: its criteria are judged, its texts and lists stay empty."""
+    return {
+        **{name: [] if part["type"] == "array" else "" for name, part in schema.items()},
+        "judgements": _judgements(job, standing(job), schema["judgements"]),
     }
 
 
