@@ -12,7 +12,7 @@ from typing import cast
 from flask import current_app
 
 from app.model_requests.errors import TooMany
-from grading.broker.gateway_requests import WITHOUT_MODEL, Talks, alias, chat_queue
+from grading.broker.gateway_requests import NO_MODEL, Talks, alias, chat_queue
 from grading.broker.leases import Leases
 from grading.config.settings import Config, Gateway
 from grading.store import Store
@@ -51,15 +51,21 @@ class GatewayServices:
                 continue  # it takes no gateway requests now
             for stage, placement in heartbeat.stages.items():
                 engine, model = placement.get("engine", ""), placement.get("model", "")
-                if engine in WITHOUT_MODEL:
+                if placement.get("source") == NO_MODEL:
                     continue
                 found |= {model: engine, alias(stage): engine}
         return dict(sorted(found.items()))
 
     def configured(self, name: str) -> bool:
         """Whether a machine of config.toml could have it, alive or not."""
+        without = {
+            (heartbeat.machine, placement.get("engine"))
+            for heartbeat in self.leases.heartbeats()
+            for placement in heartbeat.stages.values()
+            if placement.get("source") == NO_MODEL
+        }
         return any(
-            name in (placement.model, alias(stage)) and placement.engine not in WITHOUT_MODEL
+            name in (placement.model, alias(stage)) and (machine.name, placement.engine) not in without
             for machine in self.config.machines
             for stage, placement in machine.stages.items()
         )

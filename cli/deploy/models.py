@@ -14,6 +14,7 @@ from cli.deploy.remote.deploy_models import ollama_manifest
 from cli.deploy.ssh import MachineError, Remote
 from grading.config.settings import Machine
 from grading.domain.model_digests import Claim
+from workers.machine.engines import ModelSource, source_of_models
 
 MODELS_SCRIPT = Path(__file__).parent / "remote" / "deploy_models.py"
 VERIFY_S = 3600.0
@@ -23,9 +24,10 @@ LOOK_S = 30.0
 
 @dataclass(frozen=True)
 class Wanted:
-    """A model that a machine needs, and the url of its engine if it has one."""
+    """A model that a machine needs, where its engine has it from, and the url of the engine if it has one."""
 
     engine: str
+    source: ModelSource
     model: str
     url: str = ""
 
@@ -35,19 +37,22 @@ class Wanted:
 
 def wanted(machine: Machine) -> list[Wanted]:
     """The models of a machine's stages and their draft models, each once; some engines need none."""
-    found: dict[Wanted, None] = {}
+    found: dict[tuple[str, str, str], Wanted] = {}
+
+    def add(one: Wanted) -> None:
+        found.setdefault((one.source, one.model, one.url), one)  # engines may share the files of a model
+
     for placement in machine.stages.values():
-        if placement.engine in ("ollama", "mlx", "hybrid", "sharded", "openai"):
-            settings = machine.engines.get(placement.engine)
-            engine = "mlx" if placement.engine in ("hybrid", "sharded") else placement.engine
-            one = Wanted(engine, placement.model, (settings.url if settings else None) or "")
-            found[one] = None
+        engine, source = placement.engine, source_of_models(placement.engine)
+        if source:
+            settings = machine.engines.get(engine)
+            add(Wanted(engine, source, placement.model, (settings.url if settings else None) or ""))
             drafts = settings.options.get("drafts") if settings else None
             if isinstance(drafts, dict) and placement.model in drafts:
-                found[Wanted(engine, drafts[placement.model])] = None
+                add(Wanted(engine, source, drafts[placement.model]))
     for model in machine.prefill.models if machine.prefill else ():
-        found[Wanted("mlx", model)] = None
-    return list(found)
+        add(Wanted("hybrid", "hub", model))
+    return list(found.values())
 
 
 def look(remote: Remote, one: Wanted, *, quick: bool) -> dict[str, Any]:
@@ -55,12 +60,12 @@ def look(remote: Remote, one: Wanted, *, quick: bool) -> dict[str, Any]:
     words = ("quick",) if quick else ()
     folder = remote.ssh.models or ""
     limit_s = LOOK_S if quick else VERIFY_S
-    if one.engine == "openai":
-        answer = remote.call(MODELS_SCRIPT, "openai", one.url, one.model, timeout_s=LOOK_S)
-    elif one.engine == "ollama":
+    if one.source == "server":
+        answer = remote.call(MODELS_SCRIPT, "server", one.url, one.model, timeout_s=LOOK_S)
+    elif one.source == "ollama":
         answer = remote.call(MODELS_SCRIPT, "ollama", one.url, one.model, folder, *words, timeout_s=limit_s)
     else:
-        answer = remote.call(MODELS_SCRIPT, "mlx", one.model, folder, *words, timeout_s=limit_s)
+        answer = remote.call(MODELS_SCRIPT, "hub", one.model, folder, *words, timeout_s=limit_s)
     assert isinstance(answer, dict)
     return answer
 
@@ -104,15 +109,17 @@ class Models:
         if found["state"] != "present":
             raise MachineError(_bad(self.remote.machine, one, found))
         self.claims.append(
-            Claim(self.remote.machine, one.engine, one.model, str(found.get("model_digest", "")))
+            Claim(
+                self.remote.machine, one.engine, one.model, str(found.get("model_digest", "")), one.source
+            )
         )
         return f"{one}: {how}{str(found['digest'])[:12]}, verified: {found['verified']}"
 
     def _fetched(self, one: Wanted, found: dict[str, Any]) -> str:
-        if self.offline or one.engine == "openai":
+        if self.offline or one.source == "server":
             raise MachineError(_bad(self.remote.machine, one, found))
         self.say(f"{one} is {found['state']} there; the machine fetches it, which may take hours")
-        words = ("pull", one.url, one.model) if one.engine == "ollama" else ("download", one.model)
+        words = ("pull", one.url, one.model) if one.source == "ollama" else ("download", one.model)
         folder = self.remote.ssh.models or ""
         done = self.remote.call(MODELS_SCRIPT, *words, folder, timeout_s=PULL_S)
         if not done["ok"]:
@@ -134,7 +141,7 @@ class Models:
         return None
 
     def _copy(self, one: Wanted, offer: Offer) -> int:
-        return self._copy_ollama(offer) if one.engine == "ollama" else self._copy_mlx(one, offer)
+        return self._copy_ollama(offer) if one.source == "ollama" else self._copy_hub(one, offer)
 
     def _copy_ollama(self, offer: Offer) -> int:
         place = self.remote.call(MODELS_SCRIPT, "ollama_store", self.remote.ssh.models or "")
@@ -145,8 +152,8 @@ class Models:
             )
         return copy(self.remote, offer.files, place["store"], self.progress, public=True)
 
-    def _copy_mlx(self, one: Wanted, offer: Offer) -> int:
-        place = self.remote.call(MODELS_SCRIPT, "mlx_place", one.model, self.remote.ssh.models or "")
+    def _copy_hub(self, one: Wanted, offer: Offer) -> int:
+        place = self.remote.call(MODELS_SCRIPT, "hub_place", one.model, self.remote.ssh.models or "")
         folder = f"{place['store']}/{place['folder']}"
         # as the hub's client keeps it: a snapshot by the hash of its content
         revision = offer.digest[:40]
@@ -168,7 +175,7 @@ class Offer:
 
 
 def _offer(one: Wanted, source: Path) -> Offer:
-    if one.engine == "ollama":
+    if one.source == "ollama":
         files = ollama_files(source, one.model)
         return Offer(files, files[-1].sha256)
     files = files_of(source)
@@ -189,7 +196,7 @@ def _bad(machine: str, one: Wanted, found: dict[str, Any]) -> str:
             f"{machine}: {one} is damaged: {files}. Copy it again with --model-folder, or remove it and "
             "fetch it again."
         )
-    fetch = {"ollama": "ollama pull", "mlx": "hf download"}.get(one.engine, "give its server the model")
+    fetch = {"ollama": "ollama pull", "hub": "hf download"}.get(one.source, "give its server the model")
     return (
         f"{machine}: {one} is not there. Run there: {fetch} {one.model}; or copy it with --model-folder "
         "from this computer."
@@ -198,7 +205,7 @@ def _bad(machine: str, one: Wanted, found: dict[str, Any]) -> str:
 
 def _in_folder(folder: Path, one: Wanted) -> Path | None:
     """Where below a folder a model is: a model's own folder, a hub cache, or Ollama's models."""
-    if one.engine == "ollama":
+    if one.source == "ollama":
         return ollama_manifest(one.model, str(folder))
     cached = folder / ("models--" + one.model.replace("/", "--"))
     if (cached / "refs" / "main").is_file():

@@ -25,6 +25,7 @@ from cli.deploy.ssh import MachineError, Remote
 from cli.settings import Settings
 from grading.config.settings import Machine, Redis
 from grading.domain.model_digests import Claim, Difference, differing
+from workers.machine.engines import source_of_models
 from workers.machine.engines.remote_prefill import protocol as prefill
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,9 +38,9 @@ OLDEST_GLIBC = 17
 def lock_for(machine: Machine, markers: Mapping[str, str], root: Path = ROOT) -> str:
     """The locked packages of a machine: names, versions and hashes, without any that are not for it.
 
-    In-process models are locked with the tests' packages, the rest in the lock of every installation.
+    What loads models of the hub is locked with the tests' packages, the rest in the lock of every installation.
     """
-    in_process = any(one.engine in ("mlx", "hybrid", "sharded") for one in machine.stages.values())
+    in_process = any(source_of_models(one.engine) == "hub" for one in machine.stages.values())
     mlx = bool(machine.prefill) or in_process
     path = root / ("requirements-test.lock" if mlx else "requirements.lock")
     try:

@@ -26,8 +26,8 @@ SIGN_S = 5.0
 KEYS = "grader:gateway:"
 PREEMPTED, ENDING = "preempted", "machine_ending"
 """Why a machine breaks a gateway request off: grading needs its slot, or the machine is told to end."""
-WITHOUT_MODEL = ("rules", "instant")
-"""Engines that have nothing to say to gateway requests."""
+NO_MODEL = "none"
+"""What heartbeats say is the source of a stage's model where its engine has none: it answers no requests."""
 
 
 class Said(Value):
@@ -83,8 +83,7 @@ DRAFTING = alias("analysis")
 
 def served(stages: Mapping[str, Placement]) -> dict[str, Placement]:
     """What gateway requests can ask a machine with these placements for, by the name they use."""
-    able = {stage: one for stage, one in stages.items() if one.engine not in WITHOUT_MODEL}
-    return {one.model: one for one in able.values()} | {alias(stage): one for stage, one in able.items()}
+    return {one.model: one for one in stages.values()} | {alias(stage): one for stage, one in stages.items()}
 
 
 def gateway_queues(stages: Mapping[str, Placement]) -> dict[str, Placement]:

@@ -62,7 +62,8 @@ class Heartbeat:
     slots: int
     busy: int
     stages: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """stage -> {"engine", "model", and, where known, the model digest as "digest"}"""
+    """stage -> {"engine", "model"; where known, the model digest as "digest" and where its engine has it from
+    as "source", "none" of an engine that has no model}"""
     role: str = "primary"
     age_s: float = 0.0
     drained: bool = False
@@ -147,9 +148,9 @@ SHAPES: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("slots", "busy", "gateway_requests", "limit", "joins_after_s", "age_s"), _number),
     **dict.fromkeys(("running", "remaining", "load_s"), lambda v: _all(v, _number)),
     **dict.fromkeys(
-        ("stages", "engines", "metrics", "speed_profiles"),
-        lambda v: _all(v, lambda one: isinstance(one, dict)),
+        ("engines", "metrics", "speed_profiles"), lambda v: _all(v, lambda one: isinstance(one, dict))
     ),
+    "stages": lambda v: _all(v, lambda one: _all(one, _text)),
     "circuits": lambda v: _all(
         v, lambda one: isinstance(one, dict) and isinstance(one.get("stages", []), list | dict)
     ),

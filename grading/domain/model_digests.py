@@ -8,10 +8,8 @@ from dataclasses import dataclass
 SHOWN = 12
 ALGORITHM = "sha256"
 """Of digests that do not name theirs."""
-FETCH = {
-    "ollama": "`ollama pull {}`",
-    **dict.fromkeys(("mlx", "hybrid", "sharded"), "`hf download {}`"),
-}
+FETCH = {"ollama": "`ollama pull {}`", "hub": "`hf download {}`"}
+"""Source of a model -> what brings it again."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +20,8 @@ class Claim:
     engine: str
     model: str
     digest: str
+    source: str = ""
+    """Where its engine has it from, as heartbeats tell; empty where that is not known."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class Difference:
     engine: str
     model: str
     digests: Mapping[str, tuple[str, ...]]
+    source: str = ""
 
     @property
     def alone(self) -> tuple[str, ...]:
@@ -53,8 +54,8 @@ class Difference:
         everyone = {name for names in self.digests.values() for name in names}
         there = self.alone or tuple(sorted(everyone))
         where, worker = f"on {_words(there)}", "its worker" if len(there) == 1 else "their workers"
-        if self.engine in FETCH and not self.model.startswith(("/", ".", "~")):
-            fetch = FETCH[self.engine].format(self.model)
+        if self.source in FETCH and not self.model.startswith(("/", ".", "~")):
+            fetch = FETCH[self.source].format(self.model)
             return f"run {fetch} {where}, or `grader deploy` with --model-folder, and restart {worker}"
         return f"load the same files {where}, for example with `grader deploy` and --model-folder"
 
@@ -66,22 +67,29 @@ def differing(claims: Iterable[Claim]) -> tuple[Difference, ...]:
     formats of a model never have the same. A machine counts once for each digest.
     """
     known: dict[tuple[str, str, str], dict[str, set[str]]] = {}
+    sources: dict[str, str] = {}
     for one in claims:
         algorithm, digest = _parts(one.digest)
         if digest:
+            sources[one.engine] = one.source or sources.get(one.engine, "")
             same_name = known.setdefault((one.engine, one.model, algorithm), {})
             same_name.setdefault(digest, set()).add(one.machine)
     return tuple(
-        Difference(engine, model, {digest: tuple(sorted(names)) for digest, names in _by_number(digests)})
+        Difference(
+            engine,
+            model,
+            {digest: tuple(sorted(names)) for digest, names in _by_number(digests)},
+            sources[engine],
+        )
         for (engine, model, _), digests in sorted(known.items())
         if len(digests) > 1
     )
 
 
 def claims(machine: str, stages: Mapping[str, Mapping[str, str]]) -> list[Claim]:
-    """What a machine's heartbeat claims: `stages` -> {"engine", "model", and where it is known "digest"}."""
+    """What a machine's heartbeat claims: `stages` as it has them."""
     return [
-        Claim(machine, place.get("engine", ""), place.get("model", ""), place.get("digest", ""))
+        Claim(machine, *(place.get(name, "") for name in ("engine", "model", "digest", "source")))
         for place in stages.values()
     ]
 

@@ -8,9 +8,10 @@ import threading
 from collections.abc import Mapping
 from dataclasses import asdict
 
+from grading.broker.gateway_requests import NO_MODEL
 from grading.config.settings import Machine
 from grading.domain.errors import EngineError
-from workers.machine.engines.base import Engine, LoadsModels, ReportsDigest, ReportsMetrics
+from workers.machine.engines.base import Engine, LoadsModels, ReportsDigest, ReportsMetrics, model_source
 
 log = logging.getLogger(__name__)
 PATIENCE_S = 600.0
@@ -39,11 +40,15 @@ class ModelDigests:
         return self._digests.get((engine, model), "")
 
     def stages(self) -> dict[str, dict[str, str]]:
-        """Each stage's engine and model, and the digest where it is known."""
+        """Each stage's engine and model, where the model is from, and its digest where it is known."""
         found = {}
         for stage, place in self._machine.stages.items():
-            digest = self.digest(place.engine, place.model)
-            known = {"digest": digest} if digest else {}
+            engine = self._engines[place.engine]
+            told = {
+                "source": model_source(engine) if engine.uses_model else NO_MODEL,
+                "digest": self.digest(place.engine, place.model),
+            }
+            known = {name: value for name, value in told.items() if value}
             found[stage] = {"engine": place.engine, "model": place.model, **known}
         return found
 

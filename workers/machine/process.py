@@ -24,7 +24,7 @@ from grading.shared.telemetry import outcome, span, working_on
 from workers.machine import results
 from workers.machine.circuits import CircuitBreakers
 from workers.machine.claims import Claims
-from workers.machine.engines.base import Engine, ReportsUnavailability
+from workers.machine.engines.base import Engine, ReportsUnavailability, knows_loading
 from workers.machine.model_digests import ModelDigests, counters, metric_types
 from workers.machine.progress import ProgressReports
 from workers.machine.requeue import Requeue
@@ -78,7 +78,10 @@ class MachineProcess:
         self.claiming = Claims(self.leases, self.machine.name, self.process)
         self.returns = Requeue(self.leases, self.circuits, self.machine.name, self.process)
         self.throughput = ThroughputLearner(
-            self.machine, self.leases.redis, lambda: list(self._working.values())
+            self.machine,
+            self.leases.redis,
+            lambda: list(self._working.values()),
+            unsure={name for name, engine in self.engines.items() if not knows_loading(engine)},
         )
         self.telling = ProgressReports(self.leases, lambda: list(self._working.values()), self.claiming.lease)
 

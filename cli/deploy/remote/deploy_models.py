@@ -125,7 +125,7 @@ def pull(_folder: Path, url: str, model: str, _kept: str = "") -> dict[str, Any]
 def download(folder: Path, model: str, kept: str) -> dict[str, Any]:
     """Let the hub's client fetch a model."""
     program = folder / "environment" / "bin" / "hf"
-    return fetch([str(program), "download", "--", model], {"HF_HUB_CACHE": str(hub(kept))})
+    return fetch([str(program), "download", "--", model], {"HF_HUB_CACHE": str(hub_cache(kept))})
 
 
 def fetch(command: list[str], environment: dict[str, str]) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def fetch(command: list[str], environment: dict[str, str]) -> dict[str, Any]:
     return {"ok": done.returncode == 0, "why": done.stderr.decode("utf-8", "replace")[-300:]}
 
 
-def openai(_folder: Path, url: str, model: str) -> dict[str, Any]:
+def server(_folder: Path, url: str, model: str) -> dict[str, Any]:
     """Whether a server lists a model under its name."""
     base = url.rstrip("/")
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -163,10 +163,10 @@ def openai(_folder: Path, url: str, model: str) -> dict[str, Any]:
     return {"state": "present", "digest": "no digest", "verified": "as its server lists it"}
 
 
-# --- MLX ------------------------------------------------------------------------------------------
+# --- Hub ------------------------------------------------------------------------------------------
 
 
-def hub(wanted: str) -> Path:
+def hub_cache(wanted: str) -> Path:
     """Where Hugging Face's client keeps models."""
     if wanted:
         return Path(wanted).expanduser()
@@ -174,11 +174,11 @@ def hub(wanted: str) -> Path:
     return (Path(home) if home else Path.home() / ".cache/huggingface") / "hub"
 
 
-def mlx_folder(model: str, wanted: str) -> Path | None:
+def hub_folder(model: str, wanted: str) -> Path | None:
     """The folder of a model: itself, or what the hub's cache has under its name."""
     if model.startswith(("/", ".")):
         return Path(model) if Path(model).is_dir() else None
-    cached = hub(wanted) / ("models--" + model.replace("/", "--"))
+    cached = hub_cache(wanted) / ("models--" + model.replace("/", "--"))
     try:
         revision = (cached / "refs" / "main").read_text(encoding="ascii").strip()
     except OSError:
@@ -187,12 +187,12 @@ def mlx_folder(model: str, wanted: str) -> Path | None:
     return snapshot if snapshot.is_dir() else None
 
 
-def mlx(_folder: Path, model: str, wanted: str, quick: str = "") -> dict[str, Any]:
+def hub(_folder: Path, model: str, wanted: str, quick: str = "") -> dict[str, Any]:
     """Whether a model is here, and whole as far as its manifest or the hub's names tell."""
-    folder = mlx_folder(model, wanted)
+    folder = hub_folder(model, wanted)
     if folder is None or not (folder / "config.json").is_file():
         return {"state": "missing"}
-    bad = [name for name in mlx_weights(folder) if not (folder / name).is_file()]
+    bad = [name for name in weights_of(folder) if not (folder / name).is_file()]
     manifest = manifest_of(folder)
     if bad:
         how = "its list of weights"
@@ -226,7 +226,7 @@ def manifest_of(folder: Path) -> Path:
     return folder.with_name(folder.name + ".manifest.json")
 
 
-def mlx_weights(folder: Path) -> list[str]:
+def weights_of(folder: Path) -> list[str]:
     """The files of weights that the model names."""
     index = folder / "model.safetensors.index.json"
     if index.is_file():
@@ -252,11 +252,11 @@ def matches(path: Path) -> bool:
     return git.hexdigest() == real.name
 
 
-def mlx_place(_folder: Path, model: str, wanted: str) -> dict[str, Any]:
+def hub_place(_folder: Path, model: str, wanted: str) -> dict[str, Any]:
     """Where a model is to be copied to."""
     if model.startswith("/"):
         return {"store": str(Path(model).parent), "folder": Path(model).name, "cache": False}
-    return {"store": str(hub(wanted)), "folder": "models--" + model.replace("/", "--"), "cache": True}
+    return {"store": str(hub_cache(wanted)), "folder": "models--" + model.replace("/", "--"), "cache": True}
 
 
 VERBS: dict[str, Any] = {
@@ -264,9 +264,9 @@ VERBS: dict[str, Any] = {
     "ollama_store": lambda _folder, wanted: ollama_store(wanted),
     "pull": pull,
     "download": download,
-    "openai": openai,
-    "mlx": mlx,
-    "mlx_place": mlx_place,
+    "server": server,
+    "hub": hub,
+    "hub_place": hub_place,
 }
 
 

@@ -192,7 +192,7 @@ def ollama(server: SshServer) -> Iterator[Wanted]:
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as listening:
         thread = threading.Thread(target=listening.serve_forever, args=(0.02,), daemon=True)
         thread.start()
-        yield Wanted("ollama", MODEL, f"http://127.0.0.1:{listening.server_address[1]}")
+        yield Wanted("ollama", "ollama", MODEL, f"http://127.0.0.1:{listening.server_address[1]}")
         listening.shutdown()
         thread.join()
     store.rename(server.folder / f"used-{os.urandom(4).hex()}")
@@ -263,7 +263,7 @@ def test_a_missing_model_is_pulled_where_there_is_a_network(
 
 
 def test_an_engine_that_does_not_answer_is_said(remote: Remote) -> None:
-    away = Wanted("ollama", MODEL, "http://127.0.0.1:1")
+    away = Wanted("ollama", "ollama", MODEL, "http://127.0.0.1:1")
     with pytest.raises(
         MachineError, match=r"ollama does not answer at http://127\.0\.0\.1:1 .* start it there"
     ):
@@ -279,7 +279,7 @@ def test_a_model_of_mlx_is_copied_into_the_hubs_cache_and_verified(
     from huggingface_hub import snapshot_download
 
     remote = replace(remote, ssh=remote.ssh.model_copy(update={"models": None}))
-    wanted = Wanted("mlx", HUB_MODEL)
+    wanted = Wanted("mlx", "hub", HUB_MODEL)
     source = tmp_path / "tiny"
     source.mkdir()
     (source / "config.json").write_text("{}")

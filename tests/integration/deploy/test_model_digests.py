@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from cli.deploy.models import Wanted
 from cli.deploy.remote.deploy_models import fingerprint as there
-from cli.deploy.remote.deploy_models import mlx
+from cli.deploy.remote.deploy_models import hub
 from cli.deploy.ssh import Remote
 from cli.main import grader
 from cli.settings import Settings
@@ -82,8 +82,8 @@ def test_what_is_found_over_there_is_what_the_engine_tells(tmp_path: Path) -> No
     (tmp_path / "blob").write_bytes(b"{}")
     (folder / "generation_config.json").symlink_to(tmp_path / "blob")
     assert there(folder) == by_the_worker(folder)
-    assert mlx(tmp_path, str(folder), "")["model_digest"] == by_the_worker(folder)
-    assert mlx(tmp_path, str(folder), "", "quick")["model_digest"] == ""
+    assert hub(tmp_path, str(folder), "")["model_digest"] == by_the_worker(folder)
+    assert hub(tmp_path, str(folder), "", "quick")["model_digest"] == ""
     before = there(folder)
     (folder / "config.json").write_bytes(b"changed")
     assert there(folder) == by_the_worker(folder) != before

@@ -14,6 +14,7 @@ from sqlalchemy import select
 
 from app import Services, create_app
 from app.web.auth import SignedIn
+from cli.deploy.models import Wanted, wanted
 from cli.doctor.machines import unknown_engines
 from grading.config.machines import EngineSettings, Machine, Placement
 from grading.domain.errors import ConfigError
@@ -25,6 +26,9 @@ from tests.support.factories import add_assignment, submit
 from tests.support.services import SqliteDatabases
 from tests.support.system import Site, site, until
 from workers.machine.engines import known_engines, open_engines
+from workers.machine.engines.base import knows_loading
+from workers.machine.gateway_requests.serving import queues_of
+from workers.machine.model_digests import ModelDigests
 
 OWN = {"rules", "instant", "ollama", "openai", "mlx", "hybrid", "sharded"}
 COUNTED = 'grader_engine_smallest_answers_total{engine="smallest",machine="dgx-spark-1"} 2.0'
@@ -99,6 +103,23 @@ def test_settings_are_those_of_the_engine(installed: Path, monkeypatch: pytest.M
         open_engines(machine("smallest"))
     with pytest.raises(ConfigError, match=r"engines\.smallest\.lable: no such setting; there are: label"):
         open_engines(machine("smallest", lable="x"))
+
+
+def test_what_others_know_of_an_engine_it_says_itself(
+    installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its class says it to the machine and to `grader deploy`, heartbeats to the server and the gateway."""
+    monkeypatch.syspath_prepend(installed)
+    without, listed = machine("smallest", label="x"), machine("listed", label="x")
+    assert wanted(without) == []
+    assert wanted(listed) == [Wanted("listed", "server", "none")]
+    assert wanted(machine("of another computer")) == []
+    for one, source, queues, knows in ((without, "none", 0, True), (listed, "server", 2, False)):
+        engines = open_engines(one)
+        told = ModelDigests(one, engines).stages()
+        assert {place["source"] for place in told.values()} == {source}
+        assert len(queues_of(one, engines)) == queues
+        assert {knows_loading(engine) for engine in engines.values()} == {knows}
 
 
 def test_a_package_that_is_broken_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -403,7 +403,7 @@ def test_draft_models_are_brought_to_a_machine_and_known_to_its_engine() -> None
     machine = Machine(
         name="mac-studio-1", stages={"feedback": placement}, engines={"mlx": EngineSettings(options=options)}
     )
-    assert wanted(machine) == [Wanted("mlx", "large"), Wanted("mlx", "small")]
+    assert wanted(machine) == [Wanted("mlx", "hub", "large"), Wanted("mlx", "hub", "small")]
     open_engine("mlx", machine.engines["mlx"].options).close()
 
 

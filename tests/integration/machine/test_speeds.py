@@ -82,7 +82,9 @@ def start(client: Redis) -> Callable[..., Bench]:
     def start(**other: Any) -> Bench:
         machine = Machine.model_validate({**MACHINE.model_dump(), **other})
         bench: Bench
-        throughput = ThroughputLearner(machine, client, lambda: list(bench.runs), lambda: bench.now)
+        throughput = ThroughputLearner(
+            machine, client, lambda: list(bench.runs), lambda: bench.now, unsure={"openai"}
+        )
         bench = Bench(throughput)
         return bench
 
@@ -263,3 +265,16 @@ def test_a_broken_engine_gives_no_speed(process: MachineProcess, leases: Leases,
     process.run(job())
     process.heartbeat()
     assert leases.heartbeats()[0].speed_profiles == {}
+
+
+@pytest.mark.parametrize(("engine", "loads"), [("mlx", {"analysis": 5.0}), ("openai", {})])
+def test_loading_counts_only_where_the_engine_knows_of_it(
+    start: Callable[..., Bench], engine: str, loads: dict[str, float]
+) -> None:
+    bench = start(stages={stage: {"engine": engine, "model": stage} for stage in ("analysis", "feedback")})
+    for stage in ("analysis", "feedback") * 2:  # they take turns in memory
+        bench.begin(stage)
+        bench.second(5, "loading")
+        bench.second(2)
+        bench.end()
+    assert bench.throughput.load_s() == loads

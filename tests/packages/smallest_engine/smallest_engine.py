@@ -1,4 +1,4 @@
-"""An engine that is not part of Grader: answers with the smallest text that a schema allows."""
+"""Engines that are not part of Grader: they answer with the smallest text that a schema allows."""
 
 from __future__ import annotations
 
@@ -53,3 +53,12 @@ class SmallestEngine:
 
     def close(self) -> None:
         """It holds nothing."""
+
+
+class ListedEngine(SmallestEngine):
+    """As if a server that lists its models answered, and did not say when it loads one."""
+
+    name = "listed"
+    uses_model = True
+    model_source = "server"
+    knows_loading = False

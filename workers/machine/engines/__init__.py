@@ -12,10 +12,20 @@ from typing import Any, cast
 
 from grading.config.machines import EngineSettings, Machine
 from grading.domain.errors import ConfigError
-from workers.machine.engines.base import ChecksMachine, Engine, Generation, Phase, Progress, Request
+from workers.machine.engines.base import (
+    ChecksMachine,
+    Engine,
+    Generation,
+    ModelSource,
+    Phase,
+    Progress,
+    Request,
+    model_source,
+)
 
 __all__ = [
-    "Engine", "Generation", "Phase", "Progress", "Request", "known_engines", "open_engine", "open_engines",
+    "Engine", "Generation", "ModelSource", "Phase", "Progress", "Request", "known_engines", "open_engine",
+    "open_engines", "source_of_models",
 ]  # fmt: skip
 
 GROUP = "grader.engines"
@@ -43,6 +53,14 @@ def _open_for(machine: Machine, name: str) -> Engine:
     if "slots" in inspect.signature(kind).parameters:
         chosen.setdefault("slots", machine.slots)
     return open_engine(name, chosen)
+
+
+def source_of_models(name: str) -> ModelSource:
+    """Where the engine of that name has its models from; empty where it is not installed here."""
+    try:
+        return model_source(_class(name))
+    except ConfigError:
+        return ""
 
 
 def open_engine(name: str, settings: Mapping[str, Any]) -> Engine:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 from grading.config.machines import Machine
 from grading.domain.details import Detail
@@ -118,11 +118,18 @@ class Progress(Protocol):
         ...
 
 
+ModelSource = Literal["", "ollama", "hub", "server"]
+"""Where an engine has its models from: an Ollama that pulls them, files of the Hugging Face hub that the worker
+loads, or a server that lists them at `/v1/models`; empty where `grader deploy` can neither bring nor find them.
+"""
+
+
 class Engine(Protocol):
     """Generates text. Thread-safe: a machine calls it from as many threads as it has slots.
 
     Raises `grading.domain.errors.EngineError`s only, ends by the request's deadline and when cancelled, and
-    bounds bytes and tokens.
+    bounds bytes and tokens. Its class may also have `model_source`, and `knows_loading = False` where it says
+    "loading" only because it cannot know.
     """
 
     name: str
@@ -135,6 +142,16 @@ class Engine(Protocol):
     def close(self) -> None:
         """Give back what the engine holds."""
         ...
+
+
+def model_source(engine: Engine | type[Engine]) -> ModelSource:
+    """Where an engine, or an engine's class, has its models from."""
+    return cast(ModelSource, getattr(engine, "model_source", ""))
+
+
+def knows_loading(engine: Engine) -> bool:
+    """Whether it says "loading" only while a model is loaded."""
+    return bool(getattr(engine, "knows_loading", True))
 
 
 class ChecksMachine(ABC):

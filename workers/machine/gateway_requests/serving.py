@@ -46,9 +46,14 @@ LOOK_S = 0.5
 FAILED = "engine_failed"
 
 
-def queues_of(machine: Machine) -> dict[str, Placement]:
+def on_models(machine: Machine, engines: Mapping[str, Engine]) -> dict[str, Placement]:
+    """The stages that a machine does with a model."""
+    return {stage: one for stage, one in machine.stages.items() if engines[one.engine].uses_model}
+
+
+def queues_of(machine: Machine, engines: Mapping[str, Engine]) -> dict[str, Placement]:
     """The queues of requests that a machine can answer, and by what; none where it is kept for testing."""
-    return {} if machine.reserved == "testing" else gateway_queues(machine.stages)
+    return {} if machine.reserved == "testing" else gateway_queues(on_models(machine, engines))
 
 
 def most_gateway_requests(slots: int) -> int:
@@ -79,7 +84,7 @@ class GatewayRequests:
         self._circuits = circuits
         self._name = machine.name
         self._engines = engines
-        self._served = served(machine.stages)
+        self._served = served(on_models(machine, engines))
         self._talks = talks
         self._gate = gate
         self._inside: dict[str, GatewayRequest] = {}
@@ -250,7 +255,7 @@ def open_gateway_requests(
         lambda: gateway_requests.in_hand,
         gateway_requests.at_work,
     )
-    queues = queues_of(process.machine) if gateway_requests.most > 0 else {}
+    queues = queues_of(process.machine, process.engines) if gateway_requests.most > 0 else {}
     if not config.gateway.enabled:
         queues = {name: one for name, one in queues.items() if name == chat_queue(DRAFTING)}
     return gateway_requests, queues

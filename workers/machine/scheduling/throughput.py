@@ -51,7 +51,8 @@ class _Load:
 class ThroughputLearner:
     """Learns from the runs in hand. Thread-safe. Nothing here waits for Redis but `until_stopped`.
 
-    `runs` gives those in hand; `clock` is in seconds from any start. `gateway_requests` says how many
+    `runs` gives those in hand; `clock` is in seconds from any start. Engines that are `unsure` also say
+    "loading" while they cannot know whether the model is there. `gateway_requests` says how many
     generations of each model run beside them: these slow a batch down as runs do, but are no work that
     counts.
     """
@@ -62,8 +63,10 @@ class ThroughputLearner:
         redis: Redis,
         runs: Callable[[], Sequence[RunInHand]],
         clock: Callable[[], float] = time.monotonic,
+        unsure: Set[str] = frozenset(),
     ) -> None:
         self._machine = machine
+        self._unsure = unsure
         self._redis = redis
         self._runs = runs
         self._clock = clock
@@ -254,7 +257,7 @@ class ThroughputLearner:
             self._loading.setdefault(run, now)
             return
         began = self._loading.pop(run, None)
-        if began is not None and placement.engine != "openai" and now - began >= LOADS_S:
+        if began is not None and placement.engine not in self._unsure and now - began >= LOADS_S:
             load.took_s, load.turns = now - began, load.turns or load.used
         if working.phase == "generating":
             load.used = True
@@ -269,9 +272,9 @@ class ThroughputLearner:
             return "writing"
         placement = self._machine.stages[working.job.stage]
         if working.phase == "loading":
-            # over this protocol nobody knows: after its first answer the model is taken to be there
+            # where nobody knows, the model is taken to be there after its first answer
             known = self._loads.get((placement.engine, placement.model))
-            return "reading" if placement.engine == "openai" and known and known.used else "waiting"
+            return "reading" if placement.engine in self._unsure and known and known.used else "waiting"
         return "waiting" if working.phase in ("waiting", "queued") else "reading"
 
 

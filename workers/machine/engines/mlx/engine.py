@@ -54,6 +54,7 @@ class MlxEngine:
 
     name = "mlx"
     uses_model = True
+    model_source = "hub"
     metrics: Mapping[str, Metric] = {**BATCH_METRICS, **SPECULATIVE_METRICS}
 
     def __init__(

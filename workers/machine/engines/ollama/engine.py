@@ -51,6 +51,7 @@ class OllamaEngine:
 
     name = "ollama"
     uses_model = True
+    model_source = "ollama"
     metrics = METRICS
 
     def __init__(

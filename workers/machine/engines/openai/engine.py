@@ -351,6 +351,8 @@ class OpenAIEngine:
 
     name = "openai"
     uses_model = True
+    model_source = "server"
+    knows_loading = False
     metrics = METRICS
 
     def __init__(

@@ -175,6 +175,7 @@ class HybridEngine:
 
     name = "hybrid"
     uses_model = True
+    model_source = "hub"
     metrics: Mapping[str, Metric] = {**BATCH_METRICS, **REMOTE_PREFILL_METRICS}
 
     def __init__(

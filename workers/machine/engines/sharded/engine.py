@@ -40,6 +40,7 @@ class ShardedEngine(ChecksMachine):
 
     name = "sharded"
     uses_model = True
+    model_source = "hub"
     metrics = BATCH_METRICS
 
     @classmethod
