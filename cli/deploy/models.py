@@ -109,9 +109,7 @@ class Models:
         if found["state"] != "present":
             raise MachineError(_bad(self.remote.machine, one, found))
         self.claims.append(
-            Claim(
-                self.remote.machine, one.engine, one.model, str(found.get("model_digest", "")), one.source
-            )
+            Claim(self.remote.machine, one.engine, one.model, str(found.get("model_digest", "")), one.source)
         )
         return f"{one}: {how}{str(found['digest'])[:12]}, verified: {found['verified']}"
 

@@ -38,7 +38,7 @@ OLDEST_GLIBC = 17
 def lock_for(machine: Machine, markers: Mapping[str, str], root: Path = ROOT) -> str:
     """The locked packages of a machine: names, versions and hashes, without any that are not for it.
 
-    What loads models of the hub is locked with the tests' packages, the rest in the lock of every installation.
+    What loads models of the hub is locked with the tests' packages, the rest for every installation.
     """
     in_process = any(source_of_models(one.engine) == "hub" for one in machine.stages.values())
     mlx = bool(machine.prefill) or in_process

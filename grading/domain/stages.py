@@ -135,9 +135,7 @@ def written(outputs: Mapping[str, Mapping[str, Any]]) -> tuple[Written, ...]:
 
 def editable_fields() -> dict[str, MessageType]:
     """`STAGE.FIELD` -> its title, of every text of a report that a person may put in other words."""
-    return {
-        f"{row.name}.{name}": row.field_title(name) for row in STAGES.values() for name in row.editable
-    }
+    return {f"{row.name}.{name}": row.field_title(name) for row in STAGES.values() for name in row.editable}
 
 
 def stages_of(rubric: Rubric) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ def leases(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Leases]:
 
 
 def heartbeat(leases: Leases, machine: str, digest: str, **other: float) -> None:
-    place = {"engine": "ollama", "model": MODEL, "digest": digest}
+    place = {"engine": "ollama", "model": MODEL, "digest": digest, "source": "ollama"}
     engines = {"ollama": other} if other else {}
     leases.heartbeat(Heartbeat(f"of {machine}", machine, 2, 0, {"analysis": place}, engines=engines))
 

@@ -113,7 +113,7 @@ def test_what_others_know_of_an_engine_it_says_itself(
     without, listed = machine("smallest", label="x"), machine("listed", label="x")
     assert wanted(without) == []
     assert wanted(listed) == [Wanted("listed", "server", "none")]
-    assert wanted(machine("of another computer")) == []
+    assert wanted(machine("of-another-computer")) == []
     for one, source, queues, knows in ((without, "none", 0, True), (listed, "server", 2, False)):
         engines = open_engines(one)
         told = ModelDigests(one, engines).stages()

@@ -81,7 +81,9 @@ def share(file: str) -> float:
 @pytest.mark.parametrize("file", sorted(FILES))
 def test_every_sample_is_graded(file: str) -> None:
     report, results = graded(file)
-    assert {stage: result.error for stage, result in results.items()} == dict.fromkeys(stages_of(assignment(FILES[file])[1]))
+    assert {stage: result.error for stage, result in results.items()} == dict.fromkeys(
+        stages_of(assignment(FILES[file])[1])
+    )
     assert [flag.code for result in results.values() for flag in result.flags] == []
     assert report.points is not None
     assert all(grade.reason or grade.evidence for grade in report.criteria)

@@ -10,7 +10,7 @@ QWEN, OTHER = "sha256:06c1097efce0431c", "sha256:ffff097efce0431c"
 
 
 def claim(machine: str, digest: str = QWEN, engine: str = "ollama", model: str = "qwen3-coder:30b") -> Claim:
-    return Claim(machine, engine, model, digest)
+    return Claim(machine, engine, model, digest, {"ollama": "ollama", "mlx": "hub"}[engine])
 
 
 def test_the_same_weights_everywhere_are_no_difference() -> None:

@@ -119,8 +119,9 @@ class Progress(Protocol):
 
 
 ModelSource = Literal["", "ollama", "hub", "server"]
-"""Where an engine has its models from: an Ollama that pulls them, files of the Hugging Face hub that the worker
-loads, or a server that lists them at `/v1/models`; empty where `grader deploy` can neither bring nor find them.
+"""Where an engine has its models from: an Ollama that pulls them, files of the Hugging Face hub that the
+worker loads, or a server that lists them at `/v1/models`; empty where `grader deploy` can neither bring nor
+find them.
 """
 
 

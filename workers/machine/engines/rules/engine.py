@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from grading.domain.errors import Cancelled, EngineError
+from grading.domain.errors import Cancelled, EngineError, JobInvalid
 from grading.domain.jobs import Job, Tokens
 from grading.domain.model import Location
 from grading.domain.rubric import Criterion
+from grading.domain.stages import STAGES
 from workers.machine.engines.base import Generation, Progress, Request
 from workers.machine.engines.rules.facts import Facts, Nouns, cites, join_within, kinds, listed
 from workers.machine.engines.rules.findings import Advice, Remark, passed_sentence, remarks, remarks_on_tests
@@ -252,12 +253,14 @@ class RulesEngine:
         self._closed = False
 
     def generate(self, request: Request, progress: Progress) -> Generation:
-        """The stage's answer as JSON that follows the schema."""
+        """The stage's answer as JSON that follows the schema; JobInvalid for a stage without a row."""
         started = time.monotonic()
         if self._closed:
             raise EngineError("The engine was closed.")
         if request.cancel.cancelled:
             raise Cancelled
+        if request.job.stage not in STAGES:
+            raise JobInvalid(f"The rules engine has no rules for the stage {request.job.stage!r}")
         answer = _ANSWERS.get(request.job.stage, _judgements_only)
         properties: dict[str, Schema] = request.schema["properties"]
         text = json.dumps(answer(request.job, properties), ensure_ascii=False)
