@@ -15,7 +15,7 @@ from grading.documents.files import (
     without_extension,
 )
 from grading.documents.limits import Limits
-from grading.documents.zip_format import Budget, Entry, ZipReader
+from grading.documents.zip_format import NESTED_TOO_DEEP, SAME_NAME_UNPACKED, Budget, Entry, ZipReader
 from grading.domain.errors import EmptyUpload
 from grading.domain.messages import define_message
 
@@ -73,7 +73,7 @@ def unpack(upload: UploadedFile, limits: Limits, budget: Budget, depth: int = 1)
 
 def _nested(reader: ZipReader, entry: Entry, path: str, result: Unpacked, depth: int) -> None:
     if depth >= reader.limits.max_depth:
-        raise reader.refused("has zips in zips in it", "unpack them and zip the files themselves")
+        raise reader.refused(NESTED_TOO_DEEP)
     inner = unpack(UploadedFile(path, reader.unpack(entry)), reader.limits, reader.budget, depth + 1)
     folder = path.rpartition("/")[0]
     prefix = f"{folder}/" if folder else ""
@@ -83,7 +83,7 @@ def _nested(reader: ZipReader, entry: Entry, path: str, result: Unpacked, depth:
     result.notes += inner.notes
     keys = [same_name(file.name) for file in result.files]
     if len(set(keys)) < len(keys):
-        raise reader.refused("holds two files of the same name", "rename one of them")
+        raise reader.refused(SAME_NAME_UNPACKED)
 
 
 def _is_junk(path: str) -> bool:

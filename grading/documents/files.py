@@ -7,6 +7,7 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Literal
 
+from grading.domain.messages import define_message
 from grading.domain.model import Document
 
 Kind = Literal["notebook", "script", "prose"]
@@ -34,7 +35,7 @@ DATA = (".csv", ".tsv", ".xlsx", ".xls", ".json", ".parquet", ".rds")
 """What may lie beside the work when it is run. Nobody reads it but the work, and it is not graded."""
 
 ALLOWED_FILES = ".ipynb, .R, .Rmd, .qmd, .py, .sql, .java, .c, .cpp, .h, .hpp, .js, .ts, .md, .txt"
-ALLOWED = f"{ALLOWED_FILES} or a .zip of these"
+ALLOWED = define_message("upload.allowed", "%(files)s or a .zip of these")(files=ALLOWED_FILES)
 """In a sentence of an error."""
 
 

@@ -16,6 +16,17 @@ NOT_TEXT = define_message("text.not_text", "%(name)s is not text; save it as UTF
 OTHER_CONTENT = define_message(
     "text.other_content", "%(name)s is %(what)s and not text, whatever its name says; save your work as text."
 )
+PDF = define_message("text.kind.pdf", "a PDF")
+PICTURE = define_message("text.kind.picture", "a picture")
+ZIP_OR_OFFICE = define_message("text.kind.zip_or_office", "a zip or Office file")
+OFFICE = define_message("text.kind.office", "an Office file")
+RICH_TEXT = define_message("text.kind.rich_text", "a rich-text file")
+PROGRAM = define_message("text.kind.program", "a program")
+COMPILED_CLASS = define_message("text.kind.compiled_class", "a compiled class")
+COMPRESSED = define_message("text.kind.compressed", "a compressed file")
+SEVEN_ZIP = define_message("text.kind.seven_zip", "a 7-Zip archive")
+RAR = define_message("text.kind.rar", "a RAR archive")
+DATABASE = define_message("text.kind.database", "a database")
 
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -25,20 +36,20 @@ _BOMS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _MAGIC = (
-    (b"%PDF-", "a PDF"),
-    (b"\x89PNG", "a picture"),
-    (b"GIF8", "a picture"),
-    (b"\xff\xd8\xff", "a picture"),
-    (b"PK\x03\x04", "a zip or Office file"),
-    (b"\xd0\xcf\x11\xe0", "an Office file"),
-    (b"{\\rtf", "a rich-text file"),
-    (b"\x7fELF", "a program"),
-    (b"MZ\x90", "a program"),
-    (b"\xca\xfe\xba\xbe", "a compiled class"),
-    (b"\x1f\x8b", "a compressed file"),
-    (b"7z\xbc\xaf", "a 7-Zip archive"),
-    (b"Rar!", "a RAR archive"),
-    (b"SQLite format 3", "a database"),
+    (b"%PDF-", PDF),
+    (b"\x89PNG", PICTURE),
+    (b"GIF8", PICTURE),
+    (b"\xff\xd8\xff", PICTURE),
+    (b"PK\x03\x04", ZIP_OR_OFFICE),
+    (b"\xd0\xcf\x11\xe0", OFFICE),
+    (b"{\\rtf", RICH_TEXT),
+    (b"\x7fELF", PROGRAM),
+    (b"MZ\x90", PROGRAM),
+    (b"\xca\xfe\xba\xbe", COMPILED_CLASS),
+    (b"\x1f\x8b", COMPRESSED),
+    (b"7z\xbc\xaf", SEVEN_ZIP),
+    (b"Rar!", RAR),
+    (b"SQLite format 3", DATABASE),
 )
 _SAMPLE = 64 * 1024
 _WESTERN = frozenset("äöüÄÖÜßéèêëàâáãåçñíìîïóòôõøúùûýÿæœÉÈÀÂÇÑÅÆØÓÍÁÚ€’‘“”„–—…°§£«»¿¡·²³µ×")

@@ -12,10 +12,12 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from grading.documents.files import UploadedFile, megabytes, safe_part, same_name, shown
 from grading.documents.limits import MIB, Limits
 from grading.domain.errors import ArchiveRefused
+from grading.domain.messages import MessageType, define_message
 
 _CENTRAL = struct.Struct("<4s6H3I5H2I")
 _LOCAL = struct.Struct("<4s5H3I2H")
@@ -23,7 +25,74 @@ _END = struct.Struct("<4s4H2IH")
 _END64 = struct.Struct("<4sQ2H2I4Q")
 _ENCRYPTED = 0x1 | 0x40 | 0x2000
 _CHUNK = 64 * 1024
-_AGAIN = "make the zip again with your computer's own zip command and upload it again"
+DAMAGED = define_message(
+    "zip.damaged",
+    "%(zip)s is not a zip file or is damaged; make the zip again with your computer's own "
+    "zip command and upload it again.",
+)
+OVERLAPPING = define_message(
+    "zip.overlapping",
+    "%(zip)s has entries that overlap (%(name)s); make the zip again with your computer's own "
+    "zip command and upload it again.",
+)
+SAME_NAME = define_message("zip.same_name", "%(zip)s holds %(name)s twice; rename one of the two.")
+TOO_MANY_FILES = define_message(
+    "zip.too_many_files", "%(zip)s holds more than %(most)s files to grade; hand in only your own work."
+)
+WRONG_CHECKSUM = define_message(
+    "zip.wrong_checksum",
+    "%(zip)s is damaged: %(name)s is not what its checksum says; make the zip again with your computer's own "
+    "zip command and upload it again.",
+)
+TOO_DENSE = define_message(
+    "zip.too_dense",
+    "%(zip)s unpacks to far more than its size (%(name)s); make the zip again with your computer's own "
+    "zip command and upload it again.",
+)
+FILE_TOO_LARGE = define_message(
+    "zip.file_too_large", "%(zip)s has %(name)s in it, which is larger than %(most)s; make that file smaller."
+)
+TOO_LARGE = define_message(
+    "zip.too_large", "%(zip)s holds more than %(most)s when unpacked; hand in only your own work."
+)
+TOO_MANY_ENTRIES = define_message(
+    "zip.too_many_entries", "%(zip)s has more than %(most)s entries; put only your own files into it."
+)
+MULTIPART = define_message(
+    "zip.multipart",
+    "%(zip)s is one part of several; make the zip again with your computer's own "
+    "zip command and upload it again.",
+)
+SPECIAL_FILE = define_message(
+    "zip.special_file", "%(zip)s has a link or special file in it (%(name)s); put the file itself into it."
+)
+ENCRYPTED = define_message(
+    "zip.encrypted", "%(zip)s is protected with a password; make it again without one."
+)
+UNKNOWN_COMPRESSION = define_message(
+    "zip.unknown_compression",
+    "%(zip)s uses a compression that cannot be read here; make the zip again with your computer's own "
+    "zip command and upload it again.",
+)
+CONTRADICTORY = define_message(
+    "zip.contradictory",
+    "%(zip)s contradicts itself (%(name)s); make the zip again with your computer's own "
+    "zip command and upload it again.",
+)
+OUTSIDE = define_message(
+    "zip.outside",
+    "%(zip)s has a file in it that points outside of it (%(name)s); make the zip again with your "
+    "computer's own zip command and upload it again.",
+)
+UNUSABLE_NAME = define_message(
+    "zip.unusable_name", "%(zip)s has a file name in it that cannot be used (%(name)s); rename that file."
+)
+NESTED_TOO_DEEP = define_message(
+    "zip.nested_too_deep", "%(zip)s has zips in zips in it; unpack them and zip the files themselves."
+)
+SAME_NAME_UNPACKED = define_message(
+    "zip.same_name_unpacked", "%(zip)s holds two files of the same name; rename one of them."
+)
 
 
 @dataclass
@@ -59,13 +128,13 @@ class ZipReader:
         self.raw = upload.data
         self.count, self.table, self.end = self._directory()
 
-    def refused(self, what: str, advice: str = _AGAIN) -> ArchiveRefused:
+    def refused(self, why: MessageType, **params: Any) -> ArchiveRefused:
         """The refusal as one sentence that names the zip."""
-        return ArchiveRefused(f"{shown(self.name)} {what}; {advice}.")
+        return ArchiveRefused(why(zip=shown(self.name), **params))
 
     def damaged(self) -> ArchiveRefused:
         """The refusal for what no zip program would write."""
-        return self.refused("is not a zip file or is damaged")
+        return self.refused(DAMAGED)
 
     def members(self) -> list[tuple[Entry, str]]:
         """The files of the zip with safe paths, after all checks that need no unpacking."""
@@ -73,12 +142,12 @@ class ZipReader:
         spans = sorted((*self._span(entry), entry.name) for entry in entries)
         for (_, end, _), (start, _, name) in pairwise(spans):
             if start < end:
-                raise self.refused(f"has entries that overlap ({shown(name)})")
+                raise self.refused(OVERLAPPING, name=shown(name))
         files = [(entry, self._path(entry)) for entry in entries if not self._is_folder(entry)]
         seen: set[str] = set()
         for _, path in files:
             if same_name(path) in seen:
-                raise self.refused(f"holds {shown(path)} twice", "rename one of the two")
+                raise self.refused(SAME_NAME, name=shown(path))
             seen.add(same_name(path))
         return files
 
@@ -86,9 +155,7 @@ class ZipReader:
         """Counts one file to grade. Raises ArchiveRefused above the limit."""
         self.budget.files -= 1
         if self.budget.files < 0:
-            raise self.refused(
-                f"holds more than {self.limits.max_files} files to grade", "hand in only your own work"
-            )
+            raise self.refused(TOO_MANY_FILES, most=self.limits.max_files)
 
     def unpack(self, entry: Entry) -> bytes:
         """The bytes of an entry, never more than the limits in memory."""
@@ -99,7 +166,7 @@ class ZipReader:
         else:
             out = self._inflate(entry, start, end)
         if len(out) != entry.size or zlib.crc32(out) != entry.crc:
-            raise self.refused(f"is damaged: {shown(entry.name)} is not what its checksum says")
+            raise self.refused(WRONG_CHECKSUM, name=shown(entry.name))
         self.budget.bytes -= len(out)
         return out
 
@@ -125,15 +192,13 @@ class ZipReader:
     def _count(self, entry: Entry, size: int) -> None:
         limits = self.limits
         if size > MIB and size > limits.max_ratio * max(entry.packed, 1):
-            raise self.refused(f"unpacks to far more than its size ({shown(entry.name)})")
+            raise self.refused(TOO_DENSE, name=shown(entry.name))
         if size > limits.max_file_bytes:
             most = megabytes(limits.max_file_bytes)
-            raise self.refused(
-                f"has {shown(entry.name)} in it, which is larger than {most}", "make that file smaller"
-            )
+            raise self.refused(FILE_TOO_LARGE, name=shown(entry.name), most=most)
         if size > self.budget.bytes:
             most = megabytes(limits.max_upload_bytes)
-            raise self.refused(f"holds more than {most} when unpacked", "hand in only your own work")
+            raise self.refused(TOO_LARGE, most=most)
 
     def _entries(self) -> Iterator[Entry]:
         at, end = self.table, self.end
@@ -141,7 +206,7 @@ class ZipReader:
         for _ in range(self.count):
             self.budget.entries -= 1
             if self.budget.entries < 0:
-                raise self.refused(f"has more than {most} entries", "put only your own files into it")
+                raise self.refused(TOO_MANY_ENTRIES, most=most)
             if at + _CENTRAL.size > end:
                 raise self.damaged()
             fields = _CENTRAL.unpack_from(self.data, at)
@@ -177,7 +242,7 @@ class ZipReader:
                 raise self.damaged()
             *_, disk, first, _, count, size, start = _END64.unpack_from(self.data, at)
         if disk or first:
-            raise self.refused("is one part of several")
+            raise self.refused(MULTIPART)
         if start + size > at:
             raise self.damaged()
         return count, start, start + size
@@ -208,25 +273,23 @@ class ZipReader:
     def _check(self, entry: Entry, raw: bytes) -> None:
         shape = stat.S_IFMT(entry.mode)
         if shape not in (0, stat.S_IFREG, stat.S_IFDIR):
-            raise self.refused(
-                f"has a link or special file in it ({shown(entry.name)})", "put the file itself into it"
-            )
+            raise self.refused(SPECIAL_FILE, name=shown(entry.name))
         if entry.flags & _ENCRYPTED or entry.method == 99:
-            raise self.refused("is protected with a password", "make it again without one")
+            raise self.refused(ENCRYPTED)
         if entry.method not in (0, 8):
-            raise self.refused("uses a compression that cannot be read here")
+            raise self.refused(UNKNOWN_COMPRESSION)
         if entry.method == 0 and entry.packed != entry.size:
             raise self.damaged()
         if entry.size > MIB and entry.size > self.limits.max_ratio * max(entry.packed, 1):
-            raise self.refused(f"unpacks to far more than its size ({shown(entry.name)})")
+            raise self.refused(TOO_DENSE, name=shown(entry.name))
         self._path(entry)
         start, _ = self._payload(entry)
         _, _, flags, method, *_, names, extras = _LOCAL.unpack_from(self.data, entry.start)
         at = start - names - extras
         if flags & _ENCRYPTED:
-            raise self.refused("is protected with a password", "make it again without one")
+            raise self.refused(ENCRYPTED)
         if method != entry.method or bytes(self.data[at : at + names]) != raw:
-            raise self.refused(f"contradicts itself ({shown(entry.name)})")
+            raise self.refused(CONTRADICTORY, name=shown(entry.name))
 
     def _payload(self, entry: Entry) -> tuple[int, int]:
         """Start and end of an entry's packed bytes."""
@@ -251,14 +314,10 @@ class ZipReader:
         """A relative path with `/`. Raises ArchiveRefused for names that lead out of the zip's folder."""
         name = entry.name.replace("\\", "/")
         if name.startswith("/") or name[1:2] == ":" or ".." in (part.strip() for part in name.split("/")):
-            raise self.refused(f"has a file in it that points outside of it ({shown(entry.name)})")
+            raise self.refused(OUTSIDE, name=shown(entry.name))
         if any(ord(char) < 32 for char in name) or len(name) > self.limits.max_name_chars:
-            raise self.refused(
-                f"has a file name in it that cannot be used ({shown(entry.name)})", "rename that file"
-            )
+            raise self.refused(UNUSABLE_NAME, name=shown(entry.name))
         parts = [part for part in map(safe_part, name.split("/")) if part not in ("", ".")]
         if not parts or ".." in parts:
-            raise self.refused(
-                f"has a file name in it that cannot be used ({shown(entry.name)})", "rename that file"
-            )
+            raise self.refused(UNUSABLE_NAME, name=shown(entry.name))
         return "/".join(parts)

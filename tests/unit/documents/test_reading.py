@@ -22,11 +22,12 @@ from grading.documents import (
     read,
     set_apart,
 )  # fmt: skip
-from grading.documents.files import KINDS, listed
+from grading.documents.files import ALLOWED_FILES, KINDS, listed
 from grading.documents.outputs import html_text
 from grading.domain.errors import DocumentError, EmptyUpload, UnsupportedFile, UploadTooLarge
 from grading.domain.model import Document
 from grading.execution.plan import language_of
+from tests.support.german import in_german
 
 
 def one(name: str, data: bytes | str, limits: Limits | None = None) -> Document:
@@ -58,6 +59,7 @@ def message(name: str, data: bytes, error: type[DocumentError] = DocumentError) 
     text = caught.value.message
     assert text.endswith(".")
     assert "\n" not in text
+    assert in_german(caught.value.coded).endswith(".")
     return text
 
 
@@ -325,6 +327,17 @@ def test_binary_content_is_refused(data: bytes) -> None:
     assert "text" in message("a.py", data)
 
 
+def test_refusals_are_german_throughout() -> None:
+    with pytest.raises(DocumentError) as caught:
+        read([UploadedFile("a.py", b"%PDF-1.7 x")])
+    assert caught.value.message.startswith("a.py is a PDF and not text")
+    assert in_german(caught.value.coded).startswith("a.py ist eine PDF-Datei und kein Text")
+    with pytest.raises(UnsupportedFile) as caught:
+        read([UploadedFile("a.exe", b"x")])
+    assert caught.value.message.endswith(f"hand in {ALLOWED_FILES} or a .zip of these.")
+    assert f"{ALLOWED_FILES} oder eine ZIP-Datei davon" in in_german(caught.value.coded)
+
+
 def test_nul_is_left_out_with_a_note() -> None:
     document = one("a.py", b"x = 1\n" * 50 + b"y\0 = 2\n")
     assert "\0" not in document.cells[0].source
@@ -453,9 +466,10 @@ def test_any_bytes_are_read_or_refused(ending: str, data: bytes, stem: str) -> N
     try:
         documents = read([UploadedFile(stem + ending, data)]).documents
     except DocumentError as error:
-        sentence, documents = error.message, ()
+        sentence, code, documents = error.message, error.coded.code, ()
     else:
-        sentence = "Read."
+        sentence, code = "Read.", "read"
+    assert code
     assert sentence.endswith(".")
     assert all(document.model_dump_json() for document in documents)
 

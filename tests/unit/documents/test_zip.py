@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 
 from grading.documents import Limits, UploadedFile, read
 from grading.domain.errors import ArchiveRefused, DocumentError, EmptyUpload
+from grading.domain.messages import Message
+from tests.support.german import in_german
 
 CODE = b"x <- 1\nprint(x)\n"
 
@@ -33,13 +35,17 @@ def zipped(*members: tuple[str | zipfile.ZipInfo, bytes], method: int = zipfile.
 
 
 def refuse(data: bytes, error: type[DocumentError] = ArchiveRefused) -> str:
+    return refusal(data, error).message
+
+
+def refusal(data: bytes, error: type[DocumentError] = ArchiveRefused) -> Message:
     with pytest.raises(error) as caught:
         read([UploadedFile("work.zip", data)], Limits())
     message = caught.value.message
     assert "work.zip" in message or ".zip" in message
     assert message.endswith(".")
     assert "\n" not in message
-    return message
+    return caught.value.coded
 
 
 def patched(data: bytes, local_at: int, central_at: int, value: bytes) -> bytes:
@@ -183,12 +189,13 @@ def test_unsafe_zip_is_refused_quickly_in_little_memory(name: str) -> None:
     tracemalloc.start()
     started = time.process_time()
     try:
-        refuse(data)
+        said = refusal(data)
         seconds, peak = time.process_time() - started, tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert seconds < 2
     assert peak < 64 * 1024 * 1024
+    assert ".zip" in in_german(said)
 
 
 @pytest.mark.parametrize(
