@@ -31,7 +31,7 @@ def listed(names: Iterable[str | Message], at_most: int = 8) -> str | Message:
 
 def clauses(parts: Sequence[Message]) -> Message:
     """`a; b; c`; at least one."""
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = _CLAUSES(first=whole, then=part)
-    return whole
+    if len(parts) == 1:
+        return parts[0]
+    half = (len(parts) + 1) // 2  # in halves, as messages may not be nested deep
+    return _CLAUSES(first=clauses(parts[:half]), then=clauses(parts[half:]))

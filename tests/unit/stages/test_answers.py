@@ -8,6 +8,7 @@ import pytest
 
 from grading.domain.model import Location
 from grading.domain.stages import AnalysisOutput
+from tests.support.german import in_german
 from tests.unit.stages.test_parse import LOAD, SUM, changed
 from tests.unit.stages.test_prompt import code, job
 from tests.unit.stages.test_run import GOOD, Scripted, run
@@ -25,6 +26,7 @@ def test_an_answer_that_repeats_the_prompt_is_held_and_the_words_are_taken_out()
     for secret in (word, given.nonce):
         result = run(Scripted(leak(secret)), given)
         assert [(flag.code, flag.hold) for flag in result.flags] == [("prompt_leaked", True)]
+        assert "Wörter seiner Anweisungen" in in_german(result.flags[0].coded)
         assert secret not in json.dumps(result.output).lower()
         assert result.output["summary"].startswith("Loads the data.")
 
@@ -65,6 +67,7 @@ def test_invisible_characters_are_told_and_do_not_hold() -> None:
     given = job(documents=(code("total = 1  # a\u202eb\u200bc" + "".join(chr(0xE0000 + n) for n in b"hi")),))
     [flag] = [flag for flag in run(Scripted(GOOD), given).flags if flag.code == "invisible_text"]
     assert flag.message.startswith("4 invisible characters were left out")
+    assert in_german(flag.coded).startswith("4 unsichtbare Zeichen fehlen")
     assert not flag.hold
     ordinary = (
         "x = '❤️ 👩\u200d💻 🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f Auf\u00adlage'"

@@ -14,6 +14,7 @@ from bench.models import make_model
 from grading.domain.errors import JobInvalid
 from grading.domain.jobs import Job, Result
 from grading.domain.model import Cell, Document, Evidence, Output
+from tests.support.german import in_german
 from tests.unit.stages.test_prompt import MATERIAL, job
 from tests.unit.stages.test_run import GOOD, Scripted
 from workers.machine.engines.base import Progress, TokenCounter
@@ -163,6 +164,8 @@ def test_rules_are_taken_in_their_order(tiny: Tiny) -> None:
     assert prompt.tokens <= room
     said = prompt.flags[0].message
     assert said.index("output") < said.index("starter")
+    german = in_german(prompt.flags[0].coded)
+    assert german.index("Ausgabe wurde") < german.index("wie in der Vorlage geblieben")
 
 
 def test_counting_stays_cheap(tiny: Tiny) -> None:
@@ -183,6 +186,9 @@ def test_shared_material_is_cut_no_more_than_it_must_be_and_the_same_for_all(tin
     assert one.system == two.system
     assert "the middle of the solution was left out" in one.flags[0].message
     assert "task" not in one.flags[0].message
+    assert in_german(one.flags[0].coded) == (
+        "Damit alles in den Kontext des Modells passt, gilt: die Mitte der Lösung wurde weggelassen."
+    )
     share = 0.6 * budget(9_000, ANSWER, tiny.count).room
     assert 0.97 * share < tiny.count(one.system) <= share
 

@@ -83,7 +83,7 @@ def test_tests_and_outputs_of_the_run_are_shortened_before_code() -> None:
     given = job(evidence=evidence(*tests), documents=(code("x = 1\n" * 50, played=ran),))
     pieces = tuple(pieces_of_evidence(given))
     _, clauses = fit_pieces(pieces, 2_500)
-    assert clauses[0].endswith("long output was cut to the beginning and end")
+    assert clauses[0].message.endswith("long output was cut to the beginning and end")
     prompt = known_stages()["analysis"].render(given, 7_000)
     assert prompt.user.count("| x = 1") == 50
     assert "output was cut" in prompt.flags[0].message

@@ -12,8 +12,8 @@ import pytest
 
 from grading.domain import errors
 from grading.domain.jobs import Job, Result, Timings, Tokens
-from grading.domain.model import Flag
 from grading.domain.stages import AnalysisOutput
+from tests.support.german import in_german
 from tests.unit.stages.test_parse import ANALYSIS, LOAD, SUM, changed
 from tests.unit.stages.test_prompt import job
 from workers.machine.engines.base import Cancel, Generation, Progress, Request
@@ -199,9 +199,10 @@ def test_flags_tell_of_invented_quotes() -> None:
     invented = changed(judgements={"load": LOAD | {"quotes": ["lm(sales)"]}, "sum": SUM})
     result = run(Scripted(json.dumps(invented)))
     assert result.ok
-    assert result.flags == (
-        Flag(code="quote_not_found", message="One quote was not found in the hand-in and left out."),
-    )
+    [flag] = result.flags
+    assert flag.code == "quote_not_found"
+    assert flag.message == "One quote was not found in the hand-in and left out."
+    assert in_german(flag.coded) == "Ein Zitat wurde in der Abgabe nicht gefunden und weggelassen."
 
 
 def test_the_prompt_is_told_word_for_word_when_it_works_and_when_it_fails() -> None:
@@ -240,6 +241,7 @@ def test_timings_of_both_tries_are_added() -> None:
 def test_an_answer_brought_to_an_end_early_is_flagged_and_not_held() -> None:
     flags = run(Scripted(answer(GOOD, closed=True))).flags
     assert [(flag.code, flag.hold) for flag in flags] == [("answer_shortened", False)]
+    assert "enden einige seiner Texte früh" in in_german(flags[0].coded)
 
 
 def test_an_answer_that_had_no_room_for_reasons_is_not_repaired() -> None:

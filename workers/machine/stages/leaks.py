@@ -12,15 +12,11 @@ from typing import Any
 
 from grading.domain.jobs import Job
 from grading.domain.model import Flag
+from workers.machine.messages import PROMPT_LEAKED
 
 _SHORTEST = 8
 """Shorter codes may stand in ordinary words; those of real jobs are longer."""
-LEAKED = Flag(
-    code="prompt_leaked",
-    message="The model repeated words of its instructions, as it may when a hand-in asks for them. "
-    "Read the texts before you release them.",
-    hold=True,
-)
+LEAKED = Flag.of("prompt_leaked", PROMPT_LEAKED(), hold=True)
 
 
 def canary(job: Job) -> str:

@@ -20,8 +20,10 @@ from typing import NamedTuple
 
 from grading.domain.errors import JobInvalid
 from grading.domain.jobs import ENGLISH, Job, Material, WorkedExample, heading
+from grading.domain.messages import Message
 from grading.domain.model import Cell, CheckOutcome, Document, Flag, Output, TestOutcome
 from grading.domain.rubric import Criterion
+from workers.machine.messages import INVISIBLE_CHARACTERS
 from workers.machine.sanitize import defuse, flat, smuggled
 from workers.machine.stages.leaks import canary
 from workers.machine.stages.truncation import (
@@ -306,13 +308,13 @@ def render(job: Job, instructions: str, answer: str, budget: Budget) -> Prompt:
     return Prompt(system, user, flags, tokens, tuple(one.key for one in material.examples))
 
 
-def _user(job: Job, left: int, budget: Budget) -> tuple[str, tuple[str, ...]]:
+def _user(job: Job, left: int, budget: Budget) -> tuple[str, tuple[Message, ...]]:
     """The user message in at most `left`, and a clause for each rule by which it was shortened."""
     pieces = tuple(pieces_of_work(job))
     opening, closing = _opening(job), _closing(job)
     user = opening + "".join(piece.text for piece in pieces) + closing
     over = budget.measure(user) - left
-    clauses: tuple[str, ...] = ()
+    clauses: tuple[Message, ...] = ()
     # pieces one by one need a few tokens more or less than joined
     limit = sum(budget.measure(piece.text) for piece in pieces) if over > 0 else 0
     for _ in range(_MOST_FITS):
@@ -395,6 +397,4 @@ def _closing(job: Job) -> str:
 def _smuggled_flag(count: int) -> tuple[Flag, ...]:
     if not count:
         return ()
-    said = "One invisible character was" if count == 1 else f"{count} invisible characters were"
-    message = f"{said} left out of what the model read; they can hide words or change their order."
-    return (Flag(code="invisible_text", message=message),)
+    return (Flag.of("invisible_text", INVISIBLE_CHARACTERS(count=count)),)

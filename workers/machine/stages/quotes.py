@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from grading.domain.jobs import Finding, Judgement, Quote
 from grading.domain.model import Document, Flag, Location
 from grading.domain.stages import AnalysisOutput, StageOutput
+from workers.machine.messages import QUOTES_NOT_FOUND
 from workers.machine.sanitize import SHORTEST, normal
 
 _LINE_MARK = re.compile(r"^\s*(?:[+ ]\s*)?\d{1,5}\|\s?|^\|\s", re.MULTILINE)
@@ -125,11 +126,7 @@ def verify(output: StageOutput, documents: tuple[Document, ...]) -> tuple[StageO
     update: dict[str, object] = {"judgements": judgements}
     if isinstance(output, AnalysisOutput):
         update["findings"] = tuple(_finding(f, submission) for f in output.findings)
-    flags: tuple[Flag, ...] = ()
-    if missing:
-        said = "One quote was" if missing == 1 else f"{missing} quotes were"
-        message = f"{said} not found in the hand-in and left out."
-        flags = (Flag(code="quote_not_found", message=message),)
+    flags = (Flag.of("quote_not_found", QUOTES_NOT_FOUND(count=missing)),) if missing else ()
     return output.model_copy(update=update), flags
 
 

@@ -20,6 +20,7 @@ from grading.domain.jobs import Job, Provenance, Result, SentPrompt, Timings, To
 from grading.domain.model import Flag
 from grading.domain.stages import StageOutput
 from workers.machine.engines.base import Cancel, CountsTokens, Engine, Generation, Progress, Request
+from workers.machine.messages import ANSWER_SHORTENED
 from workers.machine.stages import leaks
 from workers.machine.stages.base import Stage, known_stages, require_words
 from workers.machine.stages.prompt import Prompt
@@ -29,10 +30,7 @@ from workers.machine.stages.truncation import DEFAULT_CONTEXT_TOKENS
 _LEAST_FOR_REPAIR_S = 2.0
 _LONGEST_PREVIOUS = 8_000
 _LONGEST_FAULT = 600
-_SHORTENED = Flag(
-    code="answer_shortened",
-    message="The model came near the most it may write, so some of its texts end early.",
-)
+_SHORTENED = Flag.of("answer_shortened", ANSWER_SHORTENED())
 
 
 def run_stage(

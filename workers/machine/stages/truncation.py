@@ -11,8 +11,24 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from grading.checks.quantities import clauses
 from grading.domain.jobs import Material
+from grading.domain.messages import Message, MessageType
 from grading.domain.model import Flag
+from workers.machine.messages import (
+    EXAMPLES_LEFT_OUT,
+    LONG_CODE_CUT,
+    LONG_LINES_CUT,
+    LONG_OUTPUTS_CUT,
+    LONG_TEXTS_CUT,
+    OUTPUTS_CUT,
+    PIECES_LEFT_OUT,
+    SHORTENED,
+    SOLUTION_CUT,
+    STARTER_CUT,
+    TASK_CUT,
+    UNTOUCHED_CELLS_CUT,
+)
 from workers.machine.sanitize import clip, head_and_tail
 
 CHARS_PER_TOKEN = 3
@@ -91,39 +107,39 @@ def _one_line(piece: Piece) -> Piece:
 
 @dataclass(frozen=True)
 class _Rule:
-    sentence: str
+    clause: MessageType
     concerns: Callable[[Piece], bool]
     shorten: Callable[[Piece], Piece]
 
 
 _RULES = (
     _Rule(
-        "{n} long output{s} {were} cut to the beginning and end",
+        LONG_OUTPUTS_CUT,
         lambda p: p.kind == "output",
         lambda p: _cut_lines(p, 40, 240),
     ),
     _Rule(
-        "{n} output{s} {were} cut to eight lines",
+        OUTPUTS_CUT,
         lambda p: p.kind == "output",
         lambda p: _cut_lines(p, 8, 160),
     ),
     _Rule(
-        "{n} cell{s} the student left as in the starter {were} reduced to one line",
+        UNTOUCHED_CELLS_CUT,
         lambda p: p.kind in ("code", "prose") and not p.added and len(p.lines) > 1,
         _one_line,
     ),
     _Rule(
-        "very long lines were cut in {n} place{s}",
+        LONG_LINES_CUT,
         lambda p: p.kind in ("code", "prose"),
         lambda p: _cut_lines(p, len(p.lines), 500),
     ),
     _Rule(
-        "the middle of {n} long text{s} was left out",
+        LONG_TEXTS_CUT,
         lambda p: p.kind == "prose",
         lambda p: _cut_lines(p, 30, 500),
     ),
     _Rule(
-        "the middle of {n} long piece{s} of code was left out",
+        LONG_CODE_CUT,
         lambda p: p.kind == "code",
         lambda p: _cut_lines(p, 60, 300),
     ),
@@ -132,11 +148,11 @@ _RULES = (
 
 def fit_pieces(
     pieces: Sequence[Piece], limit: int, measure: Measure = weight
-) -> tuple[tuple[Piece, ...], tuple[str, ...]]:
+) -> tuple[tuple[Piece, ...], tuple[Message, ...]]:
     """The pieces within `limit`, measured one by one, and a clause for each rule that was needed."""
     current = list(pieces)
     sizes = [measure(piece.text) for piece in current]
-    clauses: list[str] = []
+    said: list[Message] = []
     for rule in _RULES:
         over = sum(sizes) - limit
         if over <= 0:
@@ -150,15 +166,11 @@ def fit_pieces(
             over -= gain
             changed += 1
         if changed:
-            clauses.append(_clause(rule.sentence, changed))
+            said.append(rule.clause(count=changed))
     if sum(sizes) > limit:
         current, dropped = _drop_middle(current, sizes, limit, measure)
-        clauses.append(_clause("{n} piece{s} in the middle of the hand-in {were} left out", dropped))
-    return tuple(current), tuple(clauses)
-
-
-def _clause(sentence: str, n: int) -> str:
-    return sentence.format(n=n, s="" if n == 1 else "s", were="was" if n == 1 else "were")
+        said.append(PIECES_LEFT_OUT(count=dropped))
+    return tuple(current), tuple(said)
 
 
 def _gains(
@@ -189,7 +201,9 @@ def _drop_middle(
     return [*pieces[:low], gap, *pieces[high:]], high - low
 
 
-def fit_material(material: Material, excess: Callable[[Material], int]) -> tuple[Material, tuple[str, ...]]:
+def fit_material(
+    material: Material, excess: Callable[[Material], int]
+) -> tuple[Material, tuple[Message, ...]]:
     """What the class shares, no shorter than it must be.
 
     Whole examples go first, from the last one on; then the solution is cut, then the starter, then the task.
@@ -197,8 +211,8 @@ def fit_material(material: Material, excess: Callable[[Material], int]) -> tuple
     `excess` says how much too long the whole is with a material; 0 or less when it fits.
     """
     material, left_out = _fewer_examples(material, excess)
-    clauses = [_clause("{n} example{s} of corrections {were} left out", left_out)] if left_out else []
-    for name in ("solution", "starter", "task"):
+    said = [EXAMPLES_LEFT_OUT(count=left_out)] if left_out else []
+    for name, clause in (("solution", SOLUTION_CUT), ("starter", STARTER_CUT), ("task", TASK_CUT)):
         if excess(material) <= 0:
             break
         text = str(getattr(material, name))
@@ -207,8 +221,8 @@ def fit_material(material: Material, excess: Callable[[Material], int]) -> tuple
         shorter = _longest(material, name, text, excess)
         if len(getattr(shorter, name)) < len(text):
             material = shorter
-            clauses.append(f"the middle of the {name} was left out")
-    return material, tuple(clauses)
+            said.append(clause())
+    return material, tuple(said)
 
 
 def _fewer_examples(material: Material, excess: Callable[[Material], int]) -> tuple[Material, int]:
@@ -237,8 +251,6 @@ def _longest(material: Material, name: str, text: str, excess: Callable[[Materia
     return with_only(low)
 
 
-def shortened_flag(clauses: tuple[str, ...]) -> tuple[Flag, ...]:
+def shortened_flag(said: tuple[Message, ...]) -> tuple[Flag, ...]:
     """One flag that tells a person what the model did not see, or none."""
-    if not clauses:
-        return ()
-    return (Flag(code="shortened", message=f"To fit the model's context, {'; '.join(clauses)}."),)
+    return (Flag.of("shortened", SHORTENED(clauses=clauses(said))),) if said else ()
