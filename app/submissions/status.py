@@ -172,7 +172,11 @@ def _rendered_stages(view: Standing, progress: Progress) -> list[tuple[str, Stag
 
 def _headline(view: Standing, progress: Progress, *, sees_score: bool) -> tuple[str, str]:
     if view.state == RoundState.FAILED:
-        why = _why(view) or view.failure or _("The grading did not work. A person will look at it.")
+        why = (
+            _why(view)
+            or render_message(view.failure)
+            or _("The grading did not work. A person will look at it.")
+        )
         return _("Not graded"), _("%(why)s That is no zero.", why=why)
     if view.withdrawn and not sees_score:
         back = _("Your instructor took this grade back for now.")

@@ -170,18 +170,13 @@ def translate(app: Flask) -> None:
     env = app.jinja_env
     env.globals.update(language=current, languages=languages, language_title=title_of)
     env.filters.update(when=when, number=number, fixed=fixed, whole=whole)
-    env.filters.update(render_message=render_message, stored=stored_message)
+    env.filters.update(render_message=render_message)
     env.globals.update(texts_of_scripts=texts_of_scripts)
 
 
 def render_error(error: GraderError) -> str:
     """What an error says, in the reader's language."""
     return render_message(error.coded)
-
-
-def stored_message(english: str) -> str:
-    """A sentence that is stored in English only, in the reader's language where it has no parameters."""
-    return render_message(messages.of_english(english))
 
 
 def render_message(message: Message) -> str:

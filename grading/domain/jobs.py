@@ -10,6 +10,7 @@ from pydantic import Field
 
 from grading.domain.details import Details
 from grading.domain.errors import Retry
+from grading.domain.messages import Message, Params
 from grading.domain.model import Document, Evidence, Flag, Location
 from grading.domain.rubric import Rubric
 from grading.domain.value import Value
@@ -27,7 +28,7 @@ def _none(value: object) -> bool:
 
 
 def _empty(value: object) -> bool:
-    return value == {}
+    return value in ({}, "")
 
 
 class WorkedExample(Value):
@@ -209,10 +210,20 @@ class Result(Value):
     flags: tuple[Flag, ...] = ()
     error: str | None = None
     message: str = ""
+    """Why it failed, in English."""
+    message_code: str = Field(default="", exclude_if=_empty)
+    """Which message it is; empty where nobody translates it."""
+    params: Params = Field(default_factory=dict, exclude_if=_empty)
+    """Of the message."""
     retry: Retry = "elsewhere"
     provenance: Provenance
     prompt: SentPrompt | None = Field(default=None, exclude_if=_nothing)
     """What the model read; the server keeps it for the instructor."""
+
+    @property
+    def coded(self) -> Message:
+        """Why it failed, to be rendered in a language."""
+        return Message(code=self.message_code, params=self.params, message=self.message)
 
 
 def read_result(raw: object) -> Result:

@@ -181,12 +181,6 @@ def verbatim(text: str) -> Message:
     return Message(message=text)
 
 
-def of_english(text: str) -> Message:
-    """The message that says exactly this without parameters, of those declared so far; else as it is."""
-    kind = next((one for one in _KNOWN.values() if one.text == text and not one.names), None)
-    return verbatim(text) if kind is None else kind()
-
-
 def _plain(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
 

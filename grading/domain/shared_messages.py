@@ -1,8 +1,10 @@
-"""What several packages say of things that are not there."""
+"""Messages of several packages: things that are not there, and several sentences as one message."""
 
 from __future__ import annotations
 
-from grading.domain.messages import define_message
+from collections.abc import Sequence
+
+from grading.domain.messages import Message, define_message
 
 NO_SUCH_COURSE = define_message("shared.no_such_course", "There is no such course.")
 NO_SUCH_ASSIGNMENT = define_message("shared.no_such_assignment", "There is no such assignment.")
@@ -14,3 +16,13 @@ NOT_A_STUDENT = define_message(
     "shared.not_a_student", "One of these is not a student of this course; load the page again."
 )
 ACCOUNT_DISABLED = define_message("shared.account_disabled", "This student's account is disabled.")
+SENTENCES = define_message("shared.sentences", "%(first)s %(then)s")
+
+
+def sentences(parts: Sequence[Message]) -> Message:
+    """One after the other, each once; empty where there are none."""
+    once = list({part.message: part for part in parts}.values())
+    if len(once) < 2:
+        return once[0] if once else Message()
+    half = (len(once) + 1) // 2  # in halves, as messages may not be nested deep
+    return SENTENCES(first=sentences(once[:half]), then=sentences(once[half:]))

@@ -71,3 +71,15 @@ EXAMPLES_LEFT_OUT = define_plural(
 SOLUTION_CUT = define_message("stage.shortened.solution", "the middle of the solution was left out")
 STARTER_CUT = define_message("stage.shortened.starter", "the middle of the starter was left out")
 TASK_CUT = define_message("stage.shortened.task", "the middle of the task was left out")
+
+EXHAUSTED = define_message(
+    "run.exhausted", "This work was begun three times and never came to an end; it is not begun again."
+)
+STAGE_NOT_HERE = define_message(
+    "run.stage_not_here",
+    "The machine that got this work does not do this stage; its configuration differs from the server's.",
+)
+OTHER_VERSION = define_message(
+    "run.other_version",
+    "The machine that got this work does not understand it; it runs another version than the server.",
+)

@@ -18,6 +18,7 @@ from grading.broker.leases import result_key
 from grading.broker.signing import Kind, Signer
 from grading.domain.errors import EngineError, JobInvalid
 from grading.domain.jobs import Job, Provenance, Result
+from workers.machine.messages import EXHAUSTED, OTHER_VERSION, STAGE_NOT_HERE
 
 log = logging.getLogger(__name__)
 SEND_FOR_S = 600.0
@@ -94,15 +95,6 @@ def without_prompt(result: Result) -> dict[str, Any]:
     return result.model_dump(mode="json", exclude={"prompt"})
 
 
-EXHAUSTED = "This work was begun three times and never came to an end; it is not begun again."
-NOT_HERE = (
-    "The machine that got this work does not do this stage; its configuration differs from the server's."
-)
-OTHER_VERSION = (
-    "The machine that got this work does not understand it; it runs another version than the server."
-)
-
-
 def exhausted(job: Job, provenance: Provenance) -> Result:
     """The failure of a job that was begun too often, for good."""
     failure = failed(job.run_id, job.round_id, job.stage, provenance, EngineError(EXHAUSTED))
@@ -111,7 +103,7 @@ def exhausted(job: Job, provenance: Provenance) -> Result:
 
 def not_here(job: Job, provenance: Provenance) -> Result:
     """The failure of a job whose stage this machine does not do."""
-    return failed(job.run_id, job.round_id, job.stage, provenance, JobInvalid(NOT_HERE))
+    return failed(job.run_id, job.round_id, job.stage, provenance, JobInvalid(STAGE_NOT_HERE))
 
 
 def not_understood(run_id: str, round_id: str, stage: str, provenance: Provenance) -> Result:
@@ -127,6 +119,8 @@ def failed(run_id: str, round_id: str, stage: str, provenance: Provenance, error
         stage=stage,
         ok=False,
         error=error.code,
-        message=error.message,
+        message=error.coded.message,
+        message_code=error.coded.code,
+        params=error.coded.params,
         provenance=provenance,
     )

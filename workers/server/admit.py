@@ -24,6 +24,7 @@ from grading.store.rounds.example_usage import load_examples
 from grading.store.rounds.lifecycle import RunOrder, Work
 from grading.store.rounds.queue import DueRetry, NextRound
 from workers.server.context import Server
+from workers.server.messages import NO_JOB
 from workers.server.rubric_cache import Version, Versions
 
 Shown = Mapping[str, list[dict[str, Any]]]
@@ -72,7 +73,6 @@ NOTHING_S = 1.0
 """After a pass that left nothing waiting, results ask for none so long."""
 FULL_S = 0.02
 """The same after one that left something: machines have several runs waiting in their queues."""
-NO_JOB = "No work for the machines could be made of this hand-in; a person must look at the rubric's stages."
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ def _jobs_of_round(
         # else this round would undo the beginning of all others, for ever
         log.exception("there is no job for round %s", orders[0].round_id)
         if current := locking.lock_round(session, orders[0].round_id):
-            finish_round.fail_round(session, current, NO_JOB)
+            finish_round.fail_round(session, current, NO_JOB())
         return []
 
 

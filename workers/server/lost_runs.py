@@ -15,12 +15,14 @@ from grading.broker.celery_app import own_queue, stage_queues
 from grading.broker.dispatch import AWAY
 from grading.broker.heartbeats import DEAD_AFTER_S, Lease
 from grading.domain.errors import MachineLost, MachineStalled
+from grading.domain.messages import Message
 from grading.scheduling.stalls import stalled
 from grading.shared.telemetry import working_on
 from grading.store.rounds import lifecycle, queue
 from grading.store.rounds.lifecycle import Loss
 from workers.server import inbox, record
 from workers.server.context import Server
+from workers.server.messages import MACHINE_DIED, MACHINE_STALLED, ORDER_LOST, PHASES
 
 log = logging.getLogger(__name__)
 NOWHERE_S = 8.0
@@ -29,9 +31,6 @@ heartbeat."""
 FIND_FOR_S = 5.0
 JUMP_S = 5.0
 """Redis' clock may be set, or another Redis take over: then every heartbeat looks old."""
-MACHINE_DIED = "Machine {} stopped answering before it was done."
-MACHINE_STALLED = "Machine {} has not moved for {:.0f} s while {}; others are tried first."
-MESSAGE_LOST = "The order to do this was lost on its way; it is sent again."
 
 
 def one_by_one(ids: Iterable[str], do: Callable[[str], None]) -> None:
@@ -43,6 +42,15 @@ def one_by_one(ids: Iterable[str], do: Callable[[str], None]) -> None:
             raise
         except Exception:
             log.exception("%s cannot be set going again", identifier)
+
+
+def _died(lease: Lease) -> Message:
+    return MACHINE_DIED(machine=lease.machine)
+
+
+def _stalled(lease: Lease) -> Message:
+    phase = PHASES.get(lease.phase, lease.phase)
+    return MACHINE_STALLED(machine=lease.machine, seconds=f"{lease.idle_s:.0f}", phase=phase)
 
 
 @dataclass
@@ -106,7 +114,7 @@ class LostRuns:
             if process not in silent and all(lease.since_s <= DEAD_AFTER_S for lease in leases):
                 continue  # before its first heartbeat, or Redis just forgot its heartbeats
             begun = sum(lease.phase != "waiting" for lease in leases)
-            self._end(leases, MACHINE_DIED, "together" if begun > 1 else "alone")
+            self._end(leases, _died, "together" if begun > 1 else "alone")
 
     def _end_stalled(self, held: list[Lease]) -> None:
         for lease in held:
@@ -119,18 +127,23 @@ class LostRuns:
             if stalled(
                 lease.phase, lease.prompt_tokens, lease.idle_s, lease.since_s, budget_s, others_idle_s
             ):
-                self._end([lease], MACHINE_STALLED, "alone", MachineStalled.code)
+                self._end([lease], _stalled, "alone", MachineStalled.code)
 
-    def _end(self, leases: list[Lease], sentence: str, loss: Loss, error: str = MachineLost.code) -> None:
+    def _end(
+        self,
+        leases: list[Lease],
+        why: Callable[[Lease], Message],
+        loss: Loss,
+        error: str = MachineLost.code,
+    ) -> None:
         """First in SQL, then in Redis: whoever comes in between sees them all, and how they were lost."""
         by_run = {lease.run_id: lease for lease in leases}
 
         def end(run_id: str) -> None:
             lease = by_run[run_id]
-            message = sentence.format(lease.machine, lease.idle_s, lease.phase)
             how: Loss = "unbegun" if lease.phase == "waiting" else loss
             with working_on(round=lease.round_id, run=run_id, stage=lease.stage, machine=lease.machine):
-                self._lose(run_id, message, how, error, lease.machine)
+                self._lose(run_id, why(lease), how, error, lease.machine)
 
         one_by_one(by_run, end)
         for lease in leases:
@@ -163,7 +176,7 @@ class LostRuns:
     def _find(self, run_id: str) -> None:
         with working_on(run=run_id):
             if not self._recover(run_id):
-                self._lose(run_id, MESSAGE_LOST, "unbegun")
+                self._lose(run_id, ORDER_LOST(), "unbegun")
 
     def _recover(self, run_id: str) -> bool:
         """Record a result that a dying store worker took out of its machine's inbox."""
@@ -174,7 +187,7 @@ class LostRuns:
         return found
 
     def _lose(
-        self, run_id: str, message: str, loss: Loss, error: str = MachineLost.code, machine: str = ""
+        self, run_id: str, message: Message, loss: Loss, error: str = MachineLost.code, machine: str = ""
     ) -> None:
         with self.server.store.write() as session:
             to_combine = lifecycle.mark_lost(session, run_id, message, loss, error, machine)

@@ -30,11 +30,11 @@ from grading.execution.results import Ran
 from grading.shared.telemetry import span, working_on
 from grading.store.rounds import preparing
 from workers.server.context import Server
+from workers.server.messages import CHECKS_FAILED
 from workers.server.pseudonyms import hide_names
 from workers.server.rubric_cache import DOCUMENTS, Version
 
 log = logging.getLogger(__name__)
-UNEXPECTED = "This hand-in could not be examined: the checks failed on it. A person must look at it."
 NO_SANDBOX = "This server runs no work: [sandbox] backend is none."
 Run = Callable[[Plan, str], Mapping[str, Execution]]
 """Runs what a plan asks for; the string is the submission's id."""
@@ -152,12 +152,12 @@ def _ending_badly(
         except SandboxUnavailable:
             raise
         except GraderError as error:
-            sentence = error.message
+            why = error.coded
         except (_ChecksFailed, ValidationError, DataError):
             log.exception("round %s cannot be prepared", round_id)
-            sentence = UNEXPECTED
+            why = CHECKS_FAILED()
         with server.store.write() as session:
-            preparing.reject_round(session, round_id, sentence)
+            preparing.reject_round(session, round_id, why)
         return False
 
 

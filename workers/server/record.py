@@ -12,7 +12,7 @@ from sqlalchemy.exc import DataError, InterfaceError, InternalError, Operational
 from sqlalchemy.orm import Session
 
 from grading import scoring
-from grading.domain.errors import JobInvalid, OutputInvalid, for_student
+from grading.domain.errors import EngineError, JobInvalid, OutputInvalid, for_student
 from grading.domain.jobs import Provenance, Result, read_result
 from grading.domain.model import Evidence
 from grading.domain.outcome import Report
@@ -23,6 +23,7 @@ from grading.store.rounds import lifecycle
 from grading.store.rounds.lifecycle import Recorded
 from grading.store.rounds.locking import LockedRound
 from workers.server.context import Server
+from workers.server.messages import NO_REPORT, NO_RESULT
 from workers.server.pseudonyms import rename_documents
 from workers.server.rubric_cache import DOCUMENTS
 
@@ -31,10 +32,6 @@ SQL_AWAY = (OperationalError, InterfaceError, InternalError)
 """The same may work later; data a database refuses will be refused again."""
 REFUSED = (DataError, ValueError, OverflowError)
 """Numbers too large, NUL, half characters: what one database or the other does not take."""
-NO_REPORT = "No report could be put together from the results; a person must look at it."
-OTHER_SHAPE = (
-    "The machine's answer has not the shape of a result; it may run another version than the server."
-)
 
 
 def read(content: Any) -> Result | None:
@@ -52,7 +49,7 @@ def read(content: Any) -> Result | None:
     ids = {key: str(content.get(key)) for key in ("run_id", "round_id", "stage") if content.get(key)}
     how = content.get("provenance")
     machine = str(how.get("machine", ""))[:40] if isinstance(how, Mapping) else ""
-    failed = {"ok": False, "error": JobInvalid.code, "message": OTHER_SHAPE}
+    failed = _failed(JobInvalid(NO_RESULT))
     provenance = Provenance(machine=machine, engine="", model="")
     return Result.model_validate({**ids, **failed, "provenance": provenance}) if len(ids) == 3 else None
 
@@ -116,8 +113,14 @@ def _say(result: Result, recorded: Recorded, began_ns: int) -> None:
 
 
 def _without_output(result: Result) -> Result:
-    invalid = {"ok": False, "error": OutputInvalid.code, "message": OutputInvalid().message}
-    return result.model_copy(update={**invalid, "output": {}})
+    return result.model_copy(update={**_failed(OutputInvalid()), "output": {}})
+
+
+def _failed(error: EngineError) -> dict[str, Any]:
+    """Fields of a result that is refused."""
+    why = error.coded
+    said = {"message": why.message, "message_code": why.code, "params": why.params}
+    return {"ok": False, "error": error.code, **said}
 
 
 def _bare(result: Result) -> Result:
@@ -143,7 +146,7 @@ def combine(server: Server, round_id: str) -> bool:
         log.exception("round %s cannot be combined", round_id)
     with server.store.write() as session:
         if current := finish_round.lock_complete(session, round_id):
-            finish_round.fail_round(session, current, NO_REPORT)
+            finish_round.fail_round(session, current, NO_REPORT())
     return False
 
 

@@ -22,6 +22,7 @@ from workers.server.admit import admit_runs
 from workers.server.context import Server
 from workers.server.housekeeping import do_chores
 from workers.server.lost_runs import LostRuns, one_by_one
+from workers.server.messages import CHECKS_NEVER_ENDED
 from workers.server.prepare import prepare
 
 log = logging.getLogger(__name__)
@@ -42,7 +43,6 @@ EXECUTE_S = 5.0
 """So long a round waits for somebody who runs its work, when nothing is queued and nobody holds it."""
 EXECUTE_BUSY_S = 3600.0
 """The same while others are queued: this one is probably among them."""
-KILLS_CHECKS = "The checks never came to an end on this hand-in; a person must look at it."
 
 
 @dataclass
@@ -138,7 +138,7 @@ class Sweeper:
                 taken = outbox.claim(session, "prepare", 1, PREPARE_LEASE_S, overdue_s=patience_s)
                 hopeless = [row for row in taken if row.tries > MOST_PREPARES]
                 for row in hopeless:
-                    preparing.reject_round(session, row.key, KILLS_CHECKS)
+                    preparing.reject_round(session, row.key, CHECKS_NEVER_ENDED())
             if not taken:
                 return
             yield from (row.key for row in taken if row not in hopeless)

@@ -11,8 +11,10 @@ from sqlalchemy.orm import Session
 
 from grading.domain.jobs import Result
 from grading.domain.lateness import LateRule, lateness, own_due
+from grading.domain.messages import Message
 from grading.domain.model import RoundState, StageState
 from grading.domain.outcome import Report
+from grading.domain.shared_messages import sentences
 from grading.integrations.events import GRADED
 from grading.scoring import settled
 from grading.store import outbox
@@ -23,7 +25,6 @@ from grading.store.grades.final_score import list_changes
 from grading.store.grades.release import is_automatic
 from grading.store.learning_platforms import grade_changed
 from grading.store.review import carry_over
-from grading.store.rounds.lifecycle import storable_text
 from grading.store.rounds.locking import LockedRound, lock_round, read_accepted, set_round
 from grading.store.submissions import mail_notifications
 from grading.store.tables import (
@@ -136,8 +137,8 @@ def finish_round(
     release = release and withdrawn_by is None
     changes = list_changes(session, current.id) if end.changed else []
     counts = settled(report, changes, end.credit)
-    why = "" if report.status == RoundState.GRADED else " ".join(dict.fromkeys(report.failures.values()))
-    set_round(session, current.id, state=report.status, finished_at=moment, failure=why)
+    failed = () if report.status == RoundState.GRADED else tuple(report.failed.values())
+    set_round(session, current.id, state=report.status, finished_at=moment, failure=sentences(failed))
     grade = {
         "round_id": current.id,
         "submission_id": current.submission_id,
@@ -187,14 +188,14 @@ def _withdrawn_by(session: Session, current: LockedRound, end: RoundEnd) -> int 
     return last.released_by if last is not None and last.released_at is None else None
 
 
-def fail_round(session: Session, current: LockedRound, sentence: str) -> None:
+def fail_round(session: Session, current: LockedRound, why: Message) -> None:
     """running → failed, without a grade: the results make no report."""
     set_round(
         session,
         current.id,
         state=RoundState.FAILED,
         finished_at=now(session),
-        failure=storable_text(sentence),
+        failure=why,
     )
     if current.current:
         news = {"type": f"submission.{GRADED[RoundState.FAILED]}", "submission": current.submission_id}

@@ -42,7 +42,7 @@ NEWER_VERSION = define_message(
 Purpose = Literal["try", "rubric", "rerun", "examples"]
 REASONS: dict[str, str] = {"try": "try", "rubric": "dry run", "rerun": "re-run"}
 ENDED = tuple(state.value for state in RoundState if state.final)
-DISCARDED = "The dry run was discarded."
+DISCARDED = define_message("dry_run.discarded", "The dry run was discarded.")
 Selection = Literal["latest", "all"]
 
 
@@ -188,7 +188,7 @@ def discard_dry_run(session: Session, dry_run_id: str, actor: Actor) -> None:
     session.execute(
         update(tables.Round)
         .where(tables.Round.id.in_(mine), tables.Round.state.in_(unbegun), ~tables.Round.current)
-        .values(state=RoundState.FAILED.value, failure=DISCARDED, prepared=None)
+        .values(state=RoundState.FAILED.value, failure=DISCARDED(), prepared=None)
         .execution_options(synchronize_session=False)
     )
     session.execute(

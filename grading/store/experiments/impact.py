@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session, aliased
 from grading.assignments.editor.carry_over import Conflict
 from grading.assignments.editor.impact import Points
 from grading.domain.errors import NotFound
-from grading.domain.messages import define_message
+from grading.domain.messages import Message, define_message
 from grading.domain.outcome import Report
 from grading.domain.value import Value
 from grading.scoring import settled
@@ -40,7 +40,7 @@ class GradeImpact(Value):
     student: str
     number: int
     state: str
-    failure: str
+    failure: Message
     held: bool
     before: float | None
     before_max: float | None

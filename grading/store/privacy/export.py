@@ -14,6 +14,7 @@ from sqlalchemy import inspect, or_, select
 from sqlalchemy.orm import Session, undefer
 
 from grading.checks.visibility import for_student
+from grading.domain.messages import Message
 from grading.domain.model import Evidence
 from grading.domain.outcome import Report
 from grading.scoring.text import as_text
@@ -174,6 +175,8 @@ def _value(column: str, value: Any) -> Any:
     """As JSON, without what a hidden test or its expected value reveals."""
     if value is not None and column in PARTLY:
         return PARTLY[column](value)
+    if isinstance(value, Message):
+        return value.message
     return value.isoformat() if isinstance(value, datetime) else value
 
 

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 
 from grading.domain.errors import MachineLost, MachineStalled, Retry
 from grading.domain.jobs import Result
+from grading.domain.messages import Message
 from grading.domain.model import RoundState, RunState, StageState
 from grading.store.database import now
 from grading.store.rounds import prompts
@@ -45,7 +46,6 @@ SUSPECT = 2
 """Losses, the last one together with other runs, after which the next run gets a machine to itself."""
 BACKOFF_S: Mapping[Retry, tuple[float, float]] = {"elsewhere": (2.0, 15.0), "later": (15.0, 60.0)}
 """Backoff in seconds before the second and the third try, by kind of failure."""
-MAX_SENTENCE = 2000
 MAX_ERROR = 40
 OPEN = (RunState.DISPATCHED, RunState.LOST)
 """States of runs without a result: a lost run may still send one."""
@@ -261,7 +261,7 @@ def _failed(session: Session, current: LockedRound, stage: Stage, result: Result
         current,
         stage,
         error,
-        result.message,
+        result.coded,
         _wait(result.retry, stage.tries),
         avoid=_avoid(stage, result),
         alone=False,  # it came to an end, so it kills nobody
@@ -288,7 +288,7 @@ def _fail(
     current: LockedRound,
     stage: Stage,
     error: str,
-    message: str,
+    message: Message,
     wait_s: float | None,
     **changed: Any,
 ) -> bool:
@@ -304,19 +304,19 @@ def _fail(
         tries=stage.tries,
         not_before=now(session) + timedelta(seconds=wait_s or 0.0) if again else None,
         error=error[:MAX_ERROR],
-        message=storable_text(message),
+        message=message,
         **changed,
     )
     return not again
 
 
-def storable_text(text: str) -> str:
-    """A text that the database accepts: without NUL, which PostgreSQL refuses, and of bounded length."""
-    return text.replace("\0", "")[:MAX_SENTENCE]
-
-
 def mark_lost(
-    session: Session, run_id: str, message: str, loss: Loss, error: str = MachineLost.code, machine: str = ""
+    session: Session,
+    run_id: str,
+    message: Message,
+    loss: Loss,
+    error: str = MachineLost.code,
+    machine: str = "",
 ) -> str | None:
     """dispatched → lost. Returns the round to combine, if this was its last open stage.
 

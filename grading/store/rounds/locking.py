@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from sqlalchemy import Table, and_, bindparam, select
 from sqlalchemy.orm import Session
 
+from grading.domain.messages import Message
 from grading.domain.model import RoundState, RunState, StageState
 from grading.store.database import cache_now, clock_column
 from grading.store.tables import Base
@@ -34,7 +35,7 @@ class Stage:
     tries: int
     runs: int
     run_id: str | None
-    message: str
+    message: Message
     losses: int
     alone: bool
     avoid: list[str]
@@ -123,7 +124,7 @@ _UPDATE_ROUND = _ROUNDS.update().where(_ROUNDS.c.id == bindparam("at_round"))
 _UPDATE_STAGE = _STAGES.update().where(
     _STAGES.c.round_id == bindparam("at_round"), _STAGES.c.stage == bindparam("at_stage")
 )
-_STAGE_DONE = _UPDATE_STAGE.values(state=StageState.DONE, error=None, message="")
+_STAGE_DONE = _UPDATE_STAGE.values(state=StageState.DONE, error=None, message=Message())
 _UPDATE_RUN = _RUNS.update().where(_RUNS.c.id == bindparam("at_run"))
 _INSERT_RUN = _RUNS.insert()
 _BEGIN_ROUNDS = (

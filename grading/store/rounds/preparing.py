@@ -11,12 +11,12 @@ from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.orm import Session
 
+from grading.domain.messages import Message
 from grading.domain.model import RoundState
 from grading.store import outbox
 from grading.store.change_tracking import TRACKED_MANUALLY, mark_changed
 from grading.store.database import now
 from grading.store.rounds import queue
-from grading.store.rounds.lifecycle import storable_text
 from grading.store.tables import Base, Outbox, Round, Submission, User
 
 PREPARING = ("prepare", "execute")
@@ -138,13 +138,13 @@ def student_of(session: Session, round_id: str) -> int | None:
     return session.execute(select(Round.student_id).where(Round.id == round_id)).scalar_one_or_none()
 
 
-def reject_round(session: Session, round_id: str, sentence: str) -> None:
+def reject_round(session: Session, round_id: str, why: Message) -> None:
     """received → failed: the round cannot be prepared."""
     moment = now(session)
     failed = session.execute(
         update(Round)
         .where(Round.id == round_id, Round.state == RoundState.RECEIVED)
-        .values(state=RoundState.FAILED, failure=storable_text(sentence), finished_at=moment)
+        .values(state=RoundState.FAILED, failure=why, finished_at=moment)
         .returning(Round.submission_id, Round.current)
         .execution_options(**TRACKED_MANUALLY)
     ).all()

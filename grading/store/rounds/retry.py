@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import delete, false, func, select
 from sqlalchemy.orm import Session
 
+from grading.domain.messages import Message
 from grading.domain.model import RoundState, StageState
 from grading.domain.value import Value
 from grading.store import outbox
@@ -26,7 +27,7 @@ class DeadStage(Value):
 
     stage: str
     error: str
-    message: str
+    message: Message
     """For the operator."""
     runs: int
     machine: str | None
@@ -45,7 +46,7 @@ class DeadRound(Value):
     assignment_title: str
     student: str
     state: str
-    failure: str
+    failure: Message
     finished_at: datetime | None
     stages: tuple[DeadStage, ...]
 
@@ -142,7 +143,7 @@ def _is_current(session: Session, round_id: str) -> bool:
 def _begin_again(session: Session, current: LockedRound) -> list[str]:
     """Reset the round and its dead stages; returns the stages' names."""
     # nobody sits and waits for it any more; those who do go first
-    under_way = {"failure": "", "finished_at": None, "priority": "batch"}
+    under_way = {"failure": Message(), "finished_at": None, "priority": "batch"}
     for name in current.stages:
         set_stage(session, current.id, name, priority="batch")
     if all(stage.state == StageState.WAITING for stage in current.stages.values()):

@@ -20,6 +20,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
+from grading.domain.messages import Message
 from grading.store.tables.assignments import RubricVersion, Submission
 from grading.store.tables.base import Base, Id, new_id
 
@@ -82,7 +83,7 @@ class Round(Base):
     """Round-robin turn while it is queued, see `grading.store.rounds.queue`."""
     prepared: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
     """Pseudonymised documents and evidence: what every job of the round contains. Large."""
-    failure: Mapped[str] = mapped_column(Text, default="")
+    failure: Mapped[Message] = mapped_column(default=Message())
     created_at: Mapped[datetime]
     prepared_at: Mapped[datetime | None]
     dispatched_at: Mapped[datetime | None]
@@ -134,7 +135,7 @@ class RoundStage(Base):
     run_id: Mapped[str | None] = mapped_column(Id)
     not_before: Mapped[datetime | None]
     error: Mapped[str | None] = mapped_column(String(40))
-    message: Mapped[str] = mapped_column(Text, default="")
+    message: Mapped[Message] = mapped_column(default=Message())
     __table_args__ = (Index("stages_by_state", "state", "priority", "stage", "not_before"),)
 
 

@@ -11,6 +11,7 @@ from statistics import median
 from sqlalchemy import and_, func, select
 from sqlalchemy.orm import Session
 
+from grading.domain.messages import Message
 from grading.domain.model import RoundState
 from grading.domain.permissions import Actor
 from grading.store import tables
@@ -45,7 +46,7 @@ class LiveStatus:
     round_id: str
     state: str
     priority: str
-    failure: str
+    failure: Message
     to_run: bool
     """Its sandbox run is queued or running."""
     created_at: datetime

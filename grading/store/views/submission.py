@@ -56,6 +56,7 @@ from grading.store.tables import (
     SubmissionMember,
     User,
 )
+from grading.store.tables.base import read_message
 from grading.store.views import grade_history
 from grading.store.views.grade_history import ScoreTerms, terms_of
 
@@ -172,7 +173,7 @@ class StageView(Value):
     seconds: float | None = None
     tokens: int | None = None
     error: str | None = None
-    message: str = ""
+    message: Message = Message()
     """Why it failed, for staff."""
     written_at: datetime | None = None
     """When the accepted result was recorded."""
@@ -231,7 +232,7 @@ class SubmissionView(Value):
     round_id: str
     state: str
     priority: str
-    failure: str
+    failure: Message
     to_run: bool
     """Its sandbox run is queued or running."""
     created_at: datetime
@@ -363,10 +364,12 @@ def _changed_at(released_at: datetime | None, changes: Iterable[Any]) -> datetim
 
 
 def _stage(columns: Sequence[Any]) -> StageView:
-    """A stage from the database's list, with instants as text."""
+    """A stage from the database's list, with instants and its message as text."""
     values = dict(zip(STAGE, columns, strict=True))
     written = values["written_at"] and parse_timestamp(values["written_at"])
-    return StageView.model_construct(**{**values, "written_at": written})
+    return StageView.model_construct(
+        **{**values, "written_at": written, "message": read_message(values["message"])}
+    )
 
 
 DIMMED_CHARS = 300_000

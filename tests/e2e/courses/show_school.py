@@ -13,6 +13,7 @@ from typing import Any
 
 from grading.broker.heartbeats import Lease
 from grading.domain.jobs import Finding, Judgement, SentPrompt, Suggestion
+from grading.domain.messages import verbatim
 from grading.domain.model import CheckOutcome, Flag, Location, RoundState, TestOutcome
 from grading.domain.outcome import CriterionGrade, Report
 from grading.domain.rubric import Criterion, Rubric
@@ -149,7 +150,7 @@ class ShowSchool(School):
             self._dead(submission, "feedback")
             self.made["partial"] = submission
         elif number == 21:
-            self._state(submission, "failed", failure="The notebook could not be read.")
+            self._state(submission, "failed", failure=verbatim("The notebook could not be read."))
             self.made["failed"] = submission
         elif number < 26:
             self._run(submission, number)
@@ -163,7 +164,7 @@ class ShowSchool(School):
             round_ = session.query(tables.Round).filter_by(submission_id=submission).one()
             (row,) = (one for one in round_.stages if one.stage == stage)
             row.state, row.tries, row.runs, row.error = "dead", 3, 3, "engine_stalled"
-            row.message = "The machine did not answer in time."
+            row.message = verbatim("The machine did not answer in time.")
 
     def _state(self, submission: str, state: str, **more: Any) -> None:
         with self.store.write() as session:

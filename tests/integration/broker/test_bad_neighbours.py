@@ -26,6 +26,7 @@ from grading.broker.leases import HEARTBEATS, LEASES
 from grading.checks import collect
 from grading.config.settings import load
 from grading.domain.errors import ConfigError
+from grading.domain.messages import verbatim
 from grading.domain.model import Document, Evidence, RoundState, RunState, StageState
 from grading.store import Store, schema
 from grading.store.blobs import store_blobs
@@ -33,10 +34,12 @@ from grading.store.database import now
 from grading.store.rounds import lifecycle
 from grading.store.tables import Outbox, Round, RoundStage, Run
 from tests.support.factories import add_assignment, begin_round, result, submit
+from tests.support.german import in_german
 from tests.support.system import close_dispatch, until
 from workers.server import prepare, record, sweeper
 from workers.server.admit import AT_ONCE, admit_runs
 from workers.server.context import Server, open_server
+from workers.server.messages import CHECKS_FAILED, CHECKS_NEVER_ENDED, NO_REPORT
 from workers.server.sweeper import MOST_PREPARES, Sweeper
 
 ANALYSIS = {"analysis": {"engine": "instant", "model": "m"}}
@@ -100,7 +103,8 @@ def test_a_submission_the_checks_fail_on_ends_and_the_others_go_on(
     poison = received(server, assignment, "s1", "poison <- 1")
     sound = received(server, assignment, "s2")
     Sweeper(server).step()
-    assert (row(server, poison).state, row(server, poison).failure) == ("failed", prepare.UNEXPECTED)
+    assert (row(server, poison).state, row(server, poison).failure) == ("failed", CHECKS_FAILED())
+    assert in_german(row(server, poison).failure).startswith("Diese Abgabe konnte nicht untersucht werden")
     assert row(server, sound).state == RoundState.QUEUED
 
 
@@ -121,7 +125,7 @@ def test_a_submission_that_kills_whoever_prepares_it_is_dead(
         Sweeper(server).step()  # not again at once
         announced_long_ago(server, poison)
     Sweeper(server).step()
-    assert (row(server, poison).state, row(server, poison).failure) == ("failed", sweeper.KILLS_CHECKS)
+    assert (row(server, poison).state, row(server, poison).failure) == ("failed", CHECKS_NEVER_ENDED())
     with server.store.read() as session:
         assert session.query(Outbox).filter_by(key=poison).one().done_at is not None
 
@@ -136,7 +140,7 @@ def test_a_round_without_a_report_ends_and_the_others_are_combined(server: Serve
             record.record(server, [result(run_id, round_of(server, run_id), stage)])
     Sweeper(server).step()
     ended = row(server, round_of(server, broken["analysis"]))
-    assert (ended.state, ended.failure) == (RoundState.FAILED, record.NO_REPORT)
+    assert (ended.state, ended.failure) == (RoundState.FAILED, NO_REPORT())
     assert row(server, round_of(server, sound["analysis"])).state == RoundState.GRADED
 
 
@@ -152,7 +156,7 @@ def test_a_broken_part_of_the_sweep_does_not_stop_the_rest(
 
 def test_a_lease_of_a_run_that_sql_does_not_know_is_dropped(server: Server) -> None:
     with server.store.write() as session:
-        assert lifecycle.mark_lost(session, "0" * 32, "gone", loss="alone") is None
+        assert lifecycle.mark_lost(session, "0" * 32, verbatim("gone"), loss="alone") is None
 
 
 def test_what_machines_say_is_stored_whatever_it_holds(server: Server, assignment: int) -> None:
@@ -165,7 +169,11 @@ def test_what_machines_say_is_stored_whatever_it_holds(server: Server, assignmen
     with server.store.read() as session:
         for stage in runs:
             dead = session.get_one(RoundStage, (round_of(server, runs[stage]), stage))
-            assert (dead.state, dead.message[:4], len(dead.error or "")) == (StageState.DEAD, "no x", 40)
+            assert (dead.state, dead.message.message[:4], len(dead.error or "")) == (
+                StageState.DEAD,
+                "no x",
+                40,
+            )
     Sweeper(server).step()
     assert row(server, round_of(server, runs["analysis"])).state == RoundState.FAILED
 
@@ -190,7 +198,7 @@ def test_a_stage_without_machines_does_not_hold_up_the_tries_of_the_other(
 
 def lost(server: Server, run_id: str) -> None:
     with server.store.write() as session:
-        lifecycle.mark_lost(session, run_id, "lost", loss="unbegun")
+        lifecycle.mark_lost(session, run_id, verbatim("lost"), loss="unbegun")
         assert session.get_one(Run, run_id).state == RunState.LOST
 
 

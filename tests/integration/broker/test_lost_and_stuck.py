@@ -22,6 +22,7 @@ from grading.broker.leases import HEARTBEATS, LEASES
 from grading.config.settings import load
 from grading.domain.errors import GraderError
 from grading.domain.jobs import Tokens
+from grading.domain.messages import verbatim
 from grading.domain.model import RoundState, RunState, StageState
 from grading.domain.permissions import Actor
 from grading.domain.rubric import Criterion, Rubric
@@ -35,11 +36,13 @@ from grading.store.privacy.erasure import find_student
 from grading.store.rounds import preparing, retry
 from grading.store.tables import Grade, Outbox, Round, RoundStage, Run
 from tests.support.factories import COURSE, RUBRIC, add_assignment, begin_round, begin_stage, result, submit
+from tests.support.german import in_german
 from tests.support.system import close_dispatch
 from workers.server import record
 from workers.server.admit import admit_runs
 from workers.server.context import Server, open_server
 from workers.server.lost_runs import LostRuns
+from workers.server.messages import NO_JOB
 from workers.server.prepare import prepare
 
 BOTH = {stage: {"engine": "instant", "model": "m"} for stage in ("analysis", "feedback")}
@@ -122,7 +125,8 @@ def test_a_rubric_with_a_stage_nobody_does_holds_nobody_up(server: Server) -> No
         assert session.get_one(Round, good).state == RoundState.RUNNING
         dead = session.get_one(Round, first)
         assert dead.state == RoundState.FAILED
-        assert dead.failure
+        assert dead.failure == NO_JOB()
+        assert "die Teile des Rasters" in in_german(dead.failure)
         assert [one.round_id for one in retry.list_dead_rounds(session)] == [first]
     admit_runs(server)
     with server.store.write() as session:
@@ -232,7 +236,7 @@ def test_all_that_is_dead_is_replayed_in_chunks(
     dead = [submit(server.store, assignment, f"s{number}").round_id for number in range(5)]
     with server.store.write() as session:
         for round_id in dead:
-            preparing.reject_round(session, round_id, "No.")
+            preparing.reject_round(session, round_id, verbatim("No."))
     monkeypatch.setattr("cli.commands.data.AT_ONCE", 2)
     arguments = ["--config", str(root / "config.toml"), "replay", "--all"]
     done = CliRunner().invoke(grader, arguments, env={"GRADER_DATABASE_URL": server.store.url})

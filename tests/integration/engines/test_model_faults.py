@@ -170,7 +170,7 @@ def test_a_fault_ends_in_a_partial_round_and_two_sentences(school: School, fault
     sentence = for_student(EVERY[fault]).message
     made = Report.model_validate(grade.report)
     assert (stage.state, stage.error) == (StageState.DEAD, EVERY[fault])
-    assert (current.state, current.failure) == (RoundState.PARTIAL, sentence)
+    assert (current.state, current.failure.message) == (RoundState.PARTIAL, sentence)
     assert made.failures == {"analysis": sentence}
     # no wrong grade: what was not judged has no points, and there is no total
     assert grade.points is None

@@ -135,8 +135,8 @@ def test_a_stage_that_cannot_be_done_leaves_the_points_so_far_and_says_why(with_
     report = Report.model_validate(grade.report)
     assert current.state == RoundState.PARTIAL
     assert (failed.state, failed.error, failed.tries) == (StageState.DEAD, "job_invalid", 1)
-    assert current.failure == report.failures["feedback"] == for_student("job_invalid").message
-    assert failed.message.endswith(".")  # the operator's
+    assert current.failure.message == report.failures["feedback"] == for_student("job_invalid").message
+    assert failed.message.message.endswith(".")  # the operator's
     assert (grade.points, grade.max_points, grade.released_at) == (None, 100.0, None)
     assert [(c.criterion, c.basis) for c in report.criteria] == [
         ("code", "checks"),

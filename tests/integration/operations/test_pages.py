@@ -15,6 +15,8 @@ from app.web import i18n
 from grading.broker.canaries import PartHeartbeat
 from grading.broker.heartbeats import Lease
 from grading.domain.errors import GraderError
+from grading.domain.messages import verbatim
+from grading.domain.shared_messages import NO_SUCH_COURSE
 from grading.execution.throughput import Rate
 from grading.scheduling.routing import NOTHING_WAITS, TAKES
 from grading.store import tables
@@ -262,8 +264,8 @@ def test_numbers_moments_and_errors_in_the_readers_language(school: School) -> N
         assert i18n.when(moment).startswith("05.03.2026")
         words = i18n.render_message(PASSWORD_TOO_SHORT(least=10))
         assert words == "Ein Passwort braucht mindestens 10 Zeichen."
-        assert i18n.stored_message("nobody knows this sentence") == "nobody knows this sentence"
-        assert i18n.stored_message("There is no such course.") == "Diesen Kurs gibt es nicht."
+        assert i18n.render_message(verbatim("nobody knows this sentence")) == "nobody knows this sentence"
+        assert i18n.render_message(NO_SUCH_COURSE()) == "Diesen Kurs gibt es nicht."
         assert i18n.gettext("") == ""
         assert i18n.render_message(TAKES(stage="analysis")) == "sie nimmt analysis"
         assert i18n.render_message(NOTHING_WAITS()) == "nichts wartet"

@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import func, select, update
 
 from grading.config.settings import Retention
+from grading.domain.messages import Message
 from grading.domain.permissions import Actor
 from grading.store import schema
 from grading.store.accounts import credentials, sessions, users
@@ -76,7 +77,7 @@ def test_what_is_kept_long_enough_goes_and_nothing_else(system: Played) -> None:
     unreleased = submit(store, hidden, "unreleased")
     system.work_off()
     with store.write() as session:
-        session.execute(update(Round).where(Round.id == seen.round_id).values(failure=""))
+        session.execute(update(Round).where(Round.id == seen.round_id).values(failure=Message()))
     under_way = submit(store, open_, "under way", source_text="u <- 1")
     system.pass_time(100 * DAY_S)
     young = submit(store, open_, "young", source_text="young <- 1")

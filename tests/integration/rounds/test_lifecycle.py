@@ -73,7 +73,7 @@ def combine(store: Store, round_id: str) -> bool:
         if current is None:
             return False
         results = {r.stage: r for r in finish_round.accepted_results(session, round_id)}
-        dead = {s.stage: verbatim(s.message) for s in current.stages.values() if s.state == StageState.DEAD}
+        dead = {s.stage: s.message for s in current.stages.values() if s.state == StageState.DEAD}
         made = scoring.combine(RUBRIC, Evidence(added_lines=1), results, dead)
         finish_round.finish_round(
             session, current, made, finish_round.load_round_end(session, current.id), release=False
@@ -173,7 +173,7 @@ def test_the_first_valid_result_wins(store: Store, assignment: int) -> None:
     accepted = submit(store, assignment)
     order = begin(store, accepted.round_id)["analysis"]
     with store.write() as session:
-        lifecycle.mark_lost(session, order.run_id, "machine died", loss="alone")
+        lifecycle.mark_lost(session, order.run_id, verbatim("machine died"), loss="alone")
     with store.write() as session:
         second = begin_stage(session, accepted.round_id, "analysis")
     assert second is not None
@@ -189,7 +189,7 @@ def test_a_late_result_of_a_lost_run_still_counts_when_it_is_first(store: Store,
     accepted = submit(store, assignment)
     order = begin(store, accepted.round_id)["analysis"]
     with store.write() as session:
-        lifecycle.mark_lost(session, order.run_id, "machine died", loss="alone")
+        lifecycle.mark_lost(session, order.run_id, verbatim("machine died"), loss="alone")
     assert record(store, order).outcome == "accepted"
     with store.write() as session:
         assert begin_stage(session, accepted.round_id, "analysis") is None
@@ -201,7 +201,7 @@ def test_a_stage_that_a_late_result_ended_stays_done_when_the_run_in_its_place_f
     accepted = submit(store, assignment)
     first = begin(store, accepted.round_id)["analysis"]
     with store.write() as session:
-        lifecycle.mark_lost(session, first.run_id, "machine died", loss="alone")
+        lifecycle.mark_lost(session, first.run_id, verbatim("machine died"), loss="alone")
     with store.write() as session:
         second = begin_stage(session, accepted.round_id, "analysis")
     assert second is not None
@@ -286,7 +286,7 @@ def test_three_failures_make_a_stage_dead_and_the_round_partial(
     assert combine(store, accepted.round_id)
     with store.read() as session:
         current = session.get_one(Round, accepted.round_id)
-        assert (current.state, current.failure) == (RoundState.PARTIAL, "no answer")
+        assert (current.state, current.failure) == (RoundState.PARTIAL, verbatim("no answer"))
         assert session.scalars(select(Grade.points)).all() == [None]
 
 
@@ -302,7 +302,10 @@ def test_a_run_no_machine_began_costs_no_try(store: Store, assignment: int) -> N
     order = begin(store, accepted.round_id)["analysis"]
     for _ in range(5):
         with store.write() as session:
-            assert lifecycle.mark_lost(session, order.run_id, "message vanished", loss="unbegun") is None
+            assert (
+                lifecycle.mark_lost(session, order.run_id, verbatim("message vanished"), loss="unbegun")
+                is None
+            )
             again = begin_stage(session, accepted.round_id, "analysis")
         assert again is not None
         order = again

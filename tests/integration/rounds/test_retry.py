@@ -86,7 +86,7 @@ def test_only_the_dead_stage_of_a_partial_round_is_done_again_and_there_is_one_g
     with store.read() as session:
         (listed,) = retry.list_dead_rounds(session)
     assert [(s.stage, s.error, s.message) for s in listed.stages] == [
-        ("feedback", "engine_failed", "no model")
+        ("feedback", "engine_failed", verbatim("no model"))
     ]
     with store.write() as session:
         assert retry.retry_round(session, round_id, "user:1")
@@ -145,7 +145,7 @@ def test_a_replayed_stage_has_all_its_tries_again(store: Store) -> None:
 def test_a_round_that_could_not_be_prepared_is_prepared_again(store: Store) -> None:
     round_id = submit(store, add_assignment(store)).round_id
     with store.write() as session:
-        preparing.reject_round(session, round_id, "The checks failed on it.")
+        preparing.reject_round(session, round_id, verbatim("The checks failed on it."))
     with store.write() as session:
         assert retry.retry_round(session, round_id, "cli")
     with store.write() as session:
@@ -179,9 +179,13 @@ def fail(school: School, who: str) -> tuple[str, str]:
     submission = school.submit(who)
     with school.store.write() as session:
         round_ = session.query(Round).filter_by(submission_id=submission).one()
-        round_.state, round_.failure = "failed", "It did not work."
+        round_.state, round_.failure = "failed", verbatim("It did not work.")
         for stage in round_.stages:
-            stage.state, stage.error, stage.message = "dead", "model_missing", "Run there: ollama pull <m>"
+            stage.state, stage.error, stage.message = (
+                "dead",
+                "model_missing",
+                verbatim("Run there: ollama pull <m>"),
+            )
         return submission, round_.id
 
 

@@ -28,6 +28,7 @@ from grading.broker.canaries import Canaries
 from grading.broker.purge import withdraw
 from grading.config.settings import Limits, Retention, SandboxSettings
 from grading.domain.errors import SandboxUnavailable
+from grading.domain.messages import verbatim
 from grading.domain.model import RoundState
 from grading.store import Store, outbox, schema
 from grading.store.privacy import backup, erasure, retention
@@ -465,7 +466,7 @@ def test_old_executions_go_and_what_waits_for_the_pool_stays(lite: School) -> No
 def test_a_round_that_could_not_be_prepared_goes_the_same_way_when_it_is_replayed(lite: School) -> None:
     round_id = handed_on(lite)
     with lite.server.store.write() as session:
-        preparing.reject_round(session, round_id, "The checks failed.")
+        preparing.reject_round(session, round_id, verbatim("The checks failed."))
     assert tried(lite, round_id) is None
     with lite.server.store.write() as session:
         assert retry.retry_round(session, round_id, "test")

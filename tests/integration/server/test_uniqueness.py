@@ -25,6 +25,7 @@ from hypothesis.stateful import (
 from grading.broker.dispatch import Outgoing, open_dispatch
 from grading.config.settings import Config, Database, Machine, Placement
 from grading.domain.jobs import Result
+from grading.domain.messages import verbatim
 from grading.domain.model import RoundState, RunState, StageState
 from grading.store import Store, schema
 from grading.store.rounds import lifecycle, queue, retry
@@ -218,7 +219,7 @@ class Uniqueness(RuleBasedStateMachine):
 
     def lose(self, run_id: str, loss: Loss) -> None:
         with self.store.write() as session:
-            to_combine = lifecycle.mark_lost(session, run_id, "gone", loss)
+            to_combine = lifecycle.mark_lost(session, run_id, verbatim("gone"), loss)
         if to_combine is not None:
             record.combine(self.server, to_combine)
 

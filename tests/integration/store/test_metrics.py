@@ -11,6 +11,7 @@ from sqlalchemy import update
 
 from app.operations.metrics import History
 from grading.domain.jobs import Result, Tokens
+from grading.domain.messages import verbatim
 from grading.store import Store, schema
 from grading.store.database import now
 from grading.store.reporting import metrics
@@ -161,7 +162,7 @@ def test_counts_of_runs_never_fall(local: Store) -> None:
     results = begun(local, add_assignment(local), "s1")
     run = results["analysis"]
     with local.write() as session:
-        lifecycle.mark_lost(session, run.run_id, "gone", "alone")
+        lifecycle.mark_lost(session, run.run_id, verbatim("gone"), "alone")
     history = History(local)
 
     def runs() -> dict[tuple[str, ...], int]:

@@ -214,7 +214,9 @@ class _Run:
 
     def failed(self, error: EngineError) -> Result:
         """The result of a run that did not."""
-        return self._result(ok=False, error=error.code, message=error.message, retry=error.retry)
+        why = error.coded
+        said = {"message": why.message, "message_code": why.code, "params": why.params}
+        return self._result(ok=False, error=error.code, retry=error.retry, **said)
 
     def _result(self, **outcome: Any) -> Result:
         self._account(seconds=max(0.0, self.clock() - self.started))
