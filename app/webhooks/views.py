@@ -115,11 +115,11 @@ def fetch(file: File, until: float, most_bytes: int) -> bytes:
             allow=services().config.server.allowed,
         )
     except Refused as error:
-        raise FileRefused(FILE_ADDRESS_REFUSED(name=repr(name), why=error)) from None
+        raise FileRefused(FILE_ADDRESS_REFUSED(name=repr(name), why=error.coded)) from None
     except TooMuch as error:
-        raise UploadTooLarge(FILE_TOO_LARGE(name=repr(name), why=error)) from None
+        raise UploadTooLarge(FILE_TOO_LARGE(name=repr(name), why=error.coded)) from None
     except OutsideFailed as error:
-        raise FileAway(FILE_NOT_FETCHED(name=repr(name), why=error)) from None
+        raise FileAway(FILE_NOT_FETCHED(name=repr(name), why=error.coded)) from None
     if answer.status in _LATER or answer.status >= 500:
         raise FileAway(FILE_SERVER_ANSWERED(name=repr(name), status=answer.status))
     if answer.status != 200:

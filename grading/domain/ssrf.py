@@ -47,6 +47,38 @@ _COMPATIBLE = IPv6Network("::/96")
 _LOW_PORTS = (80, 443)
 
 
+FORBIDDEN_CHARACTERS = define_message(
+    "outside.forbidden_characters", "The address has characters that must be escaped, or is too long."
+)
+UNREADABLE = define_message("outside.unreadable", "The address cannot be read.")
+OTHER_SCHEME = define_message(
+    "outside.other_scheme", "Only addresses that begin with https:// or http:// are asked."
+)
+USER_OR_FRAGMENT = define_message(
+    "outside.user_or_fragment", "An address with a user's name, a password or a # is not asked."
+)
+NO_PORT = define_message("outside.no_port", "The port of the address is not one.")
+NO_HOST = define_message(
+    "outside.no_host",
+    "The host of the address is neither a name nor a plain IP address. Write names with other letters in "
+    "their xn-- form, and IPv4 addresses as four decimal numbers.",
+)
+NOT_PUBLIC = define_message(
+    "outside.not_public",
+    "%(host)s is at %(address)s, which is not an address of the public internet. If that is "
+    "meant, name the host or its network in server.outside_allowed of config.toml.",
+)
+HTTPS_ONLY = define_message(
+    "outside.https_only",
+    "%(host)s is asked by https:// only, unless it stands in server.outside_allowed of config.toml.",
+)
+OTHER_PORT = define_message(
+    "outside.other_port",
+    "Port %(port)s of %(host)s is not one of a web server. If that is meant, name the "
+    "host in server.outside_allowed of config.toml.",
+)
+
+
 class Refused(GraderError):
     """This system does not speak to that address."""
 
@@ -115,18 +147,18 @@ class Target:
 def read(url: str) -> Target:
     """Take a URL apart. Raises Refused for whatever two programs could read in two ways."""
     if len(url) > LONGEST or re.search(r"[^!-~]|[\\<>\"^`{|}]", url):
-        raise Refused("The address has characters that must be escaped, or is too long.")
+        raise Refused(FORBIDDEN_CHARACTERS)
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise Refused("The address cannot be read.") from None
+        raise Refused(UNREADABLE) from None
     if parts.scheme not in ("http", "https"):
-        raise Refused("Only addresses that begin with https:// or http:// are asked.")
+        raise Refused(OTHER_SCHEME)
     if "@" in parts.netloc or "#" in url:
-        raise Refused("An address with a user's name, a password or a # is not asked.")
+        raise Refused(USER_OR_FRAGMENT)
     if port == 0 or parts.netloc.endswith(":"):
-        raise Refused("The port of the address is not one.")
+        raise Refused(NO_PORT)
     secure = parts.scheme == "https"
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return Target(secure, _host(parts.netloc), port or (443 if secure else 80), path)
@@ -138,20 +170,11 @@ def require(target: Target, address: Address, allowed: Allowed) -> None:
     if allowed.opens(target.host, real):
         return
     if not public(real):
-        raise Refused(
-            f"{target.host} is at {address}, which is not an address of the public internet. If that is "
-            "meant, name the host or its network in server.outside_allowed of config.toml."
-        )
+        raise Refused(NOT_PUBLIC(host=target.host, address=address))
     if not target.secure:
-        raise Refused(
-            f"{target.host} is asked by https:// only, unless it stands in server.outside_allowed of "
-            "config.toml."
-        )
+        raise Refused(HTTPS_ONLY(host=target.host))
     if target.port < 1024 and target.port not in _LOW_PORTS:
-        raise Refused(
-            f"Port {target.port} of {target.host} is not one of a web server. If that is meant, name the "
-            "host in server.outside_allowed of config.toml."
-        )
+        raise Refused(OTHER_PORT(port=target.port, host=target.host))
 
 
 def public(address: Address) -> bool:
@@ -196,10 +219,7 @@ def _host(netloc: str) -> str:
 
 
 def _no_host() -> str:
-    raise Refused(
-        "The host of the address is neither a name nor a plain IP address. Write names with other letters in "
-        "their xn-- form, and IPv4 addresses as four decimal numbers."
-    )
+    raise Refused(NO_HOST)
 
 
 def _numeric(host: str) -> bool:

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Any
 
 from grading.domain.errors import GraderError
-from grading.domain.messages import define_message
+from grading.domain.messages import Message, define_message, verbatim
 from grading.domain.ssrf import Address, Allowed, Refused, Target, read, require
 
 __all__ = ["Allowed", "Answer", "OutsideFailed", "Refused", "TooMuch", "ask"]
@@ -29,6 +29,20 @@ AT_MOST = 8
 """Addresses of one host that are tried."""
 _PIECE = 65_536
 _NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+TOO_LATE = define_message("outside.too_late", "no whole answer within %(seconds)s\N{NO-BREAK SPACE}s")
+UNWRITABLE = define_message(
+    "outside.unwritable", "the request cannot be written: a header or the path has forbidden characters"
+)
+LOOKUP_TOO_LATE = define_message("outside.lookup_too_late", "%(host)s was not looked up in time")
+NO_SUCH_HOST = define_message("outside.no_such_host", "there is no host %(host)s")
+BROKEN_HEAD = define_message("outside.broken_head", "the head of the answer is broken off or is none")
+ANSWER_TOO_LARGE = define_message("outside.answer_too_large", "the answer is larger than %(most)s bytes")
+ENDED_TOO_EARLY = define_message("outside.ended_too_early", "the answer ended too early")
+INVALID_CERTIFICATE = define_message(
+    "outside.invalid_certificate", "its certificate is not valid for this address: %(problem)s"
+)
 
 
 class OutsideFailed(GraderError):
@@ -80,15 +94,13 @@ def ask(
                 return _exchange(connected, target, method, headers, body, most_bytes, cut)
             finally:
                 if late.is_set():  # a part of the answer may have come before
-                    raise OutsideFailed(f"no whole answer within {timeout_s:g}\N{NO-BREAK SPACE}s")
+                    raise OutsideFailed(TOO_LATE(seconds=f"{timeout_s:g}"))
     except TimeoutError:
-        raise OutsideFailed(f"no whole answer within {timeout_s:g}\N{NO-BREAK SPACE}s") from None
+        raise OutsideFailed(TOO_LATE(seconds=f"{timeout_s:g}")) from None
     except (OSError, HTTPException) as error:
-        raise OutsideFailed(_words(error)) from None
+        raise OutsideFailed(_reason(error)) from None
     except ValueError:
-        raise OutsideFailed(
-            "the request cannot be written: a header or the path has forbidden characters"
-        ) from None
+        raise OutsideFailed(UNWRITABLE) from None
 
 
 def _checked(target: Target, until: float, allow: Allowed) -> list[Address]:
@@ -114,9 +126,9 @@ def _look_up(target: Target, until: float) -> list[Address]:
     try:
         found = told.get(timeout=max(0.0, until - time.monotonic()))
     except queue.Empty:
-        raise OutsideFailed(f"{target.host} was not looked up in time") from None
+        raise OutsideFailed(LOOKUP_TOO_LATE(host=target.host)) from None
     if isinstance(found, Exception) or not found:
-        raise OutsideFailed(f"there is no host {target.host}")
+        raise OutsideFailed(NO_SUCH_HOST(host=target.host))
     return found
 
 
@@ -214,7 +226,7 @@ def _exchange(
     response = connection.getresponse()
     with response:
         if response.msg.defects:
-            raise OutsideFailed("the head of the answer is broken off or is none")
+            raise OutsideFailed(BROKEN_HEAD)
         told: dict[str, str] = {}
         for name, value in response.getheaders():
             name = name.lower()
@@ -228,15 +240,15 @@ def _body(response: HTTPResponse, most_bytes: int, cut: bool) -> bytes:
     while len(found) <= most_bytes and (piece := response.read(min(_PIECE, most_bytes + 1 - len(found)))):
         found += piece
     if len(found) > most_bytes and not cut:
-        raise TooMuch(f"the answer is larger than {most_bytes} bytes")
+        raise TooMuch(ANSWER_TOO_LARGE(most=most_bytes))
     if len(found) <= most_bytes and response.length:
-        raise OutsideFailed("the answer ended too early")
+        raise OutsideFailed(ENDED_TOO_EARLY)
     return bytes(found[:most_bytes])
 
 
-def _words(error: Exception) -> str:
+def _reason(error: Exception) -> Message:
     """What went wrong, in a line without anything of what was sent."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not valid for this address: {error.verify_message}"
+        return INVALID_CERTIFICATE(problem=error.verify_message)
     text = str(error) or type(error).__name__
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:300]
+    return verbatim(" ".join("".join(c if c.isprintable() else " " for c in text).split())[:300])

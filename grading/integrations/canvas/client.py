@@ -125,7 +125,7 @@ class Outside(BaseAdapter):
                 allow=self.allow,
             )  # fmt: skip
         except OutsideFailed as error:
-            raise CanvasSilent(NO_ANSWER(why=error)) from None
+            raise CanvasSilent(NO_ANSWER(why=error.coded)) from None
         if answer.status in REDIRECTS:
             raise CanvasFailed(REDIRECTED(status=answer.status))
         if throttled(answer):
@@ -195,11 +195,11 @@ def _file(url: str, headers: Mapping[str, str], left: float, most_bytes: int, al
     try:
         return ask("GET", url, headers=headers, timeout_s=left, most_bytes=most_bytes, allow=allow)
     except Refused as error:
-        raise FileGone(FILE_ADDRESS_REFUSED(why=error)) from None
+        raise FileGone(FILE_ADDRESS_REFUSED(why=error.coded)) from None
     except TooMuch:
         raise FileGone(FILE_TOO_LARGE(most=most_bytes)) from None
     except OutsideFailed as error:
-        raise CanvasSilent(FILE_NOT_FETCHED(why=error)) from None
+        raise CanvasSilent(FILE_NOT_FETCHED(why=error.coded)) from None
 
 
 def _content(answer: Answer) -> bytes:

@@ -154,7 +154,7 @@ def _ask(
             most_bytes=LARGEST, allow=allow,
         )  # fmt: skip
     except OutsideFailed as error:
-        raise PlatformSilent(NO_ANSWER(why=error)) from None
+        raise PlatformSilent(NO_ANSWER(why=error.coded)) from None
 
 
 def _json(answer: Answer) -> Any:

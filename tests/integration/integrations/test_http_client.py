@@ -17,6 +17,7 @@ import pytest
 from grading.domain.ssrf import Address
 from grading.integrations import http_client
 from grading.integrations.http_client import Allowed, Answer, OutsideFailed, Refused, ask
+from tests.support.german import in_german
 from tests.support.redis_servers import certificates
 
 HERE = Allowed.of(["127.0.0.1/32"])
@@ -182,20 +183,23 @@ SLOW = {
 @pytest.mark.parametrize("name", SLOW)
 def test_every_answer_ends_in_time(name: str) -> None:
     began = time.monotonic()
-    with talker(SLOW[name]) as port, pytest.raises(OutsideFailed, match=r"within 0\.3\ss"):
+    with talker(SLOW[name]) as port, pytest.raises(OutsideFailed, match=r"within 0\.3\ss") as caught:
         get(port, timeout_s=0.3)
+    assert in_german(caught.value.coded) == "keine vollständige Antwort innerhalb von 0.3\N{NO-BREAK SPACE}s"
     assert time.monotonic() - began < 30
 
 
 def test_a_name_service_that_does_not_answer_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     over = threading.Event()
     monkeypatch.setattr(http_client, "resolve", lambda *_: over.wait(60) and [])
-    with pytest.raises(OutsideFailed, match="not looked up in time"):
+    with pytest.raises(OutsideFailed, match="not looked up in time") as caught:
         ask("GET", "https://lms.example/", allow=Allowed(), timeout_s=0.1)
     over.set()
-    with pytest.raises(OutsideFailed, match=r"no host lms\.invalid"):
+    assert in_german(caught.value.coded) == "lms.example wurde nicht rechtzeitig nachgeschlagen"
+    with pytest.raises(OutsideFailed, match=r"no host lms\.invalid") as caught:
         monkeypatch.undo()
         ask("GET", "https://lms.invalid/", allow=Allowed())
+    assert in_german(caught.value.coded) == "es gibt keinen Host lms.invalid"
 
 
 def test_the_first_bytes_of_a_long_answer_may_be_enough() -> None:
@@ -206,8 +210,9 @@ def test_the_first_bytes_of_a_long_answer_may_be_enough() -> None:
 def test_headers_that_would_split_a_request_are_refused() -> None:
     with talker(saying(OK)) as port:
         for value in ("a\r\nX: y", "ü€"):
-            with pytest.raises(OutsideFailed, match="forbidden characters"):
+            with pytest.raises(OutsideFailed, match="forbidden characters") as caught:
                 get(port, headers={"Authorization": value})
+            assert in_german(caught.value.coded)
 
 
 def test_a_certificate_must_be_for_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,8 +221,10 @@ def test_a_certificate_must_be_for_the_name(tmp_path: Path, monkeypatch: pytest.
     server.load_cert_chain(made.certificate, made.key)
     monkeypatch.setattr(http_client, "resolve", lambda *_: [ip_address("127.0.0.1")])
     with talker(saying(OK), server) as port:
-        with pytest.raises(OutsideFailed, match="certificate is not valid"):  # of no authority we know
+        # of no authority we know
+        with pytest.raises(OutsideFailed, match="certificate is not valid") as caught:
             ask("GET", f"https://localhost:{port}/", allow=HERE)
+        assert in_german(caught.value.coded).startswith("sein Zertifikat gilt nicht für diese Adresse: ")
         monkeypatch.setenv("SSL_CERT_FILE", str(made.ca))
         assert ask("GET", f"https://localhost:{port}/", allow=HERE).body == b"ok"
         for url in (f"https://lms.example:{port}/", f"https://127.0.0.1:{port}/"):

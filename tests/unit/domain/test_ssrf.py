@@ -9,6 +9,7 @@ import pytest
 from grading.config.settings import Config, parse
 from grading.domain.errors import ConfigError
 from grading.domain.ssrf import Allowed, Refused, plain, public, read, require
+from tests.support.german import in_german
 
 NOTHING = Allowed()
 
@@ -33,8 +34,9 @@ PUBLIC = """
 @pytest.mark.parametrize("address", NOT_PUBLIC)
 def test_what_is_not_public_is_refused(address: str) -> None:
     assert not public(ip_address(address))
-    with pytest.raises(Refused, match=r"not an address of the public internet.*outside_allowed"):
+    with pytest.raises(Refused, match=r"not an address of the public internet.*outside_allowed") as caught:
         require(read("https://lms.example/"), ip_address(address), NOTHING)
+    assert in_german(caught.value.coded).startswith(f"lms.example hat die Adresse {ip_address(address)},")
 
 
 @pytest.mark.parametrize("address", PUBLIC)
@@ -66,8 +68,9 @@ UNREADABLE = (
 
 @pytest.mark.parametrize("url", UNREADABLE)
 def test_what_two_programs_may_read_in_two_ways_is_refused(url: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(Refused) as caught:
         read(url)
+    assert in_german(caught.value.coded)
 
 
 @pytest.mark.parametrize(
@@ -94,11 +97,13 @@ def test_one_way_of_reading_an_address(url: str, host: str, port: int, path: str
 
 def test_http_and_low_ports_only_where_config_opens_them() -> None:
     outside, inside = ip_address("8.8.8.8"), ip_address("10.1.2.3")
-    with pytest.raises(Refused, match="https:// only"):
+    with pytest.raises(Refused, match="https:// only") as caught:
         require(read("http://lms.example/"), outside, NOTHING)
+    assert in_german(caught.value.coded).startswith("lms.example wird nur über https:// gefragt")
     for port in (22, 25, 1023):
-        with pytest.raises(Refused, match=f"Port {port}"):
+        with pytest.raises(Refused, match=f"Port {port}") as caught:
             require(read(f"https://lms.example:{port}/"), outside, NOTHING)
+        assert in_german(caught.value.coded).startswith(f"Port {port} von lms.example")
     require(read("https://lms.example:8443/"), outside, NOTHING)
     for entry in ("lms.example", "LMS.example.", "10.0.0.0/8", "10.1.2.3"):
         require(read("http://lms.example:81/"), inside, Allowed.of([entry]))
