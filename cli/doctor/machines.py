@@ -8,6 +8,7 @@ import json
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from cli.doctor.finding import Finding, Installation, disk, failure, ok, size, warning
@@ -225,9 +226,11 @@ def _model_digests(states: Iterable[MachineState], answers: Mapping[str, Examina
     """Machines that share a model's name should have the same weights; what was just examined is newest."""
     said: dict[tuple[str, str, str], Claim] = {}
     heartbeats = [one for state in states if state.alive for one in claims(state.name, state.stages)]
+    sources = {(one.machine, one.engine): one.source for one in heartbeats}
     for one in [*heartbeats, *_examined(answers)]:
         if one.digest:
-            said[one.machine, one.engine, one.model] = one
+            source = sources.get((one.machine, one.engine), "")
+            said[one.machine, one.engine, one.model] = replace(one, source=source)
     for difference in differing(said.values()):
         yield warning(f"model {difference.model}", difference.message, difference.remedy)
 

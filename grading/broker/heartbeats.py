@@ -6,12 +6,13 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 from redis import Redis
 
 from grading.broker import lua_scripts
 from grading.broker.lua_scripts import Script
+from grading.scheduling.cluster_view import RoutingFacts
 
 HEARTBEAT_S = 3.0
 DEAD_AFTER_S = 10.0
@@ -54,7 +55,7 @@ class Lease:
 
 
 @dataclass(frozen=True)
-class Heartbeat:
+class Heartbeat(RoutingFacts):
     """What a worker process says of itself every 3 s. `age_s` by Redis' clock."""
 
     process: str
@@ -76,20 +77,12 @@ class Heartbeat:
     """Generations at once that it takes now, as it measured to be best; 0: all slots."""
     limit_why: str = ""
     """Why so many, in one sentence."""
-    running: Mapping[str, int] = field(default_factory=dict)
-    """stage -> runs in hand."""
     gateway_requests: int = 0
     """Requests of other tools in hand, beside `busy`; see docs/gateway.md."""
-    remaining: Mapping[str, float] = field(default_factory=dict)
-    """stage -> jobs' worth of work that is left of those."""
     speed_profiles: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """stage -> the fields of a `grading.scheduling.cluster_view.SpeedProfile`."""
-    load_s: Mapping[str, float] = field(default_factory=dict)
-    """stage -> seconds until its model is loaded."""
     circuits: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """engine -> {"state": "open" or "probing", "why", "since_s", "stages"}; none that is closed."""
-    reserved: str = ""
-    joins_after_s: float = 0.0
     takes: Sequence[str] = ()
     """Queues it listens to now."""
     why: str = ""
@@ -140,13 +133,24 @@ def _all(value: Any, fits: Callable[[Any], bool]) -> bool:
     return isinstance(value, dict) and all(map(fits, value.values()))
 
 
+def _shape(annotation: Any) -> Callable[[Any], bool]:
+    """Of a field of `RoutingFacts`, by its type."""
+    if get_origin(annotation) is Mapping:
+        _, of = get_args(annotation)
+        return lambda value: _all(value, SHAPE_OF_TYPE[of])
+    return SHAPE_OF_TYPE[annotation]
+
+
+SHAPE_OF_TYPE: dict[Any, Callable[[Any], bool]] = {
+    str: _text,
+    int: _number,
+    float: _number,
+    bool: lambda value: isinstance(value, bool),
+}
 SHAPES: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(
-        ("process", "machine", "role", "limit_why", "reserved", "why", "why_code"),
-        lambda v: isinstance(v, str),
-    ),
-    **dict.fromkeys(("slots", "busy", "gateway_requests", "limit", "joins_after_s", "age_s"), _number),
-    **dict.fromkeys(("running", "remaining", "load_s"), lambda v: _all(v, _number)),
+    **{name: _shape(annotation) for name, annotation in get_type_hints(RoutingFacts).items()},
+    **dict.fromkeys(("process", "machine", "role", "limit_why", "why", "why_code"), _text),
+    **dict.fromkeys(("slots", "busy", "gateway_requests", "limit", "age_s"), _number),
     **dict.fromkeys(
         ("engines", "metrics", "speed_profiles"), lambda v: _all(v, lambda one: isinstance(one, dict))
     ),
@@ -182,9 +186,7 @@ def _heartbeat(machine: str, content: str, moment: float) -> Heartbeat | None:
     at = row.pop("at", 0.0)
     age = max(0.0, moment - at) if _number(at) else math.inf
     told = {
-        key: value
-        for key, value in _known(Heartbeat, {**row, "age_s": age}).items()
-        if key not in SHAPES or SHAPES[key](value)
+        key: value for key, value in _known(Heartbeat, {**row, "age_s": age}).items() if SHAPES[key](value)
     }
     return Heartbeat(**told) if told.keys() >= NEEDED else None
 

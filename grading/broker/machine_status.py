@@ -152,12 +152,8 @@ def peer(heartbeat: Heartbeat) -> Peer:
         name=heartbeat.machine,
         slots=heartbeat.limit or heartbeat.slots,
         stages=tuple(able),
-        joins_after_s=heartbeat.joins_after_s,
-        reserved=heartbeat.reserved,
         speed_profiles=profiles,
-        running=running,
-        remaining=heartbeat.remaining,
-        load_s=heartbeat.load_s,
+        **{**heartbeat.facts(), "running": running},
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 INTERACTIVE, BATCH = "interactive", "batch"
 PRIORITIES = (INTERACTIVE, BATCH)
@@ -39,8 +40,31 @@ class SpeedProfile:
         return at_once / self.seconds(at_once)
 
 
+@dataclass(frozen=True, kw_only=True)
+class RoutingFacts:
+    """What a machine tells of itself for routing: heartbeats carry these fields by name, a `Peer` has them.
+
+    Their types are numbers, texts, truth values, and mappings of texts to one of these.
+    """
+
+    joins_after_s: float = 0.0
+    """A spare leaves what has waited for less to the primary machines."""
+    reserved: str = ""
+    """`batch`: it takes batch work only; `testing`: nothing but what is sent to it by name."""
+    running: Mapping[str, int] = field(default_factory=dict)
+    """stage -> runs in hand."""
+    remaining: Mapping[str, float] = field(default_factory=dict)
+    """stage -> jobs' worth of work that is left of those in hand."""
+    load_s: Mapping[str, float] = field(default_factory=dict)
+    """stage -> seconds until its model is loaded; none or 0 where it is."""
+
+    def facts(self) -> dict[str, Any]:
+        """These fields by name."""
+        return {one.name: getattr(self, one.name) for one in fields(RoutingFacts)}
+
+
 @dataclass(frozen=True)
-class Peer:
+class Peer(RoutingFacts):
     """A machine, as its last heartbeat tells; the decider itself is one, too."""
 
     name: str
@@ -48,18 +72,8 @@ class Peer:
     """Generations at once that it takes now; see `grading/scheduling/concurrency.py`."""
     stages: tuple[str, ...] = ()
     """Stages it can do now: those of a drained, dead or broken one are left out."""
-    joins_after_s: float = 0.0
-    """A spare leaves what has waited for less to the primary machines."""
-    reserved: str = ""
-    """`batch`: it takes batch work only; `testing`: nothing but what is sent to it by name."""
     speed_profiles: Mapping[str, SpeedProfile] = field(default_factory=dict)
     """Of its stages whose speed is known; `grading.scheduling.speed_profile.with_guesses` has the others."""
-    running: Mapping[str, int] = field(default_factory=dict)
-    """stage -> runs in hand."""
-    remaining: Mapping[str, float] = field(default_factory=dict)
-    """stage -> jobs' worth of work that is left of those in hand."""
-    load_s: Mapping[str, float] = field(default_factory=dict)
-    """stage -> seconds until its model is loaded; none or 0 where it is."""
 
     @property
     def busy(self) -> int:

@@ -20,6 +20,7 @@ from grading.config.settings import EngineSettings, Machine
 from grading.domain import messages
 from grading.domain.jobs import Job, Provenance, Result, read_job
 from grading.scheduling.circuit_breaker import RULES, Rules
+from grading.scheduling.cluster_view import RoutingFacts
 from grading.shared.telemetry import outcome, span, working_on
 from workers.machine import results
 from workers.machine.circuits import CircuitBreakers
@@ -253,6 +254,16 @@ class MachineProcess:
         placing = Counter(list(self._placing.values()))
         return dict(placing + Counter(working.job.stage for working in list(self._working.values())))
 
+    def routing_facts(self) -> RoutingFacts:
+        """What this machine tells of itself for routing, to others and to itself."""
+        return RoutingFacts(
+            joins_after_s=self.machine.patience_s,
+            reserved=self.machine.reserved,
+            running=self.in_hand(),
+            remaining={stage: round(left, 3) for stage, left in self.throughput.remaining().items()},
+            load_s=self.throughput.load_s(),
+        )
+
     def heartbeat(self) -> None:
         """One heartbeat."""
         machine, (takes, why) = self.machine, self.chosen()
@@ -268,15 +279,13 @@ class MachineProcess:
                 engines=counters(self.engines),
                 metrics=metric_types(self.engines),
                 circuits=self.circuits.state(),
-                reserved=machine.reserved,
-                joins_after_s=machine.patience_s,
-                running=self.in_hand(),
                 gateway_requests=self.gateway_requests(),
                 takes=takes,
                 why=why.message,
                 why_code=why.code,
                 why_params=why.model_dump(mode="json")["params"],
                 **self.throughput.told(),
+                **self.routing_facts().facts(),
             )
         )
         self.telling.confirm()

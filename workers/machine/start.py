@@ -174,11 +174,8 @@ def listen(
             machine.name,
             process.throughput.limit(),
             tuple(machine.stages),
-            joins_after_s=machine.patience_s,
-            reserved=machine.reserved,
             speed_profiles=process.throughput.speed_profiles(),
-            remaining=process.throughput.remaining(),
-            load_s=process.throughput.load_s(),
+            **process.routing_facts().facts(),
         )
 
     listening = QueueSelection(

@@ -129,7 +129,7 @@ def test_while_it_works_its_lease_progress_and_heartbeat_can_be_seen(
     process.heartbeat()
     heartbeat = leases.heartbeats()[0]
     assert (heartbeat.busy, heartbeat.slots, heartbeat.role, heartbeat.alive) == (0, 3, "spare", True)
-    assert heartbeat.stages["feedback"] == {"engine": "instant", "model": "m"}
+    assert heartbeat.stages["feedback"] == {"engine": "instant", "model": "m", "source": "none"}
 
 
 def test_heartbeats_come_by_themselves_until_it_ends(process: MachineProcess, leases: Leases) -> None:
@@ -233,7 +233,9 @@ def test_both_stages_of_a_round_are_not_done_here_while_another_machine_is_alive
     handed: list[str] = []
     message = Message("analysis", handed.append)
     assert process.run(job("a"), message) is not None
-    other = MachineProcess(MACHINE.model_copy(update={"name": "mac-studio-2"}), {}, leases, lambda *_: None)
+    other = MachineProcess(
+        MACHINE.model_copy(update={"name": "mac-studio-2"}), {"instant": Scripted()}, leases, lambda *_: None
+    )
     other.heartbeat()
     assert process.run(job("f", "feedback"), message) is None
     assert handed == ["machine.mac-studio-2"]
@@ -245,7 +247,7 @@ def test_a_run_that_cannot_be_handed_on_is_done_here(
 ) -> None:
     process.run(job("a"))
     MachineProcess(
-        MACHINE.model_copy(update={"name": "mac-studio-2"}), {}, leases, lambda *_: None
+        MACHINE.model_copy(update={"name": "mac-studio-2"}), {"instant": Scripted()}, leases, lambda *_: None
     ).heartbeat()
 
     def away(_queue: str) -> None:
@@ -325,7 +327,7 @@ def test_a_run_that_must_be_alone_waits_for_the_others_and_holds_back_newcomers(
 
 def test_a_machine_that_is_to_be_avoided_hands_the_run_on(process: MachineProcess, leases: Leases) -> None:
     MachineProcess(
-        MACHINE.model_copy(update={"name": "mac-studio-2"}), {}, leases, lambda *_: None
+        MACHINE.model_copy(update={"name": "mac-studio-2"}), {"instant": Scripted()}, leases, lambda *_: None
     ).heartbeat()
     handed: list[str] = []
     content = {**job(), "avoid": ["dgx-spark-2"]}

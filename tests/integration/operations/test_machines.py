@@ -34,7 +34,7 @@ def school(tmp_path: Path) -> Iterator[School]:
 
 
 def machine(name: str, digest: str, *, model: str = "qwen3-coder:30b", **other: Any) -> MachineState:
-    place = {"engine": "ollama", "model": model, "digest": digest}
+    place = {"engine": "ollama", "model": model, "digest": digest, "source": "ollama"}
     values = {"alive": True, "heartbeat_age_s": 1.0, **other}
     return MachineState(name, "primary", 8, {"analysis": place}, **values)
 

@@ -145,13 +145,11 @@ class ThroughputLearner:
         return found
 
     def told(self) -> dict[str, Any]:
-        """All this as fields of a `grading.broker.heartbeats.Heartbeat`."""
+        """Limit and speeds as fields of a `grading.broker.heartbeats.Heartbeat`."""
         return {
             "limit": self.limit(),
             "limit_why": self.why(),
-            "remaining": {s: round(v, 3) for s, v in self.remaining().items()},
             "speed_profiles": {s: _rounded(profile) for s, profile in self.speed_profiles().items()},
-            "load_s": self.load_s(),
         }
 
     def until_stopped(self, stop: threading.Event) -> None:
