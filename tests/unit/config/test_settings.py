@@ -53,7 +53,7 @@ def put(raw: dict[str, Any], path: str, value: Any) -> None:
         ("machines/0/name", "Spark 1", "machines[0].name: String should match"),
         ("machines/1/name", "dgx-spark-1", "the name 'dgx-spark-1' is used twice"),
         ("machines/0/engines/ollama/url", "localhost:11434", "machines[0].engines.ollama.url: String should"),
-        ("machines/1/stages/poetry", {"engine": "mlx", "model": "m"}, "machines[1].stages.poetry: not a stage"),
+        ("machines/1/stages/poem", {"engine": "mlx", "model": "m"}, "machines[1].stages.poem: not a stage"),
         ("stages/analysis/budget_s", 1200, "stages.analysis.budget_s: must be below"),
         ("stages/feedback", None, "stages.feedback: this table is missing"),
         ("stages/analysis/temperature", float("nan"), "stages.analysis.temperature: Input should be"),
@@ -97,8 +97,8 @@ def test_a_file_that_is_absent_or_no_toml_is_one_sentence(tmp_path: Path) -> Non
 
 def test_a_stage_that_no_machine_does_is_refused_at_start(tmp_path: Path, root: Path) -> None:
     shipped = (root / "config.toml").read_text(encoding="utf-8")
-    (tmp_path / "config.toml").write_text(shipped + "\n[stages.poetry]\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"stages\.poetry: no machine does this stage"):
+    (tmp_path / "config.toml").write_text(shipped + "\n[stages.poem]\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"stages\.poem: no machine does this stage"):
         load(tmp_path / "config.toml", {})
 
 
