@@ -31,7 +31,7 @@ class CourseSection(Protocol):
 
 @dataclass(frozen=True)
 class PlatformPages:
-    """One kind; the package `app.<name>` has it as `PAGES`. All texts are sources of translations."""
+    """One kind: `PAGES` of `app.platforms.<name>`. All texts are sources of translations."""
 
     blueprints: tuple[Blueprint, ...] = ()
     course_section: CourseSection | None = None
@@ -48,4 +48,4 @@ class PlatformPages:
 @cache
 def platform_pages() -> Mapping[str, PlatformPages]:
     """All kinds, by name, in the order of grading.domain."""
-    return MappingProxyType({name: one.PAGES for name, one in platform_modules("app.{}").items()})
+    return MappingProxyType({name: one.PAGES for name, one in platform_modules("app.platforms.{}").items()})

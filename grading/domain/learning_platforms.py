@@ -2,8 +2,8 @@
 
 A platform is a name here and a module or package of that name beside those of the others:
 `grading/integrations/` (its protocol), `grading/store/integrations/` (`platform.PLATFORM`: its tables, what
-it hears of), `workers/server/delivery/` (`start`: the threads that pull and send), `app/` (`PAGES`) and
-`cli/commands/` (its command, and `diagnose` for `grader doctor`). Nothing else names one.
+it hears of), `workers/server/delivery/` (`start`: the threads that pull and send), `app/platforms/` (`PAGES`)
+and `cli/commands/` (its command, and `diagnose` for `grader doctor`). Nothing else names one.
 """
 
 from __future__ import annotations

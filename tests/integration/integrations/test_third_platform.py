@@ -142,7 +142,7 @@ def modules(templates: Path) -> dict[str, ModuleType]:
     found: dict[str, dict[str, Any]] = {
         f"grading.store.integrations.{NAME}.platform": {"PLATFORM": platform},
         f"workers.server.delivery.{NAME}": {"start": start},
-        f"app.{NAME}": {"PAGES": pages},
+        f"app.platforms.{NAME}": {"PAGES": pages},
         f"cli.commands.{NAME}": {
             NAME: registry,
             "diagnose": lambda _installation: iter([warning(NAME, "has no address", "name one")]),

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
 from app.courses.views import show_platforms
-from app.lti import admin, deep_linking, launch, registration
+from app.platforms.lti import admin, deep_linking, launch, registration
 from app.web import auth
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_

@@ -10,7 +10,7 @@ from flask import Blueprint, Response, g, redirect, render_template, request, se
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response as BaseResponse
 
-from app.lti.launch import launch_url
+from app.platforms.lti.launch import launch_url
 from app.web import auth, frames
 from app.web.services import services
 from grading.domain.errors import Forbidden, NotFound

@@ -5,6 +5,6 @@ The talk with Canvas belongs to grading.integrations.canvas, its rows to grading
 
 from __future__ import annotations
 
-from app.canvas.pages import PAGES
+from app.platforms.canvas.pages import PAGES
 
 __all__ = ["PAGES"]
