@@ -12,6 +12,8 @@ from cli.commands.admin import writing
 from cli.doctor.finding import Finding, Installation, failure, shut, warning
 from cli.settings import Settings
 from grading.domain.errors import GraderError
+from grading.integrations.canvas.settings import Canvas
+from grading.integrations.canvas.settings import Settings as CanvasSettings
 from grading.integrations.canvas.values import NotForTheBridge, place, tokens
 from grading.store import schema
 from grading.store.assignments import versions
@@ -32,7 +34,7 @@ def canvas() -> None:
 @click.pass_obj
 def check(settings: Settings) -> None:
     """Ask each Canvas of config.toml who we are there."""
-    found = settings.config.server.canvases
+    found = _canvases(settings)
     if not found:
         click.echo("config.toml has no [[server.canvases]] yet; see docs/canvas.md.")
     with _bridge(settings) as bridge:
@@ -61,7 +63,7 @@ def listed(settings: Settings, name: str, course: str) -> None:
 @click.pass_obj
 def link(settings: Settings, address: str, assignment: str) -> None:
     """Let the assignment at ADDRESS, as the browser shows it in Canvas, be ASSIGNMENT (course/slug) here."""
-    found = [one for one in settings.config.server.canvases if address.startswith(f"{one.url}/")]
+    found = [one for one in _canvases(settings) if address.startswith(f"{one.url}/")]
     if not found:
         raise NotForTheBridge("No [[server.canvases]] of config.toml has this address.")
     course, number = place(address, found[0].url)
@@ -178,12 +180,16 @@ def _say(brought: Pulled) -> None:
         raise GraderError(" ".join(brought.errors))
 
 
+def _canvases(settings: Settings) -> tuple[Canvas, ...]:
+    return settings.config.server.of_platform(CanvasSettings).canvases
+
+
 @contextmanager
 def _bridge(settings: Settings) -> Iterator[Bridge]:
     server = open_server(settings.config)
     try:
         schema.require_newest(server.store)
-        yield Bridge(server, tokens(settings.config.server.canvases, os.environ))
+        yield Bridge(server, tokens(_canvases(settings), os.environ))
     finally:
         server.store.close()
 
@@ -191,8 +197,9 @@ def _bridge(settings: Settings) -> Iterator[Bridge]:
 def diagnose(installation: Installation) -> Iterator[Finding]:
     """For `grader doctor`: addresses that are not permitted, and missing tokens."""
     server = installation.config.server
-    available = tokens(server.canvases, installation.environ)
-    for one in server.canvases:
+    canvases = server.of_platform(CanvasSettings).canvases
+    available = tokens(canvases, installation.environ)
+    for one in canvases:
         problem = shut(one.url, server.allowed)
         if problem:
             yield warning("canvas", f"Canvas {one.name}: {problem}", "see docs/canvas.md")

@@ -11,11 +11,13 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import (
     Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
     StringConstraints,
     ValidationError,
     ValidationInfo,
@@ -27,6 +29,7 @@ from grading.config import redis_url
 from grading.config.machines import EngineSettings, HttpUrl, Machine, Name, Placement, Prefill, Ssh
 from grading.config.mail import Mail
 from grading.domain.errors import ConfigError
+from grading.domain.learning_platforms import platform_modules
 from grading.domain.ssrf import Allowed
 from grading.domain.stages import STAGES, StageRow
 from grading.domain.value import Value
@@ -154,28 +157,13 @@ class EventReceiver(Value):
         return url
 
 
-class Canvas(Value):
-    """A Canvas that is spoken to by its API; its token comes from the environment, see docs/canvas.md."""
+PlatformSettings = TypeVar("PlatformSettings", bound=Value)
 
-    name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=30)]
-    """Lower-case letters, digits and hyphens; unique. It stays as it is: people are known by it."""
-    url: Annotated[str, StringConstraints(pattern=r"^https?://[!-~]+$", max_length=2000)]
-    """Its address, such as `https://canvas.school.edu`."""
-    feedback: bool = True
-    """Released feedback is posted as a comment, too; else only a link to it."""
 
-    @property
-    def token_variable(self) -> str:
-        """The variable of the environment that holds its token."""
-        return f"GRADER_CANVAS_{self.name.upper().replace('-', '_')}_TOKEN"
-
-    @field_validator("url")
-    @classmethod
-    def _address(cls, url: str) -> str:
-        parts = urlsplit(url)
-        if not parts.hostname or parts.port == 0 or parts.path.strip("/") or parts.query or parts.fragment:
-            raise ValueError("write the address of the whole Canvas, such as https://canvas.school.edu")
-        return url.rstrip("/")
+def platform_settings() -> tuple[type[Value], ...]:
+    """The keys that learning platforms add to `[server]`: `Settings` of `grading.integrations.<name>`."""
+    packages = platform_modules("grading.integrations.{}").values()
+    return tuple(one.Settings for one in packages if hasattr(one, "Settings"))
 
 
 class Server(Value):
@@ -205,12 +193,15 @@ class Server(Value):
     """Who may post webhooks: for each connection the slugs of its courses, or `"*"` for every course."""
     event_receivers: tuple[EventReceiver, ...] = ()
     """Who is told what happens to submissions; a table each, `[[server.event_receivers]]`."""
-    canvases: tuple[Canvas, ...] = ()
-    """Where submissions are pulled from and grades posted to; a table each, `[[server.canvases]]`."""
-    canvas_every_min: int = Field(default=10, ge=1, le=1440)
-    """How often people and submissions are pulled from there, in minutes."""
     outside_allowed: tuple[str, ...] = ()
     """Hosts and networks beside the public internet that this system may speak to, such as `10.0.0.0/8`."""
+    _of_platforms: dict[type[Value], Value] = PrivateAttr(default_factory=dict)
+
+    def of_platform(self, kind: type[PlatformSettings]) -> PlatformSettings:
+        """The keys that a learning platform adds, as values of its own class."""
+        found = self._of_platforms[kind]
+        assert isinstance(found, kind)
+        return found
 
     @property
     def allowed(self) -> Allowed:
@@ -221,6 +212,18 @@ class Server(Value):
         """Whether messages of a connection may concern a course, by its slug."""
         bound = self.lms_connections.get(connection, ())
         return EVERY_COURSE in bound or course in bound
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _with_platforms(cls, given: Any, core: ModelWrapValidatorHandler[Self]) -> Self:
+        if not isinstance(given, dict):
+            return core(given)
+        rest, read = dict(given), {}
+        for kind in platform_settings():
+            read[kind] = kind.model_validate({key: rest.pop(key) for key in kind.model_fields if key in rest})
+        made = core(rest)
+        made._of_platforms = read
+        return made
 
     @field_validator("lms_connections", mode="before")
     @classmethod
@@ -237,14 +240,6 @@ class Server(Value):
     def _readable(cls, entries: tuple[str, ...]) -> tuple[str, ...]:
         Allowed.of(entries)
         return entries
-
-    @field_validator("canvases")
-    @classmethod
-    def _one_canvas_each(cls, canvases: tuple[Canvas, ...]) -> tuple[Canvas, ...]:
-        for what in ("name", "url"):
-            if len({getattr(one, what) for one in canvases}) < len(canvases):
-                raise ValueError(f"two of them have the same {what}")
-        return canvases
 
     @field_validator("event_receivers")
     @classmethod
@@ -352,7 +347,7 @@ def _defaults(row: StageRow) -> StageSettings:
 class Config(Value):
     """The whole of config.toml."""
 
-    server: Server = Server()
+    server: Server = Field(default_factory=Server)
     redis: Redis = Redis()
     database: Database = Database()
     retention: Retention = Retention()
@@ -410,7 +405,7 @@ class Config(Value):
             {**m.model_dump(), "stages": {s: {"engine": engine, "model": engine} for s in m.stages}}
             for m in self.machines
         ]
-        return Config.model_validate({**self.model_dump(), "machines": machines})
+        return Config.model_validate({**dict(self), "machines": machines})
 
 
 def load(path: Path, environ: Mapping[str, str]) -> Config:

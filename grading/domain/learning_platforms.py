@@ -1,9 +1,10 @@
 """The kinds of learning platforms, and where each part of the system finds its code for them.
 
 A platform is a name here and a module or package of that name beside those of the others:
-`grading/integrations/` (its protocol), `grading/store/integrations/` (`platform.PLATFORM`: its tables, what
-it hears of), `workers/server/delivery/` (`start`: the threads that pull and send), `app/platforms/` (`PAGES`)
-and `cli/commands/` (its command, and `diagnose` for `grader doctor`). Nothing else names one.
+`grading/integrations/` (its protocol, and `Settings`: the keys it adds to `[server]` of config.toml, if any),
+`grading/store/integrations/` (`platform.PLATFORM`: its tables, what it hears of), `workers/server/delivery/`
+(`start`: the threads that pull and send), `app/platforms/` (`PAGES`) and `cli/commands/` (its command, and
+`diagnose` for `grader doctor`). Nothing else names one.
 """
 
 from __future__ import annotations

@@ -2,3 +2,9 @@
 
 Links and scores in the database belong to grading.store.integrations.canvas.
 """
+
+from __future__ import annotations
+
+from grading.integrations.canvas.settings import Settings
+
+__all__ = ["Settings"]

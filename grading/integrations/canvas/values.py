@@ -10,11 +10,11 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from grading.config.settings import Canvas
 from grading.domain.errors import GraderError
 from grading.domain.messages import define_message
 from grading.domain.outcome import Report
 from grading.domain.stages import written
+from grading.integrations.canvas.settings import Canvas
 
 NOT_AN_ASSIGNMENT_PAGE = define_message(
     "canvas.not_an_assignment_page",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import runpy
 import sys
 import threading
 import zipfile
@@ -23,11 +24,16 @@ import cli.main
 from app.web.platform_pages import PlatformPages, platform_pages
 from cli.doctor import delivery
 from cli.doctor.finding import Installation, warning
+from grading.config.settings import parse
 from grading.domain import learning_platforms
-from grading.domain.errors import GraderError
+from grading.domain.errors import ConfigError, GraderError
+from grading.domain.value import Value
+from grading.integrations.events import Member, Roster
 from grading.store import outbox
 from grading.store.audit import write_audit
+from grading.store.database import Store
 from grading.store.grades.final_score import released_scores
+from grading.store.integrations import lms_rosters
 from grading.store.learning_platforms import LearningPlatform, known_platforms
 from grading.store.privacy import erasure, export
 from grading.store.privacy.erasure import find_student
@@ -36,6 +42,13 @@ from tests.integration.webapp import School, form_token, report
 from workers.server.delivery.score_sync import ScoreSync
 
 NAME = "registry"
+
+
+class Settings(Value):
+    """The keys of `[server]` that the platform adds."""
+
+    registry_url: str = ""
+    """Where the registry answers."""
 
 
 class Base(DeclarativeBase):
@@ -106,6 +119,12 @@ class RegistrySync(ScoreSync[int, tuple[int, float | None]]):
         pass
 
 
+def pull(store: Store, people: Sequence[Member]) -> None:
+    """What the registry says of a course becomes its roster."""
+    with store.write() as session:
+        lms_rosters.update_roster(session, NAME, Roster(course="ba", members=tuple(people)))
+
+
 class Section:
     """Everybody's score, on the page of a course."""
 
@@ -129,6 +148,8 @@ def modules(templates: Path) -> dict[str, ModuleType]:
         """The registry of the school."""
 
     def start(server: Any, environ: Any, stop: threading.Event) -> list[threading.Thread]:
+        if not server.config.server.of_platform(Settings).registry_url:
+            return []
         sync = RegistrySync(server.store, stop)
         return [sync.loop(sync.send_due, NAME)]
 
@@ -140,6 +161,7 @@ def modules(templates: Path) -> dict[str, ModuleType]:
         audit_sentences={f"{NAME}.link": "%(who)s linked %(what)s with the registry."},
     )
     found: dict[str, dict[str, Any]] = {
+        f"grading.integrations.{NAME}": {"Settings": Settings},
         f"grading.store.integrations.{NAME}.platform": {"PLATFORM": platform},
         f"workers.server.delivery.{NAME}": {"start": start},
         f"app.platforms.{NAME}": {"PAGES": pages},
@@ -167,7 +189,7 @@ def school(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[School]:
     monkeypatch.setattr(learning_platforms, "LEARNING_PLATFORMS", names)
     for known in (known_platforms, platform_pages):
         known.cache_clear()
-    made = School(tmp_path)
+    made = School(tmp_path, registry_url="https://registry.school.example")
     Base.metadata.create_all(made.store.engine)
     yield made
     made.close()
@@ -198,6 +220,24 @@ def test_a_released_score_is_sent_once_it_answers(school: School) -> None:
     assert sync.send_due() == 1
     with school.store.read() as session:
         assert [one.points for one in session.scalars(select(RegistryScore))] == [8.5]
+
+
+def test_config_toml_has_its_keys(school: School) -> None:
+    server = school.services.config.server
+    assert server.of_platform(Settings).registry_url == "https://registry.school.example"
+    machine = {"name": "one", "stages": {"analysis": {"engine": "rules", "model": "rules"}}}
+    with pytest.raises(ConfigError, match=r"^server\.registry_url: .*string"):
+        parse({"server": {"registry_url": 3}, "machines": [machine]})
+    with pytest.raises(ConfigError, match=r"^server\.registry: there is no such key"):
+        parse({"server": {"registry": "x"}, "machines": [machine]})
+    script = runpy.run_path("scripts/docs")
+    assert '| `registry_url` | text | `""` | Where the registry answers. |' in script["config"]()
+
+
+def test_its_roster_becomes_that_of_the_course(school: School) -> None:
+    pull(school.store, [Member(id="r-1", name="Rita Registered")])
+    page = school.client("teacher").get(f"/courses/{school.course}/people").get_data(as_text=True)
+    assert "Rita Registered" in page
 
 
 def test_pages_and_operations_show_it(school: School) -> None:

@@ -12,10 +12,10 @@ from itertools import groupby
 from sqlalchemy.orm import Session
 
 from grading import documents
-from grading.config.settings import Canvas
 from grading.documents import Limits, UploadedFile
 from grading.domain.errors import Forbidden, GraderError
 from grading.integrations.canvas.client import FileGone, Talk, TokenRefused
+from grading.integrations.canvas.settings import Canvas, Settings
 from grading.integrations.canvas.values import Attempt, CanvasFailed, CanvasSilent, tokens
 from grading.integrations.events import Member, Roster
 from grading.store.database import Store
@@ -170,22 +170,24 @@ class Bridge(ScoreSync[Link, scores.ScoreLease]):
     """By the name of a Canvas; one without a token is left alone, and that is said."""
     stop: threading.Event = field(default_factory=threading.Event)
     store: Store = field(init=False)
+    settings: Settings = field(init=False)
     _talks: dict[str, Talk] = field(default_factory=dict)
     """Of one pass."""
 
     def __post_init__(self) -> None:
         """Scores are in the server's store."""
         self.store = self.server.store
+        self.settings = self.server.config.server.of_platform(Settings)
 
     def start(self) -> list[threading.Thread]:
         """Work until `stop`, if there is a Canvas; a long pull keeps no score waiting."""
-        if not self.server.config.server.canvases:
+        if not self.settings.canvases:
             return []
         return [self.loop(self.fetch, "canvas-pull"), self.loop(self.push_due, "canvas-push")]
 
     def fetch(self) -> None:
         """Pull, and compare, where it is time."""
-        with self.due(PULL, timedelta(minutes=self.server.config.server.canvas_every_min)) as mine:
+        with self.due(PULL, timedelta(minutes=self.settings.canvas_every_min)) as mine:
             if mine:
                 self.pull()
         self.compare_when_due()
@@ -219,8 +221,7 @@ class Bridge(ScoreSync[Link, scores.ScoreLease]):
     def take(self, session: Session, link: Link, user_id: int) -> scores.ScoreLease | str:
         """The turn of a student."""
         base = self.server.config.server.public_url.rstrip("/")
-        canvases = self.server.config.server.canvases
-        feedback = all(one.feedback for one in canvases if one.name == link.connection)
+        feedback = all(one.feedback for one in self.settings.canvases if one.name == link.connection)
         return scores.lease_score(session, link.id, user_id, self.lease_s, base, feedback=feedback)
 
     def post(self, link: Link, turn: scores.ScoreLease) -> bool:
@@ -255,7 +256,7 @@ class Bridge(ScoreSync[Link, scores.ScoreLease]):
         )  # fmt: skip
 
     def _canvas(self, connection: str) -> Canvas:
-        found = [one for one in self.server.config.server.canvases if one.name == connection]
+        found = [one for one in self.settings.canvases if one.name == connection]
         if not found:
             raise CanvasFailed(
                 f"There is no Canvas '{connection}' in server.canvases of config.toml any more."
@@ -294,4 +295,5 @@ class Bridge(ScoreSync[Link, scores.ScoreLease]):
 
 def start(server: Server, environ: Mapping[str, str], stop: threading.Event) -> list[threading.Thread]:
     """Work until `stop`, where config.toml names a Canvas; tokens come from the environment."""
-    return Bridge(server, tokens(server.config.server.canvases, environ), stop).start()
+    found = server.config.server.of_platform(Settings)
+    return Bridge(server, tokens(found.canvases, environ), stop).start()
