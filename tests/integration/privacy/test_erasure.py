@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from sqlalchemy import select
+from sqlalchemy import Table, select
 from sqlalchemy.exc import IntegrityError
 
 from cli.main import grader
@@ -22,19 +22,21 @@ from grading.broker.purge import withdraw
 from grading.config.settings import Retention
 from grading.documents import SubmittedFiles, UploadedFile
 from grading.domain.errors import Conflict, Forbidden, NotFound
+from grading.domain.learning_platforms import LEARNING_PLATFORMS
 from grading.domain.model import Cell, Document
 from grading.domain.permissions import Actor
 from grading.store import schema
 from grading.store.accounts import users
 from grading.store.assignments import versions
 from grading.store.audit import write_audit
-from grading.store.learning_platforms import all_tables
+from grading.store.learning_platforms import all_tables, known_platforms
 from grading.store.privacy import erasure, export, retention
 from grading.store.privacy.erasure import find_student
 from grading.store.submissions import class_uploads
 from grading.store.submissions.intake import Idempotency, IncomingSubmission, accept_submission, add_round
 from grading.store.tables import (
     Audit,
+    Base,
     Blob,
     PeriodicTask,
     Round,
@@ -57,11 +59,9 @@ PERSONAL = {
     "regrade_requests", "reset_links", "saved_comments", "sign_in_attempts", "submission_members",
     "uploads", "upload_files", "mail_preferences", "change_markers",
     "sent_messages", "event_receivers", "webhook_secrets",
-    "lti_keys", "lti_platforms", "lti_contexts", "lti_deployments", "lti_nonces", "lti_tickets",
-    "lti_launches", "lti_links", "lti_members", "lti_differences", "lti_scores", "lti_score_attempts",
-    "canvas_courses", "canvas_links", "canvas_attempts", "canvas_scores", "canvas_score_attempts",
 }  # fmt: skip
-"""The tables that erasure was thought through for."""
+"""The core's tables that erasure was thought through for."""
+PLATFORMS = tuple(f"grading.store.integrations.{name}." for name in LEARNING_PLATFORMS)
 
 
 @pytest.fixture
@@ -78,8 +78,27 @@ def lite(sqlite_databases: SqliteDatabases, redis_url: str, root: Path) -> Itera
 
 
 def test_every_table_was_thought_of() -> None:
-    """Whoever adds a table says here that erasure and export know of it."""
-    assert set(all_tables().tables) == PERSONAL
+    """Whoever adds a table to the core says here that erasure and export know of it."""
+    assert set(all_tables().tables) - {table.name for table in tables_of_platforms()} == PERSONAL
+
+
+def test_platforms_register_all_tables_of_users() -> None:
+    registered = {
+        table.__tablename__ for one in known_platforms() for table in (*one.personal, *one.transient)
+    }
+    with_users = {table.name for table in tables_of_platforms() if refers_to_users(table)}
+    assert with_users == registered
+    assert len(registered) > 5
+
+
+def tables_of_platforms() -> list[Table]:
+    known_platforms()
+    found = (one for one in Base.registry.mappers if one.class_.__module__.startswith(PLATFORMS))
+    return [one.local_table for one in found if isinstance(one.local_table, Table)]
+
+
+def refers_to_users(table: Table) -> bool:
+    return any(key.target_fullname == "users.id" for key in table.foreign_keys)
 
 
 def test_nothing_of_an_erased_student_stays(system: Played, tmp_path: Path) -> None:
