@@ -55,6 +55,8 @@ WITHDRAW = "withdraw:"
 WITHDRAW_FOR = timedelta(hours=2)
 """A machine may answer within its budget, and Redis keeps a result for an hour."""
 COMPACT_S = 60.0
+AUDIT_TEXTS = (Audit.actor, Audit.object, Audit.detail)
+"""Columns of the audit in which somebody may be named."""
 
 
 @dataclass(frozen=True)
@@ -137,17 +139,13 @@ def _depersonalise(session: Session, student: Student) -> int:
     """Replace names, ids and addresses in the audit by the number."""
     if not student.texts:
         return 0
-    rows = session.execute(
-        select(Audit.id, Audit.actor, Audit.object, Audit.detail).execution_options(yield_per=1000)
-    )
+    rows = session.execute(select(Audit.id, *AUDIT_TEXTS).execution_options(yield_per=1000))
     changes = []
     for row in rows:
-        new = {
-            "actor": _replaced(row.actor, student),
-            "object": _replaced(row.object, student),
-            "detail": _replaced(_without_words(row.object, row.detail, student), student),
-        }
-        if new != {"actor": row.actor, "object": row.object, "detail": row.detail}:
+        old = {column.key: getattr(row, column.key) for column in AUDIT_TEXTS}
+        kept = old | {"detail": _without_words(row.object, row.detail, student)}
+        new = {name: _replaced(value, student) for name, value in kept.items()}
+        if new != old:
             changes.append((row.id, new))
     for audit_id, new in changes:
         session.execute(update(Audit).where(Audit.id == audit_id).values(new))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -35,7 +35,7 @@ class NamedObject:
 
 @dataclass(frozen=True)
 class AuditEntry:
-    """One row."""
+    """One row; each field is a column."""
 
     id: int
     at: datetime
@@ -81,10 +81,15 @@ def list_entries(session: Session, wanted: AuditFilters) -> AuditPage:
     called = {name for row in shown for name in (row.actor, row.object)}
     names = _names(session, called | {one["student"] for one in details if "student" in one})
     lines = tuple(
-        AuditEntry(row.id, row.at, row.action, names[row.actor], names[row.object], _named(detail, names))
+        _entry(row, actor=names[row.actor], object=names[row.object], detail=_named(detail, names))
         for row, detail in zip(shown, details, strict=True)
     )
     return AuditPage(lines, shown[-1].id if len(rows) > PER_PAGE else None)
+
+
+def _entry(row: Any, **read: Any) -> AuditEntry:
+    """As stored but for what was `read` of it."""
+    return AuditEntry(**{**row._mapping, **read})
 
 
 def _of_students(detail: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -99,7 +104,7 @@ def _named(detail: Mapping[str, Any], names: Mapping[str, NamedObject]) -> Mappi
 
 @cache
 def _newest(given: frozenset[str], kinds: tuple[str, ...]) -> Any:
-    columns = (Audit.id, Audit.at, Audit.actor, Audit.action, Audit.object, Audit.detail)
+    columns = [getattr(Audit, one.name) for one in fields(AuditEntry)]
     query: Any = select(*columns).order_by(Audit.id.desc()).limit(literal_limit(PER_PAGE + 1))
     if "course_id" in given:
         query = query.where(Audit.course_id == bindparam("course_id"))
