@@ -9,9 +9,15 @@ from functools import lru_cache
 
 from pydantic import Field
 
+from grading.domain.messages import Message, define_message
 from grading.domain.value import Value
 
 DAY = timedelta(days=1)
+LONGEST = 366
+"""Days that are looked at for what is lost; no rule takes more away after these."""
+PERCENT = define_message("late.percent", "%(number)s %%")
+COST_PER_DAY = define_message("late.cost_per_day", "Each day begun after that costs %(part)s of the points.")
+KEPT_AT_LEAST = define_message("late.kept_at_least", "At least %(part)s are kept.")
 
 
 class LateRule(Value):
@@ -25,6 +31,17 @@ class LateRule(Value):
     """Part that is kept however late, until the door closes."""
     days: int | None = Field(default=None, ge=0, le=365)
     """Nothing is accepted after so many days; nothing: always."""
+
+    def penalty(self) -> tuple[Message, ...]:
+        """What students read of the points that being late costs; nothing where it costs none."""
+        if not self.per_day:
+            return ()
+        cost = COST_PER_DAY(part=_percent(self.per_day))
+        return (cost, KEPT_AT_LEAST(part=_percent(self.at_least))) if self.at_least else (cost,)
+
+
+def _percent(part: float) -> Message:
+    return PERCENT(number=round(100 * part, 1))
 
 
 class Lateness(Value):
@@ -49,11 +66,16 @@ def rule_of(stored: str | None) -> LateRule:
 
 def lateness(submitted_at: datetime, due: datetime | None, rule: LateRule) -> Lateness:
     """Of a submission at that moment; `due` is the student's own date, with an extension."""
-    if due is None or submitted_at <= due + timedelta(minutes=rule.grace_minutes):
+    if due is None or submitted_at <= in_time_until(due, rule):
         return IN_TIME
     days = math.ceil((submitted_at - due) / DAY)
     credit = max(rule.at_least, 1 - rule.per_day * days, 0.0)
     return Lateness(days=days, credit=round(credit, 6), closed=rule.days is not None and days > rule.days)
+
+
+def in_time_until(due: datetime, rule: LateRule) -> datetime:
+    """The last moment that is in time."""
+    return due + timedelta(minutes=rule.grace_minutes)
 
 
 def own_due(due: datetime | None, own: datetime | None) -> datetime | None:
@@ -65,7 +87,7 @@ def closes(due: datetime | None, rule: LateRule) -> datetime | None:
     """The last moment at which something is accepted; nothing where the door stays open."""
     if due is None or rule.days is None:
         return None
-    return max(due + timedelta(minutes=rule.grace_minutes), due + rule.days * DAY)
+    return max(in_time_until(due, rule), due + rule.days * DAY)
 
 
 def steps(due: datetime, rule: LateRule, at_most: int = 7) -> list[tuple[datetime, float]]:
@@ -73,11 +95,11 @@ def steps(due: datetime, rule: LateRule, at_most: int = 7) -> list[tuple[datetim
 
     The last one ends when the door closes; where it stays open, it ends when nothing more is lost.
     """
-    found = [(due + timedelta(minutes=rule.grace_minutes), 1.0)]
-    last = closes(due, rule)
-    if not rule.per_day:
+    found = [(in_time_until(due, rule), 1.0)]
+    last, least = closes(due, rule), lateness(due + LONGEST * DAY, due, rule).credit
+    if least == 1:
         return found
-    for day in range(1, 366):
+    for day in range(1, LONGEST):
         end = due + day * DAY
         if end <= found[-1][0]:
             continue
@@ -85,6 +107,6 @@ def steps(due: datetime, rule: LateRule, at_most: int = 7) -> list[tuple[datetim
             break
         credit = lateness(end, due, rule).credit
         found = [*found[:-1], (end, credit)] if credit == found[-1][1] else [*found, (end, credit)]
-        if len(found) > at_most or (last is None and credit in (0.0, rule.at_least)):
+        if len(found) > at_most or (last is None and credit == least):
             break
     return found[:at_most]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Literal
 
 from pydantic import Field
 from sqlalchemy import ColumnElement, Select, case, exists, func, literal, or_, select, true, tuple_
 from sqlalchemy.orm import Session
 
-from grading.domain.lateness import LateRule
+from grading.domain.lateness import LateRule, in_time_until
 from grading.domain.value import Value
 from grading.store.assignments.versions import load_assignment
 from grading.store.grades.final_score import counting_of_assignment
@@ -294,12 +294,15 @@ def _order(filters: Filters) -> tuple[tuple[Any, ...], bool]:
 
 def _due(session: Session, assignment: Assignment) -> tuple[datetime | None, dict[int, datetime]]:
     """When a submission is late, for all and for those with an extension."""
-    grace = timedelta(minutes=LateRule.model_validate(assignment.late or {}).grace_minutes)
+    rule = LateRule.model_validate(assignment.late or {})
     own = select(Extension.student_id, Extension.due_at).where(Extension.assignment_id == assignment.id)
     if assignment.due_at is None:
         return None, {}
-    extended = {row.student_id: max(row.due_at, assignment.due_at) + grace for row in session.execute(own)}
-    return assignment.due_at + grace, extended
+    extended = {
+        row.student_id: in_time_until(max(row.due_at, assignment.due_at), rule)
+        for row in session.execute(own)
+    }
+    return in_time_until(assignment.due_at, rule), extended
 
 
 def _due_in_sql(due: tuple[datetime | None, dict[int, datetime]]) -> ColumnElement[Any]:

@@ -333,6 +333,9 @@ def test_the_late_rule_in_dates() -> None:
     assert closes(due, LateRule()) is None
     assert steps(due, LateRule()) == [(due, 1.0)]
     assert [credit for _, credit in steps(due, LateRule(per_day=0.5))] == [1.0, 0.5, 0.0]
+    said = ["Each day begun after that costs 20 % of the points.", "At least 50 % are kept."]
+    assert [one.message for one in rule.penalty()] == said
+    assert LateRule(grace_minutes=10).penalty() == ()
 
 
 def api(school: School, name: str, student: str) -> int:
