@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from flask import Flask, request
 from flask_bootstrap import Bootstrap5
 
@@ -24,6 +26,7 @@ from app import (
 )
 from app.web import auth, errors, eta, rate_limits, security, template_helpers, viewing
 from app.web.i18n import translate
+from app.web.menus import Navigation
 from app.web.platform_pages import platform_pages
 from app.web.services import Services
 from grading.shared import telemetry
@@ -35,7 +38,8 @@ PACKAGES = (
     reports, accounts, courses, assignments, submissions, results, review, experiments, gradebook, statistics,
     operations, home, api, webhooks, navigation,
 )  # fmt: skip
-"""Each exports its blueprints, which bring routes, helpers of templates and what an app must remember."""
+"""Each exports its blueprints, which bring routes, helpers of templates and what an app must remember, and
+as `navigation` its entries of menus, if it has any."""
 
 
 def create_app(services: Services) -> Flask:
@@ -54,12 +58,12 @@ def create_app(services: Services) -> Flask:
     load_installed_messages()
     translate(app)
     template_helpers.install(app)
-    for package in PACKAGES:
+    packages: tuple[Any, ...] = (*PACKAGES, *platform_pages().values())
+    for package in packages:
         for blueprint in package.blueprints:
             app.register_blueprint(blueprint)
-    for pages in platform_pages().values():
-        for blueprint in pages.blueprints:
-            app.register_blueprint(blueprint)
+    declared = (entry for package in packages for entry in getattr(package, "navigation", ()))
+    app.extensions["grader-navigation"] = Navigation(declared)
     api.limit(app, rate_limits.limit_views(app, services), services)
     return app
 

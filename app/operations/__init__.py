@@ -7,7 +7,25 @@ from __future__ import annotations
 
 from app.operations import audit, views, webhooks
 from app.operations.metrics import add_metrics
+from app.web.i18n import later as N_
+from app.web.menus import Menu, NavigationEntry
 
-__all__ = ["add_metrics", "blueprints"]
+__all__ = ["add_metrics", "blueprints", "navigation"]
 
 blueprints = (audit.pages, views.pages, webhooks.deliveries, webhooks.secrets)
+navigation = (
+    NavigationEntry(
+        Menu.SITE, 60, "operations.overview", N_("Operations"), "machines.see",
+        below=("operations", "webhook_secrets"), leads_to=(Menu.OPERATIONS,),
+    ),
+    NavigationEntry(Menu.OPERATIONS, 10, "operations.overview", N_("Overview"), "machines.see"),
+    NavigationEntry(Menu.OPERATIONS, 20, "operations.machines", N_("Machines"), "machines.see"),
+    NavigationEntry(Menu.OPERATIONS, 40, "operations.messages", N_("Messages"), "administer"),
+    NavigationEntry(
+        Menu.OPERATIONS, 50, "deliveries.list_deliveries", N_("Deliveries"), "administer",
+        below=("deliveries",),
+    ),
+    NavigationEntry(Menu.OPERATIONS, 60, "operations.tokens", N_("Tokens"), "administer"),
+    NavigationEntry(Menu.OPERATIONS, 80, "audit.everything", N_("Audit"), "administer"),
+    NavigationEntry(Menu.COURSE, 70, "audit.course", N_("Audit"), "course.audit"),
+)  # fmt: skip

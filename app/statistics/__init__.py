@@ -6,5 +6,13 @@ The numbers belong to grading.statistics, the drawing of plots that other pages 
 from __future__ import annotations
 
 from app.statistics import views
+from app.web.i18n import later as N_
+from app.web.menus import Menu, NavigationEntry
 
 blueprints = (views.pages,)
+navigation = (
+    NavigationEntry(
+        Menu.ASSIGNMENT, 30, "statistics.assignment", N_("Statistics"), "class.see",
+        below=("statistics",),
+    ),
+)  # fmt: skip

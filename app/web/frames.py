@@ -130,8 +130,8 @@ def _only_what_belongs() -> tuple[str, int] | None:
 
 def _administration() -> frozenset[str]:
     """Blueprints for administrators of learning platforms."""
-    ways = (way for pages in platform_pages().values() for way in pages.operations)
-    return frozenset().union(*(way.parts for way in ways))
+    entries = (entry for pages in platform_pages().values() for entry in pages.navigation)
+    return frozenset().union(*(entry.below for entry in entries))
 
 
 def limited(actor: Actor) -> Actor | None:

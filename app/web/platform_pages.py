@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from flask import Blueprint
 from sqlalchemy.orm import Session
 
-from app.web.tabs import Way
+from app.web.menus import NavigationEntry
 from grading.domain.learning_platforms import platform_modules
 
 
@@ -35,8 +35,8 @@ class PlatformPages:
 
     blueprints: tuple[Blueprint, ...] = ()
     course_section: CourseSection | None = None
-    operations: tuple[Way, ...] = ()
-    """Its pages for administrators; the first is where Operations leads."""
+    navigation: tuple[NavigationEntry, ...] = ()
+    """Its pages for administrators, in the menu of operations."""
     deliveries: Mapping[str, str] = field(default_factory=dict)
     """Titles of what waits in the outbox, by kind of row."""
     audit_sentences: Mapping[str, str] = field(default_factory=dict)

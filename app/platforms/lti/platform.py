@@ -13,9 +13,9 @@ from app.platforms.lti import admin, deep_linking, launch, registration
 from app.web import auth
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
+from app.web.menus import Menu, NavigationEntry
 from app.web.platform_pages import PlatformPages
 from app.web.services import services
-from app.web.tabs import Way
 from grading.store.courses import courses
 from grading.store.integrations.lti import course_page, platforms, scores
 from grading.store.integrations.lti import launch as lti_launch
@@ -67,12 +67,14 @@ class LtiSection:
 PAGES = PlatformPages(
     blueprints=(admin.pages, pages, deep_linking.pages, launch.pages, registration.pages),
     course_section=LtiSection(),
-    operations=(
-        Way(
+    navigation=(
+        NavigationEntry(
+            Menu.OPERATIONS,
+            70,
             "lti_platforms.listing",
             N_("Learning platforms"),
             "administer",
-            frozenset({"lti_platforms", "webhook_secrets"}),
+            below=("lti_platforms", "webhook_secrets"),
         ),
     ),
     deliveries={
