@@ -1,4 +1,4 @@
-"""The web app: pages, API and webhooks. `create_app` is its only entrance."""
+"""The web app, with pages, API and webhooks, whose only entrance is `create_app`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from app import (
     submissions,
     webhooks,
 )
-from app.web import auth, errors, eta, rate_limits, security, template_helpers, viewing
+from app.web import auth, errors, eta, grade_view_audit, rate_limits, security, template_helpers
 from app.web.i18n import translate
 from app.web.menus import Navigation
 from app.web.platform_pages import platform_pages
@@ -53,7 +53,7 @@ def create_app(services: Services) -> Flask:
     errors.handle_errors(app)
     security.secure(app, services)
     auth.load_users(app)
-    viewing.watch(app, services.store)
+    grade_view_audit.watch(app, services.store)
     Bootstrap5(app)
     load_installed_messages()
     translate(app)

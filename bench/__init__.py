@@ -1,4 +1,5 @@
-"""Benchmarks of the whole system, which may import everything; nothing imports them but tests.
+"""Benchmarks of the whole system, which may import everything.
 
-`grader bench` finds them by name. What runs in service does not belong here, nor do one-off studies.
+Only tests import them; `grader bench` finds them by name. What runs in service does not belong here, nor do
+one-off studies.
 """

@@ -29,7 +29,7 @@ from cli.dev.embedded_redis import free_port
 from cli.dev.local_stack import System
 from cli.settings import Settings
 from grading.checks.kinds.code import Uses
-from grading.domain.model import RoundState
+from grading.domain.round_states import RoundState
 from grading.domain.rubric import Criterion, Rubric
 from grading.store import Store
 from grading.store.accounts import users

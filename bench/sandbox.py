@@ -21,15 +21,15 @@ from typing import Any
 import click
 
 from grading.config.settings import Limits, SandboxSettings
-from grading.execution.model import Code, Expression, Request, Work
+from grading.execution.values import Code, Expression, Request, Work
 from workers.sandbox.backends import open_backend
 from workers.sandbox.backends.base import Backend, Mount, SandboxSpec, Session
 from workers.sandbox.backends.bwrap_process import hold_to
 from workers.sandbox.backends.pipes import PipedSession, environment
 from workers.sandbox.backends.watchdog import Watcher
+from workers.sandbox.executor import Executor
 from workers.sandbox.runtimes import find_runtime
 from workers.sandbox.runtimes.base import Runtime
-from workers.sandbox.session import Executor
 
 TURNS = 10
 """So often both are measured, one after the other."""

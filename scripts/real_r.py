@@ -19,12 +19,12 @@ from pathlib import Path
 
 from grading.config.settings import Limits, SandboxSettings
 from grading.documents import UploadedFile, read_document
-from grading.execution.model import Code, Execution, Request, Work
-from grading.execution.paths import places_of, repair
+from grading.execution.path_repair import places_of, repair
+from grading.execution.values import Code, Execution, Request, Work
 from workers.sandbox.backends import open_backend
+from workers.sandbox.executor import Executor
 from workers.sandbox.runner import Shelf
 from workers.sandbox.runtimes.r import find_r
-from workers.sandbox.session import Executor
 
 ROWS = 40
 WORDS = ("great lamp, I love it", "terrible, awful packing", "works as it should", "  Amazing  value ")

@@ -28,12 +28,12 @@ from grading.assignments.loader import Assignment, read_folder
 from grading.checks import collect
 from grading.config.settings import Limits, SandboxSettings
 from grading.documents import UploadedFile, read, set_apart
-from grading.execution.model import Execution, Request
 from grading.execution.plan import make_plan
 from grading.execution.results import Ran
+from grading.execution.values import Execution, Request
 from workers.sandbox.backends import open_backend
+from workers.sandbox.executor import Executor
 from workers.sandbox.runtimes import find_runtime
-from workers.sandbox.session import Executor
 
 GOAL = 0.98
 LIMITS = Limits(seconds=30, cell_s=10)

@@ -1,4 +1,4 @@
-"""The processes beside the web app: workers of Celery, and the sweeper.
+"""The Celery workers and the sweeper.
 
 Pages and the API belong to app; rules, the broker and the database to grading.
 """

@@ -1,4 +1,4 @@
-"""A Celery worker in this process: its threads, its canary, the watch that ends one that takes no work."""
+"""Starts a Celery worker in this process; a watchdog ends one that takes no more tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HTTP API: its table of routes, how a route is answered, its description; a module each resource.
+"""The HTTP API: its table of routes, how a route is answered, its description, one module for each resource.
 
 What views call belongs to the packages that pages use; what other tools ask models belongs to app.gateway.
 """

@@ -1,4 +1,4 @@
-"""Answering a route of the table: who asks, what they sent, one transaction, and a key that counts once."""
+"""Flask views of the API's routes: permission, parsing, one transaction, idempotency keys."""
 
 from __future__ import annotations
 

@@ -14,11 +14,11 @@ from app.web.assignment_pages import ANY
 from app.web.i18n import gettext as _
 from app.web.i18n import ngettext, render_error
 from app.web.services import services
-from grading.assignments.editor import impact as figures
 from grading.assignments.editor.diff import differences
 from grading.domain.errors import Conflict, NotFound
-from grading.domain.model import RoundState
 from grading.domain.permissions import Actor
+from grading.domain.round_states import RoundState
+from grading.statistics import grade_impact as figures
 from grading.store import tables
 from grading.store.assignments import versions
 from grading.store.experiments import apply as dry_run_apply

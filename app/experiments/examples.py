@@ -1,4 +1,4 @@
-"""Teaching: corrections become examples for later gradings, can be taken back, and are measured."""
+"""Pages of examples: corrections that later gradings read, edited, switched off, evaluated."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from flask import Blueprint, flash, redirect, render_template, request, url_for
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
-from app.web import auth, cache, viewing
+from app.web import auth, cache, grade_view_audit
 from app.web.i18n import gettext as _
 from app.web.i18n import render_error
 from app.web.services import services
@@ -241,7 +241,7 @@ def _counts(entries: list[ExampleEntry]) -> dict[str, tuple[int, int]]:
 
 def _proposal(session: Session, assignment: tables.Assignment, change: int, problem: str = "") -> str:
     found = corrections.load_correction(session, assignment.id, change)
-    viewing.viewed(auth.actor(), found.submission_id, "example")
+    grade_view_audit.viewed(auth.actor(), found.submission_id, "example")
     criterion = next(
         (c for c in examples.load_criteria(session, assignment.id) if c.id == found.criterion), None
     )

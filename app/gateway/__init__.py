@@ -8,8 +8,8 @@ from __future__ import annotations
 from flask import Flask
 
 from app.gateway.views import endpoints
-from app.model_requests import errors
-from app.model_requests.connections import GatewayServices, RequestSlots
+from app.gateway_requests import errors
+from app.gateway_requests.slots import GatewayServices, RequestSlots
 
 __all__ = ["GatewayServices", "create_gateway"]
 

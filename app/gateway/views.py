@@ -1,4 +1,4 @@
-"""The addresses of the gateway."""
+"""Routes of the gateway: models, chat completions, health."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify, request
 
-from app.gateway import requests
-from app.model_requests.connections import HOLD_S, RequestSlots, request_slots
-from app.model_requests.conversation import ClientGone, Conversation
-from app.model_requests.errors import Away, NoSuchModel, Refused, TooMany, content, fault
+from app.gateway import chat_request
+from app.gateway_requests.conversation import ClientGone, Conversation
+from app.gateway_requests.errors import Away, NoSuchModel, Refused, TooMany, content, fault
+from app.gateway_requests.slots import HOLD_S, RequestSlots, request_slots
 from grading.broker.dispatch import AWAY
 from grading.broker.gateway_requests import Event
 from grading.domain.errors import Forbidden, NotSignedIn
@@ -54,7 +54,7 @@ def model(name: str) -> Response:
 def chat() -> Response:
     """An answer of a model, whole or as a stream of server-sent events."""
     caller, slots = _caller(), request_slots()
-    body, ask = requests.read(_body(), slots.gateway.settings.max_tokens)
+    body, ask = chat_request.read(_body(), slots.gateway.settings.max_tokens)
     _require_room(slots, ask.model)
     with ExitStack() as stack:
         stack.enter_context(slots.acquire(caller.token_id))

@@ -9,8 +9,8 @@ from flask.blueprints import BlueprintSetupState
 
 from app.web import auth
 from app.web.services import services
-from grading.domain.model import RoundState
 from grading.domain.permissions import Actor
+from grading.domain.round_states import RoundState
 from grading.store.database import now
 from grading.store.views import staff_home, student_home, submission_lists
 from grading.store.views.staff_home import WorkCountCache

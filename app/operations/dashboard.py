@@ -1,4 +1,4 @@
-"""How the whole system is, on one page: what is wrong with what to do, what waits, what runs, what lives."""
+"""The overview page of operations: faults with remedies, queues, runs, live processes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from app.web.services import Services, services
 from app.web.template_helpers import title_of
 from grading.broker.canaries import PartHeartbeat, rate_of_checks
 from grading.broker.heartbeats import Lease
-from grading.domain.model import RoundState
 from grading.domain.permissions import Actor
+from grading.domain.round_states import RoundState
 from grading.execution.throughput import seconds_until_checked
 from grading.store.reporting import metrics, operations
 from grading.store.reporting.metrics import Waiting
@@ -63,7 +63,7 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Part:
-    """A kind of process beside the database."""
+    """A kind of server process."""
 
     name: str
     title: str

@@ -31,7 +31,7 @@ from app.web.services import Services, services
 from grading.broker.canaries import PartHeartbeat
 from grading.broker.machine_status import MachineState
 from grading.domain.errors import EngineError, NotSignedIn
-from grading.domain.model import RoundState, RunState
+from grading.domain.round_states import RoundState, RunState
 from grading.store import Store
 from grading.store.reporting import metrics
 from grading.store.reporting.metrics import (
@@ -390,7 +390,7 @@ class FromQueue(Collector):
         youngest: dict[Labels, float] = {}
         for part in parts:
             youngest[(part.part,)] = min(part.age_s, youngest.get((part.part,), part.age_s))
-        text = "Since a process beside the database last said that it lives."
+        text = "Since a server process last sent a heartbeat."
         yield gauge("grader_part_age_seconds", text, youngest.items(), "part")
         yield gauge(
             "grader_stage_machines_up",

@@ -1,4 +1,4 @@
-"""Webhooks for administrators: deliveries to receivers of events, signing secrets of learning systems."""
+"""Pages of webhooks for administrators: deliveries, receivers, secrets of learning systems."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests and executions showed, in words and bounded for pages. Who sees what was decided before."""
+"""Results of tests and executions in words, bounded for pages; what a reader may see is decided before."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
 from app.web.i18n import ngettext, render_message
 from grading.checks.context import headline
-from grading.domain.model import Cell, CheckOutcome, Flag, TestOutcome
-from grading.domain.outcome import Report
+from grading.domain.document import Cell
+from grading.domain.evidence import CheckOutcome, Flag, TestOutcome
+from grading.domain.report import Report
 from grading.execution.display import ShownDocument
-from grading.execution.model import Played
+from grading.execution.values import Played
 
 SHOWN_FAILED = 50
 SHOWN_PASSED = 200

@@ -9,8 +9,9 @@ from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
 from app.web.i18n import render_message
 from app.web.markdown import one_line, visible
-from grading.domain.model import Flag, Location
-from grading.domain.outcome import Report
+from grading.domain.document import Location
+from grading.domain.evidence import Flag
+from grading.domain.report import Report
 
 MANIPULATION = "manipulation"
 ADVICE = {

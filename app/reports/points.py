@@ -11,9 +11,9 @@ from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
 from app.web.i18n import ngettext, number
 from app.web.markdown import one_line
+from grading.domain.evidence import CheckOutcome
 from grading.domain.lateness import Lateness
-from grading.domain.model import CheckOutcome
-from grading.domain.outcome import Adjusted, Corrected, CriterionGrade, Report
+from grading.domain.report import Adjusted, Corrected, CriterionGrade, Report
 from grading.domain.rubric import Adjustment
 from grading.store.grades.change_history import MadeChange
 from grading.store.views.assignment import ShownAdjustment

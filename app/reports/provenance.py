@@ -1,4 +1,4 @@
-"""How results came about, in plain words: for the fold below a result and the page of a prompt."""
+"""Provenance of results in plain words: engine, examples, sampling, measurements."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 from app.web.i18n import fixed, number, render_message
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
-from grading.domain.details import Measurement, label_code, strategy_code, title_code
+from grading.domain.engine_details import Measurement, label_code, strategy_code, title_code
 from grading.domain.jobs import Provenance
 from grading.domain.messages import known_messages
-from grading.domain.outcome import Report
+from grading.domain.report import Report
 from grading.store.rounds.prompts import Missing
 
 Rows = list[tuple[str, list[str]]]

@@ -1,4 +1,4 @@
-"""A submission as a page shows it: numbered lines and outputs with comments beside them, bounded."""
+"""A submission as numbered lines and outputs with the report's comments beside them, bounded."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from markupsafe import Markup
 from app.reports.executions import RanCell, ran_cell, ran_document
 from app.web.i18n import gettext as _
 from app.web.markdown import COLOURING_S, highlighted, visible
+from grading.domain.document import Cell, Document, Location
 from grading.domain.jobs import Finding, Suggestion
-from grading.domain.model import Cell, Document, Location
-from grading.domain.outcome import Corrected, PersonComment, Report
+from grading.domain.report import Corrected, PersonComment, Report
 from grading.execution.display import ShownDocument as Ran
 from grading.execution.display import ShownExecution
 

@@ -17,13 +17,13 @@ from sqlalchemy.orm import Session
 from app.reports import executions, flags, points, provenance, rendering
 from app.reports.images import Numbers
 from app.reports.points import level_text
-from app.web import auth, viewing
+from app.web import auth, grade_view_audit
 from app.web.i18n import current
 from app.web.i18n import gettext as _
 from app.web.template_helpers import title_of
-from grading.domain.model import Document, Location
-from grading.domain.outcome import Report
+from grading.domain.document import Document, Location
 from grading.domain.permissions import Actor, Subject, may
+from grading.domain.report import Report
 from grading.domain.stages import Written, written
 from grading.shared.cache import BoundedCache, mark
 from grading.store.grades.change_history import MadeChange
@@ -56,7 +56,7 @@ def rendered(
     report = auth.report_for(actor, view)
     staff = may(actor, "tests.see_all", Subject(view.course_id))
     if report is not None:
-        viewing.viewed(actor, view.id)
+        grade_view_audit.viewed(actor, view.id)
     own = actor.user_id == view.student_id or actor.user_id in view.members
     if attempts is None:
         whose = actor.user_id if own else view.student_id

@@ -18,8 +18,9 @@ from app.web.i18n import current, fixed, number, render_message
 from app.web.i18n import gettext as _
 from app.web.markdown import beyond_fonts, one_line, readable, reader, visible
 from app.web.template_helpers import title_of
-from grading.domain.model import CheckOutcome, Document
-from grading.domain.outcome import Corrected, CriterionGrade, Report
+from grading.domain.document import Document
+from grading.domain.evidence import CheckOutcome
+from grading.domain.report import Corrected, CriterionGrade, Report
 from grading.execution.display import ShownExecution
 from grading.store.views.grade_history import ScoreTerms
 from grading.store.views.submission import SubmissionView

@@ -15,15 +15,15 @@ from app.reports.images import Numbers, Picture
 from app.reports.result import notebooks_with_images
 from app.results import pdf as printing
 from app.results import typesetting
-from app.web import auth, viewing, zip_stream
+from app.web import auth, grade_view_audit, zip_stream
 from app.web.rate_limits import limited, per_person
 from app.web.services import services
 from app.web.zip_stream import file_name
 from grading.checks.visibility import for_student
 from grading.domain.errors import NotFound
 from grading.domain.messages import define_message
-from grading.domain.outcome import Report
 from grading.domain.permissions import Subject, may
+from grading.domain.report import Report
 from grading.domain.shared_messages import NO_SUCH_ASSIGNMENT
 from grading.shared.cache import mark
 from grading.store import tables
@@ -95,7 +95,7 @@ def pdf(submission_id: str) -> Response:
         if report is None:
             raise NotFound(NO_RESULT)
         printed = _printed(session, view, report, may(actor, "tests.see_all", Subject(view.course_id)))
-    viewing.viewed(actor, view.id, "pdf")
+    grade_view_audit.viewed(actor, view.id, "pdf")
     made = typesetting.typeset(*printing.data(printed))
     name = file_name(view.assignment, view.student, f"submission-{view.number}")
     return _download(made, "application/pdf", f"{name}.pdf")
@@ -112,7 +112,7 @@ def class_zip(assignment_id: int) -> Response:
         auth.require(actor, "grades.export", Subject(assignment.course_id))
         counting = grade_history.list_counting(session, assignment)
         slug = assignment.slug
-    viewing.viewed_all(actor, assignment_id, len(counting))
+    grade_view_audit.viewed_all(actor, assignment_id, len(counting))
     members = ((_name_in_zip(one), partial(_of_class, one.submission_id)) for one in counting)
     packed = stream_with_context(zip_stream.stream(members))
     return _download(packed, "application/zip", f"{file_name(slug)}-results.zip")

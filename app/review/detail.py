@@ -18,9 +18,9 @@ from app.reports.rendering import RenderedSubmission
 from app.web.i18n import current
 from app.web.i18n import gettext as _
 from app.web.template_helpers import form_token
+from grading.domain.document import Document
 from grading.domain.jobs import Finding, Suggestion
-from grading.domain.model import Document
-from grading.domain.outcome import CriterionGrade, Report
+from grading.domain.report import CriterionGrade, Report
 from grading.domain.rubric import Rubric
 from grading.domain.stages import editable_fields
 from grading.scoring.changes import at_level

@@ -14,8 +14,8 @@ from app.web.i18n import number as _plain
 from app.web.i18n import render_error
 from app.web.services import services
 from grading.domain.errors import Conflict, NotFound
-from grading.domain.outcome import CriterionGrade
 from grading.domain.permissions import Actor, Subject, may
+from grading.domain.report import CriterionGrade
 from grading.domain.shared_messages import NO_SUCH_REQUEST
 from grading.store.review import regrade_requests as regrade_store
 from grading.store.review.regrade_requests import Answer, Verdict

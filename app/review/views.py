@@ -12,13 +12,13 @@ from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
 from app.review import detail, worklist
-from app.web import auth, viewing
+from app.web import auth, grade_view_audit
 from app.web.i18n import gettext as _
 from app.web.i18n import render_error
 from app.web.services import services
-from grading.domain.changes import Change
 from grading.domain.errors import Conflict, NotFound
 from grading.domain.permissions import Actor, Subject, may
+from grading.domain.report_changes import Change
 from grading.domain.shared_messages import NO_SUCH_ASSIGNMENT, NO_SUCH_COURSE
 from grading.store import tables
 from grading.store.grades import release as grade_release
@@ -76,7 +76,7 @@ def page(
         before, after = worklist.neighbours(of, filters, submission_id, left)
         source = detail.load_data(session, whole, worklist.rubric_of_round(session, left, view.round_id))
         saved = comment_bank.list_texts(session, view.course_id)
-    viewing.viewed(actor, submission_id, "review")
+    grade_view_audit.viewed(actor, submission_id, "review")
     texts: dict[str, Any] = {}
     if problem or stale or meanwhile or draft:
         changes = detail.entries(meanwhile, view.grade.report if view.grade else None)

@@ -1,4 +1,4 @@
-"""Where a submission stands: its stages as SQL and leases say, in words, and when to ask again."""
+"""Live status of a submission in words, from SQL and leases, with the delay of the next poll."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.web.i18n import render_message
 from app.web.services import services
 from app.web.template_helpers import title_of
 from grading.broker.heartbeats import MOST_DRAFT, Lease
-from grading.domain.model import RoundState, StageState
+from grading.domain.round_states import RoundState, StageState
 from grading.domain.value import Value
 from grading.store.views.status import Standing
 from grading.store.views.submission import Queue, StageView

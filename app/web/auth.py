@@ -15,8 +15,8 @@ from app.web.services import services
 from grading.checks.visibility import for_student
 from grading.domain.errors import Forbidden, NotFound, NotSignedIn
 from grading.domain.messages import define_message
-from grading.domain.outcome import Report
 from grading.domain.permissions import Actor, Subject, may
+from grading.domain.report import Report
 from grading.domain.shared_messages import NO_SUCH_COURSE, NO_SUCH_SUBMISSION
 from grading.store.accounts import sessions, users
 from grading.store.accounts.users import SignedInUser

@@ -1,4 +1,4 @@
-"""What pages about a class or course rest on, kept in the process as long as nothing in it has changed."""
+"""Cache of page data by course or assignment, valid until something in it changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Place in the queue and expected time: one look at the whole work every two seconds, for all who ask."""
+"""Queue places and expected times, by one forecast every two seconds that all requests share."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from app.web.services import Dispatch
 from grading.broker.canaries import rate_of_checks
 from grading.broker.heartbeats import Lease
 from grading.broker.machine_status import MachineState, peer, takes_part
-from grading.domain.model import RoundState, StageState
+from grading.domain.round_states import RoundState, StageState
 from grading.execution.throughput import Rate, seconds_until_checked
 from grading.scheduling.cluster_view import Peer
-from grading.scheduling.eta import Forecast, Line, Running, Scene, forecast, remaining_of
+from grading.scheduling.forecast import Forecast, Line, Running, Scene, forecast, remaining_of
 from grading.scheduling.speed_estimates import with_guesses
 from grading.store.rounds.queue import (
     QueuePositions,

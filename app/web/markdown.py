@@ -17,7 +17,7 @@ from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_by_name
 from pygments.token import Text, _TokenType
 
-from grading.domain.model import Cell
+from grading.domain.document import Cell
 from grading.shared.cache import BoundedCache
 
 TAGS = set("p br em strong code pre ul ol li blockquote h3 h4 h5 h6 hr".split())

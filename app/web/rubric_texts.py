@@ -7,12 +7,12 @@ from functools import lru_cache
 
 from app.web.i18n import current, render_message
 from app.web.i18n import gettext as _
-from grading.assignments.editor.carry_over import Conflict
 from grading.assignments.editor.diff import Difference
 from grading.assignments.editor.form import Problem, Raw, Shape
 from grading.assignments.editor.text_lists import number
 from grading.checks.kind import CheckKind
 from grading.domain.check import check_kinds
+from grading.scoring.carry_over import Conflict
 
 
 def field_words() -> dict[str, str]:

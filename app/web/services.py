@@ -8,7 +8,7 @@ from typing import Protocol, cast
 
 from flask import current_app
 
-from app.model_requests.connections import GatewayServices
+from app.gateway_requests.slots import GatewayServices
 from grading.broker.canaries import PartHeartbeat
 from grading.broker.heartbeats import Lease
 from grading.broker.machine_status import MachineState
@@ -38,7 +38,7 @@ class Dispatch(Protocol):
         """Messages in each queue; nothing when Redis is away."""
 
     def parts(self) -> list[PartHeartbeat]:
-        """The last word of every process beside the database."""
+        """The last heartbeat of every server process."""
 
 
 @dataclass(frozen=True)

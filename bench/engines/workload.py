@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.models import SMALL, TINY, Shape, make_model
+from grading.domain.evidence import Evidence
 from grading.domain.jobs import Job, Material
-from grading.domain.model import Evidence
 from grading.domain.rubric import Criterion, Rubric
 
 MODELS: Mapping[str, Shape] = {"tiny": TINY, "24m": SMALL}

@@ -15,9 +15,11 @@ from sqlalchemy.orm import Session
 
 from grading.documents import UploadedFile, read
 from grading.documents.limits import Limits
+from grading.domain.document import Location
+from grading.domain.evidence import CheckOutcome, Flag
 from grading.domain.jobs import Finding, Provenance, Suggestion
-from grading.domain.model import CheckOutcome, Flag, Location, RoundState
-from grading.domain.outcome import CriterionGrade, Report
+from grading.domain.report import CriterionGrade, Report
+from grading.domain.round_states import RoundState
 from grading.domain.rubric import Criterion, Rubric
 from grading.domain.stages import AnalysisOutput, FeedbackOutput
 from grading.store import Store, tables

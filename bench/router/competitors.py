@@ -1,4 +1,4 @@
-"""Other people's routers and our own small ways of sending, against the same emulated machines."""
+"""Competitors of the router benchmark: routers of vLLM, SGLang and LiteLLM, simple clients of ours."""
 
 from __future__ import annotations
 

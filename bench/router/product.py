@@ -27,7 +27,7 @@ from grading.checks.kinds.prose import Words
 from grading.config.settings import load
 from grading.documents import SubmittedFiles, UploadedFile, read
 from grading.documents.limits import Limits
-from grading.domain.model import RoundState
+from grading.domain.round_states import RoundState
 from grading.domain.rubric import Criterion, Rubric
 from grading.store import Store, schema
 from grading.store.accounts import users

@@ -19,10 +19,10 @@ from grading.store.assignments import versions
 from grading.store.audit import write_audit
 from grading.store.grades import extensions
 from workers.sandbox.backends import open_backend
-from workers.sandbox.import_scores import Score, contents, decided, require_proven, scores
+from workers.sandbox.executor import Executor
+from workers.sandbox.reference_scores import Score, contents, decided, require_proven, scores
 from workers.sandbox.runner import Runner, Shelf
 from workers.sandbox.runtimes import find_runtime
-from workers.sandbox.session import Executor
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 from cli.commands.admin import writing
 from cli.settings import Settings
 from grading.broker.dispatch import open_dispatch
-from grading.broker.purge import withdraw
+from grading.broker.erasure import withdraw
 from grading.domain.errors import GraderError, NotFound
 from grading.domain.messages import define_message
 from grading.store import Store, schema

@@ -26,11 +26,11 @@ from cli.dev.lti_platform.server import Running, link_course
 from cli.dev.lti_platform.world import World
 from cli.settings import Settings
 from grading.assignments.loader import read_folder
-from grading.domain.changes import Change
 from grading.domain.errors import GraderError, NotFound
 from grading.domain.lateness import LateRule
-from grading.domain.outcome import Report
 from grading.domain.permissions import Actor
+from grading.domain.report import Report
+from grading.domain.report_changes import Change
 from grading.domain.stages import STAGES
 from grading.store import Store, tables
 from grading.store.accounts import users
@@ -38,7 +38,7 @@ from grading.store.assignments import settings as assignment_settings
 from grading.store.assignments import versions
 from grading.store.database import now
 from grading.store.grades import change_history, extensions, release
-from grading.store.integrations.lti import launch, platforms
+from grading.store.integrations.lti import launch, registrations
 from grading.store.integrations.lti.platform import add_scores
 from grading.store.integrations.lti.tables import LtiContext
 from grading.store.review import edits, regrade_requests
@@ -170,7 +170,7 @@ def _introduce(store: Store, world: World, slug: str) -> None:
             session.query(tables.Assignment).filter_by(course_id=course.id).order_by(tables.Assignment.id)
         )
         link_course(session, world, course.id, {one.id: one.title for one in listed})
-        platform = platforms.find_platform(session, world.base, world.client_id)
+        platform = registrations.find_platform(session, world.base, world.client_id)
         assert platform is not None
         for subject, name in PEOPLE.items():
             user = users.find_user(session, "local", name)

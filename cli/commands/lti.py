@@ -16,8 +16,8 @@ from grading.domain.errors import GraderError
 from grading.integrations.lti.keys import new_key
 from grading.store import Store, schema
 from grading.store.assignments import versions
-from grading.store.integrations.lti import launch, platforms
-from grading.store.integrations.lti.platforms import NewPlatform
+from grading.store.integrations.lti import launch, registrations
+from grading.store.integrations.lti.registrations import NewPlatform
 from workers.server.delivery.lti import Passback
 
 BY = "cli"
@@ -43,7 +43,7 @@ def add(settings: Settings, /, origins: tuple[str, ...], deployments: tuple[str,
     """Register a platform by hand."""
     with writing(settings) as session:
         new = NewPlatform(**fields, origins=origins, deployments=deployments)
-        number = platforms.register_platform(session, new, BY)
+        number = registrations.register_platform(session, new, BY)
     click.echo(f"Platform {number} is registered.")
 
 
@@ -52,7 +52,7 @@ def add(settings: Settings, /, origins: tuple[str, ...], deployments: tuple[str,
 def listing(settings: Settings) -> None:
     """Platforms with their installations and courses."""
     with _store(settings) as store, store.read() as session:
-        for one in platforms.list_platforms(session):
+        for one in registrations.list_platforms(session):
             state = "" if one.enabled else " (off)"
             click.echo(f"{one.platform.id}: {one.platform.name}{state}, {one.platform.issuer}")
             for deployment in one.deployments:
@@ -77,12 +77,12 @@ def listing(settings: Settings) -> None:
 def change(settings: Settings, /, platform: int, origins: tuple[str, ...], **fields: str | None) -> None:
     """Change what is registered of PLATFORM; what is not named stays. The issuer stays."""
     with writing(settings) as session:
-        was = platforms.load_registration(session, platform)
+        was = registrations.load_registration(session, platform)
         named: dict[str, Any] = {
             name: getattr(was, name) if value is None else value for name, value in fields.items()
         }
         new = NewPlatform(issuer=was.issuer, origins=origins or was.origins, **named)
-        changed = platforms.change_platform(session, platform, new, BY)
+        changed = registrations.change_platform(session, platform, new, BY)
     click.echo(f"Changed: {', '.join(changed)}." if changed else "Nothing is different.")
 
 
@@ -94,7 +94,7 @@ def remove(settings: Settings, platform: int, yes: bool) -> None:
     """Forget PLATFORM. Accounts, hand-ins and grades stay; launches, links and scores to it end."""
     with _store(settings) as store:
         with store.read() as session:
-            one = platforms.load_removal_effects(session, platform)
+            one = registrations.load_removal_effects(session, platform)
         click.echo(
             f"{one.name}: this ends launches, {one.courses} connected courses, {one.links} links and the "
             f"scores of {one.people} people; {one.waiting} scores that did not arrive yet never will. "
@@ -103,7 +103,7 @@ def remove(settings: Settings, platform: int, yes: bool) -> None:
         if not yes:
             click.confirm("Remove it?", abort=True)
         with store.write() as session:
-            platforms.remove_platform(session, platform, BY)
+            registrations.remove_platform(session, platform, BY)
     click.echo(f"{one.name} is removed.")
 
 
@@ -114,8 +114,8 @@ def remove(settings: Settings, platform: int, yes: bool) -> None:
 def accept(settings: Settings, platform: int, deployment: str) -> None:
     """Let launches of an installation (DEPLOYMENT) of PLATFORM count."""
     with writing(settings) as session:
-        platforms.load_platform(session, platform)
-        platforms.accept_deployment(session, platform, deployment, BY)
+        registrations.load_platform(session, platform)
+        registrations.accept_deployment(session, platform, deployment, BY)
     click.echo("Accepted.")
 
 
@@ -135,7 +135,7 @@ def link(settings: Settings, context: int, course: str) -> None:
 def invite(settings: Settings) -> None:
     """Make a link by which a platform registers itself, once within two days."""
     with writing(settings) as session:
-        secret = platforms.make_ticket(session, BY)
+        secret = registrations.make_ticket(session, BY)
     click.echo(f"{settings.config.server.public_url.rstrip('/')}/lti/register/{secret}")
 
 
@@ -145,7 +145,7 @@ def rotate(settings: Settings) -> None:
     """Sign with a new key; the old one is shown for another week."""
     made = new_key()
     with writing(settings) as session:
-        platforms.rotate_key(session, made, BY)
+        registrations.rotate_key(session, made, BY)
     click.echo(f"The key {made.kid} signs from now on.")
 
 

@@ -1,4 +1,4 @@
-"""The machines `grader plan` reckons with: those of config.toml as they measured themselves, or a file's."""
+"""`grader plan`: how long a class takes on the machines of config.toml, or on those of a file."""
 
 from __future__ import annotations
 

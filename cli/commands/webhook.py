@@ -1,4 +1,4 @@
-"""A small receiver of events for one's own computer: verifies, prints, and answers as told."""
+"""`grader webhook`: secrets and receivers of events, with a test receiver for one's own computer."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def env_line(name: str, value: str) -> str:
     return f"{name}='{value}'\n"
 
 
-SERVICE_SCRIPT = Path(__file__).parent / "remote" / "cluster.py"
+SERVICE_SCRIPT = Path(__file__).parent / "remote" / "service.py"
 SPARE_S = 60.0
 
 

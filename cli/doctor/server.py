@@ -16,7 +16,7 @@ from grading.broker.celery_app import SANDBOX, STORE
 from grading.broker.dispatch import AWAY
 from grading.broker.leases import connect
 from grading.domain.errors import ConfigError
-from grading.execution.model import CodeLanguage
+from grading.execution.values import CodeLanguage
 from workers.sandbox.backends import open_backend
 from workers.sandbox.runtimes import find_runtime
 
@@ -96,7 +96,7 @@ def _ready(name: str, address: str, remedy: str) -> Finding:
 
 
 def parts(installation: Installation) -> Iterator[Finding]:
-    """Whether the processes beside the database say that they live, and the store worker takes work."""
+    """Whether the server processes send heartbeats, and the store worker takes work."""
     client = connect(installation.config.redis.url)
     canaries = Canaries(client)
     try:

@@ -21,7 +21,7 @@ from waitress.task import ThreadedTaskDispatcher
 from app import create_app
 from app.gateway import GatewayServices, create_gateway
 from app.web.services import Services
-from cli.servers.connections import MIB, PIPELINED, BoundedServer, Bounds
+from cli.servers.connection_limits import MIB, PIPELINED, BoundedServer, Bounds
 from cli.settings import lms_secrets, secret_key
 from grading.broker import celery_app
 from grading.broker.dispatch import Dispatch, open_dispatch, open_leases

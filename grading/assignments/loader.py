@@ -19,11 +19,11 @@ from grading.assignments.test_files import check_tests
 from grading.config.languages import english_name
 from grading.documents import Limits, UploadedFile, in_language, read, set_apart
 from grading.documents.files import KINDS, extension
+from grading.domain.document import Document
 from grading.domain.errors import AssignmentError, DocumentError
 from grading.domain.jobs import ENGLISH
 from grading.domain.lateness import LateRule
 from grading.domain.messages import define_message
-from grading.domain.model import Document
 from grading.domain.rubric import Adjustment, Criterion, Rubric
 from grading.domain.rubric_errors import check_rubric, explain
 from grading.domain.value import Value

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from grading.checks.kinds.runs import OutputEquals
 from grading.checks.kinds.tests import FOLDER, PassesTests, VariableEquals, matching, pair_of, suite_of
 from grading.domain.check import CheckBase
+from grading.domain.document import Document
 from grading.domain.errors import AssignmentError
 from grading.domain.messages import define_message, verbatim
-from grading.domain.model import Document
 from grading.domain.rubric import Rubric
 from grading.domain.rubric_errors import RubricError, checks_of
-from grading.execution.model import CodeLanguage
 from grading.execution.plan import language_of, needs_run
 from grading.execution.planned_requests import MAX_EXPRESSIONS
+from grading.execution.values import CodeLanguage
 
 LANGUAGE_NOT_RUN = define_message(
     "test_files.language_not_run", "only work in Python or R can be run; leave out the checks that do"

@@ -1,4 +1,4 @@
-"""Canaries that workers answer from their queues, and heartbeats of the server's processes, in Redis.
+"""Canary tasks that show that workers take work, with the heartbeats of the server processes.
 
 A worker whose consumer hangs goes on sending heartbeats; only a task that comes back shows that it takes
 work. Redis' clock is the only one used. All of it may be lost at any time.
@@ -71,7 +71,7 @@ return 1
 
 @dataclass(frozen=True)
 class PartHeartbeat:
-    """What a process beside the database last said of itself; `age_s` by Redis' clock."""
+    """The last heartbeat of a server process; `age_s` by Redis' clock."""
 
     part: str
     process: str
@@ -131,13 +131,13 @@ class Canaries:
         return {name: _waiting(json.loads(row), answer, moment_ms) for name, row, answer in found if row}
 
     def heartbeat(self, part: str, process: str, software: str, rate: Rate | None = None) -> None:
-        """A process beside the database says that it is alive, and the checks how fast they are."""
+        """Record the heartbeat of a server process; the sandbox worker's says how fast it is."""
         speed = {} if rate is None else {"slots": rate.slots, "run_s": rate.seconds}
         content = json.dumps({"part": part, "software": software, **speed})
         self._heartbeat(keys=[PARTS], args=[process, content, int(FORGET_PARTS_S)])
 
     def parts(self) -> list[PartHeartbeat]:
-        """The last word of every process beside the database, of the last hour."""
+        """The last heartbeat of every server process in the last hour."""
         with self.redis.pipeline(transaction=False) as pipe:
             pipe.time()
             pipe.hgetall(PARTS)

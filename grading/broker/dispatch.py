@@ -1,4 +1,4 @@
-"""Sending work and reading the state of the machines: what the app and the server side share of the queue.
+"""Queue access of the app and the server processes: sending work, reading the machines' state.
 
 Everything here is transport. Nothing raises when Redis is away, except `send`, whose caller retries.
 """
@@ -26,7 +26,7 @@ from grading.broker.leases import LEASES, Leases, connect, result_key
 from grading.broker.machine_status import MachineState, with_heartbeats
 from grading.broker.signing import Keyring, keyring
 from grading.config.settings import Config
-from grading.domain.model import PRIORITIES
+from grading.domain.round_states import PRIORITIES
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -271,7 +271,7 @@ class Dispatch:
         }
 
     def parts(self) -> list[PartHeartbeat]:
-        """The last word of every process beside the database; empty when Redis is away."""
+        """The last heartbeat of every server process; empty when Redis is away."""
         none: list[PartHeartbeat] = []
         return self._or(none, Canaries(self.registry.redis).parts)
 

@@ -1,4 +1,4 @@
-"""The talk between the gateway and the machine that answers a gateway request: a request of another tool.
+"""Gateway requests in Redis: requests of other tools, the pieces of their answers, both sides' heartbeats.
 
 All of it lives in Redis for as long as somebody waits, and has an expiry: the request, the pieces of its
 answer, and a heartbeat of each side. The message in the queue is only the gateway request's id.

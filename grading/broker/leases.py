@@ -1,4 +1,4 @@
-"""What lives in Redis beside the queues: claims, leases and the machines' heartbeats.
+"""Claims and leases of runs in Redis, with the heartbeats that machines leave there.
 
 Redis' own clock is the only one used here; machines' clocks are not trusted. All of it may be lost at any
 time: SQL decides what counts.
@@ -21,6 +21,7 @@ from redis.retry import Retry
 from grading.broker import lua_scripts
 from grading.broker.canaries import ANSWER
 from grading.broker.celery_app import own_queue
+from grading.broker.erasure import withdrawn
 from grading.broker.heartbeats import (
     BACKLOG,
     DEAD_AFTER_S,
@@ -34,7 +35,6 @@ from grading.broker.heartbeats import (
     read_lease,
 )
 from grading.broker.lua_scripts import Script
-from grading.broker.purge import withdrawn
 
 LEASES = "grader:leases:"
 HEARTBEATS = "grader:heartbeats:"

@@ -1,4 +1,4 @@
-"""What proves that a machine's message comes from whom it says: a secret of the run and a key of the machine.
+"""Signatures of machines' messages, made with a secret of the run and a key of the machine.
 
 Both are made from the password of Redis' user `server`, which no machine has, so nothing must be stored and
 nothing more be carried: a machine's key is made from its own password, which `grader redis acl` makes of a

@@ -1,4 +1,4 @@
-"""The queue's receiving end: what is not a message of ours is thrown away where it arrives.
+"""Kombu's Redis transport that discards messages which this system did not send.
 
 Celery would take some of these messages into its hands and never give them back, and others would end the
 worker; both would let one bad message stop a machine.

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 
 from grading.checks.context import Context, Finding
 from grading.checks.evaluate import FULL, evaluate, outcome
-from grading.checks.flags import work_flags
 from grading.checks.manipulation.flags import manipulation_flags
 from grading.checks.run_flags import run_flags
 from grading.checks.scope import Scopes
+from grading.checks.work_flags import work_flags
 from grading.domain.check import Check, all_checks
-from grading.domain.model import AdjustmentEvidence, CheckOutcome, CriterionEvidence, Document, Evidence
+from grading.domain.document import Document
+from grading.domain.evidence import AdjustmentEvidence, CheckOutcome, CriterionEvidence, Evidence
 from grading.domain.rubric import Adjustment, Criterion, Rubric
 from grading.execution.plan import RunCheck
 from grading.execution.results import Ran

@@ -8,8 +8,9 @@ from functools import partial
 from grading.checks.question_parts import parted
 from grading.checks.scope import Piece, Scope, Scopes, executed, runs_recorded
 from grading.domain.check import CheckBase
+from grading.domain.document import Location, Output
+from grading.domain.evidence import TestOutcome
 from grading.domain.messages import Message, define_message
-from grading.domain.model import Location, Output, TestOutcome
 from grading.domain.rubric import Rubric
 from grading.execution.results import Ran
 

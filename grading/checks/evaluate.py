@@ -12,11 +12,11 @@ from dataclasses import replace
 
 from grading.checks.context import NOTHING_ADDED, Context, Finding
 from grading.checks.kind import CheckKind
-from grading.checks.quantities import LINES
+from grading.checks.message_parts import LINES
 from grading.domain.check import CheckBase
 from grading.domain.errors import AssignmentError
+from grading.domain.evidence import CheckOutcome, TestOutcome
 from grading.domain.messages import define_message, define_plural
-from grading.domain.model import CheckOutcome, TestOutcome
 from grading.execution.plan import RunCheck
 
 NOTHING_RUN = define_message("check.nothing_run", "nothing was added or run here")

@@ -1,4 +1,4 @@
-"""What the student's own lines can hold up, for levels that no check speaks about."""
+"""What the student wrote at a place, as support for levels that no check decides."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from grading.checks.scope import Scopes
-from grading.domain.model import Document, Location
+from grading.domain.document import Document, Location
 
 _SENTENCE_END = re.compile(r"[.!?。！？;]\s|\n")
 _TALK = re.compile(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from grading.checks.context import Context
 from grading.checks.scope import Piece, Scope, executed
 from grading.domain.check import CheckBase
-from grading.domain.model import Output
+from grading.domain.document import Output
 from grading.execution.results import Ran
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

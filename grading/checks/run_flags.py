@@ -8,11 +8,12 @@ from grading.checks.context import Finding
 from grading.checks.kinds.outputs import OutputClose
 from grading.checks.kinds.runs import OutputEquals, RunsClean
 from grading.checks.kinds.tests import PassesTests, VariableEquals, judged
+from grading.checks.message_parts import CELLS, listed
 from grading.checks.outputs import unconfirmed
-from grading.checks.quantities import CELLS, listed
 from grading.checks.scope import Scopes
+from grading.domain.document import Location
+from grading.domain.evidence import Flag
 from grading.domain.messages import Message, define_message, define_plural
-from grading.domain.model import Flag, Location
 from grading.domain.rubric import Rubric
 from grading.execution.plan import RunCheck, needs_run, run_checks
 from grading.execution.results import Ran

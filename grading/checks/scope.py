@@ -11,8 +11,8 @@ from functools import cached_property, lru_cache
 
 from grading.checks.parsing.code_facts import CodeFacts, Comment, Definition, Mention
 from grading.checks.parsing.parser import FactReader
+from grading.domain.document import Cell, Document, Location
 from grading.domain.messages import Message, define_message
-from grading.domain.model import Cell, Document, Location
 from grading.domain.patterns import compiled, readable
 
 COMMENT = re.compile(r"^\s*(?:#+'?|//+|--+|/?\*+)\s?(.*)$")

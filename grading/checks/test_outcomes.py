@@ -7,8 +7,9 @@ from typing import Any
 
 from grading.checks.context import DOES_NOT_APPLY, FIRST_FAILED, NO_CODE, Context, Finding
 from grading.checks.scope import Scope
+from grading.domain.document import Location
+from grading.domain.evidence import TestOutcome
 from grading.domain.messages import Message, MessageType, define_message, define_plural, verbatim
-from grading.domain.model import Location, TestOutcome
 from grading.execution.plan import Asked, RunCheck
 from grading.execution.results import Ran
 

@@ -1,4 +1,4 @@
-"""What can be said of files at once, without running them: for the page between uploading and submitting.
+"""Notes on uploaded files before they are submitted, found without running them.
 
 Only what a student may know: no check that compares with a solution or a pattern is run, so that nobody finds
 out by trying what the rubric looks for.
@@ -18,8 +18,8 @@ from grading.checks.parsing.parser import LOOSE
 from grading.checks.scope import Scopes, executed, runs_recorded
 from grading.documents import set_apart
 from grading.documents.lines import says_something
+from grading.domain.document import Cell, Document
 from grading.domain.messages import Message
-from grading.domain.model import Cell, Document
 from grading.domain.rubric import Criterion, Rubric
 from grading.domain.value import Value
 from grading.execution.plan import run_checks

@@ -11,9 +11,9 @@ from typing import Any, TypeVar, overload
 from grading.checks.context import FIRST_FAILED, headline
 from grading.checks.run_flags import BROKEN
 from grading.checks.test_outcomes import sentence
+from grading.domain.evidence import CheckOutcome, CriterionEvidence, Evidence, Flag, TestOutcome
 from grading.domain.messages import Message, define_message, verbatim
-from grading.domain.model import CheckOutcome, CriterionEvidence, Evidence, Flag, TestOutcome
-from grading.domain.outcome import CriterionGrade, Report
+from grading.domain.report import CriterionGrade, Report
 
 GAVE = define_message("test.gave_only", "%(test)s gave %(got)s")
 NOT_TOLD: dict[str, Any] = {"message": "", "code": "", "params": {}}

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from grading.documents.cell_context import comment_marks
 from grading.documents.lines import keys
-from grading.domain.model import Cell
+from grading.domain.document import Cell
 
 _WORD = re.compile(r"[^\W\d_]\w{2,}")
 _LEAST = 0.12

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from grading.documents.lines import FORM_FIELD
 from grading.documents.markdown import FENCE, HEADING
-from grading.domain.model import Cell
+from grading.domain.document import Cell
 
 _LONGEST = 160
 _MOST_LABELS = 40

@@ -7,8 +7,8 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Literal
 
+from grading.domain.document import Document
 from grading.domain.messages import define_message
-from grading.domain.model import Document
 
 Kind = Literal["notebook", "script", "prose"]
 

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from difflib import SequenceMatcher
 
-from grading.domain.model import Cell
+from grading.domain.document import Cell
 
 _MOST_COMPARED = 1_000_000
 _MARKED = re.compile(

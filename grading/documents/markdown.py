@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from grading.documents.files import shown
-from grading.domain.model import Cell, Document
+from grading.domain.document import Cell, Document
 
 HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*)$")
 FENCE = re.compile(r"^[ \t]{0,12}(`{3,}|~{3,})(.*)$")

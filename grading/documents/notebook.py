@@ -12,9 +12,9 @@ from grading.documents.files import shown
 from grading.documents.limits import Limits
 from grading.documents.outputs import joined, read_outputs
 from grading.documents.text import clean, decode
+from grading.domain.document import Cell, Document
 from grading.domain.errors import DocumentError, EmptyUpload
 from grading.domain.messages import define_message
-from grading.domain.model import Cell, Document
 
 NO_NOTEBOOK = define_message(
     "notebook.no_notebook",

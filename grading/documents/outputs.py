@@ -8,7 +8,7 @@ import re
 from typing import Any, Literal
 
 from grading.documents.text import strip_ansi
-from grading.domain.model import Output
+from grading.domain.document import Output
 
 _PICTURES = ("image/", "application/vnd.plotly", "application/vnd.vega", "application/vnd.bokeh")
 _HTML_SHOWN = 60_000

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from grading.documents.case_folding import fold, origins
-from grading.documents.form_fields import hide_form
-from grading.documents.name_patterns import (
+from grading.documents.identity_fields import hide_form
+from grading.documents.person_patterns import (
     COMMON_WORDS,
     all_parts,
     email_pattern,
@@ -19,8 +19,8 @@ from grading.documents.name_patterns import (
     id_pattern,
     name_parts,
 )
+from grading.domain.document import Cell, Document, Output
 from grading.domain.errors import ConfigError
-from grading.domain.model import Cell, Document, Output
 
 _SHORT = 6
 """Letters below which a full name in lower case may as well be two variables (`li, na`)."""

@@ -25,9 +25,9 @@ from grading.documents.markdown import read_chunks, read_markdown
 from grading.documents.notebook import read_notebook
 from grading.documents.text import decode
 from grading.documents.zip_format import Budget
+from grading.domain.document import Cell, Document
 from grading.domain.errors import DocumentError, EmptyUpload, UnsupportedFile, UploadTooLarge
 from grading.domain.messages import define_message
-from grading.domain.model import Cell, Document
 
 ONLY_DATA = define_message(
     "upload.only_data", "There is only data, and nothing to grade; hand in %(allowed)s, too."

@@ -9,7 +9,7 @@ from grading.documents.align import align, likeness
 from grading.documents.cell_context import Place, places
 from grading.documents.files import same_name
 from grading.documents.lines import keys, new_lines
-from grading.domain.model import Cell, Document
+from grading.domain.document import Cell, Document
 
 _LEAST_ALIKE = 0.2
 _LONGEST_PLACE = 2000

@@ -8,10 +8,11 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from grading.domain.details import Details
+from grading.domain.document import Document, Location
+from grading.domain.engine_details import Details
 from grading.domain.errors import Retry
+from grading.domain.evidence import Evidence, Flag
 from grading.domain.messages import Message, Params
-from grading.domain.model import Document, Evidence, Flag, Location
 from grading.domain.rubric import Rubric
 from grading.domain.value import Value
 

@@ -1,4 +1,4 @@
-"""Messages of several packages: things that are not there, and several sentences as one message."""
+"""Messages that several packages share: no such course, submission, person, version."""
 
 from __future__ import annotations
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import Field
 
-from grading.domain.model import Cell, Document, Output
+from grading.domain.document import Cell, Document, Output
 from grading.domain.value import Value
-from grading.execution.model import End, Execution, Played
-from grading.execution.paths import Repair
+from grading.execution.path_repair import Repair
 from grading.execution.plan import Plan
 from grading.execution.results import Ran
+from grading.execution.values import End, Execution, Played
 
 MOST_BYTES = 200_000
 """Of all outputs and errors of a submission together, as UTF-8."""

@@ -11,13 +11,14 @@ from typing import ClassVar
 
 from grading.config.settings import Limits
 from grading.domain.check import CheckBase, all_checks
+from grading.domain.document import Cell, Document
+from grading.domain.evidence import Show
 from grading.domain.messages import Message, define_message
-from grading.domain.model import Cell, Document, Show
 from grading.domain.rubric import Rubric
-from grading.execution.model import CodeLanguage, Request, TestFile
-from grading.execution.paths import Repair
+from grading.execution.path_repair import Repair
 from grading.execution.planned_requests import Drafts, Slot
 from grading.execution.test_files import file_name, language_of_file
+from grading.execution.values import CodeLanguage, Request, TestFile
 
 _PYTHON = re.compile(
     r"(?:^|;)[ \t]*(?:from[ \t]+(?P<from>\w+)[\w. \t]*import\b|import[ \t]+(?P<names>\w[^#\n;]*))"

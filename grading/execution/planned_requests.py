@@ -1,4 +1,4 @@
-"""Requests while a plan is made: every question is asked once."""
+"""Requests of a plan that is being made; equal questions share one place."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from grading.config.settings import Limits
-from grading.domain.model import Document, Location
-from grading.execution.model import Code, CodeLanguage, Expression, Request, TestFile, Work
-from grading.execution.paths import Repair, places_of, repair
+from grading.domain.document import Document, Location
+from grading.execution.path_repair import Repair, places_of, repair
+from grading.execution.values import Code, CodeLanguage, Expression, Request, TestFile, Work
 
 MAX_EXPRESSIONS = 1_000
 """Of one execution."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 
+from grading.domain.document import Output
 from grading.domain.messages import Message, define_message, verbatim
-from grading.domain.model import Output
-from grading.execution.model import Answer, Execution, Played, Request, Tested
 from grading.execution.plan import Plan
 from grading.execution.planned_requests import Slot
+from grading.execution.values import Answer, Execution, Played, Request, Tested
 
 NO_RUN = define_message("run.none", "No trial was made.")
 NO_SANDBOX = define_message("run.no_sandbox_here", "There is no sandbox on this server.")

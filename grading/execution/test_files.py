@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from grading.execution.model import CodeLanguage, TestFile
+from grading.execution.values import CodeLanguage, TestFile
 
 _R_TEST = re.compile(r"^[ \t]*(?:testthat::)?test_that\s*\(", re.MULTILINE)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from grading.scheduling.cluster_view import INTERACTIVE, Peer, SpeedProfile
-from grading.scheduling.eta import Worked, worked_off
+from grading.scheduling.forecast import Worked, worked_off
 from grading.scheduling.routing import rate
 from grading.scheduling.speed_curve import grown
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from grading.checks.quantities import clauses
-from grading.domain.changes import Change
+from grading.checks.message_parts import clauses
+from grading.domain.evidence import CheckOutcome, Evidence, Flag
 from grading.domain.messages import define_message
-from grading.domain.model import CheckOutcome, Evidence, Flag
-from grading.domain.outcome import Adjusted, Corrected, CriterionGrade, Report
+from grading.domain.report import Adjusted, Corrected, CriterionGrade, Report
+from grading.domain.report_changes import Change
 from grading.domain.rubric import Adjustment, Rubric
 
 NEARLY = 1e-9

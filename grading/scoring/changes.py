@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from grading.domain.changes import Change
+from grading.domain.document import Location
 from grading.domain.jobs import Finding, Suggestion
-from grading.domain.model import Location, RoundState
-from grading.domain.outcome import Corrected, CriterionGrade, PersonComment, Report
+from grading.domain.report import Corrected, CriterionGrade, PersonComment, Report
+from grading.domain.report_changes import Change
+from grading.domain.round_states import RoundState
 from grading.domain.stages import AnalysisOutput
 from grading.scoring.adjustments import added_up, decided
 

@@ -36,11 +36,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from grading.checks.level_support import OwnWork
+from grading.domain.document import Document
 from grading.domain.errors import JobInvalid
+from grading.domain.evidence import CriterionEvidence, Evidence, Flag
 from grading.domain.jobs import Judgement, Result
 from grading.domain.messages import Message, define_message
-from grading.domain.model import CriterionEvidence, Document, Evidence, Flag, RoundState
-from grading.domain.outcome import Basis, CriterionGrade, Report
+from grading.domain.report import Basis, CriterionGrade, Report
+from grading.domain.round_states import RoundState
 from grading.domain.rubric import Criterion, Rubric
 from grading.domain.stages import STAGES, AnalysisOutput, FeedbackOutput, StageOutput
 from grading.scoring.adjustments import added_up, found_adjustments, undecided_flags

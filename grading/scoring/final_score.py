@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from grading.domain.changes import Change
-from grading.domain.outcome import Report
+from grading.domain.report import Report
+from grading.domain.report_changes import Change
 from grading.domain.value import Value
 from grading.scoring.changes import changed
 

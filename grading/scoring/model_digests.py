@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from grading.checks.quantities import clauses
+from grading.checks.message_parts import clauses
+from grading.domain.evidence import Flag
 from grading.domain.jobs import Result
 from grading.domain.messages import Message, define_message
-from grading.domain.model import Flag
 from grading.domain.model_digests import Claim, differing, short
 
 OTHER_WEIGHTS = define_message(

@@ -1,11 +1,11 @@
-"""A report as plain text: each point, and then all that was written."""
+"""A report as plain text: points, criteria, deductions, feedback, comments."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from grading.domain.outcome import Report
+from grading.domain.report import Report
 from grading.domain.stages import written
 
 

@@ -1,4 +1,4 @@
-"""Logs, traces and small caches that every process needs.
+"""What every process needs: logs, traces, caches, message catalogues, the version of the software.
 
 Nothing here knows what grading is.
 """

@@ -1,4 +1,4 @@
-"""Statistics of a class: spread, difficulty, agreement, groups of findings. Numbers in, numbers out.
+"""Statistics of a class as pure functions: spread, difficulty, agreement, groups of findings.
 
 Reading the numbers belongs to grading.store.reporting.
 """

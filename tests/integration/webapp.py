@@ -29,9 +29,11 @@ from grading.broker.machine_status import MachineState
 from grading.config.settings import Config, parse
 from grading.documents import UploadedFile, read
 from grading.documents.limits import Limits
+from grading.domain.document import Location
+from grading.domain.evidence import CheckOutcome, Flag
 from grading.domain.jobs import Finding, Judgement, Provenance, Result, SentPrompt, Suggestion, Tokens
-from grading.domain.model import CheckOutcome, Flag, Location, RoundState
-from grading.domain.outcome import CriterionGrade, Report
+from grading.domain.report import CriterionGrade, Report
+from grading.domain.round_states import RoundState
 from grading.domain.rubric import Criterion, Rubric
 from grading.domain.stages import AnalysisOutput, FeedbackOutput
 from grading.store import Store, tables

@@ -16,7 +16,7 @@ from sqlalchemy import func, select
 from grading.broker import celery_app
 from grading.broker.heartbeats import Heartbeat
 from grading.config.settings import load
-from grading.domain.model import RoundState, StageState
+from grading.domain.round_states import RoundState, StageState
 from grading.domain.stages import STAGES
 from grading.store import Store
 from grading.store.learning_platforms import all_tables

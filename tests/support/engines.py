@@ -17,9 +17,9 @@ import jsonschema
 
 from bench.models import Shape
 from cli.dev.embedded_redis import free_port
-from grading.domain.details import Detail
+from grading.domain.engine_details import Detail
+from grading.domain.evidence import Evidence
 from grading.domain.jobs import Job, Material
-from grading.domain.model import Evidence
 from grading.domain.rubric import Criterion, Rubric
 from tests.support.factories import document
 from workers.machine.engines import Request, known_engines

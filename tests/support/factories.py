@@ -8,8 +8,8 @@ from sqlalchemy.orm import Session
 
 from grading.checks.kinds.prose import Words
 from grading.documents import SubmittedFiles, UploadedFile
+from grading.domain.document import Cell, Document
 from grading.domain.jobs import Provenance, Result
-from grading.domain.model import Cell, Document
 from grading.domain.rubric import Criterion, Rubric
 from grading.store import Store
 from grading.store.accounts import users

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import select
 
 from grading.documents import SubmittedFiles, UploadedFile
-from grading.domain.model import Cell, Document, Output
+from grading.domain.document import Cell, Document, Output
 from grading.store import Store
 from grading.store.accounts import users
 from grading.store.assignments import versions

@@ -21,7 +21,7 @@ from sqlalchemy import func, select
 from cli.commands.submit import Client
 from grading.broker.dispatch import Dispatch, open_dispatch
 from grading.config.settings import Config, load
-from grading.domain.model import RoundState
+from grading.domain.round_states import RoundState
 from grading.store import Store, schema
 from grading.store.accounts import users
 from grading.store.assignments import versions

@@ -11,8 +11,8 @@ from typing import Any
 
 from grading.config.settings import Machine
 from grading.domain.errors import Cancelled, EngineError, EngineUnreachable, OutputEmpty, OutputTruncated
+from grading.domain.evidence import Evidence
 from grading.domain.jobs import Job, Material, Result, Tokens
-from grading.domain.model import Evidence
 from grading.domain.rubric import Criterion, Rubric
 from grading.scheduling.circuit_breaker import RULES, Circuit, Rules, verdict
 from workers.machine.engines.base import Cancel, Engine, Generation, Phase, Request

@@ -1,4 +1,4 @@
-"""What a machine asks and tells Redis of one run in its hands: its claim, its lease, and the lease's end.
+"""Claims of runs by one process of a machine: taken in Redis, handed on, given back, finished.
 
 Without Redis work goes on: SQL accepts one result only, so a run without a lease costs time at most.
 """

@@ -1,4 +1,4 @@
-"""The digests of the models of this machine, and the metrics of its engines; heartbeats carry both."""
+"""Digests of this machine's models and metrics of its engines, as its heartbeats carry them."""
 
 from __future__ import annotations
 

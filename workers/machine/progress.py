@@ -16,8 +16,8 @@ from grading.broker.heartbeats import HEARTBEAT_S, MOST_DRAFT, Lease
 from grading.broker.leases import Leases
 from grading.domain.jobs import Job
 from workers.machine.run import RunInHand
-from workers.machine.stages.leaks import leaked
 from workers.machine.stages.partial_output import readable
+from workers.machine.stages.prompt_leaks import leaked
 
 log = logging.getLogger(__name__)
 EVERY_S = 0.5

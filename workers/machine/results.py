@@ -1,4 +1,4 @@
-"""Results of runs: those that no engine worked on, and how a result gets to the server."""
+"""Results of runs on their way to the server, with the failures of runs that no engine did."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that lie beside the work in a sandbox, kept on disk by their content while this process lives."""
+"""Runs the requests of a plan in sandboxes: executions are cached in SQL, input files on disk."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from pydantic import ValidationError
 from sqlalchemy.exc import IntegrityError
 
 from grading.domain.errors import SandboxUnavailable
-from grading.execution.model import Execution, Request
 from grading.execution.plan import Plan
+from grading.execution.values import Execution, Request
 from grading.store import Store, blobs
 from grading.store.rounds import preparing
 from workers.sandbox.backends.base import Mount
-from workers.sandbox.session import Executor, repeatable
+from workers.sandbox.executor import Executor, repeatable
 
 WORK = PurePosixPath("/box")
 DATA = "data"

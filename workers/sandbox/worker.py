@@ -25,9 +25,9 @@ from grading.store.rounds import preparing
 from workers.celery_worker import Watch, keep_watch, register_canary, run_worker
 from workers.sandbox.backends import open_backend
 from workers.sandbox.backends.selection import ClosableBackend
+from workers.sandbox.executor import Executor
 from workers.sandbox.runner import Runner, Shelf
 from workers.sandbox.runtimes import find_runtime
-from workers.sandbox.session import Executor
 from workers.server.admit import admit_runs
 from workers.server.context import Server, open_server
 from workers.server.heartbeats import send_heartbeats_until

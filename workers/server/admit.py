@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from grading.broker.dispatch import AWAY, Outgoing, Room
-from grading.domain.model import PRIORITIES
+from grading.domain.round_states import PRIORITIES
 from grading.domain.rubric import Rubric
 from grading.shared.telemetry import mark, working_on
 from grading.store.completion import finish_round

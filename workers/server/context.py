@@ -1,4 +1,4 @@
-"""What the processes beside the database share: store, queue, rubric versions, the backlog last sent."""
+"""What the server processes share: store, queue, rubric versions, the backlog last sent."""
 
 from __future__ import annotations
 

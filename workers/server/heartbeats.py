@@ -1,4 +1,4 @@
-"""Heartbeats of the processes beside the database, and the sweeper's canaries."""
+"""Heartbeats of the server processes, with the canaries that the sweeper sends."""
 
 from __future__ import annotations
 

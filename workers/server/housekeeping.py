@@ -1,13 +1,11 @@
-"""The sweeper's slow chores: what is kept too long goes, what was erased is withdrawn from Redis, and grades
-are released at the dates of their assignments.
-"""
+"""Slow chores of the sweeper: retention, withdrawal of erased data from Redis, due releases."""
 
 from __future__ import annotations
 
 import logging
 from datetime import datetime, timedelta
 
-from grading.broker.purge import withdraw
+from grading.broker.erasure import withdraw
 from grading.store import change_tracking, periodic_tasks
 from grading.store.accounts import sessions, sign_in_attempts
 from grading.store.database import now

@@ -1,4 +1,4 @@
-"""What machines tell the server, each in an inbox of its own: nothing of it counts before it is proven.
+"""Inboxes of the machines: signed results and messages, verified before anything is recorded.
 
 An entry of an inbox is the id of a run, whose result the machine left under a key of its own, or a signed
 message. Many results are taken at a time, written down in one transaction, and deleted after it: whatever

@@ -19,14 +19,15 @@ from sqlalchemy.orm import Session
 from grading.checks import collect
 from grading.checks.visibility import for_student
 from grading.documents import Identity, pseudonymise, set_apart
+from grading.domain.document import Document
 from grading.domain.errors import GraderError, SandboxUnavailable
-from grading.domain.model import Document, Evidence, Flag
+from grading.domain.evidence import Evidence, Flag
 from grading.domain.value import Value
 from grading.execution.display import ShownExecution, add_played, shown
-from grading.execution.model import Execution
-from grading.execution.paths import beside
+from grading.execution.path_repair import beside
 from grading.execution.plan import Plan, make_plan
 from grading.execution.results import Ran
+from grading.execution.values import Execution
 from grading.shared.telemetry import span, working_on
 from grading.store.rounds import preparing
 from workers.server.context import Server

@@ -1,4 +1,4 @@
-"""Keeping names on the server: what evidence says goes out without them, and locations come back."""
+"""Names hidden in evidence before it leaves the server; names of documents are mapped back after."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 from grading.documents import Identity, pseudonymise_texts
-from grading.domain.model import Evidence
+from grading.domain.evidence import Evidence
 from grading.domain.value import Value
 
 _CODED = frozenset({"message_code", "params"})

@@ -13,9 +13,9 @@ from sqlalchemy.orm import Session
 
 from grading import scoring
 from grading.domain.errors import EngineError, JobInvalid, OutputInvalid, for_student
+from grading.domain.evidence import Evidence
 from grading.domain.jobs import Provenance, Result, read_result
-from grading.domain.model import Evidence
-from grading.domain.outcome import Report
+from grading.domain.report import Report
 from grading.shared.telemetry import outcome, span, working_on
 from grading.store.completion import finish_round
 from grading.store.completion.finish_round import RoundEnd

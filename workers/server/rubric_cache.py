@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
+from grading.domain.document import Document
 from grading.domain.jobs import Material
-from grading.domain.model import Document
 from grading.domain.rubric import Rubric
 from grading.domain.stages import stages_of
 from grading.store import blobs

@@ -1,4 +1,4 @@
-"""The processes beside the database: the Celery tasks of queue `store`, the store worker and the sweeper."""
+"""The server processes: the Celery tasks of queue `store`, the store worker, the sweeper."""
 
 from __future__ import annotations
 

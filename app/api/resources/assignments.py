@@ -19,7 +19,7 @@ from app.assignments.editor import forms
 from app.web import dates, parsing
 from app.web.services import services
 from grading.assignments.editor.folder import Content, Settings
-from grading.assignments.editor.template_proposal import template
+from grading.assignments.editor.rubric_from_solution import template
 from grading.assignments.loader import Counts, Release
 from grading.domain.lateness import LateRule
 from grading.store import tables

@@ -1,4 +1,4 @@
-"""What leaves as files: tables of grades, and everything of an assignment. Sent while it is written."""
+"""Exports, streamed: tables of grades, all files of an assignment."""
 
 from __future__ import annotations
 

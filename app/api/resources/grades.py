@@ -14,14 +14,14 @@ from app.api.fields import MOST_NUMBER, Reason, RequestModel, SubmissionId, Text
 from app.api.guards import of_assignment, of_submission
 from app.api.paging import Page, Paged, cut, number
 from app.api.routes import Call, delete, get, post
-from app.web import auth, viewing
+from app.web import auth, grade_view_audit
 from grading.checks.visibility import for_student
-from grading.domain import changes as values
-from grading.domain.changes import Kind
+from grading.domain import report_changes as values
 from grading.domain.errors import GraderError, NotFound
 from grading.domain.messages import define_message
-from grading.domain.outcome import Adjusted, CriterionGrade
 from grading.domain.permissions import may
+from grading.domain.report import Adjusted, CriterionGrade
+from grading.domain.report_changes import Kind
 from grading.store import tables
 from grading.store.grades import change_history
 from grading.store.grades import release as grade_release
@@ -207,7 +207,7 @@ def result(call: Call, about: SubmissionView) -> Result:
     report, grade = auth.report_for(call.actor, about), about.grade
     if report is None or grade is None:
         raise NotFound(NO_VISIBLE_RESULT)
-    viewing.viewed(call.actor, about.id, "api")
+    grade_view_audit.viewed(call.actor, about.id, "api")
     staff = may(call.actor, "tests.see_all", auth.subject_of(about))
     before = grade.original if staff else for_student(grade.original)
     made = Result(

@@ -17,7 +17,7 @@ from app.api.paging import Page, Paged, cut, moment_and_id
 from app.api.routes import Call, get, post
 from app.submissions import intake
 from app.submissions.status import StageStatus, progress
-from app.web import auth, parsing, viewing
+from app.web import auth, grade_view_audit, parsing
 from app.web.parsing import parse
 from app.web.services import services
 from grading.documents import SubmittedFiles, UploadedFile
@@ -260,7 +260,7 @@ def status(call: Call, id: str) -> SubmissionStatus:
     grade = view.grade if report else None
     staff = may(call.actor, "prompt.see", auth.subject_of(view))
     if report is not None:
-        viewing.viewed(call.actor, view.id, "api")
+        grade_view_audit.viewed(call.actor, view.id, "api")
     return SubmissionStatus(
         id=view.id,
         status=view.state,

@@ -17,9 +17,9 @@ from app.web.i18n import later as N_
 from app.web.i18n import ngettext
 from app.web.services import services
 from grading.assignments.editor.folder import Settings
-from grading.assignments.editor.template_proposal import template
+from grading.assignments.editor.rubric_from_solution import template
+from grading.domain.document import Document
 from grading.domain.errors import AssignmentError
-from grading.domain.model import Document
 from grading.domain.rubric import Rubric
 from grading.domain.rubric_errors import explain
 

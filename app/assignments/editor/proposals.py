@@ -17,20 +17,20 @@ from redis.exceptions import RedisError
 from werkzeug.wrappers import Response
 
 from app.assignments.editor import forms
-from app.model_requests.connections import GatewayServices
-from app.model_requests.conversation import ClientGone, Conversation
-from app.model_requests.errors import Refused
+from app.gateway_requests.conversation import ClientGone, Conversation
+from app.gateway_requests.errors import Refused
+from app.gateway_requests.slots import GatewayServices
 from app.web import assignment_pages, auth
 from app.web.assignment_pages import ANY
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
 from app.web.i18n import render_error
 from app.web.services import services
-from grading.assignments.editor import proposal
+from grading.assignments.editor import rubric_from_model
 from grading.broker.gateway_requests import DRAFTING, Ask, Said
+from grading.domain.document import Document
 from grading.domain.errors import Conflict, NotFound
 from grading.domain.messages import define_message
-from grading.domain.model import Document
 from grading.domain.rubric import Rubric
 from grading.store import tables
 from grading.store.assignments import versions
@@ -210,9 +210,9 @@ def _model() -> str:
         return ""
 
 
-def _question(row: tables.RubricVersion) -> proposal.Question:
+def _question(row: tables.RubricVersion) -> rubric_from_model.Question:
     starter, solution = (_text(_documents(docs)) for docs in (row.starter, row.solution))
-    return proposal.question(row.task, starter, solution, forms.stages(), row.spoken_language)
+    return rubric_from_model.question(row.task, starter, solution, forms.stages(), row.spoken_language)
 
 
 def _documents(rows: Sequence[Any]) -> tuple[Document, ...]:
@@ -227,7 +227,7 @@ def _text(documents: Sequence[Document]) -> str:
 
 
 def _write(
-    gateway: GatewayServices, draft: Draft, question: proposal.Question, stages: tuple[str, ...]
+    gateway: GatewayServices, draft: Draft, question: rubric_from_model.Question, stages: tuple[str, ...]
 ) -> None:
     """Have it written; ends with a rubric or with a sentence. The body of a thread."""
     settings = gateway.config.gateway.model_copy(update={"limit_s": LIMIT_S})
@@ -240,11 +240,11 @@ def _write(
             if error.code != UNBOUND:
                 raise
             text = _answer(mine, draft, question, bound=False)
-        draft.rubric = proposal.rubric_of(text, stages)
+        draft.rubric = rubric_from_model.rubric_of(text, stages)
         draft.state = "done"
     except ClientGone:
         _failed(draft, N_("It was stopped."))
-    except (Refused, proposal.NoProposal) as error:
+    except (Refused, rubric_from_model.NoProposal) as error:
         _failed(draft, render_error(error))
     except RedisError as error:
         log.warning("redis is away, a draft is given up: %s", type(error).__name__)
@@ -259,12 +259,14 @@ def _failed(draft: Draft, why: str) -> None:
     draft.why, draft.state = why, "failed"
 
 
-def _answer(gateway: GatewayServices, draft: Draft, question: proposal.Question, *, bound: bool) -> str:
+def _answer(
+    gateway: GatewayServices, draft: Draft, question: rubric_from_model.Question, *, bound: bool
+) -> str:
     """What the model writes. Raises Refused, ClientGone, NoProposal and redis errors."""
     ask = Ask(
         model=DRAFTING,
         messages=(Said(role="system", content=question.system), Said(role="user", content=question.user)),
-        max_tokens=proposal.MAX_TOKENS,
+        max_tokens=rubric_from_model.MAX_TOKENS,
         temperature=TEMPERATURE,
         bound_to=question.schema if bound else {},
     )
@@ -279,7 +281,7 @@ def _answer(gateway: GatewayServices, draft: Draft, question: proposal.Question,
             parts.append(event.text)
             draft.chars += len(event.text)
             if event.kind == "end" and event.reason == "length":
-                raise proposal.NoProposal(ANSWER_TOO_LONG)
+                raise rubric_from_model.NoProposal(ANSWER_TOO_LONG)
     text = "".join(parts)
     # a model that is not bound likes to say something before and after it
     return text if bound else text[max(0, text.find("{")) : text.rfind("}") + 1]

@@ -5,6 +5,6 @@ The protocol belongs to grading.integrations.lti, its rows to grading.store.inte
 
 from __future__ import annotations
 
-from app.platforms.lti.platform import PAGES
+from app.platforms.lti.platform_pages import PAGES
 
 __all__ = ["PAGES"]

@@ -14,8 +14,8 @@ from grading.domain.permissions import Actor
 from grading.integrations.lti.keys import new_key
 from grading.integrations.lti.values import PlatformRefused
 from grading.store.courses import courses
-from grading.store.integrations.lti import launch, platforms
-from grading.store.integrations.lti.platforms import NewPlatform
+from grading.store.integrations.lti import launch, registrations
+from grading.store.integrations.lti.registrations import NewPlatform
 
 pages = Blueprint("lti_platforms", __name__, url_prefix="/platforms")
 PLATFORM = "/<int(max=2147483647):platform_id>"
@@ -33,7 +33,7 @@ def add() -> tuple[str, int] | Response:
     actor = _administrator()
     try:
         with services().store.write() as store:
-            platforms.register_platform(store, _form_platform(), actor.name)
+            registrations.register_platform(store, _form_platform(), actor.name)
     except GraderError as error:
         return _listing(problem=render_error(error)), error.status
     flash(_("The platform is registered."))
@@ -45,7 +45,7 @@ def link() -> str:
     """A link by which a platform registers itself once."""
     actor = _administrator()
     with services().store.write() as store:
-        secret = platforms.make_ticket(store, actor.name)
+        secret = registrations.make_ticket(store, actor.name)
     return _listing(link=f"{_base()}{url_for('lti_registration.register', ticket=secret)}")
 
 
@@ -54,7 +54,7 @@ def rotate() -> Response:
     """Sign with a new key from now on."""
     actor, made = _administrator(), new_key()
     with services().store.write() as store:
-        platforms.rotate_key(store, made, actor.name)
+        registrations.rotate_key(store, made, actor.name)
     flash(_("A new key signs from now on; the old one is shown for another week."))
     return redirect(url_for("lti_platforms.listing"), 303)
 
@@ -71,7 +71,7 @@ def change(platform_id: int) -> tuple[str, int] | Response:
     actor = _administrator()
     try:
         with services().store.write() as store:
-            platforms.change_platform(store, platform_id, _form_platform(), actor.name)
+            registrations.change_platform(store, platform_id, _form_platform(), actor.name)
     except (PlatformRefused, Conflict) as error:
         return _one(platform_id, render_error(error)), error.status
     flash(_("Saved."))
@@ -83,7 +83,7 @@ def remove(platform_id: int) -> Response:
     """Forget a platform; grades stay."""
     actor = _administrator()
     with services().store.write() as store:
-        gone = platforms.remove_platform(store, platform_id, actor.name)
+        gone = registrations.remove_platform(store, platform_id, actor.name)
     flash(_("%(name)s is removed. Accounts, hand-ins and grades are still here.", name=gone.name))
     return redirect(url_for("lti_platforms.listing"), 303)
 
@@ -93,7 +93,7 @@ def enabled(platform_id: int) -> Response:
     """Let a platform launch, or no longer."""
     actor = _administrator()
     with services().store.write() as store:
-        platforms.set_enabled(store, platform_id, request.form.get("value") == "1", actor.name)
+        registrations.set_enabled(store, platform_id, request.form.get("value") == "1", actor.name)
     flash(_("Saved."))
     return redirect(url_for("lti_platforms.listing"), 303)
 
@@ -103,10 +103,10 @@ def deployment(platform_id: int) -> Response:
     """Accept an installation of the tool."""
     actor, name = _administrator(), request.form.get("deployment", "").strip()
     with services().store.write() as store:
-        platforms.load_platform(store, platform_id)
+        registrations.load_platform(store, platform_id)
         if not 0 < len(name) <= 255 or not name.isprintable():
             raise GraderError(_("An installation has a name of 1 to 255 characters."))
-        platforms.accept_deployment(store, platform_id, name, actor.name)
+        registrations.accept_deployment(store, platform_id, name, actor.name)
     flash(_("Launches of this installation count from now on."))
     return redirect(url_for("lti_platforms.listing"), 303)
 
@@ -146,8 +146,8 @@ def _one(platform_id: int, problem: str = "") -> str:
     _administrator()
     with services().store.read() as store:
         found, stops = (
-            platforms.load_registration(store, platform_id),
-            platforms.load_removal_effects(store, platform_id),
+            registrations.load_registration(store, platform_id),
+            registrations.load_removal_effects(store, platform_id),
         )
     fields = request.form if problem else {**vars(found), "origins": " ".join(found.origins)}
     return render_template(
@@ -162,7 +162,7 @@ def _base() -> str:
 def _listing(problem: str = "", link: str = "") -> str:
     _administrator()
     with services().store.read_autocommit() as store:
-        found, listed = platforms.list_platforms(store), courses.list_courses(store, None)
+        found, listed = registrations.list_platforms(store), courses.list_courses(store, None)
     return render_template(
         "lti/platforms.html", found=found, courses=listed, base=_base(), problem=problem, link=link,
         form=request.form,

@@ -22,7 +22,7 @@ from grading.integrations.lti.messages import chosen
 from grading.integrations.lti.values import Platform
 from grading.store.courses import courses
 from grading.store.database import now
-from grading.store.integrations.lti import launch, platforms
+from grading.store.integrations.lti import launch, registrations
 from grading.store.integrations.lti.tables import LtiContext, LtiLaunch
 
 NO_ASSIGNMENT_CHOSEN = define_message("lti_choice.no_assignment_chosen", "Choose an assignment.")
@@ -71,7 +71,7 @@ def choose_course(launch_id: str) -> BaseResponse:
     with services().store.write() as store:
         _, context = _waiting(store, launch_id, actor)
         if code:
-            ticket = platforms.use_ticket(store, code, course=True)
+            ticket = registrations.use_ticket(store, code, course=True)
             launch.link_course(store, context.id, ticket.course_id or 0, actor.name)
         elif chosen == "new":
             launch.create_course(store, context.id, actor.name)
@@ -99,7 +99,7 @@ def answer(launch_id: str) -> BaseResponse | Response:
             launch.set_link_target(store, waiting, int(assignment_ids[0]), actor.name)
             return redirect(url_for("assignments.assignment", assignment_id=int(assignment_ids[0])), 303)
         items = launch.content_items(store, waiting, [int(one) for one in assignment_ids], launch_url())
-        platform = platforms.load_platform(store, context.platform_id)
+        platform = registrations.load_platform(store, context.platform_id)
         deployment, settings = context.deployment, dict(waiting.payload.get("deep", {}))
         store.delete(waiting)
     return answer_page(platform, deployment, settings, items)
@@ -131,7 +131,7 @@ def answer_page(
     with store.read() as session:
         moment = now(session)
     message = chosen(platform, deployment, settings, items, moment, secrets.token_urlsafe(24))
-    token = signed(platforms.signing_key(store), message)
+    token = signed(registrations.signing_key(store), message)
     answer = Response(render_template("lti/return.html", url=url, token=token))
     origin = f"{'https' if target.secure else 'http'}://{target.header}"
     answer.headers["Content-Security-Policy"] = (

@@ -38,7 +38,7 @@ from grading.integrations.lti import claims, client
 from grading.integrations.lti.values import DEEP_LINKING, Launch, LaunchRefused, Platform
 from grading.store.database import now
 from grading.store.integrations.lti import launch as lti_launch
-from grading.store.integrations.lti import platforms
+from grading.store.integrations.lti import registrations
 from grading.store.integrations.lti.launch import LaunchResult
 
 PLATFORM_UNKNOWN = define_message(
@@ -83,9 +83,9 @@ class DeploymentUnknown(LaunchRefused):
 @pages.get("/jwks")
 def jwks() -> Response:
     """The tool's public keys."""
-    platforms.signing_key(services().store)
+    registrations.signing_key(services().store)
     with services().store.read() as store:
-        answer = jsonify(platforms.public_jwks(store))
+        answer = jsonify(registrations.public_jwks(store))
     answer.headers["Cache-Control"] = "public, max-age=300"
     answer.headers["Cross-Origin-Resource-Policy"] = "cross-origin"
     return answer
@@ -97,7 +97,7 @@ def login() -> BaseResponse:
     """The first step: send the browser to its platform, with a state and a nonce."""
     parameters = {name: _parameter(name) for name in ("iss", "login_hint", "target_link_uri", "client_id")}
     with services().store.read_autocommit() as store:
-        platform = platforms.find_platform(store, parameters["iss"], parameters["client_id"])
+        platform = registrations.find_platform(store, parameters["iss"], parameters["client_id"])
     if platform is None or not parameters["login_hint"]:
         raise LaunchRefused(PLATFORM_UNKNOWN)
     browser = request.cookies.get(STATE_COOKIE, "")
@@ -126,7 +126,7 @@ def launch() -> tuple[str, int] | BaseResponse:
     """The second step: check what the platform signed, sign its reader in, lead them on."""
     state = _state()
     with services().store.read_autocommit() as store:
-        platform = platforms.load_platform(store, int(state["p"]))
+        platform = registrations.load_platform(store, int(state["p"]))
     if not hmac.compare_digest(_mark(request.cookies.get(STATE_COOKIE, "")), str(state["b"])):
         return _without_cookies(platform, state["again"])
     if "error" in request.form:
@@ -200,7 +200,7 @@ def _keys(platform: Platform, token: str) -> dict[str, Any]:
     """The platform's keys; fetched when the one that is named is not among them, or they are old."""
     store = services().store
     with store.read_autocommit() as session_:
-        age = platforms.jwks_age(session_, platform.id)
+        age = registrations.jwks_age(session_, platform.id)
     if age is not None and age < OLD:
         try:
             claims.verified(token, platform.jwks)
@@ -217,7 +217,7 @@ def _keys(platform: Platform, token: str) -> dict[str, Any]:
             return dict(platform.jwks)
         raise
     with store.write() as session_:
-        platforms.cache_jwks(session_, platform.id, found)
+        registrations.cache_jwks(session_, platform.id, found)
     return found
 
 
@@ -225,7 +225,7 @@ def _arrive(platform: Platform, found: Launch) -> LaunchResult:
     store = services().store
     with store.write() as session_:
         lti_launch.use_nonce(session_, platform.id, found)
-        accepted = platforms.deployment_accepted(session_, platform.id, found.deployment)
+        accepted = registrations.deployment_accepted(session_, platform.id, found.deployment)
     if not accepted:
         raise DeploymentUnknown
     with store.write() as session_:
@@ -269,7 +269,7 @@ class LtiFrameHost:
 
     def origins(self, store: Session) -> tuple[str, ...]:
         """Of all platforms that are in use."""
-        return platforms.origins(store)
+        return registrations.origins(store)
 
 
 @pages.record

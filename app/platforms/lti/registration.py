@@ -15,8 +15,8 @@ from grading.domain.ssrf import read
 from grading.integrations.http_client import OutsideFailed, ask
 from grading.integrations.lti import client, messages
 from grading.integrations.lti.values import PlatformRefused
-from grading.store.integrations.lti import platforms
-from grading.store.integrations.lti.platforms import NewPlatform, TicketGone
+from grading.store.integrations.lti import registrations
+from grading.store.integrations.lti.registrations import NewPlatform, TicketGone
 
 NOT_DESCRIBED = define_message(
     "lti_registration.not_described",
@@ -45,19 +45,19 @@ LONGEST = 4000
 def register(ticket: str) -> BaseResponse:
     """Read how the platform is set up, register the tool there, and the platform here."""
     with services().store.read() as store:
-        if not platforms.ticket_is_open(store, ticket[:100]):
+        if not registrations.ticket_is_open(store, ticket[:100]):
             raise TicketGone
     url, token = (request.args.get(name, "") for name in ("openid_configuration", "registration_token"))
     if not url or len(url) > LONGEST or len(token) > LONGEST:
         raise PlatformRefused(NOT_DESCRIBED)
     configuration = client.fetch_json(url, services().config.server.allowed)
     _same_host(url, configuration)
-    platforms.signing_key(services().store)
+    registrations.signing_key(services().store)
     answer = _ask(configuration, token)
     new = _platform(configuration, answer)
     with services().store.write() as store:
-        by = platforms.use_ticket(store, ticket[:100], course=False).created_by
-        platforms.register_platform(store, new, by)
+        by = registrations.use_ticket(store, ticket[:100], course=False).created_by
+        registrations.register_platform(store, new, by)
     return Response(render_template("lti/registered.html", name=new.name))
 
 

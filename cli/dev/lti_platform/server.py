@@ -13,8 +13,8 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 from cli.dev.lti_platform.views import create_platform
 from cli.dev.lti_platform.world import World
 from grading.integrations.lti.values import ASSIGNMENT
-from grading.store.integrations.lti import launch, platforms
-from grading.store.integrations.lti.platforms import NewPlatform
+from grading.store.integrations.lti import launch, registrations
+from grading.store.integrations.lti.registrations import NewPlatform
 from grading.store.integrations.lti.tables import LtiContext, LtiPlatform
 
 BY = "cli"
@@ -27,9 +27,9 @@ def join(session: Session, world: World) -> int:
         authorize_url=f"{world.base}/authorize", token_url=f"{world.base}/token",
         jwks_url=f"{world.base}/jwks", deployments=(world.deployment,),
     )  # fmt: skip
-    platform = platforms.find_platform(session, new.issuer, new.client_id)
+    platform = registrations.find_platform(session, new.issuer, new.client_id)
     if platform is None:
-        return platforms.register_platform(session, new, BY)
+        return registrations.register_platform(session, new, BY)
     row = session.get_one(LtiPlatform, platform.id)
     row.jwks, row.jwks_at = {}, None  # its keys are new at each start
     return platform.id

@@ -13,10 +13,10 @@ from pydantic import ValidationError
 from grading.assignments.legacy_import.contradictions import contradictions
 from grading.assignments.legacy_import.criteria import Draft, add_section
 from grading.assignments.legacy_import.deductions import add_adjustments, bonus_of
-from grading.assignments.legacy_import.example_works import Works
-from grading.assignments.legacy_import.key_reader import untaken
+from grading.assignments.legacy_import.json_reader import untaken
+from grading.assignments.legacy_import.solution_and_starter import Works
 from grading.assignments.legacy_import.source import OTHERS, Section, parse
-from grading.checks.quantities import listed
+from grading.checks.message_parts import listed
 from grading.domain.errors import AssignmentError
 from grading.domain.messages import define_message
 from grading.domain.rubric import Rubric

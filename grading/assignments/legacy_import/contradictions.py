@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from grading.assignments.legacy_import.checks import same_names
 from grading.assignments.legacy_import.source import Legacy, Part, Section
-from grading.checks.quantities import listed
+from grading.checks.message_parts import listed
 
 
 def contradictions(legacy: Legacy) -> list[str]:

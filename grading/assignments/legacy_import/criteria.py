@@ -15,8 +15,8 @@ from grading.assignments.legacy_import.checks import (
     same_names,
     shown_output,
 )
-from grading.assignments.legacy_import.example_works import Works
 from grading.assignments.legacy_import.output_checks import SHARE, VALUES, results_for
+from grading.assignments.legacy_import.solution_and_starter import Works
 from grading.assignments.legacy_import.source import Legacy, Part, Section, Task, part_number
 from grading.checks.context import Context
 from grading.checks.evaluate import evaluate
@@ -24,7 +24,7 @@ from grading.checks.kinds.code import CodeMatches, Defines, Uses
 from grading.checks.kinds.combined import Alternatives
 from grading.checks.kinds.outputs import AllExecuted, NoErrors
 from grading.checks.kinds.tests import VariableEquals
-from grading.checks.quantities import listed
+from grading.checks.message_parts import listed
 from grading.domain.check import Check, all_checks
 from grading.domain.rubric import DEFAULT_LEVELS, Criterion, Rubric
 

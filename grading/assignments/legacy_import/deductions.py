@@ -7,7 +7,7 @@ from math import ceil
 
 from grading.assignments.legacy_import.checks import PIPES, check_of, merged
 from grading.assignments.legacy_import.criteria import Draft, is_technical, slug
-from grading.assignments.legacy_import.key_reader import percent
+from grading.assignments.legacy_import.json_reader import percent
 from grading.assignments.legacy_import.output_checks import results_for
 from grading.assignments.legacy_import.source import Bonus, Section, Validation, humanised
 from grading.checks.kinds.code import Defines, Uses

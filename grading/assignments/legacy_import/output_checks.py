@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from grading.assignments.legacy_import.example_works import Works, key_of, outputs_of, words_printed
+from grading.assignments.legacy_import.solution_and_starter import Works, key_of, outputs_of, words_printed
 from grading.checks.kinds.outputs import OutputClose, OutputMatches
 from grading.checks.kinds.runs import OutputEquals
 from grading.checks.kinds.tests import VariableEquals

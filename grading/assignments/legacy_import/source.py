@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from grading.assignments.legacy_import.key_reader import Keys, first_number, parse_json, percent
+from grading.assignments.legacy_import.json_reader import Keys, first_number, parse_json, percent
 from grading.domain.errors import AssignmentError
 from grading.domain.messages import define_message
 

@@ -1,1 +1,4 @@
-"""Comparison of values, tables and outputs with what is expected; the kinds of checks give points for it."""
+"""Comparison of values, tables and outputs with what is expected.
+
+The points for it belong to `grading.checks.kinds`.
+"""

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from grading.checks.comparison.numbers import Tolerance
 from grading.checks.comparison.tables import normal_name
-from grading.domain.model import Output
+from grading.domain.document import Output
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\n\x1b]{0,2000}\x07")
 NUMBER = re.compile(

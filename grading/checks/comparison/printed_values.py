@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from grading.execution.model import Shape
+from grading.execution.values import Shape
 
 OBJECT = re.compile(r"0x[0-9a-fA-F]{4,}|^<(?!\w+\.\w+: ).*>$", re.DOTALL)
 """A printed form that does not tell what is in it: `<function f>`, `<Point object>`."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from grading.checks.comparison.numbers import Tolerance, close
 from grading.domain.messages import Message, define_message
-from grading.execution.model import Shape
+from grading.execution.values import Shape
 
 NO_COLUMN = define_message("table.no_column", "has no column %(column)s")
 MORE_COLUMNS = define_message("table.more_columns", "has a column %(column)s that is not expected")

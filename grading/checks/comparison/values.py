@@ -14,7 +14,7 @@ from grading.checks.comparison.numbers import Tolerance, close, number_of
 from grading.checks.comparison.printed_values import OBJECT, is_own, kind_of, said
 from grading.checks.comparison.tables import difference_of_tables
 from grading.domain.messages import Message, define_message
-from grading.execution.model import Shape
+from grading.execution.values import Shape
 
 MAX_DEPTH = 60
 MAX_NODES = 300_000

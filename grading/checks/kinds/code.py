@@ -6,14 +6,14 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 
-from grading.checks import fields
+from grading.checks import field_labels
 from grading.checks.context import ASKS_FOR_NOTHING, NO_CODE, Context, Finding
 from grading.checks.kind import CheckKind
+from grading.checks.message_parts import clauses, listed
 from grading.checks.parsing.code_facts import Index, Mention
-from grading.checks.quantities import clauses, listed
 from grading.checks.scope import Piece, Scope
+from grading.domain.document import Location
 from grading.domain.messages import Message, MessageType, define_message
-from grading.domain.model import Location
 from grading.domain.patterns import matches, readable
 
 Find = Callable[[str], Location | None]
@@ -46,8 +46,8 @@ class Uses(CheckKind):
         "check.uses.about", "Calls these functions, found in parsed code."
     )
     field_titles: ClassVar[Mapping[str, MessageType]] = {
-        "all_of": fields.ALL_OF,
-        "any_of": fields.ANY_OF,
+        "all_of": field_labels.ALL_OF,
+        "any_of": field_labels.ANY_OF,
     }
     needed_keys: ClassVar[tuple[str, ...]] = ("all_of", "any_of")
     at_once: ClassVar[bool] = True
@@ -77,7 +77,7 @@ class Avoids(CheckKind):
         "check.avoids.about", "Calls none of these functions (1 or 0)."
     )
     field_titles: ClassVar[Mapping[str, MessageType]] = {
-        "names": fields.NAMES,
+        "names": field_labels.NAMES,
     }
     needed_keys: ClassVar[tuple[str, ...]] = ("names",)
     at_once: ClassVar[bool] = True
@@ -115,8 +115,8 @@ class Defines(CheckKind):
         "check.defines.about", "Assigns these variables, columns or functions, found in parsed code."
     )
     field_titles: ClassVar[Mapping[str, MessageType]] = {
-        "all_of": fields.ALL_OF,
-        "any_of": fields.ANY_OF,
+        "all_of": field_labels.ALL_OF,
+        "any_of": field_labels.ANY_OF,
     }
     needed_keys: ClassVar[tuple[str, ...]] = ("all_of", "any_of")
     at_once: ClassVar[bool] = True
@@ -147,8 +147,8 @@ class CodeMatches(CheckKind):
         "check.code_matches.about", "Code without comments matches these regular expressions."
     )
     field_titles: ClassVar[Mapping[str, MessageType]] = {
-        "all_of": fields.ALL_OF,
-        "any_of": fields.ANY_OF,
+        "all_of": field_labels.ALL_OF,
+        "any_of": field_labels.ANY_OF,
         "none_of": define_message("check.code_matches.none_of", "None of these"),
     }
     usual_label: ClassVar[MessageType] = define_message(

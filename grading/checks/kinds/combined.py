@@ -11,7 +11,7 @@ from pydantic import Field
 from grading.checks.context import NOTHING_ADDED, Context, Finding
 from grading.checks.evaluate import FULL, evaluate
 from grading.checks.kind import CheckKind
-from grading.checks.quantities import listed
+from grading.checks.message_parts import listed
 from grading.checks.scope import Scope
 from grading.domain.check import Check, CheckBase
 from grading.domain.messages import Message, MessageType, define_message, verbatim

@@ -7,13 +7,13 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from grading.checks import fields
+from grading.checks import field_labels
 from grading.checks.context import NO_CODE, Context, Finding
-from grading.checks.definitions import KINDS, ROOTS, descendants, last_part, own_definitions
 from grading.checks.kind import CheckKind
 from grading.checks.kinds.code import fits, named
-from grading.checks.quantities import CLASSES, FUNCTIONS, METHODS, listed
+from grading.checks.message_parts import CLASSES, FUNCTIONS, METHODS, listed
 from grading.checks.scope import Piece, Scope
+from grading.checks.student_definitions import KINDS, ROOTS, descendants, last_part, own_definitions
 from grading.domain.messages import Message, MessageType, define_message, define_plural
 
 Counted = Literal["functions", "methods", "classes", "subclasses", "loops", "conditions"]
@@ -76,11 +76,11 @@ class Count(CheckKind):
         "check.count.about", "So many calls, operators, loops or definitions stand on the student's lines."
     )
     field_titles: ClassVar[Mapping[str, MessageType]] = {
-        "names": fields.NAMES,
-        "of": fields.OF,
+        "names": field_labels.NAMES,
+        "of": field_labels.OF,
         "base": define_message("check.count.base", "Subclasses of"),
-        "at_least": fields.AT_LEAST,
-        "at_most": fields.AT_MOST,
+        "at_least": field_labels.AT_LEAST,
+        "at_most": field_labels.AT_MOST,
     }
     field_hints: ClassVar[Mapping[str, MessageType]] = {
         "base": define_message("check.count.base_hint", "The name of a class."),

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Literal
 
-from grading.checks import fields
+from grading.checks import field_labels
 from grading.checks.comparison.surplus import too_much
 from grading.checks.context import ASKS_FOR_NOTHING, DOES_NOT_APPLY, NO_CODE, Context, Finding
 from grading.checks.kind import CheckKind
+from grading.checks.message_parts import CODE_CELLS, clauses, listed
 from grading.checks.outputs import (
     ANSI,
     Shown,
@@ -23,10 +24,9 @@ from grading.checks.outputs import (
     shown_in,
 )
 from grading.checks.parsing.parser import LOOSE
-from grading.checks.quantities import CODE_CELLS, clauses, listed
 from grading.checks.scope import Piece, Scope, executed, runs_recorded
+from grading.domain.document import Cell, Output
 from grading.domain.messages import Message, MessageType, define_message, define_plural
-from grading.domain.model import Cell, Output
 from grading.domain.patterns import matches, readable
 from grading.execution.plan import RunCheck
 from grading.execution.results import Ran
@@ -134,8 +134,8 @@ class OutputMatches(CheckKind, RunCheck):
         "check.output_matches.about", "Text outputs match these regular expressions."
     )
     field_titles: ClassVar[Mapping[str, MessageType]] = {
-        "all_of": fields.ALL_OF,
-        "any_of": fields.ANY_OF,
+        "all_of": field_labels.ALL_OF,
+        "any_of": field_labels.ANY_OF,
     }
     usual_label: ClassVar[MessageType] = define_message(
         "check.output_matches.label", "the output shows what is asked for"
@@ -184,9 +184,9 @@ class OutputClose(CheckKind, RunCheck):
         "Numbers in the outputs are close to `values`, or to those of the solution's matching cells.",
     )
     field_titles: ClassVar[Mapping[str, MessageType]] = {
-        "values": fields.VALUES,
-        "rel_tol": fields.REL_TOL,
-        "abs_tol": fields.ABS_TOL,
+        "values": field_labels.VALUES,
+        "rel_tol": field_labels.REL_TOL,
+        "abs_tol": field_labels.ABS_TOL,
     }
     usual_label: ClassVar[MessageType] = define_message("check.output_close.label", "the numbers are right")
     needs_run: ClassVar[bool] = False

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from grading.checks import fields
+from grading.checks import field_labels
 from grading.checks.context import Context, Finding
 from grading.checks.kind import CheckKind
 from grading.checks.scope import COMMENT, Piece, Scope, lines_of
@@ -53,7 +53,7 @@ class Words(CheckKind):
         "check.words.about", "The student's own prose has at least this many words."
     )
     field_titles: ClassVar[Mapping[str, MessageType]] = {
-        "at_least": fields.AT_LEAST,
+        "at_least": field_labels.AT_LEAST,
     }
     at_once: ClassVar[bool] = True
 

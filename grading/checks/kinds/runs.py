@@ -8,14 +8,14 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from grading.checks import fields
+from grading.checks import field_labels
 from grading.checks.comparison.numbers import Tolerance
 from grading.checks.comparison.outputs import compare_outputs, lines_of, text_of
 from grading.checks.comparison.surplus import enumerated, too_much
 from grading.checks.context import DOES_NOT_APPLY, Context, Finding
 from grading.checks.kind import CheckKind
+from grading.checks.message_parts import CODE_CELLS, SCRIPTS
 from grading.checks.outputs import Shown, cells_meant, compared_views, shown_in, unconfirmed
-from grading.checks.quantities import CODE_CELLS, SCRIPTS
 from grading.checks.scope import Piece, Scope
 from grading.checks.test_outcomes import (
     NO_TEST,
@@ -27,10 +27,11 @@ from grading.checks.test_outcomes import (
     sentence,
     summary,
 )
+from grading.domain.document import Output
+from grading.domain.evidence import Show, TestOutcome
 from grading.domain.messages import Message, MessageType, define_message, define_plural
-from grading.domain.model import Output, Show, TestOutcome
-from grading.execution.model import Played
 from grading.execution.plan import RunCheck
+from grading.execution.values import Played
 
 LEFT_OUT = define_message(
     "check.runs_clean.left_out", "packages or files that the work needs are missing on the server"
@@ -128,9 +129,9 @@ class OutputEquals(CheckKind, RunCheck):
     )
     field_titles: ClassVar[Mapping[str, MessageType]] = {
         "text": define_message("check.output_equals.text", "Expected output"),
-        "rel_tol": fields.REL_TOL,
-        "abs_tol": fields.ABS_TOL,
-        "show": fields.SHOW,
+        "rel_tol": field_labels.REL_TOL,
+        "abs_tol": field_labels.ABS_TOL,
+        "show": field_labels.SHOW,
     }
     usual_label: ClassVar[MessageType] = define_message("check.output_equals.label", "the outputs are right")
     compares_outputs: ClassVar[bool] = True

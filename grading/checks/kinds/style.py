@@ -8,14 +8,14 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from grading.checks import fields
+from grading.checks import field_labels
 from grading.checks.context import Context, Finding
-from grading.checks.definitions import KINDS, own_definitions, written_in
 from grading.checks.kind import CheckKind
-from grading.checks.quantities import CLASSES, FUNCTIONS, LINES, METHODS
+from grading.checks.message_parts import CLASSES, FUNCTIONS, LINES, METHODS
 from grading.checks.scope import Piece, Scope, lines_of
+from grading.checks.student_definitions import KINDS, own_definitions, written_in
+from grading.domain.document import Location
 from grading.domain.messages import Message, MessageType, define_message, define_plural
-from grading.domain.model import Location
 
 Style = Literal["snake_case", "camelCase", "PascalCase", "UPPER_CASE", "dotted.case"]
 COMMENTS = define_plural("count.comments", "%(count)s comment", "%(count)s comments")
@@ -97,8 +97,8 @@ class Comments(CheckKind):
         "check.comments.about", "The student's own comments and docstrings."
     )
     field_titles: ClassVar[Mapping[str, MessageType]] = {
-        "at_least": fields.AT_LEAST,
-        "words": fields.WORDS,
+        "at_least": field_labels.AT_LEAST,
+        "words": field_labels.WORDS,
     }
     at_once: ClassVar[bool] = True
 
@@ -136,8 +136,8 @@ class Documented(CheckKind):
         "check.documented.about", "The student's own functions, methods and classes have a description."
     )
     field_titles: ClassVar[Mapping[str, MessageType]] = {
-        "of": fields.OF,
-        "words": fields.WORDS,
+        "of": field_labels.OF,
+        "words": field_labels.WORDS,
     }
     at_once: ClassVar[bool] = True
 
@@ -170,7 +170,7 @@ class FunctionLength(CheckKind):
         "Functions and methods that the student wrote in are not longer than this.",
     )
     field_titles: ClassVar[Mapping[str, MessageType]] = {
-        "at_most": fields.AT_MOST,
+        "at_most": field_labels.AT_MOST,
     }
     at_once: ClassVar[bool] = True
 

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from grading.checks import fields
+from grading.checks import field_labels
 from grading.checks.comparison.numbers import Tolerance
 from grading.checks.comparison.printed_values import said
 from grading.checks.comparison.values import compare
@@ -27,14 +27,15 @@ from grading.checks.test_outcomes import (
     ready,
     summary,
 )
+from grading.domain.document import Document
+from grading.domain.evidence import Show, TestOutcome
 from grading.domain.messages import Message, MessageType, define_message, define_plural
-from grading.domain.model import Document, Show, TestOutcome
 from grading.domain.value import Value
-from grading.execution.model import Answer, CodeLanguage, Execution, Tested, TestFile
 from grading.execution.plan import Asked, Planner, Question, RunCheck, language_of
 from grading.execution.planned_requests import Slot
 from grading.execution.results import Ran
 from grading.execution.test_files import file_name, language_of_file, test_names
+from grading.execution.values import Answer, CodeLanguage, Execution, Tested, TestFile
 
 FOLDER = "tests/"
 LACKING = define_message("run.lacking", "packages that the work needs are missing on the server")
@@ -105,11 +106,11 @@ class PassesTests(CheckKind, RunCheck):
         "cases": define_message("check.passes_tests.cases", "Cases"),
         "tests": define_message("check.passes_tests.tests", "Files in tests/"),
         "prelude": define_message("check.passes_tests.prelude", "File of tests/ that runs first"),
-        "hidden": fields.HIDDEN,
-        "show": fields.SHOW,
+        "hidden": field_labels.HIDDEN,
+        "show": field_labels.SHOW,
         "seconds": define_message("check.passes_tests.seconds", "Seconds for each test"),
-        "rel_tol": fields.REL_TOL,
-        "abs_tol": fields.ABS_TOL,
+        "rel_tol": field_labels.REL_TOL,
+        "abs_tol": field_labels.ABS_TOL,
         "expression": define_message("check.passes_tests.expression", "Expression"),
         "expected": define_message("check.passes_tests.expected", "Expected value"),
         "name": define_message("check.passes_tests.name", "Name"),
@@ -184,14 +185,14 @@ class VariableEquals(CheckKind, RunCheck):
         "After the work ran, these variables have the values that the solution gives them, or `values`.",
     )
     field_titles: ClassVar[Mapping[str, MessageType]] = {
-        "names": fields.NAMES,
-        "values": fields.VALUES,
-        "rel_tol": fields.REL_TOL,
-        "abs_tol": fields.ABS_TOL,
+        "names": field_labels.NAMES,
+        "values": field_labels.VALUES,
+        "rel_tol": field_labels.REL_TOL,
+        "abs_tol": field_labels.ABS_TOL,
         "ignore_row_order": define_message(
             "check.variable_equals.ignore_row_order", "The order of rows does not matter"
         ),
-        "show": fields.SHOW,
+        "show": field_labels.SHOW,
     }
     usual_label: ClassVar[MessageType] = define_message("check.variable_equals.label", "the values are right")
     tests_one: ClassVar[bool] = True

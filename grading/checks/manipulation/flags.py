@@ -19,8 +19,9 @@ from grading.checks.manipulation.hidden_characters import hidden_text
 from grading.checks.manipulation.phrases import FLOWING
 from grading.checks.manipulation.prefilter import WORTH
 from grading.checks.manipulation.translated_phrases import ABROAD
+from grading.domain.document import Cell, Document, Location
+from grading.domain.evidence import Flag
 from grading.domain.messages import Message, MessageType, define_message
-from grading.domain.model import Cell, Document, Flag, Location
 
 CODE = "manipulation"
 MAX_CHARS = 400_000

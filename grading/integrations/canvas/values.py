@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from grading.domain.errors import GraderError
 from grading.domain.messages import define_message
-from grading.domain.outcome import Report
+from grading.domain.report import Report
 from grading.domain.stages import written
 from grading.integrations.canvas.settings import Canvas
 

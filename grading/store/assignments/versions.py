@@ -18,10 +18,10 @@ from grading.assignments.editor.folder import Content, Settings, compose, export
 from grading.assignments.legacy_import import Works
 from grading.assignments.loader import read_files
 from grading.documents import Limits
+from grading.domain.document import Document
 from grading.domain.errors import Conflict, NotFound
 from grading.domain.jobs import ENGLISH
 from grading.domain.messages import define_message
-from grading.domain.model import Document
 from grading.domain.permissions import Actor
 from grading.domain.rubric import Rubric
 from grading.domain.shared_messages import NO_SUCH_ASSIGNMENT

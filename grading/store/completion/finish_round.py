@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session
 from grading.domain.jobs import Result
 from grading.domain.lateness import LateRule, lateness, own_due
 from grading.domain.messages import Message
-from grading.domain.model import RoundState, StageState
-from grading.domain.outcome import Report
+from grading.domain.report import Report
+from grading.domain.round_states import RoundState, StageState
 from grading.domain.shared_messages import sentences
 from grading.integrations.events import GRADED
 from grading.scoring import settled

@@ -13,8 +13,8 @@ from sqlalchemy.orm import Session, aliased, defer
 from grading.domain.errors import Conflict
 from grading.domain.lateness import LateRule, lateness, own_due
 from grading.domain.messages import define_message
-from grading.domain.model import RoundState
 from grading.domain.permissions import Actor
+from grading.domain.round_states import RoundState
 from grading.integrations.events import GRADED
 from grading.store import tables
 from grading.store.audit import write_audit

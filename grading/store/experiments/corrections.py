@@ -13,9 +13,9 @@ from sqlalchemy.orm import Session, aliased
 from grading.checks.scope import Scopes
 from grading.documents import Identity, pseudonymise, set_apart
 from grading.documents.pseudonym import pseudonymise_texts
+from grading.domain.document import Document
 from grading.domain.errors import NotFound
 from grading.domain.messages import define_message
-from grading.domain.model import Document
 from grading.store import tables
 from grading.store.tables.assignments import SAMPLE
 

@@ -18,8 +18,8 @@ from sqlalchemy.orm import Session
 
 from grading.domain.errors import Conflict, NotFound
 from grading.domain.messages import define_message
-from grading.domain.model import RoundState, StageState
 from grading.domain.permissions import Actor
+from grading.domain.round_states import RoundState, StageState
 from grading.domain.rubric import Rubric
 from grading.domain.stages import stages_of
 from grading.store import tables

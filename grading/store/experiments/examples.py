@@ -18,9 +18,9 @@ from sqlalchemy.orm import Session
 from grading.checks.manipulation.flags import manipulation_flags
 from grading.documents import Identity
 from grading.documents.pseudonym import pseudonymise_texts
+from grading.domain.document import Cell, Document
 from grading.domain.errors import Conflict, GraderError, NotFound
 from grading.domain.messages import define_message
-from grading.domain.model import Cell, Document
 from grading.domain.permissions import Actor
 from grading.domain.rubric import Criterion, Rubric
 from grading.domain.shared_messages import NO_SUCH_ASSIGNMENT

@@ -9,13 +9,13 @@ from typing import Any
 from sqlalchemy import and_, bindparam, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
-from grading.assignments.editor.carry_over import Conflict
-from grading.assignments.editor.impact import Points
 from grading.domain.errors import NotFound
 from grading.domain.messages import Message, define_message
-from grading.domain.outcome import Report
+from grading.domain.report import Report
 from grading.domain.value import Value
 from grading.scoring import settled
+from grading.scoring.carry_over import Conflict
+from grading.statistics.grade_impact import Points
 from grading.store import tables
 from grading.store.experiments.dry_runs import REASONS
 from grading.store.review.carry_over import load_carry_over

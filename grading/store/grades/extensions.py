@@ -14,8 +14,8 @@ from grading.assignments.editor.folder import Settings
 from grading.domain.errors import GraderError, NotFound
 from grading.domain.lateness import LateRule, lateness, own_due
 from grading.domain.messages import define_message
-from grading.domain.model import RoundState
 from grading.domain.permissions import Actor
+from grading.domain.round_states import RoundState
 from grading.domain.shared_messages import NOT_A_STUDENT
 from grading.store import tables
 from grading.store.assignments.settings import change_settings, lock_assignment

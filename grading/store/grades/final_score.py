@@ -9,9 +9,9 @@ from typing import Any
 from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session, aliased
 
-from grading.domain.changes import Change
 from grading.domain.lateness import Lateness, LateRule, lateness
-from grading.domain.outcome import Report
+from grading.domain.report import Report
+from grading.domain.report_changes import Change
 from grading.scoring import Settled, settled
 from grading.store import tables
 from grading.store.assignments.settings import due_of

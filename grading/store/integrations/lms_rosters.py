@@ -9,7 +9,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from grading.assignments.editor.folder import Content, Settings
-from grading.assignments.editor.template_proposal import template
+from grading.assignments.editor.rubric_from_solution import template
 from grading.domain.errors import NotFound
 from grading.domain.messages import define_message
 from grading.domain.permissions import STAFF, Actor

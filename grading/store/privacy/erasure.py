@@ -1,6 +1,6 @@
 """Erasure of a student: all their data is deleted, and the audit refers to them by number.
 
-`grading.broker.purge` deletes their data in Redis; a periodic task that is written in the same transaction
+`grading.broker.erasure` deletes their data in Redis; a periodic task that is written in the same transaction
 repeats it until no late result of a machine can arrive.
 """
 

@@ -14,9 +14,9 @@ from sqlalchemy import inspect, or_, select
 from sqlalchemy.orm import Session, undefer
 
 from grading.checks.visibility import for_student
+from grading.domain.evidence import Evidence
 from grading.domain.messages import Message
-from grading.domain.model import Evidence
-from grading.domain.outcome import Report
+from grading.domain.report import Report
 from grading.scoring.text import as_text
 from grading.store.audit import write_audit
 from grading.store.blobs import load_blob

@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Select, func, null, or_, select, update
 from sqlalchemy.orm import Session
 
 from grading.config.settings import Retention
-from grading.domain.model import RoundState
+from grading.domain.round_states import RoundState
 from grading.store.bulk import delete_rows
 from grading.store.change_tracking import TRACKED_MANUALLY
 from grading.store.database import now

@@ -10,9 +10,9 @@ from typing import Any
 from sqlalchemy import Subquery, func, select
 from sqlalchemy.orm import Session
 
-from grading.domain.changes import Change
-from grading.domain.model import RoundState
-from grading.domain.outcome import CriterionGrade, Report
+from grading.domain.report import CriterionGrade, Report
+from grading.domain.report_changes import Change
+from grading.domain.round_states import RoundState
 from grading.scoring import changed
 from grading.statistics.finding_groups import Remark
 from grading.statistics.works import Judged, Looked, PersonLevel, StageRun, Tested, Took, Work, Works

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from grading.domain.model import RoundState, RunState, StageState
+from grading.domain.round_states import RoundState, RunState, StageState
 from grading.store.database import now
 from grading.store.tables import Drain, Outbox, Round, RoundStage, Run
 

@@ -28,7 +28,7 @@ from sqlalchemy.orm import Session
 
 from grading.domain.errors import NotFound
 from grading.domain.messages import define_message
-from grading.domain.model import RunState
+from grading.domain.round_states import RunState
 from grading.shared.cache import BoundedCache
 from grading.store import audit
 from grading.store.audit import write_audit

@@ -9,9 +9,9 @@ from typing import Any
 from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
-from grading.assignments.editor.carry_over import Carried, carried
-from grading.domain.changes import Change
-from grading.domain.outcome import Report
+from grading.domain.report import Report
+from grading.domain.report_changes import Change
+from grading.scoring.carry_over import Carried, carried
 from grading.store import tables
 from grading.store.bulk import chunks
 from grading.store.change_tracking import TRACKED_MANUALLY, mark_changed

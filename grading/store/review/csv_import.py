@@ -11,11 +11,11 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from grading.domain.changes import Change, Kind
 from grading.domain.errors import Conflict
 from grading.domain.messages import Message, define_message
-from grading.domain.outcome import Adjusted, CriterionGrade, Report
 from grading.domain.permissions import Actor
+from grading.domain.report import Adjusted, CriterionGrade, Report
+from grading.domain.report_changes import Change, Kind
 from grading.domain.value import Value
 from grading.scoring import changed
 from grading.scoring.adjustments import added_up

@@ -11,11 +11,11 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from grading.domain.changes import Change
 from grading.domain.errors import Conflict, GraderError, NotFound
 from grading.domain.messages import define_message
-from grading.domain.outcome import Report
 from grading.domain.permissions import Actor
+from grading.domain.report import Report
+from grading.domain.report_changes import Change
 from grading.domain.shared_messages import NO_SUCH_FILE_OF_SUBMISSION
 from grading.domain.stages import editable_fields
 from grading.scoring import changed
@@ -264,7 +264,7 @@ def _of_remark(original: Report, wanted: Change) -> tuple[dict[str, Any], dict[s
 
 
 def _placed(session: Session, submission_id: str, wanted: Change) -> dict[str, Any]:
-    """A comment at a location that exists. Lines count as in `grading.domain.model.Location`."""
+    """A comment at a location that exists. Lines count as in `grading.domain.document.Location`."""
     value: dict[str, Any] = {"text": wanted.text}
     if not wanted.document:
         return value

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from grading.domain.errors import MachineLost, MachineStalled, Retry
 from grading.domain.jobs import Result
 from grading.domain.messages import Message
-from grading.domain.model import RoundState, RunState, StageState
+from grading.domain.round_states import RoundState, RunState, StageState
 from grading.store.database import now
 from grading.store.rounds import prompts
 from grading.store.rounds.example_usage import any_active

@@ -15,7 +15,7 @@ from sqlalchemy import Table, and_, bindparam, select
 from sqlalchemy.orm import Session
 
 from grading.domain.messages import Message
-from grading.domain.model import RoundState, RunState, StageState
+from grading.domain.round_states import RoundState, RunState, StageState
 from grading.store.database import cache_now, clock_column
 from grading.store.tables import Base
 

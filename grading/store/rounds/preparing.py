@@ -12,7 +12,7 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.orm import Session
 
 from grading.domain.messages import Message
-from grading.domain.model import RoundState
+from grading.domain.round_states import RoundState
 from grading.store import outbox
 from grading.store.change_tracking import TRACKED_MANUALLY, mark_changed
 from grading.store.database import now

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 from grading.domain.errors import NotFound
 from grading.domain.jobs import Provenance, Result, SentPrompt
 from grading.domain.messages import define_message
-from grading.domain.model import RunState
+from grading.domain.round_states import RunState
 from grading.domain.value import Value
 from grading.store.bulk import delete_rows
 from grading.store.rounds import example_usage

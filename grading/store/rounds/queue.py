@@ -19,7 +19,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, Table, bindparam, func, literal_column, select
 from sqlalchemy.orm import Session, aliased
 
-from grading.domain.model import PRIORITIES, RoundState, RunState, StageState
+from grading.domain.round_states import PRIORITIES, RoundState, RunState, StageState
 from grading.store.database import cache_now, clock_column, now
 from grading.store.tables import Base, Course, Outbox, Round, RoundStage, Run, UtcDateTime
 

@@ -10,7 +10,7 @@ from sqlalchemy import delete, false, func, select
 from sqlalchemy.orm import Session
 
 from grading.domain.messages import Message
-from grading.domain.model import RoundState, StageState
+from grading.domain.round_states import RoundState, StageState
 from grading.domain.value import Value
 from grading.store import outbox
 from grading.store.audit import write_audit

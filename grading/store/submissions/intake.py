@@ -14,7 +14,7 @@ from grading.documents import SubmittedFiles, in_language
 from grading.domain.errors import Forbidden, GraderError, NotFound
 from grading.domain.lateness import Lateness, LateRule, closes, lateness
 from grading.domain.messages import define_message
-from grading.domain.model import RoundState, StageState
+from grading.domain.round_states import RoundState, StageState
 from grading.domain.rubric import Rubric
 from grading.domain.shared_messages import ACCOUNT_DISABLED, NO_SUCH_ASSIGNMENT
 from grading.domain.stages import stages_of

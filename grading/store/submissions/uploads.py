@@ -11,9 +11,9 @@ from sqlalchemy.orm import Session
 
 from grading.checks.upload_notes import Reading, reading
 from grading.documents import SubmittedFiles, UploadedFile, in_language
+from grading.domain.document import Document
 from grading.domain.errors import NotFound
 from grading.domain.messages import define_message
-from grading.domain.model import Document
 from grading.domain.rubric import Rubric
 from grading.domain.value import Value
 from grading.store import tables

@@ -1,4 +1,4 @@
-"""The tables; rules of uniqueness are constraints here.
+"""The tables, whose constraints hold the rules of uniqueness.
 
 Queries belong to the package of their capability.
 """

@@ -14,7 +14,7 @@ from grading.store.tables.base import Base, Id, new_id
 class Change(Base):
     """One change of a grade by a person, with the value before; undone, never edited.
 
-    `kind` and `target` are those of a `grading.domain.changes.Change`.
+    `kind` and `target` are those of a `grading.domain.report_changes.Change`.
     """
 
     __tablename__ = "changes"

@@ -1,4 +1,4 @@
-"""Webhooks: attempts to send events, receivers, and the secrets of senders."""
+"""Tables of webhooks: attempts to send events, receivers, secrets of senders."""
 
 from __future__ import annotations
 

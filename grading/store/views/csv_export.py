@@ -1,4 +1,4 @@
-"""Exports: grades as CSV, and all files of an assignment."""
+"""Exports of grades as CSV rows, of an assignment's files as zip entries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from grading.documents import zip_names
-from grading.domain.outcome import Report
+from grading.domain.report import Report
 from grading.scoring import changed
 from grading.scoring.text import as_text
 from grading.store import Store

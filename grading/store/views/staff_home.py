@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Integer, and_, cast, func, select
 from sqlalchemy.orm import Session
 
-from grading.domain.model import RoundState
+from grading.domain.round_states import RoundState
 from grading.domain.value import Value
 from grading.store.tables import Assignment, ChangeMarker, Course, Grade, RegradeRequest, Round, Submission
 

@@ -12,8 +12,8 @@ from sqlalchemy import and_, func, select
 from sqlalchemy.orm import Session
 
 from grading.domain.messages import Message
-from grading.domain.model import RoundState
 from grading.domain.permissions import Actor
+from grading.domain.round_states import RoundState
 from grading.store import tables
 from grading.store.accounts import users
 from grading.store.bulk import chunks

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from grading.domain.model import RoundState
+from grading.domain.round_states import RoundState
 from grading.store import tables
 from grading.store.database import now
 from grading.store.experiments import dry_runs

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from grading.broker.heartbeats import Lease
+from grading.domain.document import Location
+from grading.domain.evidence import CheckOutcome, Flag, TestOutcome
 from grading.domain.jobs import Finding, Judgement, SentPrompt, Suggestion
 from grading.domain.messages import verbatim
-from grading.domain.model import CheckOutcome, Flag, Location, RoundState, TestOutcome
-from grading.domain.outcome import CriterionGrade, Report
+from grading.domain.report import CriterionGrade, Report
+from grading.domain.round_states import RoundState
 from grading.domain.rubric import Criterion, Rubric
 from grading.domain.stages import AnalysisOutput, FeedbackOutput
 from grading.store import tables

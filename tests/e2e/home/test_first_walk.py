@@ -12,8 +12,8 @@ from playwright.sync_api import Page, expect
 
 from grading.broker.heartbeats import Heartbeat, Lease
 from grading.broker.machine_status import MachineState
+from grading.domain.document import Location
 from grading.domain.jobs import Finding, SentPrompt
-from grading.domain.model import Location
 from grading.domain.stages import AnalysisOutput
 from grading.store import tables
 from tests.e2e.browsing import follow, look, sign_in, with_passwords

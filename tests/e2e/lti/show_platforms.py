@@ -12,8 +12,8 @@ from grading.store.database import now
 from grading.store.integrations import webhooks
 from grading.store.integrations.canvas import links
 from grading.store.integrations.canvas.tables import CanvasAttempt, CanvasLink, CanvasScore
-from grading.store.integrations.lti import launch, platforms
-from grading.store.integrations.lti.platforms import NewPlatform
+from grading.store.integrations.lti import launch, registrations
+from grading.store.integrations.lti.registrations import NewPlatform
 from grading.store.integrations.lti.tables import LtiContext, LtiDifference, LtiScore, LtiScoreAttempt
 from tests.integration.webapp import School
 
@@ -35,13 +35,13 @@ def connect(school: School, shown: int) -> None:
 
 
 def _platforms(session: Session, school: School, shown: int, users: list[int], moment: datetime) -> None:
-    moodle = platforms.register_platform(
+    moodle = registrations.register_platform(
         session, _new("Moodle", "https://moodle.school.example", ("1",)), "Administrator"
     )
-    brightspace = platforms.register_platform(
+    brightspace = registrations.register_platform(
         session, _new("Brightspace", "https://lms.college.example", ()), "Administrator"
     )
-    platforms.deployment_accepted(session, brightspace, "b7c1e0d2-57f4-4a51-9d3e-1f0c5a7e6b11")
+    registrations.deployment_accepted(session, brightspace, "b7c1e0d2-57f4-4a51-9d3e-1f0c5a7e6b11")
     context = LtiContext(
         platform_id=moodle, deployment="1", context="42", title="BA1 Business Analytics (autumn)", scopes=[],
         roster_at=moment - timedelta(hours=2),

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, FrameLocator, Page, Route, expect
 
 from grading.domain.permissions import Actor
 from grading.store.grades import release
-from grading.store.integrations.lti import platforms
+from grading.store.integrations.lti import registrations
 from grading.store.integrations.lti.tables import LtiContext, LtiLink
 from grading.store.tables import Round
 from tests.conftest import WAIT_MS
@@ -37,7 +37,7 @@ def test_launches_in_a_frame_and_a_grade_that_comes_back(careful: Page, here: Ca
     # an instructor of the course that is here already gives its code instead
     with here.school.store.write() as session:
         session.query(LtiContext).one().course_id = None
-        code = platforms.make_ticket(session, "test", here.school.course)
+        code = registrations.make_ticket(session, "test", here.school.course)
     frame = opened(page, here, "teacher-1")
     frame.get_by_label("Code").fill(code)
     frame.get_by_role("button", name="Take this course").click()

@@ -20,7 +20,7 @@ from cli.commands.submit import Client
 from cli.dev.embedded_redis import free_port, start_redis
 from cli.dev.local_stack import accepts_uploads
 from grading.domain.jobs import Provenance
-from grading.domain.outcome import Report
+from grading.domain.report import Report
 from grading.store import schema
 from grading.store.tables import Grade, Round, Run
 from tests.support.engines import SMALLER

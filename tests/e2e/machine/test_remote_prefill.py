@@ -10,7 +10,7 @@ from bench.models import make_model
 from cli.commands.submit import Client
 from cli.dev.embedded_redis import free_port
 from cli.dev.local_stack import accepts_uploads
-from grading.domain.details import Detail
+from grading.domain.engine_details import Detail
 from grading.domain.jobs import Result
 from grading.store.tables import Run
 from tests.support.engines import SMALLER, measured

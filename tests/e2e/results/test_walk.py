@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from grading.domain.outcome import CriterionGrade
+from grading.domain.report import CriterionGrade
 from grading.store import tables
 from grading.store.database import now
 from grading.store.grades.final_score import update_final_score

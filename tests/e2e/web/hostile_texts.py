@@ -12,9 +12,10 @@ from typing import Any
 
 from grading.documents import UploadedFile, read
 from grading.documents.limits import Limits
+from grading.domain.document import Location
+from grading.domain.evidence import CheckOutcome, Flag, TestOutcome
 from grading.domain.jobs import Finding, Judgement, Quote, Suggestion
-from grading.domain.model import CheckOutcome, Flag, Location, TestOutcome
-from grading.domain.outcome import CriterionGrade, Report
+from grading.domain.report import CriterionGrade, Report
 from grading.domain.stages import AnalysisOutput, FeedbackOutput
 from grading.store import tables
 from grading.store.accounts import users

@@ -12,7 +12,7 @@ from typing import Any
 import requests
 from sqlalchemy import select
 
-from grading.domain.model import RoundState
+from grading.domain.round_states import RoundState
 from grading.store import Store
 from grading.store.tables import Grade, Identity, Round, Run, Submission
 from tests.support.system import ASSIGNMENT

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from grading.domain.model import RunState
+from grading.domain.round_states import RunState
 from grading.store import Store
 from grading.store.tables import Grade
 from tests.faults.harness.cluster import Cluster, cluster

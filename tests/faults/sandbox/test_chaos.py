@@ -12,7 +12,8 @@ import pytest
 from sqlalchemy import select
 
 from cli.dev.embedded_redis import start_redis
-from grading.domain.model import Evidence, RoundState
+from grading.domain.evidence import Evidence
+from grading.domain.round_states import RoundState
 from grading.store import schema
 from grading.store.tables import Outbox, Round
 from tests.faults.sandbox.test_kills import TOML, add_python, running_drivers

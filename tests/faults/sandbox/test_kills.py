@@ -14,7 +14,7 @@ from sqlalchemy import select
 
 from cli.dev.embedded_redis import start_redis
 from grading.checks.kinds.tests import Case, PassesTests
-from grading.domain.model import Evidence
+from grading.domain.evidence import Evidence
 from grading.domain.rubric import Criterion, Rubric
 from grading.store import Store
 from grading.store.assignments import versions

@@ -28,7 +28,7 @@ from cli.dev.embedded_redis import RedisProcess, start_redis
 from grading.broker.dispatch import Dispatch, open_dispatch
 from grading.broker.heartbeats import Heartbeat
 from grading.config.settings import load
-from grading.domain.model import RoundState, RunState
+from grading.domain.round_states import RoundState, RunState
 from grading.store import Store, schema, tables
 from grading.store.database import now
 from tests.integration.webapp import CODE, School

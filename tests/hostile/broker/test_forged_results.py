@@ -17,7 +17,7 @@ from grading.broker import celery_app, redis_keys, redis_security, signing
 from grading.broker.heartbeats import Heartbeat, Lease
 from grading.broker.leases import Leases, load_scripts
 from grading.config import settings as configuration
-from grading.domain.model import RunState
+from grading.domain.round_states import RunState
 from grading.store.tables import Round, Run
 from tests.hostile.broker import forged_results
 from tests.hostile.broker.forged_results import Target

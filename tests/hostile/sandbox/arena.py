@@ -19,18 +19,18 @@ from grading.checks import collect
 from grading.checks.kinds.tests import Case, PassesTests
 from grading.config.settings import Limits, SandboxSettings
 from grading.documents import UploadedFile, read, set_apart
-from grading.domain.model import Evidence
+from grading.domain.evidence import Evidence
 from grading.domain.rubric import Criterion, Rubric
-from grading.execution.model import Execution, Request
-from grading.execution.paths import beside
+from grading.execution.path_repair import beside
 from grading.execution.plan import make_plan
 from grading.execution.results import Ran
+from grading.execution.values import Execution, Request
 from tests.hostile.sandbox import bait
 from tests.hostile.sandbox.bait import Bait
 from workers.sandbox.backends.base import Backend
+from workers.sandbox.executor import Executor
 from workers.sandbox.runner import Shelf
 from workers.sandbox.runtimes import find_runtime
-from workers.sandbox.session import Executor
 
 PROGRAMS = Path(__file__).parent / "programs"
 SECONDS, PATIENT_S = 12.0, 60.0

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from grading.execution.model import Execution
+from grading.execution.values import Execution
 
 NOT_PRIVATE = Path("/var/tmp")
 """Bait is readable for everyone there: only the sandbox keeps it from a program."""

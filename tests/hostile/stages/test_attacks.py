@@ -11,8 +11,8 @@ import pytest
 
 from grading.checks.manipulation.flags import manipulation_flags
 from grading.documents import UploadedFile
-from grading.domain.model import Evidence
-from grading.domain.outcome import Report
+from grading.domain.evidence import Evidence
+from grading.domain.report import Report
 from tests.hostile.stages import clean
 from tests.hostile.stages.attacks import KINDS, Attack, every, load
 from tests.hostile.stages.corpus import fresh

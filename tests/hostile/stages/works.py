@@ -12,9 +12,10 @@ from typing import Any
 
 from grading.checks import collect
 from grading.documents import UploadedFile, read, set_apart
+from grading.domain.document import Document
+from grading.domain.evidence import Evidence
 from grading.domain.jobs import Job, Material, Result
-from grading.domain.model import Document, Evidence
-from grading.domain.outcome import Report
+from grading.domain.report import Report
 from grading.domain.rubric import Rubric
 from grading.domain.stages import stages_of
 from grading.scoring import combine

@@ -19,7 +19,7 @@ from flask import Flask, Response
 
 from cli.dev.embedded_redis import RedisProcess, free_port
 from cli.dev.local_stack import accepts_uploads
-from cli.servers.connections import Bounds
+from cli.servers.connection_limits import Bounds
 from cli.servers.http import HttpServer
 from tests.faults.harness.machines import MachineSpec, config_of
 from tests.hostile.web.proxies import DEPLOY, PROXIES, Places, environ_in, make_certificate, nginx, running

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grading.broker.heartbeats import Lease
-from grading.domain.model import RoundState
+from grading.domain.round_states import RoundState
 from grading.store import schema as store_schema
 from grading.store import tables
 from grading.store.accounts import users

@@ -25,9 +25,11 @@ from grading.broker.heartbeats import Heartbeat, Lease
 from grading.broker.leases import HEARTBEATS, LEASES
 from grading.checks import collect
 from grading.config.settings import load
+from grading.domain.document import Document
 from grading.domain.errors import ConfigError
+from grading.domain.evidence import Evidence
 from grading.domain.messages import verbatim
-from grading.domain.model import Document, Evidence, RoundState, RunState, StageState
+from grading.domain.round_states import RoundState, RunState, StageState
 from grading.store import Store, schema
 from grading.store.blobs import store_blobs
 from grading.store.database import now

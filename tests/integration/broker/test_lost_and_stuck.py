@@ -23,8 +23,8 @@ from grading.config.settings import load
 from grading.domain.errors import GraderError
 from grading.domain.jobs import Tokens
 from grading.domain.messages import verbatim
-from grading.domain.model import RoundState, RunState, StageState
 from grading.domain.permissions import Actor
+from grading.domain.round_states import RoundState, RunState, StageState
 from grading.domain.rubric import Criterion, Rubric
 from grading.store import schema
 from grading.store.accounts import users

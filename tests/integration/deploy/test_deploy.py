@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
+from cli.deploy.deployment import Deployment, Options, fetch_wheels, platforms
 from cli.deploy.files import DEPLOY_SCRIPT, copy, file, files_of
 from cli.deploy.models import Models, Wanted
 from cli.deploy.ssh import MachineError, Remote
-from cli.deploy.steps import Deployment, Options, fetch_wheels, platforms
 from cli.settings import Settings
 from grading.config.settings import Machine, Ssh
 from grading.domain.errors import ConfigError

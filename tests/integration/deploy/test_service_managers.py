@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from cli.deploy.remote import cluster
+from cli.deploy.remote import service
 from cli.deploy.services import env_line
 from tests.support.system import until
 from tests.unit.deploy.test_service_units import ODD, described
@@ -79,7 +79,7 @@ esac
 
 
 def test_systemd_of_a_user(tools: Path, tmp_path: Path) -> None:
-    one = cluster.Systemd(tmp_path / "grader", "worker-lab-1", 120)
+    one = service.Systemd(tmp_path / "grader", "worker-lab-1", 120)
     assert one.install(b"[Unit]\n")
     assert not one.install(b"[Unit]\n")
     calls = [line for line in tools.read_text().splitlines() if "show-user" not in line]
@@ -99,12 +99,12 @@ def test_systemd_of_a_user(tools: Path, tmp_path: Path) -> None:
     assert "systemctl --user start grader-worker-lab-1.service\n" in tools.read_text()
     assert "systemctl --user stop grader-worker-lab-1.service\n" in tools.read_text()
     (tmp_path / "forbidden").touch()
-    with pytest.raises(cluster.Refused, match="sudo loginctl enable-linger"):
+    with pytest.raises(service.Refused, match="sudo loginctl enable-linger"):
         one.install(b"[Unit]\n")
 
 
 def test_launchd_of_a_user_without_a_screen(tools: Path, tmp_path: Path) -> None:
-    one = cluster.Launchd(tmp_path / "grader", "worker-lab-1", 120)
+    one = service.Launchd(tmp_path / "grader", "worker-lab-1", 120)
     assert one.install(described(tmp_path).rendered("launchd").encode())
     assert one.state()["running"] is False
     one.start()
@@ -125,7 +125,7 @@ def there(folder: Path, action: str, stop_s: float = 10, stdin: str = "") -> dic
     """What a machine answers, in a process of its own as over SSH."""
     words = [str(folder), action, "supervised", "worker-lab-1", str(stop_s)]
     said = subprocess.run(
-        [sys.executable, "-I", "-c", Path(cluster.__file__).read_text(), *words],
+        [sys.executable, "-I", "-c", Path(service.__file__).read_text(), *words],
         input=stdin,
         capture_output=True,
         text=True,
@@ -184,7 +184,7 @@ def test_a_supervised_worker_that_does_not_end_is_killed_after_its_time(folder: 
 
 
 def test_a_pid_that_was_left_behind_hits_nobody(tmp_path: Path) -> None:
-    one = cluster.Supervised(tmp_path, "worker-lab-1", 5)
+    one = service.Supervised(tmp_path, "worker-lab-1", 5)
     (tmp_path / "var").mkdir()
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as bystander:
         one.pidfile.write_text(f"{bystander.pid}\n")

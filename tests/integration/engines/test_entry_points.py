@@ -18,7 +18,7 @@ from cli.deploy.models import Wanted, wanted
 from cli.doctor.machines import unknown_engines
 from grading.config.machines import EngineSettings, Machine, Placement
 from grading.domain.errors import ConfigError
-from grading.domain.outcome import Report
+from grading.domain.report import Report
 from grading.store import schema
 from grading.store.accounts import sessions, users
 from grading.store.tables import Grade

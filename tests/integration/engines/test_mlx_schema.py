@@ -17,8 +17,8 @@ import pytest
 from bench.models import Kind, make_model
 from grading.documents import UploadedFile, read, set_apart
 from grading.domain.errors import OutputInvalid
+from grading.domain.evidence import Evidence
 from grading.domain.jobs import Job, Material
-from grading.domain.model import Evidence
 from grading.domain.rubric import Rubric
 from tests.support.engines import ask, quiet
 from workers.machine.engines import Generation, Request

@@ -17,8 +17,8 @@ from sqlalchemy import select, update
 from grading.broker.dispatch import Outgoing, Room
 from grading.domain.errors import EngineError, OutputEmpty, for_student, model_faults
 from grading.domain.jobs import Job, Tokens
-from grading.domain.model import PRIORITIES, RoundState, StageState
-from grading.domain.outcome import Report
+from grading.domain.report import Report
+from grading.domain.round_states import PRIORITIES, RoundState, StageState
 from grading.store.database import now
 from grading.store.tables import Grade, Round, RoundStage
 from tests.integration.webapp import FakeDispatch, School, configuration, form_token

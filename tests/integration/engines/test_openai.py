@@ -16,7 +16,7 @@ from tests.support.servers.openai_server import openai_server
 from workers.machine.engines import open_engine
 from workers.machine.engines.openai import server as openai_server_module
 from workers.machine.engines.openai.engine import OpenAIEngine
-from workers.machine.engines.openai.schemas import ODD
+from workers.machine.engines.openai.schema_support import ODD
 from workers.machine.engines.openai.server import Server
 
 

@@ -21,7 +21,7 @@ from grading.domain.errors import ConfigError, EngineError, ModelMissing
 from tests.support.decode_loop import Driven, alone, words
 from tests.support.engines import SMALLER, ask, measured, quiet
 from workers.machine.engines import Generation, Request, open_engine
-from workers.machine.engines.cost_model import WeightedMean
+from workers.machine.engines.estimators import WeightedMean
 from workers.machine.engines.mlx.engine import MlxEngine
 from workers.machine.engines.mlx.generation import CallerWait, unheard
 from workers.machine.engines.mlx.model import LoadedModel, load_model

@@ -15,8 +15,8 @@ from sqlalchemy import func, select
 from grading.broker.heartbeats import Heartbeat
 from grading.config.settings import load
 from grading.domain.errors import Conflict, NotFound
-from grading.domain.model import RoundState
 from grading.domain.permissions import Actor
+from grading.domain.round_states import RoundState
 from grading.domain.rubric import Criterion, Rubric
 from grading.store import Store, schema, tables
 from grading.store.accounts import users

@@ -6,9 +6,11 @@ import random
 from datetime import timedelta
 from typing import Any
 
+from grading.domain.document import Location
+from grading.domain.evidence import CheckOutcome, TestOutcome
 from grading.domain.jobs import Finding, Judgement
-from grading.domain.model import CheckOutcome, Location, RoundState, TestOutcome
-from grading.domain.outcome import CriterionGrade, Report
+from grading.domain.report import CriterionGrade, Report
+from grading.domain.round_states import RoundState
 from grading.domain.stages import AnalysisOutput
 from grading.store import tables
 from grading.store.accounts import users

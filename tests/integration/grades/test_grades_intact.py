@@ -17,11 +17,11 @@ from sqlalchemy.orm import Session
 from grading.checks.kinds.code import Uses
 from grading.checks.kinds.runs import RunsClean
 from grading.config.settings import load
-from grading.domain.changes import Change
 from grading.domain.errors import GraderError
 from grading.domain.lateness import LateRule
-from grading.domain.outcome import Report
 from grading.domain.permissions import Actor
+from grading.domain.report import Report
+from grading.domain.report_changes import Change
 from grading.domain.rubric import Adjustment, Criterion, Rubric
 from grading.scoring import settled
 from grading.scoring.curves import Curve

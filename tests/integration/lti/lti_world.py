@@ -17,8 +17,8 @@ from cli.dev.embedded_redis import free_port
 from cli.dev.lti_platform.server import Running
 from cli.dev.lti_platform.world import World
 from grading.store.integrations.lti import launch as lti_launch
-from grading.store.integrations.lti import platforms
-from grading.store.integrations.lti.platforms import NewPlatform
+from grading.store.integrations.lti import registrations
+from grading.store.integrations.lti.registrations import NewPlatform
 from grading.store.integrations.lti.tables import LtiContext
 from grading.store.tables import Identity
 from tests.integration.webapp import School, report
@@ -99,7 +99,7 @@ def campus(place: Path | str) -> Iterator[Campus]:
     with Running(world, "localhost", 0) as running:
         world.base = f"http://localhost:{running.port}"
         with school.store.write() as session:
-            platform_id = platforms.register_platform(session, new(world), "test")
+            platform_id = registrations.register_platform(session, new(world), "test")
         try:
             yield Campus(school, world, platform_id)
         finally:

@@ -22,7 +22,7 @@ from grading.domain.permissions import Actor
 from grading.integrations.lti.keys import new_key, signed
 from grading.store.accounts import users
 from grading.store.grades import release as grade_release
-from grading.store.integrations.lti import course_page, launch, platforms, scores
+from grading.store.integrations.lti import course_page, launch, registrations, scores
 from grading.store.integrations.lti.tables import (
     LtiContext,
     LtiLink,
@@ -321,7 +321,7 @@ def test_the_roster_comes_by_pages_and_who_left_keeps_their_work(here: Campus) -
 def test_a_platform_registers_itself_once_by_a_link(tmp_path: Path) -> None:
     with campus(tmp_path) as here:
         with here.school.store.write() as session:
-            ticket = platforms.make_ticket(session, "test")
+            ticket = registrations.make_ticket(session, "test")
         here.world.client_id = "another-client"
         invite = requests.get(f"{here.world.base}/invite", timeout=30).json()
         client = here.school.app.test_client()
@@ -332,21 +332,21 @@ def test_a_platform_registers_itself_once_by_a_link(tmp_path: Path) -> None:
         assert answer.status_code == 200, answer.get_data(as_text=True)
         assert client.get(f"/lti/register/{ticket}", query_string=invite).status_code == 404
         with here.school.store.read() as session:
-            found = platforms.find_platform(session, here.world.base, "another-client")
+            found = registrations.find_platform(session, here.world.base, "another-client")
             assert found is not None
             assert found.token_url == f"{here.world.base}/token"
-            assert platforms.find_platform(session, here.world.base) is None, (
+            assert registrations.find_platform(session, here.world.base) is None, (
                 "two of one issuer: which is not said"
             )
 
 
 def test_keys_are_made_once_and_shown_for_a_week_after_they_were_replaced(here: Campus) -> None:
-    first = platforms.signing_key(here.school.store)
-    assert platforms.signing_key(here.school.store) == first
+    first = registrations.signing_key(here.school.store)
+    assert registrations.signing_key(here.school.store) == first
     second = new_key()
     with here.school.store.write() as session:
-        platforms.rotate_key(session, second, "test")
-    assert platforms.signing_key(here.school.store).kid == second.kid
+        registrations.rotate_key(session, second, "test")
+    assert registrations.signing_key(here.school.store).kid == second.kid
 
     said = here.browser().get("/lti/canvas.json").json
     assert said is not None
@@ -367,7 +367,7 @@ def test_an_issuer_has_one_address_of_keys(here: Campus) -> None:
     other = new(here.world)
     changed = type(other)(**{**other.__dict__, "client_id": "x", "jwks_url": "https://evil.example/jwks"})
     with here.school.store.write() as session, pytest.raises(Exception, match="another JWKS address"):
-        platforms.register_platform(session, changed, "test")
+        registrations.register_platform(session, changed, "test")
 
 
 def test_a_platform_is_changed_and_removed_and_grades_stay(here: Campus) -> None:
@@ -384,7 +384,7 @@ def test_a_platform_is_changed_and_removed_and_grades_stay(here: Campus) -> None
     assert "The connection of one course." in shown
     assert "One link to an assignment." in shown
     with here.school.store.read() as session:
-        said = platforms.load_registration(session, here.platform_id)
+        said = registrations.load_registration(session, here.platform_id)
     form: dict[str, str] = {key: value for key, value in vars(said).items() if isinstance(value, str)}
     form |= {"csrf_token": token, "origins": "https://lms.school.example", "name": "Ours"}
     refused = boss.post(page, data={**form, "token_url": "nothing"})
@@ -392,7 +392,7 @@ def test_a_platform_is_changed_and_removed_and_grades_stay(here: Campus) -> None
     assert "token_url" in refused.get_data(as_text=True)
     assert boss.post(page, data=form).status_code == 303
     with here.school.store.read() as session:
-        changed = platforms.load_registration(session, here.platform_id)
+        changed = registrations.load_registration(session, here.platform_id)
     assert (changed.name, changed.issuer) == ("Ours", said.issuer)
     assert "https://lms.school.example" in changed.origins
     assert here.passback().send_due() == 1

@@ -17,11 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis.exceptions import NoPermissionError
 
-from app.gateway import requests
-from app.model_requests import errors
-from app.model_requests.connections import GatewayServices
-from app.model_requests.conversation import ClientGone, Conversation
-from app.model_requests.errors import Refused
+from app.gateway import chat_request
+from app.gateway_requests import errors
+from app.gateway_requests.conversation import ClientGone, Conversation
+from app.gateway_requests.errors import Refused
+from app.gateway_requests.slots import GatewayServices
 from grading.broker import redis_security
 from grading.broker.gateway_requests import (
     DRAFTING,
@@ -582,7 +582,7 @@ def test_a_schema_that_could_harm_an_engine_is_refused(schema: Any) -> None:
     raw = {"model": "tiny", "messages": [{"role": "user", "content": "Hello"}]}
     form = {"type": "json_schema", "json_schema": {"schema": schema}}
     with pytest.raises(Refused) as refused:
-        requests.read({**raw, "response_format": form}, 100)
+        chat_request.read({**raw, "response_format": form}, 100)
     assert refused.value.param == "response_format"
 
 

@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import select
 
 from grading.domain.errors import for_student
-from grading.domain.model import RoundState, RunState, StageState
-from grading.domain.outcome import Report
+from grading.domain.report import Report
+from grading.domain.round_states import RoundState, RunState, StageState
 from grading.store import schema
 from grading.store.tables import Grade, Round, RoundStage, Run
 from tests.support.factories import add_assignment, submit

@@ -17,8 +17,8 @@ from grading.broker.leases import MAX_DELIVERIES, Leases, connect
 from grading.broker.signing import signer
 from grading.config.settings import Machine
 from grading.domain.errors import EngineError
+from grading.domain.evidence import Evidence
 from grading.domain.jobs import Job, Material
-from grading.domain.model import Evidence
 from tests.support.factories import RUBRIC, document
 from tests.support.system import until
 from workers.machine.engines.base import Generation, Progress, Request

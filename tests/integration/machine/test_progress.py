@@ -12,9 +12,9 @@ import pytest
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisAway
 
+from grading.broker.erasure import withdraw
 from grading.broker.heartbeats import Heartbeat, Lease
 from grading.broker.leases import HEARTBEATS, LEASES, Leases
-from grading.broker.purge import withdraw
 from grading.domain.errors import Cancelled
 from tests.integration.machine.test_process import MACHINE, Scripted, engine, job, leases, process, sent
 from tests.support.system import until

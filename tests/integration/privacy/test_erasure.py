@@ -18,12 +18,12 @@ from sqlalchemy import Table, select
 from sqlalchemy.exc import IntegrityError
 
 from cli.main import grader
-from grading.broker.purge import withdraw
+from grading.broker.erasure import withdraw
 from grading.config.settings import Retention
 from grading.documents import SubmittedFiles, UploadedFile
+from grading.domain.document import Cell, Document
 from grading.domain.errors import Conflict, Forbidden, NotFound
 from grading.domain.learning_platforms import LEARNING_PLATFORMS
-from grading.domain.model import Cell, Document
 from grading.domain.permissions import Actor
 from grading.store import schema
 from grading.store.accounts import users

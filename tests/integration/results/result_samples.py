@@ -8,9 +8,9 @@ import struct
 import zlib
 from typing import Any
 
+from grading.domain.document import Location
 from grading.domain.jobs import Finding, Quote, Suggestion
-from grading.domain.model import Location
-from grading.domain.outcome import Report
+from grading.domain.report import Report
 from grading.domain.stages import AnalysisOutput
 from grading.store import tables
 from grading.store.database import now

@@ -17,7 +17,7 @@ from app.results import pdf as printing
 from app.results import views as results
 from grading.checks.kinds.code import Uses
 from grading.documents import Identity
-from grading.domain.model import AdjustmentEvidence, CheckOutcome, Evidence
+from grading.domain.evidence import AdjustmentEvidence, CheckOutcome, Evidence
 from grading.domain.rubric import Adjustment, Criterion, Rubric
 from grading.execution.plan import Plan
 from grading.integrations.canvas.values import words

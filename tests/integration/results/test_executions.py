@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from grading.checks.visibility import for_student
-from grading.domain.model import CriterionEvidence, Evidence, Flag
+from grading.domain.evidence import CriterionEvidence, Evidence, Flag
 from grading.store import tables
 from grading.store.completion import finish_round
 from grading.store.database import now

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from grading.domain.model import Flag, Location
+from grading.domain.document import Location
+from grading.domain.evidence import Flag
 from tests.integration.webapp import School, report
 
 

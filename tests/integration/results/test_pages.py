@@ -16,7 +16,7 @@ from sqlalchemy.exc import OperationalError
 from app.reports.images import looked_into, pictures
 from app.reports.points import points_sum
 from app.results import views
-from app.web import viewing
+from app.web import grade_view_audit
 from grading.domain.errors import Conflict
 from grading.domain.lateness import Lateness
 from grading.store import tables
@@ -320,11 +320,11 @@ def test_every_look_at_a_grade_is_written_down_once_in_ten_minutes(either: Schoo
         shown(school, submission, "teacher")
         shown(school, waits, "ben")  # sees no grade
     assert looks(school) == [(anna, f"submission:{submission}"), (teacher, f"submission:{submission}")]
-    school.app.extensions["grader-views"] = viewing.Views(school.store)  # another process
+    school.app.extensions["grader-views"] = grade_view_audit.GradeViews(school.store)  # another process
     shown(school, submission)
     assert len(looks(school)) == 2
-    school.store.clock_offset_s = viewing.EVERY_S + 1
-    school.app.extensions["grader-views"] = viewing.Views(school.store)
+    school.store.clock_offset_s = grade_view_audit.EVERY_S + 1
+    school.app.extensions["grader-views"] = grade_view_audit.GradeViews(school.store)
     shown(school, submission)
     assert len(looks(school)) == 3
 

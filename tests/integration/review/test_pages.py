@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from grading.domain.model import RoundState
-from grading.domain.outcome import Report
 from grading.domain.permissions import Actor
+from grading.domain.report import Report
+from grading.domain.round_states import RoundState
 from grading.scoring.curves import Curve
 from grading.store import periodic_tasks, tables
 from grading.store.completion import finish_round

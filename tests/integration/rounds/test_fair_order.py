@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from grading.domain.model import PRIORITIES, RoundState, StageState
+from grading.domain.round_states import PRIORITIES, RoundState, StageState
 from grading.store import Store, schema
 from grading.store.assignments import versions
 from grading.store.assignments.versions import NewVersion

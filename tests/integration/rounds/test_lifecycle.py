@@ -10,8 +10,9 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 
 from grading import scoring
+from grading.domain.evidence import Evidence
 from grading.domain.messages import verbatim
-from grading.domain.model import PRIORITIES, Evidence, RoundState, StageState
+from grading.domain.round_states import PRIORITIES, RoundState, StageState
 from grading.store import Store, change_tracking, schema
 from grading.store.completion import finish_round
 from grading.store.idempotency_keys import KeyUsed

@@ -11,10 +11,11 @@ from sqlalchemy import select
 
 from cli.main import grader
 from grading import scoring
+from grading.domain.evidence import Evidence
 from grading.domain.messages import verbatim
-from grading.domain.model import Evidence, RoundState, StageState
-from grading.domain.outcome import Report
 from grading.domain.permissions import Actor
+from grading.domain.report import Report
+from grading.domain.round_states import RoundState, StageState
 from grading.store import Store, outbox, schema
 from grading.store.accounts import users
 from grading.store.completion import finish_round

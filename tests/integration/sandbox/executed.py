@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from grading.domain.model import CheckOutcome, Flag, Location, Output, TestOutcome
-from grading.domain.outcome import CriterionGrade, Report
+from grading.domain.document import Location, Output
+from grading.domain.evidence import CheckOutcome, Flag, TestOutcome
+from grading.domain.report import CriterionGrade, Report
 from grading.execution.display import ShownDocument, ShownExecution
-from grading.execution.model import Played
-from grading.execution.paths import Repair
+from grading.execution.path_repair import Repair
+from grading.execution.values import Played
 from tests.integration.webapp import School, report
 
 EVIL = "<script>window.pwned=1</script><img src=//evil.example/x onerror=window.pwned=1>"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from grading.config.settings import SandboxSettings
-from grading.execution.model import Answer, Played, Tested
+from grading.execution.values import Answer, Played, Tested
 from workers.sandbox.runtimes import find_runtime
 from workers.sandbox.runtimes.base import INSIDE
 from workers.sandbox.runtimes.python import OWN

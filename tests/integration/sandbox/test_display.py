@@ -14,13 +14,13 @@ from grading.checks.kinds.tests import Case, PassesTests
 from grading.config.settings import Limits
 from grading.documents import Identity, UploadedFile, read
 from grading.documents.limits import Limits as ReadingLimits
+from grading.domain.document import Output
 from grading.domain.jobs import Job, Result
-from grading.domain.model import Output
-from grading.domain.outcome import Report
+from grading.domain.report import Report
 from grading.domain.rubric import Criterion, Rubric
 from grading.domain.stages import stages_of
-from grading.execution.model import Answer, Execution, Played, Request, Shape
 from grading.execution.plan import make_plan
+from grading.execution.values import Answer, Execution, Played, Request, Shape
 from tests.integration.webapp import School
 from workers.machine.engines.rules.engine import RulesEngine
 from workers.machine.stages import known_stages, run_stage

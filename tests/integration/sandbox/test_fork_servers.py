@@ -22,13 +22,13 @@ from typing import Any
 import pytest
 
 from grading.config.settings import Limits, SandboxSettings
-from grading.execution.model import Code, CodeLanguage, Execution, Expression, Request, TestFile, Work
+from grading.execution.values import Code, CodeLanguage, Execution, Expression, Request, TestFile, Work
 from workers.sandbox.backends import fork_servers
 from workers.sandbox.backends.base import SandboxSpec
 from workers.sandbox.backends.bubblewrap import Bubblewrap
+from workers.sandbox.executor import Executor, packages, prepared
 from workers.sandbox.runtimes import find_runtime
 from workers.sandbox.runtimes.base import DRIVERS
-from workers.sandbox.session import Executor, packages, prepared
 
 pytestmark = pytest.mark.usefixtures("one_box_at_a_time")
 LIMITS = Limits(seconds=20, cell_s=5, memory_mb=256, processes=24, disk_mb=8)

@@ -13,17 +13,17 @@ from grading.checks import collect
 from grading.config.settings import SandboxSettings
 from grading.documents import Limits, UploadedFile, read, set_apart
 from grading.documents.notebook import in_language
+from grading.domain.document import Document
 from grading.domain.jobs import Provenance, Result
 from grading.domain.messages import verbatim
-from grading.domain.model import Document
 from grading.scoring import combine
 from grading.store import Store, schema
 from tests.support.services import SqliteDatabases
 from workers.sandbox.backends import open_backend
-from workers.sandbox.import_scores import Score, contents, require_proven, score_of, scores
+from workers.sandbox.executor import Executor
+from workers.sandbox.reference_scores import Score, contents, require_proven, score_of, scores
 from workers.sandbox.runner import Runner, Shelf
 from workers.sandbox.runtimes import find_runtime
-from workers.sandbox.session import Executor
 
 GAUGES = (
     "station,flow,measured\nEms,80,2024-03-01\nIller,41,2024-03-02\nLech,115,2024-03-03\nIsar,63,2024-03-04\n"

@@ -25,11 +25,11 @@ from app.submissions.status import Progress, live
 from app.web.eta import Outlook
 from grading.broker import celery_app
 from grading.broker.canaries import Canaries
-from grading.broker.purge import withdraw
+from grading.broker.erasure import withdraw
 from grading.config.settings import Limits, Retention, SandboxSettings
 from grading.domain.errors import SandboxUnavailable
 from grading.domain.messages import verbatim
-from grading.domain.model import RoundState
+from grading.domain.round_states import RoundState
 from grading.store import Store, outbox, schema
 from grading.store.privacy import backup, erasure, retention
 from grading.store.privacy.erasure import find_student

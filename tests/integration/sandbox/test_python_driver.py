@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grading.execution.model import Played, Shape
+from grading.execution.values import Played, Shape
 from tests.integration.sandbox.python_sandboxes import Driver, commands, driver
 
 

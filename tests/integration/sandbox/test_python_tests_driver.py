@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from grading.execution import model
+from grading.execution import values as execution_values
 from tests.integration.sandbox.python_sandboxes import commands, driver, run_tests
 
 WORK = '''
@@ -112,7 +112,7 @@ class TestMine:
 """
 
 
-def outcomes(found: list[model.Tested]) -> dict[str, str]:
+def outcomes(found: list[execution_values.Tested]) -> dict[str, str]:
     return {test.name: test.state for test in found}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from grading.execution.model import Answer, Played, Shape
+from grading.execution.values import Answer, Played, Shape
 from tests.support.r_drivers import Line, driver, pictures, text_of
 from tests.support.system import until
 

@@ -20,9 +20,11 @@ from grading.checks.scope import first_comments
 from grading.checks.visibility import for_student
 from grading.config.settings import Limits, SandboxSettings
 from grading.domain.check import Check
-from grading.domain.model import Evidence
+from grading.domain.evidence import Evidence
 from grading.domain.rubric import Criterion, Rubric
-from grading.execution.model import (
+from grading.execution.plan import make_plan
+from grading.execution.results import Ran
+from grading.execution.values import (
     Answer,
     Code,
     CodeLanguage,
@@ -34,13 +36,11 @@ from grading.execution.model import (
     TestFile,
     Work,
 )
-from grading.execution.plan import make_plan
-from grading.execution.results import Ran
 from tests.unit.checks.samples import cell, notebook, script, shown
 from workers.sandbox.backends import open_backend
 from workers.sandbox.backends.base import Ending
+from workers.sandbox.executor import MOST_PARTS, OBJECT, TOO_LARGE, Executor, Talk
 from workers.sandbox.runtimes import find_runtime
-from workers.sandbox.session import MOST_PARTS, OBJECT, TOO_LARGE, Executor, Talk
 
 LIMITS = Limits(seconds=60, cell_s=10, memory_mb=384)
 SOON_S = 1.0
@@ -214,8 +214,8 @@ import sys
 def total(n):
     if n == 5:
         return 5
-    keep = sys.modules["python_keep"]
-    keep.Keeper.serve = lambda *a: {{"ok": {reply}, "out": "", "err": ""}}
+    server = sys.modules["python_object_server"]
+    server.Keeper.serve = lambda *a: {{"ok": {reply}, "out": "", "err": ""}}
 """
     found = asked(executor, source, FORGED)
     assert len(found.tests) == 10

@@ -13,15 +13,15 @@ from grading.checks import collect
 from grading.checks.visibility import for_student
 from grading.config.settings import SandboxSettings
 from grading.documents import UploadedFile, read, set_apart
-from grading.domain.model import CheckOutcome, Evidence
-from grading.execution.model import Execution, Request
+from grading.domain.evidence import CheckOutcome, Evidence
 from grading.execution.plan import make_plan
 from grading.execution.results import Ran
+from grading.execution.values import Execution, Request
 from tests.integration.project.test_samples import SAMPLES
 from workers.sandbox.backends import open_backend
 from workers.sandbox.backends.base import Mount
+from workers.sandbox.executor import Executor
 from workers.sandbox.runtimes import find_runtime
-from workers.sandbox.session import Executor
 
 SETTINGS = SandboxSettings()
 

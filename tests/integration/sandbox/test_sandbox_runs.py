@@ -16,9 +16,10 @@ from grading.broker.canaries import Canaries
 from grading.checks.kinds.tests import Case, PassesTests
 from grading.config.settings import SandboxSettings, load
 from grading.documents import Limits, UploadedFile, read
-from grading.domain.model import Evidence, RoundState
+from grading.domain.evidence import Evidence
+from grading.domain.round_states import RoundState
 from grading.domain.rubric import Criterion, Rubric
-from grading.execution.model import Code, Request, Work
+from grading.execution.values import Code, Request, Work
 from grading.store import schema
 from grading.store.assignments import versions
 from grading.store.assignments.versions import NewVersion
@@ -32,9 +33,9 @@ from tests.support.system import close_dispatch
 from workers.sandbox.backends import open_backend
 from workers.sandbox.backends.base import Backend, SandboxSpec, Session
 from workers.sandbox.backends.selection import NoBackend
+from workers.sandbox.executor import Executor
 from workers.sandbox.runner import Runner, Shelf
 from workers.sandbox.runtimes import find_runtime
-from workers.sandbox.session import Executor
 from workers.sandbox.worker import HOLD_S, KILLS_WORKER, MOST_KILLS, ClaimedRounds, run_round
 from workers.server.context import Server, open_server
 from workers.server.prepare import prepare

@@ -11,7 +11,7 @@ from sqlalchemy import select, update
 
 from grading.broker.heartbeats import DEAD_AFTER_S
 from grading.broker.leases import LEASES
-from grading.domain.model import RunState, StageState
+from grading.domain.round_states import RunState, StageState
 from grading.scheduling import stalls
 from grading.store.rounds import lifecycle, queue
 from grading.store.tables import Run

@@ -11,8 +11,9 @@ import pytest
 from grading.broker.heartbeats import Heartbeat
 from grading.config.settings import load
 from grading.documents import UploadedFile, read
+from grading.domain.document import Location
+from grading.domain.evidence import Flag
 from grading.domain.jobs import Result
-from grading.domain.model import Flag, Location
 from grading.store import Store, schema
 from grading.store.accounts import users
 from grading.store.assignments import versions

@@ -20,7 +20,7 @@ from grading.broker.heartbeats import DEAD_AFTER_S, Heartbeat, Lease
 from grading.broker.leases import HEARTBEATS, LEASES, Leases
 from grading.config.settings import Config, Database, Machine, Placement, load
 from grading.domain.errors import for_student
-from grading.domain.model import RoundState, RunState, StageState
+from grading.domain.round_states import RoundState, RunState, StageState
 from grading.scheduling.stalls import MARGIN_S
 from grading.store import schema
 from grading.store.database import now

@@ -17,12 +17,12 @@ from sqlalchemy import select
 
 from app import create_app
 from cli.commands.demo import Sample, _show
-from grading.assignments.editor import proposal
+from grading.assignments.editor import rubric_from_model
 from grading.config.settings import Config
 from grading.domain import stages
 from grading.domain.jobs import Job, Judgement, Result
 from grading.domain.messages import define_message
-from grading.domain.outcome import Report
+from grading.domain.report import Report
 from grading.domain.rubric import Criterion, Rubric
 from grading.domain.stages import StageOutput, StageRow
 from grading.integrations.canvas import values
@@ -205,7 +205,7 @@ def test_rules_judge_its_criteria(school: School, system: Played) -> None:
 
 
 def test_who_drafts_a_rubric_reads_what_it_judges(school: School) -> None:
-    asked = proposal.question("Add.", "", "", ("analysis", NAME), "English")
+    asked = rubric_from_model.question("Add.", "", "", ("analysis", NAME), "English")
     assert f"; {NAME} (names, layout and comments). " in asked.system
 
 

@@ -26,7 +26,7 @@ from grading.broker.dispatch import Outgoing, open_dispatch
 from grading.config.settings import Config, Database, Machine, Placement
 from grading.domain.jobs import Result
 from grading.domain.messages import verbatim
-from grading.domain.model import RoundState, RunState, StageState
+from grading.domain.round_states import RoundState, RunState, StageState
 from grading.store import Store, schema
 from grading.store.rounds import lifecycle, queue, retry
 from grading.store.rounds.lifecycle import MAX_LOSSES, MAX_TRIES, Loss

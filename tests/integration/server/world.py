@@ -13,7 +13,7 @@ from sqlalchemy import Row, select
 
 from grading.broker.dispatch import Dispatch, Outgoing, Room
 from grading.domain import stages
-from grading.domain.model import PRIORITIES
+from grading.domain.round_states import PRIORITIES
 from grading.store import Store
 from grading.store.tables import Grade, Round, RoundStage, Run
 

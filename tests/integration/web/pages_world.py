@@ -24,7 +24,7 @@ from grading.domain.permissions import Actor
 from grading.store import blobs, tables
 from grading.store.accounts import users
 from grading.store.database import now
-from grading.store.integrations.lti import platforms
+from grading.store.integrations.lti import registrations
 from grading.store.submissions import class_uploads, uploads
 from tests.integration.web.pages_expected import ROLES
 from tests.integration.webapp import School, form_token, report
@@ -134,11 +134,11 @@ def _copy(one: Path, other: Path) -> None:
 def ids_of(school: School) -> Ids:
     """What each argument is called, of a school that is filled for it."""
     with school.store.write() as session:
-        new = platforms.NewPlatform(
+        new = registrations.NewPlatform(
             "LMS", "https://lms.example", "c", "https://lms.example/a", "https://lms.example/t",
             "https://lms.example/k",
         )  # fmt: skip
-        platforms.register_platform(session, new, "test")
+        registrations.register_platform(session, new, "test")
         for name in ("mate", "far"):
             school.users[name] = users.create_user(session, name, name=name.capitalize()).id
         other = session.get_one(tables.Assignment, school.elsewhere).course_id

@@ -16,7 +16,7 @@ import pytest
 from flask import Flask
 
 from cli.dev.embedded_redis import free_port
-from cli.servers.connections import MIB, PIPELINED, Bounds
+from cli.servers.connection_limits import MIB, PIPELINED, Bounds
 from cli.servers.http import HttpServer
 from tests.support.connections import held
 from tests.support.system import until
@@ -160,7 +160,7 @@ def _rest(reader: socket.socket) -> int:
 STOPPED = """
 import sys
 from flask import Flask
-from cli.servers.connections import Bounds
+from cli.servers.connection_limits import Bounds
 from cli.servers.http import HttpServer
 
 def build():

@@ -15,7 +15,7 @@ from app.reports.rendering import documents
 from app.web.markdown import markdown
 from app.web.security import safe_next
 from grading.documents import UploadedFile, read
-from grading.domain.model import RoundState
+from grading.domain.round_states import RoundState
 from grading.store import tables
 from grading.store.accounts import credentials, users
 from grading.store.accounts.sign_in_attempts import ONE_SOURCE, Caller

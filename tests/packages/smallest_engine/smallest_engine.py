@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Mapping
 
-from grading.domain.details import Detail, Measurement
+from grading.domain.engine_details import Detail, Measurement
 from grading.domain.errors import Cancelled
 from grading.domain.jobs import Tokens
 from grading.domain.messages import verbatim

@@ -13,13 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading.assignments.editor import form, impact, proposal, text_lists
-from grading.assignments.editor.carry_over import carried
+from grading.assignments.editor import form, rubric_from_model, text_lists
 from grading.assignments.editor.diff import Side, differences
 from grading.assignments.editor.folder import Content, Settings, compose, exported, others, plain
 from grading.assignments.editor.form_actions import act
-from grading.assignments.editor.impact import Points
-from grading.assignments.editor.template_proposal import template
+from grading.assignments.editor.rubric_from_solution import template
 from grading.assignments.editor.toml_writer import written
 from grading.assignments.loader import read_files, read_folder
 from grading.checks.kinds.code import Uses
@@ -29,14 +27,17 @@ from grading.checks.kinds.prose import Words
 from grading.checks.kinds.style import Comments, Documented
 from grading.checks.kinds.tests import Case, PassesTests
 from grading.documents import Limits, UploadedFile, read, set_apart
-from grading.domain.changes import Change
 from grading.domain.check import check_kinds
 from grading.domain.jobs import Finding
 from grading.domain.lateness import LateRule
-from grading.domain.model import RoundState
-from grading.domain.outcome import CriterionGrade, Report
+from grading.domain.report import CriterionGrade, Report
+from grading.domain.report_changes import Change
+from grading.domain.round_states import RoundState
 from grading.domain.rubric import Adjustment, Criterion, Rubric
 from grading.domain.stages import AnalysisOutput
+from grading.scoring.carry_over import carried
+from grading.statistics import grade_impact
+from grading.statistics.grade_impact import Points
 
 STAGES = ("analysis", "feedback")
 SAMPLES = Path(__file__).parents[3] / "samples" / "assignments"
@@ -314,11 +315,11 @@ def test_a_model_s_answer_becomes_a_rubric_or_is_refused() -> None:
         "title": "Loads", "description": "d", "stage": "analysis", "points": 5, "levels": ["no", "yes"],
         "uses": ["pd.read_csv()", "read csv"], "defines": ["x"], "words": 0,
     }  # fmt: skip
-    made = proposal.rubric_of(json.dumps({"criteria": [one, one]}), STAGES)
+    made = rubric_from_model.rubric_of(json.dumps({"criteria": [one, one]}), STAGES)
     assert [c.id for c in made.criteria] == ["loads", "loads-2"]
     assert made.criteria[0].checks[0] == Uses(all_of=("pd.read_csv",))
     more = {**one, "counts": [{"name": "%>%", "at_least": 10}], "comments": 3, "documented": True}
-    made = proposal.rubric_of(json.dumps({"criteria": [more]}), STAGES)
+    made = rubric_from_model.rubric_of(json.dumps({"criteria": [more]}), STAGES)
     assert made.criteria[0].checks[2:] == (
         Count(names=("%>%",), at_least=10),
         Comments(at_least=3),
@@ -328,17 +329,17 @@ def test_a_model_s_answer_becomes_a_rubric_or_is_refused() -> None:
         "", "[]", '{"criteria": []}', json.dumps({"criteria": [{**one, "stage": "x"}]}), "[" * 100_000,
         json.dumps({"criteria": [{**one, "points": 1e999}]}), json.dumps({"criteria": [{**one, "more": 1}]}),
     ):  # fmt: skip
-        with pytest.raises(proposal.NoProposal):
-            proposal.rubric_of(wrong, STAGES)
+        with pytest.raises(rubric_from_model.NoProposal):
+            rubric_from_model.rubric_of(wrong, STAGES)
 
 
 def test_long_material_is_shortened_and_that_is_said() -> None:
-    asked = proposal.question("t" * 30_000, "s", "x", STAGES, "German")
+    asked = rubric_from_model.question("t" * 30_000, "s", "x", STAGES, "German")
     assert asked.shortened
-    assert len(asked.user) < proposal.MOST_CHARS + 500
-    assert proposal.CUT in asked.user
+    assert len(asked.user) < rubric_from_model.MOST_CHARS + 500
+    assert rubric_from_model.CUT in asked.user
     assert "German" in asked.system
-    assert not proposal.question("t", "s", "x", STAGES, "German").shortened
+    assert not rubric_from_model.question("t", "s", "x", STAGES, "German").shortened
 
 
 def test_a_template_is_made_of_the_solution() -> None:
@@ -396,9 +397,9 @@ def test_remarks_are_found_again_or_left_behind() -> None:
 
 def test_the_figures_of_a_dry_run() -> None:
     found = [Points(4, 10, 6, 10), Points(6, 10, 4, 10), Points(5, 10, 5, 10), Points(4, 10, 9, 20)]
-    made = impact.summary(found)
+    made = grade_impact.summary(found)
     assert (made.compared, made.up, made.down, made.same) == (4, 2, 1, 1)
     assert (made.mean, made.middle, made.most) == (1.25, 1.0, 5)
     assert (made.over, made.under) == (1, 1)
-    assert impact.summary([]).mean is None
-    assert {dot.count for dot in impact.dots([*found, found[0]])} == {1, 2}
+    assert grade_impact.summary([]).mean is None
+    assert {dot.count for dot in grade_impact.dots([*found, found[0]])} == {1, 2}

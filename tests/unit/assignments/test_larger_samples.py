@@ -15,9 +15,9 @@ from grading.assignments.editor.toml_writer import written
 from grading.assignments.loader import Assignment, read_folder
 from grading.checks import collect
 from grading.documents import UploadedFile, read, set_apart
+from grading.domain.evidence import CheckOutcome, Evidence
 from grading.domain.jobs import Provenance, Result
-from grading.domain.model import CheckOutcome, Evidence
-from grading.domain.outcome import Report
+from grading.domain.report import Report
 from grading.domain.rubric import Rubric
 from grading.domain.rubric_errors import checks_of
 from grading.scoring import combine

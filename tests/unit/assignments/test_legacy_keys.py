@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from grading.assignments.legacy_import import read_legacy_rubric
 from grading.assignments.legacy_import.checks import Names, check_of
-from grading.assignments.legacy_import.key_reader import Keys, percent
+from grading.assignments.legacy_import.json_reader import Keys, percent
 from grading.checks.kinds.code import CodeMatches, Defines, Uses
 from grading.domain.errors import AssignmentError
 from grading.domain.patterns import matches

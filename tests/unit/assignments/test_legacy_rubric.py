@@ -10,8 +10,8 @@ from grading.assignments.legacy_import.criteria import scaled
 from grading.checks import collect
 from grading.checks.kinds.combined import Ladder
 from grading.checks.kinds.prose import Words
+from grading.domain.document import Document, Output
 from grading.domain.errors import AssignmentError
-from grading.domain.model import Document, Output
 from tests.unit.checks.samples import cell, notebook
 
 

@@ -7,7 +7,8 @@ from typing import Literal
 
 from grading.checks import collect
 from grading.domain.check import Check
-from grading.domain.model import Cell, CheckOutcome, Document, Output
+from grading.domain.document import Cell, Document, Output
+from grading.domain.evidence import CheckOutcome
 from grading.domain.rubric import Criterion, Rubric
 
 

@@ -12,10 +12,11 @@ from grading.checks.kinds.outputs import OutputClose, OutputMatches
 from grading.checks.kinds.runs import OutputEquals, RunsClean
 from grading.checks.kinds.tests import Case, PassesTests, VariableEquals
 from grading.checks.test_outcomes import MAX_TEXT
-from grading.domain.model import Document, Evidence, Output
-from grading.execution.model import Answer, Execution, Played, Request
+from grading.domain.document import Document, Output
+from grading.domain.evidence import Evidence
 from grading.execution.plan import Plan
 from grading.execution.results import Ran
+from grading.execution.values import Answer, Execution, Played, Request
 from tests.unit.checks.samples import cell, notebook, script, shown
 from tests.unit.execution.samples import collected, planned, play, rubric_of, run_outcome
 

@@ -9,8 +9,8 @@ from grading.checks.kinds.combined import Alternatives, Ladder, Rung
 from grading.checks.kinds.outputs import AllExecuted, HasOutput, NoErrors, OutputClose, OutputMatches
 from grading.checks.kinds.prose import NoTodo, Words
 from grading.domain.check import Check, check_kinds
+from grading.domain.document import Output
 from grading.domain.errors import AssignmentError
-from grading.domain.model import Output
 from grading.domain.patterns import compiled, matches
 from grading.domain.rubric import Criterion, Rubric
 from tests.unit.checks.samples import cell, notebook, outcome, script, shown

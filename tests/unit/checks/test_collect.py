@@ -7,7 +7,7 @@ from grading.checks.kinds.code import Uses
 from grading.checks.kinds.prose import Words
 from grading.checks.parsing.code_facts import CodeFacts
 from grading.checks.parsing.parser import code_facts
-from grading.domain.model import Document, Output
+from grading.domain.document import Document, Output
 from grading.domain.rubric import Criterion, Rubric
 from tests.unit.checks.samples import cell, notebook, script
 

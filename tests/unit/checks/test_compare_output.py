@@ -6,7 +6,7 @@ import pytest
 
 from grading.checks.comparison.numbers import Tolerance
 from grading.checks.comparison.outputs import compare_outputs, lines_of
-from grading.domain.model import Output
+from grading.domain.document import Output
 
 
 def found(expected: str, got: str, rel: float = 1e-6) -> tuple[int, int]:

@@ -6,7 +6,7 @@ import pytest
 
 from grading.checks.comparison.numbers import Tolerance
 from grading.checks.comparison.values import compare
-from grading.execution.model import Shape
+from grading.execution.values import Shape
 from tests.unit.execution.samples import shape, table
 
 NESTED = shape(1)

@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 
 from grading.checks.manipulation.flags import manipulation_flags
-from grading.domain.model import Flag
+from grading.domain.evidence import Flag
 from tests.unit.checks.samples import cell, notebook, shown
 
 SIGNS = [

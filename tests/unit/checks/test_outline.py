@@ -9,7 +9,7 @@ import pytest
 from grading.checks.parsing.code_facts import Definition
 from grading.checks.parsing.parser import MAX_BYTES, code_facts
 from grading.checks.scope import Scopes
-from grading.domain.model import Cell, Document
+from grading.domain.document import Cell, Document
 
 JAVA = """/**
  * A shape with an area.

@@ -12,7 +12,7 @@ from grading.checks.kinds.outputs import AllExecuted, NoErrors, OutputMatches
 from grading.checks.kinds.prose import Words
 from grading.checks.question_parts import parts
 from grading.domain.check import Check
-from grading.domain.model import Document
+from grading.domain.document import Document
 from grading.domain.rubric import Rubric
 from tests.unit.checks.samples import cell, notebook, outcome, script, shown
 

@@ -13,7 +13,8 @@ from grading.checks.kinds.prose import Words
 from grading.checks.kinds.runs import RunsClean
 from grading.checks.upload_notes import reading
 from grading.documents import UploadedFile, read, set_apart
-from grading.domain.model import Document, Evidence
+from grading.domain.document import Document
+from grading.domain.evidence import Evidence
 from grading.domain.patterns import readable
 from tests.unit.checks.samples import cell, notebook, script, shown
 from tests.unit.engines.test_rules_languages import analysis, asked, feedback

@@ -6,8 +6,10 @@ from grading.checks.kinds.combined import Ladder, Rung
 from grading.checks.kinds.tests import Case, PassesTests, VariableEquals
 from grading.checks.visibility import HIDDEN as HIDDEN_TEST
 from grading.checks.visibility import UNNAMED, for_student
-from grading.domain.model import CheckOutcome, Document, RoundState, Show
-from grading.domain.outcome import CriterionGrade, Report
+from grading.domain.document import Document
+from grading.domain.evidence import CheckOutcome, Show
+from grading.domain.report import CriterionGrade, Report
+from grading.domain.round_states import RoundState
 from tests.unit.checks.samples import script
 from tests.unit.execution.samples import collected, run_outcome
 

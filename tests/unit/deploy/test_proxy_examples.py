@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.servers.connections import MIB, Bounds
+from cli.servers.connection_limits import MIB, Bounds
 from cli.servers.http import DRAINED_BYTES
 from grading.config.settings import Server
 

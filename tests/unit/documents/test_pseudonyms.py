@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grading.documents import Identity, pseudonym_for, pseudonymise
+from grading.domain.document import Cell, Document, Output
 from grading.domain.errors import ConfigError
-from grading.domain.model import Cell, Document, Output
 
 ANNA = Identity(("Anna-Lena Müller",), ("s1234567",), ("anna.mueller@uni.edu",))
 MARK = Identity(("Mark Rose",), ("9876",), ())

@@ -24,8 +24,8 @@ from grading.documents import (
 )  # fmt: skip
 from grading.documents.files import ALLOWED_FILES, KINDS, listed
 from grading.documents.outputs import html_text
+from grading.domain.document import Document
 from grading.domain.errors import DocumentError, EmptyUpload, UnsupportedFile, UploadTooLarge
-from grading.domain.model import Document
 from grading.execution.plan import language_of
 from tests.support.german import in_german
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grading.documents import UploadedFile, read, set_apart
-from grading.domain.model import Cell, Document
+from grading.domain.document import Cell, Document
 
 TITLE = "# Homework 3: Dates\n\n**Student Name:** [Enter Your Name]\n\n**Date Submitted:** [Enter Date]\n"
 CLEAN = """# Task 2.1: Clean Product Names

@@ -9,8 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from grading.domain import messages
+from grading.domain.evidence import CheckOutcome, Flag
 from grading.domain.messages import Message, define_message, define_plural, render, verbatim
-from grading.domain.model import CheckOutcome, Flag
 
 LINES = define_plural("test.lines", "%(count)s line", "%(count)s lines")
 FOUND = define_message("test.found", "%(found)s of %(wanted)s, which is 100%% of it")

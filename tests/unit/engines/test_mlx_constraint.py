@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.models import make_model
+from grading.domain.document import Cell, Document
 from grading.domain.errors import EngineError, JobInvalid
+from grading.domain.evidence import Evidence
 from grading.domain.jobs import Job, Material
-from grading.domain.model import Cell, Document, Evidence
 from grading.domain.rubric import Criterion, Rubric
 from workers.machine.engines.mlx.constraint import Constraint, Grammars, listed, rise
 from workers.machine.stages.analysis import STAGE as ANALYSIS

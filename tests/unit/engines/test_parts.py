@@ -28,8 +28,8 @@ from workers.machine.engines.http.answer import ThoughtFilter, lines
 from workers.machine.engines.http.errors import reason, status_error
 from workers.machine.engines.instant import InstanceMaker
 from workers.machine.engines.mlx.model import fingerprint
-from workers.machine.engines.openai import schemas as openai_schemas
-from workers.machine.engines.openai.schemas import ODD, Schemas, SchemaSupport, judge
+from workers.machine.engines.openai import schema_support as openai_schemas
+from workers.machine.engines.openai.schema_support import ODD, Schemas, SchemaSupport, judge
 from workers.machine.engines.token_estimates import Sizes, careful
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from workers.machine.engines.cost_model import LeastSquares
+from workers.machine.engines.estimators import LeastSquares
 from workers.machine.engines.remote_prefill.messages import NO_READER
 from workers.machine.engines.remote_prefill.planner import (
     HERE,

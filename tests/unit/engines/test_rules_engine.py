@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from grading.domain.document import Cell, Document, Location, Output
 from grading.domain.errors import JobInvalid
+from grading.domain.evidence import CriterionEvidence, Evidence
 from grading.domain.jobs import Job
-from grading.domain.model import Cell, CriterionEvidence, Document, Evidence, Location, Output
 from grading.domain.rubric import Criterion, Rubric
 from grading.domain.stages import AnalysisOutput, FeedbackOutput
 from tests.unit.stages.test_prompt import NOTEBOOK, code, job

@@ -7,8 +7,9 @@ import re
 
 import pytest
 
+from grading.domain.document import Cell, Document
+from grading.domain.evidence import CheckOutcome, CriterionEvidence, Evidence, TestOutcome
 from grading.domain.jobs import Job, Material
-from grading.domain.model import Cell, CheckOutcome, CriterionEvidence, Document, Evidence, TestOutcome
 from grading.domain.rubric import Criterion, Rubric
 from grading.domain.stages import AnalysisOutput, FeedbackOutput
 from tests.unit.stages.test_prompt import job

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from workers.machine.engines.cost_model import AGAIN, LeastSquares, PrefillSpeed, WeightedMean
+from workers.machine.engines.estimators import AGAIN, LeastSquares, PrefillSpeed, WeightedMean
 from workers.machine.engines.speculative.planner import (
     ModelSpeeds,
     Rate,

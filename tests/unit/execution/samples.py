@@ -11,11 +11,12 @@ from typing import Any
 from grading.checks import collect
 from grading.config.settings import Limits
 from grading.domain.check import Check
-from grading.domain.model import CheckOutcome, Document, Evidence, Output
+from grading.domain.document import Document, Output
+from grading.domain.evidence import CheckOutcome, Evidence
 from grading.domain.rubric import Criterion, Rubric
-from grading.execution.model import Answer, Execution, Played, Request, Shape, Tested
 from grading.execution.plan import Plan, make_plan
 from grading.execution.results import Ran
+from grading.execution.values import Answer, Execution, Played, Request, Shape, Tested
 
 ERRORS = (
     ArithmeticError,

@@ -12,16 +12,8 @@ from app.reports.executions import FOLDED_CHARS, LONGEST, SHOWN_FAILED, listed_t
 from grading.checks.kinds.runs import RunsClean
 from grading.config.settings import Limits
 from grading.documents import Identity, pseudonymise
-from grading.domain.model import (
-    Cell,
-    CheckOutcome,
-    CriterionEvidence,
-    Document,
-    Evidence,
-    Location,
-    Output,
-    TestOutcome,
-)
+from grading.domain.document import Cell, Document, Location, Output
+from grading.domain.evidence import CheckOutcome, CriterionEvidence, Evidence, TestOutcome
 from grading.domain.rubric import Criterion, Rubric
 from grading.execution.display import (
     LEFT_OUT,
@@ -32,9 +24,9 @@ from grading.execution.display import (
     add_played,
     shown,
 )
-from grading.execution.model import Code, Execution, Played, Request, Work
-from grading.execution.paths import Repair
+from grading.execution.path_repair import Repair
 from grading.execution.plan import Plan, make_plan
+from grading.execution.values import Code, Execution, Played, Request, Work
 from workers.server.pseudonyms import hide_names
 
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from grading.checks.kinds.runs import RunsClean
-from grading.domain.model import Output
-from grading.execution.model import Execution, Played
+from grading.domain.document import Output
 from grading.execution.results import Ran, lacks
+from grading.execution.values import Execution, Played
 from tests.unit.checks.samples import cell, notebook
 from tests.unit.execution.samples import planned
 

@@ -11,12 +11,12 @@ import pytest
 
 from grading.broker.heartbeats import MOST_DRAFT, Lease
 from grading.broker.leases import Leases
+from grading.domain.evidence import Evidence
 from grading.domain.jobs import Job, Material
-from grading.domain.model import Evidence
 from tests.support.factories import RUBRIC, document
 from workers.machine.progress import FIRST_S, ProgressReports
 from workers.machine.run import RunInHand
-from workers.machine.stages.leaks import canary
+from workers.machine.stages.prompt_leaks import canary
 
 
 def job(run_id: str, **other: Any) -> Job:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("grading", "workers", "app", "cli", "bench")
+SENTENCE = re.compile(r"(?:[^.;\n]|[.;](?=\S))+\.")
 
 
 @pytest.fixture(scope="module")
@@ -94,3 +96,11 @@ def test_packages_say_what_belongs_elsewhere(package: str) -> None:
     assert len(files) > 10
     first = {path: ast.get_docstring(ast.parse(path.read_text())) or "" for path in files}
     assert [str(path.relative_to(ROOT)) for path, text in first.items() if text.count("\n\n") != 1] == []
+
+
+def test_packages_say_in_one_sentence_what_belongs_in_them() -> None:
+    files = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("__init__.py"))]
+    assert len(files) > 80
+    docstrings = {path: ast.get_docstring(ast.parse(path.read_text())) or "" for path in files}
+    first = {str(path.relative_to(ROOT)): text.partition("\n\n")[0] for path, text in docstrings.items()}
+    assert {path: text for path, text in first.items() if not SENTENCE.fullmatch(text)} == {}

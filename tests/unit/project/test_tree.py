@@ -31,7 +31,7 @@ STUDENTS_WORK = (
     "tests/hostile/sandbox/programs/",
     "tests/integration/server/test_pseudonyms.py",
     "tests/unit/documents/test_pseudonyms.py",
-    "tests/unit/execution/test_paths.py",
+    "tests/unit/execution/test_path_repair.py",
 )
 
 # after a quote, a space or the like: the beginning of an absolute path

@@ -7,11 +7,11 @@ from flask import Flask, g
 from pydantic import ValidationError
 
 from app.reports.provenance import rows
-from grading.domain.details import MAX_DETAILS, MAX_MEASUREMENTS, Detail, Measurement
+from grading.domain.engine_details import MAX_DETAILS, MAX_MEASUREMENTS, Detail, Measurement
 from grading.domain.jobs import Provenance, read_result
 from grading.domain.messages import Message, verbatim
 from grading.shared.installed_messages import load_installed_messages
-from workers.machine.engines.cost_model import AGAIN, LeastSquares, WeightedMean
+from workers.machine.engines.estimators import AGAIN, LeastSquares, WeightedMean
 from workers.machine.engines.remote_prefill import messages as remote_prefill
 from workers.machine.engines.speculative import messages as speculative
 from workers.machine.engines.speculative.planner import (

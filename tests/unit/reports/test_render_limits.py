@@ -9,7 +9,7 @@ import pytest
 
 from app.reports.rendering import CUT, SHOWN_CHARS, SHOWN_LINES, ShownDocument, documents
 from grading.documents import UploadedFile, read
-from grading.domain.model import Cell, Document, Output
+from grading.domain.document import Cell, Document, Output
 
 
 def shown(source: str, language: str) -> ShownDocument:

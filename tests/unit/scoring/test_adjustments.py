@@ -20,13 +20,14 @@ from grading.checks.kinds.runs import RunsClean
 from grading.checks.kinds.tests import Case, PassesTests
 from grading.checks.visibility import for_student
 from grading.documents import Limits
-from grading.domain.changes import Change
 from grading.domain.errors import AssignmentError
+from grading.domain.evidence import AdjustmentEvidence, CheckOutcome, Evidence
 from grading.domain.jobs import Provenance, Result
-from grading.domain.model import AdjustmentEvidence, CheckOutcome, Evidence, RoundState
-from grading.domain.outcome import Adjusted, CriterionGrade, Report
+from grading.domain.report import Adjusted, CriterionGrade, Report
+from grading.domain.report_changes import Change
+from grading.domain.round_states import RoundState
 from grading.domain.rubric import Adjustment, Criterion, Rubric
-from grading.execution.model import Execution, Played
+from grading.execution.values import Execution, Played
 from grading.scoring import changed, combine, counted, settled
 from grading.scoring.adjustments import added_up, found_adjustments
 from tests.unit.checks.samples import script

@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grading.checks.kinds.prose import Words
+from grading.domain.document import Cell, Document
+from grading.domain.evidence import CheckOutcome, CriterionEvidence, Evidence, Flag
 from grading.domain.jobs import Provenance, Result
 from grading.domain.messages import verbatim
-from grading.domain.model import Cell, CheckOutcome, CriterionEvidence, Document, Evidence, Flag, RoundState
-from grading.domain.outcome import Report
+from grading.domain.report import Report
+from grading.domain.round_states import RoundState
 from grading.domain.rubric import Criterion, Rubric
 from grading.scoring import combine, valid
 

@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from grading.domain.model import Location
+from grading.domain.document import Location
 from grading.domain.stages import AnalysisOutput
 from tests.support.german import in_german
 from tests.unit.stages.test_parse import LOAD, SUM, changed
 from tests.unit.stages.test_prompt import code, job
 from tests.unit.stages.test_run import GOOD, Scripted, run
-from workers.machine.stages.leaks import canary
+from workers.machine.stages.prompt_leaks import canary
 
 
 def leak(text: str) -> str:

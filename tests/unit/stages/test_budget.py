@@ -11,9 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bench.models import make_model
+from grading.domain.document import Cell, Document, Output
 from grading.domain.errors import JobInvalid
+from grading.domain.evidence import Evidence
 from grading.domain.jobs import Job, Result
-from grading.domain.model import Cell, Document, Evidence, Output
 from tests.support.german import in_german
 from tests.unit.stages.test_prompt import MATERIAL, job
 from tests.unit.stages.test_run import GOOD, Scripted

@@ -5,16 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from grading.domain.model import (
-    Cell,
-    CheckOutcome,
-    CriterionEvidence,
-    Document,
-    Evidence,
-    Location,
-    Output,
-    TestOutcome,
-)
+from grading.domain.document import Cell, Document, Location, Output
+from grading.domain.evidence import CheckOutcome, CriterionEvidence, Evidence, TestOutcome
 from grading.domain.stages import AnalysisOutput
 from tests.unit.engines.test_rules_engine import analysis, feedback
 from tests.unit.stages.test_prompt import GOLDEN, NOTEBOOK, UPDATE, code, job

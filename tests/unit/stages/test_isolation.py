@@ -5,18 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
+from grading.domain.document import Cell, Document, Location, Output
+from grading.domain.evidence import CheckOutcome, CriterionEvidence, Evidence, Flag, TestOutcome
 from grading.domain.jobs import Job, Material, SentPrompt
-from grading.domain.model import (
-    Cell,
-    CheckOutcome,
-    CriterionEvidence,
-    Document,
-    Evidence,
-    Flag,
-    Location,
-    Output,
-    TestOutcome,
-)
 from grading.domain.rubric import Criterion, Rubric
 from tests.unit.stages.test_run import Scripted
 from workers.machine.engines.rules.engine import RulesEngine

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grading.domain.document import Location
 from grading.domain.errors import OutputInvalid
 from grading.domain.jobs import Finding, Judgement, Quote
-from grading.domain.model import Location
 from grading.domain.rubric import Criterion, Rubric
 from grading.domain.stages import AnalysisOutput, FeedbackOutput
 from tests.unit.stages.test_prompt import NOTEBOOK, code, job

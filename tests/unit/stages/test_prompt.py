@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grading.domain.document import Cell, Document, Output
 from grading.domain.errors import JobInvalid
+from grading.domain.evidence import CheckOutcome, CriterionEvidence, Evidence
 from grading.domain.jobs import Job, Material
-from grading.domain.model import Cell, CheckOutcome, CriterionEvidence, Document, Evidence, Output
 from grading.domain.rubric import Criterion, Rubric
 from workers.machine.sanitize import defuse
 from workers.machine.stages import known_stages

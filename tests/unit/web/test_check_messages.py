@@ -7,7 +7,6 @@ from flask import Flask, g
 
 from app.web.i18n import render_message
 from app.web.rubric_texts import _field_words, about_kind, kind_words
-from grading.checks import flags
 from grading.checks.comparison.values import GAVE
 from grading.checks.context import FIRST_FAILED, NOTHING_ADDED
 from grading.checks.evaluate import TOO_LITTLE
@@ -15,11 +14,12 @@ from grading.checks.kinds import code, counts, outputs, style, tests
 from grading.checks.kinds.combined import Rung
 from grading.checks.manipulation import flags as signs
 from grading.checks.manipulation import phrases
-from grading.checks.quantities import CLASSES, CODE_CELLS, FUNCTIONS, LINES, clauses, listed
+from grading.checks.message_parts import CLASSES, CODE_CELLS, FUNCTIONS, LINES, clauses, listed
 from grading.checks.test_outcomes import HIDDEN, sentence
+from grading.checks.work_flags import LINE_OF_CELL, UNPARSED
 from grading.domain.check import check_kinds
+from grading.domain.evidence import TestOutcome
 from grading.domain.messages import Message, verbatim
-from grading.domain.model import TestOutcome
 
 _GAVE = GAVE(got="6", expected="3")
 _TEST = TestOutcome(
@@ -43,7 +43,7 @@ CASES = [
         "legt support an; es fehlen confidence und lift",
     ),
     (
-        flags.UNPARSED(place=flags.LINE_OF_CELL(line=4, cell=11), path="a.ipynb"),
+        UNPARSED(place=LINE_OF_CELL(line=4, cell=11), path="a.ipynb"),
         "The code does not parse at line 4 of cell 11 of a.ipynb.",
         "Der Code ist bei Zeile 4 von Zelle 11 von a.ipynb nicht lesbar.",
     ),

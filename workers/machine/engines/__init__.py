@@ -1,4 +1,4 @@
-"""Engines: software that generates text. Each is announced by an entry point of the group `grader.engines`.
+"""Engines, software that generates text, each announced by an entry point of `grader.engines`.
 
 What an engine must do stands in `base.py`; what a stage asks of it belongs to workers.machine.stages.
 """

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 from grading.config.machines import Machine
-from grading.domain.details import Detail
+from grading.domain.engine_details import Detail
 from grading.domain.jobs import Job, Timings, Tokens
 
 
@@ -97,7 +97,7 @@ class Generation:
     timings: Timings = field(default_factory=Timings)
     """By the engine's or its server's own clock."""
     details: Mapping[str, Detail] = field(default_factory=dict)
-    """What the engine reports of its strategies, by name; see `grading.domain.details`."""
+    """What the engine reports of its strategies, by name; see `grading.domain.engine_details`."""
 
 
 Phase = Literal["queued", "loading", "reading", "generating"]

@@ -12,8 +12,8 @@ from redis.exceptions import RedisError
 from grading.broker.gateway_requests import Ask, Event, Talks
 from grading.config.machines import Placement
 from grading.domain.errors import Cancelled, OutputEmpty, OutputTruncated
+from grading.domain.evidence import Evidence
 from grading.domain.jobs import Job, Material, Tokens
-from grading.domain.model import Evidence
 from grading.domain.rubric import Criterion, Rubric
 from workers.machine.engines.base import Cancel, CountsTokens, Engine, Generation, Phase, Request
 

@@ -18,9 +18,9 @@ from typing import Any
 
 import pydantic
 
+from grading.domain.document import Document, Location
 from grading.domain.errors import OutputInvalid
 from grading.domain.jobs import Job, Judgement, Quote
-from grading.domain.model import Document, Location
 from grading.domain.stages import STAGES, StageOutput
 from workers.machine.sanitize import clip
 from workers.machine.stages import prompt

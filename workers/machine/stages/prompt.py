@@ -18,14 +18,15 @@ from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
+from grading.domain.document import Cell, Document, Output
 from grading.domain.errors import JobInvalid
+from grading.domain.evidence import CheckOutcome, Flag, TestOutcome
 from grading.domain.jobs import ENGLISH, Job, Material, WorkedExample, heading
 from grading.domain.messages import Message
-from grading.domain.model import Cell, CheckOutcome, Document, Flag, Output, TestOutcome
 from grading.domain.rubric import Criterion
 from workers.machine.messages import INVISIBLE_CHARACTERS
 from workers.machine.sanitize import defuse, flat, smuggled
-from workers.machine.stages.leaks import canary
+from workers.machine.stages.prompt_leaks import canary
 from workers.machine.stages.truncation import (
     SYSTEM_SHARE,
     Budget,

@@ -10,8 +10,9 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from grading.domain.document import Document, Location
+from grading.domain.evidence import Flag
 from grading.domain.jobs import Finding, Judgement, Quote
-from grading.domain.model import Document, Flag, Location
 from grading.domain.stages import AnalysisOutput, StageOutput
 from workers.machine.messages import QUOTES_NOT_FOUND
 from workers.machine.sanitize import SHORTEST, normal

@@ -16,12 +16,12 @@ from grading.domain.errors import (
     OutputInvalid,
     OutputTruncated,
 )
+from grading.domain.evidence import Flag
 from grading.domain.jobs import Job, Provenance, Result, SentPrompt, Timings, Tokens
-from grading.domain.model import Flag
 from grading.domain.stages import StageOutput
 from workers.machine.engines.base import Cancel, CountsTokens, Engine, Generation, Progress, Request
 from workers.machine.messages import ANSWER_SHORTENED
-from workers.machine.stages import leaks
+from workers.machine.stages import prompt_leaks
 from workers.machine.stages.base import Stage, known_stages, require_words
 from workers.machine.stages.prompt import Prompt
 from workers.machine.stages.quotes import verify
@@ -111,9 +111,9 @@ class _Run:
         if generation.closed:
             flags += (_SHORTENED,)
         said = output.model_dump(mode="json")
-        clean = leaks.without(said, self.job)
+        clean = prompt_leaks.without(said, self.job)
         if self.leaked or clean != said:  # escaped letters show only once the answer is read
-            flags += (leaks.LEAKED,)
+            flags += (prompt_leaks.LEAKED,)
             output = type(output).model_validate(clean)
         verified, dropped = verify(output, self.job.documents)
         return verified, flags + dropped
@@ -188,7 +188,7 @@ class _Run:
 
     def _generate(self, request: Request) -> Generation:
         generation = self.engine.generate(request, self.progress)
-        self.leaked = self.leaked or leaks.leaked(generation.text, self.job)
+        self.leaked = self.leaked or prompt_leaks.leaked(generation.text, self.job)
         so_far, used = self.provenance, generation.tokens
         first = not (so_far.tokens.prompt or so_far.repaired)
         self._account(

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from grading.checks.quantities import clauses
+from grading.checks.message_parts import clauses
+from grading.domain.evidence import Flag
 from grading.domain.jobs import Material
 from grading.domain.messages import Message, MessageType
-from grading.domain.model import Flag
 from workers.machine.messages import (
     EXAMPLES_LEFT_OUT,
     LONG_CODE_CUT,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from grading.config.settings import Limits
-from grading.execution.model import End
+from grading.execution.values import End
 
 
 @dataclass(frozen=True)

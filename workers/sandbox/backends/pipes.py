@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, Protocol, Self
 
 from grading.config.settings import Limits
-from grading.execution.model import End
+from grading.execution.values import End
 from workers.sandbox.backends.base import Ending, SandboxSpec
 from workers.sandbox.backends.watchdog import Watcher, memory, too_long
 

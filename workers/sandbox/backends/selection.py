@@ -1,4 +1,4 @@
-"""Which backend there is on this machine; how all its sandboxes are ended at once."""
+"""Selects this machine's sandbox backend, wrapped so that all its sandboxes can be ended at once."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from grading.config.settings import Limits
-from grading.execution.model import End
+from grading.execution.values import End
 
 TICK_S = 0.05
 """Time between two looks."""

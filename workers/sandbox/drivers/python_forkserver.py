@@ -21,7 +21,7 @@ import signal
 import sys
 
 from python_common import decoded
-from python_enter import enter, go_to, shut_off, take_streams
+from python_enter_sandbox import enter, go_to, shut_off, take_streams
 
 IDLE_MS = 600_000
 """Without an order for so long, and without a run, it ends."""
@@ -161,7 +161,7 @@ def prepared(words: list[str]) -> Callable[[], None]:
     if words[0] not in ("work", "tests"):
         from python_embeds_r import prepared_r as prepare
     else:
-        from python_ready import prepared_python as prepare
+        from python_preload import prepared_python as prepare
     run: Callable[[], None] = prepare(*words)
     return run
 

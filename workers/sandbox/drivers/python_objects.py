@@ -11,7 +11,7 @@ import types
 from typing import Any
 
 from python_common import TooLong
-from python_wire import NotPlain
+from python_encode import NotPlain
 
 # None is an Exception: `assertRaises(Exception)` must not be content with a work that hangs or has ended.
 

@@ -202,7 +202,7 @@ class Script:
         return None
 
     def _cell(self, source: str) -> None:
-        from python_ask import evaluate
+        from python_evaluate import evaluate
 
         value = evaluate(source, self.player.space)
         if value is not None and not source.rstrip().endswith(";"):

@@ -7,9 +7,9 @@ import io
 import sys
 from typing import Any
 
+from python_decode import Decoder
+from python_encode import Encoder, NotPlain
 from python_objects import WorkFault, WorkGone, WorkModule, WorkObject, WorkTimeout
-from python_unwire import Decoder
-from python_wire import Encoder, NotPlain
 
 _NEVER = (KeyboardInterrupt, GeneratorExit)
 

@@ -1,4 +1,4 @@
-"""Turns a value of the work into a `Shape` (grading/execution/model.py), bounded and of JSON values only."""
+"""Turns a value of the work into a `Shape` (grading/execution/values.py), bounded and of JSON values only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import re
 import sys
 
 from python_common import clean
-from python_plain import Kinds, items, number, pairs, type_name
+from python_inspect import Kinds, items, number, pairs, type_name
 
 NODES = 20_000
 CELLS = 100_000

@@ -17,8 +17,8 @@ import sys
 _OURS = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, _OURS)
 
-from python_ask import Asker
 from python_common import Line, needs_site
+from python_evaluate import Asker
 from python_play import Player
 
 sys.path[:] = [path for path in sys.path if path != _OURS]
@@ -69,7 +69,7 @@ class Driver:
         if self.keeper is None:
             sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
             try:
-                from python_keep import Keeper
+                from python_object_server import Keeper
             finally:
                 del sys.path[0]
             self.keeper = Keeper(self.space(), self.line, self.say)

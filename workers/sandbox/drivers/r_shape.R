@@ -1,4 +1,4 @@
-# Values of R as Shapes (grading/execution/model.py), already written as JSON. Bounded in depth, nodes and cells.
+# Values of R as Shapes (grading/execution/values.py), already written as JSON. Bounded in depth, nodes and cells.
 
 MOST_NODES <- 20000L
 MOST_CELLS <- 100000L

@@ -6,7 +6,7 @@ How a sandbox is made belongs to `workers/sandbox/backends`, what runs inside it
 from __future__ import annotations
 
 from grading.config.settings import SandboxSettings
-from grading.execution.model import CodeLanguage
+from grading.execution.values import CodeLanguage
 from workers.sandbox.runtimes.base import Runtime
 from workers.sandbox.runtimes.python import find_python
 from workers.sandbox.runtimes.r import find_r

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from grading.execution.model import CodeLanguage
+from grading.execution.values import CodeLanguage
 from workers.sandbox.backends.base import Mount
 
 DRIVERS = Path(__file__).parents[1] / "drivers"

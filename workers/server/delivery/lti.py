@@ -23,7 +23,7 @@ from grading.integrations.lti.values import (
 )
 from grading.store import outbox
 from grading.store.database import Store, now
-from grading.store.integrations.lti import launch, platform, platforms, scores
+from grading.store.integrations.lti import launch, platform, registrations, scores
 from grading.store.integrations.lti.scores import Column, ScoreLease
 from workers.server.context import Server
 from workers.server.delivery.score_sync import ScoreSync
@@ -49,7 +49,7 @@ class Passback(ScoreSync[Column, ScoreLease]):
     def talk(self) -> Talk:
         """Made at the first use, then kept for its tokens."""
         if self._talk is None:
-            self._talk = Talk(lambda: platforms.signing_key(self.store), self.config.allowed, self._now)
+            self._talk = Talk(lambda: registrations.signing_key(self.store), self.config.allowed, self._now)
         return self._talk
 
     def work(self) -> int:

@@ -1,4 +1,4 @@
-"""The relay: tells every configured receiver what happened to submissions, until it takes the message.
+"""Delivery of webhooks: sends events to every configured receiver until it accepts them.
 
 An event becomes a row for each receiver, all in one transaction; each row has its own tries and waits in SQL.
 """

@@ -35,7 +35,7 @@ from grading.store.accounts import users
 from grading.store.assignments import versions
 from grading.store.audit import write_audit
 from grading.store.database import Store, now
-from grading.store.integrations.lti import platform, platforms
+from grading.store.integrations.lti import platform, registrations
 from grading.store.integrations.lti.tables import (
     LtiContext,
     LtiLaunch,
@@ -361,7 +361,7 @@ def update_roster(store: Store, talk: Talk, context_id: int, by: str) -> tuple[i
         context = session.get(LtiContext, context_id)
         if context is None or context.course_id is None:
             raise NotFound(NO_BOUND_COURSE)
-        platform, url = platforms.load_platform(session, context.platform_id), context.roster_url
+        platform, url = registrations.load_platform(session, context.platform_id), context.roster_url
     if not url:
         raise PlatformFailed(NO_ROSTER_SERVICE)
     rows = list(_rows(talk.pages(platform, [SCOPE_ROSTER], url, ROSTER)))
@@ -387,7 +387,7 @@ def record_error(session: Session, context_id: int, error: str) -> None:
 def _follow(session: Session, context_id: int, rows: Iterable[Row]) -> None:
     context = session.get_one(LtiContext, context_id)
     session.execute(select(LtiPlatform.id).where(LtiPlatform.id == context.platform_id).with_for_update())
-    platform = platforms.load_platform(session, context.platform_id)
+    platform = registrations.load_platform(session, context.platform_id)
     for row in rows:
         if not row.active:
             continue

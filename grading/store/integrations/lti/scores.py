@@ -18,7 +18,7 @@ from grading.integrations.lti.values import Platform
 from grading.store.database import now
 from grading.store.grades import final_score
 from grading.store.grades.final_score import released_scores
-from grading.store.integrations.lti import platform, platforms
+from grading.store.integrations.lti import platform, registrations
 from grading.store.integrations.lti.tables import (
     LtiContext,
     LtiDifference,
@@ -81,7 +81,7 @@ def load_column(session: Session, link_id: int) -> Column | None:
     return Column(
         link.id, link.link, link.line_item, link.line_item_ours, context.line_items_url,
         tuple(context.scopes), assignment.id, assignment.title, assignment.course_id, context.id,
-        platforms.platform_of(platform),
+        registrations.platform_of(platform),
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
-from grading.domain.details import Detail
+from grading.domain.engine_details import Detail
 from grading.domain.errors import BudgetExceeded, Cancelled, EngineError, OutputEndless
 from grading.domain.jobs import Timings, Tokens
 from workers.machine.engines.base import Cancel, Generation, Phase, Progress, Request

@@ -25,7 +25,7 @@ from workers.machine.engines.base import METRICS, Cancel, Generation, Phase, Pro
 from workers.machine.engines.http.answer import Answer, lines, messages, wrote_something
 from workers.machine.engines.http.errors import broke_off, garbled, not_a_page, reason, unreachable
 from workers.machine.engines.http.exchange import BusyRetry, ExchangeCounters, LastToken, Limits, Watch
-from workers.machine.engines.openai.schemas import (
+from workers.machine.engines.openai.schema_support import (
     LOOK_S,
     MOST_TOKENS,
     SHARE,

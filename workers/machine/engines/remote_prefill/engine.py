@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from grading.domain.details import Detail, Measurement
+from grading.domain.engine_details import Detail, Measurement
 from grading.domain.errors import ConfigError
 from grading.domain.jobs import Tokens
 from grading.domain.messages import Message

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grading.domain.details import label_code, strategy_code, title_code
+from grading.domain.engine_details import label_code, strategy_code, title_code
 from grading.domain.messages import define_message
 
 DETAIL = "remote_prefill"

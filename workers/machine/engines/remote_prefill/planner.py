@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from grading.domain.messages import Message
-from workers.machine.engines.cost_model import AGAIN, FADES, NEARLY, PrefillSpeed, WeightedMean
+from workers.machine.engines.estimators import AGAIN, FADES, NEARLY, PrefillSpeed, WeightedMean
 from workers.machine.engines.remote_prefill.messages import (
     FEW_TOKENS,
     NO_READER,

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from grading.domain.document import Location
 from grading.domain.errors import Cancelled, EngineError, JobInvalid
 from grading.domain.jobs import Job, Tokens
-from grading.domain.model import Location
 from grading.domain.rubric import Criterion
 from grading.domain.stages import STAGES
 from workers.machine.engines.base import Generation, Progress, Request

@@ -11,8 +11,8 @@ from grading.checks.parsing.code_facts import CodeFacts, Definition
 from grading.checks.parsing.parser import FactReader, code_facts, grammar_of
 from grading.checks.scope import COMMENT, Piece
 from grading.documents.lines import says_something
+from grading.domain.document import Cell, Document, Location
 from grading.domain.jobs import Job
-from grading.domain.model import Cell, Document, Location
 
 _CALL = re.compile(r"(?<![\w.$])((?:[A-Za-z][\w.]*::)?[A-Za-z_][\w.]*)\s*\(")
 _IMPORT = re.compile(r"^\s*(?:import\s+(?P<whole>[\w.]+)(?:\s+as\s+(?P<short>\w+))?|from\s)", re.MULTILINE)

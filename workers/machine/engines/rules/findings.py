@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from grading.checks.parsing.parser import LOOSE
+from grading.domain.document import Cell, Document, Location
+from grading.domain.evidence import CheckOutcome, TestOutcome
 from grading.domain.jobs import Job
-from grading.domain.model import Cell, CheckOutcome, Document, Location, TestOutcome
 from grading.domain.rubric import Criterion
 from workers.machine.engines.rules.facts import LONGEST_LINE, Facts, Line, Nouns
 

@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from grading.domain.document import Location
+from grading.domain.evidence import CheckOutcome
 from grading.domain.jobs import Job
-from grading.domain.model import CheckOutcome, Location
 from grading.domain.rubric import Criterion
 from workers.machine.engines.rules.facts import (
     Facts,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from grading.domain.details import Detail, Measurement
+from grading.domain.engine_details import Detail, Measurement
 from grading.domain.errors import ConfigError, EngineError, ModelMissing
 from grading.domain.messages import Message
 from workers.machine.engines.base import Metric

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from grading.domain.messages import Message
-from workers.machine.engines.cost_model import AGAIN, NEARLY, LeastSquares, PrefillSpeed, WeightedMean
+from workers.machine.engines.estimators import AGAIN, NEARLY, LeastSquares, PrefillSpeed, WeightedMean
 from workers.machine.engines.speculative.messages import (
     ACCEPTANCE_NOT_MEASURED,
     NEVER_PAYS,

@@ -1,0 +1,226 @@
+"""Parses chat requests: refuses fields that it cannot honour, ignores harmless ones."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from app.gateway_requests.errors import Refused
+from grading.broker.gateway_requests import Ask, Said
+
+MOST_MESSAGES = 500
+MOST_SCHEMA = 20_000
+"""Characters of a JSON schema."""
+DEEPEST = 12
+MOST_COUNT = 10_000
+"""What a bound on lengths may be: servers write grammars as long as that."""
+COUNTS = ("minItems", "maxItems", "minLength", "maxLength")
+NESTING = ("properties", "items", "additionalProperties", "anyOf")
+KNOWN = frozenset(
+    {
+        *("type", "properties", "required", "items", "enum", "const", "additionalProperties", "anyOf"),
+        *("minItems", "maxItems", "minLength", "maxLength", "minimum", "maximum", "title", "description"),
+        *("default", "$schema", "strict"),
+    }
+)
+"""What all engines that bind answers understand."""
+UNSUPPORTED: dict[str, tuple[Any, ...]] = {
+    # field -> the values that ask for nothing
+    "n": (None, 1),
+    "tools": (None, []),
+    "tool_choice": (None, "none", "auto"),
+    "functions": (None, []),
+    "function_call": (None, "none", "auto"),
+    "logprobs": (None, False),
+    "top_logprobs": (None, 0),
+    "logit_bias": (None, {}),
+    "presence_penalty": (None, 0),
+    "frequency_penalty": (None, 0),
+    "modalities": (None, ["text"]),
+    "audio": (None,),
+    "prediction": (None,),
+    "web_search_options": (None,),
+}
+Stop = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+
+
+class _Lenient(BaseModel):
+    """Unknown fields do no harm."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False, strict=True)
+
+
+class Part(_Lenient):
+    """A part of a message; only text is read here."""
+
+    type: Literal["text"]
+    text: str
+
+
+class Message(_Lenient):
+    """A message of a chat."""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[Part]
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return self.content if isinstance(self.content, str) else "\n".join(p.text for p in self.content)
+
+
+class Schema(_Lenient):
+    """What `response_format` holds for `json_schema`."""
+
+    schema_: dict[str, Any] = Field(alias="schema")
+
+
+class Form(_Lenient):
+    """`response_format`."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: Schema | None = None
+
+
+class StreamOptions(_Lenient):
+    """`stream_options`."""
+
+    include_usage: bool = False
+
+
+class ChatCompletionRequest(_Lenient):
+    """A request as it came."""
+
+    model: str = Field(min_length=1, max_length=300)
+    messages: list[Message] = Field(min_length=1, max_length=MOST_MESSAGES)
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_completion_tokens: int | None = Field(default=None, ge=1)
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    seed: int | None = Field(default=None, ge=0, le=2**31 - 1)
+    stop: Stop | list[Stop] | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    response_format: Form | None = None
+
+
+def read(raw: Any, most_tokens: int) -> tuple[ChatCompletionRequest, Ask]:
+    """A request and what a machine is asked for. Raises Refused."""
+    if not isinstance(raw, dict):
+        raise Refused("The request must be a JSON object.")
+    for name, harmless in UNSUPPORTED.items():
+        if raw.get(name) not in harmless:
+            raise Refused(f"{name} is not supported here; leave it out.", name)
+    try:
+        body = ChatCompletionRequest.model_validate(raw)
+    except ValidationError as error:
+        raise _explained(error) from None
+    wanted = body.max_completion_tokens or body.max_tokens or most_tokens
+    if wanted > most_tokens:
+        raise Refused(
+            f"max_tokens is {wanted}; an answer has at most {most_tokens} tokens here.", "max_tokens"
+        )
+    stop = [body.stop] if isinstance(body.stop, str) else body.stop or []
+    if len(stop) > 4:
+        raise Refused("stop takes at most four texts.", "stop")
+    ask = Ask(
+        model=body.model,
+        messages=_chat(body.messages),
+        max_tokens=wanted,
+        temperature=1.0 if body.temperature is None else body.temperature,
+        top_p=body.top_p,
+        seed=body.seed,
+        stop=tuple(stop),
+        bound_to=_schema(body.response_format),
+    )
+    try:
+        ask.model_dump_json()
+    except ValueError:
+        raise Refused("A text holds half a character (a lone surrogate).", "messages") from None
+    return body, ask
+
+
+def _explained(error: ValidationError) -> Refused:
+    # of a value with several kinds, what is wrong deepest inside is said
+    problem = max(error.errors(include_input=False, include_url=False), key=lambda one: len(one["loc"]))
+    # of texts that may also be lists, pydantic names the kind it tried
+    parts = [str(p) for p in problem["loc"] if not str(p).startswith(("list[", "constrained-", "str"))]
+    param = ".".join(parts)
+    return Refused(f"{param}: {problem['msg']}.", param)
+
+
+def _chat(messages: list[Message]) -> tuple[Said, ...]:
+    """One system message at most, then user and assistant in turn: templates of many models want no other."""
+    chat: list[Said] = []
+    for message in messages:
+        role: Any = "system" if message.role == "developer" else message.role
+        if role == "system" and any(earlier.role != "system" for earlier in chat):
+            raise Refused("System messages come first here.", "messages")
+        if chat and chat[-1].role == role:
+            chat[-1] = Said(role=role, content=f"{chat[-1].content}\n\n{message.text}")
+        else:
+            chat.append(Said(role=role, content=message.text))
+    spoken = [earlier for earlier in chat if earlier.role != "system"]
+    if not spoken or spoken[0].role != "user" or spoken[-1].role != "user":
+        raise Refused("The first message after the system's and the last one must be the user's.", "messages")
+    if not all(earlier.content.strip() for earlier in spoken):
+        raise Refused("A message is empty.", "messages")
+    return tuple(earlier for earlier in chat if earlier.content.strip())
+
+
+def _schema(form: Form | None) -> dict[str, Any]:
+    if form is None or form.type == "text":
+        return {}
+    if form.type == "json_object":
+        return {"type": "object"}
+    if form.json_schema is None:
+        raise Refused("response_format.json_schema.schema is missing.", "response_format")
+    schema = form.json_schema.schema_
+    _check(schema, 0)
+    if len(str(schema)) > MOST_SCHEMA:
+        raise Refused(f"The schema is longer than {MOST_SCHEMA} characters.", "response_format")
+    return schema
+
+
+def _check(schema: Any, depth: int) -> None:
+    """Only what every engine that binds answers can follow, and what cannot make one work for ever."""
+    _check_depth(depth)
+    if isinstance(schema, bool):
+        return
+    if not isinstance(schema, dict):
+        raise Refused("A schema is a JSON object.", "response_format")
+    for key, value in schema.items():
+        if key not in KNOWN:
+            raise Refused(f"The schema's keyword {key!r} is not supported here.", "response_format")
+        _check_plain(key, value, depth)
+        if key == "properties" and isinstance(value, dict):
+            for part in value.values():
+                _check(part, depth + 1)
+        elif key in ("items", "additionalProperties"):
+            _check(value, depth + 1)
+        elif key == "anyOf" and isinstance(value, list):
+            for part in value:
+                _check(part, depth + 1)
+        elif key in ("properties", "anyOf"):
+            raise Refused(f"The schema's {key!r} has another shape.", "response_format")
+
+
+def _check_plain(key: str, value: Any, depth: int) -> None:
+    """Bounds and values."""
+    if key in COUNTS and (type(value) is not int or not 0 <= value <= MOST_COUNT):
+        raise Refused(f"The schema's {key!r} goes from 0 to {MOST_COUNT}.", "response_format")
+    if key not in NESTING:
+        _check_value(value, depth + 1)
+
+
+def _check_value(value: Any, depth: int) -> None:
+    _check_depth(depth)
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for part in parts:
+        _check_value(part, depth + 1)
+
+
+def _check_depth(depth: int) -> None:
+    if depth > DEEPEST:
+        raise Refused(f"The schema is nested more than {DEEPEST} levels deep.", "response_format")

@@ -1,0 +1,113 @@
+"""One gateway request from its start to the end of its answer: events in order, heartbeats meanwhile."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+
+from redis.exceptions import RedisError
+
+from app.gateway_requests.errors import fault
+from app.gateway_requests.slots import GatewayServices
+from grading.broker.gateway_requests import ENDING, PREEMPTED, Ask, Event
+
+log = logging.getLogger(__name__)
+PAUSE_S = 0.5
+TRIES = 3
+"""Attempts for a request of which no text has arrived yet."""
+AGAIN = (PREEMPTED, ENDING, "machine_lost")
+LOOK_FOR_MACHINES_S = 5.0
+
+
+class ClientGone(Exception):
+    """The client closed its connection."""
+
+
+@dataclass
+class Conversation:
+    """A request and its answer. `gone` says whether the client disconnected. Use `events` once."""
+
+    gateway: GatewayServices
+    ask: Ask
+    gone: Callable[[], bool]
+    id: str = field(default_factory=lambda: secrets.token_hex(16))
+    _heard: int = 0
+    _begun: bool = False
+    _tries: int = 0
+
+    def events(self) -> Generator[Event | None, None, None]:
+        """What the machine says, in order and whole; None when it said nothing for a while.
+
+        Raises Refused for what goes wrong, ClientGone, and redis errors.
+        """
+        gateway, limit_s = self.gateway, self.gateway.settings.limit_s
+        since = time.monotonic()
+        try:
+            gateway.talks.ask(self.id, self.ask, limit_s)
+            self._send()
+            checked_at = since
+            while True:
+                event = self._next()
+                if self.gone():
+                    raise ClientGone
+                now = time.monotonic()
+                if event is None:
+                    checked_at = self._look(now - since, checked_at)
+                elif event.kind == "failed":
+                    self._failed(event.code)
+                    continue
+                yield event
+                if event is not None and event.kind == "end":
+                    return
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        try:
+            self.gateway.talks.withdraw(self.id, self.ask.model)
+        except RedisError as error:
+            log.warning("redis is away, the keys of a gateway request expire by themselves: %s", error)
+
+    def _send(self) -> None:
+        self._tries += 1
+        self._begun = False
+        self.gateway.send(self.id, self.ask.model)
+
+    def _next(self) -> Event | None:
+        talks = self.gateway.talks
+        held = talks.waits(self.id)
+        event = talks.hear(self.id, PAUSE_S) if not self._begun or held else talks.hear(self.id)
+        if event is None and self._begun and not held:
+            event = Event(kind="failed", code="machine_lost")
+        if event is None:
+            return None
+        if event.kind == "begun":
+            self._begun = True
+        return self._in_order(event) if event.kind == "text" else event
+
+    def _in_order(self, event: Event) -> Event:
+        """A piece told twice counts once; one that was lost on the way is the end."""
+        text = event.text[max(0, self._heard - event.at) :]
+        if event.at > self._heard:
+            return Event(kind="failed", code="engine_broke_off")
+        self._heard += len(text)
+        return event.model_copy(update={"text": text, "at": self._heard - len(text)})
+
+    def _failed(self, code: str) -> None:
+        if code not in AGAIN or self._heard or self._tries >= TRIES:
+            raise fault(code)
+        self._send()
+
+    def _look(self, waited_s: float, checked_at: float) -> float:
+        """Nothing was said for a while: is there anybody to wait for, and who waits?"""
+        settings, now = self.gateway.settings, time.monotonic()
+        if waited_s > settings.limit_s + (PAUSE_S * 6 if self._begun else 0):
+            raise fault("budget_exceeded" if self._begun else "machines_busy")
+        if not self._begun and now - checked_at > LOOK_FOR_MACHINES_S:
+            if self.ask.model not in self.gateway.models():
+                raise fault("no_machine")
+            return now
+        return checked_at

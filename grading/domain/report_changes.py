@@ -1,0 +1,40 @@
+"""What a person may change in a report, as values; `grading.scoring.changes` applies them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from grading.domain.value import Value
+
+Kind = Literal["points", "reason", "remark", "hide", "add", "text", "adjust", "waive", "apply"]
+"""points    of a criterion: `points`, target is the criterion's id
+reason    of a criterion: `text`
+remark    a finding or suggestion says something else: `text`; target `finding:2`, `suggestion:0`, from 0
+hide      a finding or suggestion is not shown; target as above
+add       a comment by a person at a place: `text`, `document`, `cell`, `line`
+text      a part of the feedback or the summary says something else; target `feedback.achieved`
+adjust    the total: `points` more or less
+waive     an adjustment of the rubric takes nothing; target is its id
+apply     an adjustment of the rubric applies in full; target as above
+"""
+
+
+class Change(Value):
+    """One change of a report. Later ones of the same kind and target count instead of earlier ones.
+
+    `waive` and `apply` count as one kind.
+    """
+
+    id: int = 0
+    kind: Kind
+    target: str = Field(default="", max_length=100)
+    points: float | None = Field(default=None, ge=-10_000, le=10_000)
+    text: str = Field(default="", max_length=20_000)
+    document: str = Field(default="", max_length=400)
+    cell: int | None = None
+    line: int | None = None
+    reason: str = Field(default="", max_length=2_000)
+    by: str = ""
+    """Who, by name."""
