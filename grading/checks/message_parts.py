@@ -14,6 +14,8 @@ FUNCTIONS = define_plural("count.functions", "%(count)s function", "%(count)s fu
 METHODS = define_plural("count.methods", "%(count)s method", "%(count)s methods")
 CLASSES = define_plural("count.classes", "%(count)s class", "%(count)s classes")
 
+AT_LEAST = define_message("check.at_least", "at least %(number)s")
+
 _CLAUSES = define_message("list.clauses", "%(first)s; %(then)s")
 _AND = define_message("list.and", "%(first)s and %(last)s")
 _MORE = define_message("list.more", "%(first)s and %(count)s more")

@@ -16,9 +16,8 @@ from grading.domain.evidence import Flag
 from grading.domain.messages import Message, define_message, define_plural
 from grading.domain.rubric import Rubric
 from grading.execution.plan import RunCheck, needs_run, run_checks
-from grading.execution.results import Ran
+from grading.execution.results import NO_SANDBOX, Ran
 
-NO_SANDBOX = define_message("run.no_sandbox_here", "There is no sandbox on this server.")
 NOT_RUN = define_message("flag.not_run", "The work was not run, and its behaviour is not graded. %(problem)s")
 SURPLUS = define_message(
     "flag.output_surplus",

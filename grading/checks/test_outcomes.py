@@ -15,6 +15,7 @@ from grading.execution.results import Ran
 
 MAX_TEXT = 500
 """Characters of each text of a test that is kept."""
+NOT_REACHED = define_message("run.not_reached", "was not reached")
 NO_SANDBOX = define_message("run.no_sandbox", "the work was not run")
 NO_CODE_TO_RUN = define_message("run.no_code", "there is no code in Python or R to run")
 NO_TEST = define_message("check.tests.none", "no test can be used; the instructor was told")

@@ -11,7 +11,7 @@ from grading.checks import field_labels
 from grading.checks.context import NO_CODE, Context, Finding
 from grading.checks.kind import CheckKind
 from grading.checks.kinds.code import fits, named
-from grading.checks.message_parts import CLASSES, FUNCTIONS, METHODS, listed
+from grading.checks.message_parts import AT_LEAST, CLASSES, FUNCTIONS, METHODS, listed
 from grading.checks.scope import Piece, Scope
 from grading.checks.student_definitions import KINDS, ROOTS, descendants, last_part, own_definitions
 from grading.domain.messages import Message, MessageType, define_message, define_plural
@@ -50,7 +50,6 @@ ONLY_SUBCLASSES = define_message(
 )
 NO_BOUND = define_message("rubric.count.no_bound", "is missing; give it, at_most or both")
 LESS_THAN_LEAST = define_message("rubric.count.less_than_least", "is less than at_least")
-AT_LEAST = define_message("check.at_least", "at least %(number)s")
 AT_MOST = define_message("check.at_most", "at most %(number)s")
 BETWEEN = define_message("check.between", "at least %(least)s and at most %(most)s")
 Found = tuple[Piece, int]

@@ -225,7 +225,7 @@ class NoErrors(CheckKind):
     about: ClassVar[MessageType] = define_message(
         "check.no_errors.about", "No cell shows an error output and no code fails to parse."
     )
-    usual_label: ClassVar[MessageType] = define_message("check.no_errors.label", "no errors in your code")
+    usual_label: ClassVar[MessageType] = NO_ERRORS_FOUND
     at_once: ClassVar[bool] = True
 
     def evaluate(self, context: Context, scope: Scope) -> Finding:

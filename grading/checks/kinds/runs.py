@@ -19,6 +19,7 @@ from grading.checks.outputs import Shown, cells_meant, compared_views, shown_in,
 from grading.checks.scope import Piece, Scope
 from grading.checks.test_outcomes import (
     NO_TEST,
+    NOT_REACHED,
     SOLUTION_FAILS,
     bounded,
     kept,
@@ -43,7 +44,6 @@ WITHOUT_SOME = define_message(
 )
 FAILED_FIRST = define_message("check.runs_clean.failed", "%(found)s; the first that did not %(failure)s")
 TOOK_TOO_LONG = define_message("run.took_too_long", "took too long")
-NOT_REACHED = define_message("run.not_reached", "was not reached")
 STOPPED_WITH = define_message("run.stopped_with", "stopped with %(error)s")
 NO_EXPECTED = define_message("check.output_equals.none", "there is no expected output to compare with")
 OUTPUTS_RIGHT = define_plural(

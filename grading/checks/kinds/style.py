@@ -11,7 +11,7 @@ from pydantic import Field
 from grading.checks import field_labels
 from grading.checks.context import Context, Finding
 from grading.checks.kind import CheckKind
-from grading.checks.message_parts import CLASSES, FUNCTIONS, LINES, METHODS
+from grading.checks.message_parts import AT_LEAST, CLASSES, FUNCTIONS, LINES, METHODS
 from grading.checks.scope import Piece, Scope, lines_of
 from grading.checks.student_definitions import KINDS, own_definitions, written_in
 from grading.domain.document import Location
@@ -43,7 +43,6 @@ COMMENTS_FOUND = define_plural(
     "%(found)s of at least %(count)s comment",
     "%(found)s of at least %(count)s comments",
 )
-AT_LEAST = define_message("check.at_least", "at least %(number)s")
 DESCRIBED = define_message("check.documented.found", "%(described)s of %(all)s with a description")
 BARE = define_message(
     "check.documented.bare", "%(described)s of %(all)s with a description; %(name)s has none"

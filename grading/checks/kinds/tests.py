@@ -19,6 +19,7 @@ from grading.checks.scope import Scope
 from grading.checks.test_outcomes import (
     MAX_TEXT,
     NO_TEST,
+    NOT_REACHED,
     SOLUTION_FAILS,
     bounded,
     kept,
@@ -61,7 +62,6 @@ SOLUTION_FAILS_PLAIN = define_message(
 NONE_RAN = define_message("check.tests.none_ran", "%(file)s: no test in it ran with the solution")
 TOOK_LONGER = define_message("test.took_longer", "took longer than %(seconds)s s")
 NOT_DEFINED = define_message("test.not_defined", "is not defined")
-NOT_REACHED = define_message("run.not_reached", "was not reached")
 NOT_REACHED_FOR = define_message("test.not_reached", "was not reached: %(reason)s")
 RAISED = define_message("test.raised", "raised %(error)s")
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from gettext import NullTranslations
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
@@ -12,6 +14,8 @@ from grading.domain import messages
 from grading.domain.evidence import CheckOutcome, Flag
 from grading.domain.messages import Message, define_message, define_plural, render, verbatim
 
+ROOT = Path(__file__).parents[3]
+PACKAGES = ("grading", "workers", "app", "cli")
 LINES = define_plural("test.lines", "%(count)s line", "%(count)s lines")
 FOUND = define_message("test.found", "%(found)s of %(wanted)s, which is 100%% of it")
 NOTHING = define_message("test.nothing", "nothing was added here")
@@ -111,6 +115,18 @@ def test_a_declaration_names_its_code_once_and_has_only_named_placeholders() -> 
         with pytest.raises(ValueError):
             define_message(code, text)
     assert "test.bad" not in messages.known_messages()
+
+
+def test_each_code_is_declared_in_one_place() -> None:
+    places: dict[str, list[str]] = {}
+    for path in (path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
+        source = path.read_text("utf-8")
+        for call in ast.walk(ast.parse(source)) if "define_" in source else ():
+            match call:
+                case ast.Call(ast.Name("define_message" | "define_plural"), [ast.Constant(code), *_]):
+                    places.setdefault(code, []).append(f"{path.relative_to(ROOT)}:{call.lineno}")
+    assert len(places) > 500
+    assert {code: found for code, found in places.items() if len(found) > 1} == {}
 
 
 def test_parameters_that_are_missing_or_unknown_are_a_mistake_of_the_program() -> None:
