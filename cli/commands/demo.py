@@ -226,7 +226,9 @@ def demo(settings: Settings, once: bool, port: int | None, folder: Path) -> None
     os.environ["GRADER_PUBLIC_URL"] = f"http://localhost:{chosen}"
     os.environ["GRADER_OUTSIDE_ALLOWED"] = ALLOWED
     settings = Settings(settings.path)  # read with these addresses
-    click.echo("Starting Redis, the web app, the store worker, the pool, the sweeper and four machines …")
+    click.echo(
+        "Starting Redis, the web app, the store worker, the sandbox worker, the sweeper and four machines …"
+    )
     with System(settings, engine="rules", port=chosen, folder=folder, own_redis=True) as system:
         people = furnish(settings.config.database.url)
         system.until_ready(PATIENCE_S)
@@ -302,7 +304,7 @@ def _new_password(session: Session, name: str) -> str:
 
 def _submit(client: Client, all_samples: Sequence[Sample]) -> list[tuple[Sample, dict[str, Any]]]:
     """Hand everything in over HTTP, then wait for each."""
-    click.echo(f"Handing in {len(all_samples)} samples over HTTP …")
+    click.echo(f"Submitting {len(all_samples)} samples over HTTP …")
     accepted = [
         (sample, client.submit([sample.file], sample.assignment, sample.student)["id"])
         for sample in all_samples
@@ -314,7 +316,7 @@ def _show(views: Sequence[tuple[Sample, dict[str, Any]]]) -> None:
     """A table for each assignment, narrow enough for 80 columns."""
     for assignment in sorted({sample.assignment for sample, _ in views}):
         table = Table(box=None, padding=(0, 1, 0, 0), title=assignment, title_justify="left")
-        for heading in ("hand-in", "status", "score", *(f"{stage} by" for stage in STAGES), "flags"):
+        for heading in ("submission", "status", "score", *(f"{stage} by" for stage in STAGES), "flags"):
             table.add_column(heading, no_wrap=heading != "flags")
         mine = [view for view in views if view[0].assignment == assignment]
         for sample, view in sorted(mine, key=lambda v: -(v[1].get("score") or 0.0)):
