@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from app.web.eta import expecting
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
-from app.web.i18n import ngettext, number, whole
+from app.web.i18n import ngettext, number, render_message, whole
 from app.web.services import services
 from grading.broker import machine_status
 from grading.broker.machine_status import (
@@ -139,7 +139,7 @@ def _notes(how: Condition) -> Iterator[str]:
 
 
 def _circuit(one: CircuitTold) -> str:
-    """An engine without work; what it said itself stays as it is."""
+    """An engine without work, and why."""
     what = f"{one.engine} ({', '.join(one.stages)})" if one.stages else one.engine
     if one.state == "probing":
         doing = _("%(engine)s is being tried", engine=what)
@@ -147,7 +147,8 @@ def _circuit(one: CircuitTold) -> str:
         doing = _("%(engine)s gets no work for %(time)s", engine=what, time=span(one.since_s))
     else:
         doing = _("%(engine)s gets no work", engine=what)
-    return f"{doing}: {one.why.rstrip('.')}." if one.why else f"{doing}."
+    why = render_message(one.why).rstrip(".")
+    return f"{doing}: {why}." if why else f"{doing}."
 
 
 def gateway_requests(count: int) -> str:

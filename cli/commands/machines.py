@@ -17,7 +17,7 @@ from rich.table import Table
 from cli.commands.admin import writing
 from cli.settings import MIN_SECRET, Settings
 from grading.broker.dispatch import Dispatch, open_dispatch
-from grading.broker.heartbeats import DEAD_AFTER_S
+from grading.broker.heartbeats import DEAD_AFTER_S, reason
 from grading.broker.machine_status import Condition, MachineState, an_hour, condition, machines_that_differ
 from grading.config.redis_url import on_loopback
 from grading.domain.errors import ConfigError, GraderError
@@ -49,9 +49,9 @@ def machines(settings: Settings, as_json: bool) -> None:
 
 
 def _as_dict(how: Condition) -> dict[str, object]:
-    why = how.why.model_dump(mode="json")
-    reason = {"why": how.why.message, "why_code": why["code"], "why_params": why["params"]}
-    return {**asdict(how), **reason, "health": how.health, "notes": how.notes}
+    circuits = [{**asdict(one), **reason(one.why)} for one in how.circuits]
+    more = {"circuits": circuits, "health": how.health, "notes": how.notes}
+    return {**asdict(how), **reason(how.why), **more}
 
 
 def _table(states: list[MachineState]) -> Table:

@@ -12,6 +12,7 @@ from redis import Redis
 
 from grading.broker import lua_scripts
 from grading.broker.lua_scripts import Script
+from grading.domain.messages import Message
 from grading.scheduling.cluster_view import RoutingFacts
 
 HEARTBEAT_S = 3.0
@@ -82,7 +83,8 @@ class Heartbeat(RoutingFacts):
     speed_profiles: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """stage -> the fields of a `grading.scheduling.cluster_view.SpeedProfile`."""
     circuits: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """engine -> {"state": "open" or "probing", "why", "since_s", "stages"}; none that is closed."""
+    """engine -> {"state": "open" or "probing", "since_s", "stages" and the fields of `reason`}; none that is
+    closed."""
     takes: Sequence[str] = ()
     """Queues it listens to now."""
     why: str = ""
@@ -106,6 +108,11 @@ class Heartbeat(RoutingFacts):
                 all_of = [stage for stage, place in self.stages.items() if place.get("engine") == engine]
                 found.update(circuit.get("stages", all_of))
         return frozenset(found)
+
+
+def reason(why: Message) -> dict[str, Any]:
+    """The fields that say why."""
+    return {"why": why.message, "why_code": why.code, "why_params": why.model_dump(mode="json")["params"]}
 
 
 @dataclass(frozen=True)

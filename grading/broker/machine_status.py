@@ -193,7 +193,7 @@ class CircuitTold:
 
     engine: str
     state: str
-    why: str
+    why: Message
     stages: tuple[str, ...]
     since_s: float | None
 
@@ -202,8 +202,9 @@ class CircuitTold:
         """As a sentence."""
         what = f" ({', '.join(self.stages)})" if self.stages else ""
         doing = "is being tried" if self.state == "probing" else "gets no work"
+        why = self.why.message.rstrip(".")
         since = f" for {span(self.since_s)}" if self.since_s and self.state == "open" else ""
-        return f"{self.engine}{what} {doing}{since}" + (f": {self.why.rstrip('.')}." if self.why else ".")
+        return f"{self.engine}{what} {doing}{since}" + (f": {why}." if why else ".")
 
 
 @dataclass(frozen=True)
@@ -276,7 +277,7 @@ def condition(state: MachineState) -> Condition:
         loading_s={stage: seconds for stage, seconds in heartbeat.load_s.items() if seconds >= 1},
         circuits=_circuits(heartbeat),
         takes=tuple(str(name) for name in heartbeat.takes),
-        why=_coded(heartbeat),
+        why=_coded(heartbeat.why, heartbeat.why_code, heartbeat.why_params),
         gateway_requests=state.gateway_requests if state.gateway_requests > 0 else 0,
     )
 
@@ -304,7 +305,7 @@ def _circuits(heartbeat: Heartbeat) -> tuple[CircuitTold, ...]:
         CircuitTold(
             engine[:WORDS],
             str(one.get("state", "open")),
-            str(one.get("why", ""))[:WORDS],
+            _coded(one.get("why"), one.get("why_code"), one.get("why_params")),
             tuple(str(stage) for stage in one.get("stages", ())),
             float(one["since_s"]) if isinstance(one.get("since_s"), int | float) else None,
         )
@@ -313,13 +314,15 @@ def _circuits(heartbeat: Heartbeat) -> tuple[CircuitTold, ...]:
     )
 
 
-def _coded(heartbeat: Heartbeat) -> Message:
-    english = heartbeat.why[:WORDS]
+def _coded(english: object, code: object, params: object) -> Message:
+    """What a machine says; without a code where that or the parameters make no sense."""
+    words = str(english or "")[:WORDS]
     try:
-        params = dict(heartbeat.why_params) if isinstance(heartbeat.why_params, dict) else {}
-        return Message(code=heartbeat.why_code, params=params, message=english)
+        return Message.model_validate(
+            {"code": code or "", "params": params if isinstance(params, dict) else {}, "message": words}
+        )
     except ValidationError:
-        return verbatim(english)
+        return verbatim(words)
 
 
 def an_hour(rate: float) -> str:

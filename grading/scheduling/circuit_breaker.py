@@ -19,6 +19,7 @@ from grading.domain.errors import (
     EngineUnreachable,
     ModelMissing,
 )
+from grading.domain.messages import Message
 
 State = Literal["closed", "open", "probing"]
 Verdict = Literal["well", "neither", "against", "away"]
@@ -52,14 +53,17 @@ class Rules:
 RULES = Rules()
 
 
+NO_REASON = Message()
+
+
 @dataclass(frozen=True)
 class Circuit:
     """The circuit of one model on one engine of one machine. What happens to it gives the next one."""
 
     rules: Rules = RULES
     state: State = "closed"
-    why: str = ""
-    """The last failure, in words with what to do; empty while closed."""
+    why: Message = NO_REASON
+    """The last failure, with what to do; empty while closed."""
     since: float = -math.inf
     """When it last left `closed`, or came back to it."""
     due: float = math.inf
@@ -74,7 +78,9 @@ class Circuit:
         """Whether it takes work."""
         return self.state == "closed"
 
-    def ended(self, verdict: Verdict, began: float, now: float, draw: float, why: str = "") -> Circuit:
+    def ended(
+        self, verdict: Verdict, began: float, now: float, draw: float, why: Message = NO_REASON
+    ) -> Circuit:
         """A run came to its end.
 
         One that had begun before the circuit last changed says nothing of the engine since, but while it is
@@ -103,9 +109,9 @@ class Circuit:
         """The probe was answered: it is half-open until a run ends well."""
         if self.state != "probing":
             return self
-        return replace(self, state="closed", why="", since=now, recent=())
+        return replace(self, state="closed", why=NO_REASON, since=now, recent=())
 
-    def unanswered(self, now: float, draw: float, why: str) -> Circuit:
+    def unanswered(self, now: float, draw: float, why: Message) -> Circuit:
         """The probe failed: it is open for longer."""
         return self._open(now, draw, why) if self.state == "probing" else self
 
@@ -118,7 +124,7 @@ class Circuit:
         in_a_row = len(ends) >= self.rules.in_a_row and not any(ends[-self.rules.in_a_row :])
         return in_a_row or (len(ends) == self.rules.last and 2 * ends.count(False) >= len(ends))
 
-    def _open(self, now: float, draw: float, why: str) -> Circuit:
+    def _open(self, now: float, draw: float, why: Message) -> Circuit:
         failures = self.failures + 1
         return replace(
             self,

@@ -9,13 +9,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from grading.broker.heartbeats import reason
 from grading.config.settings import Machine
 from grading.domain.errors import Cancelled, EngineError, EngineUnreachable, OutputEmpty, OutputTruncated
 from grading.domain.evidence import Evidence
 from grading.domain.jobs import Job, Material, Result, Tokens
+from grading.domain.messages import Message
 from grading.domain.rubric import Criterion, Rubric
 from grading.scheduling.circuit_breaker import RULES, Circuit, Rules, verdict
 from workers.machine.engines.base import Cancel, Engine, Generation, Phase, Request
+from workers.machine.messages import PROBE_FAILED
 from workers.machine.stages.analysis import STAGE as ANALYSIS
 
 MAX_TOKENS = 16
@@ -126,16 +129,16 @@ class CircuitBreakers:
         if place is None:
             return
         error = None if result.ok else result.error or EngineError.code
-        said, why = verdict(error, tokens, phase), result.message
+        said, why = verdict(error, tokens, phase), result.coded
         concerned = self._concerned(place, error)
         self._move(concerned, lambda c, now: c.ended(said, began, now, random.random(), why))
 
-    def refused(self, place: Place, began: float, why: str) -> None:
+    def refused(self, place: Place, began: float, why: Message) -> None:
         """No connection to an engine could be made, for whatever purpose; `began` by `now`."""
         concerned = self._concerned(place, EngineUnreachable.code)
         self._move(concerned, lambda c, now: c.ended("away", began, now, random.random(), why))
 
-    def lost(self, engine: str, why: str) -> None:
+    def lost(self, engine: str, why: Message) -> None:
         """An engine noticed by itself that it is away."""
         self.refused((engine, ""), self.now(), why)
 
@@ -151,7 +154,7 @@ class CircuitBreakers:
                     continue
                 since_s = round(max(0.0, now - circuit.since), 1)
                 said = found.setdefault(
-                    engine, {"state": circuit.state, "why": circuit.why, "since_s": since_s, "stages": []}
+                    engine, {"state": circuit.state, **reason(circuit.why), "since_s": since_s, "stages": []}
                 )
                 said["state"] = "open" if "open" in (said["state"], circuit.state) else "probing"
                 said["since_s"] = max(said["since_s"], since_s)
@@ -222,16 +225,16 @@ class CircuitBreakers:
 
     def _probe(self, place: Place) -> None:
         engine, model = place
-        error, why = None, ""
+        error, why = None, Message()
         try:
             probe(self._engines[engine], model, PROBE_S, self._over)
         except Cancelled:
             return
         except EngineError as failed:
-            error, why = failed.code, failed.message
+            error, why = failed.code, failed.coded
         except Exception as failed:
             log.exception("the probe of %s on %s broke", model, engine)  # this thread must outlive anything
-            error, why = EngineError.code, f"Asking it for a word failed ({type(failed).__name__})."
+            error, why = EngineError.code, PROBE_FAILED(kind=type(failed).__name__)
         if error is None or verdict(error, 0, "") == "well":
             self._move([place], lambda c, now: c.answered(now))
         else:

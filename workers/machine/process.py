@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 from redis.exceptions import RedisError
 
-from grading.broker.heartbeats import HEARTBEAT_S, Heartbeat
+from grading.broker.heartbeats import HEARTBEAT_S, Heartbeat, reason
 from grading.broker.leases import Leases
 from grading.config.settings import EngineSettings, Machine
 from grading.domain import messages
@@ -281,9 +281,7 @@ class MachineProcess:
                 circuits=self.circuits.state(),
                 gateway_requests=self.gateway_requests(),
                 takes=takes,
-                why=why.message,
-                why_code=why.code,
-                why_params=why.model_dump(mode="json")["params"],
+                **reason(why),
                 **self.throughput.told(),
                 **self.routing_facts().facts(),
             )

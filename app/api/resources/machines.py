@@ -9,6 +9,8 @@ from pydantic import BaseModel, Field
 from app.api.guards import allowed
 from app.api.routes import Call, get
 from app.operations.machines import MachineDetails, look
+from grading.broker.heartbeats import reason
+from grading.broker.machine_status import CircuitTold
 
 
 class StageSpeed(BaseModel):
@@ -29,6 +31,8 @@ class Circuit(BaseModel):
     engine: str
     state: Literal["open", "probing"]
     why: str
+    why_code: str = Field("", description="which message `why` is")
+    why_params: dict[str, Any] = Field(default_factory=dict, description="what is filled into it")
     stages: tuple[str, ...]
     since_s: float | None
 
@@ -95,6 +99,11 @@ def machines(call: Call) -> Machines:
     )
 
 
+def _circuit(one: CircuitTold) -> Circuit:
+    said = {"engine": one.engine, "state": one.state, "stages": one.stages, "since_s": one.since_s}
+    return Circuit.model_validate({**said, **reason(one.why)})
+
+
 def _machine(status: MachineDetails) -> MachineStatus:
     state, how = status.state, status.condition
     return MachineStatus(
@@ -112,11 +121,9 @@ def _machine(status: MachineDetails) -> MachineStatus:
         joins_after_s=how.joins_after_s,
         speeds={one.stage: StageSpeed.model_validate(one, from_attributes=True) for one in how.speeds},
         loading_s=how.loading_s,
-        circuits=[Circuit.model_validate(one, from_attributes=True) for one in how.circuits],
+        circuits=[_circuit(one) for one in how.circuits],
         takes=how.takes,
-        why=how.why.message,
-        why_code=how.why.code,
-        why_params=how.why.model_dump(mode="json")["params"],
+        **reason(how.why),
         notes=how.notes,
         last_runs=[TakenRun.model_validate(one, from_attributes=True) for one in status.last],
     )

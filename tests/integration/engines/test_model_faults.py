@@ -23,6 +23,7 @@ from grading.store.database import now
 from grading.store.tables import Grade, Round, RoundStage
 from tests.integration.webapp import FakeDispatch, School, configuration, form_token
 from tests.support.engines import ask, quiet
+from tests.support.german import in_german
 from tests.support.servers.base import FAULTS, ModelServer
 from tests.support.servers.ollama_server import ollama_server
 from tests.support.servers.openai_server import openai_server
@@ -94,6 +95,7 @@ def test_every_fault_has_its_code_and_its_end(kind: str, fault: str) -> None:
         assert error.retry == ("later" if error.code in LATER else "elsewhere")
         if error.code.startswith("engine_") or error.code == "model_missing":
             assert address in error.message
+        assert in_german(error.coded)
         if fault == "404":
             assert "tiny" in error.message
         if fault != "refuse":
@@ -187,6 +189,8 @@ def test_a_fault_ends_in_a_partial_round_and_two_sentences(school: School, fault
         assert f"{escape(stage.message)} <code>{EVERY[fault]}</code>" in staff.get(page).get_data(
             as_text=True
         )
+    german = teacher.get(page, headers={"Accept-Language": "de"}).get_data(as_text=True)
+    assert f"{escape(in_german(stage.message))} <code>{EVERY[fault]}</code>" in german
 
 
 # --- phases and the probe -------------------------------------------------------------------------------

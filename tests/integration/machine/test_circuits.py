@@ -11,11 +11,13 @@ import pytest
 from cli.dev.embedded_redis import free_port
 from grading.broker.heartbeats import Lease
 from grading.broker.leases import LEASES, Leases
+from grading.broker.machine_status import MachineState, condition
 from grading.config.settings import Machine
 from grading.domain.errors import EngineError, EngineUnreachable
 from grading.scheduling.circuit_breaker import Rules
 from tests.integration.machine.test_process import MACHINE, Scripted, engine, job, leases, sent
 from tests.support.factories import result
+from tests.support.german import in_german
 from tests.support.servers.base import Behaviour, ModelServer
 from tests.support.servers.ollama_server import OllamaHandler, ollama_server
 from tests.support.system import until
@@ -108,6 +110,11 @@ def test_a_server_that_is_away_costs_no_run_anything_and_is_used_when_it_is_back
     (told,) = leases.heartbeats()[0].circuits.values()
     assert (told["state"] in ("open", "probing"), told["stages"]) == (True, ["analysis", "feedback"])
     assert "Start it" in told["why"]
+    assert told["why_code"] == "engine.refused_connection"
+    (circuit,) = condition(
+        MachineState("one", "worker", 4, {}, True, heartbeat=leases.heartbeats()[0])
+    ).circuits
+    assert "hat die Verbindung abgelehnt" in in_german(circuit.why)
     assert process.run(job(), message) is None  # it comes here again
     assert back == ["analysis.batch"] * 2
 

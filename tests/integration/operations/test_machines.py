@@ -15,10 +15,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from app.submissions.status import PHASES
 from cli.commands import machines as machines_command
-from grading.broker.heartbeats import Heartbeat, Lease
+from grading.broker.heartbeats import Heartbeat, Lease, reason
 from grading.broker.machine_status import MAX_METRICS, EngineMetric, MachineState, an_hour, with_heartbeats
 from grading.store import tables
 from tests.integration.webapp import School, report, without_tokens
+from workers.machine.messages import REFUSED_CONNECTION
 
 OURS, OTHER = "sha256:06c1097efce0431c", "sha256:ffff097efce0431c"
 
@@ -294,11 +295,29 @@ def test_the_page_says_how_fast_a_machine_is_and_what_it_takes_and_why(
     (told,) = answer["machines"]
     assert told["speeds"]["analysis"]["jobs_per_hour"] == pytest.approx(227, rel=0.01)
     assert told["circuits"] == [
-        {"engine": "ollama", "state": "open", "why": "it <b>fails", "stages": ["analysis"], "since_s": 12.0}
-    ]
+        {
+            "engine": "ollama", "state": "open", "why": "it <b>fails", "why_code": "", "why_params": {},
+            "stages": ["analysis"], "since_s": 12.0,
+        }
+    ]  # fmt: skip
     assert (told["limit"], told["takes"], told["joins_after_s"]) == (6, ["analysis", "analysis.batch"], 2.0)
     assert told["last_runs"][0]["seconds"] == 31.4
     assert answer["waiting"] == {"interactive": 1, "batch": 0}
+
+
+def test_why_an_engine_gets_no_work_is_said_in_the_readers_language(
+    school: School, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    why = REFUSED_CONNECTION(engine="ollama at 127.0.0.1", seconds="5")
+    told = {"state": "probing", "stages": ["analysis"], "since_s": 12.0, **reason(why)}
+    monkeypatch.setattr(school.dispatch, "machines", lambda: [alive_machine(circuits={"ollama": told})])
+    assert "ollama (analysis) is being tried: ollama at 127.0.0.1 refused the connection" in page(school)
+    answered = school.client("teacher").get("/machines", headers={"Accept-Language": "de"})
+    assert "ollama at 127.0.0.1 hat die Verbindung abgelehnt" in answered.get_data(as_text=True)
+    answer = school.client().get("/api/v1/machines", headers=school.token("teacher")).get_json()
+    (circuit,) = answer["machines"][0]["circuits"]
+    assert (circuit["why"], circuit["why_code"]) == (why.message, "engine.refused_connection")
+    assert circuit["why_params"] == {"engine": "ollama at 127.0.0.1", "seconds": "5"}
 
 
 def test_gateway_requests_are_told_beside_the_runs(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -393,4 +412,5 @@ def test_the_command_says_it_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     (told,) = json.loads(capsys.readouterr().out)["machines"]
     assert told["condition"]["health"] == 0.33
     assert told["condition"]["why"] == "it takes analysis"
+    assert [one["why"] for one in told["condition"]["circuits"]] == ["it <b>fails"]
     assert told["condition"]["why_code"] == (state.heartbeat and state.heartbeat.why_code)

@@ -17,6 +17,7 @@ import pytest
 from bench.models import Kind, make_model
 from grading.config.machines import EngineSettings, Machine
 from grading.domain.errors import ConfigError, EngineError, EngineUnreachable, ModelMissing
+from grading.domain.messages import Message
 from tests.support.sharded import addresses
 from workers.machine.engines import open_engine, open_engines
 from workers.machine.engines.mlx.decode_loop import Counters
@@ -266,13 +267,13 @@ def test_a_start_that_fails_is_told_and_the_next_one_is_waited_for(monkeypatch: 
     """The machine hears of it without any work, so that none comes; who asks meanwhile gets the next."""
     how = iter(("ends", "ends"))  # the ranks of the first start
     monkeypatch.setattr(groups, "command", lambda *_: [sys.executable, "-c", PLAYED, next(how, "well")])
-    told: queue.SimpleQueue[str] = queue.SimpleQueue()
+    told: queue.SimpleQueue[Message] = queue.SimpleQueue()
     engine = ShardedEngine(hosts=addresses(2))
     engine.on_unavailable(told.put)
     try:
         with pytest.raises(EngineUnreachable, match="Rank 1"):
             engine.load("big")
-        assert "Rank 1" in told.get(timeout=60)
+        assert "Rank 1" in told.get(timeout=60).message
         assert engine.load("big") == "sha256:1"
     finally:
         engine.close()

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grading.domain.errors import model_faults
+from grading.domain.messages import verbatim
 from grading.scheduling.circuit_breaker import RULES, Circuit, Rules, State, Verdict, verdict
 
 
@@ -17,7 +18,7 @@ def after(*ends: Verdict, every_s: float = 1.0) -> Circuit:
     """A circuit after runs that each began when the one before ended."""
     circuit = Circuit()
     for number, end in enumerate(ends):
-        circuit = circuit.ended(end, number * every_s, (number + 1) * every_s, 0.0, "why")
+        circuit = circuit.ended(end, number * every_s, (number + 1) * every_s, 0.0, verbatim("why"))
     return circuit
 
 
@@ -38,7 +39,7 @@ def after(*ends: Verdict, every_s: float = 1.0) -> Circuit:
 def test_it_opens_after_three_in_a_row_or_half_of_ten_or_at_once(ends: list[Verdict], state: State) -> None:
     circuit = after(*ends)
     assert circuit.state == state
-    assert (circuit.why == "why") is (state == "open")
+    assert (circuit.why == verbatim("why")) is (state == "open")
 
 
 def test_failures_of_long_ago_do_not_count() -> None:
@@ -53,9 +54,9 @@ def test_the_wait_for_a_probe_doubles_up_to_a_minute() -> None:
         now = circuit.due
         circuit = circuit.probe(now)
         assert circuit.state == "probing"
-        circuit = circuit.unanswered(now, 0.0, "still")
+        circuit = circuit.unanswered(now, 0.0, verbatim("still"))
     assert waits == [5.0, 10.0, 20.0, 40.0, 60.0, 60.0]
-    assert (circuit.why, circuit.since) == ("still", 1.0)
+    assert (circuit.why, circuit.since) == (verbatim("still"), 1.0)
 
 
 def closed_again() -> Circuit:
@@ -65,7 +66,7 @@ def closed_again() -> Circuit:
 
 def test_after_a_good_probe_it_is_half_open_until_a_run_ends_well() -> None:
     circuit = closed_again()
-    assert (circuit.state, circuit.why) == ("closed", "")
+    assert (circuit.state, circuit.why) == ("closed", verbatim(""))
     later = circuit.since + 1
     again = circuit.ended("against", circuit.since, later, 0.0)
     assert again.state == "open"
@@ -133,8 +134,8 @@ def step(circuit: Circuit, kind: str, began: float, now: float, draw: float) -> 
     if kind == "answered":
         return circuit.answered(now)
     if kind == "unanswered":
-        return circuit.unanswered(now, draw, "no answer")
-    return circuit.ended(kind, began, now, draw, "a failure")  # type: ignore[arg-type]
+        return circuit.unanswered(now, draw, verbatim("no answer"))
+    return circuit.ended(kind, began, now, draw, verbatim("a failure"))  # type: ignore[arg-type]
 
 
 ALLOWED = {
@@ -160,7 +161,7 @@ def test_whatever_happens_it_can_come_back_and_never_takes_work_while_broken(
         if circuit.state == "open" and before.state != "open":
             waited = circuit.due - now
             assert 0.79 * RULES.first_s <= waited <= RULES.most_s
-        assert bool(circuit.why) is (circuit.state != "closed")
+        assert bool(circuit.why.message) is (circuit.state != "closed")
         assert circuit.since <= now
         assert len(circuit.recent) <= RULES.last
         if not circuit.closed:

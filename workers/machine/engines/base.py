@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol, cast, runtime_checkable
 from grading.config.machines import Machine
 from grading.domain.engine_details import Detail
 from grading.domain.jobs import Job, Timings, Tokens
+from grading.domain.messages import Message
 
 
 class Cancel:
@@ -206,7 +207,7 @@ class ReportsDigest(Protocol):
 class ReportsUnavailability(Protocol):
     """An engine that notices by itself that it is unavailable, also with nothing to do."""
 
-    def on_unavailable(self, report: Callable[[str], None]) -> None:
+    def on_unavailable(self, report: Callable[[Message], None]) -> None:
         """Call `report` from now on, on any thread, with why it is away; a request tells when it is back."""
         ...
 

@@ -11,6 +11,7 @@ from typing import Any
 from grading.domain.errors import BudgetExceeded, Cancelled, EngineError, OutputEmpty
 from grading.domain.jobs import Tokens
 from workers.machine.engines.base import Cancel, Generation, Progress, Request
+from workers.machine.messages import ENGINE_CLOSED, WROTE_NOTHING
 
 MAX_DEPTH = 40
 
@@ -145,7 +146,7 @@ class InstantEngine:
         with request.cancel.on_cancel(ended.set), self._closed.on_cancel(ended.set):
             ended.wait(max(0.0, wait))
         if self._closed.cancelled:
-            raise EngineError("The engine was closed.")
+            raise EngineError(ENGINE_CLOSED)
         if request.cancel.cancelled:
             raise Cancelled
         if crashes:
@@ -155,7 +156,7 @@ class InstantEngine:
                 f"The answer takes {self._seconds:g} s, the job has {request.deadline_s:g} s."
             )
         if self._silent:
-            raise OutputEmpty(f"The engine {self.name} finished without writing anything.")
+            raise OutputEmpty(WROTE_NOTHING(engine=f"The engine {self.name}"))
         text = json.dumps(InstanceMaker(request.schema).make())
         tokens = Tokens(
             prompt=max(1, (len(request.system) + len(request.user)) // CHARS_A_TOKEN),

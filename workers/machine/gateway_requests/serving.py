@@ -220,7 +220,7 @@ class GatewayRequests:
             log.info("gateway request %s failed: %s", request.id, error.code)
             # all else may be for what the request asked: a stranger must not take an engine away from grading
             if self._circuits and isinstance(error, EngineUnreachable) and error.refused:
-                self._circuits.refused(request.placement.place, began, error.message)
+                self._circuits.refused(request.placement.place, began, error.coded)
             return (Event(kind="failed", code=error.code),)
         except Exception as error:  # noqa: BLE001 - whatever a stranger's request makes an engine do
             # not the error itself: it may repeat what was asked

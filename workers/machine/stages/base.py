@@ -22,6 +22,7 @@ from grading.domain.document import Document, Location
 from grading.domain.errors import OutputInvalid
 from grading.domain.jobs import Job, Judgement, Quote
 from grading.domain.stages import STAGES, StageOutput
+from workers.machine.messages import LEVEL_WITHOUT_REASON, OTHER_SCHEMA
 from workers.machine.sanitize import clip
 from workers.machine.stages import prompt
 from workers.machine.stages import schema as shape
@@ -114,7 +115,7 @@ class Stage:
         try:
             return self.build(value, judgements, job)
         except pydantic.ValidationError as error:
-            raise OutputInvalid(f"The answer does not follow the schema: {clip(str(error), 300)}") from error
+            raise OutputInvalid(OTHER_SCHEMA(faults=clip(str(error), 300))) from error
 
 
 def judged(job: Job, size: shape.Sizes) -> str:
@@ -139,9 +140,7 @@ def require_words(output: StageOutput) -> None:
     for judgement in output.judgements:
         said = (judgement.reason, *(quote.text for quote in judgement.quotes))
         if not any(re.search(r"\w", text) for text in said):
-            raise OutputInvalid(
-                f"judgements.{judgement.criterion} has a level but no reason; judge the work and say why."
-            )
+            raise OutputInvalid(LEVEL_WITHOUT_REASON(criterion=judgement.criterion))
 
 
 @cache

@@ -24,7 +24,7 @@ from grading.domain.evidence import CheckOutcome, Flag, TestOutcome
 from grading.domain.jobs import ENGLISH, Job, Material, WorkedExample, heading
 from grading.domain.messages import Message
 from grading.domain.rubric import Criterion
-from workers.machine.messages import INVISIBLE_CHARACTERS
+from workers.machine.messages import HAND_IN_TOO_LONG, INVISIBLE_CHARACTERS, TASK_TOO_LONG
 from workers.machine.sanitize import defuse, flat, smuggled
 from workers.machine.stages.prompt_leaks import canary
 from workers.machine.stages.truncation import (
@@ -299,10 +299,7 @@ def render(job: Job, instructions: str, answer: str, budget: Budget) -> Prompt:
     system = whole(material)
     left = budget.room - budget.measure(system)
     if left < _LEAST_TOKENS * budget.units:
-        raise JobInvalid(
-            "The task and the rubric alone fill the model's context. "
-            "Shorten them or raise the engine's context."
-        )
+        raise JobInvalid(TASK_TOO_LONG)
     user, more = _user(job, left, budget)
     flags = shortened_flag(clauses + more) + _smuggled_flag(smuggled_in(job))
     tokens = budget.tokens(budget.measure(system) + budget.measure(user))
@@ -325,7 +322,7 @@ def _user(job: Job, left: int, budget: Budget) -> tuple[str, tuple[Message, ...]
         kept, clauses = fit_pieces(pieces, limit, budget.measure)
         user = opening + "".join(piece.text for piece in kept) + closing
         over = budget.measure(user) - left
-    raise JobInvalid("The hand-in cannot be shortened so that it fits the model's context.")
+    raise JobInvalid(HAND_IN_TOO_LONG)
 
 
 def _system(job: Job, material: Material, instructions: str, answer: str) -> str:

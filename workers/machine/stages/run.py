@@ -20,7 +20,7 @@ from grading.domain.evidence import Flag
 from grading.domain.jobs import Job, Provenance, Result, SentPrompt, Timings, Tokens
 from grading.domain.stages import StageOutput
 from workers.machine.engines.base import Cancel, CountsTokens, Engine, Generation, Progress, Request
-from workers.machine.messages import ANSWER_SHORTENED
+from workers.machine.messages import ANSWER_SHORTENED, NO_SUCH_STAGE, UNEXPECTED_FAILURE
 from workers.machine.stages import prompt_leaks
 from workers.machine.stages.base import Stage, known_stages, require_words
 from workers.machine.stages.prompt import Prompt
@@ -56,7 +56,7 @@ def run_stage(
     except EngineError as error:
         return run.failed(error)
     except Exception as error:  # noqa: BLE001 - nothing may be raised into the chord, not by a broken engine either
-        return run.failed(EngineError(f"The engine failed in an unexpected way ({type(error).__name__})."))
+        return run.failed(EngineError(UNEXPECTED_FAILURE(kind=type(error).__name__)))
     return run.done(output, flags)
 
 
@@ -96,9 +96,7 @@ class _Run:
         """The verified output and its flags, after at most one repair try."""
         stage = known_stages().get(self.job.stage)
         if stage is None:
-            raise JobInvalid(
-                f"There is no stage named {self.job.stage!r}; this machine knows {', '.join(known_stages())}."
-            )
+            raise JobInvalid(NO_SUCH_STAGE(stage=repr(self.job.stage), known=tuple(known_stages())))
         prompt = self._render(stage, context_tokens)
         if on_prompt is not None:
             on_prompt(prompt.tokens)

@@ -13,6 +13,7 @@ import jsonschema
 
 from grading.domain.errors import OutputInvalid
 from grading.domain.jobs import Job
+from workers.machine.messages import ANSWER_TOO_LONG, CRITERION_TWICE, NO_OBJECT, OTHER_SCHEMA
 from workers.machine.sanitize import clip, visible
 
 Schema = dict[str, Any]
@@ -116,14 +117,14 @@ def read_answer(answer: str, schema: Schema) -> dict[str, Any]:
     if errors:
         said = "; ".join(f"{error.json_path}: {clip(error.message, 120)}" for error in errors[:6])
         more = f"; and {len(errors) - 6} more" if len(errors) > 6 else ""
-        raise OutputInvalid(f"The answer does not follow the schema: {said}{more}")
+        raise OutputInvalid(OTHER_SCHEMA(faults=f"{said}{more}"))
     return dict(value)
 
 
 def _first_object(answer: str, keys: frozenset[str]) -> dict[str, Any]:
     """The first JSON object that shares a key with the schema, after thoughts, prose and code fences."""
     if len(answer) > _LONGEST_ANSWER:
-        raise OutputInvalid("The answer is far longer than it may be")
+        raise OutputInvalid(ANSWER_TOO_LONG)
     body = _THOUGHTS.sub("", answer)
     body = body.rpartition("</think>")[2]
     fallback: dict[str, Any] | None = None
@@ -133,7 +134,7 @@ def _first_object(answer: str, keys: frozenset[str]) -> dict[str, Any]:
         fallback = value if fallback is None else fallback
     broken = _broken(body)
     if fallback is None or broken:
-        raise OutputInvalid(f"The answer holds no complete JSON object{broken}")
+        raise OutputInvalid(NO_OBJECT(where=broken))
     return fallback
 
 
@@ -179,7 +180,7 @@ def _by_criterion(value: dict[str, Any]) -> dict[str, Any]:
     named = [g for g in given if isinstance(g, dict) and isinstance(g.get("criterion"), str)]
     ids = [g["criterion"] for g in named]
     if len(named) != len(given) or len(set(ids)) != len(ids):
-        raise OutputInvalid("judgements must hold every criterion exactly once")
+        raise OutputInvalid(CRITERION_TWICE)
     return {**value, "judgements": {g["criterion"]: g for g in named}}
 
 

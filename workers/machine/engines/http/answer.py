@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from grading.domain.errors import OutputEmpty, OutputEndless, OutputTruncated
+from grading.domain.messages import Message
 from workers.machine.engines.base import Progress, Request
 from workers.machine.engines.http.exchange import Watch
+from workers.machine.messages import NO_WORD_BEFORE_LIMIT, ONLY_WHITE_SPACE, TEXT_TOO_LONG, TOO_MANY_TOKENS
 
 MAX_TEXT_BYTES = 200_000
 MAX_BLANKS = 1_000
@@ -89,17 +91,14 @@ class Answer:
     def _bound(self, text: str) -> None:
         self._bytes += len(text.encode("utf-8", "replace"))
         if self._bytes > MAX_TEXT_BYTES:
-            raise OutputEndless(f"The model wrote more than {MAX_TEXT_BYTES} bytes; the answer was dropped.")
+            raise OutputEndless(TEXT_TOO_LONG(bytes=MAX_TEXT_BYTES))
         # servers count a little differently, and none sends more pieces than tokens
         if self.chunks > 2 * self.most + 100:
-            raise OutputEndless(
-                f"The model went on after the {self.most} tokens it was allowed; the answer was dropped. "
-                "Look whether the server honours its token limit."
-            )
+            raise OutputEndless(TOO_MANY_TOKENS(tokens=self.most))
         written = len(text.rstrip())
         self._blanks = len(text) - written + (0 if written else self._blanks)
         if self._blanks > MAX_BLANKS:
-            raise OutputEndless("The model wrote nothing but white space any more; the answer was dropped.")
+            raise OutputEndless(ONLY_WHITE_SPACE())
 
     @property
     def text(self) -> str:
@@ -121,13 +120,13 @@ def lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
         yield bytes(rest).rstrip(b"\r")
 
 
-def wrote_something(where: str, text: str, *, truncated: bool) -> None:
-    """Raises OutputTruncated or OutputEmpty for an answer without a word."""
+def wrote_something(nothing: Message, text: str, *, truncated: bool) -> None:
+    """Raises OutputTruncated, or OutputEmpty with the message `nothing`, for an answer without a word."""
     if text.strip():
         return
     if truncated:
-        raise OutputTruncated("The model reached its token limit before it wrote a word.")
-    raise OutputEmpty(f"{where} finished without writing anything.")
+        raise OutputTruncated(NO_WORD_BEFORE_LIMIT())
+    raise OutputEmpty(nothing)
 
 
 _OPENINGS = {"<think>": "</think>", "<thinking>": "</thinking>"}

@@ -29,6 +29,14 @@ from grading.domain.errors import (
 from grading.domain.jobs import Tokens
 from workers.machine.engines.base import Cancel, Progress
 from workers.machine.engines.http.errors import compressed, not_a_page
+from workers.machine.messages import (
+    ENGINE_CLOSED,
+    ENGINE_LEFT,
+    NOT_FINISHED,
+    SENT_NOTHING,
+    SENT_TOO_MUCH,
+    STILL_NO_ROOM,
+)
 
 if TYPE_CHECKING:
     import httpx
@@ -137,7 +145,7 @@ class Watch:
         """Count bytes received; too many raise OutputEndless."""
         self._wire += count
         if self._wire > MAX_WIRE_BYTES:
-            raise OutputEndless(f"{self._where} sent more than {MAX_WIRE_BYTES} bytes for one answer.")
+            raise OutputEndless(SENT_TOO_MUCH(engine=self._where, bytes=MAX_WIRE_BYTES))
 
     def failure(self) -> EngineError | None:
         """Why the watch ended the exchange, or nothing."""
@@ -192,7 +200,7 @@ class Watch:
             self._changed.notify_all()
 
     def _unwanted(self) -> None:
-        self.end(Cancelled(f"Nobody waits for this run any more; {self._where} was left."))
+        self.end(Cancelled(ENGINE_LEFT(engine=self._where)))
 
     def _run(self) -> None:
         with self._changed:
@@ -201,11 +209,11 @@ class Watch:
                 stall = self._deadline if self._waiting else self._silent_until()
                 if now >= self._deadline:
                     self._failure = BudgetExceeded(
-                        f"{self._where} did not finish within the {self._budget:g} s of this job."
+                        NOT_FINISHED(engine=self._where, seconds=f"{self._budget:g}")
                     )
                 elif now >= stall:
                     self._failure = EngineStalled(
-                        f"{self._where} sent nothing for {round(now - self._last, 1):g} s."
+                        SENT_NOTHING(engine=self._where, seconds=f"{round(now - self._last, 1):g}")
                     )
                 if self._failure is not None:
                     self._shut()
@@ -346,18 +354,12 @@ class BusyRetry:
         # drawn to spread requests out, not to be hard to guess
         wait = min(self._next * random.uniform(0.5, 1.0), self._most - self.waited)
         if wait <= 0:
-            raise EngineBusy(
-                f"{busy.message} It was asked again for {self.waited:.0f} s. Give the machine fewer slots, "
-                "or let the server take more at once."
-            ) from busy
+            raise EngineBusy(STILL_NO_ROOM(problem=busy.coded, seconds=f"{self.waited:.0f}")) from busy
         self._progress(0, "queued")
         self._watch.wait(wait)
         self._watch.again()
         self.waited += wait
         self._next = min(2 * self._next, LONGEST_S)
-
-
-CLOSED = "The engine was closed."
 
 
 class ExchangeCounters:
@@ -373,7 +375,7 @@ class ExchangeCounters:
     def open(self) -> None:
         """Raises EngineError when closed."""
         if self._closed:
-            raise EngineError(CLOSED)
+            raise EngineError(ENGINE_CLOSED)
 
     @contextmanager
     def generation(self, watch: Watch) -> Iterator[None]:
@@ -405,7 +407,7 @@ class ExchangeCounters:
             self._closed = True
             running = list(self._running)
         for watch in running:
-            watch.end(EngineError(CLOSED))
+            watch.end(EngineError(ENGINE_CLOSED))
 
     def counters(self) -> Mapping[str, float]:
         """By the names of `base.METRICS`; tokens from a cache only once a server told of some."""

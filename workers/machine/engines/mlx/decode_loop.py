@@ -26,6 +26,7 @@ from workers.machine.engines.mlx.constraint import hand_out
 from workers.machine.engines.mlx.generation import Samplers, Ticket
 from workers.machine.engines.mlx.model import LoadedModel
 from workers.machine.engines.mlx.prefix_caches import Layers, Prefix, PrefixCaches
+from workers.machine.messages import ENGINE_CLOSED
 
 BATCH_METRICS: Mapping[str, Metric] = {
     **METRICS,
@@ -362,7 +363,7 @@ class Runner:
     def _put(self, job: Job, coming: int = 0) -> None:
         with self._lock:
             if self._closed:
-                raise EngineError("The engine was closed.")
+                raise EngineError(ENGINE_CLOSED)
             self._coming += coming
             self._inbox.put(job)
 
@@ -418,7 +419,7 @@ class Runner:
 
     def _leave(self) -> None:
         for key in list(self._loops):
-            self._drop_loop(key, EngineError("The engine was closed."))
+            self._drop_loop(key, EngineError(ENGINE_CLOSED))
         gc.collect()
         try:
             import mlx.core as mx

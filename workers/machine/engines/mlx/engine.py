@@ -19,6 +19,7 @@ from workers.machine.engines.mlx.model import LoadedModel, Prompt, load_model
 from workers.machine.engines.mlx.models import Models
 from workers.machine.engines.mlx.prefix_caches import Layers, PrefixCaches, default_bytes
 from workers.machine.engines.speculative.decode_loop import SPECULATIVE_METRICS, DraftModels
+from workers.machine.messages import ENGINE_CLOSED
 
 CLOSE_SECONDS = 30.0
 
@@ -137,7 +138,7 @@ class MlxEngine:
     def _thread(self) -> Runner:
         with self._lock:
             if self._closed:
-                raise EngineError("The engine was closed.")
+                raise EngineError(ENGINE_CLOSED)
             if self._runner is None:
                 self._runner = Runner(self._shape, self.prefixes, self._counters, self._drafts.loop)
                 # mlx aborts the process when its thread is still alive at the interpreter's exit

@@ -19,6 +19,7 @@ from workers.machine.engines.http.answer import MAX_TEXT_BYTES, PROGRESS_EVERY_S
 from workers.machine.engines.mlx.constraint import Constraint
 from workers.machine.engines.mlx.model import LoadedModel, Prompt
 from workers.machine.engines.mlx.prefix_caches import Layers, Prefix
+from workers.machine.messages import MODEL_WROTE_NOTHING, TEXT_TOO_LONG
 
 Sampler = Callable[[Any], Any]
 """Takes log probabilities of shape (B, V), gives tokens of shape (B,)."""
@@ -256,9 +257,9 @@ def generation(
     """What a finished ticket says; `since` is when the caller came. Raises what the text forbids."""
     text = ticket.loaded.decode(ticket.output)
     truncated = reason == "length" and not (bound and bound.complete)
-    wrote_something("The model", text, truncated=truncated)
+    wrote_something(MODEL_WROTE_NOTHING(), text, truncated=truncated)
     if len(text.encode("utf-8", "replace")) > MAX_TEXT_BYTES:
-        raise OutputEndless(f"The model wrote more than {MAX_TEXT_BYTES} bytes; the answer was dropped.")
+        raise OutputEndless(TEXT_TOO_LONG(bytes=MAX_TEXT_BYTES))
     first = ticket.first_token
     return Generation(
         text=text,

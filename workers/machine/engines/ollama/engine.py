@@ -18,6 +18,7 @@ from workers.machine.engines.http.errors import broke_off
 from workers.machine.engines.http.exchange import BusyRetry, ExchangeCounters, Limits, Watch
 from workers.machine.engines.ollama.server import Models, OllamaWire, RunningModel, Think
 from workers.machine.engines.token_estimates import Sizes
+from workers.machine.messages import NO_TIME_LEFT, OLLAMA_NO_ROOM_TO_REPAIR, OLLAMA_PROMPT_CUT, WROTE_NOTHING
 
 if TYPE_CHECKING:
     from ollama import ChatResponse, Client
@@ -81,7 +82,7 @@ class OllamaEngine:
     def generate(self, request: Request, progress: Progress) -> Generation:
         """Answer a request; see the contract in `base`."""
         if request.deadline_s <= 0:
-            raise BudgetExceeded("No time was left for this job before it reached the engine.")
+            raise BudgetExceeded(NO_TIME_LEFT)
         with self._wire.watch(request.deadline_s, request.cancel) as watch, self._counters.generation(watch):
             watch.check()
             patience = BusyRetry(watch, progress, self._wire.limits.busy)
@@ -123,7 +124,7 @@ class OllamaEngine:
         output = answer.finish(last.eval_count or 0)
         self._check_context(last, request, asked)
         truncated = last.done_reason == "length"
-        wrote_something(self._wire.where, answer.text, truncated=truncated)
+        wrote_something(WROTE_NOTHING(engine=self._wire.where), answer.text, truncated=truncated)
         seconds = watch.elapsed
         return Generation(
             text=answer.text,
@@ -211,15 +212,9 @@ class OllamaEngine:
                 longer = min(2 * num_ctx, asked.most_context)
                 self._contexts[request.model] = max(longer, self._contexts.get(request.model, 0))
             raise _Cut
-        remedy = "Raise engines.ollama.num_ctx or shorten the hand-in."
         if request.repair:
-            raise OutputInvalid(
-                "The first answer could not be used, and the context of "
-                f"{num_ctx} tokens has no room to ask for another. {remedy}"
-            )
-        raise JobInvalid(
-            f"The prompt does not fit the context of {num_ctx} tokens, so the engine cut it. {remedy}"
-        )
+            raise OutputInvalid(OLLAMA_NO_ROOM_TO_REPAIR(tokens=num_ctx))
+        raise JobInvalid(OLLAMA_PROMPT_CUT(tokens=num_ctx))
 
     def _digest(self, client: Client, model: str, held: RunningModel | None) -> str:
         """The answer is there: a look-up that fails now is no reason to lose it."""

@@ -12,6 +12,7 @@ from grading.domain.errors import EngineError, EngineGarbled
 from workers.machine.engines.base import Cancel
 from workers.machine.engines.http.errors import broke_off, garbled, status_error, unreachable
 from workers.machine.engines.http.exchange import LastToken, Limits, Watch
+from workers.machine.messages import NO_CHATS, OLLAMA_MODEL_MISSING
 
 if TYPE_CHECKING:
     import httpx
@@ -80,8 +81,8 @@ class OllamaWire:
         if exc.status_code < 0:
             return broke_off(self.where, str(exc.error)[:300])
         if exc.status_code == 404 and "model" not in str(exc.error):
-            return EngineGarbled(f"{self.where} has no page for chats. Correct its url in config.toml.")
-        missing = f"{self.where} does not have the model {model}. Run there: ollama pull {model}"
+            return EngineGarbled(NO_CHATS(engine=self.where))
+        missing = OLLAMA_MODEL_MISSING(engine=self.where, model=model)
         return status_error(self.where, exc.status_code, str(exc.error), missing)
 
     def _timeouts(self, watch: Watch) -> httpx.Timeout:

@@ -35,6 +35,7 @@ from workers.machine.engines.openai.schema_support import (
     question,
 )
 from workers.machine.engines.openai.server import OpenAIWire, Server
+from workers.machine.messages import NO_PROMPT, NO_TIME_LEFT, WROTE_NOTHING
 
 FIELDS = (b"event", b"id", b"retry", b"data")
 """What lines of an event stream begin with, beside comments."""
@@ -279,7 +280,7 @@ class ChatExchange:
         request, answer = self.request, reading.answer
         output = answer.finish(reading.tokens.output)
         truncated = reading.finish == "length"
-        wrote_something(wire.where, answer.text, truncated=truncated)
+        wrote_something(WROTE_NOTHING(engine=wire.where), answer.text, truncated=truncated)
         if not truncated:
             self.peer.schemas.saw(request.model, form, answer.text)
         seconds = self.watch.elapsed
@@ -311,7 +312,7 @@ def _chat(request: Request) -> list[dict[str, str]]:
     """The messages, none of them empty: servers refuse such, and mlx_lm.server loses its thread over them."""
     chat = [one for one in messages(request) if one["content"].strip()]
     if not any(one["role"] == "user" for one in chat):
-        raise JobInvalid("The job has no prompt, so no model was asked.")
+        raise JobInvalid(NO_PROMPT)
     return chat
 
 
@@ -385,7 +386,7 @@ class OpenAIEngine:
     def generate(self, request: Request, progress: Progress) -> Generation:
         """Answer a request; see the contract in `base`."""
         if request.deadline_s <= 0:
-            raise BudgetExceeded("No time was left for this job before it reached the engine.")
+            raise BudgetExceeded(NO_TIME_LEFT)
         with self._peer.watch(request.deadline_s, request.cancel) as watch, self._counters.generation(watch):
             watch.check()
             patience = BusyRetry(watch, progress, self._peer.limits.busy)

@@ -15,10 +15,18 @@ from typing import Any
 import requests
 
 from grading.domain.errors import EngineError, EngineGarbled, EngineUnreachable, ModelMissing
+from grading.domain.messages import Message
 from workers.machine.engines.base import TokenCounter
 from workers.machine.engines.http.errors import broke_off, compressed, reason, status_error
 from workers.machine.engines.http.exchange import HeldAdapter, Limits, Watch
 from workers.machine.engines.token_estimates import careful
+from workers.machine.messages import (
+    ANSWERED_ERROR,
+    NO_CHATS_V1,
+    OPENAI_MODEL_MISSING,
+    OPENAI_MODEL_MISSING_OF,
+    THREAD_DIED,
+)
 
 LOOK_S = 2.0
 MAX_ERROR_BYTES = 10_000
@@ -138,21 +146,16 @@ class Server:
             return self.died()
         plain = said.lower().rstrip(".")
         if status in (200, 404) and (plain in _NO_PAGE or plain.startswith("unexpected endpoint")):
-            return EngineGarbled(
-                f"{self.where} has no page for chats. Its url in config.toml should end in /v1."
-            )
+            return EngineGarbled(NO_CHATS_V1(engine=self.where))
         if status == 404 or any(word in text.lower() for word in _NO_MODEL):
             return ModelMissing(self._missing(wire, model))
         if status == 200:
-            return EngineError(f"{self.where} answered with an error: {said}. Look at its log.")
-        return status_error(self.where, status, text, "")
+            return EngineError(ANSWERED_ERROR(engine=self.where, answer=said))
+        return status_error(self.where, status, text, Message())
 
     def died(self) -> EngineUnreachable:
         """The error for mlx_lm.server whose process lives on without the thread that generates."""
-        return EngineUnreachable(
-            f"{self.where} answers, but the thread that generates in it died (its /health says so). "
-            "Restart mlx_lm.server."
-        )
+        return EngineUnreachable(THREAD_DIED(engine=self.where))
 
     def dead(self, wire: OpenAIWire) -> bool:
         """Whether mlx_lm.server calls itself unwell; a llama-server that loads says 503 in other words."""
@@ -200,14 +203,12 @@ class Server:
                 return found
         return None
 
-    def _missing(self, wire: OpenAIWire, model: str) -> str:
+    def _missing(self, wire: OpenAIWire, model: str) -> Message:
         _, listed = self._look(wire, f"{self.url}/models")
         names = [str(one.get("id")) for one in _all(listed)][:5]
-        has = f" It has {', '.join(names)}." if names else ""
-        return (
-            f"{self.where} does not have the model {model}.{has} Load it there "
-            f"(for mlx_lm.server: hf download {model}), or correct the model in config.toml."
-        )
+        if names:
+            return OPENAI_MODEL_MISSING_OF(engine=self.where, model=model, known=tuple(names))
+        return OPENAI_MODEL_MISSING(engine=self.where, model=model)
 
     def _look(self, wire: OpenAIWire, url: str, payload: dict[str, Any] | None = None) -> tuple[int, Any]:
         try:

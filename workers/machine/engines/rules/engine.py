@@ -17,6 +17,7 @@ from workers.machine.engines.base import Generation, Progress, Request
 from workers.machine.engines.rules.facts import Facts, Nouns, cites, join_within, kinds, listed
 from workers.machine.engines.rules.findings import Advice, Remark, passed_sentence, remarks, remarks_on_tests
 from workers.machine.engines.rules.levels import Judged, about_documentation, judge, reason
+from workers.machine.messages import ENGINE_CLOSED
 
 _DISTINCT = 200
 
@@ -256,7 +257,7 @@ class RulesEngine:
         """The stage's answer as JSON that follows the schema; JobInvalid for a stage without a row."""
         started = time.monotonic()
         if self._closed:
-            raise EngineError("The engine was closed.")
+            raise EngineError(ENGINE_CLOSED)
         if request.cancel.cancelled:
             raise Cancelled
         if request.job.stage not in STAGES:

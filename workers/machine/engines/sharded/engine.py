@@ -10,6 +10,7 @@ from typing import cast, get_args
 
 from grading.config.machines import Machine
 from grading.domain.errors import ConfigError, EngineError, ModelMissing
+from grading.domain.messages import Message
 from workers.machine.engines.base import ChecksMachine, Generation, Progress, Request, TokenCounter
 from workers.machine.engines.http.answer import messages
 from workers.machine.engines.mlx.decode_loop import BATCH_METRICS, Counters
@@ -18,6 +19,7 @@ from workers.machine.engines.mlx.model import LoadedModel
 from workers.machine.engines.sharded.loading import load_words
 from workers.machine.engines.sharded.protocol import Mode, Settings
 from workers.machine.engines.sharded.rank_group import DistributedGeneration, RankGroup, RankSupervisor
+from workers.machine.messages import ENGINE_CLOSED
 
 CLOSE_SECONDS = 30.0
 REMOTE = (
@@ -85,7 +87,7 @@ class ShardedEngine(ChecksMachine):
         self._words: LoadedModel | None = None
         self._held: RankSupervisor | None = None
         self._closed = False
-        self._listener: Callable[[str], None] | None = None
+        self._listener: Callable[[Message], None] | None = None
 
     def load(self, model: str, seconds: float = 600.0) -> str:
         """Start the ranks now, as a warm-up; gives the digest of the model that all of them have."""
@@ -108,7 +110,7 @@ class ShardedEngine(ChecksMachine):
         now = group.gauges() if group is not None else {"running": 0, "waiting": 0, "cache_bytes": 0}
         return {**self._counters.read(), **now}
 
-    def on_unavailable(self, tell: Callable[[str], None]) -> None:
+    def on_unavailable(self, tell: Callable[[Message], None]) -> None:
         """See `base.ReportsUnavailability`."""
         self._listener = tell
 
@@ -143,7 +145,7 @@ class ShardedEngine(ChecksMachine):
     def _pool(self, model: str) -> RankSupervisor:
         with self._lock:
             if self._closed:
-                raise EngineError("The engine was closed.")
+                raise EngineError(ENGINE_CLOSED)
             self._only(model)
             if self._held is None:
                 self._held = RankSupervisor(
@@ -158,7 +160,7 @@ class ShardedEngine(ChecksMachine):
                 self._words = load_words(model, self._settings.max_context)
             return self._words
 
-    def _report_unavailable(self, why: str) -> bool:
+    def _report_unavailable(self, why: Message) -> bool:
         """Whether somebody listens."""
         if self._listener is not None:
             self._listener(why)

@@ -20,6 +20,7 @@ from functools import partial
 from typing import TypeVar
 
 from grading.domain.errors import EngineError, EngineUnreachable, ModelMissing, model_faults
+from grading.domain.messages import Message
 from workers.machine.engines.base import Progress
 from workers.machine.engines.mlx.decode_loop import Counters
 from workers.machine.engines.mlx.generation import CallerWait, Ticket
@@ -40,6 +41,7 @@ from workers.machine.engines.sharded.protocol import (
     line,
 )
 from workers.machine.engines.sharded.rank_process import RankProcess, command, environment
+from workers.machine.messages import ENGINE_CLOSED
 
 
 @dataclass(eq=False)
@@ -218,7 +220,7 @@ class RankGroup:
         found: dict[int, _W] = {}
         while len(found) < len(self._ranks):
             if self._stopped:
-                raise EngineError("The engine was closed.")
+                raise EngineError(ENGINE_CLOSED)
             try:
                 heard = self._inbox.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
@@ -349,7 +351,7 @@ class RankSupervisor:
     """The ranks of one model, again and again. Thread-safe; a thread of its own leads them."""
 
     def __init__(
-        self, open_group: Callable[[], RankGroup], report_unavailable: Callable[[str], bool]
+        self, open_group: Callable[[], RankGroup], report_unavailable: Callable[[Message], bool]
     ) -> None:
         """`report_unavailable` is called with why the ranks are away; false when nobody listens."""
         self._open_group = open_group
@@ -415,7 +417,7 @@ class RankSupervisor:
             log.error("the ranks start again in %g s: %s", pause, error.message)
             self._closed.wait(pause)
             pause = min(LONGEST_PAUSE_S, 2 * pause)
-        self._give_up(EngineError("The engine was closed."))
+        self._give_up(EngineError(ENGINE_CLOSED))
 
     def _live_once(self) -> EngineError:
         """One group from start to end; why it ended."""
@@ -424,7 +426,7 @@ class RankSupervisor:
             self._group = group
         if self._closed.is_set():
             group.stop()
-        error = EngineError("The engine was closed.")
+        error = EngineError(ENGINE_CLOSED)
         try:
             group.start()
             with self._lock:
@@ -446,7 +448,7 @@ class RankSupervisor:
             self._group = None
             coming = self._coming
             self._coming = Future()
-        heard = self._closed.is_set() or self._report_unavailable(error.message) or waited
+        heard = self._closed.is_set() or self._report_unavailable(error.coded) or waited
         with self._lock:
             self._unheard = None if heard else error
         if not coming.done():
