@@ -104,7 +104,7 @@ def release(submission_id: str) -> BaseResponse:
         auth.require(actor, "grade.release", auth.subject_of(view))
         grade_release.release_grade(session, view.round_id, actor)
     flash(_("The student can see this grade now."))
-    return redirect(url_for("submissions.submission", submission_id=submission_id), 303)
+    return _to_submission(submission_id)
 
 
 @pages.post("/assignments/<int(max=2147483647):assignment_id>/release")
@@ -126,6 +126,10 @@ def _known_assignment(actor: Actor, assignment_id: int) -> AssignmentLine:
         if found is None or not may(actor, "assignment.see", Subject(found.course_id)):
             raise NotFound(NO_SUCH_ASSIGNMENT)
         return submission_lists.assignment_line(found, found.course)
+
+
+def _to_submission(submission_id: str) -> BaseResponse:
+    return redirect(url_for("submissions.submission", submission_id=submission_id), 303)
 
 
 def _visible(session: Session, actor: Actor, submission_id: str) -> WholeSubmission:
@@ -156,7 +160,7 @@ def submit(assignment_id: int) -> tuple[str, int] | BaseResponse:
         submission_id = intake.at_once(actor, course_id, form)
     except (DocumentError, SubmissionRefused) as error:
         return _refused(actor, assignment_id, error)
-    return redirect(url_for("submissions.submission", submission_id=submission_id), 303)
+    return _to_submission(submission_id)
 
 
 @pages.get("/assignments/<int(max=2147483647):assignment_id>/submit/arrived.json")
@@ -180,10 +184,10 @@ def upload(upload_id: str) -> str | BaseResponse:
     """What was received, before it counts."""
     actor = auth.actor()
     with services().store.read() as session:
-        done = uploads.find_submission(session, actor.name, upload_id)
-        if done is not None:
-            return redirect(url_for("submissions.submission", submission_id=done), 303)
-        waiting = uploads.load_upload(session, upload_id, actor.user_id)
+        try:
+            waiting = uploads.load_unsubmitted(session, upload_id, actor.user_id, actor.name)
+        except uploads.AlreadySubmitted as before:
+            return _to_submission(before.submission_id)
         found = assignment_pages.load_visible(session, actor, waiting.assignment_id)
         people = groups.group_members(session, found, actor.user_id)
         stands = submission_policy(session, found, actor.user_id, people, waiting.counts_at)
@@ -198,16 +202,16 @@ def upload(upload_id: str) -> str | BaseResponse:
 def confirm_upload(upload_id: str) -> tuple[str, int] | BaseResponse:
     """Submit what was uploaded."""
     actor = auth.actor()
-    with services().store.read() as session:
-        if uploads.find_submission(session, actor.name, upload_id) is None:
-            waiting = uploads.load_upload(session, upload_id, actor.user_id)
+    try:
+        with services().store.read() as session:
+            waiting = uploads.load_unsubmitted(session, upload_id, actor.user_id, actor.name)
             found = assignment_pages.load_visible(session, actor, waiting.assignment_id)
             auth.require(actor, "submit", Subject(found.course_id, actor.user_id))
-    try:
-        submission_id = intake.confirm(actor, upload_id)
+        return _to_submission(intake.confirm(actor, upload_id))
+    except uploads.AlreadySubmitted as before:
+        return _to_submission(before.submission_id)
     except SubmissionRefused as error:
         return _refused(actor, waiting.assignment_id, error)
-    return redirect(url_for("submissions.submission", submission_id=submission_id), 303)
 
 
 @pages.post("/uploads/<upload_id>/discard")
@@ -288,7 +292,7 @@ def set_mail(submission_id: str) -> BaseResponse:
         mail_notifications.set_mail_preference(session, submission_id, actor.user_id, wanted=wanted)
     message = _("You will get an e-mail when you can see the result.")
     flash(message if wanted else _("You will get no e-mail about this hand-in."))
-    return redirect(url_for("submissions.submission", submission_id=submission_id), 303)
+    return _to_submission(submission_id)
 
 
 def _theirs(actor: Actor, view: SubmissionView) -> bool:

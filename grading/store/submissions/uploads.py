@@ -116,6 +116,21 @@ def load_upload(session: Session, upload_id: str, user_id: int) -> PendingUpload
     return _waiting(session, row).model_copy(update={"files": listed, "fingerprint": row.fingerprint})
 
 
+def load_unsubmitted(session: Session, upload_id: str, user_id: int, caller: str) -> PendingUpload:
+    """A user's own upload. Raises AlreadySubmitted, or NotFound when it is gone.
+
+    The submission is looked for last: another request that submits the upload deletes it and stores the
+    submission in one transaction.
+    """
+    try:
+        return load_upload(session, upload_id, user_id)
+    except NotFound:
+        before = find_submission(session, caller, upload_id)
+        if before is None:
+            raise
+        raise AlreadySubmitted(before) from None
+
+
 def find_pending(session: Session, user_id: int, assignment_id: int | None = None) -> list[PendingUpload]:
     """A user's upload for an assignment, or None."""
     query = select(Upload).where(Upload.user_id == user_id)

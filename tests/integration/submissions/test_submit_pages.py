@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 from sqlalchemy import event
+from sqlalchemy.orm import Session
 from werkzeug.test import TestResponse
 
 from grading.domain.lateness import LateRule, closes, lateness, steps
@@ -260,6 +261,28 @@ def test_two_clicks_at_the_same_moment_submit_once(both: School) -> None:
         answers = set(pool.map(click, range(4)))
     assert len(answers) == 1
     assert {status for status, _ in answers} == {303}
+    assert both.count(Submission) == 1
+
+
+@pytest.mark.parametrize("method", ["get", "post"])
+def test_who_comes_while_another_click_submits_is_led_to_the_submission(
+    both: School, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other transaction commits between two reads of this request."""
+    address = send(both.client("anna"), both.assignment, "look").headers["Location"]
+    client, other = both.client("anna"), both.client("anna")
+    tokens = [form_token(one) for one in (client, other)]
+    load, clicked = uploads.load_upload, []
+
+    def load_after_the_other(session: Session, upload_id: str, user_id: int) -> uploads.PendingUpload:
+        if not clicked:
+            clicked.append("once")
+            clicked.append(other.post(address, data={"csrf_token": tokens[1]}).headers["Location"])
+        return load(session, upload_id, user_id)
+
+    monkeypatch.setattr(uploads, "load_upload", load_after_the_other)
+    answer = client.open(address, method=method.upper(), data={"csrf_token": tokens[0]})
+    assert (answer.status_code, answer.headers.get("Location")) == (303, clicked[1])
     assert both.count(Submission) == 1
 
 
