@@ -371,22 +371,7 @@ class FromQueue(Collector):
         backlog, machines, parts = found
         lengths = [((name,), length) for name, length in backlog.items()]
         yield gauge("grader_queue_length", "Messages in a queue of Redis.", lengths, "queue")
-        for name, text, values in (
-            ("up", "1 when it sends heartbeats.", [((one.name,), one.alive) for one in machines]),
-            ("busy_slots", "Slots that generate.", [((one.name,), one.busy) for one in machines]),
-            (
-                "gateway_requests",
-                "Slots that gateway requests have.",
-                [((one.name,), one.gateway_requests) for one in machines],
-            ),
-            ("slots", "Generations at the same time.", [((one.name,), one.slots) for one in machines]),
-            (
-                "hung",
-                "1 when it sends heartbeats but takes no work.",
-                [((one.name,), one.hung) for one in machines],
-            ),
-        ):
-            yield gauge(f"grader_machine_{name}", text, values, "machine")
+        yield from _machines(machines)
         youngest: dict[Labels, float] = {}
         for part in parts:
             youngest[(part.part,)] = min(part.age_s, youngest.get((part.part,), part.age_s))
@@ -412,6 +397,18 @@ def _engines_of(one: MachineState) -> list[str]:
     return sorted(
         {engine for stage in one.stages.values() if NAME.fullmatch(engine := stage.get("engine", ""))}
     )
+
+
+def _machines(machines: Sequence[MachineState]) -> Iterator[Metric]:
+    for name, text, attribute in (
+        ("up", "1 when it sends heartbeats.", "alive"),
+        ("busy_slots", "Slots that generate.", "busy"),
+        ("gateway_requests", "Slots that gateway requests have.", "gateway_requests"),
+        ("slots", "Generations at the same time.", "slots"),
+        ("hung", "1 when it sends heartbeats but takes no work.", "hung"),
+    ):
+        values = [((one.name,), getattr(one, attribute)) for one in machines]
+        yield gauge(f"grader_machine_{name}", text, values, "machine")
 
 
 def _circuits(machines: Sequence[MachineState]) -> Metric:

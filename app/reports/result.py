@@ -58,9 +58,8 @@ def rendered(
     if report is not None:
         grade_view_audit.viewed(actor, view.id)
     own = actor.user_id == view.student_id or actor.user_id in view.members
-    if attempts is None:
-        whose = actor.user_id if own else view.student_id
-        attempts = submission_lists.list_attempts(session, whose, view.assignment_id)
+    whose = actor.user_id if own else view.student_id
+    attempts = attempts or submission_lists.list_attempts(session, whose, view.assignment_id)
     titles = {one.criterion: one.title for one in report.criteria} if report else {}
     found = _image_numbers(session, view.id, submitted.documents)
     written = {one.stage: one.written_at for one in view.stages if one.written_at} if report else {}

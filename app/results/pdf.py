@@ -53,6 +53,17 @@ class Printed:
     staff: bool = False
 
 
+def _heading(view: SubmissionView) -> dict[str, str]:
+    about = [one_line(view.student), _("Hand-in %(number)s", number=view.number), _time(view.created_at)]
+    return {
+        "lang": current()[:2],
+        "course": one_line(view.course_title),
+        "title": one_line(view.assignment_title),
+        "about": " · ".join(about),
+        "foot": f"{one_line(view.assignment_title, 60)} · {one_line(view.student, 60)}",
+    }
+
+
 def data(printed: Printed) -> tuple[dict[str, Any], dict[str, bytes]]:
     """What the template needs, and the files of its pictures."""
     view, report = printed.view, printed.report
@@ -66,13 +77,7 @@ def data(printed: Printed) -> tuple[dict[str, Any], dict[str, bytes]]:
     documents = [document_data(one, files) for one in rendered.documents]
     summed = points.points_sum(view.grade, printed.terms)
     made: dict[str, Any] = {
-        "lang": current()[:2],
-        "course": one_line(view.course_title),
-        "title": one_line(view.assignment_title),
-        "about": " · ".join(
-            [one_line(view.student), _("Hand-in %(number)s", number=view.number), _time(view.created_at)]
-        ),
-        "foot": f"{one_line(view.assignment_title, 60)} · {one_line(view.student, 60)}",
+        **_heading(view),
         "points": summed.total or summed.so_far,
         "of": _("of %(most)s points", most=summed.most) if summed.total else _("points so far, no total yet"),
         "sums": [

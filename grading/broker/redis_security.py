@@ -119,6 +119,16 @@ def _server(config: Config) -> list[str]:
     ]
 
 
+def _answers(me: str) -> list[Right]:
+    """What a machine tells the server, and nobody else may tell in its place."""
+    families = (*(f"{family}{me}:*" for family in (RESULTS, OVER, HANDED, EXAMINATIONS)),)
+    return [
+        Right("lpush", write=(celery_app.inbox(me),)),
+        Right("set", write=(*families, f"{ANSWERS}{celery_app.own_queue(me)}")),
+        _own("get del", f"{EXAMINATIONS}{me}:block-*"),
+    ]
+
+
 def rights(config: Config, machine: Machine) -> list[Right]:
     """All that a machine's user may do with keys; each with commands of one type, so it keeps that."""
     me = machine.name
@@ -133,16 +143,7 @@ def rights(config: Config, machine: Machine) -> list[Right]:
         Right("llen", read=(*queues, *gateway_requests, *stages, celery_app.own_queue("*"))),
         _own("hset hget hdel watch", taken),
         _own("zadd zrem", times),
-        # what it tells the server, and nobody else may tell in its place
-        Right("lpush", write=(celery_app.inbox(me),)),
-        Right(
-            "set",
-            write=(
-                *(f"{family}{me}:*" for family in (RESULTS, OVER, HANDED, EXAMINATIONS)),
-                f"{ANSWERS}{celery_app.own_queue(me)}",
-            ),
-        ),
-        _own("get del", f"{EXAMINATIONS}{me}:block-*"),
+        *_answers(me),
         # claims, leases and heartbeats: its own; of the others how many, where, and what they say of
         # themselves
         _own("hset hget hdel", LEASES + me),

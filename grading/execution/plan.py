@@ -169,6 +169,11 @@ def key_of(check: CheckBase) -> str:
     )
 
 
+def _something_to_run(checks: Sequence[RunCheck], works: Sequence[Document]) -> bool:
+    given = any(check.given for check in checks)  # the starter as it is may be run, too
+    return given or (bool(checks) and any(_coded(cell) for work in works for cell in work.cells))
+
+
 def make_plan(
     documents: Sequence[Document],
     rubric: Rubric,
@@ -189,12 +194,10 @@ def make_plan(
     of the assignment's folder `tests/`, `solution_files` what lies beside the solution. `language` is the
     assignment's, `packages` what the server's settings name.
     """
-    checks = tuple(run_checks(rubric))
-    models = (*solution, *starter)
+    checks, models = tuple(run_checks(rubric)), (*solution, *starter)
     foreign = foreign_of(documents, spoken_in(language, models))
     works = tuple(d for d in documents if language_of(d) is not None and d.path not in foreign)
-    given = any(check.given for check in checks)  # the starter as it is may be run, too
-    if not checks or not works or not (given or any(_coded(c) for d in works for c in d.cells)):
+    if not works or not _something_to_run(checks, works):
         return Plan(foreign=foreign)
     planner = Planner(works, solution, starter, tests, Drafts(limits, files, solution_files or {}))
     planner.prelude = next((name for c in checks if (name := c.first_file())), None)

@@ -6,6 +6,7 @@ Names come from parsed code only, never from comments or strings. Notebook magic
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -151,6 +152,11 @@ def _walk(tree: Tree, data: bytes, name: str, cut: bool) -> CodeFacts:
                 break
         else:
             break
+    facts = _facts(found, outline, data, name)
+    return replace(facts, errors=tuple(sorted(errors)), cut=cut)
+
+
+def _facts(found: Collector, outline: Outline, data: bytes, name: str) -> CodeFacts:
     comments, definitions = outline.finish(data, partial(_parse, name=name))
     return CodeFacts(
         language=name,
@@ -161,9 +167,7 @@ def _walk(tree: Tree, data: bytes, name: str, cut: bool) -> CodeFacts:
         comments=comments,
         definitions=definitions,
         code_without_comments=_blanked(data, found.comments),
-        errors=tuple(sorted(errors)),
         parsed=True,
-        cut=cut,
     )
 
 
