@@ -42,6 +42,8 @@ class Bounds:
     """From nine tenths of them on, unfinished requests are closed in favour of new connections."""
     held_bytes: int = 1024 * MIB
     """Bodies and answers together, most of it in temporary files; beyond, the largest are closed."""
+    look_s: float = 1.0
+    """Between two looks at how long connections have waited."""
 
 
 PIPELINED = 2
@@ -217,7 +219,7 @@ class TimedChannel(HTTPChannel):  # type: ignore[misc]
 
 
 class BoundedServer(TcpWSGIServer):  # type: ignore[misc]
-    """Looks after its connections once a second, and when a new one comes."""
+    """Looks after its connections at intervals, and when a new one comes."""
 
     channel_class = TimedChannel
 

@@ -31,7 +31,6 @@ from grading.domain.errors import ConfigError
 from grading.shared import telemetry
 from grading.store import Store
 
-LOOK_S = 1
 THREADS_END_S = 2.0
 DRAINED_BYTES = 256 * MIB
 """A larger body is refused without reading it; see app/web/security.py."""
@@ -65,8 +64,6 @@ class HttpServer:
             ident=None,
             clear_untrusted_proxy_headers=False,  # which are trusted, the app decides
             connection_limit=bounds.connections + 50,
-            cleanup_interval=LOOK_S,
-            asyncore_loop_timeout=LOOK_S,
             asyncore_use_poll=True,  # select() ends at 1024 open files
             max_request_header_size=64 * 1024,
             max_request_body_size=max(DRAINED_BYTES, bounds.body_bytes + 1),
@@ -76,7 +73,8 @@ class HttpServer:
             channel_request_lookahead=1 if notices_leaving else 0,
             log_socket_errors=False,
         )
-        self.adjustments.bounds = bounds
+        self.adjustments.bounds = self.bounds = bounds
+        self.adjustments.cleanup_interval = bounds.look_s  # as an argument it would be cut to whole seconds
         self._stopping = False
         self._servers: list[BoundedServer] = []
         self._map: dict[int, Any] = {}
@@ -110,13 +108,13 @@ class HttpServer:
             self._turn()
         wasyncore.close_all(self._map)
         # idle threads end at once; one that still works was given its time, and ends with the process
-        dispatcher.shutdown(timeout=THREADS_END_S)
+        dispatcher.shutdown(timeout=min(self.graceful_s, THREADS_END_S))
 
     def stop(self) -> None:
         """Take no new connections, and end when the open requests are answered; from any thread."""
         if self._stopping:
             return
-        # first, as `serve` closes the triggers once it sees that it ends; it looks again within LOOK_S
+        # first, as `serve` closes the triggers once it sees that it ends; it looks again within `look_s`
         for server in self._servers:
             server.pull_trigger()  # or it would wait for the next connection
         self._stopping = True
@@ -129,7 +127,7 @@ class HttpServer:
         self._servers.append(server)
 
     def _turn(self) -> None:
-        wasyncore.loop(timeout=LOOK_S, use_poll=True, map=self._map, count=1)
+        wasyncore.loop(timeout=self.bounds.look_s, use_poll=True, map=self._map, count=1)
         for server in self._servers:
             server.close_overdue()
 

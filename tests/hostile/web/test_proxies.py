@@ -31,7 +31,7 @@ REFUSED_AFTER = 20
 """Requests of one address to register a learning platform, a minute (app/__init__.py)."""
 MIB = 1024 * 1024
 SHORTER: dict[str, Mapping[str, str]] = {
-    "caddy": {"read_header 15s": "read_header 1s", "read_body 660s": "read_body 6s", "write 30m": "write 8s"},
+    "caddy": {"read_header 15s": "read_header 1s", "read_body 660s": "read_body 4s", "write 30m": "write 4s"},
     "nginx": {
         r"client_header_timeout 15s": "client_header_timeout 1s",
         r"client_body_timeout   30s": "client_body_timeout 15s",
@@ -145,7 +145,7 @@ LARGE = 64 * MIB
 
 @pytest.fixture(scope="module")
 def short_bounds() -> Iterator[int]:
-    """The port of a server that waits a second where it otherwise waits twenty."""
+    """The port of a server that waits half a second where it otherwise waits twenty."""
 
     def build() -> Flask:
         app = Flask(__name__)
@@ -167,7 +167,7 @@ def short_bounds() -> Iterator[int]:
         return Response(events(), mimetype="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
     port = free_port()
-    bounds = Bounds(body_bytes=MIB, window_s=1)
+    bounds = Bounds(body_bytes=MIB, window_s=0.5, look_s=0.05)
     server = HttpServer("127.0.0.1", port, threads=2, graceful_s=1, bounds=bounds, build=build)
     thread = threading.Thread(target=server.serve)
     thread.start()

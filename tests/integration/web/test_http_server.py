@@ -21,6 +21,7 @@ from cli.servers.http import HttpServer
 from tests.support.connections import held
 from tests.support.system import until
 
+LOOK_S = 0.05
 LARGE = 16 * MIB
 """More than the system keeps for a connection of which nothing is read."""
 
@@ -49,7 +50,8 @@ def serving(bounds: Bounds) -> Iterator[int]:
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    with serving(Bounds(body_bytes=1000, idle_s=0.5, head_s=0.5, body_s=4, window_s=1)) as number:
+    bounds = Bounds(body_bytes=1000, idle_s=0.5, head_s=0.5, body_s=4, window_s=1, look_s=LOOK_S)
+    with serving(bounds) as number:
         yield number
 
 
@@ -100,7 +102,7 @@ def test_a_body_that_comes_too_slowly_is_answered_408_in_words(port: int) -> Non
 def test_a_body_for_which_the_disk_has_no_room_is_answered_507(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with serving(Bounds(body_bytes=MIB)) as port:
+    with serving(Bounds(body_bytes=MIB, look_s=LOOK_S)) as port:
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
         answer = _post(port, b"x" * 200_000)
         assert answer.startswith(b"HTTP/1.1 507 ")
@@ -118,7 +120,7 @@ def _post(port: int, body: bytes) -> bytes:
 
 def test_a_body_that_takes_too_long_is_answered_408_in_words() -> None:
     with (
-        serving(Bounds(body_bytes=MIB, body_s=1, window_s=60)) as port,
+        serving(Bounds(body_bytes=MIB, body_s=1, window_s=60, look_s=LOOK_S)) as port,
         socket.create_connection(("127.0.0.1", port), timeout=0.1) as slow,
     ):
         slow.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n")
