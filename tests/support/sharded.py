@@ -59,10 +59,12 @@ def gone(pids: Sequence[int]) -> None:
 
 
 def alive(pid: int) -> bool:
-    """Whether there is such a process."""
+    """Whether there is such a process that has not ended, also where nobody has asked for its status yet."""
     try:
+        if sys.platform == "linux":
+            return b") Z " not in Path(f"/proc/{pid}/stat").read_bytes()
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
     return True
 
