@@ -18,18 +18,25 @@ from cli.dev.embedded_redis import free_port
 from grading.domain.errors import Cancelled, ConfigError, ModelMissing
 from tests.support.engines import SMALLER, ask, measured, quiet
 from tests.support.remote_prefill import Spoil, alone, link, prefill_process, reading, writing
-from workers.machine.engines.base import Cancel, Generation
+from workers.machine.engines.base import Cancel, Generation, Request
 from workers.machine.engines.remote_prefill import planner, protocol
 from workers.machine.engines.remote_prefill import server as serving
 from workers.machine.engines.remote_prefill.cache import Layer, Layout
 from workers.machine.engines.remote_prefill.protocol import SECRET_VARIABLE, WeightsDiffer
 from workers.machine.engines.remote_prefill.server import PrefillModels
 
-LONG = "x <- c(1, 2) # " * 120
+SEVERAL_PIECES = "x <- c(1, 2) # " * 30
+"""A prompt whose cache takes several pieces of a link."""
+LONG = SEVERAL_PIECES * 4
+"""One whose reading takes far longer than what a test does meanwhile."""
 SEEN = 3000
 """Bytes after greeting and layout, in the middle of the cache."""
-CACHE_BYTES = 4 * 2 * 2 * 32 * 4
-"""What a tiny model keeps of a token: layers, keys and values, heads, numbers of four bytes."""
+CACHE_BYTES = SMALLER.layers * 2 * SMALLER.kv_heads * SMALLER.head_dim * 4
+"""What the model keeps of a token: layers, keys and values, heads, numbers of four bytes."""
+
+
+def asked(model: Path) -> Request:
+    return ask(str(model), user=SEVERAL_PIECES, schema={}, max_output_tokens=10)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +47,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def expected(model: Path) -> str:
     with alone(model) as direct:
-        return direct.generate(ask(str(model), user=LONG, schema={}, max_output_tokens=10), quiet).text
+        return direct.generate(asked(model), quiet).text
 
 
 @pytest.fixture(autouse=True)
@@ -53,14 +60,14 @@ def patient() -> Iterator[None]:
 @pytest.fixture
 def impatient(patient: None) -> Iterator[None]:
     """A link stalls sooner than it would."""
-    with mock.patch.object(protocol, "STALL_S", 2.5):
+    with mock.patch.object(protocol, "STALL_S", 1.0):
         yield
 
 
 def answer(model: Path, address: str, **settings: Any) -> Generation:
     """What comes from a fresh engine, within its deadline."""
     with writing(model, address, **settings) as hybrid:
-        return hybrid.generate(ask(str(model), user=LONG, schema={}, max_output_tokens=10), quiet)
+        return hybrid.generate(asked(model), quiet)
 
 
 def told(made: Generation) -> str:
@@ -228,9 +235,10 @@ def test_a_reader_that_is_killed(model: Path, expected: str, tmp_path: Path) -> 
         assert first.strategy == "disaggregated", first
 
         def kill(data: bytes, passed: int) -> bytes:
-            if passed > SEEN:
-                process.kill()
-            return data
+            if passed <= SEEN:
+                return data
+            process.kill()
+            return b""  # what it had sent is lost with it
 
         with link(address, kill) as bad:
             made = answer(model, bad.address)
@@ -264,16 +272,17 @@ def test_a_reader_that_failed_is_left_alone_for_a_while(model: Path) -> None:
         mock.patch.object(planner, "FIRST_PAUSE_S", 60.0),
     ):
         for _ in range(3):
-            made = hybrid.generate(ask(str(model), user=LONG, schema={}, max_output_tokens=4), quiet)
+            made = hybrid.generate(
+                ask(str(model), user=SEVERAL_PIECES, schema={}, max_output_tokens=4), quiet
+            )
             faults.append(measured(made.details["remote_prefill"], "fault"))
     assert faults == ["peer_lost", None, None]
 
 
-def test_nothing_stays_in_memory_after_broken_transfers(tmp_path: Path) -> None:
+def test_nothing_stays_in_memory_after_broken_transfers(model: Path) -> None:
     import mlx.core as mx
 
-    model, text = make_model(tmp_path / "model"), LONG[: len(LONG) // 2]
-    cache = len(text) * CACHE_BYTES
+    cache = len(SEVERAL_PIECES) * CACHE_BYTES
 
     def held() -> int:
         gc.collect()
@@ -287,7 +296,8 @@ def test_nothing_stays_in_memory_after_broken_transfers(tmp_path: Path) -> None:
     ):
 
         def generate(number: int) -> None:
-            hybrid.generate(ask(str(model), user=f"{number} {text}", schema={}, max_output_tokens=2), quiet)
+            user = f"{number} {SEVERAL_PIECES}"
+            hybrid.generate(ask(str(model), user=user, schema={}, max_output_tokens=2), quiet)
 
         loaded = held()
         for number in range(8):
