@@ -8,6 +8,7 @@ import pytest
 
 from bench.models import make_model
 from tests.integration import webapp
+from tests.support.engines import HEADS
 from tests.support.services import Prepare
 from workers.machine.engines.mlx.engine import MlxEngine
 
@@ -24,7 +25,7 @@ collect_ignore = [] if sys.platform == "linux" else LINUX
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a tiny model."""
-    return make_model(tmp_path_factory.mktemp("tiny"))
+    return make_model(tmp_path_factory.mktemp("tiny"), shape=HEADS)
 
 
 @pytest.fixture(scope="session")

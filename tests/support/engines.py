@@ -52,6 +52,8 @@ ENDLESS: dict[str, Any] = {"type": "string", "minLength": 2500}
 """No model ends sooner than that: far longer than a test looks at it, however late its threads are."""
 SMALLER = Shape(hidden=64, layers=2, heads=2, kv_heads=1, head_dim=32, intermediate=96)
 """Of a model that is faster than a tiny one and still has layers of both kinds."""
+HEADS = Shape(hidden=64, layers=2, heads=4, kv_heads=2, head_dim=32, intermediate=96)
+"""Of a small model with several heads for keys and values, too."""
 SYSTEM = "Grade the work by the rubric. Quote the student's own words. " * 12
 USER = "+ 1| data <- read.csv('survey.csv')\n+ 2| summary(data$height)"
 SHORT = {"connect_timeout": 0.5, "chunk_timeout": 0.8, "load_timeout": 1.0, "busy_timeout": 0.3}

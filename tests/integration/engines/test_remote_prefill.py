@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bench.models import WINDOW, Kind, make_model
-from tests.support.engines import SCHEMA, Heard, ask, measured, quiet
+from tests.support.engines import HEADS, SCHEMA, Heard, ask, measured, quiet
 from tests.support.remote_prefill import STEP, alone, prefilled, reading, together, writing
 from workers.machine.engines.base import Generation, Request
 from workers.machine.engines.mlx.engine import MlxEngine
@@ -35,7 +35,7 @@ CASES = [
 @pytest.fixture(scope="module", params=CASES)
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     kind, dtype = request.param
-    return make_model(tmp_path_factory.mktemp("model"), kind, dtype=dtype)
+    return make_model(tmp_path_factory.mktemp("model"), kind, HEADS, dtype=dtype)
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_many_prompts_give_the_tokens_of_one_machine(
 
 @pytest.mark.parametrize("kind", SLIDING)
 def test_eight_at_once_give_the_tokens_of_eight_at_once(kind: Kind, tmp_path: Path) -> None:
-    model = make_model(tmp_path / "model", kind)
+    model = make_model(tmp_path / "model", kind, HEADS)
     requests = [prompt(model, 100 + number, user=f"Work {number} " + "y = 2; " * 30) for number in range(8)]
     with reading(model) as address, writing(model, address) as hybrid, alone(model) as direct:
         made = []
@@ -95,7 +95,7 @@ def test_eight_in_bfloat16_give_the_tokens_of_the_same_batch_on_one_machine(
     kind: Kind, tmp_path: Path
 ) -> None:
     """What bfloat16 rounds may depend on who is in the batch, so both sides get the same batch."""
-    model = make_model(tmp_path / "model", kind, dtype="bfloat16")
+    model = make_model(tmp_path / "model", kind, HEADS, dtype="bfloat16")
     users = [f"Work {number}: " + "y = 2; " * 12 for number in range(8)]
     several_passes = [ask(str(model), system="All read this. " * 20, user=user) for user in users]
     one_pass = [ask(str(model), system="", user=users[n][: 14 * n + 7]) for n in range(8)]
@@ -124,7 +124,7 @@ def test_an_answer_is_bound_to_its_schema(model: Path, sides: tuple[MlxEngine, H
 
 
 def test_what_a_class_shares_is_read_and_sent_once(tmp_path: Path) -> None:
-    model = make_model(tmp_path / "model", "gemma3")
+    model = make_model(tmp_path / "model", "gemma3", HEADS)
     system = "The whole class reads this. " * 40
     with reading(model) as address, writing(model, address) as hybrid, alone(model) as direct:
         made = []
@@ -139,7 +139,7 @@ def test_what_a_class_shares_is_read_and_sent_once(tmp_path: Path) -> None:
 
 
 def test_the_reader_knows_what_another_writer_had_read(tmp_path: Path) -> None:
-    model = make_model(tmp_path / "model")
+    model = make_model(tmp_path / "model", shape=HEADS)
     system = "The whole class reads this. " * 40
     request = ask(str(model), system=system, user="work", schema={}, max_output_tokens=8)
     with reading(model) as address:
@@ -157,7 +157,7 @@ def test_the_reader_knows_what_another_writer_had_read(tmp_path: Path) -> None:
 def test_what_is_sent_can_be_made_smaller_and_the_result_says_so(
     tmp_path: Path, settings: dict[str, Any]
 ) -> None:
-    model = make_model(tmp_path / "model")
+    model = make_model(tmp_path / "model", shape=HEADS)
     request = prompt(model, 9)
     with reading(model) as address:
         with writing(model, address) as plain:
@@ -172,7 +172,7 @@ def test_what_is_sent_can_be_made_smaller_and_the_result_says_so(
 
 
 def test_the_result_says_where_the_time_went(tmp_path: Path) -> None:
-    model = make_model(tmp_path / "model")
+    model = make_model(tmp_path / "model", shape=HEADS)
     heard = Heard()
     with reading(model) as address, writing(model, address) as hybrid:
         made = hybrid.generate(prompt(model, 9), heard)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import pytest
 
 from bench.models import Kind, Shape, make_model
-from tests.support.engines import ask, quiet
+from tests.support.engines import HEADS, ask, quiet
 from tests.support.networks import End, two_networks
 from tests.support.remote_prefill import SECRET, alone, prefill_process
 from workers.machine.engines.remote_prefill.protocol import SECRET_VARIABLE
@@ -51,7 +51,7 @@ class Writer:
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("models")
-    made = {kind: make_model(folder / kind, kind) for kind in OFTEN}
+    made = {kind: make_model(folder / kind, kind, HEADS) for kind in OFTEN}
     return {**made, "large": make_model(folder / "large", shape=LARGE)}
 
 
@@ -115,7 +115,7 @@ def test_the_tokens_are_those_of_one_machine(models: dict[str, Path], ends: tupl
 def test_the_tokens_of_fifty_prompts_are_those_of_one_machine(
     tmp_path: Path, root: Path, dtype: Literal["float32", "bfloat16"]
 ) -> None:
-    made = [make_model(tmp_path / kind, kind, dtype=dtype) for kind in KINDS]
+    made = [make_model(tmp_path / kind, kind, HEADS, dtype=dtype) for kind in KINDS]
     with cable(made, root, tmp_path) as (_, there):
         for model in made:
             same_tokens(there, model, 50)
