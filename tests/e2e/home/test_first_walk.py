@@ -16,7 +16,7 @@ from grading.domain.document import Location
 from grading.domain.jobs import Finding, SentPrompt
 from grading.domain.stages import AnalysisOutput
 from grading.store import tables
-from tests.e2e.browsing import follow, look, sign_in, with_passwords
+from tests.e2e.browsing import come_in, follow, look, sign_in, with_passwords
 from tests.integration.sandbox import executed
 from tests.integration.webapp import CODE, School, report
 
@@ -111,7 +111,7 @@ def test_a_hostile_notebook_runs_nothing(careful: Page, school: School, site: st
         report(bad, analysis=AnalysisOutput(judgements=(), summary=bad, findings=findings)),
         released=True,
     )
-    sign_in(page, site, "anna")
+    come_in(page, site, school, "anna")
     page.goto(f"{site}/submissions/{submission}")
     expect(page.get_by_text("Cell 2, code")).to_be_visible()
     expect(page.locator("aside.comment").filter(has_text="Important: ")).to_have_count(2)
@@ -123,7 +123,7 @@ def test_a_hostile_notebook_runs_nothing(careful: Page, school: School, site: st
 def test_tests_and_runs_are_shown(careful: Page, school: School, site: str, pictures: Path) -> None:
     page = careful
     submission = executed.submit_tested(school)
-    sign_in(page, site, "anna")
+    come_in(page, site, school, "anna")
     page.goto(f"{site}/submissions/{submission}")
     tests = page.locator(".tests")
     expect(tests).to_contain_text("2 of 4 tests passed, 1 of 2 hidden tests passed")
@@ -152,7 +152,8 @@ def test_the_instructors_pages(careful: Page, school: School, site: str, picture
     page = careful
     waiting = school.submit("ben")
     school.grade(waiting, report(held=True))
-    sign_in(page, site, "teacher")
+    come_in(page, site, school, "teacher")
+    page.goto(site)
     expect(page.get_by_role("heading", name="What waits for you")).to_be_visible()
     page.get_by_role("link", name="All hand-ins, with filters").click()
     page.get_by_label("Assignment").select_option(label="Ba: Homework hw1")
@@ -171,7 +172,7 @@ def test_the_machines_are_readable_on_a_phone_and_on_a_wall(
 ) -> None:
     page = careful
     monkeypatch.setattr(school.dispatch, "machines", four_machines)
-    sign_in(page, site, "teacher")
+    come_in(page, site, school, "teacher")
     for width in (390, 1600):
         page.set_viewport_size({"width": width, "height": 900})
         page.goto(f"{site}/machines")
@@ -236,7 +237,7 @@ def test_a_class_zip_is_previewed_and_submitted(
     with zipfile.ZipFile(packed, "w") as archive:
         for name in ("anna_LATE_111_222_work.py", "ben_work.py", "s-9_work.py"):
             archive.writestr(name, CODE)
-    sign_in(page, site, "teacher")
+    come_in(page, site, school, "teacher")
     page.goto(f"{site}/assignments/{school.quick}/class")
     upload = {"name": "class.zip", "mimeType": "application/zip", "buffer": packed.getvalue()}
     page.get_by_label("The zip with everybody's files").set_input_files([upload])
@@ -256,7 +257,7 @@ def test_an_instructor_reads_the_exact_prompt(
     submission = school.submit("anna")
     school.grade(submission, report())
     school.ran(submission, "analysis", SentPrompt(system=words, user="\n+ 1| x = 1\n"), prompt_hash="0" * 64)
-    sign_in(page, site, "teacher")
+    come_in(page, site, school, "teacher")
     page.goto(f"{site}/submissions/{submission}")
     page.get_by_text("How this came about").click()
     page.get_by_role("link", name="the exact prompt of Technical review").press("Enter")
