@@ -20,7 +20,7 @@ from flask import Flask, Response
 from cli.dev.embedded_redis import RedisProcess, free_port
 from cli.dev.local_stack import accepts_uploads
 from cli.servers.connection_limits import Bounds
-from cli.servers.http import HttpServer
+from cli.servers.waitress_server import HttpServer
 from tests.faults.harness.machines import MachineSpec, config_of
 from tests.hostile.web.proxies import DEPLOY, PROXIES, Places, environ_in, make_certificate, nginx, running
 from tests.hostile.web.slow_connections import main

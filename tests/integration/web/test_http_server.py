@@ -17,7 +17,7 @@ from flask import Flask
 
 from cli.dev.embedded_redis import free_port
 from cli.servers.connection_limits import MIB, PIPELINED, Bounds
-from cli.servers.http import HttpServer
+from cli.servers.waitress_server import HttpServer
 from tests.support.connections import held
 from tests.support.system import until
 
@@ -163,7 +163,7 @@ STOPPED = """
 import sys
 from flask import Flask
 from cli.servers.connection_limits import Bounds
-from cli.servers.http import HttpServer
+from cli.servers.waitress_server import HttpServer
 
 def build():
     app = Flask("stopped")

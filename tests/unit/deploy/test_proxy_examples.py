@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.servers.connection_limits import MIB, Bounds
-from cli.servers.http import DRAINED_BYTES
+from cli.servers.waitress_server import DRAINED_BYTES
 from grading.config.settings import Server
 
 DEPLOY = Path(__file__).parents[3] / "deploy"

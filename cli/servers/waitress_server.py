@@ -1,0 +1,130 @@
+"""A Flask app under waitress, with threads for its requests: listening, serving, ending."""
+
+from __future__ import annotations
+
+import logging
+import resource
+import signal
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from flask import Flask
+from waitress import wasyncore
+from waitress.adjustments import Adjustments
+from waitress.task import ThreadedTaskDispatcher
+
+from cli.servers.connection_limits import MIB, PIPELINED, BoundedServer, Bounds
+from grading.domain.errors import ConfigError
+
+THREADS_END_S = 2.0
+DRAINED_BYTES = 256 * MIB
+"""A larger body is refused without reading it; see app/web/security.py."""
+FILES_EACH = 2 + PIPELINED
+"""A connection, a temporary file for its body, and files for its answers."""
+
+
+class HttpServer:
+    """Serves what `build` makes at HOST:PORT; an open request keeps one of `threads`.
+
+    Open requests have `graceful_s` seconds when it is told to stop. With `notices_leaving`, an app can ask
+    while it works whether the client is still there.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        threads: int,
+        graceful_s: float,
+        bounds: Bounds,
+        build: Callable[[], Flask],
+        notices_leaving: bool = False,
+    ) -> None:
+        self.build, self.threads, self.graceful_s = build, threads, graceful_s
+        self.adjustments = Adjustments(
+            host=host,
+            port=port,
+            threads=threads,
+            ident=None,
+            clear_untrusted_proxy_headers=False,  # which are trusted, the app decides
+            connection_limit=bounds.connections + 50,
+            asyncore_use_poll=True,  # select() ends at 1024 open files
+            max_request_header_size=64 * 1024,
+            max_request_body_size=max(DRAINED_BYTES, bounds.body_bytes + 1),
+            inbuf_overflow=64 * 1024,
+            outbuf_overflow=256 * 1024,
+            outbuf_high_watermark=64 * MIB,
+            channel_request_lookahead=1 if notices_leaving else 0,
+            log_socket_errors=False,
+        )
+        self.adjustments.bounds = self.bounds = bounds
+        self.adjustments.cleanup_interval = bounds.look_s  # as an argument it would be cut to whole seconds
+        self._stopping = False
+        self._servers: list[BoundedServer] = []
+        self._map: dict[int, Any] = {}
+
+    def run(self) -> None:
+        """Serve until SIGTERM or Ctrl-C. Raises ConfigError."""
+
+        def end(_number: int, _frame: FrameType | None) -> None:
+            self.stop()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, end)
+        self.serve()
+
+    def serve(self) -> None:
+        """Listen, serve until `stop`, let open requests finish. Raises ConfigError."""
+        _allow_files(FILES_EACH * self.adjustments.connection_limit)
+        logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # waiting for a thread is no news
+        dispatcher, app = ThreadedTaskDispatcher(), self.build()
+        for info in self.adjustments.listen:
+            self._listen(app, dispatcher, info)
+        dispatcher.set_thread_count(self.threads)
+        while not self._stopping:
+            self._turn()
+        for server in self._servers:
+            server.accepting = False
+            server.del_channel()
+            server.socket.close()
+        end = time.monotonic() + self.graceful_s
+        while self._busy() and time.monotonic() < end:
+            self._turn()
+        wasyncore.close_all(self._map)
+        # idle threads end at once; one that still works was given its time, and ends with the process
+        dispatcher.shutdown(timeout=min(self.graceful_s, THREADS_END_S))
+
+    def stop(self) -> None:
+        """Take no new connections, and end when the open requests are answered; from any thread."""
+        if self._stopping:
+            return
+        # first, as `serve` closes the triggers once it sees that it ends; it looks again within `look_s`
+        for server in self._servers:
+            server.pull_trigger()  # or it would wait for the next connection
+        self._stopping = True
+
+    def _listen(self, app: Flask, dispatcher: ThreadedTaskDispatcher, info: Any) -> None:
+        try:
+            server = BoundedServer(app, self._map, dispatcher=dispatcher, adj=self.adjustments, sockinfo=info)
+        except OSError as error:
+            raise ConfigError(f"Nothing can listen at {info[3][0]}:{info[3][1]}: {error.strerror}.") from None
+        self._servers.append(server)
+
+    def _turn(self) -> None:
+        wasyncore.loop(timeout=self.bounds.look_s, use_poll=True, map=self._map, count=1)
+        for server in self._servers:
+            server.close_overdue()
+
+    def _busy(self) -> bool:
+        channels = [channel for server in self._servers for channel in server.active_channels.values()]
+        return any(channel.requests or channel.total_outbufs_len for channel in channels)
+
+
+def _allow_files(wanted: int) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = wanted + 512 if hard == resource.RLIM_INFINITY else min(wanted + 512, hard)
+    if soft != resource.RLIM_INFINITY and soft < allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
