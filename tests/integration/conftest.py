@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def qwen2(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a tiny model whose four layers can be shared out to several ranks."""
-    return make_model(tmp_path_factory.mktemp("qwen2"), "qwen2")
+    return make_model(tmp_path_factory.mktemp("qwen2"), "qwen2", replace(HEADS, layers=4))
 
 
 @pytest.fixture(scope="module")

@@ -56,7 +56,7 @@ HEADS = Shape(hidden=64, layers=2, heads=4, kv_heads=2, head_dim=32, intermediat
 """Of a small model with several heads for keys and values, too."""
 SYSTEM = "Grade the work by the rubric. Quote the student's own words. " * 12
 USER = "+ 1| data <- read.csv('survey.csv')\n+ 2| summary(data$height)"
-SHORT = {"connect_timeout": 0.5, "chunk_timeout": 0.8, "load_timeout": 1.0, "busy_timeout": 0.3}
+SHORT = {"connect_timeout": 30.0, "chunk_timeout": 0.3, "load_timeout": 0.4, "busy_timeout": 0.3}
 """For faults that end by them."""
 PATIENT = {"connect_timeout": 30.0, "chunk_timeout": 30.0, "load_timeout": 30.0, "busy_timeout": 0.3}
 """For all others: a busy machine must not turn one fault into another."""

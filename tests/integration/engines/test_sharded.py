@@ -13,7 +13,7 @@ import pytest
 
 from bench.models import make_model
 from grading.domain.errors import BudgetExceeded, Cancelled, EngineUnreachable, ModelMissing
-from tests.support.engines import ENDLESS, SYSTEM, Heard, ask, parsed, quiet
+from tests.support.engines import ENDLESS, HEADS, SYSTEM, Heard, ask, parsed, quiet
 from tests.support.sharded import addresses, gone, group, kill, ranks, seconds_used
 from tests.support.system import until
 from workers.machine.engines import Request
@@ -147,7 +147,7 @@ def test_ranks_that_have_nothing_to_do_sleep(pool: ShardedEngine) -> None:
 
 def test_other_weights_on_one_rank_are_refused(tmp_path: Path, pool: ShardedEngine, root: Path) -> None:
     for name in ("here", "there"):
-        make_model(tmp_path / name / "model", "qwen2")
+        make_model(tmp_path / name / "model", "qwen2", HEADS)
     weights = tmp_path / "there" / "model" / "model.safetensors"
     changed = bytearray(weights.read_bytes())
     changed[-1] ^= 1
@@ -167,7 +167,7 @@ def test_other_weights_on_one_rank_are_refused(tmp_path: Path, pool: ShardedEngi
 
 
 def test_split_layers_write_the_same(tmp_path: Path) -> None:
-    model = str(make_model(tmp_path, "llama"))
+    model = str(make_model(tmp_path, "llama", HEADS))
     request = free(model, max_output_tokens=4, user="+ 1| x", system="Grade.")
     direct = MlxEngine(slots=1)
     expected = direct.generate(request, quiet).text

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from bench.models import make_model
-from tests.support.engines import ask, quiet
+from tests.support.engines import HEADS, ask, quiet
 from tests.support.sharded import addresses, alive, gone
 from tests.support.ssh_server import ssh_server
 from workers.machine.engines.mlx.engine import MlxEngine
@@ -33,7 +33,7 @@ engine.generate(endless, told)
 
 
 def test_a_rank_behind_ssh_takes_part_and_ends_with_a_killed_worker(tmp_path: Path, root: Path) -> None:
-    model = str(make_model(tmp_path / "model", "qwen2"))
+    model = str(make_model(tmp_path / "model", "qwen2", HEADS))
     one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     (tmp_path / "ssh").mkdir()
     with ssh_server(tmp_path / "ssh", one_thread) as server:

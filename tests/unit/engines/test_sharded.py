@@ -187,7 +187,9 @@ for said in sys.stdin.buffer:
 def played(how: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[RankGroup]:
     """A group whose two ranks are played, the second one in this way."""
     monkeypatch.setattr(groups, "command", lambda *_: [sys.executable, "-c", PLAYED, how])
-    load_s, step_s = (2.0 if how == bad else 60.0 for bad in ("silent", "stands still"))
+    load_s, step_s = 2.0 if how == "silent" else 60.0, 1.0 if how == "stands still" else 60.0
+    if how == "stands still":  # so it does not end by itself
+        monkeypatch.setattr("workers.machine.engines.sharded.rank_process.END_S", 0.2)
     settings = Settings(tuple(addresses(2)), "auto", 1, 64, 100, None, False, "", load_s, step_s)
     group = RankGroup(settings, "big", Counters())
     try:
@@ -229,7 +231,7 @@ def sent() -> DistributedGeneration:
     [
         ("apart", "wrote something else than rank 0"),
         ("nonsense", "no word between worker and rank"),
-        ("stands still", r"Rank 1 \(.*\) took no step for 2 s"),
+        ("stands still", r"Rank 1 \(.*\) took no step for 1 s"),
     ],
 )
 def test_ranks_that_come_apart_are_lost(monkeypatch: pytest.MonkeyPatch, how: str, sentence: str) -> None:
