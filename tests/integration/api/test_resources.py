@@ -15,6 +15,7 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from app.api import framework, openapi
+from app.api.docs_page import operations_by_tag
 from app.api.routes import PREFIX, ROUTES
 from grading.domain.permissions import SCOPES
 from grading.store import tables
@@ -107,6 +108,17 @@ def test_people_read_the_same(shared: School) -> None:
     for route in ROUTES:
         assert f"{route.method} {openapi.path_of(route)}".replace("'", "&#39;") in page
     assert "/help/api" in shared.client("anna").get("/tokens").get_data(as_text=True)
+
+
+def test_people_read_what_a_value_may_be() -> None:
+    operations = {one.anchor: one for _, _, listed in operations_by_tag() for one in listed}
+    submissions = {one.name: one.kind for one in operations["submissions"].parameters}
+    assert (submissions["limit"], submissions["since"]) == ("integer", "date-time")
+    assert submissions["status"] == '"received" | "queued" | "running" | "graded" | "partial" | "failed"'
+    status = {one.name: one.kind for one in operations["status"].gives}
+    assert status["timing"] == "{ received_at, prepared_at, dispatched_at, finished_at }"
+    assert status["queue"] == "{ position, eta_s } | null"
+    assert (status["report"], status["flags"]) == ("object | null", "[ object ]")
 
 
 def test_scopes_are_offered_to_whom_they_are_of_use(shared: School) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 
 import pytest
@@ -54,3 +55,15 @@ def test_connections_that_were_ended_are_made_anew(store: Store, monkeypatch: py
     with store.read_autocommit() as session:
         assert session.execute(select(tables.User.name)).scalar_one() == "Ada"
     store.close()
+
+
+def test_text_of_a_time_is_utc_unless_it_names_another_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        noon = datetime(2026, 11, 1, 12, tzinfo=UTC)
+        assert database.parse_timestamp("2026-11-01 12:00:00") == noon
+        assert database.parse_timestamp("2026-11-01 14:00:00+02:00") == noon
+    finally:
+        monkeypatch.undo()
+        time.tzset()
