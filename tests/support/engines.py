@@ -21,7 +21,6 @@ from grading.domain.engine_details import Detail
 from grading.domain.evidence import Evidence
 from grading.domain.jobs import Job, Material
 from grading.domain.rubric import Criterion, Rubric
-from tests.support.factories import document
 from workers.machine.engines import Request, known_engines
 from workers.machine.engines.base import Metric
 
@@ -116,6 +115,8 @@ class Heard:
 
 def graded_job() -> Job:
     """A job of the analysis with work in it, as the server sends it."""
+    from tests.support.factories import document  # loads the store, which processes that only ask need not
+
     rubric = Rubric(
         criteria=(
             Criterion(id="reading", title="Reads the data", points=10, stage="analysis"),

@@ -16,7 +16,6 @@ from workers.machine.engines.mlx.engine import MlxEngine
 WORKER = """
 import json, sys
 from tests.support.engines import ENDLESS, ask, quiet
-from tests.support.sharded import group
 from workers.machine.engines.sharded.engine import ShardedEngine
 
 model, hosts, remote = json.loads(sys.argv[1])
@@ -25,7 +24,7 @@ text = engine.generate(ask(model, schema={}, max_output_tokens=6, deadline_s=120
 
 def told(tokens, phase="generating", draft=""):
     if tokens and phase == "generating":
-        print(json.dumps([group(engine).pids, text]), flush=True)
+        print(json.dumps([engine.group.pids, text]), flush=True)
 
 endless = ask(model, schema=ENDLESS, max_output_tokens=3000, temperature=1.0, seed=3, deadline_s=120.0)
 engine.generate(endless, told)
