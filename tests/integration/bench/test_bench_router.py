@@ -133,11 +133,11 @@ def test_a_machine_that_loses_power_breaks_off_and_comes_back(servers: EmulatedS
     assert servers.ended()["dgx-spark-2"]["lost"] == 1
 
 
-def tiny(count: int = 4, cluster_model: str = "own") -> Plan:
-    """So many small submissions at once, two at a time on each machine, at twenty times the speed."""
+def tiny(count: int = 4, cluster_model: str = "own", factor: float = 20.0) -> Plan:
+    """So many small submissions at once, two at a time on each machine, at so many times the speed."""
     arrivals = tuple(Arrival(0.0, {"analysis": 60 + n, "feedback": 20 + n}) for n in range(count))
     return Plan(
-        Scenario("tiny", arrivals, Setting(slots=2, cluster_model=CLUSTER_MODELS[cluster_model])), 20.0
+        Scenario("tiny", arrivals, Setting(slots=2, cluster_model=CLUSTER_MODELS[cluster_model])), factor
     )
 
 
@@ -163,7 +163,7 @@ def test_a_lost_machine_of_the_product_works_again() -> None:
 
 @pytest.mark.parametrize(("way", "homes"), [("roles", True), ("shortest", False)])
 def test_a_client_sends_every_request_once(way: str, homes: bool) -> None:
-    outcome = comparison.run_competitor(COMPETITORS[way], tiny(), lambda line: None)
+    outcome = comparison.run_competitor(COMPETITORS[way], tiny(factor=80.0), lambda line: None)
     assert (len(outcome.ended), outcome.failed) == (4, 0)
     done = {name: ends.get("done", 0) for name, ends in outcome.done.items()}
     sparks = done["dgx-spark-1"] + done["dgx-spark-2"]
