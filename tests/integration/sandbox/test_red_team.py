@@ -148,7 +148,7 @@ class B(A):
 class C(unittest.TestCase):
     def test_c(self): self.assertEqual(basket.one(), 1)
 """
-    found = asked(executor, "def hang():\n    while True: pass\n\ndef one(): return 1\n", tests, seconds=3)
+    found = asked(executor, "def hang():\n    while True: pass\n\ndef one(): return 1\n", tests, seconds=1.2)
     assert passed(found) == {"C.test_c"}
     assert len(found.tests) == 3
 
