@@ -98,7 +98,7 @@ def faults(page: Page, name: str, *, colours_only: bool = False) -> None:
     page.wait_for_load_state()  # a page whose styles are still to come has other colours
     if not page.evaluate("'axe' in window"):
         page.evaluate(Axe().axe_script)
-    options: dict[str, Any] = {"resultTypes": ["violations"]}
+    options: dict[str, Any] = {"resultTypes": ["violations"], "selectors": False}
     if colours_only:
         options["runOnly"] = {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}
     found: list[dict[str, Any]] = page.evaluate(VIOLATIONS, options)
