@@ -74,6 +74,16 @@ def only_loopback() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def statements_compiled_once() -> Iterator[None]:
+    """All databases of one kind share the compiled statements."""
+    from tests.support import shared_statements
+
+    with pytest.MonkeyPatch.context() as patch:
+        shared_statements.install(patch)
+        yield
+
+
 @pytest.fixture(scope="session")
 def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of this run of the tests, the same in all processes that share them."""
