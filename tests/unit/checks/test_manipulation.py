@@ -126,19 +126,18 @@ HOSTILE = (
 
 
 def seconds(text: str) -> float:
-    """Of this process, the best of two."""
-    taken = []
-    for _ in range(2):
-        began = time.process_time()
-        assert len(flags(text)) <= 10
-        taken.append(time.process_time() - began)
-    return min(taken)
+    """Of this process."""
+    began = time.process_time()
+    assert len(flags(text)) <= 10
+    return time.process_time() - began
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_flags_are_few_and_the_work_grows_with_the_text_not_with_its_square(text: str) -> None:
     times = 16_000 // len(text)
-    assert seconds(text * times * 4) < 9 * seconds(text * times) + 0.02
+    most = 9 * min(seconds(text * times) for _ in range(2)) + 0.02
+    # the long text is searched again only when the first time was too much
+    assert any(seconds(text * times * 4) < most for _ in range(2))
 
 
 def test_a_submission_too_long_to_be_searched_waits_for_a_person() -> None:
