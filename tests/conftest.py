@@ -7,7 +7,7 @@ import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import hypothesis
@@ -64,6 +64,12 @@ def pytest_collection_finish() -> None:
 def pytest_xdist_auto_num_workers() -> int:
     """What `-n auto` means."""
     return ordering.processes()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ordering.Scheduling:
+    """How tests are dealt out to processes."""
+    return ordering.Scheduling(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)
