@@ -30,7 +30,7 @@ from app.web.menus import Navigation
 from app.web.platform_pages import platform_pages
 from app.web.services import Services
 from grading.shared import telemetry
-from grading.shared.installed_messages import load_installed_messages
+from grading.shared.plugin_messages import load_installed_messages
 
 __all__ = ["Services", "create_app"]
 

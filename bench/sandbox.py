@@ -25,9 +25,9 @@ from grading.execution.values import Code, Expression, Request, Work
 from workers.sandbox.backends import open_backend
 from workers.sandbox.backends.base import Backend, Mount, SandboxSpec, Session
 from workers.sandbox.backends.bwrap_process import hold_to
-from workers.sandbox.backends.pipes import PipedSession, environment
+from workers.sandbox.backends.json_lines import PipedSession, environment
 from workers.sandbox.backends.watchdog import Watcher
-from workers.sandbox.executor import Executor
+from workers.sandbox.request_runner import Executor
 from workers.sandbox.runtimes import find_runtime
 from workers.sandbox.runtimes.base import Runtime
 
@@ -228,7 +228,7 @@ def _outside(word: str, places: Mapping[str, str]) -> str:
 
 
 class _Program:
-    """A started program; see `workers.sandbox.backends.pipes.Program`."""
+    """A started program; see `workers.sandbox.backends.json_lines.Program`."""
 
     def __init__(self, process: subprocess.Popen[bytes], folder: tempfile.TemporaryDirectory[str]) -> None:
         assert process.stdin is not None

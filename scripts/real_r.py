@@ -22,8 +22,8 @@ from grading.documents import UploadedFile, read_document
 from grading.execution.path_repair import places_of, repair
 from grading.execution.values import Code, Execution, Request, Work
 from workers.sandbox.backends import open_backend
-from workers.sandbox.executor import Executor
-from workers.sandbox.runner import Shelf
+from workers.sandbox.plan_runner import Shelf
+from workers.sandbox.request_runner import Executor
 from workers.sandbox.runtimes.r import find_r
 
 ROWS = 40

@@ -32,7 +32,7 @@ from grading.execution.plan import make_plan
 from grading.execution.results import Ran
 from grading.execution.values import Execution, Request
 from workers.sandbox.backends import open_backend
-from workers.sandbox.executor import Executor
+from workers.sandbox.request_runner import Executor
 from workers.sandbox.runtimes import find_runtime
 
 GOAL = 0.98

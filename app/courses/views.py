@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, current_app, flash, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from app.web import auth, cache
+from app.web import auth, page_cache
 from app.web.i18n import gettext as _
 from app.web.i18n import render_error
 from app.web.platform_pages import CourseSection, platform_pages
@@ -60,7 +60,9 @@ def course(course_id: int) -> str:
     staff = actor.staff_in(course_id)
     with services().store.read_autocommit() as session:
         found = courses.load_course(session, course_id)
-        counts = cache.of_course("handed-in", session, course_id, courses.count_submitters) if staff else None
+        counts = (
+            page_cache.of_course("handed-in", session, course_id, courses.count_submitters) if staff else None
+        )
         listed = courses.list_assignments(session, course_id, actor.user_id, counts)
     there = "assignments.assignment" in current_app.view_functions
     changes = may(actor, "assignment.change", Subject(course_id))

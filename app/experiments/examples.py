@@ -9,7 +9,7 @@ from flask import Blueprint, flash, redirect, render_template, request, url_for
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
-from app.web import auth, cache, grade_view_audit
+from app.web import auth, grade_view_audit, page_cache
 from app.web.i18n import gettext as _
 from app.web.i18n import render_error
 from app.web.services import services
@@ -158,7 +158,7 @@ def _again(assignment_id: int, error: GraderError, change: int = 0, example: int
 
 
 def _page(session: Session, assignment: tables.Assignment, problem: str = "", typed: int = 0) -> str:
-    facts = cache.of_assignment("examples", session, assignment.course_id, assignment.id, _facts)
+    facts = page_cache.of_assignment("examples", session, assignment.course_id, assignment.id, _facts)
     rubric, entries = facts.rubric, facts.known
     at, pages_ = _place(entries, typed or _number(request.args.get("example", "")))
     here = entries[(at - 1) * SHOWN : at * SHOWN]

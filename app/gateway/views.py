@@ -13,8 +13,8 @@ from typing import Any
 from flask import Blueprint, Response, jsonify, request
 
 from app.gateway import chat_request
-from app.gateway_requests.conversation import ClientGone, Conversation
 from app.gateway_requests.errors import Away, NoSuchModel, Refused, TooMany, content, fault
+from app.gateway_requests.response_events import ClientGone, Conversation
 from app.gateway_requests.slots import HOLD_S, RequestSlots, request_slots
 from grading.broker.dispatch import AWAY
 from grading.broker.gateway_requests import Event

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response as BaseResponse
 
-from app.web import auth, cache
+from app.web import auth, page_cache
 from app.web.i18n import current, ngettext, render_error
 from app.web.i18n import gettext as _
 from app.web.services import services
@@ -70,7 +70,7 @@ class CachedPage:
 def _cached_page(course_id: int, search: str, page: int) -> CachedPage:
     """A page, kept as long as nothing changes and no date passes; what is searched for is looked up anew."""
     with services().store.read_autocommit() as session:
-        cached = {} if search else cache.of_course("gradebook", session, course_id, _no_pages)
+        cached = {} if search else page_cache.of_course("gradebook", session, course_id, _no_pages)
         found = cached.get(page)
         if found is None or (found.book.until is not None and found.book.until <= now(session)):
             found = CachedPage(

@@ -14,9 +14,9 @@ from flask.sansio.app import App
 from markupsafe import Markup
 from sqlalchemy.orm import Session
 
-from app.reports import executions, flags, points, provenance, rendering
+from app.reports import annotated_submission, executions, flags, provenance, score_breakdown
 from app.reports.images import Numbers
-from app.reports.points import level_text
+from app.reports.score_breakdown import level_text
 from app.web import auth, grade_view_audit
 from app.web.i18n import current
 from app.web.i18n import gettext as _
@@ -76,11 +76,13 @@ def rendered(
         actor=actor,
         staff=staff,
         own=own,
-        sum=points.points_sum(view.grade, terms) if report and view.grade else None,
+        sum=score_breakdown.points_sum(view.grade, terms) if report and view.grade else None,
         counted=_counted(actor, view, terms, attempts),
         touched=touched(report),
         gradings=grade_history.list_gradings(session, view.id) if view.regraded else (),
-        changes=points.changes_in_words(_changes(session, view), points.change_titles(report))
+        changes=score_breakdown.changes_in_words(
+            _changes(session, view), score_breakdown.change_titles(report)
+        )
         if staff and view.changed
         else (),
         **_regrades(session, actor, view, titles),
@@ -235,17 +237,17 @@ def result_parts(source: ResultData) -> Parts:
     key = source.key
     found = cache.find(key)
     if found is None:
-        room = rendering.Room()
+        room = annotated_submission.Room()
         found = _made(source, room)
         if room.coloured():  # else it may lack colours
             cache.put(key, found.size, found)
     return found
 
 
-def _made(source: ResultData, room: rendering.Room) -> Parts:
+def _made(source: ResultData, room: annotated_submission.Room) -> Parts:
     view, report, submitted = source.view, source.report, source.submitted
     original = view.grade.original if view.grade is not None else None
-    rendered = rendering.render_submission(
+    rendered = annotated_submission.render_submission(
         submitted.documents,
         report,
         original,
@@ -269,7 +271,7 @@ def _made(source: ResultData, room: rendering.Room) -> Parts:
             many_pictures=sum(map(len, source.pictures.values())) > AT_ONCE,
             written=source.written,
             prompts=source.prompts,
-            level_words=points.level_words,
+            level_words=score_breakdown.level_words,
             place_words=flags.place_words,
         )
         return Markup(html)  # noqa: S704 - of templates that escape
@@ -288,7 +290,9 @@ helpers = Blueprint("reports", __name__)
 
 @helpers.record
 def _add(state: BlueprintSetupState) -> None:
-    state.app.jinja_env.filters.update(finding=rendering.finding, suggestion=rendering.suggestion)
+    state.app.jinja_env.filters.update(
+        finding=annotated_submission.finding, suggestion=annotated_submission.suggestion
+    )
     state.app.jinja_env.globals.update(
         further_stages=further_stages,
         provenance_rows=provenance.report_rows,
@@ -297,9 +301,9 @@ def _add(state: BlueprintSetupState) -> None:
         run_notes=executions.run_notes,
         level_text=level_text,
         flag_notes=flags.flag_notes,
-        adjusted_lines=points.adjustment_lines,
-        adjusted_sum=points.adjustments_sum,
-        adjusted_offer=points.offered_words,
+        adjusted_lines=score_breakdown.adjustment_lines,
+        adjusted_sum=score_breakdown.adjustments_sum,
+        adjusted_offer=score_breakdown.offered_words,
     )
 
 

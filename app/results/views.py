@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from app.reports import images, result
 from app.reports.images import Numbers, Picture
 from app.reports.result import notebooks_with_images
-from app.results import pdf as printing
+from app.results import pdf_data as printing
 from app.results import typesetting
 from app.web import auth, grade_view_audit, zip_stream
 from app.web.rate_limits import limited, per_person

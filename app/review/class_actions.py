@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from werkzeug.wrappers import Response
 
 from app.review import views, worklist
-from app.web import auth, cache, dates
+from app.web import auth, dates, page_cache
 from app.web.i18n import gettext as _
 from app.web.i18n import ngettext, render_error
 from app.web.services import services
@@ -183,7 +183,7 @@ def _release_page(actor: Actor, assignment_id: int, problem: str = "") -> str:
     with services().store.read_autocommit() as session:
         assignment = views.of_class(session, actor, assignment_id, "grade.release")
         line = submission_lists.assignment_line(assignment, assignment.course)
-        counts = cache.of_assignment(
+        counts = page_cache.of_assignment(
             "counts", session, assignment.course_id, assignment_id, grade_release.count_grades
         )
         release_at = assignment.release_at

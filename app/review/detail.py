@@ -12,9 +12,9 @@ from flask.sansio.app import App
 from markupsafe import Markup
 from sqlalchemy.orm import Session
 
-from app.reports import flags, points, rendering
+from app.reports import annotated_submission, flags, score_breakdown
+from app.reports.annotated_submission import RenderedSubmission
 from app.reports.flags import place_words
-from app.reports.rendering import RenderedSubmission
 from app.web.i18n import current
 from app.web.i18n import gettext as _
 from app.web.template_helpers import form_token
@@ -66,7 +66,7 @@ class Adjustment:
     """A deduction or cap in words, and what a person decided about it."""
 
     number: int
-    line: points.AdjustmentLine
+    line: score_breakdown.AdjustmentLine
     change: Made | None
 
 
@@ -150,7 +150,7 @@ def load_data(session: Session, whole: WholeSubmission, rubric: Rubric) -> PaneD
     return PaneData(view, whole.submitted, made, stamp, rubric)
 
 
-def pane(source: PaneData, room: rendering.Room) -> Pane:
+def pane(source: PaneData, room: annotated_submission.Room) -> Pane:
     """What a reviewer sees of a submission."""
     view, submitted = source.view, source.submitted
     report = view.grade.report if view.grade else None
@@ -161,7 +161,7 @@ def pane(source: PaneData, room: rendering.Room) -> Pane:
     return Pane(
         view=view,
         stamp=source.stamp,
-        shown=rendering.render_submission(
+        shown=annotated_submission.render_submission(
             documents, report, original, execution=submitted.execution, staff=True, room=room
         ),
         notes=submitted.notes,
@@ -187,7 +187,7 @@ def _places(documents: Sequence[Document]) -> Iterator[Place]:
 
 def entries(made: Sequence[Made], report: Report | None) -> tuple[Entry, ...]:
     """Changes in words."""
-    changes = points.changes_in_words(made, points.change_titles(report))
+    changes = score_breakdown.changes_in_words(made, score_breakdown.change_titles(report))
     return tuple(Entry(one, words.words) for one, words in zip(made, changes, strict=True))
 
 
@@ -206,7 +206,7 @@ def _criteria(content: Rubric, now: Report, was: Report, counts: Sequence[Made])
 
 
 def _adjustments(now: Report, counts: Sequence[Made]) -> Iterator[Adjustment]:
-    for number, line in enumerate(points.adjustment_lines(now, everything=True), start=1):
+    for number, line in enumerate(score_breakdown.adjustment_lines(now, everything=True), start=1):
         mine = (one for one in counts if one.kind in ("waive", "apply") and one.target == line.adjustment)
         yield Adjustment(number, line, next(mine, None))
 
@@ -225,9 +225,9 @@ def _remarks(was: Report, counts: Sequence[Made]) -> tuple[Remark, ...]:
     ]
     for target, remark in numbered:
         if isinstance(remark, Finding):
-            comment, text = rendering.finding(remark), remark.detail
+            comment, text = annotated_submission.finding(remark), remark.detail
         else:
-            comment, text = rendering.suggestion(remark), remark.how
+            comment, text = annotated_submission.suggestion(remark), remark.how
         remarks, hidden = _last(counts, "remark", target), _last(counts, "hide", target)
         place = flags.place_words(remark.location) if remark.location else ""
         new = str(remarks.value.get("text", "")) if remarks else text
@@ -277,7 +277,7 @@ def body(
     source: PaneData, here: Mapping[str, Any], saved: tuple[str, ...], texts: Mapping[str, Any]
 ) -> Markup:
     """The right pane; with what could not be saved (`texts`) it is of this answer only, else it is kept."""
-    room = rendering.Room()
+    room = annotated_submission.Room()
     context = {
         "view": source.view,
         "grade": source.view.grade,
@@ -300,11 +300,11 @@ def body(
 
 def documents(view: SubmissionView, submitted: SubmittedWork) -> Markup:
     """What was submitted, without anything that was said about it."""
-    room, cached = rendering.Room(), _cache().parts
+    room, cached = annotated_submission.Room(), _cache().parts
     key = mark("documents", current(), request.root_path, view.id, submitted.mark)
     found = cached.find(key)
     if found is None:
-        rendered = rendering.render_submission(submitted.documents, None, staff=True, room=room)
+        rendered = annotated_submission.render_submission(submitted.documents, None, staff=True, room=room)
         context = {"view": view, "report": None, "shown": rendered, "staff": True, "notes": submitted.notes}
         html = render_template("results/_part.html", part="results/_documents.html", **context)
         found = Markup(html)  # noqa: S704 - of a template that escapes
@@ -313,7 +313,7 @@ def documents(view: SubmissionView, submitted: SubmittedWork) -> Markup:
     return found
 
 
-def _body(source: PaneData, room: rendering.Room, context: dict[str, Any]) -> Markup:
+def _body(source: PaneData, room: annotated_submission.Room, context: dict[str, Any]) -> Markup:
     made = pane(source, room)
     html = render_template(
         "review/_body.html",

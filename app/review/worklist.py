@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from app.review import detail
-from app.web import cache
+from app.web import page_cache
 from app.web.i18n import current
 from app.web.i18n import gettext as _
 from app.web.services import services
@@ -95,7 +95,7 @@ class Left:
 
 def pane(of: Of, filters: Filters, number: int, opened: str = "") -> Left:
     """The filter and the list; `opened` is the submission beside it, or they can be chosen."""
-    cached = cache.of_assignment("orders", of.session, of.course_id, of.id, _nothing)
+    cached = page_cache.of_assignment("orders", of.session, of.course_id, of.id, _nothing)
     listed = _page(of, filters, number, cached)
     if cached.shown is None:
         line = submission_lists.assignment_line(of.row, of.row.course)

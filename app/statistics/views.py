@@ -9,7 +9,7 @@ from markupsafe import Markup
 from sqlalchemy.orm import Session
 
 from app.statistics.plots import PLOTS, duration
-from app.web import auth, cache, charts
+from app.web import auth, charts, page_cache
 from app.web.charts import NARROW, WIDE
 from app.web.i18n import current
 from app.web.services import services
@@ -37,7 +37,7 @@ class CachedStatistics:
 
 
 def _cached(session: Session, line: tables.Assignment) -> CachedStatistics:
-    return cache.of_assignment("class", session, line.course_id, line.id, _made)
+    return page_cache.of_assignment("class", session, line.course_id, line.id, _made)
 
 
 def _made(session: Session, assignment_id: int) -> CachedStatistics:

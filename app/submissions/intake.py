@@ -20,7 +20,7 @@ from grading.shared.telemetry import mark, working_on
 from grading.store import tables
 from grading.store.courses import groups
 from grading.store.database import now
-from grading.store.submissions import intake, uploads
+from grading.store.submissions import intake, pending_uploads
 from grading.store.submissions.intake import Accepted, Idempotency, IncomingSubmission
 
 log = logging.getLogger(__name__)
@@ -80,13 +80,13 @@ class Form:
 def at_once(actor: Actor, course_id: int, form: Form) -> str:
     """Submit what a form sent; returns the submission. The same form with the same files submits once."""
     digest = body_hash((str(form.assignment_id),), form.files)
-    key = Idempotency(actor.name, uploads.form_key(form.key, digest), digest) if form.key else None
+    key = Idempotency(actor.name, pending_uploads.form_key(form.key, digest), digest) if form.key else None
 
     def build(_: Session) -> IncomingSubmission:
         return _by_person(actor, course_id, form.assignment_id, form.content, key)
 
     def also(session: Session, _: str) -> None:
-        uploads.discard_upload(session, form.assignment_id, actor.user_id)
+        pending_uploads.discard_upload(session, form.assignment_id, actor.user_id)
 
     return accept(build, also).submission_id
 
@@ -96,9 +96,9 @@ def keep(actor: Actor, course_id: int, form: Form) -> str:
     with services().store.read() as session:
         assignment = session.get_one(tables.Assignment, form.assignment_id)
         require_open(session, assignment, actor)
-        read_now = uploads.read_upload(session, assignment, form.content)
+        read_now = pending_uploads.read_upload(session, assignment, form.content)
     with services().store.write() as session:
-        return uploads.save_upload(
+        return pending_uploads.save_upload(
             session, form.assignment_id, actor.user_id, form.content, read_now, form.key
         )
 
@@ -116,18 +116,18 @@ def confirm(actor: Actor, upload_id: str) -> str:
     """Submit an upload, once; returns the submission. Its time is that of the upload for 15 minutes."""
 
     def build(session: Session) -> IncomingSubmission:
-        waiting, content = uploads.claim_upload(session, upload_id, actor.user_id, actor.name)
+        waiting, content = pending_uploads.claim_upload(session, upload_id, actor.user_id, actor.name)
         assignment = session.get_one(tables.Assignment, waiting.assignment_id)
-        key = Idempotency(actor.name, uploads.idempotency_key(upload_id), waiting.fingerprint)
+        key = Idempotency(actor.name, pending_uploads.idempotency_key(upload_id), waiting.fingerprint)
         incoming = _by_person(actor, assignment.course_id, assignment.id, content, key)
         return replace(incoming, at=waiting.counts_at)
 
     def also(session: Session, _: str) -> None:
-        uploads.mark_submitted(session, [upload_id])
+        pending_uploads.mark_submitted(session, [upload_id])
 
     try:
         return accept(build, also).submission_id
-    except uploads.AlreadySubmitted as before:
+    except pending_uploads.AlreadySubmitted as before:
         return before.submission_id
 
 

@@ -11,7 +11,7 @@ from werkzeug.wrappers import Response as BaseResponse
 from app.reports import provenance
 from app.reports.result import rendered
 from app.submissions import intake
-from app.submissions.status import live, progress
+from app.submissions.live_status import live, progress
 from app.web import assignment_pages, auth, parsing
 from app.web.i18n import gettext as _
 from app.web.i18n import ngettext, render_error
@@ -19,17 +19,17 @@ from app.web.rate_limits import UPLOADS, limited, per_person
 from app.web.services import services
 from grading.config.mail import valid_address
 from grading.documents.files import safe_part
+from grading.domain.base_value import Value
 from grading.domain.errors import DocumentError, NotFound
 from grading.domain.messages import define_message
 from grading.domain.permissions import Actor, Subject, may
 from grading.domain.shared_messages import NO_SUCH_ASSIGNMENT, NO_SUCH_SUBMISSION
-from grading.domain.value import Value
 from grading.store import tables
 from grading.store.courses import groups
 from grading.store.grades import release as grade_release
 from grading.store.rounds import prompts, retry
 from grading.store.rounds.retry import DeadRound
-from grading.store.submissions import mail_notifications, receipts, uploads
+from grading.store.submissions import mail_notifications, pending_uploads, receipts
 from grading.store.submissions.intake import SubmissionRefused, submission_policy
 from grading.store.submissions.receipts import Receipt
 from grading.store.views import assignment, submission_lists
@@ -170,7 +170,7 @@ def arrived(assignment_id: int) -> Response:
     _course(actor, assignment_id)
     with services().store.read() as session:
         kind, found = (
-            uploads.find_form_outcome(session, actor.user_id, actor.name, assignment_id, key)
+            pending_uploads.find_form_outcome(session, actor.user_id, actor.name, assignment_id, key)
             if key
             else ("", "")
         )
@@ -185,8 +185,8 @@ def upload(upload_id: str) -> str | BaseResponse:
     actor = auth.actor()
     with services().store.read() as session:
         try:
-            waiting = uploads.load_unsubmitted(session, upload_id, actor.user_id, actor.name)
-        except uploads.AlreadySubmitted as before:
+            waiting = pending_uploads.load_unsubmitted(session, upload_id, actor.user_id, actor.name)
+        except pending_uploads.AlreadySubmitted as before:
             return _to_submission(before.submission_id)
         found = assignment_pages.load_visible(session, actor, waiting.assignment_id)
         people = groups.group_members(session, found, actor.user_id)
@@ -204,11 +204,11 @@ def confirm_upload(upload_id: str) -> tuple[str, int] | BaseResponse:
     actor = auth.actor()
     try:
         with services().store.read() as session:
-            waiting = uploads.load_unsubmitted(session, upload_id, actor.user_id, actor.name)
+            waiting = pending_uploads.load_unsubmitted(session, upload_id, actor.user_id, actor.name)
             found = assignment_pages.load_visible(session, actor, waiting.assignment_id)
             auth.require(actor, "submit", Subject(found.course_id, actor.user_id))
         return _to_submission(intake.confirm(actor, upload_id))
-    except uploads.AlreadySubmitted as before:
+    except pending_uploads.AlreadySubmitted as before:
         return _to_submission(before.submission_id)
     except SubmissionRefused as error:
         return _refused(actor, waiting.assignment_id, error)
@@ -219,8 +219,8 @@ def discard_upload(upload_id: str) -> BaseResponse:
     """Throw away what was uploaded; nothing that was submitted is touched."""
     actor = auth.actor()
     with services().store.write() as session:
-        waiting = uploads.load_upload(session, upload_id, actor.user_id)
-        uploads.discard_upload(session, waiting.assignment_id, actor.user_id)
+        waiting = pending_uploads.load_upload(session, upload_id, actor.user_id)
+        pending_uploads.discard_upload(session, waiting.assignment_id, actor.user_id)
     flash(_("The uploaded files were thrown away. Nothing was handed in."))
     return redirect(url_for("assignments.assignment", assignment_id=waiting.assignment_id), 303)
 

@@ -18,7 +18,7 @@ from grading.domain.permissions import Actor, Subject, may
 from grading.domain.shared_messages import NO_SUCH_ASSIGNMENT
 from grading.store import tables
 from grading.store.assignments import versions
-from grading.store.submissions import uploads
+from grading.store.submissions import pending_uploads
 from grading.store.views import assignment as assignment_view
 from grading.store.views.assignment import Overview
 
@@ -47,7 +47,9 @@ def about(actor: Actor, assignment_id: int, problem: str = "") -> dict[str, Any]
     """What the page of an assignment and its submission form show."""
     with services().store.read_autocommit() as session:
         loaded = assignment_view.load_page(session, assignment_id, actor.user_id, partial(_allow, actor))
-        waiting = uploads.find_pending(session, actor.user_id, assignment_id) if loaded.uploaded else []
+        waiting = (
+            pending_uploads.find_pending(session, actor.user_id, assignment_id) if loaded.uploaded else []
+        )
     view = loaded.shown
     return {
         "assignment": view,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.models import SMALL, TINY, Shape, make_model
+from bench.tiny_models import SMALL, TINY, Shape, make_model
 from grading.domain.evidence import Evidence
 from grading.domain.jobs import Job, Material
 from grading.domain.rubric import Criterion, Rubric

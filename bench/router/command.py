@@ -107,11 +107,11 @@ def _ways(only: str) -> list[str]:
 
 
 def _play(way: str, plan: Plan, tune: bool) -> Outcome:
-    from bench.router import comparison, competitors
+    from bench.router import competitors, trial
 
     if way in competitors.COMPETITORS:
-        return comparison.run_competitor(competitors.COMPETITORS[way], plan, _say)
-    return comparison.run_product(plan, _say, tune=tune)
+        return trial.run_competitor(competitors.COMPETITORS[way], plan, _say)
+    return trial.run_product(plan, _say, tune=tune)
 
 
 def _scenario(name: str, slots: int, seed: int, cluster_model: str) -> Scenario:

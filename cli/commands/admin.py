@@ -19,9 +19,9 @@ from grading.store.assignments import versions
 from grading.store.audit import write_audit
 from grading.store.grades import extensions
 from workers.sandbox.backends import open_backend
-from workers.sandbox.executor import Executor
+from workers.sandbox.plan_runner import Runner, Shelf
 from workers.sandbox.reference_scores import Score, contents, decided, require_proven, scores
-from workers.sandbox.runner import Runner, Shelf
+from workers.sandbox.request_runner import Executor
 from workers.sandbox.runtimes import find_runtime
 
 

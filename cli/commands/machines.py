@@ -181,7 +181,7 @@ def acl(settings: Settings, only: str | None) -> None:
     is made. Those of machines are made of it and of chance. users.acl holds their hashes only; each
     computer's GRADER_REDIS_URL goes to standard error, once.
     """
-    from grading.broker import redis_security, signing
+    from grading.broker import redis_acl, signing
 
     config = settings.config
     names = [config.machine(only).name] if only else [machine.name for machine in config.machines]
@@ -189,10 +189,10 @@ def acl(settings: Settings, only: str | None) -> None:
     keys = signing.Keyring(password, users=True)
     users = {} if only else {signing.SERVER: password}
     users |= {signing.machine_user(name): keys.machine_password(name) for name in names}
-    for line in redis_security.lines(config, users)[1 if only else 0 :]:
+    for line in redis_acl.lines(config, users)[1 if only else 0 :]:
         click.echo(line)
     for user, password in users.items():
-        click.echo(f"{user}: GRADER_REDIS_URL={redis_security.url_of(config, user, password)}", err=True)
+        click.echo(f"{user}: GRADER_REDIS_URL={redis_acl.url_of(config, user, password)}", err=True)
     if on_loopback(config.redis.url):
         click.echo("On the machines, put the server's address in the place of this computer's.", err=True)
 

@@ -20,9 +20,9 @@ from grading.broker.dispatch import open_dispatch
 from grading.broker.machine_status import MachineState, peer
 from grading.config.machines import Name
 from grading.config.settings import Config
+from grading.domain.base_value import Value
 from grading.domain.errors import ConfigError
 from grading.domain.stages import STAGES
-from grading.domain.value import Value
 from grading.execution.throughput import Rate, seconds_until_checked
 from grading.scheduling import capacity_plan as planning
 from grading.scheduling import cost_model

@@ -11,7 +11,7 @@ import click
 from cli.dev.supervisor import end_with_supervisor
 from cli.logs import configure
 from cli.settings import OWN_FOLDER, Settings, event_secrets, mail_password
-from grading.broker import redis_security
+from grading.broker import redis_acl
 from grading.config.settings import Config
 from grading.shared import telemetry
 
@@ -45,7 +45,7 @@ def web(settings: Settings, port: int | None, host: str | None, folder: Path) ->
     server = settings.config.server
     configure("web")
     end_with_supervisor(os.environ)
-    redis_security.refuse_open(settings.config.redis.url, needed=False)
+    redis_acl.refuse_open(settings.config.redis.url, needed=False)
     WebServer(_linked(settings.config, port), folder, host or server.host, port or server.port).run()
 
 
@@ -82,7 +82,7 @@ def worker(
 
     configure("worker", machine)
     end_with_supervisor(os.environ)
-    redis_security.refuse_open(settings.config.redis.url)
+    redis_acl.refuse_open(settings.config.redis.url)
     telemetry.start("worker", os.environ, machine)
     start(settings.with_engine(engine), machine, grace)
 
@@ -107,7 +107,7 @@ def store(settings: Settings) -> None:
 
     configure("store")
     end_with_supervisor(os.environ)
-    redis_security.refuse_open(settings.config.redis.url)
+    redis_acl.refuse_open(settings.config.redis.url)
     telemetry.start("store", os.environ)
     start_store(settings.config)
 
@@ -120,7 +120,7 @@ def sandbox(settings: Settings) -> None:
 
     configure("sandbox")
     end_with_supervisor(os.environ)
-    redis_security.refuse_open(settings.config.redis.url)
+    redis_acl.refuse_open(settings.config.redis.url)
     telemetry.start("sandbox", os.environ)
     start_sandbox_worker(settings.config)
 
@@ -133,7 +133,7 @@ def sweep(settings: Settings) -> None:
 
     configure("sweeper")
     end_with_supervisor(os.environ)
-    redis_security.refuse_open(settings.config.redis.url)
+    redis_acl.refuse_open(settings.config.redis.url)
     telemetry.start("sweeper", os.environ)
     start_sweeper(
         settings.config,
@@ -158,7 +158,7 @@ def gateway(settings: Settings, port: int | None, host: str | None) -> None:
     wanted = settings.config.gateway
     configure("gateway")
     end_with_supervisor(os.environ)
-    redis_security.refuse_open(settings.config.redis.url)
+    redis_acl.refuse_open(settings.config.redis.url)
     GatewayServer(settings.config, host or wanted.host, port or wanted.port).run()
 
 

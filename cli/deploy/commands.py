@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cli.deploy.deployment import Deployment, Options
-from cli.deploy.files import program, size
+from cli.deploy.file_transfer import program, size
 from cli.deploy.models import Wanted, look, wanted
 from cli.deploy.services import PREFILL_GRACE_S, Heartbeats, Kind, MachineService, Service, services_of
 from cli.deploy.ssh import MachineError, remote_of

@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from pydantic import ValidationError
 
-from cli.deploy.files import DEPLOY_SCRIPT, Progress, copy, file, program, size
+from cli.deploy.file_transfer import DEPLOY_SCRIPT, Progress, copy, file, program, size
 from cli.deploy.models import Models, wanted
 from cli.deploy.services import Heartbeats, MachineService, State, env_line, services_of
 from cli.deploy.ssh import MachineError, Remote

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cli.deploy.files import DEPLOY_SCRIPT, File, Progress, copy, file, files_of, manifest, size
+from cli.deploy.file_transfer import DEPLOY_SCRIPT, File, Progress, copy, file, files_of, manifest, size
 from cli.deploy.remote.deploy_models import ollama_manifest
 from cli.deploy.ssh import MachineError, Remote
 from grading.config.settings import Machine

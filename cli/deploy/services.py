@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from redis.exceptions import RedisError
 
-from cli.deploy.files import DEPLOY_SCRIPT
+from cli.deploy.file_transfer import DEPLOY_SCRIPT
 from cli.deploy.ssh import MachineError, Remote
 from grading.broker.dispatch import open_leases
 from grading.broker.heartbeats import Heartbeat

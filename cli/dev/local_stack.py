@@ -19,7 +19,7 @@ import requests
 from cli.dev.embedded_redis import SupervisedRedis
 from cli.dev.supervisor import GRACE_S, Part, Supervisor, part_argv
 from cli.settings import Settings, forget_redis, remember_redis, secret_key
-from grading.broker import redis_security
+from grading.broker import redis_acl
 from grading.broker.dispatch import open_dispatch
 from grading.config.settings import Config
 from grading.domain.errors import ConfigError, GraderError
@@ -98,7 +98,7 @@ class System:
         parts = urlsplit(url)
         occupied = parts.hostname not in LOOPBACK or listens(parts.hostname, parts.port or 6379)
         if occupied and not self._own_redis:
-            redis_security.refuse_open(url)
+            redis_acl.refuse_open(url)
             return url
         self._redis = SupervisedRedis(self.folder / "redis")
         remember_redis(self.folder, self._redis.url)

@@ -21,10 +21,10 @@ from redis.exceptions import (
 from redis.retry import Retry
 
 from cli.doctor.finding import Bounds, Finding, Installation, failure, ok, size, warning
-from grading.broker import redis_keys
+from grading.broker import redis_key_types
 from grading.broker.dispatch import AWAY
 from grading.broker.leases import connect
-from grading.broker.redis_security import open_to_strangers, reason_sentence, untrusted
+from grading.broker.redis_acl import open_to_strangers, reason_sentence, untrusted
 from grading.config.redis_url import on_loopback, place
 
 OLDEST = (6, 2)
@@ -128,7 +128,7 @@ def _keys(client: Redis, installation: Installation) -> Finding:
     """The sweeper sets wrong ones aside within seconds; one is found without it, or if a program insists."""
     name = "redis keys"
     try:
-        wrong = redis_keys.of_another_type(client, redis_keys.expected(installation.config))
+        wrong = redis_key_types.of_another_type(client, redis_key_types.expected(installation.config))
     except NoPermissionError:
         return ok(name, "not looked at, as this user may not")
     if wrong:

@@ -18,7 +18,7 @@ from grading.broker.dispatch import AWAY, Dispatch, open_dispatch
 from grading.broker.machine_status import MachineState
 from grading.config.settings import Machine
 from grading.domain.model_digests import Claim, claims, differing, short
-from grading.shared.software import software
+from grading.shared.code_version import software
 from workers.machine.engines import known_engines
 
 LOOK_EVERY_S = 0.1

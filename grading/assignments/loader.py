@@ -15,10 +15,11 @@ from typing import Any, Literal
 from pydantic import AwareDatetime, Field, ValidationError, field_validator, model_validator
 
 from grading.assignments.legacy_import import Works, is_legacy, read_legacy_rubric
-from grading.assignments.test_files import check_tests
-from grading.config.languages import english_name
+from grading.assignments.test_validation import check_tests
+from grading.config.natural_languages import english_name
 from grading.documents import Limits, UploadedFile, in_language, read, set_apart
 from grading.documents.files import KINDS, extension
+from grading.domain.base_value import Value
 from grading.domain.document import Document
 from grading.domain.errors import AssignmentError, DocumentError
 from grading.domain.jobs import ENGLISH
@@ -26,7 +27,6 @@ from grading.domain.lateness import LateRule
 from grading.domain.messages import define_message
 from grading.domain.rubric import Adjustment, Criterion, Rubric
 from grading.domain.rubric_errors import check_rubric, explain
-from grading.domain.value import Value
 
 NOT_A_FOLDER = define_message(
     "folder.not_a_folder", "is not a folder; name the folder that holds %(manifest)s"

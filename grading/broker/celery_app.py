@@ -6,7 +6,7 @@ from typing import Any
 
 from celery import Celery
 
-from grading.broker import transport
+from grading.broker import kombu_transport
 from grading.broker.signing import own_user
 
 STORE = "store"
@@ -21,7 +21,7 @@ SUBMISSION = "grader_submission"
 """A header of messages that says which submission they are about."""
 SENT = "grader_sent"
 """A header of runs: when they were sent, by Redis' clock; `LOOK` (grading/broker/lua_scripts.py) reads it."""
-NEXT = transport.NEXT
+NEXT = kombu_transport.NEXT
 INBOX = "results."
 """And a machine's name: a list of what that machine tells the server."""
 
@@ -73,7 +73,7 @@ def celery_app(redis_url: str, visibility_timeout_s: int, machine: str = "") -> 
     These settings lost nothing when workers and Redis were killed in every way tried: messages are
     acknowledged after the work, unacknowledged ones are restored.
     """
-    transport.install()
+    kombu_transport.install()
     # results are read in SQL
     app = Celery("grader", broker=redis_url, backend="disabled://", set_as_current=False)
     app.conf.update(_reliable(visibility_timeout_s))

@@ -17,8 +17,8 @@ from redis import Redis
 from grading.broker import lua_scripts
 from grading.broker.lua_scripts import Script
 from grading.config.machines import Placement
+from grading.domain.base_value import Value
 from grading.domain.jobs import Tokens
-from grading.domain.value import Value
 
 CHAT = "grader.chat"
 SIGN_S = 5.0

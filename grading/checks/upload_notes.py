@@ -17,11 +17,11 @@ from grading.checks.kinds.tests import PassesTests, matching
 from grading.checks.parsing.parser import LOOSE
 from grading.checks.scope import Scopes, executed, runs_recorded
 from grading.documents import set_apart
-from grading.documents.lines import says_something
+from grading.documents.line_comparison import says_something
+from grading.domain.base_value import Value
 from grading.domain.document import Cell, Document
 from grading.domain.messages import Message
 from grading.domain.rubric import Criterion, Rubric
-from grading.domain.value import Value
 from grading.execution.plan import run_checks
 from grading.execution.test_files import file_name
 

@@ -8,7 +8,7 @@ from grading.checks.message_parts import CODE_CELLS
 from grading.checks.outputs import errors_in
 from grading.checks.parsing.parser import LOOSE
 from grading.checks.scope import Piece, Scopes, executed, runs_recorded
-from grading.documents.lines import says_something
+from grading.documents.line_comparison import says_something
 from grading.domain.evidence import Flag
 from grading.domain.messages import define_message, define_plural
 

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from grading.domain.value import Value
+from grading.domain.base_value import Value
 
 PORTS = {"smtp": 25, "smtps": 465}
 

@@ -28,11 +28,11 @@ from pydantic import (
 from grading.config import redis_url
 from grading.config.machines import EngineSettings, HttpUrl, Machine, Name, Placement, Prefill, Ssh
 from grading.config.mail import Mail
+from grading.domain.base_value import Value
 from grading.domain.errors import ConfigError
 from grading.domain.learning_platforms import platform_modules
 from grading.domain.ssrf import Allowed
 from grading.domain.stages import STAGES, StageRow
-from grading.domain.value import Value
 
 
 class Gateway(Value):

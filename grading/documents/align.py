@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from grading.documents.cell_context import comment_marks
-from grading.documents.lines import keys
+from grading.documents.line_comparison import keys
 from grading.domain.document import Cell
 
 _WORD = re.compile(r"[^\W\d_]\w{2,}")

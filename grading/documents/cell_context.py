@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from grading.documents.lines import FORM_FIELD
+from grading.documents.line_comparison import FORM_FIELD
 from grading.documents.markdown import FENCE, HEADING
 from grading.domain.document import Cell
 

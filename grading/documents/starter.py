@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from grading.documents.align import align, likeness
 from grading.documents.cell_context import Place, places
 from grading.documents.files import same_name
-from grading.documents.lines import keys, new_lines
+from grading.documents.line_comparison import keys, new_lines
 from grading.domain.document import Cell, Document
 
 _LEAST_ALIKE = 0.2

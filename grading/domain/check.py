@@ -17,8 +17,8 @@ from typing import Annotated, Any, ClassVar, Union
 from pydantic import Field, GetCoreSchemaHandler, TypeAdapter
 from pydantic_core import CoreSchema, core_schema
 
+from grading.domain.base_value import Value
 from grading.domain.messages import Message
-from grading.domain.value import Value
 
 KINDS = "grading.checks.kinds"
 """The package whose modules hold the kinds. They are imported when a rubric is first read."""

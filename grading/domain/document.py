@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from grading.domain.value import Value
+from grading.domain.base_value import Value
 
 
 class Output(Value):

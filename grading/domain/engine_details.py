@@ -11,8 +11,8 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
+from grading.domain.base_value import Value
 from grading.domain.messages import Message
-from grading.domain.value import Value
 
 MAX_DETAILS = 8
 MAX_MEASUREMENTS = 32

@@ -6,9 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
+from grading.domain.base_value import Value
 from grading.domain.document import Location
 from grading.domain.messages import Message, Params
-from grading.domain.value import Value
 
 Show = Literal["everything", "input", "name", "nothing"]
 """What a student sees of a test that failed: all of it, all but the expected value, its name, or only that

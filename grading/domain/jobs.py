@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from grading.domain.base_value import Value
 from grading.domain.document import Document, Location
 from grading.domain.engine_details import Details
 from grading.domain.errors import Retry
 from grading.domain.evidence import Evidence, Flag
 from grading.domain.messages import Message, Params
 from grading.domain.rubric import Rubric
-from grading.domain.value import Value
 
 ENGLISH = "English"
 

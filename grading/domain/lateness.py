@@ -9,8 +9,8 @@ from functools import lru_cache
 
 from pydantic import Field
 
+from grading.domain.base_value import Value
 from grading.domain.messages import Message, define_message
-from grading.domain.value import Value
 
 DAY = timedelta(days=1)
 LONGEST = 366

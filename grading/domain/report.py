@@ -7,13 +7,13 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from grading.domain.base_value import Value
 from grading.domain.document import Location
 from grading.domain.evidence import CheckOutcome, Flag
 from grading.domain.jobs import Provenance, Quote
 from grading.domain.messages import Message, Params, verbatim
 from grading.domain.round_states import RoundState
 from grading.domain.stages import AnalysisOutput, FeedbackOutput, StageOutput
-from grading.domain.value import Value
 
 Basis = Literal["checks", "rules", "model", "checks and model", "ungraded", "person"]
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from grading.domain.value import Value
+from grading.domain.base_value import Value
 
 Kind = Literal["points", "reason", "remark", "hide", "add", "text", "adjust", "waive", "apply"]
 """points    of a criterion: `points`, target is the criterion's id

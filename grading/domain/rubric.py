@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pydantic import Field, field_validator, model_validator
 
+from grading.domain.base_value import InvalidValue, Value
 from grading.domain.check import Check
 from grading.domain.messages import define_message
-from grading.domain.value import InvalidValue, Value
 
 TWO_LEVELS = define_message("rubric.two_levels", "needs at least two levels, the lowest first")
 EITHER = define_message("rubric.either", "give either deduct or cap")

@@ -7,12 +7,12 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from grading.domain.base_value import InvalidValue
 from grading.domain.check import Check, CheckBase, check_kinds
 from grading.domain.errors import AssignmentError
 from grading.domain.messages import Message, define_message, verbatim
 from grading.domain.patterns import compiled
 from grading.domain.rubric import Adjustment, Criterion, Rubric
-from grading.domain.value import InvalidValue
 
 _INSIDE: dict[str, type[BaseModel]] = {"criteria": Criterion, "adjustments": Adjustment}
 

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from grading.domain.base_value import Value
 from grading.domain.jobs import Finding, Judgement, Suggestion
 from grading.domain.messages import MessageType, define_message
 from grading.domain.rubric import Rubric
-from grading.domain.value import Value
 
 
 class StageOutput(Value):

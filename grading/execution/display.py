@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import Field
 
+from grading.domain.base_value import Value
 from grading.domain.document import Cell, Document, Output
-from grading.domain.value import Value
 from grading.execution.path_repair import Repair
 from grading.execution.plan import Plan
 from grading.execution.results import Ran

@@ -14,9 +14,9 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from grading.domain.base_value import Value
 from grading.domain.document import Location
 from grading.domain.messages import Message, define_message
-from grading.domain.value import Value
 from grading.execution.values import CodeLanguage
 
 MAX_SOURCE = 200_000

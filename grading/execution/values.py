@@ -11,8 +11,8 @@ from typing import Literal
 from pydantic import Field
 
 from grading.config.settings import Limits
+from grading.domain.base_value import Value
 from grading.domain.document import Output
-from grading.domain.value import Value
 
 CodeLanguage = Literal["python", "r"]
 

@@ -35,7 +35,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from grading.checks.level_support import OwnWork
+from grading.checks.student_text import OwnWork
 from grading.domain.document import Document
 from grading.domain.errors import JobInvalid
 from grading.domain.evidence import CriterionEvidence, Evidence, Flag

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from grading.domain.value import Value
+from grading.domain.base_value import Value
 
 
 class Counted(Value):

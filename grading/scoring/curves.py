@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from grading.domain.value import Value
+from grading.domain.base_value import Value
 from grading.scoring.final_score import counted
 
 Kind = Literal["add", "best", "median", "floor", "root"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from grading.domain.base_value import Value
 from grading.domain.report import Report
 from grading.domain.report_changes import Change
-from grading.domain.value import Value
 from grading.scoring.changes import changed
 
 

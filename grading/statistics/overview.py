@@ -10,7 +10,7 @@ from grading.statistics.agreement import Agreement, Between, agreement, between_
 from grading.statistics.distribution import Bin, Spread, bins, spread
 from grading.statistics.finding_groups import Group, grouped
 from grading.statistics.items import Item, item
-from grading.statistics.works import Judged, PersonLevel, StageRun, Tested, Work, Works
+from grading.statistics.submission_data import Judged, PersonLevel, StageRun, Tested, Work, Works
 
 MOST_GROUPS = 40
 MOST_TESTED = 40

@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from grading.domain.base_value import Value
 from grading.domain.errors import DocumentError
 from grading.domain.messages import Message, define_message
-from grading.domain.value import Value
 from grading.tabular.roster_csv import COLUMNS, decode_text
 
 TABLE_EMPTY = define_message(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.models import make_model
+from bench.tiny_models import make_model
 from tests.integration import webapp
 from tests.support.engines import HEADS
 from tests.support.services import Prepare

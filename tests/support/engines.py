@@ -15,7 +15,7 @@ from typing import Any
 
 import jsonschema
 
-from bench.models import Shape
+from bench.tiny_models import Shape
 from cli.dev.embedded_redis import free_port
 from grading.domain.engine_details import Detail
 from grading.domain.evidence import Evidence

@@ -13,7 +13,7 @@ from grading.broker.celery_app import own_queue
 from grading.broker.dispatch import AWAY
 from grading.broker.heartbeats import Answer, Claim, Lease
 from grading.broker.leases import Leases
-from workers.machine.run import RunInHand
+from workers.machine.active_run import RunInHand
 
 log = logging.getLogger(__name__)
 

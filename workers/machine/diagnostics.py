@@ -22,10 +22,10 @@ from redis.exceptions import RedisError
 from grading.broker import celery_app
 from grading.broker.canaries import EXAMINATIONS
 from grading.domain.errors import EngineError
-from grading.shared.software import software
+from grading.shared.code_version import software
 from workers.machine.circuits import probe
 from workers.machine.model_digests import counters
-from workers.machine.process import MachineProcess
+from workers.machine.worker import MachineProcess
 
 log = logging.getLogger(__name__)
 KEEP_S = 600

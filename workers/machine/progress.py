@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 from grading.broker.heartbeats import HEARTBEAT_S, MOST_DRAFT, Lease
 from grading.broker.leases import Leases
 from grading.domain.jobs import Job
-from workers.machine.run import RunInHand
+from workers.machine.active_run import RunInHand
 from workers.machine.stages.partial_output import readable
 from workers.machine.stages.prompt_leaks import leaked
 

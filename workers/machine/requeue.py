@@ -9,8 +9,8 @@ from grading.broker.dispatch import AWAY
 from grading.broker.leases import Leases
 from grading.domain.jobs import Result
 from grading.scheduling.circuit_breaker import AWAY as ENGINE_AWAY
+from workers.machine.active_run import Message, RunInHand
 from workers.machine.circuits import CircuitBreakers
-from workers.machine.run import Message, RunInHand
 
 log = logging.getLogger(__name__)
 PAUSE_S = 1.0

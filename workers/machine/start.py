@@ -23,6 +23,7 @@ from grading.scheduling.cluster_view import Peer
 from grading.shared.telemetry import working_on
 from workers.celery_worker import Watch, keep_watch, register_canary, run_worker
 from workers.machine import diagnostics
+from workers.machine.active_run import Message
 from workers.machine.engines import open_engines
 from workers.machine.gateway_requests.serving import (
     GatewayRequests,
@@ -31,10 +32,9 @@ from workers.machine.gateway_requests.serving import (
     open_gateway_requests,
     taken_up,
 )
-from workers.machine.process import MachineProcess
 from workers.machine.results import Inbox
-from workers.machine.run import Message
 from workers.machine.scheduling.queue_selection import MachineView, QueueOrder, QueueSelection
+from workers.machine.worker import MachineProcess
 
 log = logging.getLogger(__name__)
 BREAK_OFF_S = 2.0

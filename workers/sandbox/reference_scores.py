@@ -13,16 +13,16 @@ from grading.assignments.loader import Assignment
 from grading.checks import collect
 from grading.config.settings import Limits
 from grading.documents import set_apart
+from grading.domain.base_value import Value
 from grading.domain.document import Cell, Document
 from grading.domain.errors import AssignmentError
 from grading.domain.evidence import Evidence
 from grading.domain.report import CriterionGrade
 from grading.domain.rubric import Criterion
-from grading.domain.value import Value
 from grading.execution.plan import make_plan
 from grading.execution.results import Ran
 from grading.scoring.adjustments import added_up, found_adjustments
-from workers.sandbox.runner import Runner
+from workers.sandbox.plan_runner import Runner
 
 LEAST, MOST = 0.95, 0.05
 """Share that a solution must reach, and that a starter may, of a rubric that was translated."""

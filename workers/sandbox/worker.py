@@ -25,13 +25,13 @@ from grading.store.rounds import preparing
 from workers.celery_worker import Watch, keep_watch, register_canary, run_worker
 from workers.sandbox.backends import open_backend
 from workers.sandbox.backends.selection import ClosableBackend
-from workers.sandbox.executor import Executor
-from workers.sandbox.runner import Runner, Shelf
+from workers.sandbox.plan_runner import Runner, Shelf
+from workers.sandbox.request_runner import Executor
 from workers.sandbox.runtimes import find_runtime
 from workers.server.admit import admit_runs
 from workers.server.context import Server, open_server
-from workers.server.heartbeats import send_heartbeats_until
 from workers.server.prepare import prepare, prepare_by_running
+from workers.server.server_heartbeats import send_heartbeats_until
 from workers.server.tasks import UNTIL_SQL_IS_BACK
 
 log = logging.getLogger(__name__)

@@ -19,10 +19,10 @@ from sqlalchemy.orm import Session
 from grading.checks import collect
 from grading.checks.visibility import for_student
 from grading.documents import Identity, pseudonymise, set_apart
+from grading.domain.base_value import Value
 from grading.domain.document import Document
 from grading.domain.errors import GraderError, SandboxUnavailable
 from grading.domain.evidence import Evidence, Flag
-from grading.domain.value import Value
 from grading.execution.display import ShownExecution, add_played, shown
 from grading.execution.path_repair import beside
 from grading.execution.plan import Plan, make_plan

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 from grading.documents import Identity, pseudonymise_texts
+from grading.domain.base_value import Value
 from grading.domain.evidence import Evidence
-from grading.domain.value import Value
 
 _CODED = frozenset({"message_code", "params"})
 V = TypeVar("V", bound=Value)

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.exc import DBAPIError
 
-from grading.broker import redis_keys
+from grading.broker import redis_key_types
 from grading.broker.celery_app import SANDBOX_QUEUES, STORE
 from grading.broker.dispatch import AWAY
 from grading.broker.leases import load_scripts
 from grading.store import outbox
 from grading.store.reporting import operations
 from grading.store.rounds import preparing, queue
-from workers.server import heartbeats, record
+from workers.server import record, server_heartbeats
 from workers.server.admit import admit_runs
 from workers.server.context import Server
 from workers.server.housekeeping import do_chores
@@ -104,12 +104,12 @@ class Sweeper:
     def _repair_redis(self) -> None:
         """A key of another type under a name of ours stops all who read it."""
         redis, config = self.server.dispatch.registry.redis, self.server.config
-        wrong = redis_keys.of_another_type(redis, redis_keys.expected(config))
+        wrong = redis_key_types.of_another_type(redis, redis_key_types.expected(config))
         for key, kind in wrong.items():
             log.error("%r in Redis is a %s, so nobody could use it; it is set aside for a day", key, kind)
-        redis_keys.set_aside(redis, wrong)
+        redis_key_types.set_aside(redis, wrong)
         machines = [machine.name for machine in config.machines]
-        redis_keys.forget_handed_out(redis, machines, config.redis.visibility_timeout_s)
+        redis_key_types.forget_handed_out(redis, machines, config.redis.visibility_timeout_s)
 
     def _load_scripts(self) -> None:
         """Machines may not, and wait for those that a Redis which started again has forgotten."""
@@ -120,7 +120,7 @@ class Sweeper:
         do_chores(self.server)
 
     def _send_canaries(self) -> None:
-        heartbeats.sweep(self.server)
+        server_heartbeats.sweep(self.server)
 
     def _release(self) -> None:
         admit_runs(self.server)

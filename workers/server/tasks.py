@@ -21,9 +21,9 @@ from workers.server.admit import admit_runs
 from workers.server.context import Server, open_server
 from workers.server.delivery.mail import MailSender
 from workers.server.delivery.webhooks import Relay, receivers
-from workers.server.heartbeats import send_heartbeats_until
 from workers.server.inbox import Inboxes
 from workers.server.prepare import prepare
+from workers.server.server_heartbeats import send_heartbeats_until
 from workers.server.sweeper import Sweeper
 
 UNTIL_SQL_IS_BACK = {

@@ -17,8 +17,8 @@ from redis.exceptions import RedisError
 from werkzeug.wrappers import Response
 
 from app.assignments.editor import forms
-from app.gateway_requests.conversation import ClientGone, Conversation
 from app.gateway_requests.errors import Refused
+from app.gateway_requests.response_events import ClientGone, Conversation
 from app.gateway_requests.slots import GatewayServices
 from app.web import assignment_pages, auth
 from app.web.assignment_pages import ANY

@@ -34,7 +34,7 @@ from app.web.security import without_token
 from app.web.services import services
 from grading.domain.errors import GraderError
 from grading.domain.messages import define_message
-from grading.integrations.lti import claims, client
+from grading.integrations.lti import client, launch_verification
 from grading.integrations.lti.values import DEEP_LINKING, Launch, LaunchRefused, Platform
 from grading.store.database import now
 from grading.store.integrations.lti import launch as lti_launch
@@ -187,10 +187,10 @@ def _without_cookies(platform: Platform, again: Mapping[str, str]) -> tuple[str,
 def _checked(platform: Platform, nonce: str) -> Launch:
     """The launch, if all of it is right. Raises LaunchRefused."""
     token = request.form.get("id_token", "")
-    verified = claims.verified(token, _keys(platform, token))
+    verified = launch_verification.verified(token, _keys(platform, token))
     with services().store.read() as store:
         moment = now(store).timestamp()
-    found = claims.checked(verified, platform, moment)
+    found = launch_verification.checked(verified, platform, moment)
     if not hmac.compare_digest(found.nonce.encode(), nonce.encode()):
         raise LaunchRefused(OTHER_REQUEST)
     return found
@@ -203,8 +203,8 @@ def _keys(platform: Platform, token: str) -> dict[str, Any]:
         age = registrations.jwks_age(session_, platform.id)
     if age is not None and age < OLD:
         try:
-            claims.verified(token, platform.jwks)
-        except claims.UnknownKey:
+            launch_verification.verified(token, platform.jwks)
+        except launch_verification.UnknownKey:
             if age < FRESH:
                 raise
         else:

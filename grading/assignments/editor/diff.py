@@ -11,10 +11,10 @@ from typing import Any
 from grading.assignments.editor.folder import RUBRIC, TASK, plain
 from grading.assignments.editor.text_lists import number
 from grading.assignments.loader import MANIFEST
+from grading.domain.base_value import Value
 from grading.domain.check import CheckBase
 from grading.domain.jobs import ENGLISH
 from grading.domain.rubric import Criterion, Rubric
-from grading.domain.value import Value
 
 MOST_CHARS = 400
 """Of a text that is shown as it was and as it is."""

@@ -12,11 +12,11 @@ from pydantic import AwareDatetime, BaseModel, Field, model_validator
 
 from grading.assignments.editor.toml_writer import written
 from grading.assignments.loader import MANIFEST, Counts, Language, Release, read_manifest
+from grading.domain.base_value import Value
 from grading.domain.errors import AssignmentError
 from grading.domain.jobs import ENGLISH
 from grading.domain.lateness import LateRule
 from grading.domain.rubric import Rubric
-from grading.domain.value import Value
 
 RUBRIC = "rubric.json"
 TASK = "task.md"

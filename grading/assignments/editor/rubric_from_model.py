@@ -14,12 +14,12 @@ from grading.checks.kinds.code import Defines, Uses
 from grading.checks.kinds.counts import Count
 from grading.checks.kinds.prose import Words
 from grading.checks.kinds.style import Comments, Documented
+from grading.domain.base_value import Value
 from grading.domain.check import Check
 from grading.domain.errors import GraderError
 from grading.domain.messages import define_message
 from grading.domain.rubric import Criterion, Rubric
 from grading.domain.stages import STAGES
-from grading.domain.value import Value
 
 ANSWER_NO_RUBRIC = define_message(
     "proposal.answer_no_rubric", "The model's answer is no rubric; try again, or begin with the template."

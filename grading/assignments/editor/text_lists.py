@@ -9,8 +9,8 @@ import unicodedata
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
+from grading.domain.base_value import InvalidValue
 from grading.domain.messages import define_message
-from grading.domain.value import InvalidValue
 
 NO_SIGN = define_message("form.no_sign", "write a name, = and what belongs to it, such as: total = 42")
 NO_JSON = define_message("form.no_json", "begins with { and is not valid JSON")

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from grading.checks.comparison.numbers import Tolerance, close, number_of
-from grading.checks.comparison.printed_values import OBJECT, is_own, kind_of, said
 from grading.checks.comparison.tables import difference_of_tables
+from grading.checks.comparison.value_formatting import OBJECT, is_own, kind_of, said
 from grading.domain.messages import Message, define_message
 from grading.execution.values import Shape
 

@@ -13,9 +13,9 @@ from grading.checks.evaluate import FULL, evaluate
 from grading.checks.kind import CheckKind
 from grading.checks.message_parts import listed
 from grading.checks.scope import Scope
+from grading.domain.base_value import Value
 from grading.domain.check import Check, CheckBase
 from grading.domain.messages import Message, MessageType, define_message, verbatim
-from grading.domain.value import Value
 
 NO_WAY = define_message("check.ladder.none", "none of the described ways was found")
 

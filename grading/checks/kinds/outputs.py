@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import ClassVar, Literal
 
 from grading.checks import field_labels
-from grading.checks.comparison.surplus import too_much
+from grading.checks.comparison.extra_output import too_much
 from grading.checks.context import ASKS_FOR_NOTHING, DOES_NOT_APPLY, NO_CODE, Context, Finding
 from grading.checks.kind import CheckKind
 from grading.checks.message_parts import CODE_CELLS, clauses, listed

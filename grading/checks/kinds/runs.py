@@ -9,9 +9,9 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from grading.checks import field_labels
+from grading.checks.comparison.extra_output import enumerated, too_much
 from grading.checks.comparison.numbers import Tolerance
 from grading.checks.comparison.outputs import compare_outputs, lines_of, text_of
-from grading.checks.comparison.surplus import enumerated, too_much
 from grading.checks.context import DOES_NOT_APPLY, Context, Finding
 from grading.checks.kind import CheckKind
 from grading.checks.message_parts import CODE_CELLS, SCRIPTS

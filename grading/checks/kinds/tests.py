@@ -11,7 +11,7 @@ from pydantic import Field
 
 from grading.checks import field_labels
 from grading.checks.comparison.numbers import Tolerance
-from grading.checks.comparison.printed_values import said
+from grading.checks.comparison.value_formatting import said
 from grading.checks.comparison.values import compare
 from grading.checks.context import DOES_NOT_APPLY, Context, Finding
 from grading.checks.kind import CheckKind
@@ -28,10 +28,10 @@ from grading.checks.test_outcomes import (
     ready,
     summary,
 )
+from grading.domain.base_value import Value
 from grading.domain.document import Document
 from grading.domain.evidence import Show, TestOutcome
 from grading.domain.messages import Message, MessageType, define_message, define_plural
-from grading.domain.value import Value
 from grading.execution.plan import Asked, Planner, Question, RunCheck, language_of
 from grading.execution.planned_requests import Slot
 from grading.execution.results import Ran

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, StringConstraints, field_validator
 
-from grading.domain.value import Value
+from grading.domain.base_value import Value
 
 
 class Canvas(Value):

@@ -18,6 +18,7 @@ from grading.assignments.editor.folder import Content, Settings, compose, export
 from grading.assignments.legacy_import import Works
 from grading.assignments.loader import read_files
 from grading.documents import Limits
+from grading.domain.base_value import Value
 from grading.domain.document import Document
 from grading.domain.errors import Conflict, NotFound
 from grading.domain.jobs import ENGLISH
@@ -25,7 +26,6 @@ from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
 from grading.domain.rubric import Rubric
 from grading.domain.shared_messages import NO_SUCH_ASSIGNMENT
-from grading.domain.value import Value
 from grading.store import blobs, tables
 from grading.store.assignments.settings import lock_assignment, require_free_slug, set_columns, settings_of
 from grading.store.audit import write_audit

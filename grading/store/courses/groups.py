@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from sqlalchemy import ScalarSelect, delete, func, select
 from sqlalchemy.orm import Session
 
+from grading.domain.base_value import Value
 from grading.domain.errors import Conflict, NotFound
 from grading.domain.messages import define_message
 from grading.domain.shared_messages import NOT_A_STUDENT
-from grading.domain.value import Value
 from grading.store import tables
 from grading.store.accounts import users
 from grading.store.audit import write_audit

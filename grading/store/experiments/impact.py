@@ -9,10 +9,10 @@ from typing import Any
 from sqlalchemy import and_, bindparam, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
+from grading.domain.base_value import Value
 from grading.domain.errors import NotFound
 from grading.domain.messages import Message, define_message
 from grading.domain.report import Report
-from grading.domain.value import Value
 from grading.scoring import settled
 from grading.scoring.carry_over import Conflict
 from grading.statistics.grade_impact import Points

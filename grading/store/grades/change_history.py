@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Select, bindparam, func, select
 from sqlalchemy.orm import Session, aliased
 
-from grading.domain.value import Value
+from grading.domain.base_value import Value
 from grading.store.database import literal_limit
 from grading.store.tables import Change, Round, User
 

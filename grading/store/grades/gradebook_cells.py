@@ -12,8 +12,8 @@ from weakref import WeakKeyDictionary
 from sqlalchemy import ColumnElement, Engine, Select, and_, bindparam, select
 from sqlalchemy.orm import Session, aliased
 
+from grading.domain.base_value import Value
 from grading.domain.round_states import RoundState
-from grading.domain.value import Value
 from grading.store.database import cache_now, clock_column
 from grading.store.tables import (
     Assignment,

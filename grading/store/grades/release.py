@@ -9,10 +9,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, false, func, select, true
 from sqlalchemy.orm import Session, defer
 
+from grading.domain.base_value import Value
 from grading.domain.errors import Conflict, GraderError, NotFound
 from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
-from grading.domain.value import Value
 from grading.store import outbox, periodic_tasks, tables
 from grading.store.audit import write_audit
 from grading.store.database import now

@@ -24,8 +24,8 @@ from sqlalchemy import Connection, Engine, func, inspect, make_url, select, tabl
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from grading.domain.base_value import Value
 from grading.domain.errors import Conflict, GraderError, NotFound
-from grading.domain.value import Value
 from grading.store import schema
 from grading.store.audit import write_audit
 from grading.store.database import Store, now

@@ -27,7 +27,7 @@ from grading.store.bulk import chunks, delete_rows
 from grading.store.database import Store, now
 from grading.store.learning_platforms import known_platforms
 from grading.store.privacy.deletion import delete_class_uploads, delete_submissions, lock_submissions
-from grading.store.submissions.uploads import delete_uploads
+from grading.store.submissions.pending_uploads import delete_uploads
 from grading.store.tables import (
     Assignment,
     Audit,

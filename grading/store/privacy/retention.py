@@ -25,7 +25,7 @@ from grading.store.privacy.deletion import (
     lock_submissions,
 )
 from grading.store.rounds import prompts
-from grading.store.submissions.uploads import delete_uploads
+from grading.store.submissions.pending_uploads import delete_uploads
 from grading.store.tables import (
     Audit,
     Base,

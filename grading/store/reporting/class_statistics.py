@@ -15,7 +15,16 @@ from grading.domain.report_changes import Change
 from grading.domain.round_states import RoundState
 from grading.scoring import changed
 from grading.statistics.finding_groups import Remark
-from grading.statistics.works import Judged, Looked, PersonLevel, StageRun, Tested, Took, Work, Works
+from grading.statistics.submission_data import (
+    Judged,
+    Looked,
+    PersonLevel,
+    StageRun,
+    Tested,
+    Took,
+    Work,
+    Works,
+)
 from grading.store import tables
 from grading.store.grades.final_score import counting_submissions
 from grading.store.tables.assignments import SAMPLE

@@ -8,10 +8,10 @@ from functools import cache
 from sqlalchemy import Select, bindparam, func, select
 from sqlalchemy.orm import Session
 
+from grading.domain.base_value import Value
 from grading.domain.errors import GraderError, NotFound
 from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
-from grading.domain.value import Value
 from grading.store.audit import write_audit
 from grading.store.database import now
 from grading.store.tables import SavedComment, User

@@ -11,12 +11,12 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from grading.domain.base_value import Value
 from grading.domain.errors import Conflict
 from grading.domain.messages import Message, define_message
 from grading.domain.permissions import Actor
 from grading.domain.report import Adjusted, CriterionGrade, Report
 from grading.domain.report_changes import Change, Kind
-from grading.domain.value import Value
 from grading.scoring import changed
 from grading.scoring.adjustments import added_up
 from grading.scoring.final_score import counted

@@ -11,11 +11,11 @@ from typing import Any
 from sqlalchemy import func, insert, select, update
 from sqlalchemy.orm import Session, defer
 
+from grading.domain.base_value import Value
 from grading.domain.errors import Conflict, GraderError, NotFound
 from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
 from grading.domain.rubric import Rubric
-from grading.domain.value import Value
 from grading.scoring.curves import Curve, Moved, Standing, distribution, moved
 from grading.scoring.final_score import counted
 from grading.store.assignments import versions

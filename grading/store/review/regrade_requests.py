@@ -7,12 +7,12 @@ from typing import Literal
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from grading.domain.base_value import Value
 from grading.domain.errors import Conflict, NotFound
 from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
 from grading.domain.report_changes import Change
 from grading.domain.shared_messages import NO_SUCH_REQUEST, NO_SUCH_SUBMISSION
-from grading.domain.value import Value
 from grading.store import tables
 from grading.store.audit import write_audit
 from grading.store.database import now

@@ -8,11 +8,11 @@ from hashlib import sha256
 from sqlalchemy import Label, distinct, exists, func, select
 from sqlalchemy.orm import Session
 
+from grading.domain.base_value import Value
 from grading.domain.errors import GraderError, NotFound
 from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
 from grading.domain.rubric import Rubric
-from grading.domain.value import Value
 from grading.store.audit import write_audit
 from grading.store.database import now
 from grading.store.grades.final_score import counting_of_assignment

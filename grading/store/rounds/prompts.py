@@ -15,11 +15,11 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from grading.domain.base_value import Value
 from grading.domain.errors import NotFound
 from grading.domain.jobs import Provenance, Result, SentPrompt
 from grading.domain.messages import define_message
 from grading.domain.round_states import RunState
-from grading.domain.value import Value
 from grading.store.bulk import delete_rows
 from grading.store.rounds import example_usage
 from grading.store.tables import Base, Prompt, Round, Run, SystemMessage

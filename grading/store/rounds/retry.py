@@ -9,9 +9,9 @@ from typing import Any
 from sqlalchemy import delete, false, func, select
 from sqlalchemy.orm import Session
 
+from grading.domain.base_value import Value
 from grading.domain.messages import Message
 from grading.domain.round_states import RoundState, StageState
-from grading.domain.value import Value
 from grading.store import outbox
 from grading.store.audit import write_audit
 from grading.store.bulk import chunks

@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.orm import Session
 
 from grading.documents import SubmittedFiles, in_language
+from grading.domain.base_value import Value
 from grading.domain.errors import Forbidden, GraderError, NotFound
 from grading.domain.lateness import Lateness, LateRule, closes, lateness
 from grading.domain.messages import define_message
@@ -18,7 +19,6 @@ from grading.domain.round_states import RoundState, StageState
 from grading.domain.rubric import Rubric
 from grading.domain.shared_messages import ACCOUNT_DISABLED, NO_SUCH_ASSIGNMENT
 from grading.domain.stages import stages_of
-from grading.domain.value import Value
 from grading.store import idempotency_keys, outbox, tables
 from grading.store.assignments import versions
 from grading.store.assignments.settings import due_of

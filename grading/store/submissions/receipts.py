@@ -11,10 +11,10 @@ from typing import Any
 from sqlalchemy import Select, and_, bindparam, exists, select
 from sqlalchemy.orm import Session
 
+from grading.domain.base_value import Value
 from grading.domain.errors import NotFound
 from grading.domain.lateness import Lateness, LateRule, lateness, own_due
 from grading.domain.shared_messages import NO_SUCH_SUBMISSION
-from grading.domain.value import Value
 from grading.store import tables
 
 

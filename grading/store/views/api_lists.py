@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Select, and_, func, or_, select, tuple_
 from sqlalchemy.orm import Session, joinedload
 
-from grading.domain.value import Value
+from grading.domain.base_value import Value
 from grading.store import tables
 from grading.store.courses import roster
 from grading.store.courses.courses import CourseEntry, load_course

@@ -11,12 +11,12 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, Text, and_, bindparam, cast, exists, select
 from sqlalchemy.orm import Session, aliased
 
+from grading.domain.base_value import Value
 from grading.domain.errors import NotFound
 from grading.domain.lateness import LateRule, own_due, steps
 from grading.domain.messages import define_message
 from grading.domain.rubric import Rubric
 from grading.domain.shared_messages import NO_SUCH_ASSIGNMENT
-from grading.domain.value import Value
 from grading.shared.cache import BoundedCache, mark
 from grading.store import tables
 from grading.store.blobs import load_blob

@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy import Executable, Select, and_, bindparam, select
 from sqlalchemy.orm import Session, aliased
 
+from grading.domain.base_value import Value
 from grading.domain.lateness import Lateness, LateRule, lateness, own_due
-from grading.domain.value import Value
 from grading.store import tables
 from grading.store.blobs import load_blob
 from grading.store.database import literal_limit

@@ -10,8 +10,8 @@ from typing import Any, cast
 from sqlalchemy import Executable, Select, bindparam, func, or_, select
 from sqlalchemy.orm import Session
 
+from grading.domain.base_value import Value
 from grading.domain.lateness import own_due
-from grading.domain.value import Value
 from grading.scoring.course import Counted, CourseStanding, course_standing
 from grading.store.bulk import chunks
 from grading.store.database import now

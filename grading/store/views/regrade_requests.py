@@ -9,9 +9,9 @@ from typing import Any
 from sqlalchemy import Integer, Select, bindparam, case, func, select
 from sqlalchemy.orm import Session, aliased
 
+from grading.domain.base_value import Value
 from grading.domain.errors import NotFound
 from grading.domain.shared_messages import NO_SUCH_REQUEST
-from grading.domain.value import Value
 from grading.store import tables
 from grading.store.database import literal_limit
 

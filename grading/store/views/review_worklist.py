@@ -10,8 +10,8 @@ from pydantic import Field
 from sqlalchemy import ColumnElement, Select, case, exists, func, literal, or_, select, true, tuple_
 from sqlalchemy.orm import Session
 
+from grading.domain.base_value import Value
 from grading.domain.lateness import LateRule, in_time_until
-from grading.domain.value import Value
 from grading.store.assignments.versions import load_assignment
 from grading.store.grades.final_score import counting_of_assignment
 from grading.store.tables import (

@@ -13,8 +13,8 @@ from typing import Any
 from sqlalchemy import Integer, and_, cast, func, select
 from sqlalchemy.orm import Session
 
+from grading.domain.base_value import Value
 from grading.domain.round_states import RoundState
-from grading.domain.value import Value
 from grading.store.tables import Assignment, ChangeMarker, Course, Grade, RegradeRequest, Round, Submission
 
 NOT_GRADED = (RoundState.FAILED.value, RoundState.PARTIAL.value)

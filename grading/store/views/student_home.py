@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy import Select, Text, and_, bindparam, cast, func, or_, select
 from sqlalchemy.orm import Session
 
+from grading.domain.base_value import Value
 from grading.domain.lateness import Lateness, closes, lateness, own_due, rule_of
-from grading.domain.value import Value
 from grading.store.database import cache_now, clock_column, now
 from grading.store.tables import Assignment, Course, Extension, GroupMember, Upload
 from grading.store.views import submission_lists

@@ -27,13 +27,13 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session, aliased
 
 from grading.documents import set_apart
+from grading.domain.base_value import Value
 from grading.domain.document import Cell, Document
 from grading.domain.errors import NotFound, for_student
 from grading.domain.messages import Message
 from grading.domain.report import Report
 from grading.domain.round_states import RoundState, StageState
 from grading.domain.shared_messages import NO_SUCH_SUBMISSION
-from grading.domain.value import Value
 from grading.execution.display import ShownExecution
 from grading.scoring import changed
 from grading.shared.cache import BoundedCache, mark

@@ -11,9 +11,9 @@ from typing import Any
 from sqlalchemy import Integer, Select, Subquery, Text, and_, bindparam, cast, false, func, select
 from sqlalchemy.orm import Session
 
+from grading.domain.base_value import Value
 from grading.domain.lateness import IN_TIME, Lateness, lateness, own_due, rule_of
 from grading.domain.messages import Message
-from grading.domain.value import Value
 from grading.store import tables
 from grading.store.database import literal_limit
 from grading.store.submissions.intake import counts_for

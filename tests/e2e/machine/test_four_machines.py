@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from bench.models import make_model
+from bench.tiny_models import make_model
 from cli.commands.submit import Client
 from cli.dev.embedded_redis import free_port, start_redis
 from cli.dev.local_stack import accepts_uploads

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from bench.models import make_model
+from bench.tiny_models import make_model
 from cli.commands.submit import Client
 from cli.dev.embedded_redis import free_port
 from cli.dev.local_stack import accepts_uploads

@@ -281,7 +281,7 @@ def test_a_submission_can_be_followed_through_all_processes(seen: Seen) -> None:
         assert {line["stage"] for line in worked} == {"analysis", "feedback"}
         for run in {line["run"] for line in worked}:
             loggers = {line["logger"] for line in about if line.get("run") == run}
-            assert loggers >= {"workers.server.admit", "workers.machine.process", "workers.server.record"}
+            assert loggers >= {"workers.server.admit", "workers.machine.worker", "workers.server.record"}
         combined = [
             line for line in about if line.get("submission") == submission and line["part"] == "store"
         ]

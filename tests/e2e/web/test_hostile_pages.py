@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
-from app.results import pdf as printing
+from app.results import pdf_data as printing
 from app.results import typesetting
 from app.results import views as results
 from grading.store import tables

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from bench.models import make_model
+from bench.tiny_models import make_model
 from cli.dev.embedded_redis import start_redis
 from grading.store.tables import Round, RoundStage, Run
 from tests.support.factories import add_assignment, submit

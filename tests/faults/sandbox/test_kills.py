@@ -52,7 +52,7 @@ RUBRIC = Rubric(
         Criterion(id="reflection", title="Reflection", points=40, stage="feedback"),
     )
 )
-DRIVERS = {b"/grader/drivers/python_work.py", b"/grader/drivers/python_forkserver.py"}
+DRIVERS = {b"/grader/drivers/python_submission.py", b"/grader/drivers/python_forkserver.py"}
 
 
 @dataclass(frozen=True)

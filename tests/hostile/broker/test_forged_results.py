@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from redis import Redis
 
-from grading.broker import celery_app, redis_keys, redis_security, signing
+from grading.broker import celery_app, redis_acl, redis_key_types, signing
 from grading.broker.heartbeats import Heartbeat, Lease
 from grading.broker.leases import Leases, load_scripts
 from grading.config import settings as configuration
@@ -106,13 +106,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     read = configuration.load(folder / "config.toml", {})
     keys = signing.Keyring(password(), users=True)
     users = {"server": keys.password, **{f"machine.{n}": keys.machine_password(n) for n in ("one", "two")}}
-    with redis_server(
-        folder / "redis", acl_file(folder / "redis", redis_security.lines(read, users))
-    ) as port:
+    with redis_server(folder / "redis", acl_file(folder / "redis", redis_acl.lines(read, users))) as port:
         known = read.model_copy(
             update={"redis": read.redis.model_copy(update={"url": f"redis://127.0.0.1:{port}/0"})}
         )
-        urls = {user: redis_security.url_of(known, user, secret) for user, secret in users.items()}
+        urls = {user: redis_acl.url_of(known, user, secret) for user, secret in users.items()}
         with site(folder, TOML, f"sqlite:///{folder}/grader.db", urls["server"]) as made:
             made.parts.start("store", "store")
             load_scripts(made.dispatch.registry.redis)
@@ -232,12 +230,12 @@ def test_a_queue_of_another_type_is_set_aside_and_said(
     for name in names:
         redis.delete(name)
         redis.set(name, "x")
-    wrong = redis_keys.of_another_type(redis, redis_keys.expected(world.made.config))
+    wrong = redis_key_types.of_another_type(redis, redis_key_types.expected(world.made.config))
     assert wrong == dict.fromkeys(names, "string")
     Sweeper(server).step()
     assert all(repr(name) in caplog.text for name in names)
     assert redis.get("grader:set-aside:store") == "x"
-    assert 0 < redis.ttl("grader:set-aside:store") <= redis_keys.ASIDE_S
+    assert 0 < redis.ttl("grader:set-aside:store") <= redis_key_types.ASIDE_S
     # the store's worker, which met the wrong type, reads again
     job = world.running("after")["feedback"]
     world.send("two", job)
@@ -250,7 +248,7 @@ def test_what_a_machine_took_long_ago_is_forgotten(world: World) -> None:
     for tag, age_s in (("old", 5000.0), ("new", 5.0)):
         redis.hset(taken, tag, "a message")
         redis.zadd(times, {tag: time.time() - age_s})
-    redis_keys.forget_handed_out(redis, ["one", "two"], 1200)
+    redis_key_types.forget_handed_out(redis, ["one", "two"], 1200)
     assert redis.hkeys(taken) == redis.zrange(times, 0, -1) == ["new"]
     redis.delete(taken, times)
 

@@ -28,8 +28,8 @@ from grading.execution.values import Execution, Request
 from tests.hostile.sandbox import bait
 from tests.hostile.sandbox.bait import Bait
 from workers.sandbox.backends.base import Backend
-from workers.sandbox.executor import Executor
-from workers.sandbox.runner import Shelf
+from workers.sandbox.plan_runner import Shelf
+from workers.sandbox.request_runner import Executor
 from workers.sandbox.runtimes import find_runtime
 
 PROGRAMS = Path(__file__).parent / "programs"

@@ -11,7 +11,7 @@ import ollama
 import pytest
 import requests
 
-from bench.router import comparison, results
+from bench.router import results, trial
 from bench.router.competitors import COMPETITORS
 from bench.router.cost_model import CLUSTER_MODELS, GEMMA, QWEN
 from bench.router.processes import EmulatedServers, Processes, start_servers
@@ -144,7 +144,7 @@ def tiny(count: int = 4, cluster_model: str = "own", factor: float = 20.0) -> Pl
 def test_the_product_grades_against_the_servers_of_another_world() -> None:
     said: list[str] = []
     plan = tiny(cluster_model="long")
-    outcome = comparison.run_product(plan, said.append)
+    outcome = trial.run_product(plan, said.append)
     assert "workstation" in outcome.done
     assert (len(outcome.ended), outcome.failed, said) == (4, 0, [])
     # at this speed who is late by half a second is given up, and what it has in hand is done again
@@ -157,13 +157,13 @@ def test_the_product_grades_against_the_servers_of_another_world() -> None:
 @pytest.mark.soak
 def test_a_lost_machine_of_the_product_works_again() -> None:
     plan = Plan(lost(2, 1, 16), 20.0)
-    row = results.ScenarioResult(plan, [comparison.run_product(plan, print)]).rows()[0]
+    row = results.ScenarioResult(plan, [trial.run_product(plan, print)]).rows()[0]
     assert row["failed"] == 0
 
 
 @pytest.mark.parametrize(("way", "homes"), [("roles", True), ("shortest", False)])
 def test_a_client_sends_every_request_once(way: str, homes: bool) -> None:
-    outcome = comparison.run_competitor(COMPETITORS[way], tiny(factor=80.0), lambda line: None)
+    outcome = trial.run_competitor(COMPETITORS[way], tiny(factor=80.0), lambda line: None)
     assert (len(outcome.ended), outcome.failed) == (4, 0)
     done = {name: ends.get("done", 0) for name, ends in outcome.done.items()}
     sparks = done["dgx-spark-1"] + done["dgx-spark-2"]

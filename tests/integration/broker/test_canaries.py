@@ -16,7 +16,7 @@ from grading.broker.leases import connect
 from grading.execution.throughput import Rate
 from tests.support.system import Site, site, until
 from workers.celery_worker import EXIT_STATUS
-from workers.server import heartbeats
+from workers.server import server_heartbeats
 from workers.server.context import Server
 
 ONE = """
@@ -114,14 +114,14 @@ def test_a_worker_whose_consumer_hangs_is_seen_and_ends_itself(
     def waits_s() -> float | None:
         return one.dispatch.machines()[0].canary_age_s
 
-    heartbeats.sweep(server)  # once: another canary is not due for half a minute
+    server_heartbeats.sweep(server)  # once: another canary is not due for half a minute
     until(lambda: waits_s() == 0, 30, "the canary comes back")
     assert not one.dispatch.machines()[0].hung
     # what a lost connection did to consumers: it sends heartbeats and has free slots, and reads no queue
     one.dispatch.celery.control.cancel_consumer("machine.one", reply=True, timeout=30, limit=1)
 
     monkeypatch.setattr(timing, "EVERY_S", 0.0)
-    heartbeats.sweep(server)
+    server_heartbeats.sweep(server)
     until(lambda: one.dispatch.machines()[0].hung, 30, "the machine is seen to hang")
     worker.send_signal(signal.SIGUSR2)
     assert worker.wait(60) == EXIT_STATUS

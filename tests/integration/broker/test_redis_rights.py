@@ -11,7 +11,7 @@ import pytest
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from grading.broker import redis_security, signing
+from grading.broker import redis_acl, signing
 from grading.broker.gateway_requests import chat_queue
 from grading.config import settings as configuration
 from tests.support.redis_servers import acl_file, client, redis_server
@@ -146,7 +146,7 @@ def admin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
     machines = [{"name": n, "slots": 2, "stages": s, "engines": ENGINES} for n, s in MACHINES.items()]
     read = configuration.parse({"machines": machines})
     users = {"server": KEYRING.password, "machine.one": PASSWORD}
-    with redis_server(folder, acl_file(folder, redis_security.lines(read, users))) as port:
+    with redis_server(folder, acl_file(folder, redis_acl.lines(read, users))) as port:
         known = client(f"redis://test:test@127.0.0.1:{port}/0")
         yield known
         known.close()

@@ -19,10 +19,10 @@ from redis.exceptions import NoPermissionError
 from sqlalchemy import select
 
 from cli.main import grader
-from grading.broker import redis_security, signing
+from grading.broker import redis_acl, signing
 from grading.broker.gateway_requests import chat_queue
 from grading.broker.leases import result_key
-from grading.broker.redis_security import RedisOpen, RedisUntrusted, refuse_open
+from grading.broker.redis_acl import RedisOpen, RedisUntrusted, refuse_open
 from grading.config import settings as configuration
 from grading.store.learning_platforms import all_tables
 from grading.store.tables import Run
@@ -56,12 +56,12 @@ def secured(tmp_path_factory: pytest.TempPathFactory, authority: Certificates) -
     read = configuration.parse({"machines": _machines()})
     keys = signing.Keyring(password(), users=True)
     users = {"server": keys.password, **{f"machine.{n}": keys.machine_password(n) for n in ("one", "two")}}
-    rules = acl_file(folder / "redis", redis_security.lines(read, users))
+    rules = acl_file(folder / "redis", redis_acl.lines(read, users))
     with redis_server(folder / "redis", rules, tls=authority) as port:
         known = read.model_copy(
             update={"redis": read.redis.model_copy(update={"url": f"rediss://localhost:{port}/0"})}
         )
-        urls = {user: redis_security.url_of(known, user, secret) for user, secret in users.items()}
+        urls = {user: redis_acl.url_of(known, user, secret) for user, secret in users.items()}
         toml = f'[redis]\nca_file = "{authority.ca}"\n{MACHINES}'
         with site(folder, toml, f"sqlite:///{folder}/grader.db", urls["server"]) as made:
             for name in ("store", "sweep"):
@@ -173,7 +173,7 @@ def test_a_redis_for_everybody_is_refused_beyond_loopback(
     with redis_server(tmp_path) as port:
         url = f"redis://:ignored@127.0.0.1:{port}/0"
         refuse_open(url)  # on loopback it is this computer's own affair
-        monkeypatch.setattr(redis_security, "on_loopback", lambda _url: False)
+        monkeypatch.setattr(redis_acl, "on_loopback", lambda _url: False)
         with pytest.raises(RedisOpen, match="Set requirepass"):
             refuse_open(url)
     refuse_open(redis_url)  # asks for its password
@@ -184,7 +184,7 @@ def test_a_worker_does_not_start_on_a_redis_for_everybody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "config.toml").write_text(MACHINES)
-    monkeypatch.setattr(redis_security, "on_loopback", lambda _url: False)
+    monkeypatch.setattr(redis_acl, "on_loopback", lambda _url: False)
     with redis_server(tmp_path / "redis") as port:
         monkeypatch.setenv("GRADER_REDIS_URL", f"redis://127.0.0.1:{port}/0")
         for command in (["worker", "one"], ["store"], ["sweep"], ["web"]):

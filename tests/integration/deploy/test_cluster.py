@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from bench.models import make_model
-from cli.deploy.files import DEPLOY_SCRIPT
+from bench.tiny_models import make_model
+from cli.deploy.file_transfer import DEPLOY_SCRIPT
 from cli.deploy.services import SERVICE_SCRIPT
 from cli.deploy.ssh import MachineError, Remote, Unreachable
 from cli.dev.embedded_redis import free_port

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.models import make_model
+from bench.tiny_models import make_model
 from grading.domain.errors import BudgetExceeded, Cancelled, EngineError, JobInvalid, ModelMissing
 from tests.support.engines import ENDLESS, Heard, ask, parsed, quiet
 from workers.machine.circuits import probe

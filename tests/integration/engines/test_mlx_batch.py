@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from bench.models import make_model
+from bench.tiny_models import make_model
 from grading.domain.errors import BudgetExceeded, Cancelled
 from tests.support.decode_loop import Driven, words
 from tests.support.engines import ENDLESS, Heard, ask, quiet

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from bench.models import WINDOW, Kind, make_model
+from bench.tiny_models import WINDOW, Kind, make_model
 from tests.support.decode_loop import Driven, alone, words
 from tests.support.engines import SMALLER
 from workers.machine.engines.mlx.decode_loop import Shape

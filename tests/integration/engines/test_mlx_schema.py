@@ -14,7 +14,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from bench.models import Kind, make_model
+from bench.tiny_models import Kind, make_model
 from grading.documents import UploadedFile, read, set_apart
 from grading.domain.errors import OutputInvalid
 from grading.domain.evidence import Evidence

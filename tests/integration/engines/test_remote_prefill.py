@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bench.models import WINDOW, Kind, make_model
+from bench.tiny_models import WINDOW, Kind, make_model
 from tests.support.engines import HEADS, SCHEMA, Heard, ask, measured, quiet
 from tests.support.remote_prefill import STEP, alone, prefilled, reading, together, writing
 from workers.machine.engines.base import Generation, Request

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import structlog.testing
 
-from bench.models import make_model
+from bench.tiny_models import make_model
 from tests.support.engines import SMALLER, ask, quiet
 from tests.support.remote_prefill import SECRET, reading, writing
 from workers.machine.engines.mlx.model import fingerprint

@@ -13,7 +13,7 @@ from unittest import mock
 
 import pytest
 
-from bench.models import make_model
+from bench.tiny_models import make_model
 from cli.dev.embedded_redis import free_port
 from grading.domain.errors import Cancelled, ConfigError, ModelMissing
 from tests.support.engines import SMALLER, ask, measured, quiet

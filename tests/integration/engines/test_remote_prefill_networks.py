@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import pytest
 
-from bench.models import Kind, Shape, make_model
+from bench.tiny_models import Kind, Shape, make_model
 from tests.support.engines import HEADS, ask, quiet
 from tests.support.networks import End, two_networks
 from tests.support.remote_prefill import SECRET, alone, prefill_process

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.models import make_model
+from bench.tiny_models import make_model
 from grading.domain.errors import BudgetExceeded, Cancelled, EngineUnreachable, ModelMissing
 from tests.support.engines import ENDLESS, HEADS, SYSTEM, Heard, ask, parsed, quiet
 from tests.support.sharded import addresses, gone, group, kill, ranks, seconds_used

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench.models import make_model
+from bench.tiny_models import make_model
 from tests.support.engines import HEADS, ask, quiet
 from tests.support.sharded import addresses, alive, gone
 from tests.support.ssh_server import ssh_server

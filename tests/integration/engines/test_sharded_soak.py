@@ -26,7 +26,7 @@ from workers.machine.engines import Request
 from workers.machine.engines.base import Cancel
 from workers.machine.engines.mlx.engine import MlxEngine
 from workers.machine.engines.sharded.engine import ShardedEngine
-from workers.machine.engines.sharded.rank_process import PROGRAM
+from workers.machine.engines.sharded.rank_handle import PROGRAM
 
 REQUESTS = 120
 AT_ONCE = 7

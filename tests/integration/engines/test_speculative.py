@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from bench.models import Kind, make_model
+from bench.tiny_models import Kind, make_model
 from cli.deploy.models import Wanted, wanted
 from grading.config.machines import EngineSettings, Machine, Placement
 from grading.domain.errors import ConfigError, EngineError, ModelMissing

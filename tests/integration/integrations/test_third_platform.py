@@ -26,8 +26,8 @@ from cli.doctor import delivery
 from cli.doctor.finding import Installation, warning
 from grading.config.settings import parse
 from grading.domain import learning_platforms
+from grading.domain.base_value import Value
 from grading.domain.errors import ConfigError, GraderError
-from grading.domain.value import Value
 from grading.integrations.events import Member, Roster
 from grading.store import outbox
 from grading.store.audit import write_audit

@@ -22,11 +22,11 @@ from tests.support.servers.base import Behaviour, ModelServer
 from tests.support.servers.ollama_server import OllamaHandler, ollama_server
 from tests.support.system import until
 from workers.machine import requeue
+from workers.machine.active_run import Message
 from workers.machine.circuits import CircuitBreakers
 from workers.machine.engines import Engine, open_engine
 from workers.machine.engines.base import Generation, Progress, Request
-from workers.machine.process import MachineProcess
-from workers.machine.run import Message
+from workers.machine.worker import MachineProcess
 
 __all__ = ["engine", "leases", "sent"]
 FAST = Rules(first_s=0.05, most_s=0.2)

@@ -19,10 +19,10 @@ from redis.exceptions import NoPermissionError
 
 from app.gateway import chat_request
 from app.gateway_requests import errors
-from app.gateway_requests.conversation import ClientGone, Conversation
 from app.gateway_requests.errors import Refused
+from app.gateway_requests.response_events import ClientGone, Conversation
 from app.gateway_requests.slots import GatewayServices
-from grading.broker import redis_security
+from grading.broker import redis_acl
 from grading.broker.gateway_requests import (
     DRAFTING,
     ENDING,
@@ -57,8 +57,8 @@ from workers.machine.gateway_requests.serving import (
     open_gateway_requests,
     taken_up,
 )
-from workers.machine.scheduling.gate import Gate
 from workers.machine.scheduling.queue_selection import in_use
+from workers.machine.scheduling.shared_exclusive_lock import Gate
 from workers.machine.start import open_machine
 
 LONG_S = 60.0
@@ -336,7 +336,7 @@ def test_each_side_has_the_rights_it_needs_and_no_others(tmp_path: Path) -> None
         }
     )
     users = {"server": password(), "machine.one": password()}
-    with redis_server(tmp_path, acl_file(tmp_path, redis_security.lines(config, users))) as port:
+    with redis_server(tmp_path, acl_file(tmp_path, redis_acl.lines(config, users))) as port:
         urls = {
             user: f"redis://{user}:{quote(secret, safe='')}@127.0.0.1:{port}/0"
             for user, secret in users.items()

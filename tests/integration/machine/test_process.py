@@ -21,11 +21,11 @@ from grading.domain.evidence import Evidence
 from grading.domain.jobs import Job, Material
 from tests.support.factories import RUBRIC, document
 from tests.support.system import until
+from workers.machine.active_run import Message
 from workers.machine.engines.base import Generation, Progress, Request
 from workers.machine.engines.instant import InstantEngine
-from workers.machine.process import MachineProcess
 from workers.machine.results import Inbox
-from workers.machine.run import Message
+from workers.machine.worker import MachineProcess
 
 MACHINE = Machine.model_validate(
     {

@@ -18,10 +18,10 @@ from grading.broker.leases import HEARTBEATS, LEASES, Leases
 from grading.domain.errors import Cancelled
 from tests.integration.machine.test_process import MACHINE, Scripted, engine, job, leases, process, sent
 from tests.support.system import until
+from workers.machine.active_run import Message
 from workers.machine.engines.base import METRICS, Generation, Metric, Progress, Request
 from workers.machine.engines.instant import InstantEngine
-from workers.machine.process import MachineProcess
-from workers.machine.run import Message
+from workers.machine.worker import MachineProcess
 
 __all__ = ["engine", "leases", "process", "sent"]
 BOUND_S = 1.0

@@ -14,9 +14,9 @@ from grading.domain.jobs import Job, Provenance, Result
 from tests.integration.machine.test_process import MACHINE, Scripted, engine, job, leases, process, sent
 from tests.support.system import until
 from workers.machine import results
+from workers.machine.active_run import Message
 from workers.machine.engines.base import Progress, Request
-from workers.machine.process import MachineProcess
-from workers.machine.run import Message
+from workers.machine.worker import MachineProcess
 
 __all__ = ["engine", "leases", "process", "sent"]
 

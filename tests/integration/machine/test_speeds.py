@@ -18,11 +18,11 @@ from grading.domain.errors import EngineError
 from grading.domain.jobs import Job, Provenance, Result, Tokens
 from tests.integration.machine.test_process import MACHINE, Scripted, engine, job, leases, process, sent
 from tests.support.system import until
+from workers.machine.active_run import RunInHand
 from workers.machine.engines.base import Phase, Progress, Request
-from workers.machine.process import MachineProcess
-from workers.machine.run import RunInHand
 from workers.machine.scheduling import throughput as module
 from workers.machine.scheduling.throughput import ThroughputLearner
+from workers.machine.worker import MachineProcess
 
 __all__ = ["engine", "leases", "process", "sent"]
 

@@ -13,7 +13,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from app.experiments.dry_runs import _adjusted
-from app.results import pdf as printing
+from app.results import pdf_data as printing
 from app.results import views as results
 from grading.checks.kinds.code import Uses
 from grading.documents import Identity
@@ -23,7 +23,7 @@ from grading.execution.plan import Plan
 from grading.integrations.canvas.values import words
 from grading.scoring import combine
 from grading.scoring.adjustments import added_up
-from grading.scoring.text import as_text
+from grading.scoring.report_text import as_text
 from grading.store import tables
 from grading.store.assignments import versions
 from grading.store.assignments.versions import NewVersion

@@ -14,7 +14,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
 from app.reports.images import looked_into, pictures
-from app.reports.points import points_sum
+from app.reports.score_breakdown import points_sum
 from app.results import views
 from app.web import grade_view_audit
 from grading.domain.errors import Conflict

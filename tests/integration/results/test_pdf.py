@@ -16,9 +16,9 @@ import pytest
 import typst
 
 from app.reports.images import Picture
-from app.results import pdf, typesetting
+from app.results import pdf_data, typesetting
 from app.results import views as results
-from app.results.pdf import blocks
+from app.results.pdf_data import blocks
 from app.web.markdown import markdown
 from app.web.zip_stream import file_name, stream
 from grading.domain.errors import NotFound
@@ -44,7 +44,7 @@ def data_of(school: School, submission: str, staff: bool = False) -> tuple[dict[
     with school.app.test_request_context(), school.store.read() as session:
         view = submission_view.load_view(session, submission)
         assert view.grade is not None
-        return pdf.data(results._printed(session, view, view.grade.report, staff))
+        return pdf_data.data(results._printed(session, view, view.grade.report, staff))
 
 
 def inside(data: bytes) -> bytes:
@@ -166,15 +166,15 @@ def test_a_long_submission_is_cut_and_that_is_said(school: School) -> None:
     school.grade(submission, report(), released=True)
     found, files = data_of(school, submission)
     (document,) = found["documents"]
-    assert sum(part["text"].count("\n") + 1 for part in parts(document, "code")) <= pdf.LINES + 20
+    assert sum(part["text"].count("\n") + 1 for part in parts(document, "code")) <= pdf_data.LINES + 20
     assert "Only the beginning of a hand-in this long is printed" in document["parts"][0]["text"]
     assert len(typesetting.typeset(found, files)) < 3_000_000
     wide = school.submit("anna", data=("a" * 100_000 + "\n").encode(), name="w.py")
     school.grade(wide, report(), released=True)
     (document,) = data_of(school, wide)[0]["documents"]
     (block,) = parts(document, "code")
-    assert max(map(len, block["text"].split("\n"))) <= pdf.COLUMNS
-    assert block["text"].count("\n") <= pdf.LINES_OF_ONE
+    assert max(map(len, block["text"].split("\n"))) <= pdf_data.COLUMNS
+    assert block["text"].count("\n") <= pdf_data.LINES_OF_ONE
     assert len(block["numbers"]) == block["text"].count("\n") + 1
 
 
@@ -182,10 +182,10 @@ def test_pictures_have_a_bound_and_broken_ones_cost_only_themselves(school: Scho
     submission = school.submit("anna", data=notebook(code("x", *[picture(png(9, 9))] * 40)), name=NOTEBOOK)
     school.grade(submission, report(), released=True)
     found, files = data_of(school, submission)
-    assert len(files) == pdf.PICTURES
+    assert len(files) == pdf_data.PICTURES
     files["0.png"] = b"no picture"
     assert typesetting.typeset(found, files).startswith(b"%PDF-")
-    big = pdf.Files({("a", 1): {0: Picture("png", b"", 5_000, 5_000)}})
+    big = pdf_data.Files({("a", 1): {0: Picture("png", b"", 5_000, 5_000)}})
     with school.app.test_request_context():
         assert big.part("a", 1, 0)["kind"] == "note"
     assert big.kept == {}

@@ -26,7 +26,7 @@ from grading.execution.values import Code, CodeLanguage, Execution, Expression, 
 from workers.sandbox.backends import fork_servers
 from workers.sandbox.backends.base import SandboxSpec
 from workers.sandbox.backends.bubblewrap import Bubblewrap
-from workers.sandbox.executor import Executor, packages, prepared
+from workers.sandbox.request_runner import Executor, packages, prepared
 from workers.sandbox.runtimes import find_runtime
 from workers.sandbox.runtimes.base import DRIVERS
 
@@ -130,7 +130,7 @@ def test_a_fork_cannot_leave_its_box_or_look_into_others(sandboxes: Sandboxes):
         for path in ("/proc/1/mem", "/proc/1/environ", "/proc/1/root/box", "/proc/sys/kernel"):
             try: print(path, len(open(path, "rb").read(8)))
             except OSError: pass
-        for path in ("/proc/self/exe", "/etc/passwd", "/grader/drivers/python_work.py"):
+        for path in ("/proc/self/exe", "/etc/passwd", "/grader/drivers/python_submission.py"):
             try: open(path, "r+b"); print("can write", path)
             except OSError: pass
     """

@@ -20,9 +20,9 @@ from grading.scoring import combine
 from grading.store import Store, schema
 from tests.support.services import SqliteDatabases
 from workers.sandbox.backends import open_backend
-from workers.sandbox.executor import Executor
+from workers.sandbox.plan_runner import Runner, Shelf
 from workers.sandbox.reference_scores import Score, contents, require_proven, score_of, scores
-from workers.sandbox.runner import Runner, Shelf
+from workers.sandbox.request_runner import Executor
 from workers.sandbox.runtimes import find_runtime
 
 GAUGES = (

@@ -21,7 +21,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session as SqlSession
 
-from app.submissions.status import Progress, live
+from app.submissions.live_status import Progress, live
 from app.web.eta import Outlook
 from grading.broker import celery_app
 from grading.broker.canaries import Canaries
@@ -44,7 +44,7 @@ from tests.support.services import SqliteDatabases
 from workers.sandbox.backends import open_backend
 from workers.sandbox.backends.base import SandboxSpec, Session
 from workers.sandbox.backends.selection import ENDS, ClosableBackend
-from workers.sandbox.runner import PREFIX, Runner, Shelf
+from workers.sandbox.plan_runner import PREFIX, Runner, Shelf
 from workers.sandbox.worker import (
     HOLD_S,
     MOST_FAULTS,
@@ -546,7 +546,9 @@ def test_a_shelf_that_somebody_cleared_away_is_made_again() -> None:
 
 
 def test_the_shelf_of_a_process_that_was_killed_goes_and_no_other() -> None:
-    program = "import signal, sys\nfrom workers.sandbox.runner import Shelf\ns = Shelf()\ns.put('a', b'1')\n"
+    program = (
+        "import signal, sys\nfrom workers.sandbox.plan_runner import Shelf\ns = Shelf()\ns.put('a', b'1')\n"
+    )
     program += "print(s.path, flush=True)\nsignal.pause()\n"
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

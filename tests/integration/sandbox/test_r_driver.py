@@ -21,14 +21,14 @@ SAMPLE = Path("samples/assignments/sales-cleaning")
 @pytest.fixture
 def work(tmp_path: Path) -> Iterator[Line]:
     """A driver that has played nothing."""
-    with driver("r_work.R", tmp_path) as line:
+    with driver("r_submission.R", tmp_path) as line:
         yield line
 
 
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
     """A driver to ask; it has played a script."""
-    with driver("r_work.R", tmp_path_factory.mktemp("asked")) as line:
+    with driver("r_submission.R", tmp_path_factory.mktemp("asked")) as line:
         line.play("total <- 5\nsquare <- function(x) x^2\nprint(total)", kind="script")
         yield line
 

@@ -109,7 +109,7 @@ SAID_BY_METHODS = (
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
     """The driver of the work, which has been played."""
-    with driver("r_work.R", tmp_path_factory.mktemp("work")) as line:
+    with driver("r_submission.R", tmp_path_factory.mktemp("work")) as line:
         (cell,) = line.play(WORK, kind="script")
         assert cell["state"] == "ran", cell
         yield line
@@ -118,7 +118,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
     """The driver of work that wants to pass without doing what is asked."""
-    with driver("r_work.R", tmp_path_factory.mktemp("hostile")) as line:
+    with driver("r_submission.R", tmp_path_factory.mktemp("hostile")) as line:
         (cell,) = line.play(HOSTILE, kind="script")
         assert cell["state"] == "ran", cell
         yield line

@@ -39,7 +39,7 @@ from grading.execution.values import (
 from tests.unit.checks.samples import cell, notebook, script, shown
 from workers.sandbox.backends import open_backend
 from workers.sandbox.backends.base import Ending
-from workers.sandbox.executor import MOST_PARTS, OBJECT, TOO_LARGE, Executor, Talk
+from workers.sandbox.request_runner import MOST_PARTS, OBJECT, TOO_LARGE, Executor, Talk
 from workers.sandbox.runtimes import find_runtime
 
 LIMITS = Limits(seconds=60, cell_s=10, memory_mb=384)

@@ -36,7 +36,7 @@ def test_the_folder_of_the_drivers_is_made_again_when_it_was_tidied_up(
             if m.target == "/grader/drivers"
         )
         assert folder.parent == tmp_path
-        assert list(folder.glob("__pycache__/python_play.*.pyc"))
+        assert list(folder.glob("__pycache__/python_document.*.pyc"))
         folder.rename(tmp_path / "away")
         (again,) = (
             m.source
@@ -44,7 +44,9 @@ def test_the_folder_of_the_drivers_is_made_again_when_it_was_tidied_up(
             if m.target == "/grader/drivers"
         )
         assert again == folder
-        assert (again / "python_work.py").read_bytes() == (base.DRIVERS / "python_work.py").read_bytes()
+        assert (again / "python_submission.py").read_bytes() == (
+            base.DRIVERS / "python_submission.py"
+        ).read_bytes()
     finally:
         python._find.cache_clear()
 

@@ -78,5 +78,5 @@ def test_a_container_brings_its_own_r(monkeypatch: pytest.MonkeyPatch, tmp_path:
         find_r(SandboxSettings(backend="container", engine="podman", image=name)) for name in ("a", "b")
     )
     assert first.problem == ""
-    assert first.work_argv[-2:] == ("Rscript", "/grader/r_work.R")
+    assert first.work_argv[-2:] == ("Rscript", "/grader/r_submission.R")
     assert first.digest != second.digest

@@ -20,7 +20,7 @@ from grading.execution.values import Execution, Request
 from tests.integration.project.test_samples import SAMPLES
 from workers.sandbox.backends import open_backend
 from workers.sandbox.backends.base import Mount
-from workers.sandbox.executor import Executor
+from workers.sandbox.request_runner import Executor
 from workers.sandbox.runtimes import find_runtime
 
 SETTINGS = SandboxSettings()

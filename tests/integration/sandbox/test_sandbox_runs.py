@@ -33,8 +33,8 @@ from tests.support.system import close_dispatch
 from workers.sandbox.backends import open_backend
 from workers.sandbox.backends.base import Backend, SandboxSpec, Session
 from workers.sandbox.backends.selection import NoBackend
-from workers.sandbox.executor import Executor
-from workers.sandbox.runner import Runner, Shelf
+from workers.sandbox.plan_runner import Runner, Shelf
+from workers.sandbox.request_runner import Executor
 from workers.sandbox.runtimes import find_runtime
 from workers.sandbox.worker import HOLD_S, KILLS_WORKER, MOST_KILLS, ClaimedRounds, run_round
 from workers.server.context import Server, open_server

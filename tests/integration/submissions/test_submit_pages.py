@@ -27,7 +27,7 @@ from grading.store.courses import groups
 from grading.store.database import now
 from grading.store.grades import extensions
 from grading.store.privacy import retention
-from grading.store.submissions import uploads
+from grading.store.submissions import pending_uploads
 from grading.store.tables import GroupMember, Submission, SubmissionMember
 from grading.store.views import staff_home
 from tests.integration.webapp import CODE, School, form_token, report
@@ -272,15 +272,15 @@ def test_who_comes_while_another_click_submits_is_led_to_the_submission(
     address = send(both.client("anna"), both.assignment, "look").headers["Location"]
     client, other = both.client("anna"), both.client("anna")
     tokens = [form_token(one) for one in (client, other)]
-    load, clicked = uploads.load_upload, []
+    load, clicked = pending_uploads.load_upload, []
 
-    def load_after_the_other(session: Session, upload_id: str, user_id: int) -> uploads.PendingUpload:
+    def load_after_the_other(session: Session, upload_id: str, user_id: int) -> pending_uploads.PendingUpload:
         if not clicked:
             clicked.append("once")
             clicked.append(other.post(address, data={"csrf_token": tokens[1]}).headers["Location"])
         return load(session, upload_id, user_id)
 
-    monkeypatch.setattr(uploads, "load_upload", load_after_the_other)
+    monkeypatch.setattr(pending_uploads, "load_upload", load_after_the_other)
     answer = client.open(address, method=method.upper(), data={"csrf_token": tokens[0]})
     assert (answer.status_code, answer.headers.get("Location")) == (303, clicked[1])
     assert both.count(Submission) == 1
@@ -751,7 +751,7 @@ def test_bounds_of_extensions_groups_and_uploads(school: School) -> None:
         assignment.group_size = 2
         made = groups.arrange_at_random(session, assignment, "user:1")
         assert made == (1, 2)
-    assert timedelta(days=retention.UPLOADS_DAYS) == uploads.KEEP_FOR
+    assert timedelta(days=retention.UPLOADS_DAYS) == pending_uploads.KEEP_FOR
 
 
 def test_a_notebook_under_another_kernel_is_read_in_the_assignments_language(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from grading.store import blobs, tables
 from grading.store.accounts import users
 from grading.store.database import now
 from grading.store.integrations.lti import registrations
-from grading.store.submissions import class_uploads, uploads
+from grading.store.submissions import class_uploads, pending_uploads
 from tests.integration.web.pages_expected import ROLES
 from tests.integration.webapp import School, form_token, report
 
@@ -208,8 +208,8 @@ def _things(
         token = users.create_token(session, user, "t", ("read",), timedelta(days=1))
         content = read([UploadedFile("work.py", b"x = 1\n")])
         found = session.get_one(tables.Assignment, assignment)
-        upload = uploads.save_upload(
-            session, assignment, user, content, uploads.read_upload(session, found, content), ""
+        upload = pending_uploads.save_upload(
+            session, assignment, user, content, pending_uploads.read_upload(session, found, content), ""
         )
         batch = class_uploads.create_class_upload(session, assignment, Actor(by), "class.zip", _class_zip())
         return {

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from app.accounts import sign_in as sign_in_pages
-from app.reports.rendering import documents
+from app.reports.annotated_submission import documents
 from app.web.markdown import markdown
 from app.web.security import safe_next
 from grading.documents import UploadedFile, read

@@ -26,7 +26,7 @@ for module in (*SCALED, *edits(10)):
     found |= {f"{module}.{name}": getattr(loaded, name) for name in SCALED.get(module, ())}
 from kombu.transport.redis import Transport
 from grading.broker.lua_scripts import HEARTBEAT
-from workers.machine.process import HEARTBEAT_S
+from workers.machine.worker import HEARTBEAT_S
 from grading.scheduling.circuit_breaker import RULES
 more = {"brpop": Transport.brpop_timeout, "lua": HEARTBEAT, "imported": HEARTBEAT_S, "rules": RULES.first_s}
 print(json.dumps([found, more]))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grading.broker.celery_app import celery_app
-from grading.broker.transport import BROKEN, Unwanted, check
+from grading.broker.kombu_transport import BROKEN, Unwanted, check
 
 PARTS = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just("grader.run"),
@@ -78,5 +78,5 @@ def test_the_queue_reads_with_this_transport(scheme: str) -> None:
     with app.connection_for_read() as connection:
         assert connection.transport_cls == scheme
         assert type(connection.get_transport_cls()) is type
-        assert connection.get_transport_cls().__module__ == "grading.broker.transport"
+        assert connection.get_transport_cls().__module__ == "grading.broker.kombu_transport"
     app.close()

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.models import make_model
+from bench.tiny_models import make_model
 from grading.domain.document import Cell, Document
 from grading.domain.errors import EngineError, JobInvalid
 from grading.domain.evidence import Evidence

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from bench.models import Kind, make_model
+from bench.tiny_models import Kind, make_model
 from grading.config.machines import EngineSettings, Machine
 from grading.domain.errors import ConfigError, EngineError, EngineUnreachable, ModelMissing
 from grading.domain.messages import Message
@@ -29,7 +29,7 @@ from workers.machine.engines.sharded.loading import way
 from workers.machine.engines.sharded.protocol import Settings
 from workers.machine.engines.sharded.rank import TokenPrefixes
 from workers.machine.engines.sharded.rank_group import DistributedGeneration, RankGroup
-from workers.machine.engines.sharded.rank_process import command, environment
+from workers.machine.engines.sharded.rank_handle import command, environment
 
 HOSTS = ["10.0.0.1:7401", "10.0.0.2:7401"]
 
@@ -189,7 +189,7 @@ def played(how: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[RankGroup]:
     monkeypatch.setattr(groups, "command", lambda *_: [sys.executable, "-c", PLAYED, how])
     load_s, step_s = 2.0 if how == "silent" else 60.0, 1.0 if how == "stands still" else 60.0
     if how == "stands still":  # so it does not end by itself
-        monkeypatch.setattr("workers.machine.engines.sharded.rank_process.END_S", 0.2)
+        monkeypatch.setattr("workers.machine.engines.sharded.rank_handle.END_S", 0.2)
     settings = Settings(tuple(addresses(2)), "auto", 1, 64, 100, None, False, "", load_s, step_s)
     group = RankGroup(settings, "big", Counters())
     try:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from joserfc.jwk import RSAKey
 
-from grading.integrations.lti.claims import UnknownKey, checked, verified
 from grading.integrations.lti.keys import ToolKey, new_key, public_jwk, signed
+from grading.integrations.lti.launch_verification import UnknownKey, checked, verified
 from grading.integrations.lti.values import (
     CLAIM,
     DEEP,

@@ -14,8 +14,8 @@ from grading.broker.leases import Leases
 from grading.domain.evidence import Evidence
 from grading.domain.jobs import Job, Material
 from tests.support.factories import RUBRIC, document
+from workers.machine.active_run import RunInHand
 from workers.machine.progress import FIRST_S, ProgressReports
-from workers.machine.run import RunInHand
 from workers.machine.stages.prompt_leaks import canary
 
 

@@ -10,7 +10,7 @@ from app.reports.provenance import rows
 from grading.domain.engine_details import MAX_DETAILS, MAX_MEASUREMENTS, Detail, Measurement
 from grading.domain.jobs import Provenance, read_result
 from grading.domain.messages import Message, verbatim
-from grading.shared.installed_messages import load_installed_messages
+from grading.shared.plugin_messages import load_installed_messages
 from workers.machine.engines.estimators import AGAIN, LeastSquares, WeightedMean
 from workers.machine.engines.remote_prefill import messages as remote_prefill
 from workers.machine.engines.speculative import messages as speculative

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from app.reports.rendering import CUT, SHOWN_CHARS, SHOWN_LINES, ShownDocument, documents
+from app.reports.annotated_submission import CUT, SHOWN_CHARS, SHOWN_LINES, ShownDocument, documents
 from grading.documents import UploadedFile, read
 from grading.domain.document import Cell, Document, Output
 

@@ -10,7 +10,7 @@ from grading.config.settings import Limits
 from grading.domain.errors import SandboxUnavailable
 from workers.sandbox.backends import bubblewrap, open_backend
 from workers.sandbox.backends.base import SandboxSpec
-from workers.sandbox.backends.pipes import ending
+from workers.sandbox.backends.json_lines import ending
 from workers.sandbox.backends.selection import NoBackend
 
 

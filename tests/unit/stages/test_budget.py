@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bench.models import make_model
+from bench.tiny_models import make_model
 from grading.domain.document import Cell, Document, Output
 from grading.domain.errors import JobInvalid
 from grading.domain.evidence import Evidence

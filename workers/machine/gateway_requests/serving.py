@@ -37,9 +37,9 @@ from grading.scheduling.routing import decide
 from workers.machine.circuits import CircuitBreakers, Place
 from workers.machine.engines.base import Engine
 from workers.machine.gateway_requests.request import GONE, GatewayRequest
-from workers.machine.process import MachineProcess
-from workers.machine.scheduling.gate import Gate
 from workers.machine.scheduling.queue_selection import in_use
+from workers.machine.scheduling.shared_exclusive_lock import Gate
+from workers.machine.worker import MachineProcess
 
 log = logging.getLogger(__name__)
 LOOK_S = 0.5

@@ -21,7 +21,7 @@ from grading.domain.jobs import Result
 from grading.scheduling.cluster_view import SpeedProfile
 from grading.scheduling.concurrency import Best
 from grading.scheduling.speed_profile import Learner, Sample, Seen
-from workers.machine.run import RunInHand
+from workers.machine.active_run import RunInHand
 
 log = logging.getLogger(__name__)
 SAMPLE_S = 1.0

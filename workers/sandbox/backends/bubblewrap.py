@@ -19,7 +19,7 @@ from workers.sandbox.backends import filesystem_view, seccomp
 from workers.sandbox.backends.base import Prepared, SandboxSpec, Session
 from workers.sandbox.backends.bwrap_process import Held
 from workers.sandbox.backends.fork_servers import CannotFork, Forked, ForkServer, ForkServers
-from workers.sandbox.backends.pipes import PipedSession, Program, environment
+from workers.sandbox.backends.json_lines import PipedSession, Program, environment
 from workers.sandbox.backends.watchdog import Watcher
 
 NO_SECCOMP = (

@@ -17,7 +17,7 @@ from grading.config.settings import Limits
 from grading.domain.errors import SandboxUnavailable
 from workers.sandbox.backends import filesystem_view
 from workers.sandbox.backends.base import Mount, SandboxSpec, Session
-from workers.sandbox.backends.pipes import PipedSession, environment
+from workers.sandbox.backends.json_lines import PipedSession, environment
 from workers.sandbox.backends.watchdog import Watcher
 
 _ANSWER_S = 30.0

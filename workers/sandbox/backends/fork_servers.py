@@ -173,7 +173,7 @@ def _end_all(servers: dict[Prepared, ForkServer]) -> None:
 
 
 class Forked:
-    """A process of a fork server in a sandbox of bubblewrap; see `workers.sandbox.backends.pipes.Program`."""
+    """A process of a fork server in a sandbox of bubblewrap, like `json_lines.Program`."""
 
     def __init__(self, held: Held, server: ForkServer, uid: int, limits: Limits) -> None:
         """Fork it into the sandbox that is held. Raises CannotFork; the sandbox can be used all the same."""

@@ -10,7 +10,7 @@ from grading.domain.errors import SandboxUnavailable
 from workers.sandbox.backends.base import Backend, SandboxSpec, Session
 from workers.sandbox.backends.bubblewrap import Bubblewrap
 from workers.sandbox.backends.container import Container
-from workers.sandbox.backends.pipes import PipedSession
+from workers.sandbox.backends.json_lines import PipedSession
 
 NOTHING = "Nothing that students hand in is run here: there is no sandbox."
 INSTALL = "On Linux install bubblewrap (Debian, Ubuntu: apt-get install bubblewrap libseccomp2)."

@@ -159,7 +159,7 @@ def _write(number: int, text: str) -> None:
 def prepared(words: list[str]) -> Callable[[], None]:
     """Import what runs need; returns what a fork does."""
     if words[0] not in ("work", "tests"):
-        from python_embeds_r import prepared_r as prepare
+        from python_r_fork_server import prepared_r as prepare
     else:
         from python_preload import prepared_python as prepare
     run: Callable[[], None] = prepare(*words)

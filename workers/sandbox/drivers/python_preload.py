@@ -15,7 +15,7 @@ from python_common import bring_fonts, needs_site, use_site
 PARTS = {"matplotlib": "matplotlib.pyplot"}
 """What takes the time of these packages."""
 DRIVERS = {
-    "work": ("python_notebook", "python_object_server", "python_work"),
+    "work": ("python_notebook", "python_object_server", "python_submission"),
     "tests": ("python_tests_unittest", "python_tests_pytest", "python_tests"),
 }
 
@@ -41,7 +41,7 @@ def prepared_python(kind: str, *packages: str) -> Callable[[], None]:
 def _run(kind: str) -> None:
     _make_anew()
     if kind == "work":
-        from python_work import run
+        from python_submission import run
     else:
         from python_tests import serve as run
     run()

@@ -9,7 +9,7 @@ from typing import Any
 
 from python_decode import Decoder
 from python_encode import Encoder, NotPlain
-from python_objects import WorkFault, WorkGone, WorkModule, WorkObject, WorkTimeout
+from python_remote_objects import WorkFault, WorkGone, WorkModule, WorkObject, WorkTimeout
 
 _NEVER = (KeyboardInterrupt, GeneratorExit)
 

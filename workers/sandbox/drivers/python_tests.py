@@ -19,8 +19,8 @@ import types
 from typing import Any
 
 from python_common import Clock, Line, TooLong, clean, needs_site, use_site
-from python_objects import WorkModule
 from python_proxy import Remote
+from python_remote_objects import WorkModule
 
 ALIASES = ("notebook", "work", "submission", "solution", "student")
 """Names under which tests may import the work, beside its own, as long as nothing else has them."""

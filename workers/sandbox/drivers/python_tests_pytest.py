@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from python_common import TooLong
-from python_objects import why
+from python_remote_objects import why
 
 
 class Plugin:

@@ -7,7 +7,7 @@ import unittest
 from typing import Any
 
 from python_common import TooLong
-from python_objects import WorkFault, WorkGone, WorkTimeout, why
+from python_remote_objects import WorkFault, WorkGone, WorkTimeout, why
 
 
 class Result(unittest.TestResult):

@@ -76,7 +76,7 @@ def _find(named: str, by_setting: bool) -> Runtime:
     inside, mounts = _places(about)
     return Runtime(
         language="python",
-        work_argv=(inside, *_IN_A_BOX, f"{INSIDE}/drivers/python_work.py"),
+        work_argv=(inside, *_IN_A_BOX, f"{INSIDE}/drivers/python_submission.py"),
         tests_argv=(inside, *_IN_A_BOX, f"{INSIDE}/drivers/python_tests.py"),
         mounts=(Mount(_compiled(program, about["version"]), f"{INSIDE}/drivers"), *mounts),
         fork_argv=(inside, *_IN_A_BOX, f"{INSIDE}/drivers/python_forkserver.py"),
@@ -91,7 +91,7 @@ def _in_image(image: str) -> Runtime:
     """A container's image brings its own Python; only the drivers come from here."""
     return Runtime(
         language="python",
-        work_argv=("python3", *_IN_A_BOX, f"{INSIDE}/drivers/python_work.py"),
+        work_argv=("python3", *_IN_A_BOX, f"{INSIDE}/drivers/python_submission.py"),
         tests_argv=("python3", *_IN_A_BOX, f"{INSIDE}/drivers/python_tests.py"),
         mounts=tuple(Mount(source, f"{INSIDE}/drivers/{source.name}") for source in _sources()),
         environ=_ENVIRON,

@@ -82,7 +82,7 @@ def _runtime(rscript: str, known: list[str], places: list[Mount]) -> Runtime:
     drivers = [Mount(source, f"{INSIDE}/{source.name}") for source in _sources()]
     return Runtime(
         language="r",
-        work_argv=argv(rscript, f"{INSIDE}/r_work.R"),
+        work_argv=argv(rscript, f"{INSIDE}/r_submission.R"),
         tests_argv=argv(rscript, f"{INSIDE}/r_tests.R"),
         mounts=(*drivers, *places),
         environ=ENVIRON,

@@ -18,8 +18,8 @@ from grading.domain.errors import Forbidden, NotFound
 from grading.domain.messages import define_message
 from grading.domain.rubric import Rubric
 from grading.domain.shared_messages import NO_SUCH_COURSE
-from grading.integrations.lti.claims import LEEWAY_S
 from grading.integrations.lti.client import ROSTER, Talk
+from grading.integrations.lti.launch_verification import LEEWAY_S
 from grading.integrations.lti.messages import item
 from grading.integrations.lti.values import (
     LONGEST_SUBJECT,

@@ -17,8 +17,8 @@ import structlog
 from pydantic import Field, ValidationError
 
 from grading.config.machines import Machine
+from grading.domain.base_value import Value
 from grading.domain.errors import ConfigError, EngineError, GraderError
-from grading.domain.value import Value
 from workers.machine.engines.mlx.decode_loop import Counters, Runner, Shape
 from workers.machine.engines.mlx.model import LoadedModel, load_model, model_digest
 from workers.machine.engines.mlx.prefix_caches import PrefixCaches, default_bytes

@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache
 from grading.checks.parsing.code_facts import CodeFacts, Definition
 from grading.checks.parsing.parser import FactReader, code_facts, grammar_of
 from grading.checks.scope import COMMENT, Piece
-from grading.documents.lines import says_something
+from grading.documents.line_comparison import says_something
 from grading.domain.document import Cell, Document, Location
 from grading.domain.jobs import Job
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from grading.domain.errors import ModelMissing
-from grading.shared.software import software as own_software
+from grading.shared.code_version import software as own_software
 from workers.machine.engines.mlx.model import LoadedModel, missing, model_folder
 from workers.machine.engines.sharded.protocol import Mode
 

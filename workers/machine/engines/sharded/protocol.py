@@ -7,8 +7,8 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from grading.domain.base_value import Value
 from grading.domain.errors import EngineGarbled
-from grading.domain.value import Value
 from workers.machine.engines.base import Phase
 
 Mode = Literal["auto", "pipeline", "tensor"]

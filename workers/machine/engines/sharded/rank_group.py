@@ -40,7 +40,7 @@ from workers.machine.engines.sharded.protocol import (
     Step,
     line,
 )
-from workers.machine.engines.sharded.rank_process import RankProcess, command, environment
+from workers.machine.engines.sharded.rank_handle import RankProcess, command, environment
 from workers.machine.messages import ENGINE_CLOSED
 
 

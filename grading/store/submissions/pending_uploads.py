@@ -11,11 +11,11 @@ from sqlalchemy.orm import Session
 
 from grading.checks.upload_notes import Reading, reading
 from grading.documents import SubmittedFiles, UploadedFile, in_language
+from grading.domain.base_value import Value
 from grading.domain.document import Document
 from grading.domain.errors import NotFound
 from grading.domain.messages import define_message
 from grading.domain.rubric import Rubric
-from grading.domain.value import Value
 from grading.store import tables
 from grading.store.assignments import versions
 from grading.store.blobs import delete_unused_blobs, load_blob, store_blobs

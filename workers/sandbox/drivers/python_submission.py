@@ -1,6 +1,6 @@
 """Plays a student's document and answers questions about it, beside the code it runs.
 
-Started in the sandbox as `python -s -B -S python_work.py`; JSON lines on stdin and stdout are the
+Started in the sandbox as `python -s -B -S python_submission.py`; JSON lines on stdin and stdout are the
 conversation, which the document itself does not see. Standard library only, Python 3.9 or newer. Nothing here
 has to be believed: whatever comes out of the sandbox is data to the server, and no expected value comes in.
 """
@@ -18,8 +18,8 @@ _OURS = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, _OURS)
 
 from python_common import Line, needs_site
+from python_document import Player
 from python_evaluate import Asker
-from python_play import Player
 
 sys.path[:] = [path for path in sys.path if path != _OURS]
 

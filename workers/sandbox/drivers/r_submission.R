@@ -1,5 +1,5 @@
 # The driver of the work in R: JSON lines in on descriptor 3, out on descriptor 4, as runtimes/r.py starts it.
-# In a fork server (python_embeds_r.py) its value is the function that serves, which each fork calls.
+# In a fork server (python_r_fork_server.py) its value is the function that serves, which each fork calls.
 local({
   own <- new.env(parent = baseenv())
   folder <- dirname(sub("^--file=", "", grep("^--file=", commandArgs(), value = TRUE)[1L]))

@@ -28,7 +28,7 @@ from grading.execution.values import Execution, Request
 from grading.store import Store, blobs
 from grading.store.rounds import preparing
 from workers.sandbox.backends.base import Mount
-from workers.sandbox.executor import Executor, repeatable
+from workers.sandbox.request_runner import Executor, repeatable
 
 WORK = PurePosixPath("/box")
 DATA = "data"

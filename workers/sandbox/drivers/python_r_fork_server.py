@@ -27,7 +27,7 @@ _DRIVER = (
     "(function() {{ options(grader.forks = TRUE); on.exit(options(grader.forks = NULL));"
     " eval(parse({}, keep.source = FALSE)) }})()"
 )
-DRIVERS = {"work": "/grader/r_work.R", "tests": "/grader/r_tests.R"}
+DRIVERS = {"work": "/grader/r_submission.R", "tests": "/grader/r_tests.R"}
 
 
 def prepared_r(rscript: str, kind: str, *packages: str) -> Callable[[], None]:

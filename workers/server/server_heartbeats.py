@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 from grading.broker import celery_app
 from grading.broker.canaries import Canaries
 from grading.execution.throughput import Rate
-from grading.shared.software import software
+from grading.shared.code_version import software
 from workers.server.context import Server
 
 log = logging.getLogger(__name__)

@@ -13,8 +13,8 @@ from app.web.i18n import render_message
 from app.web.services import services
 from app.web.template_helpers import title_of
 from grading.broker.heartbeats import MOST_DRAFT, Lease
+from grading.domain.base_value import Value
 from grading.domain.round_states import RoundState, StageState
-from grading.domain.value import Value
 from grading.store.views.status import Standing
 from grading.store.views.submission import Queue, StageView
 

@@ -23,6 +23,7 @@ from grading.scheduling.circuit_breaker import RULES, Rules
 from grading.scheduling.cluster_view import RoutingFacts
 from grading.shared.telemetry import outcome, span, working_on
 from workers.machine import results
+from workers.machine.active_run import Message, RunInHand
 from workers.machine.circuits import CircuitBreakers
 from workers.machine.claims import Claims
 from workers.machine.engines.base import Engine, ReportsUnavailability, knows_loading
@@ -30,8 +31,7 @@ from workers.machine.model_digests import ModelDigests, counters, metric_types
 from workers.machine.progress import ProgressReports
 from workers.machine.requeue import Requeue
 from workers.machine.results import Send, offer, without_prompt
-from workers.machine.run import Message, RunInHand
-from workers.machine.scheduling.gate import Gate
+from workers.machine.scheduling.shared_exclusive_lock import Gate
 from workers.machine.scheduling.throughput import ThroughputLearner
 from workers.machine.stages.run import run_stage
 

@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import ValidationError
 
+from grading.domain.base_value import Value
 from grading.domain.errors import SandboxUnavailable
-from grading.domain.value import Value
 from grading.execution.values import (
     Answer,
     CodeLanguage,

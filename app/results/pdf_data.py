@@ -10,9 +10,9 @@ from typing import Any
 
 from markdown_it.token import Token
 
-from app.reports import executions, flags, points
+from app.reports import executions, flags, score_breakdown
+from app.reports.annotated_submission import CUT, Comment, Room, ShownCell, ShownDocument, render_submission
 from app.reports.images import Picture
-from app.reports.rendering import CUT, Comment, Room, ShownCell, ShownDocument, render_submission
 from app.reports.result import further_stages
 from app.web.i18n import current, fixed, number, render_message
 from app.web.i18n import gettext as _
@@ -75,7 +75,7 @@ def data(printed: Printed) -> tuple[dict[str, Any], dict[str, bytes]]:
     )  # fmt: skip
     files = Files(printed.pictures)
     documents = [document_data(one, files) for one in rendered.documents]
-    summed = points.points_sum(view.grade, printed.terms)
+    summed = score_breakdown.points_sum(view.grade, printed.terms)
     made: dict[str, Any] = {
         **_heading(view),
         "points": summed.total or summed.so_far,
@@ -87,9 +87,10 @@ def data(printed: Printed) -> tuple[dict[str, Any], dict[str, bytes]]:
         "notes": [*_failures(report), *_flags(report, printed.staff)],
         "criteria": [_criterion(one, printed) for one in report.criteria],
         "adjustments": [
-            _adjusted(one, printed.staff) for one in points.adjustment_lines(report, everything=False)
+            _adjusted(one, printed.staff)
+            for one in score_breakdown.adjustment_lines(report, everything=False)
         ],
-        "added_up": points.adjustments_sum(report),
+        "added_up": score_breakdown.adjustments_sum(report),
         "then": _review(report),
         "loose": [comment(one) for one in rendered.loose],
         "documents": documents,
@@ -196,7 +197,7 @@ def _flags(report: Report, staff: bool) -> Iterator[str]:
         yield " ".join([flag.words, *(part.words for part in flag.parts)])
 
 
-def _adjusted(found: points.AdjustmentLine, staff: bool) -> dict[str, Any]:
+def _adjusted(found: score_breakdown.AdjustmentLine, staff: bool) -> dict[str, Any]:
     return {
         "title": found.title,
         "points": found.taken,
@@ -209,7 +210,7 @@ def _adjusted(found: points.AdjustmentLine, staff: bool) -> dict[str, Any]:
 
 def _criterion(found: CriterionGrade, printed: Printed) -> dict[str, Any]:
     most = number(found.max_points)
-    level = points.level_words(found, printed.terms.levels.get(found.criterion, ()))
+    level = score_breakdown.level_words(found, printed.terms.levels.get(found.criterion, ()))
     changed_words = changed(found.corrected)
     if found.corrected and found.basis == "person" and found.corrected.points is not None:
         was = _("Before: %(was)s points", was=number(found.corrected.points))
