@@ -26,8 +26,8 @@ SCENARIO = "outcome"
 """The fixture that waits for a scenario; see tests/faults/conftest.py."""
 WAITING_S = 900
 """Longest that one may wait for all scenarios together, where nothing else is tested meanwhile."""
-FEWEST, MOST = 2, 4
-"""Processes of `-n auto`: tests also wait, and each process has services of its own."""
+MORE, MOST = 1, 4
+"""Processes of `-n auto` beyond the cores, as tests also wait; at most, as each has services of its own."""
 
 
 class Scheduling(LoadFileScheduling):
@@ -47,8 +47,8 @@ def put_in_order(items: list[pytest.Item]) -> None:
 
 
 def processes() -> int:
-    """How many test at once: as many as there are cores, within limits."""
-    return max(FEWEST, min(os.cpu_count() or 1, MOST))
+    """How many test at once."""
+    return min((os.cpu_count() or 1) + MORE, MOST)
 
 
 def _waits_for_scenarios(item: pytest.Item) -> bool:

@@ -20,7 +20,7 @@ local({
   own$wait_for <- parallel:::selectChildren
   own$from_child <- parallel:::readChild
   own$kill <- tools::pskill
-  parts <- c("lines", "shape", "wire", "clock", "play", "stand_ins", "remote", "evaluate")
+  parts <- c("lines", "shape", "wire", "clock", "document", "stand_ins", "remote", "evaluate")
   for (part in sprintf("r_%s.R", parts)) {
     sys.source(file.path(folder, part), envir = own, keep.source = FALSE)
   }
