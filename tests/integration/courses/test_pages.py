@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from argon2 import PasswordHasher
 from flask.testing import FlaskClient
-from sqlalchemy import event
+from sqlalchemy import event, select
 from werkzeug.test import TestResponse
 
 from app.accounts import sign_in as sign_in_pages
@@ -25,7 +25,7 @@ from grading.store import tables
 from grading.store.accounts import credentials, sessions, users
 from grading.store.accounts.sign_in_attempts import ONE_SOURCE, Caller
 from grading.store.audit import write_audit
-from grading.store.courses import invitations, roster
+from grading.store.courses import invitations, roster, user_admin
 from grading.store.courses.invitations import LinkGone
 from grading.store.database import now
 from grading.store.integrations.lti.tables import LtiPlatform
@@ -217,6 +217,26 @@ def test_two_thousand_people_at_once(school: School) -> None:
     with school.store.read() as session:
         assert roster.list_members(session, school.course).total == 2004
         assert roster.list_members(session, school.course, "Learner 1999").total == 1
+
+
+def test_people_of_one_name_are_listed_in_the_order_of_their_ids(both: School) -> None:
+    """Also where the database keeps them in another order; else one is missed and another shown twice."""
+    with both.store.write() as session:
+        admin = users.actor_of(session, session.get_one(tables.User, both.users["admin"]))
+        table = parse_roster("id,name\n" + "".join(f"twin-{n},Twin\n" for n in range(8)))
+        roster.apply_import(session, both.course, table, admin)
+    with both.store.write() as session:
+        first = session.scalars(select(tables.User).where(tables.User.name == "Twin")).first()
+        assert first is not None
+        first.email = "written@again.example"  # PostgreSQL moves what it changes
+    with both.store.read() as session:
+        for page in (
+            user_admin.list_users(session, "Twin"),
+            roster.list_members(session, both.course, "Twin"),
+        ):
+            ids = [one.user_id for one in page.items]
+            assert len(ids) == 8
+            assert ids == sorted(ids)
 
 
 def test_the_same_new_people_in_two_courses_at_once_are_made_once(both: School) -> None:
