@@ -3,7 +3,7 @@
 VENV ?= .venv
 BIN := $(VENV)/bin
 PATHS ?= .
-# several processes test, each takes whole files as tests/support/ordering.py says; ARGS="-n 0" for one
+# several processes test, each takes whole files in the order of tests/support/ordering.py; ARGS="-n 0" for one
 SHARED := -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 export VENV

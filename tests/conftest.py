@@ -7,7 +7,7 @@ import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import hypothesis
@@ -66,27 +66,11 @@ def pytest_xdist_auto_num_workers() -> int:
     return ordering.processes()
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ordering.Scheduling:
-    """How tests are dealt out to processes."""
-    return ordering.Scheduling(config, log)
-
-
 @pytest.fixture(scope="session", autouse=True)
 def only_loopback() -> Iterator[None]:
     """Refuse every connection beyond this machine."""
     with pytest.MonkeyPatch.context() as patch:
         network_guard.install(patch)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def statements_compiled_once() -> Iterator[None]:
-    """All databases of one kind share the compiled statements."""
-    from tests.support import shared_statements
-
-    with pytest.MonkeyPatch.context() as patch:
-        shared_statements.install(patch)
         yield
 
 

@@ -1,7 +1,7 @@
 """The order of the tests, and how several processes share them.
 
-Files are dealt out whole, and the walks in the browser together, in this order: what takes long comes first,
-so that no long file is left alone in the end.
+Files are dealt out whole (`--dist loadfile`), in this order: what takes long comes first, so that no long
+file is left alone in the end.
 """
 
 from __future__ import annotations
@@ -9,15 +9,13 @@ from __future__ import annotations
 import os
 
 import pytest
-from xdist.scheduler import LoadFileScheduling
 
-WALKS = "tests/e2e/"
-"""Done by one process: where two browsers share two cores, a page takes three to five times as long."""
 FIRST = (
     # goes on beside everything else
     "tests/faults/test_begin.py",
-    WALKS,
     "tests/faults/store/test_outages.py",
+    # together, because they share a browser
+    "tests/e2e/",
     "tests/hostile/",
 )
 """Files and folders that come before all others; the longest come first."""
@@ -28,14 +26,6 @@ WAITING_S = 900
 """Longest that one may wait for all scenarios together, where nothing else is tested meanwhile."""
 MORE, MOST = 1, 4
 """Processes of `-n auto` beyond the cores, as tests also wait; at most, as each has services of its own."""
-
-
-class Scheduling(LoadFileScheduling):
-    """Deals out files, and WALKS as if they were one file."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        # the method in which the schedulers of pytest-xdist differ
-        return WALKS if nodeid.startswith(WALKS) else super()._split_scope(nodeid)
 
 
 def put_in_order(items: list[pytest.Item]) -> None:
