@@ -113,7 +113,10 @@ def require_open(session: Session, assignment: tables.Assignment, actor: Actor) 
 
 
 def confirm(actor: Actor, upload_id: str) -> str:
-    """Submit an upload, once; returns the submission. Its time is that of the upload for 15 minutes."""
+    """Submit an upload, once; returns the submission. Its time is that of the upload for 15 minutes.
+
+    Raises AlreadySubmitted.
+    """
 
     def build(session: Session) -> IncomingSubmission:
         waiting, content = pending_uploads.claim_upload(session, upload_id, actor.user_id, actor.name)
@@ -125,10 +128,7 @@ def confirm(actor: Actor, upload_id: str) -> str:
     def also(session: Session, _: str) -> None:
         pending_uploads.mark_submitted(session, [upload_id])
 
-    try:
-        return accept(build, also).submission_id
-    except pending_uploads.AlreadySubmitted as before:
-        return before.submission_id
+    return accept(build, also).submission_id
 
 
 def _by_person(
