@@ -58,8 +58,9 @@ def rendered(
     if report is not None:
         grade_view_audit.viewed(actor, view.id)
     own = actor.user_id == view.student_id or actor.user_id in view.members
-    whose = actor.user_id if own else view.student_id
-    attempts = attempts or submission_lists.list_attempts(session, whose, view.assignment_id)
+    if attempts is None:
+        whose = actor.user_id if own else view.student_id
+        attempts = submission_lists.list_attempts(session, whose, view.assignment_id)
     titles = {one.criterion: one.title for one in report.criteria} if report else {}
     found = _image_numbers(session, view.id, submitted.documents)
     written = {one.stage: one.written_at for one in view.stages if one.written_at} if report else {}
@@ -80,13 +81,15 @@ def rendered(
         counted=_counted(actor, view, terms, attempts),
         touched=touched(report),
         gradings=grade_history.list_gradings(session, view.id) if view.regraded else (),
-        changes=score_breakdown.changes_in_words(
-            _changes(session, view), score_breakdown.change_titles(report)
-        )
-        if staff and view.changed
-        else (),
+        changes=_changes_in_words(session, view, report) if staff and view.changed else (),
         **_regrades(session, actor, view, titles),
     )
+
+
+def _changes_in_words(
+    session: Session, view: SubmissionView, report: Report | None
+) -> Sequence[score_breakdown.ChangeInWords]:
+    return score_breakdown.changes_in_words(_changes(session, view), score_breakdown.change_titles(report))
 
 
 def _changes(session: Session, view: SubmissionView) -> Sequence[MadeChange]:

@@ -291,17 +291,22 @@ def _start(
         arguments += ["--remount-ro", "/"]
         # in a file, because everybody inside can read the command line of the first process
         given = carry(b"".join(os.fsencode(argument) + b"\0" for argument in arguments))
-        tried = status is None
-        return subprocess.Popen(
-            [*into, shutil.which("bwrap") or "bwrap", "--args", given, "--", *_inside(spec.argv, uid)],
-            stdin=subprocess.DEVNULL if tried else subprocess.PIPE,
-            stdout=subprocess.DEVNULL if tried else subprocess.PIPE,
-            stderr=subprocess.PIPE if tried else subprocess.DEVNULL,
-            bufsize=0,
-            pass_fds=passed,
-            cwd="/",
-            env={"LANG": "C.UTF-8"},
-        )
+        bwrap = [*into, shutil.which("bwrap") or "bwrap", "--args", given, "--"]
+        return _open([*bwrap, *_inside(spec.argv, uid)], passed, tried=status is None)
+
+
+def _open(command: Sequence[str], passed: Sequence[int], *, tried: bool) -> subprocess.Popen[bytes]:
+    """Start a command with these descriptors; one that is only `tried` out talks to nobody, but says why."""
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL if tried else subprocess.PIPE,
+        stdout=subprocess.DEVNULL if tried else subprocess.PIPE,
+        stderr=subprocess.PIPE if tried else subprocess.DEVNULL,
+        bufsize=0,
+        pass_fds=passed,
+        cwd="/",
+        env={"LANG": "C.UTF-8"},
+    )
 
 
 def _start_prepared(prepared: Prepared, control: int, users: int | None) -> subprocess.Popen[bytes]:
