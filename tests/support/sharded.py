@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.dev import embedded_redis
-from tests.support.system import until
+from tests.support.system import alive, until
 from workers.machine.engines.sharded.engine import ShardedEngine
 from workers.machine.engines.sharded.rank_group import RankGroup
 
@@ -56,17 +56,6 @@ def kill(engine: ShardedEngine, rank: int) -> tuple[int, ...]:
 def gone(pids: Sequence[int]) -> None:
     """Wait until none of these processes is there."""
     until(lambda: not any(map(alive, pids)), 60, f"processes {pids} end")
-
-
-def alive(pid: int) -> bool:
-    """Whether there is such a process that has not ended, also where nobody has asked for its status yet."""
-    try:
-        if sys.platform == "linux":
-            return b") Z " not in Path(f"/proc/{pid}/stat").read_bytes()
-        os.kill(pid, 0)
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return True
 
 
 def seconds_used(pid: int) -> float:

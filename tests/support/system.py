@@ -50,6 +50,17 @@ def until(reached: Callable[[], Any], timeout_s: float, what: str) -> Any:
     return value
 
 
+def alive(pid: int) -> bool:
+    """Whether there is such a process that has not ended, also where nobody has asked for its status yet."""
+    try:
+        if sys.platform == "linux":
+            return b") Z " not in Path(f"/proc/{pid}/stat").read_bytes()
+        os.kill(pid, 0)
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return True
+
+
 @dataclass
 class Parts:
     """Processes `grader …`, each in its own group; nothing starts them again."""

@@ -13,7 +13,7 @@ from cli.dev.embedded_redis import free_port
 from cli.dev.local_stack import accepts_uploads
 from cli.dev.supervisor import processes
 from tests.faults.harness.machines import MachineSpec, config_of
-from tests.support.system import until
+from tests.support.system import alive, until
 
 REDIS = '[redis]\nurl = "redis://127.0.0.1:{}/0"\n'
 
@@ -47,14 +47,6 @@ def start(folder: Path, database_url: str, port: int) -> subprocess.Popen[bytes]
     return process
 
 
-def lives(pid: int) -> bool:
-    """Whether there is such a process, and not only what is left of it."""
-    try:
-        return b") Z " not in Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return False
-
-
 def play(folder: Path, database_url: str) -> Outcome:
     """SIGKILL, wait, start."""
     port = free_port()
@@ -63,9 +55,9 @@ def play(folder: Path, database_url: str) -> Outcome:
     parts = processes(folder / "var")
     process.kill()
     process.wait()
-    gone = lambda: not any(lives(pid) for pid in parts.values())  # noqa: E731
+    gone = lambda: not any(alive(pid) for pid in parts.values())  # noqa: E731
     until(gone, 90, f"all parts end; see {folder}")
-    left = {pid for pid in parts.values() if lives(pid)}
+    left = {pid for pid in parts.values() if alive(pid)}
     again = start(folder, database_url, port)
     try:
         return Outcome(set(parts), left, again.poll() is None)

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from bench.tiny_models import make_model
 from tests.support.engines import HEADS, ask, quiet
-from tests.support.sharded import addresses, alive, gone
+from tests.support.sharded import addresses, gone
 from tests.support.ssh_server import ssh_server
+from tests.support.system import alive
 from workers.machine.engines.mlx.engine import MlxEngine
 
 WORKER = """
