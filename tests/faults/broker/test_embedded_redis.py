@@ -9,9 +9,9 @@ from pathlib import Path
 
 from cli.dev.embedded_redis import free_port
 from grading.store import Store
-from tests.faults.deploy.test_supervisor import REDIS, lives, start
+from tests.faults.deploy.test_supervisor import REDIS, start
 from tests.faults.harness.machines import MachineSpec, config_of
-from tests.support.system import ASSIGNMENT, assert_graded_once, count_final, furnish, until
+from tests.support.system import ASSIGNMENT, alive, assert_graded_once, count_final, furnish, until
 
 SUBMISSIONS = 60
 WORK = b"x <- 1\nprint(x)\n"
@@ -43,7 +43,7 @@ def play(folder: Path, database_url: str) -> Outcome:
         until(lambda: count_final(store) >= 5, 90, "some are graded")
         killed, ended_then = redis_pid(folder), count_final(store)
         os.killpg(killed, signal.SIGKILL)
-        until(lambda: redis_pid(folder) != killed and lives(redis_pid(folder)), 60, "Redis runs again")
+        until(lambda: redis_pid(folder) != killed and alive(redis_pid(folder)), 60, "Redis runs again")
         until(lambda: count_final(store) >= SUBMISSIONS, 120, f"all are graded; see {folder}")
         return Outcome(ended_then, (folder / "up.log").read_text(), database_url)
     finally:
