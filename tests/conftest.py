@@ -14,7 +14,7 @@ import hypothesis
 import pytest
 
 from cli.dev.embedded_redis import RedisProcess, start_redis
-from tests.support import network_guard, ordering
+from tests.support import network_guard, ordering, shared_statements
 from tests.support.services import (
     BROWSER_FLAGS,
     Databases,
@@ -50,6 +50,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_configure() -> None:
     """Look for garbage as seldom as the web app does, and keep temporary folders in memory."""
     gc.set_threshold(YOUNG)
+    shared_statements.install()
     if memory := in_memory():
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
 

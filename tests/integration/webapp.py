@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import patch
 
 import pytest
+from flask import Flask
 from flask.testing import FlaskClient
 from jinja2.bccache import Bucket, BytecodeCache
 from sqlalchemy import inspect
@@ -199,16 +200,17 @@ class _Compiled(BytecodeCache):
 COMPILED = _Compiled()
 
 
-_compile_builder = Rule._compile_builder
-_builders: dict[tuple[Any, ...], Any] = {}
+class _CompiledOnce(Rule):
+    """A route that is compiled once for the apps of all tests: that is most of the work of making one."""
 
+    compiled: ClassVar[dict[tuple[Any, ...], dict[str, Any]]] = {}
 
-def _builder(rule: Rule, append_unknown: bool = True) -> Any:
-    """What builds the addresses of a route: it takes the rule when it is called, so one does for all apps."""
-    key = (rule.rule, rule.subdomain, repr(rule.defaults), append_unknown)
-    if key not in _builders:
-        _builders[key] = _compile_builder(rule, append_unknown)
-    return _builders[key]
+    def compile(self) -> None:
+        key = (self.rule, self.endpoint, self.subdomain, repr(self.defaults), str(sorted(self.methods or ())))
+        if key not in self.compiled:
+            super().compile()
+            self.compiled[key] = {name: value for name, value in vars(self).items() if name != "map"}
+        vars(self).update(self.compiled[key])
 
 
 class School:
@@ -237,9 +239,14 @@ class School:
             secret_key="only for tests",
             lms_secrets={"canvas": (SECRET,)},
         )
-        with patch.object(Rule, "_compile_builder", _builder):
-            self.app = create_app(self.services)
-        self.app.jinja_env.bytecode_cache = COMPILED
+
+    @cached_property
+    def app(self) -> Flask:
+        """The app, made when first asked for."""
+        with patch.object(Flask, "url_rule_class", _CompiledOnce):
+            made = create_app(self.services)
+        made.jinja_env.bytecode_cache = COMPILED
+        return made
 
     def client(self, name: str | None = None) -> FlaskClient:
         """A browser, signed in as somebody without the slow password."""
