@@ -11,7 +11,7 @@ from typing import cast
 from flask import Blueprint, Response, current_app, request, session
 from flask.blueprints import BlueprintSetupState
 
-from app.submissions.live_status import live, next_look_s, open_runs, progress
+from app.submissions.status_texts import live, next_look_s, open_runs, progress
 from app.web import auth
 from app.web.i18n import speak
 from app.web.parsing import tagged

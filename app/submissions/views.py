@@ -11,7 +11,7 @@ from werkzeug.wrappers import Response as BaseResponse
 from app.reports import provenance
 from app.reports.result import rendered
 from app.submissions import intake
-from app.submissions.live_status import live, progress
+from app.submissions.status_texts import live, progress
 from app.web import assignment_pages, auth, parsing
 from app.web.i18n import gettext as _
 from app.web.i18n import ngettext, render_error

@@ -16,7 +16,7 @@ from pydantic import AwareDatetime, Field, ValidationError, field_validator, mod
 
 from grading.assignments.legacy_import import Works, is_legacy, read_legacy_rubric
 from grading.assignments.test_validation import check_tests
-from grading.config.natural_languages import english_name
+from grading.config.language_names import english_name
 from grading.documents import Limits, UploadedFile, in_language, read, set_apart
 from grading.documents.files import KINDS, extension
 from grading.domain.base_value import Value

@@ -16,7 +16,7 @@ from app.api.guards import anybody, of_submission
 from app.api.paging import Page, Paged, cut, moment_and_id
 from app.api.routes import Call, get, post
 from app.submissions import intake
-from app.submissions.live_status import StageStatus, progress
+from app.submissions.status_texts import StageStatus, progress
 from app.web import auth, grade_view_audit, parsing
 from app.web.parsing import parse
 from app.web.services import services

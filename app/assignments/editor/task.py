@@ -14,7 +14,7 @@ from app.web.assignment_pages import ANY
 from app.web.i18n import gettext as _
 from app.web.i18n import render_error
 from app.web.services import services
-from grading.config.natural_languages import english_name
+from grading.config.language_names import english_name
 from grading.domain.errors import AssignmentError
 from grading.store.assignments import versions
 from grading.store.assignments.versions import NothingChanged, SavedMeanwhile

@@ -17,7 +17,7 @@ from grading.checks.visibility import for_student
 from grading.domain.evidence import Evidence
 from grading.domain.messages import Message
 from grading.domain.report import Report
-from grading.scoring.report_text import as_text
+from grading.scoring.plain_text_report import as_text
 from grading.store.audit import write_audit
 from grading.store.blobs import load_blob
 from grading.store.bulk import chunks

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from grading.documents import zip_names
 from grading.domain.report import Report
 from grading.scoring import changed
-from grading.scoring.report_text import as_text
+from grading.scoring.plain_text_report import as_text
 from grading.store import Store
 from grading.store.assignments.versions import Criterion, criteria_of, newest_rubric
 from grading.store.blobs import load_blob

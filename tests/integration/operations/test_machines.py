@@ -13,7 +13,7 @@ import click
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.submissions.live_status import PHASES
+from app.submissions.status_texts import PHASES
 from cli.commands import machines as machines_command
 from grading.broker.heartbeats import Heartbeat, Lease, reason
 from grading.broker.machine_status import MAX_METRICS, EngineMetric, MachineState, an_hour, with_heartbeats

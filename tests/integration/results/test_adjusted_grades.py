@@ -23,7 +23,7 @@ from grading.execution.plan import Plan
 from grading.integrations.canvas.values import words
 from grading.scoring import combine
 from grading.scoring.adjustments import added_up
-from grading.scoring.report_text import as_text
+from grading.scoring.plain_text_report import as_text
 from grading.store import tables
 from grading.store.assignments import versions
 from grading.store.assignments.versions import NewVersion

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event, update
 
-from app.submissions.live_status import live, progress
+from app.submissions.status_texts import live, progress
 from app.web.eta import Expecting
 from grading.broker.canaries import PartHeartbeat
 from grading.broker.heartbeats import Heartbeat, Lease

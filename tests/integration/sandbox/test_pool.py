@@ -21,7 +21,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session as SqlSession
 
-from app.submissions.live_status import Progress, live
+from app.submissions.status_texts import Progress, live
 from app.web.eta import Outlook
 from grading.broker import celery_app
 from grading.broker.canaries import Canaries

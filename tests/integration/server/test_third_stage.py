@@ -26,7 +26,7 @@ from grading.domain.report import Report
 from grading.domain.rubric import Criterion, Rubric
 from grading.domain.stages import StageOutput, StageRow
 from grading.integrations.canvas import values
-from grading.scoring.report_text import as_text
+from grading.scoring.plain_text_report import as_text
 from grading.store.tables import Grade
 from tests.integration.webapp import School, form_token
 from tests.support.aging import Played, played

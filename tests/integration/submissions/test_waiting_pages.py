@@ -11,7 +11,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from app.submissions import status_poll
-from app.submissions.live_status import AT_WORK, REVIEW, STEPS, Live, Progress, StageStatus, next_look_s
+from app.submissions.status_texts import AT_WORK, REVIEW, STEPS, Live, Progress, StageStatus, next_look_s
 from bench.pages.page_times import counted
 from grading.broker.heartbeats import Lease
 from grading.store import tables

@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from grading.assignments.loader import Manifest
-from grading.config.natural_languages import LANGUAGES, MOST, REGIONAL, english_name
+from grading.config.language_names import LANGUAGES, MOST, REGIONAL, english_name
 
 
 @pytest.mark.parametrize(
