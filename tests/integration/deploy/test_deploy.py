@@ -98,7 +98,9 @@ def test_a_copy_goes_on_where_it_broke_off_and_repairs_what_is_damaged(
     # a beginning that is not ours, and a file with one byte changed
     (there / "half.bin").unlink()
     (there / "half.bin.part").write_bytes(b"?" * 4000)
-    (there / "a" / "whole.bin").write_bytes(b"?" + content["a/whole.bin"][1:])
+    damaged = bytearray(content["a/whole.bin"])
+    damaged[0] ^= 1
+    (there / "a" / "whole.bin").write_bytes(damaged)
     told: list[tuple[int, int]] = []
     sent = copy(remote, files, str(there), lambda done, total: told.append((done, total)))
     assert sent == 1000 + 3000 + 5000
