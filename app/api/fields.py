@@ -6,7 +6,17 @@ import re
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 MOST_NUMBER = 2_147_483_647
 PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
@@ -21,6 +31,23 @@ class RequestModel(BaseModel):
     """What a request says; a field that nobody knows is a mistake, not an extra."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+class ChangeModel(RequestModel):
+    """What a PATCH sets: a field that is left out stays; `null` only where a value can be taken away.
+
+    A field's default here is never used. It is not in the description either, because generated clients send
+    the defaults that a description names.
+    """
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        schema = handler(core_schema)
+        for field in handler.resolve_ref_schema(schema)["properties"].values():
+            field.pop("default", None)
+        return schema
 
 
 def whole(value: Any) -> Any:

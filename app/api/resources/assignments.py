@@ -10,7 +10,7 @@ from flask import url_for
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from app.api import etags
-from app.api.fields import Line, Moment, RequestModel, Whole, whole
+from app.api.fields import ChangeModel, Line, Moment, RequestModel, Whole, whole
 from app.api.guards import anybody, of_assignment, of_course
 from app.api.paging import Page, Paged, cut, number
 from app.api.resources.courses import Slug
@@ -72,19 +72,12 @@ class Assignment(BaseModel):
     visible: bool = Field(description="whether students see it")
 
 
-class _Rules(RequestModel):
-    language: Annotated[str, Field(max_length=32, pattern=r"^[a-z]*$")] = ""
-    due: Moment | None = None
-    release: Release | None = Field(default=None, description="left out: as the server is set up")
-    release_at: Moment | None = None
-    late: Late = LateRule()
-    max_submissions: Annotated[int, Field(ge=1, le=1000), BeforeValidator(whole)] | None = None
-    group_size: Annotated[int, Field(ge=1, le=100), BeforeValidator(whole)] = 1
-    counts: Counts = "latest"
-    visible: bool = True
+Language = Annotated[str, Field(max_length=32, pattern=r"^[a-z]*$")]
+SubmissionCount = Annotated[int, Field(ge=1, le=1000), BeforeValidator(whole)]
+GroupSize = Annotated[int, Field(ge=1, le=100), BeforeValidator(whole)]
 
 
-class NewAssignment(_Rules):
+class NewAssignment(RequestModel):
     """An assignment to be made, with a first draft of a rubric that nobody is graded with yet."""
 
     title: Line
@@ -92,13 +85,31 @@ class NewAssignment(_Rules):
     task: Annotated[str, Field(max_length=100_000, pattern=r"^[^\x00]*$")] = Field(
         default="", description="what students read, as Markdown"
     )
+    language: Language = ""
+    due: Moment | None = None
+    release: Release | None = Field(default=None, description="left out: as the server is set up")
+    release_at: Moment | None = None
+    late: Late = LateRule()
+    max_submissions: SubmissionCount | None = None
+    group_size: GroupSize = 1
+    counts: Counts = "latest"
+    visible: bool = True
 
 
-class AssignmentChange(_Rules):
+class AssignmentChange(ChangeModel):
     """What is to be set; what is left out stays. `null` takes a date or a bound away."""
 
     title: Line = ""
     slug: Slug = ""
+    language: Language = ""
+    due: Moment | None = None
+    release: Release = "after_review"
+    release_at: Moment | None = None
+    late: Late = LateRule()
+    max_submissions: SubmissionCount | None = None
+    group_size: GroupSize = 1
+    counts: Counts = "latest"
+    visible: bool = True
 
 
 class AssignmentMade(BaseModel):
@@ -156,7 +167,7 @@ def change_assignment(call: Call, about: tables.Assignment, body: AssignmentChan
     return found
 
 
-def _settings_fields(body: _Rules) -> dict[str, Any]:
+def _settings_fields(body: NewAssignment | AssignmentChange) -> dict[str, Any]:
     """What was said of the settings; a release that is not at a date has none."""
     fields = {name: getattr(body, name) for name in body.model_fields_set if name != "task"}
     if fields.get("release", "") is None:

@@ -9,7 +9,7 @@ from flask import url_for
 from pydantic import BaseModel, BeforeValidator, Field
 
 from app.api import etags
-from app.api.fields import PRINTABLE, Line, RequestModel, Yes, whole
+from app.api.fields import ChangeModel, Line, RequestModel, Yes, whole
 from app.api.guards import allowed, anybody, of_course
 from app.api.paging import Page, Paged, cut, number
 from app.api.routes import Call, get, patch, post
@@ -63,14 +63,12 @@ class CourseMade(BaseModel):
     url: str
 
 
-class CourseChange(RequestModel):
+class CourseChange(ChangeModel):
     """What is to be set; what is left out stays."""
 
-    title: Annotated[str, Field(min_length=1, max_length=200, pattern=PRINTABLE)] | None = None
-    archived: bool | None = None
-    drop_lowest: Annotated[int, Field(ge=0, le=course_store.MAX_DROPPED), BeforeValidator(whole)] | None = (
-        None
-    )
+    title: Line = ""
+    archived: bool = False
+    drop_lowest: Annotated[int, Field(ge=0, le=course_store.MAX_DROPPED), BeforeValidator(whole)] = 0
 
 
 @get("/courses", anybody("read"))
@@ -105,7 +103,7 @@ def change_course(call: Call, about: tables.Course, body: CourseChange) -> Cours
     """Set a course's title, whether it is over, and how many of the lowest grades do not count."""
     before = course_store.lock_course(call.session, about.id)
     etags.require_seen(etags.tag_of(_course(call, before)))
-    fields = body.model_dump(exclude_unset=True, exclude_none=True)
+    fields = body.model_dump(exclude_unset=True)
     course_store.change_settings(
         call.session, about.id, replace(course_store.settings_of(before), **fields), call.actor
     )
