@@ -110,7 +110,7 @@ def _tokenizer(folder: Path, template: str) -> tuple[int, int]:
         show_progress=False,
     )
     inner.train_from_iterator(TEXT.splitlines() * 4, trainer)
-    fast = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]  # untyped in transformers
+    fast = PreTrainedTokenizerFast(
         tokenizer_object=inner,
         eos_token="<|im_end|>",  # noqa: S106 - no password
         pad_token="<|endoftext|>",  # noqa: S106 - no password
