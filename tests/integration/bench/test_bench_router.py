@@ -141,6 +141,7 @@ def tiny(count: int = 4, cluster_model: str = "own", factor: float = 20.0) -> Pl
     )
 
 
+@pytest.mark.soak
 def test_the_product_grades_against_the_servers_of_another_world() -> None:
     said: list[str] = []
     plan = tiny(cluster_model="long")
