@@ -33,7 +33,7 @@ SCENARIO = "outcome"
 """The fixture that waits for a scenario; see tests/faults/conftest.py."""
 WAITING_S = 900
 """Longest that one may wait for all scenarios together, where nothing else is tested meanwhile."""
-MORE, MOST = 1, 4
+MORE, MOST = 2, 4
 """Processes of `-n auto` beyond the cores, as tests also wait; at most, as each has services of its own."""
 
 
