@@ -63,6 +63,10 @@ def ends(
         yield made
 
 
+TRIES = 5
+"""Requests by which a reader is used again whose cable is plugged in."""
+
+
 @contextmanager
 def cable(models: Sequence[Path], root: Path, folder: Path) -> Iterator[tuple[End, Writer]]:
     """The reader's end of the cable, and the writer at the other."""
@@ -137,6 +141,10 @@ def test_a_cable_pulled_in_the_middle_changes_no_token(
     assert (said["text"], said["strategy"], said["fault"]) == (expected.text, "direct", "link_stalled")
     assert said["read"] > 0.9 * expected.tokens.prompt  # but for what all prompts begin with
     end.plug()
-    there.tell(**given)
-    again = there.hear()
-    assert (again["text"], again["strategy"], again["read"]) == (expected.text, "disaggregated", 1)
+    for _ in range(TRIES):  # on a busy computer the first may still time out
+        there.tell(**given)
+        again = there.hear()
+        assert again["text"] == expected.text
+        if again["strategy"] == "disaggregated":
+            break
+    assert (again["strategy"], again["read"]) == ("disaggregated", 1)
