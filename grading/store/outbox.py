@@ -138,13 +138,22 @@ def _held(mine: Hold) -> tuple[ColumnElement[bool], ...]:
 
 
 def claim(
-    session: Session, kind: str, limit: int, lease_s: float, *, overdue_s: float = 0.0, counted: bool = True
+    session: Session,
+    kind: str,
+    limit: int,
+    lease_s: float,
+    *,
+    overdue_s: float = 0.0,
+    counted: bool = True,
+    retries_first: bool = False,
 ) -> list[Delivery]:
     """Claim rows that are due since `overdue_s` seconds, oldest first; they are leased for `lease_s` seconds.
 
     Counts a try unless `counted` is False, so that a row that crashes its sender is not sent for ever.
+    With `retries_first` rows that were tried go before all others.
     """
     moment = now(session)
+    order = [_OUTBOX.c.tries == 0] if retries_first else []
     # PostgreSQL must choose the rows once, in a CTE: as a subquery it may run again and lock more of them;
     # SQLite knows no row locks and needs none, its transactions write one after the other
     chosen = (
@@ -154,7 +163,7 @@ def claim(
             _OUTBOX.c.done_at.is_(None),
             _OUTBOX.c.not_before <= moment - timedelta(seconds=overdue_s),
         )
-        .order_by(_OUTBOX.c.not_before, _OUTBOX.c.id)
+        .order_by(*order, _OUTBOX.c.not_before, _OUTBOX.c.id)
         .limit(limit)
         .with_for_update(skip_locked=True)
         .cte("chosen")

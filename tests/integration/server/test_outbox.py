@@ -31,6 +31,7 @@ from tests.support.services import SqliteDatabases
 from tests.support.system import close_dispatch
 from workers.server import record
 from workers.server.context import Server, open_server
+from workers.server.delivery import webhooks as delivery
 from workers.server.delivery.webhooks import RETRIES_S, Receiver, Relay, receivers
 from workers.server.prepare import prepare
 
@@ -322,6 +323,69 @@ def test_every_receiver_is_told_once_and_a_slow_one_delays_no_other(
         for thread in threads:
             thread.join()
     assert len({posted.headers["webhook-id"] for posted in good.posted}) == len(good.posted) == 3
+
+
+def fill_backlog(server: Server, count: int) -> None:
+    """Events that nobody was told of yet."""
+    with server.store.write() as session:
+        for number in range(count):
+            payload = {"type": "submission.completed", "submission": f"s{number}"}
+            outbox.add(session, "event", f"completed:s{number}", payload)
+
+
+def test_a_retry_does_not_wait_for_the_backlog_of_a_slow_receiver(
+    on_both: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = on_both
+    fill_backlog(server, 100)
+    monkeypatch.setattr(delivery, "RETRIES_S", (0.2, 60.0))
+    with receiver_server() as there, monkeypatch.context() as one_message:
+        relay = Relay(server, (to(there.url),))
+        there.status = 500
+        one_message.setattr(delivery, "SEND_AT_ONCE", 1)
+        assert relay.relay() == 0
+        one_message.undo()
+        there.status, there.delay_s = 204, 0.05
+        assert relay.relay() == 100
+    ids = [posted.headers["webhook-id"] for posted in there.posted]
+    assert len(set(ids)) == len(ids) - 1 == 100
+    # by then 8 at a time have had 0.25 s of 0.05 s each
+    assert ids[1:].index(ids[0]) <= 8 * 6
+
+
+def test_a_receiver_that_does_not_answer_is_asked_once_a_pass(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill_backlog(server, 30)
+    monkeypatch.setattr(delivery, "TIMEOUT_S", 0.2)
+    with receiver_server() as there:
+        relay = Relay(server, (to(there.url),))
+        there.status = 0
+        assert relay.relay() == relay.relay() == 0
+        assert len(there.posted) == 2
+        tries = [row.tries for row in rows(server.store, "to:lms")]
+        assert sorted(tries) == [0] * 28 + [1] * 2
+        there.status = 204
+        assert relay.relay() == 28
+
+
+def test_what_is_in_flight_at_the_stop_is_written_down(server: Server) -> None:
+    fill_backlog(server, 30)
+    with receiver_server() as there:
+        relay = Relay(server, (to(there.url),))
+        relay.fan_out()
+        there.delay_s = 0.1
+        with ThreadPoolExecutor(1) as pool:
+            passing = pool.submit(relay.relay)
+            deadline = time.monotonic() + 60
+            while len(there.posted) < 3:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            relay.stop.set()
+            taken = passing.result()
+    done = [row for row in rows(server.store, "to:lms") if row.done_at is not None]
+    assert taken == len(done) == len(there.posted) < 30
+    assert all(row.tries == (row.done_at is not None) for row in rows(server.store, "to:lms"))
 
 
 @pytest.mark.parametrize("status", [302, 400, 503])

@@ -26,6 +26,8 @@ class ReceiverServer:
     url: str = ""
     status: int = 204
     says: bytes = b""
+    delay_s: float = 0.0
+    """Between a request and its answer."""
     posted: list[Posted] = field(default_factory=list)
     closing: threading.Event = field(default_factory=threading.Event)
 
@@ -40,6 +42,7 @@ def receiver_server(port: int = 0, into: ReceiverServer | None = None) -> Iterat
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             state.posted.append(Posted(self.path, dict(self.headers), body))
+            state.closing.wait(state.delay_s)
             if state.status == 0:
                 self._trickle()
                 return

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from sqlalchemy.exc import DBAPIError
 
+from grading.broker.machine_status import span
 from grading.config.mail import Mail, valid_address
 from grading.domain.errors import GraderError
 from grading.domain.messages import Message, define_message, render
@@ -252,5 +253,5 @@ class MailSender:
         wait = RETRIES_S[row.tries - 1] if row.tries <= len(RETRIES_S) else None
         with self.server.store.write() as session:
             outbox.mark_failed(session, row, error, wait)
-        what = "dead" if wait is None else f"again in {wait:g} s"
+        what = "dead" if wait is None else f"again in {span(wait)}"
         log.warning("letter %d: %s; %s", row.id, error, what)

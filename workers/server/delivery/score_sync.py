@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
+from grading.broker.machine_status import span
 from grading.domain.errors import GraderError
 from grading.store import outbox, periodic_tasks
 from grading.store.database import Store
@@ -190,7 +191,7 @@ class ScoreSync(ABC, Generic[Link, Turn]):
         with self.store.write() as session:
             self.failed(session, turn, error, dead=wait is None)
             outbox.mark_failed(session, row, error.message, wait)
-        what = "dead" if wait is None else f"again in {wait:g} s"
+        what = "dead" if wait is None else f"again in {span(wait)}"
         whose = (row.payload["link"], row.payload["user"])
         log.warning("%s: score of link %s, user %s: %s; %s", self.kind, *whose, error.message, what)
 

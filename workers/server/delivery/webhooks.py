@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -21,6 +22,7 @@ from urllib.parse import urlsplit
 from sqlalchemy.exc import DBAPIError
 from standardwebhooks import Webhook
 
+from grading.broker.machine_status import span
 from grading.config.settings import Config
 from grading.domain.errors import ConfigError
 from grading.integrations.events import Event, news
@@ -40,6 +42,8 @@ RETRIES_S = (5.0, *(minutes * 60.0 for minutes in (5, 30, 120, 300, 600, 840, 12
 """Waits between tries, as Standard Webhooks 1.0 has them: three days in all."""
 FAN_OUT_AT_ONCE = 200
 SEND_AT_ONCE = 100
+IN_FLIGHT = 8
+"""Messages to one receiver that wait for their answers at the same time."""
 LEAST_SECRET = 24
 """Bytes a signing secret must have."""
 GONE = 410
@@ -136,23 +140,41 @@ class Relay:
         return count
 
     def deliver(self, receiver: Receiver) -> int:
-        """Send what is due to one receiver, unless it is left alone; ends early while it does not answer."""
-        taken = 0
-        for _ in range(SEND_AT_ONCE):
-            if self.stop.is_set():
-                break
-            with self.server.store.write() as session:
-                if webhooks.is_paused(session, receiver.name, receiver.mark):
+        """Send what is due to one receiver: one message, and after its answer several at a time.
+
+        Ends early while the receiver does not answer, and where it is left alone. Retries go first.
+        """
+        attempts: list[Attempt] = []
+        sending: set[Future[Attempt]] = set()
+        with ThreadPoolExecutor(IN_FLIGHT, receiver.kind) as pool:
+            for _ in range(SEND_AT_ONCE):
+                due = self._claim(receiver)
+                if due is None:
                     break
-                moment, rows = now(session), outbox.claim(session, receiver.kind, 1, LEASE_S)
-            if not rows:
-                break
-            attempt = self._send(receiver, rows[0], moment)
-            self._write_down(receiver, rows[0], attempt)
-            taken += not attempt.error
-            if attempt.status is None:
-                break
-        return taken
+                sending.add(pool.submit(self._try, receiver, *due))
+                if attempts and len(sending) < IN_FLIGHT:
+                    continue
+                ended, sending = wait(sending, return_when=FIRST_COMPLETED)
+                attempts += [one.result() for one in ended]
+                if not all(attempt.status for attempt in attempts):
+                    break
+            attempts += [one.result() for one in sending]
+        return sum(not attempt.error for attempt in attempts)
+
+    def _claim(self, receiver: Receiver) -> tuple[Delivery, datetime] | None:
+        """The next message and the time; nothing where none is due or none may be sent."""
+        if self.stop.is_set():
+            return None
+        with self.server.store.write() as session:
+            if webhooks.is_paused(session, receiver.name, receiver.mark):
+                return None
+            rows = outbox.claim(session, receiver.kind, 1, LEASE_S, retries_first=True)
+            return (rows[0], now(session)) if rows else None
+
+    def _try(self, receiver: Receiver, row: Delivery, moment: datetime) -> Attempt:
+        attempt = self._send(receiver, row, moment)
+        self._write_down(receiver, row, attempt)
+        return attempt
 
     def _send(self, receiver: Receiver, row: Delivery, moment: datetime) -> Attempt:
         """What was sent, the status of the answer if there was one, and what went wrong if anything did."""
@@ -199,7 +221,7 @@ class Relay:
         return body
 
     def _write_down(self, receiver: Receiver, row: Delivery, attempt: Attempt) -> None:
-        wait = RETRIES_S[row.tries - 1] if row.tries <= len(RETRIES_S) else None
+        retry_in_s = RETRIES_S[row.tries - 1] if row.tries <= len(RETRIES_S) else None
         paused = False
         with self.server.store.write() as session:
             webhooks.record_attempt(session, attempt)
@@ -211,16 +233,18 @@ class Relay:
                 outbox.fail_all(session, "gone", "answered 410: it wants no more messages")
                 outbox.fail_all(session, receiver.kind, "answered 410")
             else:
-                outbox.mark_failed(session, row, attempt.error, wait)
+                outbox.mark_failed(session, row, attempt.error, retry_in_s)
                 paused = webhooks.record_failure(session, receiver.name, receiver.mark)
-        _tell_log(receiver, row, attempt, wait, paused)
+        _tell_log(receiver, row, attempt, retry_in_s, paused)
 
 
-def _tell_log(receiver: Receiver, row: Delivery, attempt: Attempt, wait: float | None, paused: bool) -> None:
+def _tell_log(
+    receiver: Receiver, row: Delivery, attempt: Attempt, retry_in_s: float | None, paused: bool
+) -> None:
     if attempt.status == GONE:
         log.error("receiver %s answered 410 and is told nothing more at this address", receiver.name)
     elif attempt.error:
-        what = "dead" if wait is None else f"again in {wait:g} s"
+        what = "dead" if retry_in_s is None else f"again in {span(retry_in_s)}"
         log.warning("event %s to %s: %s; %s", row.key, receiver.name, attempt.error, what)
     if paused:
         log.error(
