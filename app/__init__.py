@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flask import Flask, request
+from flask import Flask
 from flask_bootstrap import Bootstrap5
 
 from app import (
@@ -24,12 +24,20 @@ from app import (
     submissions,
     webhooks,
 )
-from app.web import auth, errors, eta, grade_view_audit, rate_limits, security, template_helpers
+from app.web import (
+    auth,
+    errors,
+    eta,
+    grade_view_audit,
+    rate_limits,
+    request_ids,
+    security,
+    template_helpers,
+)
 from app.web.i18n import translate
 from app.web.menus import Navigation
 from app.web.platform_pages import platform_pages
 from app.web.services import Services
-from grading.shared import telemetry
 from grading.shared.plugin_messages import load_installed_messages
 
 __all__ = ["Services", "create_app"]
@@ -49,7 +57,7 @@ def create_app(services: Services) -> Flask:
     app.extensions["grader-expecting"] = eta.Expecting(services.dispatch)
     app.config.update(BOOTSTRAP_SERVE_LOCAL=True)
     operations.add_metrics(app, services)
-    app.before_request(_about)
+    request_ids.identify_requests(app)
     errors.handle_errors(app)
     security.secure(app, services)
     auth.load_users(app)
@@ -66,9 +74,3 @@ def create_app(services: Services) -> Flask:
     app.extensions["grader-navigation"] = Navigation(declared)
     api.limit(app, rate_limits.limit_views(app, services), services)
     return app
-
-
-def _about() -> None:
-    """What is logged during a request is about the submission in its address, if there is one."""
-    view_args = request.view_args or {}
-    telemetry.begin(submission=str(view_args.get("submission_id") or view_args.get("id") or "")[:32])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 
+from structlog.contextvars import get_contextvars
+
 from grading.domain.errors import ConfigError
 
 OURS = ("app", "cli", "grading", "workers")
@@ -21,6 +23,7 @@ def configure(part: str, machine: str = "") -> None:
     if form not in FORMATS:
         raise ConfigError(f"GRADER_LOG: '{form}' is no form of logs; allowed: {', '.join(FORMATS)}")
     handler = logging.StreamHandler()
+    handler.addFilter(_add_request)
     handler.setFormatter(_json(part, machine) if form == "json" else _plain())
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     logging.captureWarnings(form == "json")
@@ -29,7 +32,16 @@ def configure(part: str, machine: str = "") -> None:
 
 
 def _plain() -> logging.Formatter:
-    return logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s", datefmt="%Y-%m-%dT%H:%M:%S%z")
+    return logging.Formatter(
+        "%(asctime)s %(levelname)s %(name)s%(about)s: %(message)s", datefmt="%Y-%m-%dT%H:%M:%S%z"
+    )
+
+
+def _add_request(record: logging.LogRecord) -> bool:
+    """Add ` [ID]` of the request that is answered, for plain lines."""
+    request = get_contextvars().get("request")
+    record.about = f" [{request}]" if request else ""
+    return True
 
 
 def _json(part: str, machine: str) -> logging.Formatter:

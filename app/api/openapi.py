@@ -60,6 +60,7 @@ HEADERS = {
     "Location": "where that can be asked for which was made",
     "Idempotent-Replayed": "`true` where this was answered before, under the same key",
     "Retry-After": "seconds after which to send it again",
+    "X-Request-ID": "the caller's own, or a new one; it stands in the server's log",
 }
 
 
@@ -71,6 +72,7 @@ class Problem(BaseModel):
     status: int
     detail: str
     code: str
+    request_id: str
 
 
 @cache
@@ -194,12 +196,11 @@ def _success(route: Route, schemas: dict[tuple[Any, str], Any]) -> dict[str, Any
 
 
 def _problem(status: int, schemas: dict[tuple[Any, str], Any]) -> dict[str, Any]:
-    made: dict[str, Any] = {"description": ABOUT[status]}
+    headers = ["X-Request-ID", *(["Retry-After"] if status in (429, 503) else [])]
+    made: dict[str, Any] = {"description": ABOUT[status], "headers": _referred(headers)}
     if status >= 400:
         schema = schemas[Problem, "serialization"]
         made["content"] = {"application/problem+json": {"schema": schema}}
-    if status in (429, 503):
-        made["headers"] = _referred(["Retry-After"])
     return made
 
 
@@ -212,7 +213,7 @@ def _headers(route: Route) -> dict[str, Any]:
         "Location": route.status in (201, 202),
         "Idempotent-Replayed": route.keyed and not route.by_hand,
     }
-    return _referred([*LIMITS, *(name for name, wanted in headers.items() if wanted)])
+    return _referred([*LIMITS, "X-Request-ID", *(name for name, wanted in headers.items() if wanted)])
 
 
 def _referred(names: list[str]) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import logging
-import secrets
 from http import HTTPStatus
 from typing import Any
 
@@ -19,6 +18,7 @@ from app.web import security
 from app.web.error_texts import fault
 from app.web.i18n import gettext as _
 from app.web.i18n import render_message
+from app.web.request_ids import request_id
 from app.web.services import services
 from grading.domain.errors import GraderError, NotSignedIn
 from grading.domain.messages import Message, verbatim
@@ -52,13 +52,16 @@ def answer(status: int, code: str, message: str | Message) -> Response | BaseRes
     text = verbatim(message) if isinstance(message, str) else message
     if for_machines():
         problem = {"type": f"urn:grader:{code}", "title": _title(status), "status": status}
-        response = jsonify(
-            **problem, detail=text.message, code=code, **_coded(text), **_whether_again(status)
-        )
+        about = {"detail": text.message, "code": code, "request_id": request_id()}
+        response = jsonify(**problem, **about, **_coded(text), **_whether_again(status))
         response.mimetype = "application/problem+json"
     else:
         page = render_template(
-            "web/error.html", status=status, fault=fault(status), message=render_message(text)
+            "web/error.html",
+            status=status,
+            fault=fault(status),
+            message=render_message(text),
+            request_id=request_id(),
         )
         response = Response(page, mimetype="text/html")
     response.status_code = status
@@ -162,7 +165,7 @@ def _unknown(error: Exception) -> Response | BaseResponse:
     g.broken = True
     if _no_room(error):
         return _full(error)
-    reference = secrets.token_hex(6)
+    reference = request_id()
     log.error("unexpected error %s at %s %s", reference, request.method, request.path, exc_info=error)
     return answer(
         500,

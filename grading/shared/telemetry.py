@@ -1,4 +1,4 @@
-"""Logs and traces: which submission, round and run a message or span is about."""
+"""Logs and traces: which request, submission, round and run a message or span is about."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
 
-NAMES = ("submission", "round", "run", "stage", "machine")
+NAMES = ("request", "submission", "round", "run", "stage", "machine")
 
 
 def working_on(**ids: str) -> AbstractContextManager[None]:

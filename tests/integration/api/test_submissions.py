@@ -143,7 +143,7 @@ def test_bad_uploads_are_refused_and_leave_nothing(
     assert (answer.status_code, problem["code"], problem["status"]) == (status, code, status)
     assert answer.mimetype == "application/problem+json"
     coded = {"message_code", "params"} if "message_code" in problem else set()
-    assert set(problem) == {"type", "title", "status", "detail", "code"} | coded
+    assert set(problem) == {"type", "title", "status", "detail", "code", "request_id"} | coded
     for table in (tables.Submission, tables.Round, tables.Outbox, tables.IdempotencyKey):
         assert school.count(table) == 0
     assert school.count(tables.User) == before

@@ -24,7 +24,7 @@ with telemetry.working_on(round="r1", run="n1", submission=""):
         log.info("two\\nlines, %s", "„quoted“")
     other = threading.Thread(target=log.info, args=("elsewhere",))
     other.start(); other.join()
-telemetry.begin(submission="s1")
+telemetry.begin(request="q1", submission="s1")
 try:
     1 / 0
 except ZeroDivisionError:
@@ -63,7 +63,7 @@ def test_each_line_is_an_object_with_the_ids_of_its_thread(root: Path) -> None:
         "stage": "analysis",
     }
     assert not {"round", "run", "stage"} & elsewhere.keys()
-    assert broken["submission"] == "s1"
+    assert (broken["request"], broken["submission"]) == ("q1", "s1")
     assert "ZeroDivisionError" in broken["exception"]
     assert (others["logger"], others["event"]) == ("celery", "from others")
     assert "submission" not in others
@@ -73,6 +73,7 @@ def test_each_line_is_an_object_with_the_ids_of_its_thread(root: Path) -> None:
 def test_plain_lines_are_for_people(root: Path) -> None:
     done = run(root, PROGRAM)
     assert "INFO workers.test: two\nlines, „quoted“\n" in done.stderr
+    assert "ERROR workers.test [q1]: broken\n" in done.stderr
     assert "WARNING celery: from others\n" in done.stderr
 
 
