@@ -41,6 +41,7 @@ class Operation:
     file: str
     """The media type of what is no JSON."""
     statuses: tuple[tuple[str, str], ...]
+    deprecated: bool
 
 
 @pages.get("/help/api")
@@ -82,6 +83,7 @@ def _operation(path: str, method: str, operation: dict[str, Any], whole: dict[st
         gives=_fields(content.get("application/json", {}).get("schema", {}), whole),
         file=next((kind for kind in content if kind != "application/json"), ""),
         statuses=tuple((status, one["description"]) for status, one in operation["responses"].items()),
+        deprecated=operation.get("deprecated", False),
     )
 
 

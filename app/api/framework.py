@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any, cast
 
-from flask import Response, current_app, jsonify, request
+from flask import Response, after_this_request, current_app, jsonify, request
 from pydantic import BaseModel
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from app.api import etags
 from app.api.fields import MOST_NUMBER
-from app.api.routes import Call, Route
+from app.api.routes import Call, Deprecation, Route
 from app.web import auth, parsing
 from app.web.parsing import InvalidField
 from app.web.services import services
@@ -49,6 +49,8 @@ def handler(route: Route) -> Callable[..., Response]:
 
     @wraps(route.view)
     def handle(**path: Any) -> Response:
+        if route.deprecated:
+            _say_deprecated(route.deprecated)
         actor = auth.bearer()
         route.guard.require_scopes(actor)
         if any(isinstance(value, int) and not 0 < value <= MOST_NUMBER for value in path.values()):
@@ -66,6 +68,16 @@ def handler(route: Route) -> Callable[..., Response]:
             return _written(route, actor, {**path, **sent}, key)
 
     return handle
+
+
+def _say_deprecated(deprecation: Deprecation) -> None:
+    """In the answer, whatever it is."""
+
+    def say(response: Response) -> Response:
+        response.headers.update(deprecation.headers)
+        return response
+
+    after_this_request(say)
 
 
 def _about(route: Route, session: Session, actor: Actor, path: dict[str, Any]) -> Any:

@@ -60,6 +60,8 @@ HEADERS = {
     "Location": "where that can be asked for which was made",
     "Idempotent-Replayed": "`true` where this was answered before, under the same key",
     "Retry-After": "seconds after which to send it again",
+    "Deprecation": "when the operation was deprecated (RFC 9745): `@` and seconds since 1970",
+    "Sunset": "when the operation ends (RFC 8594)",
     "X-Request-ID": "the caller's own, or a new one; it stands in the server's log",
 }
 
@@ -134,6 +136,10 @@ def _operation(route: Route, schemas: dict[tuple[Any, str], Any]) -> dict[str, A
     }
     for status in route.statuses:
         made["responses"][str(status)] = _problem(status, schemas)
+    if route.deprecated:
+        made["deprecated"] = True
+        for response in made["responses"].values():
+            response["headers"] |= _referred(list(route.deprecated.headers))
     if route.body:
         content = {"application/json": {"schema": schemas[route.body, "validation"]}}
         made["requestBody"] = {"required": True, "content": content}

@@ -9,6 +9,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
+from email.utils import format_datetime
 from typing import Any, TypeVar, get_type_hints
 
 from pydantic import BaseModel
@@ -42,6 +44,30 @@ class Call:
         return seen_by(now)
 
 
+LEAST_NOTICE = timedelta(days=365)
+
+
+@dataclass(frozen=True)
+class Deprecation:
+    """Since when a route is deprecated, and when it ends; the changelog names what takes its place."""
+
+    since: date
+    sunset: date
+
+    def __post_init__(self) -> None:
+        if self.sunset - self.since < LEAST_NOTICE:
+            raise ValueError(f"a deprecated route works for {LEAST_NOTICE.days} days at least")
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Of every answer: RFC 9745 and RFC 8594."""
+        since, sunset = (datetime.combine(day, time(), UTC) for day in (self.since, self.sunset))
+        return {
+            "Deprecation": f"@{int(since.timestamp())}",
+            "Sunset": format_datetime(sunset, usegmt=True),
+        }
+
+
 @dataclass(frozen=True)
 class Route:
     """A line of the table."""
@@ -67,6 +93,7 @@ class Route:
     errors: tuple[int, ...] = ()
     by_hand: bool = False
     """The view opens its own transactions."""
+    deprecated: Deprecation | None = None
 
     @property
     def name(self) -> str:

@@ -7,6 +7,8 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from werkzeug.test import TestResponse
 
 from app.api import framework, openapi
 from app.api.docs_page import operations_by_tag
-from app.api.routes import PREFIX, ROUTES
+from app.api.routes import PREFIX, ROUTES, Deprecation
 from grading.domain.permissions import SCOPES
 from grading.store import tables
 from grading.store.courses import courses
@@ -101,6 +103,29 @@ def test_what_is_kept_of_answers_names_nobody() -> None:
                 name for name, one in route.gives.model_fields.items() if one.annotation not in (int, bool)
             }
             assert texts <= {"id", "url", "state", "submission"}, route.name
+
+
+def test_a_deprecated_route_says_so_in_every_answer_and_in_the_document(
+    school: School, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_me = next(one for one in ROUTES if one.name == "me")
+    notice = Deprecation(since=date(2027, 1, 1), sunset=date(2028, 1, 1))
+    old = replace(of_me, rule="/old", deprecated=notice)
+    school.app.add_url_rule(f"{PREFIX}/old", "api.old", framework.handler(old))
+    answers = [Script(school, "anna")("GET", "/old"), school.client().get(f"{PREFIX}/old")]
+    assert [answer.status_code for answer in answers] == [200, 401]
+    for answer in answers:
+        assert answer.headers["Deprecation"] == "@1798761600"
+        assert answer.headers["Sunset"] == "Sat, 01 Jan 2028 00:00:00 GMT"
+    assert "Deprecation" not in Script(school, "anna")("GET", "/me").headers
+    monkeypatch.setattr(openapi, "ROUTES", [old, of_me])
+    paths = openapi.document.__wrapped__()["paths"]
+    operation = paths[f"{PREFIX}/old"]["get"]
+    assert operation["deprecated"] is True
+    assert all({"Deprecation", "Sunset"} <= set(one["headers"]) for one in operation["responses"].values())
+    assert "deprecated" not in paths[f"{PREFIX}/me"]["get"]
+    with pytest.raises(ValueError, match="365 days"):
+        Deprecation(since=date(2027, 1, 1), sunset=date(2027, 12, 31))
 
 
 def test_people_read_the_same(shared: School) -> None:
