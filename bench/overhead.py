@@ -24,10 +24,10 @@ import click
 from sqlalchemy import func, select
 
 from bench.celery_chord import BareChord, workers
-from cli.commands.submit import Client
 from cli.dev.embedded_redis import free_port
 from cli.dev.local_stack import System
 from cli.settings import Settings
+from grader_client import Client
 from grading.checks.kinds.code import Uses
 from grading.domain.round_states import RoundState
 from grading.domain.rubric import Criterion, Rubric
@@ -195,7 +195,7 @@ class _Here:
     def submit(self, student: str) -> str:
         """Submit a small script over HTTP; the id of what was accepted."""
         content = {"work.R": SCRIPT.encode()}
-        accepted = self.client.submit_bytes(content, self.assignment, student)
+        accepted = self.client.submit(content, self.assignment, student)
         return str(accepted["id"])
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import click
 from rich.console import Console
@@ -19,12 +18,13 @@ from rich.table import Table
 from sqlalchemy.orm import Session
 
 from cli.commands.admin import store_assignment
-from cli.commands.submit import Client
+from cli.commands.submit import client_errors
 from cli.dev.embedded_redis import free_port
 from cli.dev.local_stack import System
 from cli.dev.lti_platform.server import Running, link_course
 from cli.dev.lti_platform.world import World
 from cli.settings import Settings
+from grader_client import Client, Submission
 from grading.assignments.loader import read_folder
 from grading.domain.errors import GraderError, NotFound
 from grading.domain.lateness import LateRule
@@ -302,17 +302,18 @@ def _new_password(session: Session, name: str) -> str:
     return password
 
 
-def _submit(client: Client, all_samples: Sequence[Sample]) -> list[tuple[Sample, dict[str, Any]]]:
+def _submit(client: Client, all_samples: Sequence[Sample]) -> list[tuple[Sample, Submission]]:
     """Hand everything in over HTTP, then wait for each."""
     click.echo(f"Submitting {len(all_samples)} samples over HTTP …")
-    accepted = [
-        (sample, client.submit([sample.file], sample.assignment, sample.student)["id"])
-        for sample in all_samples
-    ]
-    return [(sample, client.wait(identifier, PATIENCE_S)) for sample, identifier in accepted]
+    with client_errors():
+        accepted = [
+            (sample, client.submit([sample.file], sample.assignment, sample.student)["id"])
+            for sample in all_samples
+        ]
+        return [(sample, client.wait(identifier, PATIENCE_S)) for sample, identifier in accepted]
 
 
-def _show(views: Sequence[tuple[Sample, dict[str, Any]]]) -> None:
+def _show(views: Sequence[tuple[Sample, Submission]]) -> None:
     """A table for each assignment, narrow enough for 80 columns."""
     for assignment in sorted({sample.assignment for sample, _ in views}):
         table = Table(box=None, padding=(0, 1, 0, 0), title=assignment, title_justify="left")
@@ -328,7 +329,7 @@ def _show(views: Sequence[tuple[Sample, dict[str, Any]]]) -> None:
         click.echo()
 
 
-def _say_what_was_not_run(views: Sequence[tuple[Sample, dict[str, Any]]]) -> None:
+def _say_what_was_not_run(views: Sequence[tuple[Sample, Submission]]) -> None:
     not_run = [view for _, view in views if any(flag["code"] == NOT_RUN for flag in view["flags"])]
     if not_run:
         click.echo(

@@ -18,7 +18,7 @@ CHUNK = 1 << 20
 HASH_BYTES_A_S = 50e6
 """How slowly a machine may read and hash its files before the wait for it ends."""
 LONGEST_S = 6 * 3600.0
-SHIPPED = ("grading", "workers", "cli", "bench")
+SHIPPED = ("grading", "workers", "cli", "grader_client", "bench")
 """The packages that a machine runs."""
 BESIDE = ("pyproject.toml", "LICENSE")
 ANNOUNCING = ("METADATA", "entry_points.txt")

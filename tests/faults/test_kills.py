@@ -15,11 +15,11 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import aliased
 
-from cli.commands.submit import Client
 from cli.dev.embedded_redis import free_port, start_redis
 from cli.dev.local_stack import System
 from cli.dev.supervisor import processes
 from cli.settings import Settings
+from grader_client import Client
 from grading.store import Store, schema
 from grading.store.tables import Run
 from tests.support.factories import add_assignment, submit
@@ -78,7 +78,7 @@ class Running:
 
     def submit(self, number: int) -> str:
         content = {"work.R": f"# work of {number}\nmean(sales)".encode()}
-        return str(self.client.submit_bytes(content, ASSIGNMENT, f"s-{number}")["id"])
+        return str(self.client.submit(content, ASSIGNMENT, f"s-{number}")["id"])
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from cli.commands.submit import Client
+from grader_client import Client
 from grading.broker.dispatch import Dispatch, open_dispatch
 from grading.config.settings import Config, load
 from grading.domain.round_states import RoundState

@@ -14,9 +14,9 @@ import pytest
 from sqlalchemy import select
 
 from bench.tiny_models import make_model
-from cli.commands.submit import Client
 from cli.dev.embedded_redis import free_port, start_redis
 from cli.dev.local_stack import accepts_uploads
+from grader_client import Client
 from grading.domain.jobs import Provenance
 from grading.domain.report import Report
 from grading.store import schema
@@ -88,7 +88,7 @@ class Cluster:
     model: str
 
     def submit(self, student: str) -> str:
-        accepted = self.client.submit_bytes({"work.R": WORK.encode()}, ASSIGNMENT, student)
+        accepted = self.client.submit({"work.R": WORK.encode()}, ASSIGNMENT, student)
         return str(accepted["id"])
 
     def done(self, submission: str) -> Done:
@@ -193,7 +193,7 @@ def test_one_submission_is_done_by_the_two_primary_machines_at_once(cluster: Clu
     (tmp_path / "work.R").write_text(WORK)
     command = ["submit", str(tmp_path / "work.R"), "--assignment", ASSIGNMENT, "--student", "s-1"]
     parts = cluster.site.parts
-    options = ["--wait", "--json", "--server", cluster.client.server]
+    options = ["--wait", "--json", "--server", cluster.client.url]
     parts.start("submit", *command, *options, environ={"GRADER_TOKEN": cluster.client.token})
     assert parts.running.pop("submit").wait(90) == 0
     written = (cluster.site.folder / "submit.log").read_text(encoding="utf-8")

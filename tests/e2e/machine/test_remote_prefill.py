@@ -7,9 +7,9 @@ from pathlib import Path
 from sqlalchemy import select
 
 from bench.tiny_models import make_model
-from cli.commands.submit import Client
 from cli.dev.embedded_redis import free_port
 from cli.dev.local_stack import accepts_uploads
+from grader_client import Client
 from grading.domain.engine_details import Detail
 from grading.domain.jobs import Result
 from grading.store.tables import Run

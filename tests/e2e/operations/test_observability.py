@@ -108,9 +108,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory, sqlite_databases: SqliteDatab
         until(lambda: any(one.part == "store" for one in system.dispatch.parts()), 30, "the store is there")
         until(lambda: found.events, 30, "who looks at the events hears them")
         content = {"work.R": WORK.encode()}
-        found.submissions = [
-            client.submit_bytes(content, ASSIGNMENT, f"{PUPIL}{n}")["id"] for n in range(COUNT)
-        ]
+        found.submissions = [client.submit(content, ASSIGNMENT, f"{PUPIL}{n}")["id"] for n in range(COUNT)]
         system.until_final(COUNT + 1, 30)
         until(
             lambda: requests.get(f"{url}/metrics", timeout=60).text.count("part_age_seconds{"),

@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 from redis import Redis
 
-from cli.commands.submit import Client
 from cli.dev.embedded_redis import free_port, start_redis
 from cli.dev.local_stack import accepts_uploads
 from cli.main import grader
+from grader_client import Client
 from grading.broker.heartbeats import Heartbeat
 from grading.store import schema
 from grading.store.accounts import users
@@ -114,14 +114,14 @@ def test_a_student_is_exported_and_erased_everywhere(
             )
             users.enrol(session, user.id, versions.find_or_create_course(session, COURSE).id, "student")
         work = {f"{CANARIES['file']}.ipynb": json.dumps(NOTEBOOK).encode()}
-        client.submit_bytes(work, ASSIGNMENT, CANARIES["id"])
-        client.submit_bytes({"work.R": b"x <- 1 # of another student"}, ASSIGNMENT, "ben")
+        client.submit(work, ASSIGNMENT, CANARIES["id"])
+        client.submit({"work.R": b"x <- 1 # of another student"}, ASSIGNMENT, "ben")
         made.until_final(2, 60)
         # a second hand-in stays under way: its machine is gone
         made.parts.kill("worker")
-        second = client.submit_bytes({"again.R": CANARIES["second"].encode()}, ASSIGNMENT, CANARIES["id"])
+        second = client.submit({"again.R": CANARIES["second"].encode()}, ASSIGNMENT, CANARIES["id"])
         until(lambda: sent_to_one_that_is_gone(made), 60, "it is sent")
-        assert client.status(second["id"])["status"] == "running"
+        assert client.submission(second["id"])["status"] == "running"
         before = found(everything_kept(made))
         assert {what for _, what in before} == set(CANARIES.values())
         assert ("redis", CANARIES["second"]) in before
@@ -154,13 +154,13 @@ def test_a_system_moves_to_another_computer_in_the_middle_of_its_work(
     ):
         client = furnish(old.store, start(old, "web", "store", "sweep", "worker"))
         for number in range(4):
-            client.submit_bytes({"work.R": f"x <- {number}".encode()}, ASSIGNMENT, f"s-{number}")
+            client.submit({"work.R": f"x <- {number}".encode()}, ASSIGNMENT, f"s-{number}")
         old.until_final(4, 60)
-        done = client.submit_bytes({"work.R": b"x <- 4"}, ASSIGNMENT, "s-4")
+        done = client.submit({"work.R": b"x <- 4"}, ASSIGNMENT, "s-4")
         client.wait(done["id"], 30)
         old.parts.kill("worker")
         for number in range(5, 10):
-            client.submit_bytes({"work.R": f"x <- {number}".encode()}, ASSIGNMENT, f"s-{number}")
+            client.submit({"work.R": f"x <- {number}".encode()}, ASSIGNMENT, f"s-{number}")
         old.parts.stop()
         run(old, monkeypatch, "backup", str(there / "move.zip"))
         assert count_final(old.store) == 5

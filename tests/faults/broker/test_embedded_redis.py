@@ -39,7 +39,7 @@ def play(folder: Path, database_url: str) -> Outcome:
     try:
         client = furnish(store, f"http://127.0.0.1:{port}")
         for number in range(SUBMISSIONS):
-            client.submit_bytes({"work.R": WORK}, ASSIGNMENT, f"student-{number}")
+            client.submit({"work.R": WORK}, ASSIGNMENT, f"student-{number}")
         until(lambda: count_final(store) >= 5, 90, "some are graded")
         killed, ended_then = redis_pid(folder), count_final(store)
         os.killpg(killed, signal.SIGKILL)

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from cli.commands import submit as submitting
 from cli.dev.embedded_redis import free_port
 from cli.dev.local_stack import accepts_uploads
 from cli.main import COMMANDS, main
 from cli.settings import OWN_FOLDER, remember_redis
+from grader_client import Client
 from grading.store import Store
 from grading.store.accounts import users
 from grading.store.tables import Assignment, Membership
@@ -275,7 +275,7 @@ def test_the_redis_that_up_started_is_found(
 def test_a_server_that_is_away_is_named(
     grader: Grader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(submitting, "PATIENCE_S", 0.0)
+    monkeypatch.setattr("grader_client.client.PATIENCE_S", 0.0)
     monkeypatch.setenv("GRADER_TOKEN", "grd_none")
     (tmp_path / "work.R").write_text("mean(sales)")
     server = f"http://127.0.0.1:{free_port()}"
@@ -305,9 +305,9 @@ def test_what_is_submitted_while_the_server_starts_again_arrives_once(tmp_path: 
             """Nothing is printed."""
 
     port = free_port()
-    client = submitting.Client(f"http://127.0.0.1:{port}", "grd_none")
+    client = Client(f"http://127.0.0.1:{port}", "grd_none")
     with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(client.submit_bytes, {"work.R": b"mean(sales)"}, ASSIGNMENT, "s-1")
+        first = pool.submit(client.submit, {"work.R": b"mean(sales)"}, ASSIGNMENT, "s-1")
         with http.server.HTTPServer(("127.0.0.1", port), Starting) as server:
             server.timeout = 20
             for _ in range(3):

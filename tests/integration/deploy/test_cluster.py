@@ -235,7 +235,7 @@ def test_a_restart_under_load_runs_nothing_twice(
         deployed = grader("deploy", "lab-1", "--environment", ENVIRONMENT)
         assert deployed.status == 0, deployed.error
         for number in range(count):
-            client.submit_bytes({"work.R": f"# {number}\nmean(sales)".encode()}, ASSIGNMENT, f"s-{number}")
+            client.submit({"work.R": f"# {number}\nmean(sales)".encode()}, ASSIGNMENT, f"s-{number}")
         until(lambda: count_final(store) >= 2, 30, "the first grades")
         restarted = grader("cluster", "restart", "lab-1")
         assert (restarted.status, restarted.error) == (0, "")

@@ -11,7 +11,7 @@ import grimp
 import pytest
 
 ROOT = Path(__file__).parents[3]
-PACKAGES = ("grading", "workers", "app", "cli", "bench")
+PACKAGES = ("grading", "workers", "app", "cli", "grader_client", "bench")
 SENTENCE = re.compile(r"(?:[^.;\n]|[.;](?=\S))+\.")
 
 

@@ -22,9 +22,9 @@ class Watched(dict):
 
 socket.socket.connect = refuse
 os.environ = Watched(os.environ)
-import app, bench, cli, grading, workers
+import app, bench, cli, grader_client, grading, workers
 
-for package in (app, bench, cli, grading, workers):
+for package in (app, bench, cli, grader_client, grading, workers):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         if not module.name.endswith("__main__"):
             __import__(module.name)
