@@ -14,6 +14,7 @@ from app.api.framework import handler, remember_keys
 from app.api.resources import (
     assignments,
     courses,
+    events,
     exports,
     grades,
     machines,
@@ -28,7 +29,9 @@ from app.web import auth
 from app.web.security import without_token
 from app.web.services import Services
 
-RESOURCES = (submissions, courses, rosters, assignments, rubrics, grades, regrades, exports, machines, me)
+RESOURCES = (
+    submissions, courses, rosters, assignments, rubrics, grades, regrades, exports, machines, events, me,
+)  # fmt: skip
 """Importing them filled the table of routes."""
 
 

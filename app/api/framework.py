@@ -110,7 +110,7 @@ def _once(route: Route, actor: Actor, arguments: dict[str, Any], key: Idempotenc
         about = _about(route, session, actor, arguments)
         response = _made(route, call, _view(route, call, about, arguments))
         if stored is not None:
-            stored.answer = _stored_answer(response)
+            stored.answer = _stored_answer(response, route.said_once)
     for one in call.after:
         one()
     return response
@@ -197,9 +197,11 @@ def remember_keys(app: Any) -> None:
     app.extensions["grader-keys"] = (threading.Lock(), set())
 
 
-def _stored_answer(response: Response) -> dict[str, Any]:
+def _stored_answer(response: Response, said_once: tuple[str, ...]) -> dict[str, Any]:
     """What is answered when the same comes again."""
     body = response.get_json() if response.is_json else None
+    if body is not None:
+        body = {**body, **dict.fromkeys(said_once)}
     heads = {name: response.headers[name] for name in ("Location", "ETag") if name in response.headers}
     return {"status": response.status_code, "body": body, "headers": heads}
 

@@ -25,12 +25,14 @@ TAGS = {
     "regrades": "Re-runs by machines, and students' requests",
     "exports": "Tables and everything of an assignment",
     "machines": "Machines",
+    "events": "Receivers of events, deliveries, secrets of learning systems",
     "me": "Who asks",
 }
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "id": {"type": "string", "pattern": "^[0-9a-z]{1,32}$"},
     "run_id": {"type": "string", "pattern": "^[0-9a-z]{1,32}$"},
     "dry_run_id": {"type": "string", "pattern": "^[0-9a-z]{1,32}$"},
+    "receiver": {"type": "string", "pattern": "^[0-9a-z-]{1,40}$"},
     "file_path": {"type": "string", "minLength": 1, "maxLength": 400},
 }
 NUMBER = {"type": "integer", "minimum": 1, "maximum": 2_147_483_647}

@@ -94,6 +94,8 @@ class Route:
     by_hand: bool = False
     """The view opens its own transactions."""
     deprecated: Deprecation | None = None
+    said_once: tuple[str, ...] = ()
+    """Secret fields of the answer: `null` where it is given again under the same Idempotency-Key."""
 
     @property
     def name(self) -> str:

@@ -197,6 +197,17 @@ def list_deliveries(session: Session, receiver: str = "", state: str = "", page:
     return DeliveryPage(tuple(DeliveryEntry(*row) for row in rows), page, pages, total)
 
 
+def list_deliveries_before(
+    session: Session, receiver: str, state: str, before: int | None, limit: int
+) -> list[DeliveryEntry]:
+    """Attempts with smaller ids than `before`, the newest first, chosen as `list_deliveries` does."""
+    one = SentMessage
+    query = select(one.id, one.receiver, one.type, one.attempt, one.at, one.status, one.error)
+    query = _wanted(query, bool(receiver), state).order_by(one.id.desc()).limit(limit)
+    query = query if before is None else query.where(one.id < before)
+    return [DeliveryEntry(*row) for row in session.execute(query, {"receiver": receiver})]
+
+
 @cache
 def _listing(of_one: bool, state: str, first: bool) -> Any:
     one = SentMessage

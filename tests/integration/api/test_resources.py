@@ -95,14 +95,15 @@ def test_the_document_has_every_route_and_no_other(shared: School) -> None:
 
 
 def test_what_is_kept_of_answers_names_nobody() -> None:
-    """An answer to a POST waits under its key for weeks: numbers, truths, ids and addresses only."""
+    """An answer to a POST waits by its key for weeks: numbers, truths, ids, addresses, names of systems."""
     for route in ROUTES:
         if route.keyed and not route.by_hand:
             assert route.gives is not None, route.name
             texts = {
                 name for name, one in route.gives.model_fields.items() if one.annotation not in (int, bool)
             }
-            assert texts <= {"id", "url", "state", "submission"}, route.name
+            named = {"id", "url", "state", "submission", "message_id", "receiver", "connection"}
+            assert texts - set(route.said_once) <= named, route.name
 
 
 def test_a_deprecated_route_says_so_in_every_answer_and_in_the_document(
