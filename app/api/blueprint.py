@@ -23,6 +23,7 @@ from app.api.resources import (
     rosters,
     rubrics,
     submissions,
+    users,
 )
 from app.api.routes import PREFIX, ROUTES
 from app.web import auth
@@ -30,7 +31,8 @@ from app.web.security import without_token
 from app.web.services import Services
 
 RESOURCES = (
-    submissions, courses, rosters, assignments, rubrics, grades, regrades, exports, machines, events, me,
+    submissions, courses, rosters, assignments, rubrics, grades, regrades, exports, machines, users, events,
+    me,
 )  # fmt: skip
 """Importing them filled the table of routes."""
 

@@ -25,6 +25,7 @@ TAGS = {
     "regrades": "Re-runs by machines, and students' requests",
     "exports": "Tables and everything of an assignment",
     "machines": "Machines",
+    "users": "Accounts of people",
     "events": "Receivers of events, deliveries, secrets of learning systems",
     "me": "Who asks",
 }

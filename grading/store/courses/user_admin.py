@@ -78,6 +78,12 @@ def list_users(session: Session, search: str = "", kind: str = "", page: int = 1
     return roster.people_page(session, _listing(kind), {}, search, page)
 
 
+def list_users_after(session: Session, search: str, kind: str, after: int, limit: int) -> tuple[Person, ...]:
+    """The users with ids above `after`, by id, without erased ones."""
+    query = _listing(kind).order_by(None).order_by(tables.User.id)
+    return roster.find_people(session, query.where(tables.User.id > after).limit(limit), search)
+
+
 @cache
 def _listing(kind: str) -> Any:
     user = tables.User

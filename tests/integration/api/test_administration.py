@@ -1,4 +1,4 @@
-"""What administrators' programs do by the API: receivers of events, secrets."""
+"""What administrators' programs do by the API: receivers of events, secrets, accounts."""
 
 from __future__ import annotations
 
@@ -122,3 +122,36 @@ def test_a_secret_is_told_once_and_kept_nowhere(school: School, admin: Administr
     assert admin("DELETE", f"/webhook-secrets/{listed['items'][0]['id']}").status_code == 204
     assert admin.get("/webhook-secrets")["items"][0]["ended_at"] is not None
     assert admin("DELETE", "/webhook-secrets/999").status_code == 404
+
+
+def test_an_account_from_nothing_to_disabled(school: School, admin: Administration) -> None:
+    wanted = {"sign_in_name": "nora", "name": "Nora", "email": "nora@school.example"}
+    made = admin("POST", "/users", wanted)
+    assert (made.status_code, made.headers["Location"]) == (201, made.get_json()["url"])
+    nora = admin.get(made.get_json()["url"])
+    assert (nora["ids"], nora["name"], nora["enters"], nora["courses"]) == (["nora"], "Nora", False, [])
+    assert nora["identities"] == [{"provider": "local", "subject": "nora"}]
+    assert admin("POST", "/users", wanted).status_code == 409
+    assert admin("POST", "/users", {**wanted, "sign_in_name": "n2", "email": "none"}).status_code == 400
+    one = f"/users/{nora['user_id']}"
+    link = admin("POST", f"{one}/password-link", Idempotency_Key="l1")
+    assert "/reset/" in link.get_json()["link"]
+    assert admin("POST", f"{one}/password-link", Idempotency_Key="l1").get_json()["link"] is None
+    changed = admin("PATCH", one, {"name": "Nora N.", "administrator": True}).get_json()
+    assert (changed["name"], changed["email"], changed["administrator"]) == ("Nora N.", wanted["email"], True)
+    assert admin("PATCH", one, {"disabled": True}).get_json()["disabled"] is True
+    assert admin("POST", f"{one}/password-link").status_code == 403
+    own = f"/users/{school.users['admin']}"
+    assert admin("PATCH", own, {"disabled": True}).status_code == 403
+    assert admin("PATCH", own, {"disabled": None}).status_code == 422
+    assert admin("GET", "/users/999").status_code == 404
+
+
+def test_everybody_is_listed_by_kind_and_search(admin: Administration) -> None:
+    first = admin.get("/users?limit=4")
+    rest = admin.get(first["next"])
+    names = [one["name"] for one in (*first["items"], *rest["items"])]
+    assert names == ["Admin", "Teacher", "Grader", "Anna", "Ben", "Stranger"]
+    assert [one["name"] for one in admin.get("/users?kind=administrators")["items"]] == ["Admin"]
+    assert [one["name"] for one in admin.get("/users?search=ann")["items"]] == ["Anna"]
+    assert admin("GET", "/users?kind=none").status_code == 422

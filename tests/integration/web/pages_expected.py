@@ -216,6 +216,11 @@ EXPECTED: dict[tuple[str, str], Line] = {
     ("GET", "api.result"): (401, 200, 404, 200, 404, 200),
     ("GET", "api.rubric"): (401, 403, 403, 403, 404, 200),
     ("GET", "api.submissions"): (401, 200, 200, 200, 200, 200),
+    ("GET", "api.users"): (401, 403, 403, 403, 403, 403),
+    ("POST", "api.create_user"): (401, 403, 403, 403, 403, 403),
+    ("GET", "api.user"): (401, 403, 403, 403, 403, 403),
+    ("PATCH", "api.change_user"): (401, 403, 403, 403, 403, 403),
+    ("POST", "api.create_password_link"): (401, 403, 403, 403, 403, 403),
     ("GET", "api.receivers"): (401, 403, 403, 403, 403, 403),
     ("POST", "api.resume_receiver"): (401, 403, 403, 403, 403, 403),
     ("GET", "api.deliveries"): (401, 403, 403, 403, 403, 403),
@@ -325,5 +330,5 @@ TOKENLESS = {
     *("api.publish", "api.put_rubric", "api.release", "api.release_some"),
     *("api.remove_member", "api.undo_change", "api.withdraw", "api.withdraw_regrade"),
     *("api.resume_receiver", "api.replay_delivery", "api.create_webhook_secret", "api.end_webhook_secret"),
-    "api.withdraw_some",
+    *("api.create_user", "api.change_user", "api.create_password_link", "api.withdraw_some"),
 }

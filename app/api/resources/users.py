@@ -1,0 +1,160 @@
+"""The accounts of all people: list, show, create, change, disable, and links that set a password."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from flask import url_for
+from pydantic import BaseModel, Field
+
+from app.api.fields import PRINTABLE, ChangeModel, Line, RequestModel, Yes
+from app.api.guards import allowed
+from app.api.paging import Page, Paged, cut, number
+from app.api.routes import Call, get, patch, post
+from app.web import auth
+from grading.domain.errors import Forbidden
+from grading.domain.messages import define_message
+from grading.store.courses import invitations, user_admin
+from grading.store.courses.roster import Person
+
+ACCOUNT_DISABLED = define_message(
+    "users_api.account_disabled", "The account is disabled; let it be used again first."
+)
+ONE = "/users/<int:user_id>"
+Email = Annotated[str, Field(max_length=200)]
+
+
+class UserFilter(Paged):
+    """Which people a list shows."""
+
+    search: Line | None = Field(default=None, description="part of a name, an address or an id")
+    kind: Literal["administrators", "staff", "disabled", "invited"] | None = Field(
+        default=None, description="`invited` have no password yet"
+    )
+
+
+class User(BaseModel):
+    """Somebody with an account."""
+
+    user_id: int
+    ids: list[str] = Field(description="what they sign in as, their ids at learning systems")
+    name: str
+    email: str = Field(description="empty where there is none")
+    administrator: bool
+    disabled: bool = Field(description="they cannot sign in, and their tokens are revoked")
+    enters: bool = Field(description="whether they have a password")
+
+
+class CourseOfUser(BaseModel):
+    """A course that somebody is in."""
+
+    course_id: int
+    title: str
+    role: str = Field(description="`student`, `grader` or `instructor`")
+
+
+class Identity(BaseModel):
+    """By what somebody is known."""
+
+    provider: str = Field(description="`local` for the sign-in name, else a learning system")
+    subject: str = Field(description="their id there")
+
+
+class UserDetails(User):
+    """Somebody with their courses."""
+
+    created_at: datetime
+    courses: list[CourseOfUser]
+    identities: list[Identity]
+
+
+class NewUser(RequestModel):
+    """An account to be made, without a password."""
+
+    sign_in_name: Line = Field(description="what they sign in as; nobody else may have it")
+    name: Annotated[str, Field(max_length=200)] = Field(default="", description="the sign-in name if empty")
+    email: Email = ""
+    administrator: bool = False
+
+
+class UserMade(BaseModel):
+    """A new account."""
+
+    user_id: int
+    url: str = Field(description="where it can be asked for")
+
+
+class UserChange(ChangeModel):
+    """What is changed of an account. Nobody changes `administrator` or `disabled` of their own."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200, pattern=PRINTABLE)] = ""
+    email: Email = ""
+    administrator: Yes = False
+    disabled: Yes = Field(default=False, description="true ends sessions and revokes tokens")
+
+
+class PasswordLink(BaseModel):
+    """A link by which somebody sets their password; it works once, for seven days."""
+
+    user_id: int
+    link: str | None = Field(description="`null` where this was answered before, under the same key")
+
+
+@get("/users", allowed("administer"))
+def users(call: Call, query: UserFilter) -> Page[User]:
+    """Everybody who has an account; for administrators."""
+    wanted = query.search or "", query.kind or ""
+    found = user_admin.list_users_after(call.session, *wanted, number(query) or 0, query.limit + 1)
+    items, address = cut(call, query, found, lambda one: (one.user_id,))
+    return Page(items=[User(**_fields(one)) for one in items], next=address)
+
+
+@post("/users", allowed("administer"), status=201)
+def create_user(call: Call, body: NewUser) -> UserMade:
+    """Make an account; a password link lets its owner in. For administrators."""
+    made = user_admin.create_account(call.session, **body.model_dump(), actor=call.actor)
+    url = call.headers["Location"] = url_for("api.user", user_id=made)
+    return UserMade(user_id=made, url=url)
+
+
+@get(ONE, allowed("administer"))
+def user(call: Call, user_id: int) -> UserDetails:
+    """Somebody, with their courses; for administrators."""
+    return _details(call, user_id)
+
+
+@patch(ONE, allowed("administer"))
+def change_user(call: Call, user_id: int, body: UserChange) -> UserDetails:
+    """Change name or address, make somebody an administrator, disable an account; for administrators."""
+    person = user_admin.load_account(call.session, user_id).person
+    wanted = {"name": person.name, "email": person.email, **body.model_dump(exclude_unset=True)}
+    user_admin.rename_user(call.session, user_id, wanted["name"], wanted["email"], call.actor)
+    if "administrator" in wanted:
+        user_admin.set_flag(call.session, user_id, "administrator", wanted["administrator"], call.actor)
+    if "disabled" in wanted:
+        user_admin.set_flag(call.session, user_id, "disabled", wanted["disabled"], call.actor)
+    return _details(call, user_id)
+
+
+@post(f"{ONE}/password-link", allowed("administer"), said_once=("link",))
+def create_password_link(call: Call, user_id: int) -> PasswordLink:
+    """Make a link by which somebody sets a password; earlier ones end. For administrators."""
+    if user_admin.load_account(call.session, user_id).person.disabled:
+        raise Forbidden(ACCOUNT_DISABLED)
+    made = invitations.create_links(call.session, [user_id], call.actor.name, call.actor.user_id)
+    return PasswordLink(user_id=user_id, link=auth.password_link(made[user_id]))
+
+
+def _details(call: Call, user_id: int) -> UserDetails:
+    account = user_admin.load_account(call.session, user_id)
+    return UserDetails(
+        **_fields(account.person),
+        created_at=account.created_at,
+        courses=[CourseOfUser(**vars(one)) for one in account.places],
+        identities=[Identity(provider=provider, subject=subject) for provider, subject in account.providers],
+    )
+
+
+def _fields(one: Person) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in User.model_fields}
