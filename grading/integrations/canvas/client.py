@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -76,6 +77,9 @@ LARGEST = 8_000_000
 MOST_REQUESTS = 5_000
 """Of one pass: lists that go in a circle end."""
 MOST_STEPS = 5
+LEAST_LEFT, REFILL = 150.0, 10.0
+"""Units that a pass leaves of the 600 that Canvas lets a token use, for whoever else has it; units that come
+back each second (doc/api/throttling.md of Canvas)."""
 REDIRECTS = (301, 302, 303, 307, 308)
 LATER = (408, 425, 429)
 
@@ -112,8 +116,15 @@ class Outside(BaseAdapter):
                 if wait is None or self.pause(wait):
                     raise
                 continue
+            self._slow_down(answer)
             return _response(request, answer)
         raise AssertionError
+
+    def _slow_down(self, answer: Answer) -> None:
+        """Wait until enough is left of what Canvas lets a token use."""
+        left = values.units_of(answer.headers.get("x-rate-limit-remaining"))
+        if left is not None and left < LEAST_LEFT:
+            self.pause((LEAST_LEFT - left) / REFILL)
 
     def _once(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
         self.count += 1
@@ -273,12 +284,17 @@ class Talk:
         with telling("asking for the assignment"):
             return values.task(_plain(self._course(course).get_assignment(assignment)), course)
 
-    def attempts(self, course: str, assignment: str) -> Iterator[Attempt]:
-        """All attempts of all students, of each student in order. Raises CanvasFailed."""
+    def attempts(self, course: str, assignment: str, since: datetime | None = None) -> Iterator[Attempt]:
+        """All attempts of who submitted `since`, of each student in order. Raises CanvasFailed."""
+        how = {"include": ["submission_history"], "per_page": PAGE}
         with telling("asking for the submissions"):
-            listed = self._assignment(course, assignment).get_submissions(
-                include=["submission_history"], per_page=PAGE
-            )
+            if since is None:
+                listed = self._assignment(course, assignment).get_submissions(**how)
+            else:
+                # the list of one assignment ignores this filter
+                listed = self._course(course).get_multiple_submissions(
+                    student_ids=["all"], assignment_ids=[assignment], submitted_since=since.isoformat(), **how
+                )
             found = [_plain(one) for one in _bounded(listed)]
         for one in found:
             yield from values.attempts(one)

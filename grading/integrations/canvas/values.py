@@ -212,6 +212,11 @@ def points_of(value: object) -> float | None:
     return float(value) if good else None  # type: ignore[arg-type]
 
 
+def units_of(value: str | None) -> float | None:
+    """What Canvas says is left of what a token may use; nothing where it does not."""
+    return float(value) if value and re.fullmatch(r"-?[0-9]{1,9}(\.[0-9]{1,20})?", value) else None
+
+
 def moment_of(value: object) -> datetime | None:
     """An instant in ISO 8601 with its zone; nothing else."""
     try:
@@ -243,6 +248,10 @@ def task(said: Mapping[str, Any], course: str) -> Task:
         problem = "it is not graded with points; choose points in Canvas"
     elif said.get("group_category_id") is not None:
         problem = "it is a group assignment, which the bridge does not know; use LTI"
+    elif said.get("moderated_grading"):
+        problem = (
+            "it is graded with moderation, whose final grade only a moderator gives; turn that off in Canvas"
+        )
     elif said.get("anonymous_grading") or said.get("anonymize_students"):
         problem = "it is graded anonymously, so Canvas does not say whose work is whose"
     return Task(

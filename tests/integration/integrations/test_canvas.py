@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cli.commands.canvas import canvas as command
+from cli.dev.platforms.canvas_api import ASSIGNMENT, COURSE, LONG_ID, ME, FakeCanvas, canvas_server
 from cli.settings import Settings
 from grading.config.settings import Server as ServerSettings
 from grading.domain.permissions import Actor
@@ -26,9 +27,13 @@ from grading.store import tables
 from grading.store.accounts import users
 from grading.store.grades import release as grade_release
 from grading.store.integrations.canvas import links, scores
-from grading.store.integrations.canvas.tables import CanvasAttempt, CanvasScore, CanvasScoreAttempt
+from grading.store.integrations.canvas.tables import (
+    CanvasAttempt,
+    CanvasLink,
+    CanvasScore,
+    CanvasScoreAttempt,
+)
 from tests.integration.webapp import CODE, School, form_token, report
-from tests.support.servers.canvas_server import ASSIGNMENT, COURSE, LONG_ID, ME, FakeCanvas, canvas_server
 from workers.server.context import Server
 from workers.server.delivery.canvas import Bridge
 
@@ -95,7 +100,15 @@ class Bridged:
 
 def bridged(school: School, canvas: FakeCanvas) -> Bridged:
     canvas.__dict__.update(
-        people=[], assignments={}, submissions={}, files={}, asked=[], moods=[], posts=0, per_page=3
+        people=[],
+        assignments={},
+        submissions={},
+        files={},
+        asked=[],
+        moods=[],
+        posts=0,
+        per_page=3,
+        left="599.7",
     )
     canvas.assign()
     canvas.enrol(ADA, "Ada Student")
@@ -168,7 +181,7 @@ def test_a_class_comes_over_is_graded_and_sees_it_in_canvas(school_url: str, ser
     assert served.told(ADA)[0] == 18.0
     assert served.told(ADA)[1][0].startswith("9 of 10")
     assert len(served.told(ADA)[1]) == 1
-    assert served.submit(ADA, {"work.py": CODE + b"# again\n"}, at="2026-11-20T21:00:00Z") == 2
+    assert served.submit(ADA, {"work.py": CODE + b"# again\n"}) == 2
     assert here.bridge.pull().submitted == 1
     assert here.bridge.compare() == 0
     with school.store.write() as session:
@@ -178,6 +191,37 @@ def test_a_class_comes_over_is_graded_and_sees_it_in_canvas(school_url: str, ser
     assert served.told(BOB) == (None, [])
     assert {one.action for one in here.rows(tables.Audit)} >= {"canvas.link", "roster.import"}
     school.close()
+
+
+def test_only_what_changed_is_asked_for_and_all_of_it_once_a_day(here: Bridged) -> None:
+    here.link()
+    here.canvas.submit(ADA, {"work.py": CODE})
+    assert here.bridge.pull().submitted == 1
+    here.canvas.asked.clear()
+    here.canvas.submit(BOB, {"work.py": CODE}, at="2026-11-20T20:00:00Z")  # whom an earlier pull passed over
+    here.canvas.submit(ADA, {"work.py": CODE + b"# again\n"})
+    assert here.bridge.pull().submitted == 1
+    (listed,) = [path for _, path, _ in here.canvas.asked if path.endswith("/submissions")]
+    assert listed == f"/api/v1/courses/{COURSE}/students/submissions"
+    with here.school.store.write() as session:
+        link = session.query(CanvasLink).one()
+        assert link.pulled_at is not None
+        link.pulled_at -= timedelta(days=1)
+    assert here.bridge.pull().submitted == 1
+
+
+def test_a_pass_leaves_others_some_of_what_a_token_may_use(served: FakeCanvas) -> None:
+    """Canvas gives 10 units a second back (app/middleware/request_throttle.rb)."""
+    waits: list[float] = []
+    talk = client.Talk(
+        served.base, served.token, ServerSettings(outside_allowed=tuple(HERE)).allowed, waits.append
+    )
+    served.left = "599.7"
+    talk.course_title(str(COURSE))
+    served.left = "100.0"
+    talk.course_title(str(COURSE))
+    served.left = "599.7"
+    assert waits == [5.0]
 
 
 def test_what_passes_is_asked_again(here: Bridged) -> None:
@@ -370,6 +414,7 @@ def test_what_the_bridge_cannot_do_is_not_linked(here: Bridged) -> None:
         "no files": {"submission_types": ["online_text_entry"]},
         "group": {"group_category_id": 3},
         "anonymously": {"anonymous_grading": True},
+        "moderation": {"moderated_grading": True},
     }.items():
         here.canvas.assign(ASSIGNMENT, **changes)
         with pytest.raises(NotForTheBridge, match=words):

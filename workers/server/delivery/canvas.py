@@ -97,18 +97,20 @@ class Pulling:
 
     def _pull_link(self, talk: Talk, link: Link) -> Pulled:
         """New attempts of an assignment. Raises GraderError, which is noted with the link."""
-        total, silent, error = Pulled(), 0, ""
+        total, silent, error, whole = Pulled(), 0, "", True
         try:
             task = talk.task(link.canvas_course, link.canvas_assignment)
             with self.server.store.write() as session:
                 links.update_link(session, link.id, task)
                 known, students = links.list_imported(session, link), links.list_students(session, link)
+                since = links.changed_since(session, link) if task.published else None
             if task.problem:
                 raise CanvasFailed(f"“{task.title}” in Canvas: {task.problem}.")
-            for attempt in talk.attempts(link.canvas_course, link.canvas_assignment):
+            for attempt in talk.attempts(link.canvas_course, link.canvas_assignment, since):
                 if attempt.user not in students or (attempt.user, attempt.number) in known:
                     continue
                 if self.stop.is_set() or silent >= MOST_SILENT:
+                    whole = False
                     break
                 try:
                     total += self._take(talk, link, attempt)
@@ -120,7 +122,7 @@ class Pulling:
             raise
         finally:
             with self.server.store.write() as session:
-                links.record_pull(session, link, error)
+                links.record_pull(session, link, error, whole=whole)
             if error:
                 log.warning("link %d of Canvas: %s", link.id, error)
         return total + Pulled(errors=(error,) if error else ())

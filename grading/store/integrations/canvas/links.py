@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import delete, func, select, update
@@ -44,6 +44,9 @@ OTHER_COURSE = define_message(
     "canvas_links.other_course",
     "This course of Canvas belongs to another course here; unlink its assignments first.",
 )
+
+OVERLAP = timedelta(hours=1)
+"""So long before the last import begins the next: clocks differ, and imports take a while."""
 
 
 @dataclass(frozen=True)
@@ -182,10 +185,19 @@ def update_link(session: Session, link_id: int, task: Task) -> None:
     row.title, row.points_possible = task.title, task.points
 
 
-def record_pull(session: Session, link: Link, error: str) -> None:
-    """Record the end of an import."""
+def changed_since(session: Session, link: Link) -> datetime | None:
+    """The time from which an import asks for submissions; None: for all, as the first one of each day does.
+
+    So what an earlier one passed over, of people who have a place here since, comes within a day.
+    """
+    pulled = session.scalar(select(CanvasLink.pulled_at).where(CanvasLink.id == link.id))
+    return None if pulled is None or pulled.date() != now(session).date() else pulled - OVERLAP
+
+
+def record_pull(session: Session, link: Link, error: str, *, whole: bool = True) -> None:
+    """Record the end of an import; after one that was not `whole`, the next asks for as much again."""
     values: dict[str, Any] = {"error": error[:500]}
-    if not error:
+    if not error and whole:
         values["pulled_at"] = now(session)
     session.execute(update(CanvasLink).where(CanvasLink.id == link.id).values(values))
 

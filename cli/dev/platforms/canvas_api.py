@@ -1,11 +1,12 @@
-"""A Canvas to test against: the parts of its REST API that the bridge uses, with its habits and its moods."""
+"""The REST API of a Canvas as far as the bridge uses it, with its habits and its moods."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -37,6 +38,8 @@ class FakeCanvas:
     """What becomes of the next requests: `500`, `throttled`, `429`, `deaf` (does it, says nothing), …"""
     posts: int = 0
     """Scores and comments it was told."""
+    left: str = "599.7"
+    """Units that it says are left."""
     per_page: int = 3
     """The most it gives, whatever is asked for: lists of the tests have several pages."""
     _comment: int = 5000
@@ -45,7 +48,7 @@ class FakeCanvas:
     def enrol(self, number: int, name: str, kind: str = "StudentEnrollment", state: str = "active") -> None:
         """Put somebody into the course."""
         place = {"id": number + 7, "type": kind, "enrollment_state": state, "course_id": COURSE}
-        email = f"{name.split()[0].lower()}@school.example"
+        email = f"{name.split(maxsplit=1)[0].lower()}@school.example"
         person = {"id": number, "name": name, "sortable_name": name, "login_id": name, "email": email}
         self.people.append({**person, "created_at": "2026-08-01T10:00:00Z", "enrollments": [place]})
         for assignment in self.assignments:
@@ -64,7 +67,7 @@ class FakeCanvas:
 
     def submit(
         self, user: int, files: dict[str, bytes], assignment: int = ASSIGNMENT,
-        at: str = "2026-11-20T20:00:00Z", **changes: Any,
+        at: str = "", **changes: Any,
     ) -> int:  # fmt: skip
         """A student hands in; the number of the attempt."""
         with self.lock:
@@ -72,7 +75,8 @@ class FakeCanvas:
             attached = [self._file(name, data) for name, data in files.items()]
             attempt = (row["attempt"] or 0) + 1
             new = {
-                "attempt": attempt, "submitted_at": at, "workflow_state": "submitted", "late": False,
+                "attempt": attempt, "submitted_at": at or _now(), "workflow_state": "submitted",
+                "late": False,
                 "submission_type": "online_upload", "attachments": attached, **changes,
             }  # fmt: skip
             row.update(new)
@@ -105,6 +109,10 @@ class FakeCanvas:
         )
 
 
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def _unsubmitted(assignment: int, user: int) -> dict[str, Any]:
     return {
         "id": assignment * 100_000 + user % 100_000, "user_id": user, "assignment_id": assignment,
@@ -115,16 +123,23 @@ def _unsubmitted(assignment: int, user: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def canvas_app(canvas: FakeCanvas) -> Flask:
-    """Its pages."""
-    app = Flask("canvas", static_folder=None)
-    api = "/api/v1"
-    submission = f"{api}/courses/{COURSE}/assignments/<int:assignment>/submissions/<int:user>"
+API = "/api/v1"
+SUBMISSION = f"{API}/courses/{COURSE}/assignments/<int:assignment>/submissions/<int:user>"
 
+
+def canvas_app(canvas: FakeCanvas) -> Flask:
+    """The app that answers for it."""
+    app = Flask("canvas", static_folder=None)
+    for part in (_add_limits, _add_course, _add_submissions, _add_grades, _add_files):
+        part(app, canvas)
+    return app
+
+
+def _add_limits(app: Flask, canvas: FakeCanvas) -> None:
     @app.before_request
     def before() -> Response | None:
         canvas.asked.append((request.method, request.path, request.host))
-        if not request.path.startswith(api):
+        if not request.path.startswith(API):
             return None
         if request.headers.get("Authorization") != f"Bearer {canvas.token}":
             answer = jsonify(errors=[{"message": "Invalid access token."}])
@@ -134,12 +149,12 @@ def canvas_app(canvas: FakeCanvas) -> Flask:
         mood = canvas.moods[0] if canvas.moods else ""
         if mood in ("500", "throttled", "429", "html"):
             canvas.moods.pop(0)
-            return MOODS[mood]()
+            return _MOODS[mood]()
         return None
 
     @app.after_request
     def after(answer: Response) -> Response:
-        answer.headers.setdefault("X-Rate-Limit-Remaining", "599.7")
+        answer.headers.setdefault("X-Rate-Limit-Remaining", canvas.left)
         answer.headers["X-Request-Cost"] = "0.03"
         if canvas.moods and canvas.moods[0] == "deaf" and request.method != "GET":
             canvas.moods.pop(0)
@@ -150,16 +165,18 @@ def canvas_app(canvas: FakeCanvas) -> Flask:
     def missing(_: Exception) -> tuple[Response, int]:
         return jsonify(errors=[{"message": "The specified resource does not exist."}]), 404
 
-    @app.get(f"{api}/users/self")
+
+def _add_course(app: Flask, canvas: FakeCanvas) -> None:
+    @app.get(f"{API}/users/self")
     def me() -> Response:
         return jsonify(id=ME, name="Bridge", created_at="2026-08-01T10:00:00Z")
 
-    @app.get(f"{api}/courses/{COURSE}")
+    @app.get(f"{API}/courses/{COURSE}")
     def course() -> Response:
         return jsonify(id=COURSE, name="Business Analytics", course_code="BA", workflow_state="available")
 
-    @app.get(f"{api}/courses/{COURSE}/users")
-    @app.get(f"{api}/courses/{COURSE}/search_users")
+    @app.get(f"{API}/courses/{COURSE}/users")
+    @app.get(f"{API}/courses/{COURSE}/search_users")
     def users() -> Response:
         states = request.args.getlist("enrollment_state[]")
         hidden = {"enrollments"} - set(request.args.getlist("include[]"))
@@ -168,32 +185,50 @@ def canvas_app(canvas: FakeCanvas) -> Flask:
             for one in canvas.people if one["enrollments"][0]["enrollment_state"] in states
         ])  # fmt: skip
 
-    @app.get(f"{api}/courses/{COURSE}/assignments")
+    @app.get(f"{API}/courses/{COURSE}/assignments")
     def assignments() -> Response:
         return _page(canvas, list(canvas.assignments.values()))
 
-    @app.get(f"{api}/courses/{COURSE}/assignments/<int:number>")
+    @app.get(f"{API}/courses/{COURSE}/assignments/<int:number>")
     def assignment(number: int) -> Response:
         return jsonify(canvas.assignments.get(number) or abort(404))
 
-    @app.get(f"{api}/courses/{COURSE}/assignments/<int:number>/submissions")
+
+def _add_submissions(app: Flask, canvas: FakeCanvas) -> None:
+    @app.get(f"{API}/courses/{COURSE}/students/submissions")
+    def of_students() -> Response:
+        """The list that knows submitted_since (controllers/submissions_api_controller.rb)."""
+        since = datetime.fromisoformat(request.args.get("submitted_since", "1970-01-01T00:00:00Z"))
+        wanted = {int(one) for one in request.args.getlist("assignment_ids[]")}
+        if any(canvas.assignments[one]["workflow_state"] != "published" for one in wanted):
+            return _forbidden("invalid assignment ids requested")
+        rows = [
+            row
+            for (of, _), row in sorted(canvas.submissions.items())
+            if of in wanted and row["submitted_at"] and datetime.fromisoformat(row["submitted_at"]) > since
+        ]
+        return _page(canvas, [_shown(row, request.args.getlist("include[]")) for row in rows])
+
+    @app.get(f"{API}/courses/{COURSE}/assignments/<int:number>/submissions")
     def submissions(number: int) -> Response:
         rows = [row for (of, _), row in sorted(canvas.submissions.items()) if of == number]
         return _page(canvas, [_shown(row, request.args.getlist("include[]")) for row in rows])
 
-    @app.get(submission)
+    @app.get(SUBMISSION)
     def one(assignment: int, user: int) -> Response:
         row = canvas.submissions.get((assignment, user)) or abort(404)
         return jsonify(_shown(row, request.args.getlist("include[]")))
 
-    @app.put(submission)
+
+def _add_grades(app: Flask, canvas: FakeCanvas) -> None:
+    @app.put(SUBMISSION)
     def grade(assignment: int, user: int) -> Response:
         with canvas.lock:
             row = canvas.submissions.get((assignment, user)) or abort(404)
             _grade(canvas, row, request.form)
             return jsonify(_shown(row, ["submission_comments"]))
 
-    @app.put(f"{submission}/comments/<int:number>")
+    @app.put(f"{SUBMISSION}/comments/<int:number>")
     def edit(assignment: int, user: int, number: int) -> Response:
         with canvas.lock:
             found = _comment(canvas.of(user, assignment), number)
@@ -201,7 +236,7 @@ def canvas_app(canvas: FakeCanvas) -> Flask:
             canvas.posts += 1
             return jsonify(found)
 
-    @app.delete(f"{submission}/comments/<int:number>")
+    @app.delete(f"{SUBMISSION}/comments/<int:number>")
     def forget(assignment: int, user: int, number: int) -> Response:
         with canvas.lock:
             row = canvas.of(user, assignment)
@@ -209,6 +244,8 @@ def canvas_app(canvas: FakeCanvas) -> Flask:
             canvas.posts += 1
             return jsonify(id=number)
 
+
+def _add_files(app: Flask, canvas: FakeCanvas) -> None:
     @app.get("/files/<int:number>/download")
     def file(number: int) -> Any:
         if request.args.get("verifier") != f"v{number}":
@@ -226,7 +263,11 @@ def canvas_app(canvas: FakeCanvas) -> Flask:
             return Response("", 503) if mood == "file 503" else redirect("http://10.1.2.3/inner")
         return Response(canvas.files[number], mimetype="application/octet-stream")
 
-    return app
+
+def _forbidden(message: str) -> Response:
+    answer = jsonify(errors=[{"message": message}])
+    answer.status_code = 403
+    return answer
 
 
 def _throttled() -> Response:
@@ -235,7 +276,7 @@ def _throttled() -> Response:
     return answer
 
 
-MOODS = {
+_MOODS: dict[str, Callable[[], Response]] = {
     "500": lambda: Response(
         '{"errors":[{"message":"An error occurred."}]}', 500, mimetype="application/json"
     ),
@@ -274,7 +315,9 @@ def _shown(row: dict[str, Any], include: list[str]) -> dict[str, Any]:
 
 
 def _comment(row: dict[str, Any], number: int) -> dict[str, Any]:
-    found = [one for one in row["submission_comments"] if one["id"] == number and one["author_id"] == ME]
+    found: list[dict[str, Any]] = [
+        one for one in row["submission_comments"] if one["id"] == number and one["author_id"] == ME
+    ]
     return found[0] if found else abort(404)
 
 
