@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from flask import Flask, request
+from flask import Flask, current_app, request
 from flask_limiter import Limiter
 from flask_limiter.util import get_remote_address
+from limits import parse
 
 from app.web import auth
 from app.web.services import Services
@@ -40,6 +41,12 @@ def limited(amount: str, key: Callable[[], str] = get_remote_address) -> Callabl
         return view
 
     return mark
+
+
+def within(amount: str, *what: str) -> bool:
+    """Count something that a request does besides being asked; whether it is within the amount."""
+    (limiter,) = current_app.extensions["limiter"]
+    return bool(limiter.limiter.hit(parse(amount), *what))
 
 
 def limit_views(app: Flask, services: Services) -> Limiter:

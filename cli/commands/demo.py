@@ -21,8 +21,8 @@ from cli.commands.admin import store_assignment
 from cli.commands.submit import client_errors
 from cli.dev.embedded_redis import free_port
 from cli.dev.local_stack import System
-from cli.dev.lti_platform.server import Running, link_course
-from cli.dev.lti_platform.world import World
+from cli.dev.platforms.moodle import Moodle
+from cli.dev.platforms.server import Running, link_course
 from cli.settings import Settings
 from grader_client import Client, Submission
 from grading.assignments.loader import read_folder
@@ -143,7 +143,8 @@ class DemoPlatform:
         self._running: Running | None = None
         self.url = ""
         port = free_port()
-        world = World.furnished(f"http://{HOST}:{port}", tool)
+        world = Moodle(f"http://{HOST}:{port}", tool)
+        world.furnish()
         try:
             _introduce(store, world, course)
             self._running = Running(world, HOST, port)
@@ -162,7 +163,7 @@ class DemoPlatform:
             self._running.__exit__(kind, error, trace)
 
 
-def _introduce(store: Store, world: World, slug: str) -> None:
+def _introduce(store: Store, world: Moodle, slug: str) -> None:
     """The platform is known, its course is the demo's, and its people are those of the demo."""
     with store.write() as session:
         course = versions.find_or_create_course(session, slug)

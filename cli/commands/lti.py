@@ -173,15 +173,16 @@ def compare(context: click.Context) -> None:
 @lti.command("platform")
 @click.option("--host", default="localhost", show_default=True, help="Another loopback name than Grader's.")
 @click.option("--port", type=click.IntRange(1, 65535), default=8090, show_default=True, help="Its port.")
+@click.option("--kind", type=click.Choice(["moodle", "canvas"]), default="moodle", show_default=True)
 @click.pass_obj
-def platform(settings: Settings, host: str, port: int) -> None:
-    """A small learning platform to try LTI with, on this computer only. It is registered by itself."""
-    from cli.dev.lti_platform.server import Running, join
-    from cli.dev.lti_platform.world import World
+def platform(settings: Settings, host: str, port: int, kind: str) -> None:
+    """A small Moodle or Canvas to try LTI with, on this computer only. It is registered by itself."""
+    from cli.dev.platforms.server import KINDS, Running, join
 
     if host not in ("localhost", "127.0.0.1", "::1") and not host.endswith(".localhost"):
         raise GraderError("The test platform believes whoever says who they are: this computer only.")
-    world = World.furnished(f"http://{host}:{port}", settings.config.server.public_url.rstrip("/"))
+    world = KINDS[kind](f"http://{host}:{port}", settings.config.server.public_url.rstrip("/"))
+    world.furnish()
     with writing(settings) as session:
         join(session, world)
     with Running(world, host, port):

@@ -14,6 +14,8 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from ipaddress import ip_address
 from types import MappingProxyType
@@ -68,6 +70,18 @@ class Answer:
     headers: Mapping[str, str]
     """Names in small letters."""
     body: bytes
+
+    @property
+    def retry_after_s(self) -> float:
+        """Seconds that it asks to be left alone (Retry-After of RFC 9110); 0 where it does not."""
+        said = self.headers.get("retry-after", "").strip()
+        if said.isascii() and said.isdecimal():
+            return float(said[:9])
+        try:
+            until = parsedate_to_datetime(said)
+        except ValueError:
+            return 0.0
+        return max(0.0, (until - datetime.now(UTC)).total_seconds()) if until.tzinfo else 0.0
 
 
 def ask(

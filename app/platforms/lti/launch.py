@@ -21,25 +21,28 @@ from flask import (
     render_template,
     request,
     session,
+    url_for,
 )
 from flask.blueprints import BlueprintSetupState
-from flask_login import login_user
+from flask_login import current_user, login_user
 from itsdangerous import BadData, URLSafeTimedSerializer
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response as BaseResponse
 
 from app.web import auth, frames
-from app.web.rate_limits import limited
+from app.web.i18n import render_message
+from app.web.rate_limits import limited, within
 from app.web.security import without_token
 from app.web.services import services
 from grading.domain.errors import GraderError
 from grading.domain.messages import define_message
 from grading.integrations.lti import client, launch_verification
-from grading.integrations.lti.values import DEEP_LINKING, Launch, LaunchRefused, Platform
+from grading.integrations.lti.values import DEEP_LINKING, Launch, LaunchRefused, Platform, text_of
 from grading.store.database import now
 from grading.store.integrations.lti import launch as lti_launch
 from grading.store.integrations.lti import registrations
 from grading.store.integrations.lti.launch import LaunchResult
+from grading.store.views.submission import load_view
 
 PLATFORM_UNKNOWN = define_message(
     "lti_launch.platform_unknown",
@@ -63,8 +66,12 @@ LAUNCHES = "1200 per minute"
 pages = Blueprint("lti", __name__, url_prefix="/lti")
 STATE_COOKIE = "__Secure-grader-lti"
 STATE_S = 600
-FRESH = timedelta(seconds=60)
-"""Keys are not fetched again so soon after they were, whatever key a launch names."""
+LOGIN = ("iss", "login_hint", "target_link_uri", "lti_message_hint", "client_id", "lti_deployment_id")
+"""What a platform says when it asks for a launch; LTI 1.3 and OpenID Connect's third-party login."""
+TESTED = "cookie"
+"""The parameter of the second request, by a browser that was given a cookie."""
+FETCHES_OF_KEY, FETCHES = "1 per minute", "10 per minute"
+"""How often keys are fetched for one that is not known, and for all of a platform together."""
 OLD = timedelta(hours=12)
 """Then they are fetched again, so that a key that was withdrawn does not count for ever."""
 LONGEST = 8000
@@ -93,48 +100,60 @@ def jwks() -> Response:
 
 @pages.route("/login", methods=["GET", "POST"])
 @limited(LAUNCHES)
-def login() -> BaseResponse:
-    """The first step: send the browser to its platform, with a state and a nonce."""
-    parameters = {name: _parameter(name) for name in ("iss", "login_hint", "target_link_uri", "client_id")}
+def login() -> BaseResponse | str:
+    """The first step: send the browser to its platform, with a state and a nonce, once it keeps a cookie."""
+    asked = {name: value for name in LOGIN if (value := _parameter(name))}
     with services().store.read_autocommit() as store:
-        platform = registrations.find_platform(store, parameters["iss"], parameters["client_id"])
-    if platform is None or not parameters["login_hint"]:
+        platform = registrations.find_platform(store, asked.get("iss", ""), asked.get("client_id", ""))
+    if platform is None or "login_hint" not in asked:
         raise LaunchRefused(PLATFORM_UNKNOWN)
     browser = request.cookies.get(STATE_COOKIE, "")
-    if len(browser) != 43 or not browser.isascii():
-        browser = secrets.token_urlsafe(32)
-    nonce = secrets.token_urlsafe(24)
-    hint = _parameter("lti_message_hint")
-    again = {"iss": platform.issuer, "client_id": platform.client_id, "lti_message_hint": hint}
-    again |= {name: parameters[name] for name in ("login_hint", "target_link_uri")}
-    state = _signer().dumps({"p": platform.id, "n": nonce, "b": _mark(browser), "again": again})
-    query = {
-        "response_type": "id_token", "response_mode": "form_post", "scope": "openid", "prompt": "none",
-        "client_id": platform.client_id, "redirect_uri": launch_url(), "login_hint": parameters["login_hint"],
-        "state": state, "nonce": nonce,
-    }  # fmt: skip
-    if hint:
-        query["lti_message_hint"] = hint
-    mark = "&" if urlsplit(platform.authorize_url).query else "?"
-    answer = redirect(f"{platform.authorize_url}{mark}{urlencode(query)}", 302)
-    return _with_state(answer, browser)
+    if len(browser) == 43 and browser.isascii():
+        return _to_platform(platform, asked, browser)
+    again = f"/lti/login?{urlencode(asked)}"
+    if TESTED in request.args:
+        log.info("a browser keeps no cookie for the launch of platform %d", platform.id)
+        alone = request.headers.get("Sec-Fetch-Dest") == "document"
+        return render_template("lti/open_window.html", way=again, alone=alone)
+    return _with_state(redirect(f"{again}&{TESTED}=1", 303), secrets.token_urlsafe(32))
 
 
 @pages.post("/launch")
 @limited(LAUNCHES)
-def launch() -> tuple[str, int] | BaseResponse:
+def launch() -> BaseResponse:
     """The second step: check what the platform signed, sign its reader in, lead them on."""
     state = _state()
     with services().store.read_autocommit() as store:
         platform = registrations.load_platform(store, int(state["p"]))
     if not hmac.compare_digest(_mark(request.cookies.get(STATE_COOKIE, "")), str(state["b"])):
-        return _without_cookies(platform, state["again"])
+        raise LaunchRefused(NOT_BEGUN_HERE)
     if "error" in request.form:
-        raise LaunchRefused(PLATFORM_ANSWERED_ERROR(error=request.form["error"][:100]))
+        said = (text_of(request.form.get(name), 200) for name in ("error", "error_description"))
+        raise LaunchRefused(PLATFORM_ANSWERED_ERROR(error=": ".join(filter(None, said)).rstrip(".")))
     found = _checked(platform, str(state["n"]))
     arrived = _arrive(platform, found)
     _sign_in(platform, arrived)
     return redirect(frames.PREFIX + _way(arrived, found), 303)
+
+
+@pages.get("/results/<submission_id>")
+@limited(LAUNCHES)
+def result(submission_id: str) -> BaseResponse | str:
+    """Where comments in gradebooks lead: to the result, and who is not signed in through the platform."""
+    with services().store.read_autocommit() as store:
+        links = lti_launch.links_of(store, submission_id[:32])
+        if links and not current_user.is_authenticated:
+            page = url_for("submissions.submission", submission_id=submission_id)
+            return render_template("lti/open_there.html", links=links, page=page)
+        auth.require_seen(auth.actor(), load_view(store, submission_id[:32]))
+    return redirect(url_for("submissions.submission", submission_id=submission_id), 303)
+
+
+@pages.errorhandler(LaunchRefused)
+def refused(error: LaunchRefused) -> tuple[str, int]:
+    """A page of its own: why, and where to go on."""
+    log.info("a launch was refused: %s", error.message)
+    return render_template("lti/refused.html", message=render_message(error.coded), error=error), error.status
 
 
 def launch_url() -> str:
@@ -165,6 +184,19 @@ def _mark(browser: str) -> str:
     return hashlib.sha256(browser.encode()).hexdigest()
 
 
+def _to_platform(platform: Platform, asked: Mapping[str, str], browser: str) -> BaseResponse:
+    nonce = secrets.token_urlsafe(24)
+    query = {
+        "response_type": "id_token", "response_mode": "form_post", "scope": "openid", "prompt": "none",
+        "client_id": platform.client_id, "redirect_uri": launch_url(), "login_hint": asked["login_hint"],
+        "state": _signer().dumps({"p": platform.id, "n": nonce, "b": _mark(browser)}), "nonce": nonce,
+    }  # fmt: skip
+    if "lti_message_hint" in asked:
+        query["lti_message_hint"] = asked["lti_message_hint"]
+    mark = "&" if urlsplit(platform.authorize_url).query else "?"
+    return _with_state(redirect(f"{platform.authorize_url}{mark}{urlencode(query)}", 302), browser)
+
+
 def _with_state(answer: BaseResponse, browser: str) -> BaseResponse:
     """The cookie that ties a state to a browser; one for all its launches, so that several may be open."""
     answer.set_cookie(
@@ -172,16 +204,6 @@ def _with_state(answer: BaseResponse, browser: str) -> BaseResponse:
         partitioned=True,
     )  # fmt: skip
     return answer
-
-
-def _without_cookies(platform: Platform, again: Mapping[str, str]) -> tuple[str, int]:
-    """The browser keeps no cookies in frames: offer a window, where it does.
-
-    Nothing of this launch is used: the platform is asked again, there.
-    """
-    log.info("launch of platform %d without the cookie of its login", platform.id)
-    way = f"{frames.PREFIX}/lti/login?{urlencode(again)}"
-    return render_template("lti/open_window.html", way=way), 200
 
 
 def _checked(platform: Platform, nonce: str) -> Launch:
@@ -197,18 +219,12 @@ def _checked(platform: Platform, nonce: str) -> Launch:
 
 
 def _keys(platform: Platform, token: str) -> dict[str, Any]:
-    """The platform's keys; fetched when the one that is named is not among them, or they are old."""
+    """The platform's keys; fetched when they are old, or the one that is named is not among them."""
     store = services().store
     with store.read_autocommit() as session_:
         age = registrations.jwks_age(session_, platform.id)
-    if age is not None and age < OLD:
-        try:
-            launch_verification.verified(token, platform.jwks)
-        except launch_verification.UnknownKey:
-            if age < FRESH:
-                raise
-        else:
-            return dict(platform.jwks)
+    if age is not None and age < OLD and (_has_key(platform, token) or not _may_fetch(platform, token)):
+        return dict(platform.jwks)
     try:
         found = client.fetch_jwks(platform, services().config.server.allowed)
     except GraderError as error:
@@ -219,6 +235,21 @@ def _keys(platform: Platform, token: str) -> dict[str, Any]:
     with store.write() as session_:
         registrations.cache_jwks(session_, platform.id, found)
     return found
+
+
+def _has_key(platform: Platform, token: str) -> bool:
+    try:
+        launch_verification.verified(token, platform.jwks)
+    except launch_verification.UnknownKey:
+        return False
+    return True
+
+
+def _may_fetch(platform: Platform, token: str) -> bool:
+    """Whether keys may be fetched for this token: anybody can name a key that does not exist."""
+    kid = str(launch_verification.header_of(token).get("kid"))[:200]
+    number = str(platform.id)
+    return within(FETCHES_OF_KEY, "lti-key", number, kid) and within(FETCHES, "lti-keys", number)
 
 
 def _arrive(platform: Platform, found: Launch) -> LaunchResult:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from flask import Blueprint, Response, jsonify, render_template, request
+from flask import Blueprint, Response, g, jsonify, render_template, request
 from werkzeug.wrappers import Response as BaseResponse
 
 from app.web.rate_limits import limited
@@ -14,7 +14,7 @@ from grading.domain.messages import define_message
 from grading.domain.ssrf import read
 from grading.integrations.http_client import OutsideFailed, ask
 from grading.integrations.lti import client, messages
-from grading.integrations.lti.values import PlatformRefused
+from grading.integrations.lti.values import PlatformRefused, text_of
 from grading.store.integrations.lti import registrations
 from grading.store.integrations.lti.registrations import NewPlatform, TicketGone
 
@@ -38,6 +38,11 @@ REGISTRATIONS = "20 per minute"
 """For one address."""
 pages = Blueprint("lti_registration", __name__, url_prefix="/lti")
 LONGEST = 4000
+SERVES_ISSUER = {
+    f"sso.{cluster}canvaslms.com": f"canvas.{cluster}instructure.com" for cluster in ("", "beta.", "test.")
+}
+"""Hosts that say how another host's issuer is set up: those of Canvas at Instructure, for all schools."""
+PLATFORM = "https://purl.imsglobal.org/spec/lti-platform-configuration"
 
 
 @pages.get("/register/<ticket>")
@@ -58,7 +63,13 @@ def register(ticket: str) -> BaseResponse:
     with services().store.write() as store:
         by = registrations.use_ticket(store, ticket[:100], course=False).created_by
         registrations.register_platform(store, new, by)
-    return Response(render_template("lti/registered.html", name=new.name))
+    made = Response(render_template("lti/registered.html", name=new.name))
+    # Canvas shows it in a frame, and its script asks for that to be closed
+    made.headers["Content-Security-Policy"] = (
+        f"default-src 'none'; script-src 'nonce-{g.nonce}'; base-uri 'none'; "
+        f"frame-ancestors {' '.join(registrations.origins_of(new))}"
+    )
+    return made
 
 
 @pages.get("/canvas.json")
@@ -68,11 +79,12 @@ def canvas() -> BaseResponse:
 
 
 def _same_host(url: str, configuration: dict[str, Any]) -> None:
-    """What says how an issuer is set up lies at the issuer, as OpenID discovery asks."""
+    """What says how an issuer is set up lies at the issuer, as OpenID discovery asks, or at SERVES_ISSUER."""
     issuer, endpoint = configuration.get("issuer"), configuration.get("registration_endpoint")
     if not isinstance(issuer, str) or not isinstance(endpoint, str):
         raise PlatformRefused(NO_ISSUER_OR_REGISTRATION)
-    if read(issuer).host != read(url).host:
+    host = read(url).host
+    if read(issuer).host != SERVES_ISSUER.get(host, host):
         raise PlatformRefused(OTHER_ISSUER)
 
 
@@ -84,7 +96,7 @@ def _ask(configuration: dict[str, Any], token: str) -> dict[str, Any]:
         if not token.isascii() or not token.isprintable():
             raise PlatformRefused(TOKEN_UNUSABLE)
         headers["Authorization"] = f"Bearer {token}"
-    body = json.dumps(messages.registration(base)).encode()
+    body = json.dumps(messages.registration(base, _family(configuration))).encode()
     try:
         answer = ask(
             "POST", configuration["registration_endpoint"], headers=headers, body=body,
@@ -98,22 +110,36 @@ def _ask(configuration: dict[str, Any], token: str) -> dict[str, Any]:
     return found
 
 
+def _family(configuration: dict[str, Any]) -> str:
+    """The product as it calls itself."""
+    details = configuration.get(PLATFORM)
+    return text_of(details.get("product_family_code"), 40).lower() if isinstance(details, dict) else ""
+
+
 def _platform(configuration: dict[str, Any], answer: dict[str, Any]) -> NewPlatform:
     def text(name: str) -> str:
         value = configuration.get(name)
         return value if isinstance(value, str) else ""
 
-    details = configuration.get("https://purl.imsglobal.org/spec/lti-platform-configuration")
-    family = details.get("product_family_code") if isinstance(details, dict) else ""
-    tool = answer.get(messages.TOOL)
+    family, tool = _family(configuration), answer.get(messages.TOOL)
     deployment = tool.get("deployment_id") if isinstance(tool, dict) else None
     return NewPlatform(
-        name=str(family or "")[:100],
+        name=family,
         issuer=text("issuer"),
         client_id=answer["client_id"],
         authorize_url=text("authorization_endpoint"),
         token_url=text("token_endpoint"),
         jwks_url=text("jwks_uri"),
-        audience=text("authorization_server"),
+        # Canvas takes its token URL; what it calls its authorization server is a host without a scheme
+        audience="" if family == messages.CANVAS else text("authorization_server"),
+        origins=_pages(configuration),
         deployments=(deployment,) if isinstance(deployment, str) else (),
+        family=family,
     )
+
+
+def _pages(configuration: dict[str, Any]) -> tuple[str, ...]:
+    """Where a Canvas shows its pages: its schools have hosts of their own."""
+    details = configuration.get(PLATFORM)
+    domain = details.get(f"{messages.CANVAS_TOOL}account_domain") if isinstance(details, dict) else None
+    return (f"https://{domain}",) if isinstance(domain, str) and domain else ()

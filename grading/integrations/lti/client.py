@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from html import unescape
 from secrets import token_urlsafe
 from typing import Any
 from urllib.parse import urljoin
@@ -122,7 +123,8 @@ class Talk:
         asked = time.monotonic()
         answer = _ask("POST", platform.token_url, headers, form, self.allow, TIMEOUT_S)
         if not 200 <= answer.status < 300:
-            raise PlatformFailed(NO_TOKEN(status=answer.status, answer=_said(answer)), answer.status)
+            message = NO_TOKEN(status=answer.status, answer=_said(answer))
+            raise PlatformFailed(message, answer.status, answer.retry_after_s)
         found = _object(answer)
         token, valid = found.get("access_token"), found.get("expires_in", 0)
         if not isinstance(token, str) or not re.fullmatch(r"[!-~]{1,8000}", token):
@@ -136,7 +138,8 @@ class Talk:
 def require_ok(answer: Answer, what: str) -> None:
     """Go on after a 2xx. Raises PlatformFailed."""
     if not 200 <= answer.status < 300:
-        raise PlatformFailed(ANSWERED(what=what, status=answer.status, answer=_said(answer)), answer.status)
+        message = ANSWERED(what=what, status=answer.status, answer=_said(answer))
+        raise PlatformFailed(message, answer.status, answer.retry_after_s)
 
 
 def object_of(answer: Answer, what: str) -> dict[str, Any]:
@@ -182,6 +185,7 @@ def _said(answer: Answer) -> str:
 def _next(header: str, here: str) -> str:
     """The address of the next page in a header `Link`."""
     for match in re.finditer(r"<([^<>]*)>([^<]*)", header):
-        if re.search(r"""rel\s*=\s*["']?next\b""", match[2]):
-            return str(urljoin(here, match[1]))
+        # Moodle's list of columns quotes with “ and writes & as in HTML
+        if re.search(r"""rel\s*=\s*["'“]?next\b""", match[2]):
+            return str(urljoin(here, unescape(match[1])))
     return ""

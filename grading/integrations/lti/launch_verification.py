@@ -26,6 +26,9 @@ from grading.integrations.lti.values import (
     Launch,
     LaunchRefused,
     Platform,
+    address_of,
+    name_of,
+    text_of,
 )
 
 NOT_RS256 = define_message("lti_launch.not_rs256", "The launch is not signed with RS256.")
@@ -141,22 +144,26 @@ def checked(claims: Mapping[str, Any], platform: Platform, moment: float) -> Lau
     roster = _object(claims, NRPS).get("context_memberships_url")
     return Launch(
         subject=_text(claims, "sub", LONGEST_SUBJECT),
-        name=_name(claims),
-        email=_optional(claims, "email"),
+        name=name_of(claims),
+        email=text_of(claims.get("email")),
         roles=_roles(claims),
         message=message,
         deployment=_text(claims, f"{CLAIM}deployment_id", 255),
         context=_text(context, "id", 255),
-        context_title=_optional(context, "title"),
-        context_label=_optional(context, "label"),
+        context_title=text_of(context.get("title")),
+        context_label=text_of(context.get("label")),
         link=_text(link, "id", 255) if message == RESOURCE else "",
-        link_title=_optional(link, "title"),
+        link_title=text_of(link.get("title")),
         assignment=int(custom) if isinstance(custom, str | int) and _number(str(custom)) else None,
         nonce=_text(claims, "nonce", 255),
         expires=expires,
         endpoint=_object(claims, AGS),
         roster_url=roster if isinstance(roster, str) else "",
         deep=deep,
+        platform_family=text_of(
+            _object(claims, f"{CLAIM}tool_platform").get("product_family_code"), 40
+        ).lower(),
+        return_url=address_of(_object(claims, f"{CLAIM}launch_presentation").get("return_url")),
     )
 
 
@@ -199,16 +206,6 @@ def _text(claims: Mapping[str, Any], name: str, longest: int) -> str:
     if value != value.strip():
         raise LaunchRefused(CLAIM_WITH_BLANKS(name=short))
     return value
-
-
-def _optional(claims: Mapping[str, Any], name: str) -> str:
-    value = claims.get(name)
-    return " ".join(value.split())[:200] if isinstance(value, str) and value.isprintable() else ""
-
-
-def _name(claims: Mapping[str, Any]) -> str:
-    both = f"{_optional(claims, 'given_name')} {_optional(claims, 'family_name')}".strip()
-    return (_optional(claims, "name") or both)[:200]
 
 
 def _object(claims: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -8,13 +8,22 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from grading.integrations.lti.values import ASSIGNMENT, CLAIM, DEEP, SCOPES, Platform
+from grading.integrations.lti.values import ASSIGNMENT, CLAIM, DEEP, DEEP_LINKING, RESOURCE, SCOPES, Platform
 
 ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 TOOL = "https://purl.imsglobal.org/spec/lti-tool-configuration"
 ASSERTION_S = 300
 ANSWER_S = 600
-STEP = timedelta(milliseconds=1)
+EARLIER_S = 30
+"""Tokens say that they were issued so much earlier: Moodle refuses those of a clock ahead of its own."""
+STEP = timedelta(seconds=1)
+CANVAS_TOOL = "https://canvas.instructure.com/lti/"
+CANVAS_PLACEMENTS = ("assignment_selection", "link_selection")
+"""Where instructors find the tool in Canvas: in an assignment and in a module."""
+CANVAS = "canvas"
+CANVAS_SUBMISSION = "https://canvas.instructure.com/lti/submission"
+"""Canvas' extension of a score (Lti::IMS::ScoresController): without it, and a constant time of submission,
+every score is an attempt of its own."""
 
 
 @dataclass(frozen=True)
@@ -23,12 +32,14 @@ class Standing:
 
     points: float | None
     max_points: float
+    submission: str
     link: str
-
-    @property
-    def told(self) -> dict[str, Any]:
-        """As it is kept."""
-        return {"points": self.points, "max": self.max_points}
+    """To the result; the comment of the score."""
+    submitted_at: datetime | None = None
+    resubmitted: bool = True
+    """The platform has no score of this submission yet."""
+    commented: bool = False
+    """It has this comment already."""
 
 
 def assertion(platform: Platform, moment: datetime, number: str) -> dict[str, Any]:
@@ -38,7 +49,7 @@ def assertion(platform: Platform, moment: datetime, number: str) -> dict[str, An
         "iss": platform.client_id,
         "sub": platform.client_id,
         "aud": platform.audience or platform.token_url,
-        "iat": seconds,
+        "iat": seconds - EARLIER_S,
         "exp": seconds + ASSERTION_S,
         "jti": number,
     }
@@ -57,9 +68,14 @@ def token_form(signed: str, scopes: Sequence[str]) -> bytes:
 
 
 def rising(last: datetime | None, moment: datetime) -> datetime:
-    """A time later than the last one, in whole milliseconds."""
+    """A time in whole milliseconds, in a later second than the last one.
+
+    Moodle keeps seconds and refuses a score of the same one (mod_lti, scores.php of gradebookservices).
+    """
     moment = moment.replace(microsecond=moment.microsecond // 1000 * 1000)
-    return moment if last is None or moment > last else last + STEP
+    if last is None or moment.replace(microsecond=0) > last.replace(microsecond=0):
+        return moment
+    return last.replace(microsecond=0) + STEP
 
 
 def timestamp(moment: datetime) -> str:
@@ -67,11 +83,19 @@ def timestamp(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def score(subject: str, standing: Standing, moment: datetime) -> dict[str, Any]:
+def score(platform: Platform, subject: str, standing: Standing, moment: datetime) -> dict[str, Any]:
     """A score. One that was taken back has no points and says that it is not ready."""
     body: dict[str, Any] = {"userId": subject, "timestamp": timestamp(moment)}
+    if standing.submitted_at is not None:
+        body["submission"] = {"submittedAt": timestamp(standing.submitted_at)}
+    if platform.family == CANVAS:
+        body[CANVAS_SUBMISSION] = {
+            "new_submission": standing.points is not None and standing.resubmitted, **_submitted(standing),
+        }  # fmt: skip
     if standing.points is None:
         return {**body, "activityProgress": "Submitted", "gradingProgress": "NotReady"}
+    # Canvas adds the comment of every score to those before, Moodle takes a missing one as an empty one
+    commented = standing.commented and platform.family == CANVAS
     return {
         **body,
         "scoreGiven": standing.points,
@@ -79,8 +103,13 @@ def score(subject: str, standing: Standing, moment: datetime) -> dict[str, Any]:
         # Canvas shows a score only with these two
         "activityProgress": "Completed",
         "gradingProgress": "FullyGraded",
-        "comment": standing.link,
+        **({} if commented else {"comment": standing.link}),
     }
+
+
+def _submitted(standing: Standing) -> dict[str, str]:
+    """For versions of Canvas before 2022, which do not read the one of the specification."""
+    return {} if standing.submitted_at is None else {"submitted_at": timestamp(standing.submitted_at)}
 
 
 def line_item(assignment_id: int, title: str, max_points: float, link: str) -> dict[str, Any]:
@@ -119,7 +148,7 @@ def chosen(
     return {
         "iss": platform.client_id,
         "aud": platform.issuer,
-        "iat": seconds,
+        "iat": seconds - EARLIER_S,
         "exp": seconds + ANSWER_S,
         "nonce": nonce,
         f"{CLAIM}deployment_id": deployment,
@@ -163,10 +192,7 @@ def canvas_key(base: str) -> dict[str, Any]:
                 "settings": {
                     "platform": "canvas.instructure.com",
                     "text": "Grader",
-                    "placements": [
-                        {"placement": "assignment_selection", **choosing},
-                        {"placement": "link_selection", **choosing},
-                    ],
+                    "placements": [{"placement": placement, **choosing} for placement in CANVAS_PLACEMENTS],
                 },
             }
         ],
@@ -174,9 +200,18 @@ def canvas_key(base: str) -> dict[str, Any]:
     }
 
 
-def registration(base: str) -> dict[str, Any]:
+def registration(base: str, family: str = "") -> dict[str, Any]:
     """What the tool asks a platform to register, for dynamic registration."""
     launch = f"{base}/lti/launch"
+    choosing: dict[str, Any] = {"type": DEEP_LINKING, "target_link_uri": launch, "label": "Grader"}
+    tool: dict[str, Any] = {
+        "domain": urlsplit(base).netloc,
+        "target_link_uri": launch,
+        "claims": ["iss", "sub", "name", "given_name", "family_name", "email"],
+    }
+    if family == CANVAS:
+        choosing["placements"] = [f"{CANVAS_TOOL}{one}" for one in CANVAS_PLACEMENTS]
+        tool |= {f"{CANVAS_TOOL}privacy_level": "public", f"{CANVAS_TOOL}tool_id": "grader"}
     return {
         "application_type": "web",
         "response_types": ["id_token"],
@@ -187,13 +222,5 @@ def registration(base: str) -> dict[str, Any]:
         "jwks_uri": f"{base}/lti/jwks",
         "token_endpoint_auth_method": "private_key_jwt",
         "scope": " ".join(SCOPES),
-        TOOL: {
-            "domain": urlsplit(base).netloc,
-            "target_link_uri": launch,
-            "claims": ["iss", "sub", "name", "given_name", "family_name", "email"],
-            "messages": [
-                {"type": "LtiResourceLinkRequest", "target_link_uri": launch},
-                {"type": "LtiDeepLinkingRequest", "target_link_uri": launch, "label": "Grader"},
-            ],
-        },
+        TOOL: {**tool, "messages": [{"type": RESOURCE, "target_link_uri": launch}, choosing]},
     }

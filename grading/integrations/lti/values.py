@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from unicodedata import category
 
 from grading.domain.errors import GraderError
 from grading.domain.messages import Message, MessageType, define_message
@@ -34,6 +36,8 @@ class LaunchRefused(GraderError):
     code = "launch_refused"
     status = 401
     default_message = define_message("error.launch_refused", "This launch was not accepted.")
+    again = True
+    """Whether opening it in the platform again may help."""
 
 
 class PlatformRefused(GraderError):
@@ -53,9 +57,16 @@ class PlatformFailed(GraderError):
     status = 502
     default_message = define_message("error.platform_failed", "The platform did not do what it was asked.")
 
-    def __init__(self, message: Message | MessageType | str = "", answered: int | None = None) -> None:
+    def __init__(
+        self,
+        message: Message | MessageType | str = "",
+        answered: int | None = None,
+        retry_after_s: float = 0.0,
+    ) -> None:
         super().__init__(message)
         self.answered = answered
+        self.retry_after_s = retry_after_s
+        """Seconds that it asks to be left alone."""
 
 
 class PlatformSilent(PlatformFailed):
@@ -79,6 +90,8 @@ class Platform:
     """What its token address wants as audience; empty: that address."""
     origins: tuple[str, ...] = ()
     """Where its pages are, which may show ours in a frame."""
+    family: str = ""
+    """The product as it names itself, such as `canvas` or `moodle`; empty until it does."""
     jwks: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -118,33 +131,81 @@ class Launch:
     deep: Mapping[str, Any]
     """Settings of deep linking."""
 
+    platform_family: str = ""
+    """The product as the platform names it, such as `canvas` or `moodle`."""
+    return_url: str = ""
+    """Where the platform wants its people back; empty where it does not say."""
+
     @property
-    def role(self) -> str:
-        """student, grader or instructor."""
-        return role_of(self.roles) or "student"
+    def role(self) -> str | None:
+        """student, grader, instructor, or None for a role in the course that is nothing here."""
+        return role_of(self.roles)
 
 
-def role_of(roles: frozenset[str] | list[str]) -> str | None:
+TEACHING_ASSISTANT = frozenset(
+    {"Grader"}
+    | {
+        f"TeachingAssistant{part}"
+        for part in ("", "Group", "Offering", "Section", "SectionAssociation", "Template")
+    }
+)
+"""Sub-roles of Instructor in LTI 1.3, appendix A.2.3, of who grades without owning the course."""
+BARE = frozenset({"Instructor", "Learner", "Student", "TeachingAssistant"})
+"""Roles in the course that a platform may write without their vocabulary; Moodle's roster does."""
+
+
+def role_of(roles: Iterable[str]) -> str | None:
     """The role here of somebody with these roles in the course there; never an administrator.
 
-    Only roles in the course count: an administrator of the platform is nobody special here.
+    Only roles in the course count, and of those Instructor, Learner and their sub-roles: an administrator,
+    designer, mentor or observer is nobody here. docs/lti.md has the whole table.
     """
-    here = {_short(one) for one in roles}
-    if "Instructor#TeachingAssistant" in here or "TeachingAssistant" in here:
+    here = {role for one in roles if (role := _role_in_course(one)) is not None}
+    return next((role for role in ("grader", "instructor", "student") if role in here), None)
+
+
+def _role_in_course(role: str) -> str | None:
+    """What one role means, as `…membership#Instructor`, `…membership/Instructor#Grader`, or bare."""
+    main, _, sub = role.removeprefix(f"{ROLE}membership").partition("#")
+    if role in BARE:
+        main, sub = "", role
+    elif not role.startswith(f"{ROLE}membership"):
+        return None
+    if sub == "TeachingAssistant" or (main == "/Instructor" and sub in TEACHING_ASSISTANT):
         return "grader"
-    if "Instructor" in here:
+    if main == "/Instructor" or (not main and sub == "Instructor"):
         return "instructor"
-    if here & {"Learner", "Student"}:
+    if main == "/Learner" or (not main and sub in ("Learner", "Student")):
         return "student"
     return None
 
 
-def _short(role: str) -> str:
-    """`Instructor` for the role in a course, however long it is written; others are nothing here."""
-    for prefix, keep in (
-        (f"{ROLE}membership#", ""),
-        (f"{ROLE}membership/Instructor#", "Instructor#"),
-    ):
-        if role.startswith(prefix):
-            return keep + role.removeprefix(prefix)
-    return role if role in ("Instructor", "Learner", "TeachingAssistant") else ""
+def text_of(value: object, longest: int = 200) -> str:
+    """A text of a platform for one line: blanks of all kinds become spaces, control characters go."""
+    if not isinstance(value, str):
+        return ""
+    kept = (" " if one.isspace() or category(one).startswith("Z") else one for one in value)
+    return " ".join("".join(one for one in kept if one.isprintable()).split())[:longest]
+
+
+def name_of(claims: Mapping[str, Any]) -> str:
+    """Somebody's name, or what is said of its parts; empty where the platform keeps it to itself."""
+    parts = f"{text_of(claims.get('given_name'))} {text_of(claims.get('family_name'))}"
+    return text_of(claims.get("name")) or text_of(parts)
+
+
+def address_of(value: object, longest: int = 1000) -> str:
+    """An address of the web that a platform said; empty for anything else."""
+    good = isinstance(value, str) and value.isprintable() and len(value) <= longest
+    return str(value) if good and str(value).startswith(("https://", "http://")) else ""
+
+
+def page_of(platform: Platform, launch: Launch) -> str:
+    """The page of a link in the platform, or of its course, for people; empty where the claims show none.
+
+    Moodle's `mod/lti/view.php` takes the number of a link; Canvas' return address lies below its course.
+    """
+    if launch.platform_family == "moodle" and launch.link.isdecimal():
+        return f"{platform.issuer.rstrip('/')}/mod/lti/view.php?l={launch.link}"
+    found = re.match(r"https?://[^/?#]+/courses/[0-9~]+(?=/)", launch.return_url)
+    return found[0] if found and launch.platform_family == "canvas" else ""

@@ -62,6 +62,8 @@ class Identity(Base):
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
     provider: Mapped[str] = mapped_column(String(64))
     subject: Mapped[str] = mapped_column(String(255))
+    told_name: Mapped[str] = mapped_column(String(200), default="")
+    """The name that the provider gave last; the user's follows it until somebody changes that here."""
     user: Mapped[User] = relationship(back_populates="identities")
     __table_args__ = (UniqueConstraint("provider", "subject"),)
 

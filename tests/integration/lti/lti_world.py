@@ -12,13 +12,15 @@ from urllib.parse import parse_qs, urlsplit
 
 from flask.testing import FlaskClient
 from werkzeug.serving import make_server
+from werkzeug.test import TestResponse
 
 from cli.dev.embedded_redis import free_port
-from cli.dev.lti_platform.server import Running
-from cli.dev.lti_platform.world import World
+from cli.dev.platforms.moodle import Moodle
+from cli.dev.platforms.pages import Platform
+from cli.dev.platforms.server import Running, registration_of
+from grading.integrations.lti.keys import signed
 from grading.store.integrations.lti import launch as lti_launch
 from grading.store.integrations.lti import registrations
-from grading.store.integrations.lti.registrations import NewPlatform
 from grading.store.integrations.lti.tables import LtiContext
 from grading.store.tables import Identity
 from tests.integration.webapp import School, report
@@ -31,7 +33,7 @@ class Campus:
     """The two, and the process that tells scores."""
 
     school: School
-    world: World
+    world: Platform
     platform_id: int
 
     def passback(self) -> Passback:
@@ -40,26 +42,27 @@ class Campus:
 
     def login(self, client: FlaskClient, person: str, link: str) -> dict[str, str]:
         """The first step; what the platform is asked."""
-        answer = client.get(
-            "/lti/login",
-            query_string={
-                "iss": self.world.base,
-                "login_hint": person,
-                "lti_message_hint": link,
-                "target_link_uri": f"{self.world.tool}/lti/launch",
-                "client_id": self.world.client_id,
-            },
-        )
+        answer = client.post("/lti/login", data=self.world.begin(person, link))
+        if answer.status_code == 303:
+            answer = client.get(answer.location)  # with the cookie that it was given
         assert answer.status_code == 302, answer.get_data(as_text=True)
         return {k: v[0] for k, v in parse_qs(urlsplit(answer.location).query).items()}
 
-    def launch(self, client: FlaskClient, person: str, link: str = "link-1") -> str:
-        """Both steps as a browser does them; where it is led."""
+    def answer(self, client: FlaskClient, person: str, link: str = "link-1") -> TestResponse:
+        """Both steps as a browser does them; how they end."""
         asked = self.login(client, person, link)
-        token = self.world.id_token(self.world.people[person], self.world.links.get(link), asked["nonce"])
-        answer = client.post("/lti/launch", data={"id_token": token, "state": asked["state"]})
+        return client.post("/lti/launch", data=self.world.authorize(asked, person))
+
+    def launch(self, client: FlaskClient, person: str, link: str = "link-1") -> str:
+        """Where a launch leads."""
+        answer = self.answer(client, person, link)
         assert answer.status_code == 303, re.sub(r"<[^>]*>", "", answer.get_data(as_text=True))
         return answer.location
+
+    def id_token(self, person: str, link: str, nonce: str) -> str:
+        """What the platform says of a launch, whoever asked for it."""
+        claims = self.world.claims(self.world.people[person], self.world.links[link], nonce)
+        return signed(self.world.key, claims)
 
     def browser(self) -> FlaskClient:
         """A browser that keeps cookies for frames."""
@@ -75,8 +78,9 @@ class Campus:
 
     def user(self, person: str) -> int:
         """Their number here."""
+        subject = self.world.people[person].id
         with self.school.store.read() as session:
-            return session.query(Identity).filter_by(subject=person).one().user_id
+            return session.query(Identity).filter_by(subject=subject).one().user_id
 
     def graded(self, person: str, *, released: bool, **changes: object) -> str:
         """Something they handed in, graded."""
@@ -87,7 +91,7 @@ class Campus:
 
 
 @contextmanager
-def campus(place: Path | str) -> Iterator[Campus]:
+def campus(place: Path | str, kind: type[Platform] = Moodle) -> Iterator[Campus]:
     """Both are served."""
     port = free_port()
     tool = f"http://127.0.0.1:{port}"
@@ -95,23 +99,15 @@ def campus(place: Path | str) -> Iterator[Campus]:
     school = School(place, public_url=tool, outside_allowed=allowed)
     server = make_server("127.0.0.1", port, ends_what_it_sends(school.app), threaded=True)
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    world = World.furnished("", tool)
+    world = kind("", tool)
+    world.furnish()
     with Running(world, "localhost", 0) as running:
         world.base = f"http://localhost:{running.port}"
         with school.store.write() as session:
-            platform_id = registrations.register_platform(session, new(world), "test")
+            platform_id = registrations.register_platform(session, registration_of(world), "test")
         try:
             yield Campus(school, world, platform_id)
         finally:
             server.shutdown()
             server.server_close()
             school.close()
-
-
-def new(world: World) -> NewPlatform:
-    """How the platform is registered by hand."""
-    return NewPlatform(
-        name="Test platform", issuer=world.base, client_id=world.client_id,
-        authorize_url=f"{world.base}/authorize", token_url=f"{world.base}/token",
-        jwks_url=f"{world.base}/jwks", deployments=(world.deployment,),
-    )  # fmt: skip

@@ -244,6 +244,7 @@ EXPECTED: dict[tuple[str, str], Line] = {
     ("POST", "lti_course.code"): (303, 403, 403, 403, 404, 200),
     ("POST", "lti_course.update"): (303, 403, 403, 403, 404, 303),
     ("POST", "courses.send_scores_again"): (303, 403, 403, 403, 404, 404),
+    ("GET", "lti.result"): (303, 303, 404, 303, 404, 303),
     ("GET", "lti_platforms.listing"): (303, 403, 403, 403, 403, 403),
     ("GET", "lti_platforms.one"): (303, 403, 403, 403, 403, 403),
     ("POST", "lti_platforms.change"): (303, 403, 403, 403, 403, 403),

@@ -12,8 +12,9 @@ from sqlalchemy.orm import Session
 
 from grading.config.settings import Server as ServerConfig
 from grading.domain.errors import GraderError
+from grading.domain.messages import define_message
 from grading.integrations.lti.client import LINE_ITEM, LINE_ITEMS, SCORE, Talk, object_of, require_ok
-from grading.integrations.lti.messages import line_item, score, with_path
+from grading.integrations.lti.messages import CANVAS, line_item, score, with_path
 from grading.integrations.lti.values import (
     SCOPE_LINE_ITEMS,
     SCOPE_RESULTS,
@@ -30,6 +31,23 @@ from workers.server.delivery.score_sync import ScoreSync
 
 log = logging.getLogger(__name__)
 GONE = (404, 410)
+ATTEMPTS_USED = b"maximum number of allowed attempts"
+"""In what Canvas answers to the score of a submission beyond its assignment's attempts."""
+NO_COLUMN = define_message(
+    "lti_scores.no_column",
+    "The platform named no column of its gradebook for this link. Let its administrator give the "
+    "tool the right to manage line items and scores, then open the link there once.",
+)
+NO_MORE_ATTEMPTS = define_message(
+    "lti_scores.no_more_attempts",
+    "Canvas takes no more attempts of this student. Allow more attempts in the settings of its assignment, "
+    "then send the score again.",
+)
+NO_ASSIGNMENT = define_message(
+    "lti_scores.no_assignment",
+    "This link in Canvas belongs to no assignment, so Canvas has no place for its grades. Make an "
+    "assignment there with the submission type External Tool, and choose Grader in it.",
+)
 
 
 @dataclass
@@ -90,8 +108,12 @@ class Passback(ScoreSync[Column, ScoreLease]):
         scores.record_failure(session, turn, status, error.message, dead=dead)
 
     def unreachable(self, error: GraderError) -> bool:
-        """No whole answer in time."""
-        return isinstance(error, PlatformSilent)
+        """No whole answer in time, or it asks to be left alone."""
+        return isinstance(error, PlatformSilent) or self.retry_after_s(error) > 0
+
+    def retry_after_s(self, error: GraderError) -> float:
+        """As its answer says."""
+        return error.retry_after_s if isinstance(error, PlatformFailed) else 0.0
 
     def tidy(self, session: Session) -> None:
         """Delete old attempts."""
@@ -100,21 +122,22 @@ class Passback(ScoreSync[Column, ScoreLease]):
     def post(self, link: Column, turn: ScoreLease) -> int:
         """The status of a score that was taken. Raises PlatformFailed, Refused."""
         url = link.line_item or self._line_item(link, turn)
-        body = score(turn.subject, turn.standing, turn.stamp)
+        body = score(link.platform, turn.subject, turn.standing, turn.stamp)
         answer = self.talk.send(link.platform, [SCOPE_SCORES], "POST", with_path(url, "scores"), SCORE, body)
         if answer.status in GONE and link.line_item_ours:
             with self.store.write() as session:
                 scores.delete_line_item(session, link.link_id, url)
+        if answer.status == 422 and ATTEMPTS_USED in answer.body:
+            raise PlatformFailed(NO_MORE_ATTEMPTS, answer.status)
         require_ok(answer, "sending a score")
         return answer.status
 
     def _line_item(self, found: Column, turn: ScoreLease) -> str:
         """The column of a link: the one there is, or a new one. Raises PlatformFailed."""
         if not found.line_items_url:
-            raise PlatformFailed(
-                "The platform named no column of its gradebook for this link. Let its administrator give "
-                "the tool the right to manage line items and scores, then open the link there once."
-            )
+            raise PlatformFailed(NO_COLUMN)
+        if found.platform.family == CANVAS:
+            raise PlatformFailed(NO_ASSIGNMENT)
         wanted = line_item(found.assignment_id, found.title, turn.standing.max_points, found.link)
         url, ours = self._existing(found, wanted["resourceId"]), False
         if not url:

@@ -81,6 +81,10 @@ class ScoreSync(ABC, Generic[Link, Turn]):
     def unreachable(self, error: GraderError) -> bool:
         """Whether the error concerns the whole installation, not this score."""
 
+    def retry_after_s(self, error: GraderError) -> float:
+        """Seconds that the platform asks to be left alone."""
+        return 0.0
+
     @abstractmethod
     def compare(self) -> int:
         """Compare what platforms have with what counts; how many differ. Nothing is overwritten."""
@@ -188,6 +192,8 @@ class ScoreSync(ABC, Generic[Link, Turn]):
 
     def _retry(self, row: Delivery, turn: Turn, error: GraderError) -> None:
         wait = _wait(row)
+        if wait is not None:
+            wait = max(wait, min(self.retry_after_s(error), RETRIES_S[-1]))
         with self.store.write() as session:
             self.failed(session, turn, error, dead=wait is None)
             outbox.mark_failed(session, row, error.message, wait)

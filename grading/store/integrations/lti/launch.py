@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from html import unescape
 from typing import Any
 
 from sqlalchemy import delete, select
@@ -28,7 +29,11 @@ from grading.integrations.lti.values import (
     LaunchRefused,
     Platform,
     PlatformFailed,
+    address_of,
+    name_of,
+    page_of,
     role_of,
+    text_of,
 )
 from grading.store import outbox
 from grading.store.accounts import users
@@ -85,8 +90,24 @@ ROSTER_TOO_LONG = define_message(
     "lti_launch.roster_too_long", "The platform's list has more than %(most)s people."
 )
 
+NO_ROLE = define_message(
+    "error.no_role",
+    "The learning platform gives you no role in this course that can be used here. Students hand in, and "
+    "teachers and teaching assistants review. Ask whoever runs the course to enrol you as one of them.",
+)
+
+RANKS = ("student", "grader", "instructor")
 PENDING_FOR = timedelta(days=1)
 """How long a pending launch waits for an instructor's choice."""
+
+
+class NoRole(LaunchRefused):
+    """The learning platform gives this person no role in the course that can be used here."""
+
+    code = "no_role"
+    status = 403
+    default_message = NO_ROLE
+    again = False
 
 
 @dataclass(frozen=True)
@@ -119,37 +140,65 @@ def handle_launch(session: Session, platform: Platform, launch: Launch) -> Launc
     """Find or create the user, the context and the link. Raises Forbidden for a disabled account."""
     # launches of a platform one after the other: two of the same person at once make one account
     session.execute(select(LtiPlatform.id).where(LtiPlatform.id == platform.id).with_for_update())
+    registrations.store_family(session, platform.id, launch.platform_family)
     context = _context(session, platform, launch)
+    role = launch.role or _role_here(session, platform, context, launch)
     user = find_or_create_user(session, platform, launch.subject, launch.name, launch.email)
-    enrol_member(session, context, user, launch.subject, launch.role)
-    link = _link(session, context, launch)
+    if launch.role is not None:
+        enrol_member(session, context, user, launch.subject, launch.role)
+    link = _link(session, platform, context, launch)
     write_audit(
         session, f"user:{user.id}", "lti.launch", f"context:{context.id}",
-        {"platform": platform.id, "role": launch.role}, context.course_id,
+        {"platform": platform.id, "role": role}, context.course_id,
     )  # fmt: skip
     return LaunchResult(
-        user.id, launch.role, context.id, context.course_id, None if link is None else link.assignment_id
+        user.id, role, context.id, context.course_id, None if link is None else link.assignment_id
     )
 
 
+def _role_here(session: Session, platform: Platform, context: LtiContext, launch: Launch) -> str:
+    """The role that somebody has in our course already. Raises NoRole, before anything is stored of them."""
+    user = users.find_user(session, platform.provider, launch.subject)
+    mine = session.get(Membership, (user.id, context.course_id)) if user and context.course_id else None
+    if mine is None:
+        raise NoRole
+    return mine.role
+
+
 def find_or_create_user(session: Session, platform: Platform, subject: str, name: str, email: str) -> User:
-    """The user with this issuer and subject; e-mail addresses identify nobody. Raises Forbidden."""
-    user = users.find_user(session, platform.provider, subject)
+    """The user with this issuer and subject; e-mail addresses identify nobody. Raises Forbidden.
+
+    Their name follows the platform's until somebody changes it here.
+    """
+    user, unnamed = users.find_user(session, platform.provider, subject), f"{platform.name}: {subject}"[:200]
     if user is None:
-        user = User(name=(name or f"{platform.name}: {subject}")[:200], email=email, created_at=now(session))
-        user.identities.append(Identity(provider=platform.provider, subject=subject))
+        user = User(name=name or unnamed, email=email, created_at=now(session))
+        user.identities.append(Identity(provider=platform.provider, subject=subject, told_name=user.name))
         session.add(user)
         session.flush()
         write_audit(session, "lti", "user.create", f"user:{user.id}", {"provider": platform.name})
     if user.disabled:
         raise Forbidden(ACCOUNT_DISABLED_HERE)
-    user.name, user.email = user.name or name, user.email or email
+    identity = next(
+        one for one in user.identities if (one.provider, one.subject) == (platform.provider, subject)
+    )
+    if name and user.name in ("", unnamed, identity.told_name):
+        user.name = name
+    identity.told_name, user.email = name or identity.told_name, user.email or email
     return user
 
 
-def enrol_member(session: Session, context: LtiContext, user: User, subject: str, role: str) -> None:
-    """Add the user to the platform's context and to our course; a role that staff gave here stays."""
+def enrol_member(
+    session: Session, context: LtiContext, user: User, subject: str, role: str, *, lower: bool = True
+) -> None:
+    """Add the user to the platform's context and to our course; a role that staff gave here stays.
+
+    Without `lower`, nor does it lower what a launch said: Moodle's roster calls teachers without editing
+    rights learners, its launches call them instructors.
+    """
     known = session.get(LtiMember, (context.id, user.id))
+    if known is not None and not lower:
+        role = max(role, known.role, key=RANKS.index)
     if context.course_id is not None:
         mine = session.get(Membership, (user.id, context.course_id))
         if mine is None or (known is not None and mine.role == known.role != role):
@@ -187,8 +236,8 @@ def _context(session: Session, platform: Platform, launch: Launch) -> LtiContext
         )
         session.add(row)
     row.title = launch.context_title or launch.context_label or row.title or ""
-    row.roster_url = _url(launch.roster_url) or row.roster_url or ""
-    row.line_items_url = _url(launch.endpoint.get("lineitems")) or row.line_items_url or ""
+    row.roster_url = address_of(launch.roster_url) or row.roster_url or ""
+    row.line_items_url = address_of(launch.endpoint.get("lineitems")) or row.line_items_url or ""
     scopes = launch.endpoint.get("scope")
     if isinstance(scopes, list):
         row.scopes = [one for one in scopes[:20] if isinstance(one, str) and len(one) <= 200]
@@ -196,7 +245,7 @@ def _context(session: Session, platform: Platform, launch: Launch) -> LtiContext
     return row
 
 
-def _link(session: Session, context: LtiContext, launch: Launch) -> LtiLink | None:
+def _link(session: Session, platform: Platform, context: LtiContext, launch: Launch) -> LtiLink | None:
     """The link's row; created if it was made for an assignment of this course."""
     if not launch.link or context.course_id is None:
         return None
@@ -206,7 +255,8 @@ def _link(session: Session, context: LtiContext, launch: Launch) -> LtiLink | No
         if meant is not None and meant.course_id == context.course_id:
             row = add_link(session, context.id, launch.link, meant.id, "lti")
     if row is not None:
-        line_item = _url(launch.endpoint.get("lineitem"))
+        row.page = page_of(platform, launch) or row.page
+        line_item = address_of(launch.endpoint.get("lineitem"))
         if line_item and line_item != row.line_item:
             row.line_item, row.line_item_ours = line_item, False
     return row
@@ -256,7 +306,7 @@ def load_pending_launch(session: Session, launch_id: str, user_id: int) -> LtiLa
 def set_link_target(session: Session, row: LtiLaunch, assignment_id: int, by: str) -> None:
     """Set the assignment of a pending launch's link."""
     link = add_link(session, row.context_id, row.link, assignment_id, by)
-    link.line_item = link.line_item or _url(row.payload.get("line_item"))
+    link.line_item = link.line_item or address_of(row.payload.get("line_item"))
     session.delete(row)
     session.flush()
 
@@ -293,14 +343,19 @@ def create_course(session: Session, context_id: int, by: str) -> int:
     return row.id
 
 
+def links_of(session: Session, submission_id: str) -> tuple[tuple[str, str], ...]:
+    """Name and page of every platform in which a submission's assignment is linked; pages may be empty."""
+    query = select(LtiPlatform.name, LtiLink.page).join(LtiContext, LtiContext.platform_id == LtiPlatform.id)
+    query = query.join(LtiLink, LtiLink.context_id == LtiContext.id)
+    query = query.join(Submission, Submission.assignment_id == LtiLink.assignment_id)
+    found = session.execute(query.where(Submission.id == submission_id).order_by(LtiLink.id))
+    return tuple(dict.fromkeys((name, page) for name, page in found))
+
+
 def courses_of(session: Session, platform_id: int) -> frozenset[int]:
     """Courses that are linked to this platform: only they are shown in its frame."""
     query = select(LtiContext.course_id).where(LtiContext.platform_id == platform_id)
     return frozenset(one for one in session.scalars(query) if one is not None)
-
-
-def _url(value: object) -> str:
-    return value if isinstance(value, str) and 0 < len(value) <= 1000 and value.isprintable() else ""
 
 
 def teaches(session: Session, context_id: int, user_id: int) -> bool:
@@ -395,7 +450,7 @@ def _follow(session: Session, context_id: int, rows: Iterable[Row]) -> None:
             user = find_or_create_user(session, platform, row.subject, row.name, row.email)
         except Forbidden:
             continue  # somebody here keeps them out
-        enrol_member(session, context, user, row.subject, row.role)
+        enrol_member(session, context, user, row.subject, row.role, lower=False)
 
 
 def _leave(session: Session, context_id: int, there: set[str]) -> int:
@@ -430,11 +485,7 @@ def _row(one: Mapping[str, Any]) -> Row | None:
     role = role_of([r for r in roles if isinstance(r, str)]) if isinstance(roles, list) else None
     if role is None or not 0 < len(subject) <= LONGEST_SUBJECT:
         return None
-    name = _text(one, "name") or f"{_text(one, 'given_name')} {_text(one, 'family_name')}".strip()
+    # Moodle's roster writes & as in HTML, its launches do not
+    said = {name: unescape(value) for name, value in one.items() if isinstance(value, str)}
     active = str(one.get("status") or "Active") == "Active"
-    return Row(subject, name[:200], _text(one, "email"), role, active)
-
-
-def _text(one: Mapping[str, Any], name: str) -> str:
-    value = one.get(name)
-    return " ".join(value.split())[:200] if isinstance(value, str) and value.isprintable() else ""
+    return Row(subject, name_of(said), text_of(said.get("email")), role, active)

@@ -86,6 +86,8 @@ class NewPlatform:
     audience: str = ""
     origins: tuple[str, ...] = ()
     deployments: tuple[str, ...] = ()
+    family: str = ""
+    """The product, where it said so."""
 
 
 @dataclass(frozen=True)
@@ -128,8 +130,9 @@ def register_platform(session: Session, new: NewPlatform, by: str) -> int:
         raise PlatformRefused(OTHER_JWKS_ADDRESS)
     fields = {name: getattr(new, name) for name in _FIELDS}
     row = LtiPlatform(
-        **fields, origins=list(origins_of(new)), jwks={}, created_at=now(session), created_by=by[:100]
-    )
+        **fields, origins=list(origins_of(new)), jwks={}, family=new.family, created_at=now(session),
+        created_by=by[:100],
+    )  # fmt: skip
     session.add(row)
     session.flush()
     for name in new.deployments:
@@ -158,7 +161,7 @@ def validate_platform(new: NewPlatform) -> NewPlatform:
     deployments = tuple(one.strip() for one in new.deployments if one.strip())
     if any(len(one) > 255 or not one.isprintable() for one in deployments):
         raise PlatformRefused(DEPLOYMENT_FORM)
-    return NewPlatform(**fields, origins=origins, deployments=deployments)
+    return NewPlatform(**fields, origins=origins, deployments=deployments, family=new.family)
 
 
 def _address(name: str, url: str) -> None:
@@ -194,7 +197,7 @@ def platform_of(row: LtiPlatform) -> Platform:
     return Platform(
         id=row.id, name=row.name, issuer=row.issuer, client_id=row.client_id,
         authorize_url=row.authorize_url, token_url=row.token_url, jwks_url=row.jwks_url,
-        audience=row.audience, origins=tuple(row.origins), jwks=row.jwks,
+        audience=row.audience, origins=tuple(row.origins), jwks=row.jwks, family=row.family,
     )  # fmt: skip
 
 
@@ -233,6 +236,13 @@ def jwks_age(session: Session, platform_id: int) -> timedelta | None:
     """Seconds since its keys were fetched; None: never."""
     at = session.scalar(select(LtiPlatform.jwks_at).where(LtiPlatform.id == platform_id))
     return None if at is None else now(session) - at
+
+
+def store_family(session: Session, platform_id: int, family: str) -> None:
+    """Store which product a platform is, where it says so."""
+    if family:
+        other = (LtiPlatform.id == platform_id, LtiPlatform.family != family)
+        session.execute(update(LtiPlatform).where(*other).values(family=family))
 
 
 def set_enabled(session: Session, platform_id: int, enabled: bool, by: str) -> None:

@@ -28,7 +28,7 @@ from grading.store.integrations.lti.tables import (
     LtiScore,
     LtiScoreAttempt,
 )
-from grading.store.tables import Assignment, Outbox
+from grading.store.tables import Assignment, Outbox, Submission
 
 MAX_ERROR = 500
 KEPT = timedelta(days=365)
@@ -98,8 +98,8 @@ def lease_score(
     """Lease the score of a student, or return why there is nothing to do: `same`, `busy`, `nobody`."""
     insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
     member = session.get(LtiMember, (column.context_id, user_id))
-    if member is None:
-        return "nobody"
+    if member is None or member.role != "student":
+        return "nobody"  # gradebooks have no place for staff who submit to try it
     new = {"link_id": column.link_id, "user_id": user_id, "max_points": 0.0, "lease": 0, "error": ""}
     new |= {"dead": False}
     session.execute(insert(LtiScore).values(new).on_conflict_do_nothing())
@@ -113,10 +113,20 @@ def lease_score(
         return "same"
     row.stamp, row.lease = rising(row.stamp, moment), row.lease + 1
     row.leased_until = moment + timedelta(seconds=seconds)
-    points, of, submission = found
-    standing = Standing(points, of, f"{base}/submissions/{submission}")
     session.flush()
+    standing = _standing(session, row, found, base)
     return ScoreLease(column.link_id, user_id, row.lease, member.subject, row.stamp, standing)
+
+
+def _standing(session: Session, row: LtiScore, found: tuple[Any, ...], base: str) -> Standing:
+    """What counts, beside what the platform accepted last."""
+    points, of, submission = found
+    link = f"{base}/lti/results/{submission}"
+    return Standing(
+        points, of, submission, link,
+        submitted_at=session.get_one(Submission, submission).created_at,
+        resubmitted=row.submission_id != submission, commented=row.comment == link,
+    )  # fmt: skip
 
 
 def _same(row: LtiScore, found: tuple[Any, ...]) -> bool:
@@ -128,7 +138,9 @@ def _same(row: LtiScore, found: tuple[Any, ...]) -> bool:
 
 def record_sent(session: Session, lease: ScoreLease, status: int) -> bool:
     """Record that the platform accepted the score. False when another process leased it since."""
-    values: dict[str, Any] = {"points": lease.standing.points, "max_points": lease.standing.max_points}
+    standing = lease.standing
+    values: dict[str, Any] = {"points": standing.points, "max_points": standing.max_points}
+    values |= {"submission_id": standing.submission, "comment": standing.link}
     values |= {"sent_at": now(session), "leased_until": None, "error": "", "dead": False}
     _note(session, lease, status, "")
     return _write(session, lease, values)

@@ -38,6 +38,8 @@ class LtiPlatform(Base):
     jwks: Mapped[dict[str, Any]] = mapped_column(default=dict)
     """Its keys as last fetched."""
     jwks_at: Mapped[datetime | None]
+    family: Mapped[str] = mapped_column(String(40), default="")
+    """The product as its launches name it: `canvas`, `moodle`."""
     enabled: Mapped[bool] = mapped_column(Boolean, default=True)
     created_at: Mapped[datetime]
     created_by: Mapped[str] = mapped_column(String(100))
@@ -118,6 +120,8 @@ class LtiLink(Base):
     line_item: Mapped[str] = mapped_column(String(1000), default="")
     line_item_ours: Mapped[bool] = mapped_column(Boolean, default=False)
     """We created it, so it is created again when it is gone."""
+    page: Mapped[str] = mapped_column(String(1000), default="")
+    """Its page in the platform, or that of the course, for people."""
     compared_at: Mapped[datetime | None]
     compare_error: Mapped[str] = mapped_column(String(500), default="")
     __table_args__ = (UniqueConstraint("context_id", "link"),)
@@ -147,6 +151,10 @@ class LtiScore(Base):
     points: Mapped[float | None] = mapped_column(Float)
     """Points that it accepted last; None: no score."""
     max_points: Mapped[float] = mapped_column(Float, default=0.0)
+    submission_id: Mapped[str] = mapped_column(Id, default="")
+    """The submission whose points it accepted last."""
+    comment: Mapped[str] = mapped_column(String(1000), default="")
+    """The comment that it accepted last."""
     sent_at: Mapped[datetime | None]
     leased_until: Mapped[datetime | None]
     lease: Mapped[int] = mapped_column(Integer, default=0)

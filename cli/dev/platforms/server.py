@@ -1,4 +1,4 @@
-"""Runs the test platform, and registers it with Grader without a click."""
+"""Runs a platform, and registers it with Grader without a click."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from cli.dev.lti_platform.views import create_platform
-from cli.dev.lti_platform.world import World
+from cli.dev.platforms.canvas import Canvas
+from cli.dev.platforms.moodle import Moodle
+from cli.dev.platforms.pages import Platform, create_platform
 from grading.integrations.lti.values import ASSIGNMENT
 from grading.store.integrations.lti import launch, registrations
 from grading.store.integrations.lti.registrations import NewPlatform
@@ -20,13 +21,21 @@ from grading.store.integrations.lti.tables import LtiContext, LtiPlatform
 BY = "cli"
 
 
-def join(session: Session, world: World) -> int:
-    """Register the platform as it is now; its number. One of an earlier start is brought up to date."""
-    new = NewPlatform(
-        name="Test platform", issuer=world.base, client_id=world.client_id,
-        authorize_url=f"{world.base}/authorize", token_url=f"{world.base}/token",
-        jwks_url=f"{world.base}/jwks", deployments=(world.deployment,),
+KINDS: dict[str, type[Moodle] | type[Canvas]] = {"moodle": Moodle, "canvas": Canvas}
+"""The platforms there are, by the name of their product."""
+
+
+def registration_of(world: Platform) -> NewPlatform:
+    """How a platform is registered by hand."""
+    return NewPlatform(
+        name=f"Test {type(world).__name__}", issuer=world.issuer, client_id=world.client_id,
+        **world.addresses(), origins=(world.base,), deployments=(world.deployment,),
     )  # fmt: skip
+
+
+def join(session: Session, world: Platform) -> int:
+    """Register the platform as it is now; its number. One of an earlier start is brought up to date."""
+    new = registration_of(world)
     platform = registrations.find_platform(session, new.issuer, new.client_id)
     if platform is None:
         return registrations.register_platform(session, new, BY)
@@ -35,7 +44,7 @@ def join(session: Session, world: World) -> int:
     return platform.id
 
 
-def link_course(session: Session, world: World, course_id: int, assignments: Mapping[int, str]) -> None:
+def link_course(session: Session, world: Platform, course_id: int, assignments: Mapping[int, str]) -> None:
     """The platform's course is this one, and a link leads to each of these assignments."""
     number = join(session, world)
     here = (LtiContext.platform_id == number, LtiContext.context == world.context)
@@ -43,8 +52,7 @@ def link_course(session: Session, world: World, course_id: int, assignments: Map
     if row is None:
         row = LtiContext(
             platform_id=number, deployment=world.deployment, context=world.context, scopes=[],
-            title=world.title, roster_url=f"{world.base}/memberships",
-            line_items_url=f"{world.base}/lineitems",
+            title=world.title, **world.services(),
         )  # fmt: skip
         session.add(row)
         session.flush()
@@ -64,11 +72,11 @@ class _Quiet(WSGIRequestHandler):
 class Running:
     """The platform in a thread; a context manager ends it."""
 
-    def __init__(self, world: World, host: str, port: int) -> None:
+    def __init__(self, world: Platform, host: str, port: int) -> None:
         self.world = world
         self._server = make_server(host, port, create_platform(world), threaded=True, request_handler=_Quiet)
         self.port = self._server.server_port
-        self._thread = threading.Thread(target=self._serve, name="lti-platform", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name="platform", daemon=True)
 
     def _serve(self) -> None:
         self._server.serve_forever(poll_interval=0.05)
