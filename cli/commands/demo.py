@@ -173,20 +173,18 @@ def _introduce(store: Store, world: Moodle, slug: str) -> None:
         link_course(session, world, course.id, {one.id: one.title for one in listed})
         platform = registrations.find_platform(session, world.base, world.client_id)
         assert platform is not None
-        for subject, name in PEOPLE.items():
-            user = users.find_user(session, "local", name)
-            found = users.find_user(session, platform.provider, subject)
-            if user is not None and found is None:
-                user.identities.append(tables.Identity(provider=platform.provider, subject=subject))
-        session.flush()
         context = session.query(LtiContext).filter_by(platform_id=platform.id).one()
-        for subject, name in PEOPLE.items():
-            user = launch.find_or_create_user(session, platform, subject, "", "")
-            launch.enrol_member(session, context, user, subject, name)
+        for key, name in PEOPLE.items():
+            subject, user = world.people[key].id, users.find_user(session, "local", name)
+            if user is not None and users.find_user(session, platform.provider, subject) is None:
+                user.identities.append(tables.Identity(provider=platform.provider, subject=subject))
+                session.flush()
+            known = launch.find_or_create_user(session, platform, subject, "", "")
+            launch.enrol_member(session, context, known, subject, name)
         for link in world.links.values():
             assignment = int(link.custom["grader_assignment"])
             launch.add_link(session, context.id, link.id, assignment, "demo")
-        student = users.find_user(session, platform.provider, "student-1")
+        student = users.find_user(session, platform.provider, world.people["student-1"].id)
         if student is not None:
             mine = session.query(tables.Submission.id).filter_by(student_id=student.id)
             add_scores(session, [one.id for one in mine])

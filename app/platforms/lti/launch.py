@@ -32,6 +32,7 @@ from werkzeug.wrappers import Response as BaseResponse
 from app.web import auth, frames
 from app.web.i18n import render_message
 from app.web.rate_limits import limited, within
+from app.web.request_ids import request_id
 from app.web.security import without_token
 from app.web.services import services
 from grading.domain.errors import GraderError
@@ -153,7 +154,10 @@ def result(submission_id: str) -> BaseResponse | str:
 def refused(error: LaunchRefused) -> tuple[str, int]:
     """A page of its own: why, and where to go on."""
     log.info("a launch was refused: %s", error.message)
-    return render_template("lti/refused.html", message=render_message(error.coded), error=error), error.status
+    page = render_template(
+        "lti/refused.html", message=render_message(error.coded), error=error, request_id=request_id()
+    )
+    return page, error.status
 
 
 def launch_url() -> str:

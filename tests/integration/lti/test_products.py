@@ -19,6 +19,7 @@ import requests
 from werkzeug.test import TestResponse
 
 from app.platforms.lti import registration
+from cli.commands.demo import DemoPlatform
 from cli.dev.platforms.canvas import Canvas
 from cli.dev.platforms.moodle import Moodle
 from cli.dev.platforms.server import KINDS
@@ -30,8 +31,9 @@ from grading.integrations.lti.values import AGS
 from grading.store.grades import release as grade_release
 from grading.store.integrations.lti import course_page, launch, registrations
 from grading.store.integrations.lti.tables import LtiContext, LtiLink, LtiMember
-from grading.store.tables import Identity, Membership, Round, Submission, User
+from grading.store.tables import Course, Identity, Membership, Round, Submission, User
 from tests.integration.lti.lti_world import Campus, campus
+from tests.integration.webapp import report
 
 BOSS = Actor(1, True)
 
@@ -312,6 +314,7 @@ def test_a_launch_that_is_over_says_so_in_the_platforms_words(canvas: Campus) ->
     assert [one.status_code for one in pages] == [303, 401]
     page = pages[1].get_data(as_text=True)
     assert "launch_no_longer_valid: The launch has either expired or already been consumed" in page
+    assert f"error 401, request {pages[1].headers['X-Request-ID']}." in page
     assert "open it there again" in page
 
 
@@ -410,6 +413,20 @@ def test_the_link_of_a_comment_leads_back_through_the_platform(tmp_path: Path) -
             assert answer.location == f"/submissions/{submission}"
         for file in tmp_path.iterdir():
             file.unlink()
+
+
+def test_the_demo_shows_grades_in_its_platform(tmp_path: Path) -> None:
+    with campus(tmp_path) as here:
+        school = here.school
+        with school.store.write() as session:
+            for name, user in (("instructor", school.users["teacher"]), ("student", school.users["anna"])):
+                session.add(Identity(user_id=user, provider="local", subject=name))
+            slug = session.get_one(Course, school.course).slug
+        school.grade(school.submit("anna"), report(), released=True)
+        with DemoPlatform(school.store, here.world.tool, slug) as platform:
+            assert here.passback().send_due() == 1
+            page = requests.get(f"{platform.url}/gradebook", timeout=30).text
+    assert re.search(r'data-cell="student-1-1">8.5', page)
 
 
 # --- registration -------------------------------------------------------------------------------------
