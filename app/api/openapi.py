@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from pydantic.json_schema import models_json_schema
 
+from app.api.examples import example_of
 from app.api.framework import LONGEST_KEY
 from app.api.paging import Paged
 from app.api.routes import PREFIX, ROUTES, Route
+from app.api.sent_events import webhooks
+from grading.integrations.events import Event
 
 REF = "#/components/schemas/{model}"
 TAGS = {
@@ -29,14 +33,24 @@ TAGS = {
     "events": "Receivers of events, deliveries, secrets of learning systems",
     "me": "Who asks",
 }
-ARGUMENTS: dict[str, dict[str, Any]] = {
-    "id": {"type": "string", "pattern": "^[0-9a-z]{1,32}$"},
-    "run_id": {"type": "string", "pattern": "^[0-9a-z]{1,32}$"},
-    "dry_run_id": {"type": "string", "pattern": "^[0-9a-z]{1,32}$"},
-    "receiver": {"type": "string", "pattern": "^[0-9a-z-]{1,40}$"},
-    "file_path": {"type": "string", "minLength": 1, "maxLength": 400},
+_ID = {"type": "string", "pattern": "^[0-9a-z]{1,32}$"}
+_NUMBER = {"type": "integer", "minimum": 1, "maximum": 2_147_483_647}
+ARGUMENTS: dict[str, tuple[dict[str, Any], str]] = {
+    "id": (_ID, "the id of the submission"),
+    "run_id": (_ID, "the id of the run"),
+    "dry_run_id": (_ID, "the id of the re-run"),
+    "receiver": ({"type": "string", "pattern": "^[0-9a-z-]{1,40}$"}, "the name of the receiver"),
+    "file_path": ({"type": "string", "minLength": 1, "maxLength": 400}, "the path of the file"),
+    "course_id": (_NUMBER, "the number of the course"),
+    "assignment_id": (_NUMBER, "the number of the assignment"),
+    "version_number": (_NUMBER, "the number of the version of the rubric"),
+    "user_id": (_NUMBER, "the number of the person"),
+    "change_id": (_NUMBER, "the number of the change"),
+    "delivery_id": (_NUMBER, "the number of the attempt"),
+    "secret_id": (_NUMBER, "the number of the secret"),
+    "request_id": (_NUMBER, "the number of the request"),
 }
-NUMBER = {"type": "integer", "minimum": 1, "maximum": 2_147_483_647}
+"""Of addresses: schema, and what it is."""
 ABOUT = {
     304: "It is as your If-None-Match says.",
     400: "The request contradicts itself, or what is there.",
@@ -72,18 +86,41 @@ HEADERS = {
 class Problem(BaseModel):
     """Problem details (RFC 9457)."""
 
-    type: str
-    title: str
-    status: int
-    detail: str
-    code: str
-    request_id: str
+    type: str = Field(description="`urn:grader:` and the code", examples=["urn:grader:not_found"])
+    title: str = Field(description="the words of the status", examples=["Not Found"])
+    status: int = Field(description="the status of the answer", examples=[404])
+    detail: str = Field(
+        description="what is wrong, as a sentence for people",
+        examples=["There is nothing under this number."],
+    )
+    code: str = Field(description="which error it is; it stays the same", examples=["not_found"])
+    request_id: str = Field(
+        description="names the request in the server's log", examples=["0b0f4a1f9d5c4f0e8a3a1f6f3c2b7d55"]
+    )
+    message_code: str | None = Field(
+        None, description="which sentence `detail` is, where it has a code", examples=["api.no_such_number"]
+    )
+    params: dict[str, Any] | None = Field(None, description="what is filled into it", examples=[{}])
+
+
+@dataclass(frozen=True)
+class Schemas:
+    """The schemas of all values that are sent, by reference."""
+
+    references: dict[tuple[Any, str], dict[str, Any]]
+    """By class and direction."""
+    definitions: dict[str, Any]
+
+    def content(self, media_type: str, model: type[BaseModel], direction: str) -> dict[str, Any]:
+        """A body of this class: its schema and an example."""
+        schema = self.references[model, direction]
+        return {media_type: {"schema": schema, "example": example_of(schema, self.definitions)}}
 
 
 @cache
 def document() -> dict[str, Any]:
     """All of it."""
-    schemas, definitions = _schemas()
+    schemas = _schemas()
     paths: dict[str, Any] = {}
     for route in ROUTES:
         paths.setdefault(path_of(route), {})[route.method.lower()] = _operation(route, schemas)
@@ -94,8 +131,9 @@ def document() -> dict[str, Any]:
         "servers": [{"url": "/"}],
         "tags": [{"name": name, "description": about} for name, about in TAGS.items()],
         "paths": paths,
+        "webhooks": webhooks(schemas.references[Event, "serialization"]),
         "components": {
-            "schemas": definitions,
+            "schemas": schemas.definitions,
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer", "bearerFormat": "grd_…"}},
             "headers": {name: _header(about) for name, about in {**LIMITS, **HEADERS}.items()},
         },
@@ -112,9 +150,9 @@ def arguments(route: Route) -> list[str]:
     return re.findall(r"{(\w+)}", path_of(route))
 
 
-def _schemas() -> tuple[dict[tuple[Any, str], Any], dict[str, Any]]:
-    """A reference to the schema of each value, by class and direction, and all schemas."""
-    wanted: dict[tuple[type[BaseModel], str], None] = {(Problem, "serialization"): None}
+def _schemas() -> Schemas:
+    always = ((Problem, "serialization"), (Event, "serialization"))
+    wanted: dict[tuple[type[BaseModel], str], None] = dict.fromkeys(always)
     for route in ROUTES:
         if route.gives:
             wanted[route.gives, "serialization"] = None
@@ -123,10 +161,10 @@ def _schemas() -> tuple[dict[tuple[Any, str], Any], dict[str, Any]]:
                 wanted[model, "validation"] = None
     found: Any
     found, whole = models_json_schema(list(wanted), ref_template=REF)  # type: ignore[arg-type]
-    return {**found}, whole["$defs"]
+    return Schemas({**found}, whole["$defs"])
 
 
-def _operation(route: Route, schemas: dict[tuple[Any, str], Any]) -> dict[str, Any]:
+def _operation(route: Route, schemas: Schemas) -> dict[str, Any]:
     words = (route.view.__doc__ or "").strip().split("\n")[0]
     scopes = sorted(route.guard.scopes)
     made: dict[str, Any] = {
@@ -143,28 +181,26 @@ def _operation(route: Route, schemas: dict[tuple[Any, str], Any]) -> dict[str, A
         made["deprecated"] = True
         for response in made["responses"].values():
             response["headers"] |= _referred(list(route.deprecated.headers))
-    if route.body:
-        content = {"application/json": {"schema": schemas[route.body, "validation"]}}
-        made["requestBody"] = {"required": True, "content": content}
-    if route.form:
-        content = {"multipart/form-data": {"schema": schemas[route.form, "validation"]}}
-        made["requestBody"] = {"required": True, "content": content}
+    for media_type, model in (("application/json", route.body), ("multipart/form-data", route.form)):
+        if model:
+            content = schemas.content(media_type, model, "validation")
+            made["requestBody"] = {"required": True, "content": content}
     return made
 
 
 def _places(route: Route) -> list[dict[str, Any]]:
-    return [
-        {"name": name, "in": "path", "required": True, "schema": ARGUMENTS.get(name, NUMBER)}
-        for name in arguments(route)
-    ]
+    found = []
+    for name in arguments(route):
+        schema, about = ARGUMENTS[name]
+        found.append({"name": name, "in": "path", "required": True, "schema": schema, "description": about})
+    return found
 
 
 def _parameters(route: Route) -> list[dict[str, Any]]:
     found = []
     for name, schema in _fields(route.query).items():
-        about = schema.pop("description", "")
-        one = {"name": name, "in": "query", "required": False, "schema": schema}
-        found.append({**one, "description": about} if about else one)
+        about = schema.pop("description")
+        found.append({"name": name, "in": "query", "required": False, "schema": schema, "description": about})
     if route.keyed:
         key = {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY, "pattern": "^[!-~]([ -~]*[!-~])?$"}
         about = "The same request with the same key does something once, and is answered as the first time."
@@ -195,21 +231,21 @@ def _fields(query: type[BaseModel] | None) -> dict[str, Any]:
     return found
 
 
-def _success(route: Route, schemas: dict[tuple[Any, str], Any]) -> dict[str, Any]:
+def _success(route: Route, schemas: Schemas) -> dict[str, Any]:
     made: dict[str, Any] = {"description": HTTPStatus(route.status).phrase, "headers": _headers(route)}
     if route.gives:
-        made["content"] = {"application/json": {"schema": schemas[route.gives, "serialization"]}}
+        made["content"] = schemas.content("application/json", route.gives, "serialization")
     elif route.file:
-        made["content"] = {route.file: {"schema": {}}}
+        binary = {} if route.file.startswith("text/") else {"format": "binary"}
+        made["content"] = {route.file: {"schema": {"type": "string", **binary}}}
     return made
 
 
-def _problem(status: int, schemas: dict[tuple[Any, str], Any]) -> dict[str, Any]:
+def _problem(status: int, schemas: Schemas) -> dict[str, Any]:
     headers = ["X-Request-ID", *(["Retry-After"] if status in (429, 503) else [])]
     made: dict[str, Any] = {"description": ABOUT[status], "headers": _referred(headers)}
     if status >= 400:
-        schema = schemas[Problem, "serialization"]
-        made["content"] = {"application/problem+json": {"schema": schema}}
+        made["content"] = schemas.content("application/problem+json", Problem, "serialization")
     return made
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Generic, TypeVar
 from urllib.parse import urlencode
 
 from flask import request
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from app.api.fields import MOST_NUMBER, RequestModel, whole
 from app.api.routes import Call
@@ -37,7 +37,9 @@ class CursorInvalid(GraderError):
 class Paged(RequestModel):
     """Which part of a list."""
 
-    limit: Annotated[int, Field(ge=1, le=MOST), BeforeValidator(whole)] = USUAL
+    limit: Annotated[int, Field(ge=1, le=MOST), BeforeValidator(whole)] = Field(
+        default=USUAL, description="how many a page has at most"
+    )
     cursor: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
         default=None, description="of the `next` of the page before"
     )
@@ -46,8 +48,11 @@ class Paged(RequestModel):
 class Page(BaseModel, Generic[T]):
     """One page of a list."""
 
-    items: list[T]
-    next: str | None = Field(description="the address of the next page; `null` on the last one")
+    model_config = ConfigDict(json_schema_extra={"description": "One page of a list."})
+    items: list[T] = Field(description="what the page has")
+    next: str | None = Field(
+        description="the address of the next page; `null` on the last one", examples=[None]
+    )
 
 
 def number(query: Paged) -> int | None:

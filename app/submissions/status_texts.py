@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pydantic import Field
 from sqlalchemy.orm import Session
 
 from app.web.eta import expecting
@@ -55,17 +56,32 @@ class StageStatus(Value):
     `generating`.
     """
 
-    status: str
-    machine: str | None = None
-    model: str | None = None
-    seconds: float | None = None
-    tokens: int | None = None
-    error: str | None = None
-    phase: str | None = None
-    prompt_tokens: int | None = None
-    """Estimated."""
-    draft: str | None = None
-    """What is being written, where the assignment lets the student see it; it may still change."""
+    status: str = Field(
+        description="`waiting`, `dispatched`, `running`, `done`, `failed` (will be tried again) or `dead`",
+        examples=["running"],
+    )
+    machine: str | None = Field(
+        default=None, description="the machine that does it, or did", examples=["dgx-spark-1"]
+    )
+    model: str | None = Field(
+        default=None, description="the model that does it, or did", examples=["qwen3-coder:30b"]
+    )
+    seconds: float | None = Field(
+        default=None, description="how long it took, or takes until now", examples=[12.4]
+    )
+    tokens: int | None = Field(default=None, description="how many tokens were written", examples=[310])
+    error: str | None = Field(default=None, description="why the last run failed", examples=[None])
+    phase: str | None = Field(
+        default=None, description="what is done now, while it runs", examples=["generating"]
+    )
+    prompt_tokens: int | None = Field(
+        default=None, description="about how many tokens the prompt has, while it runs", examples=[5120]
+    )
+    draft: str | None = Field(
+        default=None,
+        description="what is being written, where the assignment shows it; it may still change",
+        examples=[None],
+    )
 
 
 class Progress(Value):

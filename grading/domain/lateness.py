@@ -23,14 +23,19 @@ KEPT_AT_LEAST = define_message("late.kept_at_least", "At least %(part)s are kept
 class LateRule(Value):
     """What being late costs. The default costs nothing."""
 
-    grace_minutes: int = Field(default=0, ge=0, le=1440)
-    """So late is still in time."""
-    per_day: float = Field(default=0.0, ge=0, le=1)
-    """Part of the points that each day begun takes away."""
-    at_least: float = Field(default=0.0, ge=0, le=1)
-    """Part that is kept however late, until the door closes."""
-    days: int | None = Field(default=None, ge=0, le=365)
-    """Nothing is accepted after so many days; nothing: always."""
+    grace_minutes: int = Field(default=0, ge=0, le=1440, description="so late is still in time")
+    per_day: float = Field(
+        default=0.0, ge=0, le=1, description="part of the points that each day begun takes away"
+    )
+    at_least: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="part of the points that is kept however late, until nothing is accepted any more",
+    )
+    days: int | None = Field(
+        default=None, ge=0, le=365, description="nothing is accepted after so many days; `null`: always"
+    )
 
     def penalty(self) -> tuple[Message, ...]:
         """What students read of the points that being late costs; nothing where it costs none."""

@@ -104,20 +104,17 @@ class Assigned(Part):
 class News(Part):
     """What became of a submission. Never a score nor a name: the links show them to whom may see them."""
 
-    submission: str
-    status: str
-    """The last word of the type."""
-    link: str
-    """The page of the submission."""
-    api: str
-    """The same for programs with a token."""
+    submission: str = Field(description="the id of the submission")
+    status: str = Field(description="the last word of the type")
+    link: str = Field(description="the page of the submission")
+    api: str = Field(description="the same for programs with a token")
 
 
 class Message(BaseModel):
     """What every message has."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
-    type: str
+    type: str = Field(description="what happened, of what")
 
 
 class SubmissionCreated(Message):
@@ -144,9 +141,8 @@ class AssignmentUpserted(Message):
 class Event(Message):
     """From Grader: something happened to a submission or its grade."""
 
-    timestamp: datetime
-    """When it happened."""
-    data: News
+    timestamp: datetime = Field(description="when it happened")
+    data: News = Field(description="what it happened to")
 
 
 EVENTS = {

@@ -50,25 +50,29 @@ Late = Annotated[
 class AssignmentFilter(Paged):
     """Which assignments a list shows."""
 
-    course: Whole | None = Field(default=None, description="the course's number")
+    course: Whole | None = Field(default=None, description="the course's number", examples=[3])
 
 
 class Assignment(BaseModel):
     """An assignment with what holds whichever version of its rubric counts."""
 
-    id: int
-    course_id: int
-    path: str = Field(description="`course/assignment`, as a submission names it")
-    title: str
-    slug: str
-    language: str = Field(description="of the work; empty: any")
+    id: int = Field(description="its number", examples=[12])
+    course_id: int = Field(description="the number of its course", examples=[3])
+    path: str = Field(
+        description="`course/assignment`, as a submission names it", examples=["ba-2026/basket"]
+    )
+    title: str = Field(description="what people read", examples=["Basket analysis"])
+    slug: str = Field(description="its name in addresses and in `path`", examples=["basket"])
+    language: str = Field(description="of the work; empty: any", examples=["python"])
     due: datetime | None = Field(description="for all without an extension")
-    release: str = Field(description="`at_once`, `after_review`, or `at` a date")
-    release_at: datetime | None
-    late: LateRule
-    max_submissions: int | None = Field(description="for each student; `null`: any number")
-    group_size: int
-    counts: str = Field(description="which submission of a student counts: `latest` or `best`")
+    release: str = Field(description="`at_once`, `after_review`, or `at` a date", examples=["after_review"])
+    release_at: datetime | None = Field(description="when grades are released, where `release` is `at`")
+    late: LateRule = Field(description="what being late costs")
+    max_submissions: int | None = Field(description="for each student; `null`: any number", examples=[3])
+    group_size: int = Field(description="how many students may submit together", examples=[1])
+    counts: str = Field(
+        description="which submission of a student counts: `latest` or `best`", examples=["latest"]
+    )
     visible: bool = Field(description="whether students see it")
 
 
@@ -80,43 +84,63 @@ GroupSize = Annotated[int, Field(ge=1, le=100), BeforeValidator(whole)]
 class NewAssignment(RequestModel):
     """An assignment to be made, with a first draft of a rubric that nobody is graded with yet."""
 
-    title: Line
-    slug: Slug
+    title: Line = Field(description="what people read", examples=["Basket analysis"])
+    slug: Slug = Field(description="its name in addresses, unique in its course", examples=["basket"])
     task: Annotated[str, Field(max_length=100_000, pattern=r"^[^\x00]*$")] = Field(
-        default="", description="what students read, as Markdown"
+        default="",
+        description="what students read, as Markdown",
+        examples=["Find out what is bought together."],
     )
-    language: Language = ""
-    due: Moment | None = None
+    language: Language = Field(default="", description="of the work; empty: any", examples=["python"])
+    due: Moment | None = Field(
+        default=None,
+        description="when it is due, for all without an extension",
+        examples=["2026-12-01T22:59:00Z"],
+    )
     release: Release | None = Field(default=None, description="left out: as the server is set up")
-    release_at: Moment | None = None
+    release_at: Moment | None = Field(
+        default=None, description="when grades are released, where `release` is `at`"
+    )
     late: Late = LateRule()
-    max_submissions: SubmissionCount | None = None
-    group_size: GroupSize = 1
-    counts: Counts = "latest"
-    visible: bool = True
+    max_submissions: SubmissionCount | None = Field(
+        default=None, description="how many submissions each student has; `null`: any number"
+    )
+    group_size: GroupSize = Field(default=1, description="how many students may submit together")
+    counts: Counts = Field(default="latest", description="which submission of a student counts")
+    visible: bool = Field(default=True, description="whether students see it")
 
 
 class AssignmentChange(ChangeModel):
     """What is to be set; what is left out stays. `null` takes a date or a bound away."""
 
-    title: Line = ""
-    slug: Slug = ""
-    language: Language = ""
-    due: Moment | None = None
-    release: Release = "after_review"
-    release_at: Moment | None = None
+    title: Line = Field(default="", description="what people read")
+    slug: Slug = Field(default="", description="its name in addresses, unique in its course")
+    language: Language = Field(default="", description="of the work; empty: any")
+    due: Moment | None = Field(
+        default=None,
+        description="when it is due, for all without an extension",
+        examples=["2026-12-08T22:59:00Z"],
+    )
+    release: Release = Field(
+        default="after_review", description="when grades are released: at once, after a review, or at a date"
+    )
+    release_at: Moment | None = Field(
+        default=None, description="when grades are released, where `release` is `at`"
+    )
     late: Late = LateRule()
-    max_submissions: SubmissionCount | None = None
-    group_size: GroupSize = 1
-    counts: Counts = "latest"
-    visible: bool = True
+    max_submissions: SubmissionCount | None = Field(
+        default=None, description="how many submissions each student has; `null`: any number"
+    )
+    group_size: GroupSize = Field(default=1, description="how many students may submit together")
+    counts: Counts = Field(default="latest", description="which submission of a student counts")
+    visible: bool = Field(default=True, description="whether students see it")
 
 
 class AssignmentMade(BaseModel):
     """It is there, with version 1 of its rubric as a draft."""
 
-    id: int
-    url: str
+    id: int = Field(description="its number", examples=[12])
+    url: str = Field(description="where it can be asked for", examples=["/api/v1/assignments/12"])
 
 
 @get("/assignments", anybody("read"))

@@ -29,46 +29,50 @@ class CourseFilter(Paged):
 class CourseItem(BaseModel):
     """A course in a list."""
 
-    id: int
-    slug: str
-    title: str
-    archived: bool
-    role: str | None = Field(description="yours in it")
-    assignments: int = Field(description="how many there are")
+    id: int = Field(description="its number", examples=[3])
+    slug: str = Field(description="its name in the `path` of assignments", examples=["ba-2026"])
+    title: str = Field(description="what people read", examples=["Business Analytics"])
+    archived: bool = Field(description="whether it is over: nothing is submitted any more", examples=[False])
+    role: str | None = Field(description="yours in it", examples=["instructor"])
+    assignments: int = Field(description="how many there are", examples=[4])
 
 
 class Course(BaseModel):
     """A course with its settings."""
 
-    id: int
-    slug: str
-    title: str
-    archived: bool = Field(description="over: nothing is submitted any more")
-    drop_lowest: int = Field(description="so many of a student's lowest grades do not count")
-    role: str | None = Field(description="yours in it")
+    id: int = Field(description="its number", examples=[3])
+    slug: str = Field(description="its name in the `path` of assignments", examples=["ba-2026"])
+    title: str = Field(description="what people read", examples=["Business Analytics"])
+    archived: bool = Field(description="over: nothing is submitted any more", examples=[False])
+    drop_lowest: int = Field(description="so many of a student's lowest grades do not count", examples=[1])
+    role: str | None = Field(description="yours in it", examples=["instructor"])
 
 
 class NewCourse(RequestModel):
     """A course to be made."""
 
-    slug: Slug
-    title: Line
-    instructor: Line | None = Field(default=None, description="the sign-in name of its first instructor")
+    slug: Slug = Field(description="its name in the `path` of assignments", examples=["ba-2026"])
+    title: Line = Field(description="what people read", examples=["Business Analytics"])
+    instructor: Line | None = Field(
+        default=None, description="the sign-in name of its first instructor", examples=["teacher"]
+    )
 
 
 class CourseMade(BaseModel):
     """It is there."""
 
-    id: int
-    url: str
+    id: int = Field(description="its number", examples=[3])
+    url: str = Field(description="where it can be asked for", examples=["/api/v1/courses/3"])
 
 
 class CourseChange(ChangeModel):
     """What is to be set; what is left out stays."""
 
-    title: Line = ""
-    archived: bool = False
-    drop_lowest: Annotated[int, Field(ge=0, le=course_store.MAX_DROPPED), BeforeValidator(whole)] = 0
+    title: Line = Field(default="", description="what people read")
+    archived: bool = Field(default=False, description="whether it is over: nothing is submitted any more")
+    drop_lowest: Annotated[int, Field(ge=0, le=course_store.MAX_DROPPED), BeforeValidator(whole)] = Field(
+        default=0, description="so many of a student's lowest grades do not count", examples=[1]
+    )
 
 
 @get("/courses", anybody("read"))

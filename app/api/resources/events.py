@@ -27,26 +27,29 @@ DELIVERY = "/deliveries/<int:delivery_id>"
 class Receiver(BaseModel):
     """A system that is told of events, and how that goes."""
 
-    name: str = Field(description="as config.toml has it")
+    name: str = Field(description="as config.toml has it", examples=["lms"])
     configured: bool = Field(description="whether it is in config.toml now")
-    url: str | None = Field(description="without its query; `null` where it is not configured")
-    failures: int = Field(description="attempts that failed since the last one that did not")
-    failing_since: datetime | None = Field(description="when the first of these failed")
-    paused_at: datetime | None = Field(description="since then nothing is sent to it")
-    waiting: int = Field(description="messages that wait for it")
+    url: str | None = Field(
+        description="without its query; `null` where it is not configured",
+        examples=["https://lms.example/grader-events"],
+    )
+    failures: int = Field(description="attempts that failed since the last one that did not", examples=[0])
+    failing_since: datetime | None = Field(description="when the first of these failed", examples=[None])
+    paused_at: datetime | None = Field(description="since then nothing is sent to it", examples=[None])
+    waiting: int = Field(description="messages that wait for it", examples=[2])
 
 
 class Receivers(BaseModel):
     """All receivers, by name."""
 
-    items: list[Receiver]
+    items: list[Receiver] = Field(description="each receiver")
 
 
 class Resumed(BaseModel):
     """Messages are sent to the receiver again."""
 
-    receiver: str
-    waiting: int = Field(description="messages that are sent now")
+    receiver: str = Field(description="the receiver's name", examples=["lms"])
+    waiting: int = Field(description="messages that are sent now", examples=[2])
 
 
 class DeliveryFilter(Paged):
@@ -59,65 +62,74 @@ class DeliveryFilter(Paged):
 class DeliveryItem(BaseModel):
     """An attempt to send a message."""
 
-    id: int
-    receiver: str
-    type: str = Field(description="of the event")
-    attempt: int = Field(description="1 for the first one of a message")
-    at: datetime
-    status: int | None = Field(description="of the answer; `null` where there was none")
-    error: str = Field(description="why it failed; empty where it did not")
+    id: int = Field(description="its number", examples=[204])
+    receiver: str = Field(description="the receiver's name", examples=["lms"])
+    type: str = Field(description="of the event", examples=["grade.released"])
+    attempt: int = Field(description="1 for the first one of a message", examples=[1])
+    at: datetime = Field(description="when it was made")
+    status: int | None = Field(description="of the answer; `null` where there was none", examples=[204])
+    error: str = Field(description="why it failed; empty where it did not", examples=[""])
 
 
 class Delivery(DeliveryItem):
     """An attempt with what was sent and answered."""
 
-    message_id: str = Field(description="the same for all attempts of a message")
-    submission: str | None = Field(description="what the event is about")
-    url: str = Field(description="without its query")
-    headers: dict[str, str] = Field(description="as sent, without the signature")
-    body: str
-    answer: str = Field(description="the first 1,000 characters")
-    seconds: float = Field(description="from the connection to the end of the answer")
+    message_id: str = Field(description="the same for all attempts of a message", examples=["msg_2c1f0c7e"])
+    submission: str | None = Field(description="what the event is about", examples=["4f0c2d91"])
+    url: str = Field(description="without its query", examples=["https://lms.example/grader-events"])
+    headers: dict[str, str] = Field(
+        description="as sent, without the signature",
+        examples=[{"webhook-id": "msg_2c1f0c7e", "webhook-timestamp": "1795698000"}],
+    )
+    body: str = Field(description="what was sent", examples=['{"type": "grade.released"}'])
+    answer: str = Field(description="the first 1,000 characters", examples=[""])
+    seconds: float = Field(description="from the connection to the end of the answer", examples=[0.2])
 
 
 class Resent(BaseModel):
     """The message is sent again, under its id."""
 
-    receiver: str
-    message_id: str
+    receiver: str = Field(description="the receiver's name", examples=["lms"])
+    message_id: str = Field(description="the id of the message", examples=["msg_2c1f0c7e"])
 
 
 class WebhookSecret(BaseModel):
     """A secret that verifies messages of a learning system, without its value."""
 
-    id: int
-    connection: str = Field(description="the learning system's name in config.toml")
-    created_at: datetime
-    created_by: str = Field(description="`user:` or `token:` and a number, or a command")
-    ended_at: datetime | None = Field(description="since then it verifies nothing")
+    id: int = Field(description="its number", examples=[2])
+    connection: str = Field(description="the learning system's name in config.toml", examples=["canvas"])
+    created_at: datetime = Field(description="when it was made")
+    created_by: str = Field(
+        description="`user:` or `token:` and a number, or a command", examples=["user:17"]
+    )
+    ended_at: datetime | None = Field(description="since then it verifies nothing", examples=[None])
 
 
 class WebhookSecrets(BaseModel):
     """All secrets that were made here, also those that have ended; not those of the environment."""
 
-    connections: list[str] = Field(description="names of learning systems that are configured")
-    items: list[WebhookSecret]
+    connections: list[str] = Field(
+        description="names of learning systems that are configured", examples=[["canvas"]]
+    )
+    items: list[WebhookSecret] = Field(description="each secret, without its value")
 
 
 class SecretWanted(RequestModel):
     """For which learning system a secret is made."""
 
     connection: Annotated[str, Field(min_length=1, max_length=40, pattern=r"^[a-z0-9-]+$")] = Field(
-        description="its name in `server.lms_connections` of config.toml"
+        description="its name in `server.lms_connections` of config.toml", examples=["canvas"]
     )
 
 
 class SecretMade(BaseModel):
     """A new secret."""
 
-    id: int
-    connection: str
-    secret: str | None = Field(description="`null` where this was answered before, under the same key")
+    id: int = Field(description="its number", examples=[2])
+    connection: str = Field(description="the learning system's name in config.toml", examples=["canvas"])
+    secret: str | None = Field(
+        description="`null` where this was answered before, under the same key", examples=["whsec_…"]
+    )
 
 
 @get("/receivers", allowed("administer"))

@@ -19,7 +19,9 @@ CSV = "text/csv"
 class TableFilter(RequestModel):
     """How a table is written."""
 
-    separator: Literal["comma", "semicolon", "tab"] = "comma"
+    separator: Literal["comma", "semicolon", "tab"] = Field(
+        default="comma", description="what stands between the cells of a row"
+    )
     bom: Yes = Field(default=False, description="a mark in front, by which spreadsheets know UTF-8")
 
 

@@ -42,53 +42,78 @@ ASSIGNMENT = "/assignments/<int:assignment_id>"
 class CriterionResult(BaseModel):
     """A criterion as it counts, and as it was before anybody changed it."""
 
-    criterion: str
-    title: str
-    stage: str
-    points: float | None
-    max_points: float
-    bonus: bool = Field(description="its points come on top of `max_score`")
-    reason: str
-    changed: bool
-    original_points: float | None
-    original_reason: str
-    changed_because: str = Field(description="what the person who changed it gave as the reason")
+    criterion: str = Field(description="its id in the rubric", examples=["load"])
+    title: str = Field(description="its title in the rubric", examples=["Loads the data"])
+    stage: str = Field(description="the stage that grades it", examples=["analysis"])
+    points: float | None = Field(description="what counts; `null` while it is ungraded", examples=[3.5])
+    max_points: float = Field(description="how many points it has", examples=[4.0])
+    bonus: bool = Field(description="its points come on top of `max_score`", examples=[False])
+    reason: str = Field(
+        description="why it has these points, as it counts", examples=["Both files are read."]
+    )
+    changed: bool = Field(description="whether a person changed its points or its reason", examples=[True])
+    original_points: float | None = Field(
+        description="the points before anybody changed them", examples=[3.0]
+    )
+    original_reason: str = Field(
+        description="the reason before anybody changed it", examples=["One file is read."]
+    )
+    changed_because: str = Field(
+        description="what the person who changed it gave as the reason",
+        examples=["The second file is read, too."],
+    )
 
 
 class AdjustmentResult(BaseModel):
     """A deduction or cap of the rubric as it counts."""
 
-    adjustment: str
-    title: str
-    criteria: list[str] = Field(description="ids of the criteria it concerns; empty: the whole")
-    applies: bool
-    undecided: bool = Field(description="a check could not be run, and it might take more")
-    points: float = Field(description="what it takes of the points; never negative")
-    changed: bool = Field(description="a person waived or applied it")
-    original_points: float
-    changed_because: str = Field(description="what the person who changed it gave as the reason")
+    adjustment: str = Field(description="its id in the rubric", examples=["no-plot"])
+    title: str = Field(description="its title in the rubric", examples=["No plot"])
+    criteria: list[str] = Field(
+        description="ids of the criteria it concerns; empty: the whole", examples=[[]]
+    )
+    applies: bool = Field(description="whether it takes points", examples=[True])
+    undecided: bool = Field(description="a check could not be run, and it might take more", examples=[False])
+    points: float = Field(description="what it takes of the points; never negative", examples=[1.0])
+    changed: bool = Field(description="a person waived or applied it", examples=[False])
+    original_points: float = Field(
+        description="what it took before anybody waived or applied it", examples=[1.0]
+    )
+    changed_because: str = Field(
+        description="what the person who changed it gave as the reason", examples=[""]
+    )
 
 
 class Result(BaseModel):
     """What a submission came to."""
 
-    submission: str
-    status: str
-    score: float | None = Field(description="what counts; `null` while a criterion is ungraded")
-    points: float | None = Field(
-        description="of the rubric, with its deductions and bonus, before adjustment and lateness"
+    submission: str = Field(description="the id of the submission", examples=["4f0c2d91"])
+    status: str = Field(description="`graded`, `partial` or `failed`", examples=["graded"])
+    score: float | None = Field(
+        description="what counts; `null` while a criterion is ungraded", examples=[41.5]
     )
-    adjustment: float = Field(description="what people and curves added or took off")
-    credit: float = Field(description="the part of the points that a late submission keeps")
-    max_score: float = Field(description="without bonus criteria: `score` may be more")
-    held: bool = Field(description="kept from release until a person looks at it")
-    released_at: datetime | None
-    reviewed_at: datetime | None
-    criteria: list[CriterionResult]
+    points: float | None = Field(
+        description="of the rubric, with its deductions and bonus, before adjustment and lateness",
+        examples=[41.5],
+    )
+    adjustment: float = Field(description="what people and curves added or took off", examples=[0.0])
+    credit: float = Field(description="the part of the points that a late submission keeps", examples=[1.0])
+    max_score: float = Field(description="without bonus criteria: `score` may be more", examples=[50.0])
+    held: bool = Field(description="kept from release until a person looks at it", examples=[False])
+    released_at: datetime | None = Field(
+        description="when the student could see it; `null` while they cannot"
+    )
+    reviewed_at: datetime | None = Field(
+        description="when a person said that they agree; `null` where nobody did"
+    )
+    criteria: list[CriterionResult] = Field(description="each criterion, in the order of the rubric")
     adjustments: list[AdjustmentResult] = Field(
         description="deductions and caps of the rubric; points = criteria − these, and bonus up to its limit"
     )
-    flags: list[str]
+    flags: list[str] = Field(
+        description="what a person must look at, in sentences",
+        examples=[["The notebook was not run from top to bottom."]],
+    )
 
 
 class ChangeWanted(RequestModel):
@@ -96,99 +121,126 @@ class ChangeWanted(RequestModel):
 
     kind: Kind = Field(
         description="`points` or `reason` of a criterion, `remark` or `hide` of a remark, `text` of a part, "
-        "`add` a comment, `adjust` the total, `waive` or `apply` a deduction or cap of the rubric"
+        "`add` a comment, `adjust` the total, `waive` or `apply` a deduction or cap of the rubric",
+        examples=["points"],
     )
     target: Target = Field(
         default="",
         description="id of a criterion or adjustment; `finding:2`, `suggestion:0`; `feedback.achieved` …",
+        examples=["load"],
     )
-    points: Points | None = None
-    text: Text = ""
-    document: Annotated[str, Field(max_length=400, pattern=r"^[^\x00]*$")] = ""
-    cell: Annotated[int, Field(ge=0, le=MOST_NUMBER), BeforeValidator(whole)] | None = None
-    line: Whole | None = None
-    reason: Reason = Field(default="", description="needed for `points`, `adjust`, `waive` and `apply`")
+    points: Points | None = Field(
+        default=None,
+        description="for `points`, the points of the criterion; for `adjust`, what is added to the total",
+        examples=[3.5],
+    )
+    text: Text = Field(default="", description="for `reason`, `remark`, `text` and `add`, the new words")
+    document: Annotated[str, Field(max_length=400, pattern=r"^[^\x00]*$")] = Field(
+        default="", description="for `add`, the file that the comment is about"
+    )
+    cell: Annotated[int, Field(ge=0, le=MOST_NUMBER), BeforeValidator(whole)] | None = Field(
+        default=None, description="for `add`, the cell of the notebook, as in the report"
+    )
+    line: Whole | None = Field(default=None, description="for `add`, the line of the file or the cell")
+    reason: Reason = Field(
+        default="",
+        description="needed for `points`, `adjust`, `waive` and `apply`",
+        examples=["The second file is read, too."],
+    )
 
 
 class ChangeMade(BaseModel):
     """It is saved. The ETag of this answer is that of the result now."""
 
-    change: int
+    change: int = Field(description="its number, for taking it back", examples=[31])
 
 
 class Change(BaseModel):
     """A change by a person, also one that was taken back."""
 
-    id: int
-    at: datetime
-    by: str
-    kind: str
-    target: str
-    value: dict[str, Any]
-    before: dict[str, Any]
-    reason: str
-    undone_at: datetime | None
-    undone_by: str
+    id: int = Field(description="its number", examples=[31])
+    at: datetime = Field(description="when it was made")
+    by: str = Field(description="the name of who made it", examples=["Tom Tan"])
+    kind: str = Field(description="what was changed, as in the request", examples=["points"])
+    target: str = Field(description="what was changed, as in the request", examples=["load"])
+    value: dict[str, Any] = Field(description="what counts since then", examples=[{"points": 3.5}])
+    before: dict[str, Any] = Field(description="what counted before", examples=[{"points": 3.0}])
+    reason: str = Field(description="why it was made", examples=["The second file is read, too."])
+    undone_at: datetime | None = Field(description="when it was taken back; `null` where it counts")
+    undone_by: str = Field(description="the name of who took it back; empty where it counts", examples=[""])
 
 
 class Changes(BaseModel):
     """The changes of the grading that counts, the newest first, 200 at most."""
 
-    items: list[Change]
+    items: list[Change] = Field(description="the changes")
 
 
 class Accepted(BaseModel):
     """A person agreed."""
 
-    released: bool = Field(description="whether that released the grade, too")
+    released: bool = Field(description="whether that released the grade, too", examples=[False])
 
 
 class Withdrawal(RequestModel):
     """Why."""
 
-    reason: Reason = ""
+    reason: Reason = Field(
+        default="", description="why; the student reads it", examples=["A mistake in the rubric"]
+    )
 
 
 class Some(RequestModel):
     """Of which submissions of the assignment: of these, or of all."""
 
-    submissions: Annotated[list[SubmissionId], Field(min_length=1, max_length=5000)] | None = None
+    submissions: Annotated[list[SubmissionId], Field(min_length=1, max_length=5000)] | None = Field(
+        default=None, description="ids of these submissions", examples=[["4f0c2d91", "77aa03be"]]
+    )
     everything: bool = Field(default=False, description="of all, in place of `submissions`")
 
 
 class SomeWithdrawn(Some):
     """Of which, and why."""
 
-    reason: Reason = ""
+    reason: Reason = Field(
+        default="", description="why; the students read it", examples=["A mistake in the rubric"]
+    )
 
 
 class Counted(BaseModel):
     """How many it was done to."""
 
-    count: int
+    count: int = Field(description="how many", examples=[27])
 
 
 class State(BaseModel):
     """Whether the student sees the grade now."""
 
-    submission: str
-    released: bool
+    submission: str = Field(description="the id of the submission", examples=["4f0c2d91"])
+    released: bool = Field(description="whether the student sees the grade")
 
 
 class StudentGrade(BaseModel):
     """What counts of a student for an assignment."""
 
-    student_id: int
-    student: str = Field(description="their id, as they sign in")
-    name: str
-    state: str = Field(description="`graded`, `open`, `partial`, `failed`, `missing` (it was due) or `ahead`")
-    submission: str | None
-    score: float | None
-    max_score: float
-    credit: float
-    adjustment: float
-    held: bool
-    released: bool
+    student_id: int = Field(description="the student's number", examples=[17])
+    student: str = Field(description="their id, as they sign in", examples=["ada"])
+    name: str = Field(description="the student's name", examples=["Ada Lovelace"])
+    state: str = Field(
+        description="`graded`, `open`, `partial`, `failed`, `missing` (it was due) or `ahead`",
+        examples=["graded"],
+    )
+    submission: str | None = Field(
+        description="the id of the submission that counts; `null` where there is none", examples=["4f0c2d91"]
+    )
+    score: float | None = Field(description="what counts; `null` while it is not complete", examples=[41.5])
+    max_score: float = Field(description="without bonus criteria: `score` may be more", examples=[50.0])
+    credit: float = Field(description="the part of the points that a late submission keeps", examples=[1.0])
+    adjustment: float = Field(description="what people and curves added or took off", examples=[0.0])
+    held: bool = Field(
+        description="whether it is kept from release until a person looks at it", examples=[False]
+    )
+    released: bool = Field(description="whether the student sees it", examples=[True])
 
 
 class NothingNamed(GraderError):

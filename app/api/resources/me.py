@@ -12,11 +12,11 @@ from grading.store.accounts import users
 class Me(BaseModel):
     """The owner of the token."""
 
-    user_id: int
-    id: str = Field(description="what they sign in as")
-    administrator: bool
-    scopes: list[str]
-    roles: dict[str, str] = Field(description="in each course, by its number")
+    user_id: int = Field(description="their number", examples=[17])
+    id: str = Field(description="what they sign in as", examples=["ada"])
+    administrator: bool = Field(description="whether they administer this server", examples=[False])
+    scopes: list[str] = Field(description="what the token may be used for", examples=[["read", "submit"]])
+    roles: dict[str, str] = Field(description="in each course, by its number", examples=[{"3": "student"}])
 
 
 @get("/me", anybody("read"))

@@ -52,7 +52,7 @@ class RerunWanted(RequestModel):
     """What is to be graded again by the machines, with the rubric that counts now."""
 
     which: Literal["latest", "all"] | None = Field(
-        default=None, description="the newest submission of each student, or all"
+        default=None, description="the newest submission of each student, or all", examples=["latest"]
     )
     submissions: Annotated[list[SubmissionId], Field(min_length=1, max_length=500)] | None = Field(
         default=None, description="in place of `which`"
@@ -62,94 +62,104 @@ class RerunWanted(RequestModel):
 class RerunBegun(BaseModel):
     """It waits behind what people wait for."""
 
-    id: str
-    submissions: int
-    url: str
+    id: str = Field(description="its id", examples=["51de90c4"])
+    submissions: int = Field(description="how many submissions are graded again", examples=[27])
+    url: str = Field(description="where it can be asked for", examples=["/api/v1/reruns/51de90c4"])
 
 
 class Rerun(BaseModel):
     """How far a re-run is. What was graded better than before takes its place by itself."""
 
-    id: str
-    purpose: str = Field(description="`rerun`; or what was begun on the pages: `try`, `rubric`")
-    version: int = Field(description="of the rubric")
-    by: str
-    created_at: datetime
-    total: int
-    ended: int
-    applied_at: datetime | None
-    discarded_at: datetime | None
+    id: str = Field(description="its id", examples=["51de90c4"])
+    purpose: str = Field(
+        description="`rerun`; or what was begun on the pages: `try`, `rubric`", examples=["rerun"]
+    )
+    version: int = Field(description="of the rubric", examples=[4])
+    by: str = Field(description="the name of who began it", examples=["Tom Tan"])
+    created_at: datetime = Field(description="when it began")
+    total: int = Field(description="how many submissions it has", examples=[27])
+    ended: int = Field(description="how many of them are over", examples=[12])
+    applied_at: datetime | None = Field(description="when its results counted; `null` where they do not")
+    discarded_at: datetime | None = Field(description="when it was stopped; `null` where it was not")
 
 
 class RerunState(BaseModel):
     """What became of it."""
 
-    id: str
-    state: str
+    id: str = Field(description="its id", examples=["51de90c4"])
+    state: str = Field(description="`discarded`", examples=["discarded"])
 
 
 class Reruns(BaseModel):
     """The newest 25."""
 
-    items: list[Rerun]
+    items: list[Rerun] = Field(description="the re-runs")
 
 
 class RequestFilter(Paged):
     """Which requests a list shows."""
 
     course: Whole | None = Field(default=None, description="the course's number")
-    state: Literal["open", "accepted", "declined", "withdrawn"] | None = None
+    state: Literal["open", "accepted", "declined", "withdrawn"] | None = Field(
+        default=None, description="how far it is"
+    )
 
 
 class RegradeWanted(RequestModel):
     """A student asks a person to look again."""
 
-    reason: Reason = Field(description="at least 10 characters")
+    reason: Reason = Field(
+        description="at least 10 characters", examples=["The second file is read in line 12."]
+    )
     criterion: Annotated[str, Field(max_length=80, pattern=r"^[^\x00]*$")] = Field(
-        default="", description="empty: the whole grade"
+        default="", description="empty: the whole grade", examples=["load"]
     )
 
 
 class RegradeAsked(BaseModel):
     """It waits for an answer."""
 
-    id: int
-    url: str
+    id: int = Field(description="its number", examples=[8])
+    url: str = Field(description="where it can be asked for", examples=["/api/v1/regrades/8"])
 
 
 class Regrade(BaseModel):
     """A request with its answer."""
 
-    id: int
-    submission_id: str
-    course_id: int
-    assignment_id: int
-    student_id: int
-    student: str = Field(description="the name of who asked")
-    criterion: str = Field(description="empty: the whole grade")
-    reason: str
-    state: str
-    answer: str
-    answered_by: str
-    created_at: datetime
-    answered_at: datetime | None
+    id: int = Field(description="its number", examples=[8])
+    submission_id: str = Field(description="the id of the submission", examples=["4f0c2d91"])
+    course_id: int = Field(description="the number of the course", examples=[3])
+    assignment_id: int = Field(description="the number of the assignment", examples=[12])
+    student_id: int = Field(description="the number of who asked", examples=[17])
+    student: str = Field(description="the name of who asked", examples=["Ada Lovelace"])
+    criterion: str = Field(description="empty: the whole grade", examples=["load"])
+    reason: str = Field(
+        description="what the student wrote", examples=["The second file is read in line 12."]
+    )
+    state: str = Field(description="`open`, `accepted`, `declined` or `withdrawn`", examples=["open"])
+    answer: str = Field(description="what staff wrote; empty while it is open", examples=[""])
+    answered_by: str = Field(description="the name of who answered; empty while it is open", examples=[""])
+    created_at: datetime = Field(description="when the student asked")
+    answered_at: datetime | None = Field(description="when it was answered; `null` while it is open")
 
 
 class AnswerGiven(RequestModel):
     """What staff decided."""
 
-    verdict: Verdict = Field(description="`declined`, other `points`, or graded `again` by the machines")
-    words: Words = Field(description="to the student")
+    verdict: Verdict = Field(
+        description="`declined`, other `points`, or graded `again` by the machines", examples=["points"]
+    )
+    words: Words = Field(description="to the student", examples=["You are right."])
     points: Points | None = Field(
-        default=None, description="of the criterion; or what is added to the whole grade"
+        default=None, description="of the criterion; or what is added to the whole grade", examples=[4]
     )
 
 
 class RegradeState(BaseModel):
     """What became of it."""
 
-    id: int
-    state: str
+    id: int = Field(description="its number", examples=[8])
+    state: str = Field(description="`accepted`, `declined` or `withdrawn`", examples=["accepted"])
 
 
 @post(f"{ASSIGNMENT}/reruns", of_assignment("rerun"), status=202)

@@ -30,19 +30,21 @@ ONE = f"{MEMBER}/<int:user_id>"
 class MemberFilter(Paged):
     """Which people a list shows."""
 
-    role: Role | None = None
+    role: Role | None = Field(default=None, description="only those with this role")
     search: Line | None = Field(default=None, description="part of a name, an address or an id")
 
 
 class Member(BaseModel):
     """Somebody in a course."""
 
-    user_id: int
-    id: str = Field(description="what they sign in as, their student id")
-    name: str
-    email: str
-    role: str
-    disabled: bool
+    user_id: int = Field(description="their number", examples=[17])
+    id: str = Field(description="what they sign in as, their student id", examples=["ada"])
+    name: str = Field(description="their name", examples=["Ada Lovelace"])
+    email: str = Field(
+        description="their address; empty where none is known", examples=["ada@school.example"]
+    )
+    role: str = Field(description="`student`, `grader` or `instructor`", examples=["student"])
+    disabled: bool = Field(description="whether they may not sign in any more", examples=[False])
     enters: bool = Field(description="whether they have a password")
 
 
@@ -50,32 +52,38 @@ class NewMember(RequestModel):
     """Somebody to be added, or changed where they are there already."""
 
     id: Annotated[str, Field(min_length=1, max_length=200, pattern=STORABLE)] = Field(
-        description="their student id"
+        description="their student id", examples=["ada"]
     )
-    name: Annotated[str, Field(max_length=200, pattern=STORABLE)] = ""
-    email: Annotated[str, Field(max_length=200, pattern=STORABLE)] = ""
+    name: Annotated[str, Field(max_length=200, pattern=STORABLE)] = Field(
+        default="", description="their name; empty: as it is", examples=["Ada Lovelace"]
+    )
+    email: Annotated[str, Field(max_length=200, pattern=STORABLE)] = Field(
+        default="", description="their address; empty: as it is", examples=["ada@school.example"]
+    )
     role: Role | None = Field(default=None, description="student, unless they have one already")
 
 
 class NewMembers(RequestModel):
     """People to be added; all of them, or nobody when something is wrong with one."""
 
-    members: Annotated[list[NewMember], Field(min_length=1, max_length=MOST)]
+    members: Annotated[list[NewMember], Field(min_length=1, max_length=MOST)] = Field(
+        description="the people"
+    )
 
 
 class MembersAdded(BaseModel):
     """How many were what."""
 
-    made: int = Field(description="accounts that are new")
-    joined: int
-    changed: int
-    unchanged: int
+    made: int = Field(description="accounts that are new", examples=[1])
+    joined: int = Field(description="people who had an account and came into the course", examples=[0])
+    changed: int = Field(description="members with another name, address or role now", examples=[0])
+    unchanged: int = Field(description="members who are as they were", examples=[0])
 
 
 class RoleChange(RequestModel):
     """Another role."""
 
-    role: Role
+    role: Role = Field(description="the new role")
 
 
 @get(MEMBER, of_course("roster.see"))

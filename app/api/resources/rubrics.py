@@ -37,42 +37,56 @@ class RubricFilter(RequestModel):
 class Rubric(BaseModel):
     """A version of a rubric, with the task."""
 
-    version: int
-    newest: int = Field(description="the number of the newest version")
-    counting: int | None = Field(description="that of the one submissions are graded with")
-    created_at: datetime
+    version: int = Field(description="its number", examples=[4])
+    newest: int = Field(description="the number of the newest version", examples=[4])
+    counting: int | None = Field(description="that of the one submissions are graded with", examples=[4])
+    created_at: datetime = Field(description="when it was saved")
     published_at: datetime | None = Field(description="`null` for a draft")
-    note: str
-    task: str
-    max_points: float
-    rubric: dict[str, Any] = Field(description="as docs/assignments.md describes it")
+    note: str = Field(description="what its author wrote about it", examples=["Points for the plot"])
+    task: str = Field(
+        description="what students read, as Markdown", examples=["Find out what is bought together."]
+    )
+    max_points: float = Field(description="the points of all criteria but bonus criteria", examples=[50.0])
+    rubric: dict[str, Any] = Field(
+        description="as docs/assignments.md describes it",
+        examples=[{"criteria": [{"id": "load", "title": "Loads the data", "points": 4}]}],
+    )
 
 
 class Version(BaseModel):
     """A version in a list."""
 
-    version: int
-    created_at: datetime
-    by: str
-    note: str
-    published_at: datetime | None
-    counts: bool
+    version: int = Field(description="its number", examples=[4])
+    created_at: datetime = Field(description="when it was saved")
+    by: str = Field(description="the name of who saved it", examples=["Tom Tan"])
+    note: str = Field(description="what its author wrote about it", examples=["Points for the plot"])
+    published_at: datetime | None = Field(description="when it was published; `null` for a draft")
+    counts: bool = Field(description="whether submissions are graded with it")
 
 
 class NewRubric(RequestModel):
     """A rubric to be saved as a new version; what is left out is as in the one before."""
 
-    rubric: dict[str, Any]
-    task: Annotated[str, Field(max_length=100_000, pattern=STORABLE)] | None = None
-    note: Annotated[str, Field(max_length=rubric_versions.MAX_NOTE, pattern=STORABLE)] = ""
-    publish: bool = Field(default=False, description="whether submissions are graded with it from now on")
+    rubric: dict[str, Any] = Field(
+        description="as docs/assignments.md describes it",
+        examples=[{"criteria": [{"id": "load", "title": "Loads the data", "points": 4}]}],
+    )
+    task: Annotated[str, Field(max_length=100_000, pattern=STORABLE)] | None = Field(
+        default=None, description="what students read, as Markdown"
+    )
+    note: Annotated[str, Field(max_length=rubric_versions.MAX_NOTE, pattern=STORABLE)] = Field(
+        default="", description="what is to be known about this version", examples=["Points for the plot"]
+    )
+    publish: bool = Field(
+        default=False, description="whether submissions are graded with it from now on", examples=[True]
+    )
 
 
 class VersionMade(BaseModel):
     """It is saved."""
 
-    version: int
-    published: bool
+    version: int = Field(description="its number", examples=[5])
+    published: bool = Field(description="whether submissions are graded with it since this request")
 
 
 class RubricRefused(InvalidField):

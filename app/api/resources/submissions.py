@@ -55,68 +55,95 @@ class SubmissionForm(BaseModel):
     """The fields of a submission."""
 
     model_config = ConfigDict(extra="forbid")
-    assignment: str = Field(max_length=130, pattern=PRINTABLE, description="`course/assignment`")
-    student: str = Field(max_length=200, pattern=PRINTABLE, description="the student's id or sign-in name")
-    priority: Literal["interactive", "batch"] = "interactive"
+    assignment: str = Field(
+        max_length=130, pattern=PRINTABLE, description="`course/assignment`", examples=["ba-2026/basket"]
+    )
+    student: str = Field(
+        max_length=200, pattern=PRINTABLE, description="the student's id or sign-in name", examples=["ada"]
+    )
+    priority: Literal["interactive", "batch"] = Field(
+        default="interactive", description="`batch` lets all others go first, and is for staff"
+    )
 
 
 class SubmissionUpload(SubmissionForm):
     """A submission as multipart form."""
 
-    files: list[bytes] = Field(min_length=1, description="scripts, notebooks, or one zip of them")
+    files: list[bytes] = Field(
+        min_length=1, description="scripts, notebooks, or one zip of them", examples=[["print(1)\\n"]]
+    )
 
 
 class SubmissionAccepted(BaseModel):
     """The submission is stored and will be graded."""
 
-    id: str
-    status: str
-    status_url: str
+    id: str = Field(description="its id", examples=["4f0c2d91"])
+    status: str = Field(description="`received`", examples=["received"])
+    status_url: str = Field(
+        description="where it can be asked how far it is", examples=["/api/v1/submissions/4f0c2d91"]
+    )
 
 
 class Timing(BaseModel):
     """When what happened, in UTC."""
 
-    received_at: datetime
-    prepared_at: datetime | None
-    dispatched_at: datetime | None
-    finished_at: datetime | None
+    received_at: datetime = Field(description="when it was stored")
+    prepared_at: datetime | None = Field(description="when its checks were done")
+    dispatched_at: datetime | None = Field(description="when its first stage was sent to a machine")
+    finished_at: datetime | None = Field(description="when its grading was over")
 
 
 class SubmissionStatus(BaseModel):
     """Where a submission stands. Score, flags and report are there once this caller may see them."""
 
-    id: str
-    status: str
-    queue: Queue | None
-    stages: dict[str, StageStatus]
-    score: float | None
-    max_score: float
-    released: bool
-    flags: list[dict[str, Any]]
-    report: dict[str, Any] | None
-    runs: dict[str, str] = Field(description="for staff: the run whose result counts, for each stage")
-    timing: Timing
+    id: str = Field(description="its id", examples=["4f0c2d91"])
+    status: str = Field(
+        description="`received`, `queued`, `running`, `graded`, `partial` or `failed`", examples=["running"]
+    )
+    queue: Queue | None = Field(description="its place, while it waits or runs")
+    stages: dict[str, StageStatus] = Field(description="how far each stage is")
+    score: float | None = Field(
+        description="what counts; `null` where you may not see it, or it is not complete", examples=[41.5]
+    )
+    max_score: float = Field(description="without bonus criteria: `score` may be more", examples=[50.0])
+    released: bool = Field(description="whether the student sees the grade", examples=[False])
+    flags: list[dict[str, Any]] = Field(description="what a person must look at", examples=[[]])
+    report: dict[str, Any] | None = Field(
+        description="the whole report; `null` where you may not see it",
+        examples=[{"status": "graded", "points": 41.5, "max_points": 50.0}],
+    )
+    runs: dict[str, str] = Field(
+        description="for staff: the run whose result counts, for each stage",
+        examples=[{"feedback": "91ab03c4"}],
+    )
+    timing: Timing = Field(description="when what happened")
 
 
 class SentMessages(BaseModel):
     """What the model of a run read; without the messages, `missing` says why."""
 
-    run_id: str
-    round_id: str
-    round_number: int
-    stage: str
-    attempt: int
-    state: str
-    error: str | None
-    accepted: bool
-    finished_at: datetime | None
-    provenance: dict[str, Any] | None
-    system: str | None
-    user: str | None
-    sha256: str | None = Field(description="of system, a zero byte and user, as they are kept")
+    run_id: str = Field(description="the id of the run", examples=["91ab03c4"])
+    round_id: str = Field(description="the id of the grading that it belongs to", examples=["7d3e8810"])
+    round_number: int = Field(description="the submission's n-th grading", examples=[1])
+    stage: str = Field(description="the stage", examples=["analysis"])
+    attempt: int = Field(description="the n-th try of the stage", examples=[1])
+    state: str = Field(description="`dispatched`, `done`, `failed`, `lost` or `duplicate`", examples=["done"])
+    error: str | None = Field(
+        description="why it failed; `null` where it did not", examples=["The engine did not answer."]
+    )
+    accepted: bool = Field(description="whether its result counts")
+    finished_at: datetime | None = Field(description="when it was over")
+    provenance: dict[str, Any] | None = Field(
+        description="machine, model, tokens, sampling and timings",
+        examples=[{"machine": "dgx-spark-1", "model": "qwen3-coder:30b"}],
+    )
+    system: str | None = Field(description="the system message", examples=["You grade homework."])
+    user: str | None = Field(description="the user message", examples=["The work of student-1 …"])
+    sha256: str | None = Field(
+        description="of system, a zero byte and user, as they are kept", examples=["06c1097efce0"]
+    )
     intact: bool | None = Field(description="whether that is the provenance's prompt_hash")
-    missing: Missing | None
+    missing: Missing | None = Field(description="why there are no messages; `null` where there are")
 
 
 class SubmissionFilter(Paged):
@@ -124,8 +151,12 @@ class SubmissionFilter(Paged):
 
     course: Whole | None = Field(default=None, description="the course's number")
     assignment: Whole | None = Field(default=None, description="the assignment's number")
-    student: Line | None = Field(default=None, description="the student's id or sign-in name")
-    status: Literal["received", "queued", "running", "graded", "partial", "failed"] | None = None
+    student: Line | None = Field(
+        default=None, description="the student's id or sign-in name", examples=["ada"]
+    )
+    status: Literal["received", "queued", "running", "graded", "partial", "failed"] | None = Field(
+        default=None, description="how far it is"
+    )
     flagged: Yes | None = Field(default=None, description="whether a flag was raised that you may see")
     released: Yes | None = Field(default=None, description="whether its student sees the grade")
     since: Moment | None = Field(default=None, description="received at this moment or later")
@@ -135,37 +166,52 @@ class SubmissionFilter(Paged):
 class SubmissionItem(BaseModel):
     """A submission in a list. Score and flags are there once this caller may see them."""
 
-    id: str
-    number: int = Field(description="the student's n-th for this assignment")
-    course_id: int
-    assignment_id: int
-    assignment: str = Field(description="`course/assignment`")
-    student_id: int
-    student: str = Field(description="their id, as they sign in")
-    name: str
-    status: str
-    received_at: datetime
-    late: bool
-    score: float | None
-    max_score: float | None
-    held: bool | None
-    released: bool
-    flags: list[str] | None
+    id: str = Field(description="its id", examples=["4f0c2d91"])
+    number: int = Field(description="the student's n-th for this assignment", examples=[1])
+    course_id: int = Field(description="the number of the course", examples=[3])
+    assignment_id: int = Field(description="the number of the assignment", examples=[12])
+    assignment: str = Field(description="`course/assignment`", examples=["ba-2026/basket"])
+    student_id: int = Field(description="the student's number", examples=[17])
+    student: str = Field(description="their id, as they sign in", examples=["ada"])
+    name: str = Field(description="the student's name", examples=["Ada Lovelace"])
+    status: str = Field(
+        description="`received`, `queued`, `running`, `graded`, `partial` or `failed`", examples=["graded"]
+    )
+    received_at: datetime = Field(description="when it was stored")
+    late: bool = Field(
+        description="whether it came after the date that holds for this student", examples=[False]
+    )
+    score: float | None = Field(
+        description="what counts; `null` where you may not see it, or it is not complete", examples=[41.5]
+    )
+    max_score: float | None = Field(
+        description="without bonus criteria: `score` may be more", examples=[50.0]
+    )
+    held: bool | None = Field(
+        description="whether it is kept from release until a person looks at it; `null` as for `score`",
+        examples=[False],
+    )
+    released: bool = Field(description="whether the student sees the grade", examples=[True])
+    flags: list[str] | None = Field(
+        description="what a person must look at, in sentences; `null` as for `score`", examples=[[]]
+    )
 
 
 class SubmissionFile(BaseModel):
     """A file as it was submitted."""
 
-    path: str
-    size: int = Field(description="in bytes")
-    sha256: str
-    url: str = Field(description="where it can be had")
+    path: str = Field(description="its path, as it was submitted", examples=["basket.py"])
+    size: int = Field(description="in bytes", examples=[1042])
+    sha256: str = Field(description="the SHA-256 of its bytes", examples=["06c1097efce0"])
+    url: str = Field(
+        description="where it can be had", examples=["/api/v1/submissions/4f0c2d91/files/basket.py"]
+    )
 
 
 class SubmissionFiles(BaseModel):
     """All files of a submission."""
 
-    items: list[SubmissionFile]
+    items: list[SubmissionFile] = Field(description="each file")
 
 
 class WrongType(GraderError):

@@ -37,68 +37,81 @@ class UserFilter(Paged):
 class User(BaseModel):
     """Somebody with an account."""
 
-    user_id: int
-    ids: list[str] = Field(description="what they sign in as, their ids at learning systems")
-    name: str
-    email: str = Field(description="empty where there is none")
-    administrator: bool
-    disabled: bool = Field(description="they cannot sign in, and their tokens are revoked")
+    user_id: int = Field(description="their number", examples=[17])
+    ids: list[str] = Field(
+        description="what they sign in as, their ids at learning systems", examples=[["ada"]]
+    )
+    name: str = Field(description="their name", examples=["Ada Lovelace"])
+    email: str = Field(description="empty where there is none", examples=["ada@school.example"])
+    administrator: bool = Field(description="whether they administer this server", examples=[False])
+    disabled: bool = Field(description="they cannot sign in, and their tokens are revoked", examples=[False])
     enters: bool = Field(description="whether they have a password")
 
 
 class CourseOfUser(BaseModel):
     """A course that somebody is in."""
 
-    course_id: int
-    title: str
-    role: str = Field(description="`student`, `grader` or `instructor`")
+    course_id: int = Field(description="its number", examples=[3])
+    title: str = Field(description="its title", examples=["Business Analytics"])
+    role: str = Field(description="`student`, `grader` or `instructor`", examples=["student"])
 
 
 class Identity(BaseModel):
     """By what somebody is known."""
 
-    provider: str = Field(description="`local` for the sign-in name, else a learning system")
-    subject: str = Field(description="their id there")
+    provider: str = Field(
+        description="`local` for the sign-in name, else a learning system", examples=["local"]
+    )
+    subject: str = Field(description="their id there", examples=["ada"])
 
 
 class UserDetails(User):
     """Somebody with their courses."""
 
-    created_at: datetime
-    courses: list[CourseOfUser]
-    identities: list[Identity]
+    created_at: datetime = Field(description="when the account was made")
+    courses: list[CourseOfUser] = Field(description="each course, with their role in it")
+    identities: list[Identity] = Field(description="by what they are known")
 
 
 class NewUser(RequestModel):
     """An account to be made, without a password."""
 
-    sign_in_name: Line = Field(description="what they sign in as; nobody else may have it")
-    name: Annotated[str, Field(max_length=200)] = Field(default="", description="the sign-in name if empty")
-    email: Email = ""
-    administrator: bool = False
+    sign_in_name: Line = Field(description="what they sign in as; nobody else may have it", examples=["ada"])
+    name: Annotated[str, Field(max_length=200)] = Field(
+        default="", description="the sign-in name if empty", examples=["Ada Lovelace"]
+    )
+    email: Email = Field(
+        default="", description="their address; empty where there is none", examples=["ada@school.example"]
+    )
+    administrator: bool = Field(default=False, description="whether they administer this server")
 
 
 class UserMade(BaseModel):
     """A new account."""
 
-    user_id: int
-    url: str = Field(description="where it can be asked for")
+    user_id: int = Field(description="their number", examples=[17])
+    url: str = Field(description="where it can be asked for", examples=["/api/v1/users/17"])
 
 
 class UserChange(ChangeModel):
     """What is changed of an account. Nobody changes `administrator` or `disabled` of their own."""
 
-    name: Annotated[str, Field(min_length=1, max_length=200, pattern=PRINTABLE)] = ""
-    email: Email = ""
-    administrator: Yes = False
+    name: Annotated[str, Field(min_length=1, max_length=200, pattern=PRINTABLE)] = Field(
+        default="", description="their name", examples=["Ada Lovelace"]
+    )
+    email: Email = Field(default="", description="their address; empty where there is none")
+    administrator: Yes = Field(default=False, description="whether they administer this server")
     disabled: Yes = Field(default=False, description="true ends sessions and revokes tokens")
 
 
 class PasswordLink(BaseModel):
     """A link by which somebody sets their password; it works once, for seven days."""
 
-    user_id: int
-    link: str | None = Field(description="`null` where this was answered before, under the same key")
+    user_id: int = Field(description="their number", examples=[17])
+    link: str | None = Field(
+        description="`null` where this was answered before, under the same key",
+        examples=["https://grader.school.example/password/4f0c"],
+    )
 
 
 @get("/users", allowed("administer"))

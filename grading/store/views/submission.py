@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
+from pydantic import Field
 from sqlalchemy import (
     JSON,
     ScalarSelect,
@@ -274,9 +275,10 @@ class SubmissionView(Value):
 class Queue(Value):
     """Position in the queue from 1, or 0 after the start, and about the seconds until the result."""
 
-    position: int
-    eta_s: int | None
-    """None where it is not known."""
+    position: int = Field(description="the place from 1; 0 after the start", examples=[3])
+    eta_s: int | None = Field(
+        description="about the seconds until the result; `null` where it is not known", examples=[95]
+    )
 
 
 def load_view(session: Session, submission_id: str) -> SubmissionView:
