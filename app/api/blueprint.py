@@ -16,7 +16,9 @@ from app.api.resources import (
     courses,
     events,
     exports,
+    extensions,
     grades,
+    groups,
     machines,
     me,
     regrades,
@@ -32,7 +34,7 @@ from app.web.services import Services
 
 RESOURCES = (
     submissions, courses, rosters, assignments, rubrics, grades, regrades, exports, machines, users, events,
-    me,
+    extensions, groups, me,
 )  # fmt: skip
 """Importing them filled the table of routes."""
 

@@ -24,6 +24,8 @@ TAGS = {
     "courses": "Courses",
     "rosters": "The people of a course",
     "assignments": "Assignments with their dates and rules",
+    "extensions": "Later due dates of single students",
+    "groups": "Students who submit together",
     "rubrics": "Rubrics and their versions",
     "grades": "Results, people's changes of them, releasing",
     "regrades": "Re-runs by machines, and students' requests",

@@ -167,6 +167,5 @@ def _assignment(session: Session, actor: Actor, assignment_id: int) -> tables.As
 def _shared(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:
     """An assignment that is done in groups. Raises GroupProblem."""
     found = _assignment(session, actor, assignment_id)
-    if found.group_size < 2:
-        raise GroupProblem(_("This assignment is done alone; set how many work together first."))
+    groups.require_groups(found)
     return found

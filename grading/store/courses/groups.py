@@ -46,6 +46,9 @@ GROUP_CHANGED = define_message(
 GROUP_TOO_LARGE = define_message(
     "groups.group_too_large", "Group “%(group)s” has %(people)s people; at most %(most)s hand in together."
 )
+DONE_ALONE = define_message(
+    "groups.done_alone", "This assignment is done alone; set how many work together first."
+)
 
 
 class Person(Value):
@@ -66,6 +69,12 @@ class Group(Value):
     def of(self, user_id: int) -> Person | None:
         """The member with this id, or None."""
         return next((one for one in self.people if one.user_id == user_id), None)
+
+
+def require_groups(assignment: Assignment) -> None:
+    """Raise GroupProblem for an assignment without groups."""
+    if assignment.group_size < 2:
+        raise GroupProblem(DONE_ALONE)
 
 
 def group_members(session: Session, assignment: Assignment, student_id: int) -> tuple[int, ...]:

@@ -82,6 +82,16 @@ def list_extensions(
     return [ExtensionRow._make(row) for row in session.execute(_given(each, page == 1), wanted)]
 
 
+def list_extensions_after(
+    session: Session, assignment: tables.Assignment, after: int, limit: int
+) -> list[ExtensionRow]:
+    """The extensions of the course's students with ids above `after`, by id."""
+    wanted = {"assignment_id": assignment.id, "course_id": assignment.course_id}
+    user = tables.User
+    query = _given(limit, True).order_by(None).order_by(user.id).where(user.id > after)
+    return [ExtensionRow._make(row) for row in session.execute(query, wanted)]
+
+
 @cache
 def _students_of() -> Any:
     own, user = tables.Extension, tables.User

@@ -21,7 +21,7 @@ from tests.integration.webapp import School
 
 DICTIONARIES = (
     *("course_id", "assignment_id", "user_id", "version_number", "change_id", "request_id"),
-    *("id", "run_id", "dry_run_id", "file_path", "delivery_id", "secret_id", "receiver"),
+    *("id", "run_id", "dry_run_id", "file_path", "delivery_id", "secret_id", "receiver", "student_id"),
 )
 """Arguments of addresses that name something which is there, three times of four."""
 REFUSED = ["2xx", *"400 401 403 404 409 412 413 415 422 429".split()]

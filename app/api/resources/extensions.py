@@ -1,0 +1,83 @@
+"""Later due dates for single students of an assignment."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from app.api.fields import Moment, Reason, RequestModel, Whole
+from app.api.guards import of_assignment
+from app.api.paging import Page, Paged, cut, number
+from app.api.routes import Call, delete, get, post
+from app.web import dates
+from grading.domain.errors import NotFound
+from grading.domain.messages import define_message
+from grading.store import tables
+from grading.store.grades import extensions as extensions_store
+
+NO_EXTENSION = define_message("extensions_api.no_extension", "This student has no extension.")
+ALL = "/assignments/<int:assignment_id>/extensions"
+MOST = 1000
+
+
+class Extension(BaseModel):
+    """A later due date of a student."""
+
+    student_id: int
+    student: str = Field(description="their name")
+    due: datetime = Field(description="until then they are in time")
+    reason: str
+    by: str = Field(description="who gave it")
+    at: datetime = Field(description="when it was given")
+
+
+class ExtensionsWanted(RequestModel):
+    """A later due date for some students; it takes the place of one that they have."""
+
+    students: Annotated[list[Whole], Field(min_length=1, max_length=MOST)] = Field(
+        description="the numbers of members who are students"
+    )
+    due: Moment = Field(description="after the due date that holds for all")
+    reason: Reason = Field(default="", description="the first 1,000 characters are kept; staff read it")
+
+
+class Extended(BaseModel):
+    """The students have a later due date now."""
+
+    count: int = Field(description="how many students")
+
+
+@get(ALL, of_assignment("extension.see"))
+def extensions(call: Call, about: tables.Assignment, query: Paged) -> Page[Extension]:
+    """The students who have a later due date; for instructors."""
+    found = extensions_store.list_extensions_after(call.session, about, number(query) or 0, query.limit + 1)
+    items, address = cut(call, query, found, lambda one: (one.student_id,))
+    return Page(items=[_extension(one) for one in items], next=address)
+
+
+@post(ALL, of_assignment("extension.give"))
+def give_extensions(call: Call, about: tables.Assignment, body: ExtensionsWanted) -> Extended:
+    """Give students a later due date; the points of what is no longer late are worked out anew."""
+    due = dates.near(body.due)
+    count = extensions_store.grant_extension(call.session, about, body.students, due, body.reason, call.actor)
+    return Extended(count=count)
+
+
+@delete(f"{ALL}/<int:student_id>", of_assignment("extension.give"))
+def revoke_extension(call: Call, about: tables.Assignment, student_id: int) -> None:
+    """Take an extension back; the points of what is late then are worked out anew."""
+    if not extensions_store.revoke_extension(call.session, about, student_id, call.actor):
+        raise NotFound(NO_EXTENSION)
+
+
+def _extension(one: extensions_store.ExtensionRow) -> Extension:
+    return Extension(
+        student_id=one.student_id,
+        student=one.student,
+        due=one.due_at,
+        reason=one.reason,
+        by=one.by,
+        at=one.at,
+    )

@@ -1,0 +1,97 @@
+"""Groups of an assignment: students who submit together."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from app.api import etags
+from app.api.fields import PRINTABLE, RequestModel, Whole
+from app.api.guards import of_assignment
+from app.api.routes import Call, get, patch, post
+from grading.store import tables
+from grading.store.courses import groups as groups_store
+
+ALL = "/assignments/<int:assignment_id>/groups"
+MOST = 2000
+
+
+class GroupMember(BaseModel):
+    """A student in a group."""
+
+    user_id: int
+    id: str = Field(description="what they sign in as")
+    name: str
+    confirmed: bool = Field(description="false while they were only invited")
+
+
+class Group(BaseModel):
+    """Students who submit together."""
+
+    id: str
+    members: list[GroupMember]
+
+
+class Groups(BaseModel):
+    """All groups of an assignment."""
+
+    size: int = Field(description="how many may be in a group; 1 where everybody works alone")
+    items: list[Group]
+
+
+class Placement(RequestModel):
+    """Where a student belongs."""
+
+    user_id: Whole
+    group: Annotated[str, Field(max_length=100, pattern=f"^$|{PRINTABLE}")] = Field(
+        description="the same word for all of a group; empty for no group"
+    )
+
+
+class GroupsChange(RequestModel):
+    """Students and their groups; who is not named stays where they are."""
+
+    members: Annotated[list[Placement], Field(min_length=1, max_length=MOST)]
+
+
+class GroupsFilled(BaseModel):
+    """Everybody is in a group now."""
+
+    groups: int = Field(description="how many groups there are")
+    moved: int = Field(description="how many students were put into one")
+
+
+@get(ALL, of_assignment("group.see"))
+def groups(call: Call, about: tables.Assignment) -> Groups:
+    """The groups of an assignment; for staff. Its ETag is for changing them."""
+    return _groups(call, about)
+
+
+@patch(ALL, of_assignment("group.manage"), matches=True)
+def change_groups(call: Call, about: tables.Assignment, body: GroupsChange) -> Groups:
+    """Put students into groups, or into none. What they submitted before stays whose it was."""
+    groups_store.require_groups(about)
+    etags.require_seen(groups_store.groups_digest(call.session, about.id))
+    wanted = {one.user_id: one.group.strip() for one in body.members}
+    groups_store.arrange_groups(call.session, about, wanted, call.actor.name)
+    return _groups(call, about)
+
+
+@post(f"{ALL}/fill", of_assignment("group.manage"))
+def fill_groups(call: Call, about: tables.Assignment) -> GroupsFilled:
+    """Put all students who are in no group into one by chance."""
+    groups_store.require_groups(about)
+    there, moved = groups_store.arrange_at_random(call.session, about, call.actor.name)
+    return GroupsFilled(groups=there, moved=moved)
+
+
+def _groups(call: Call, about: tables.Assignment) -> Groups:
+    call.etag = groups_store.groups_digest(call.session, about.id)
+    found = groups_store.list_groups(call.session, about.id)
+    items = [Group(id=one.id, members=[_member(person) for person in one.people]) for one in found]
+    return Groups(size=about.group_size, items=items)
+
+
+def _member(one: groups_store.Person) -> GroupMember:
+    return GroupMember(user_id=one.user_id, id=one.sign_in_name, name=one.name, confirmed=one.confirmed)
