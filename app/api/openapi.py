@@ -47,6 +47,7 @@ ARGUMENTS: dict[str, tuple[dict[str, Any], str]] = {
     "assignment_id": (_NUMBER, "the number of the assignment"),
     "version_number": (_NUMBER, "the number of the version of the rubric"),
     "user_id": (_NUMBER, "the number of the person"),
+    "student_id": (_NUMBER, "the number of the student"),
     "change_id": (_NUMBER, "the number of the change"),
     "delivery_id": (_NUMBER, "the number of the attempt"),
     "secret_id": (_NUMBER, "the number of the secret"),

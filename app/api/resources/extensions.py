@@ -25,11 +25,11 @@ MOST = 1000
 class Extension(BaseModel):
     """A later due date of a student."""
 
-    student_id: int
-    student: str = Field(description="their name")
+    student_id: int = Field(description="the student's number", examples=[17])
+    student: str = Field(description="their name", examples=["Ada Lovelace"])
     due: datetime = Field(description="until then they are in time")
-    reason: str
-    by: str = Field(description="who gave it")
+    reason: str = Field(description="why; staff read it", examples=["ill"])
+    by: str = Field(description="who gave it", examples=["Grace Hopper"])
     at: datetime = Field(description="when it was given")
 
 
@@ -37,16 +37,20 @@ class ExtensionsWanted(RequestModel):
     """A later due date for some students; it takes the place of one that they have."""
 
     students: Annotated[list[Whole], Field(min_length=1, max_length=MOST)] = Field(
-        description="the numbers of members who are students"
+        description="the numbers of members who are students", examples=[[17]]
     )
-    due: Moment = Field(description="after the due date that holds for all")
-    reason: Reason = Field(default="", description="the first 1,000 characters are kept; staff read it")
+    due: Moment = Field(
+        description="after the due date that holds for all", examples=["2026-12-08T22:59:00Z"]
+    )
+    reason: Reason = Field(
+        default="", description="the first 1,000 characters are kept; staff read it", examples=["ill"]
+    )
 
 
 class Extended(BaseModel):
     """The students have a later due date now."""
 
-    count: int = Field(description="how many students")
+    count: int = Field(description="how many students", examples=[1])
 
 
 @get(ALL, of_assignment("extension.see"))

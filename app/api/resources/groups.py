@@ -20,46 +20,48 @@ MOST = 2000
 class GroupMember(BaseModel):
     """A student in a group."""
 
-    user_id: int
-    id: str = Field(description="what they sign in as")
-    name: str
+    user_id: int = Field(description="their number", examples=[17])
+    id: str = Field(description="what they sign in as", examples=["ada"])
+    name: str = Field(description="their name", examples=["Ada Lovelace"])
     confirmed: bool = Field(description="false while they were only invited")
 
 
 class Group(BaseModel):
     """Students who submit together."""
 
-    id: str
-    members: list[GroupMember]
+    id: str = Field(description="of the group; another one once its people change", examples=["4f0c51de"])
+    members: list[GroupMember] = Field(description="its people, by name")
 
 
 class Groups(BaseModel):
     """All groups of an assignment."""
 
-    size: int = Field(description="how many may be in a group; 1 where everybody works alone")
-    items: list[Group]
+    size: int = Field(description="how many may be in a group; 1 where everybody works alone", examples=[2])
+    items: list[Group] = Field(description="each group")
 
 
 class Placement(RequestModel):
     """Where a student belongs."""
 
-    user_id: Whole
+    user_id: Whole = Field(description="the student's number", examples=[17])
     group: Annotated[str, Field(max_length=100, pattern=f"^$|{PRINTABLE}")] = Field(
-        description="the same word for all of a group; empty for no group"
+        description="the same word for all of a group; empty for no group", examples=["a"]
     )
 
 
 class GroupsChange(RequestModel):
     """Students and their groups; who is not named stays where they are."""
 
-    members: Annotated[list[Placement], Field(min_length=1, max_length=MOST)]
+    members: Annotated[list[Placement], Field(min_length=1, max_length=MOST)] = Field(
+        description="students with their groups"
+    )
 
 
 class GroupsFilled(BaseModel):
     """Everybody is in a group now."""
 
-    groups: int = Field(description="how many groups there are")
-    moved: int = Field(description="how many students were put into one")
+    groups: int = Field(description="how many groups there are", examples=[12])
+    moved: int = Field(description="how many students were put into one", examples=[5])
 
 
 @get(ALL, of_assignment("group.see"))
