@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import re
 import socket
 import ssl
 import subprocess
@@ -99,6 +100,18 @@ def test_500_slow_connections_through_a_proxy_keep_nobody_waiting(
     # a second on a computer that does nothing else (docs/reliability.md); tests run beside each other
     held = ["--connections", "500", "--seconds", "2", "--every", "0.5", "--within", "5"]
     assert main([proxy, *held, "--assignment", ASSIGNMENT]) == 0
+
+
+@pytest.mark.usefixtures("trusting")
+def test_forms_are_taken_at_a_port_of_its_own(proxy: str) -> None:
+    """A form is taken from its own site only, and another port is another site."""
+    with requests.Session() as browser:
+        page = browser.get(f"{proxy}/sign-in", timeout=30)
+        token = re.search(r'name="csrf_token"[^>]*value="([^"]+)"', page.text)
+        assert token is not None
+        form = {"csrf_token": token[1], "name": "nobody", "password": "wrong"}
+        answer = browser.post(f"{proxy}/sign-in", form, headers={"Referer": page.url}, timeout=30)
+    assert answer.status_code == 401, answer.text
 
 
 @pytest.mark.usefixtures("trusting")
