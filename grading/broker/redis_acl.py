@@ -116,6 +116,7 @@ def _server(config: Config) -> list[str]:
         "-@dangerous",
         "+time",
         "+info",  # counts as dangerous; the doctor and the sweeper read from it how Redis is
+        "+bgrewriteaof",  # counts as dangerous; erasing a student has their data leave the append-only file
     ]
 
 

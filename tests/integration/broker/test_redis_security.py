@@ -151,6 +151,11 @@ def test_a_machine_may_not(secured: Site, command: tuple[str, ...]) -> None:
             machine.execute_command(*command)
 
 
+def test_the_server_may_have_the_append_only_file_written_anew(secured: Site) -> None:
+    """As erasing a student needs; it counts as a command for administrators."""
+    assert secured.dispatch.registry.redis.bgrewriteaof()
+
+
 def test_the_server_may_not_empty_redis(secured: Site) -> None:
     for command in (("FLUSHALL",), ("CONFIG", "SET", "appendonly", "no"), ("KEYS", "*"), ("DEBUG", "RELOAD")):
         with pytest.raises(NoPermissionError):
