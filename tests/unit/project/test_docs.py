@@ -125,6 +125,15 @@ def test_files_that_are_named_exist(page: Path) -> None:
     assert [word for word in sorted(named) if not (ROOT / word).exists()] == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_services_of_the_server_are_stopped_and_started_together(page: Path) -> None:
+    """Who restores while one of them runs is refused, or writes beside it."""
+    every, text = {"web", "store", "sandbox", "sweep"}, page.read_text(encoding="utf-8")
+    lists = [set(re.findall(r"grader-(\w+)", line)) for line in re.findall(r"systemctl .*", text)]
+    lists += [set(words.split()) for words in re.findall(r"for part in ([\w ]+);", text)]
+    assert [found for found in lists if found & every and found != every] == []
+
+
 def test_names_in_the_architecture_are_in_the_code() -> None:
     suffixes = (".py", ".toml", ".yml", ".html")
     sources = [p for top in CODE[:6] for p in (ROOT / top).rglob("*") if p.suffix in suffixes]
