@@ -21,6 +21,7 @@ from app.api.resources import (
     groups,
     machines,
     me,
+    platforms,
     regrades,
     rosters,
     rubrics,
@@ -34,7 +35,7 @@ from app.web.services import Services
 
 RESOURCES = (
     submissions, courses, rosters, assignments, rubrics, grades, regrades, exports, machines, users, events,
-    extensions, groups, me,
+    extensions, groups, platforms, me,
 )  # fmt: skip
 """Importing them filled the table of routes."""
 

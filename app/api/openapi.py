@@ -26,6 +26,7 @@ TAGS = {
     "assignments": "Assignments with their dates and rules",
     "extensions": "Later due dates of single students",
     "groups": "Students who submit together",
+    "platforms": "Links in learning platforms",
     "rubrics": "Rubrics and their versions",
     "grades": "Results, people's changes of them, releasing",
     "regrades": "Re-runs by machines, and students' requests",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cache
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -15,6 +16,20 @@ from app.web.menus import NavigationEntry
 from grading.domain.learning_platforms import platform_modules
 
 
+@dataclass(frozen=True)
+class PlatformLink:
+    """An assignment of ours that is linked in a platform."""
+
+    id: int
+    assignment_id: int
+    title: str
+    sent: int
+    """Scores that the platform took."""
+    failed: int
+    compared_at: datetime | None
+    problem: str
+
+
 class CourseSection(Protocol):
     """Its part of the page that a course has on learning platforms."""
 
@@ -24,6 +39,9 @@ class CourseSection(Protocol):
 
     def read(self, store: Session, course_id: int) -> Any:
         """Everything that is shown; its `linked` says whether the course is part of such a platform."""
+
+    def links(self, store: Session, course_id: int) -> Sequence[PlatformLink]:
+        """The links of a course."""
 
     def send_again(self, store: Session, course_id: int, chosen: Iterable[tuple[int, int]]) -> int:
         """Send scores once more, of these links and users or all that failed or differ; how many are sent."""

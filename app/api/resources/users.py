@@ -110,7 +110,7 @@ class PasswordLink(BaseModel):
     user_id: int = Field(description="their number", examples=[17])
     link: str | None = Field(
         description="`null` where this was answered before, under the same key",
-        examples=["https://grader.school.example/password/4f0c"],
+        examples=["https://grader.school.example/reset/4f0c"],
     )
 
 

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from sqlalchemy.orm import Session
 
 from app.web.i18n import later as N_
-from app.web.platform_pages import PlatformPages
+from app.web.platform_pages import PlatformLink, PlatformPages
 from grading.store.integrations.canvas import course_page, scores
+from grading.store.integrations.canvas import links as canvas_links
 from grading.store.integrations.canvas.course_page import CoursePage
 
 
@@ -20,6 +21,21 @@ class CanvasSection:
     def read(self, store: Session, course_id: int) -> CoursePage:
         """All of it."""
         return course_page.load_course_page(store, course_id)
+
+    def links(self, store: Session, course_id: int) -> list[PlatformLink]:
+        """Those of its assignments."""
+        return [
+            PlatformLink(
+                one.link.id,
+                one.link.assignment_id,
+                one.link.title,
+                one.sent,
+                one.failed,
+                one.compared_at,
+                " ".join(one.errors),
+            )
+            for one in canvas_links.list_links(store, course_id)
+        ]
 
     def send_again(self, store: Session, course_id: int, chosen: Iterable[tuple[int, int]]) -> int:
         """Those of the course."""

@@ -14,7 +14,7 @@ from app.web import auth
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
 from app.web.menus import Menu, NavigationEntry
-from app.web.platform_pages import PlatformPages
+from app.web.platform_pages import PlatformLink, PlatformPages
 from app.web.services import services
 from grading.store.courses import courses
 from grading.store.integrations.lti import course_page, registrations, scores
@@ -55,6 +55,15 @@ class LtiSection:
     def read(self, store: Session, course_id: int) -> CoursePage:
         """All of it."""
         return course_page.load_course_page(store, course_id)
+
+    def links(self, store: Session, course_id: int) -> list[PlatformLink]:
+        """Those of its assignments."""
+        return [
+            PlatformLink(
+                one.id, one.assignment_id, one.title, one.sent, one.failed, one.compared_at, one.compare_error
+            )
+            for one in course_page.list_links(store, course_id)
+        ]
 
     def send_again(self, store: Session, course_id: int, chosen: Iterable[tuple[int, int]]) -> int:
         """Those of the course."""

@@ -21,7 +21,7 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 import cli.main
-from app.web.platform_pages import PlatformPages, platform_pages
+from app.web.platform_pages import PlatformLink, PlatformPages, platform_pages
 from cli.doctor import delivery
 from cli.doctor.finding import Installation, warning
 from grading.config.settings import parse
@@ -132,6 +132,10 @@ class Section:
 
     def read(self, store: Session, course_id: int) -> Any:
         return {"linked": True, "scores": store.scalars(select(RegistryScore)).all()}
+
+    def links(self, store: Session, course_id: int) -> list[PlatformLink]:
+        sent = len(store.scalars(select(RegistryScore)).all())
+        return [PlatformLink(7, 1, "Everything", sent, 0, None, "")] if sent else []
 
     def send_again(self, store: Session, course_id: int, chosen: Iterable[tuple[int, int]]) -> int:
         return sum(
@@ -246,6 +250,9 @@ def test_pages_and_operations_show_it(school: School) -> None:
     teacher = school.client("teacher")
     page = f"/courses/{school.course}/platform"
     assert "<h2>Registry</h2>8.5" in teacher.get(page).get_data(as_text=True)
+    links = f"/api/v1/courses/{school.course}/platform-links"
+    (link,) = teacher.get(links, headers=school.token("teacher")).get_json()["items"]
+    assert (link["platform"], link["id"], link["sent"]) == (NAME, 7, 1)
     form = {"csrf_token": form_token(teacher), NAME: f"{school.assignment}:{school.users['anna']}"}
     assert teacher.post(f"{page}/again", data=form).status_code == 303
     with school.store.write() as session:

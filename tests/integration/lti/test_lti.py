@@ -112,6 +112,12 @@ def test_a_platform_that_is_down_for_an_hour_has_the_score_afterwards(here: Camp
     here.world.base = up
     staff = here.school.client("teacher").get(f"/courses/{here.school.course}/platform")
     assert "Scores that did not arrive" in staff.get_data(as_text=True)
+    links = f"/api/v1/courses/{here.school.course}/platform-links"
+    (link,) = here.school.client().get(links, headers=here.school.token("teacher")).get_json()["items"]
+    told = {name: link[name] for name in ("platform", "assignment_id", "sent", "failed", "problem")}
+    assert told == {
+        "platform": "lti", "assignment_id": here.school.assignment, "sent": 0, "failed": 1, "problem": "",
+    }  # fmt: skip
     later(here, 7201)
     assert sender.send_due() == 1
     assert here.world.of("student-1").points == 8.5

@@ -222,6 +222,7 @@ EXPECTED: dict[tuple[str, str], Line] = {
     ("GET", "api.groups"): (401, 403, 403, 200, 404, 200),
     ("PATCH", "api.change_groups"): (401, 403, 403, 422, 404, 422),
     ("POST", "api.fill_groups"): (401, 403, 403, 422, 404, 422),
+    ("GET", "api.platform_links"): (401, 403, 403, 200, 404, 200),
     ("GET", "api.users"): (401, 403, 403, 403, 403, 403),
     ("POST", "api.create_user"): (401, 403, 403, 403, 403, 403),
     ("GET", "api.user"): (401, 403, 403, 403, 403, 403),

@@ -98,6 +98,11 @@ def list_contexts(session: Session, course_id: int) -> tuple[Context, ...]:
     return tuple(Context(*row) for row in session.execute(_contexts(), {"course_id": course_id}))
 
 
+def list_links(session: Session, course_id: int) -> tuple[Link, ...]:
+    """The links of a course's assignments."""
+    return tuple(Link(*row) for row in session.execute(_links(), {"course_id": course_id}))
+
+
 @cache
 def _contexts() -> Executable:
     one = LtiContext
@@ -109,7 +114,7 @@ def _contexts() -> Executable:
 def load_course_page(session: Session, course_id: int) -> CoursePage:
     """Load the section in a constant number of queries; in two for a course without links."""
     here, wanted = list_contexts(session, course_id), {"course_id": course_id}
-    links = tuple(Link(*row) for row in session.execute(_links(), wanted))
+    links = list_links(session, course_id)
     if not links:
         return CoursePage(here, (), (), (), ())
     return CoursePage(
