@@ -39,6 +39,13 @@ def load_blob(session: Session, sha256: str) -> bytes:
     return session.execute(select(Blob.data).where(Blob.sha256 == sha256)).scalar_one()
 
 
+def load_sizes(session: Session, names: Iterable[str]) -> dict[str, int]:
+    """Bytes of blobs by their SHA-256; unknown ones are left out."""
+    wanted = set(names)
+    query = select(Blob.sha256, Blob.size).where(Blob.sha256.in_(wanted))
+    return {row.sha256: row.size for row in session.execute(query)} if wanted else {}
+
+
 def delete_unused_blobs(session: Session, names: Iterable[str]) -> int:
     """Delete those of these blobs that nothing refers to; returns how many."""
     wanted = sorted(set(names))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from flask import Blueprint, Response, flash, redirect, render_template, request, url_for
+from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response as BaseResponse
 
 from app.assignments.editor import forms
@@ -25,6 +26,7 @@ from grading.documents.files import upload_name
 from grading.documents.zip_format import Budget, ZipReader
 from grading.domain.errors import AssignmentError, DocumentError, EmptyUpload, NotFound
 from grading.domain.permissions import Actor
+from grading.store import tables
 from grading.store.assignments import settings, versions
 from grading.store.assignments.versions import NothingChanged, SavedMeanwhile
 from grading.store.blobs import load_blob
@@ -67,8 +69,7 @@ def change(assignment_id: int) -> tuple[str, int] | BaseResponse:
         folder = request.form.get("folder", "")
         if folder not in FOLDERS:
             raise NotFound(_("Choose one of the folders."))
-        files = parsing.uploaded(request.files.getlist("files"))
-        return _saved(actor, assignment_id, {f"{folder}/{_inside(one.name)}": one.data for one in files})
+        return _saved(actor, assignment_id, placed(folder, parsing.uploaded(request.files.getlist("files"))))
     except (DocumentError, AssignmentError, SavedMeanwhile) as error:
         return _page(actor, assignment_id, render_error(error)), error.status
 
@@ -122,22 +123,38 @@ def _saved(actor: Actor, assignment_id: int, new: Mapping[str, bytes], removed: 
     """Raises AssignmentError, SavedMeanwhile and NotFound."""
     with services().store.write() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
-        content = versions.load_content(
-            session, versions.version_by_number(session, assignment_id, forms.base())
-        )
-        if removed and removed not in content.files:
-            raise NotFound(_("There is no such file."))
-        files = {path: data for path, data in {**content.files, **new}.items() if path != removed}
-        _require_room(files)
-        note = _("Removed %(path)s", path=removed) if removed else _("Files: %(paths)s", paths=", ".join(new))
         try:
-            made = versions.save_draft(
-                session, found, replace(content, files=files), forms.base(), actor, note
-            )
+            made = save_files(session, found, forms.base(), actor, new, removed)
             flash(_("Saved as version %(number)s. It is a draft until you publish it.", number=made.number))
         except NothingChanged as error:
             flash(render_error(error))
     return redirect(url_for("editor_files.listing", assignment_id=assignment_id), 303)
+
+
+def placed(folder: str, files: Iterable[UploadedFile]) -> dict[str, bytes]:
+    """Files by their paths in one of the folders. Raises AssignmentError."""
+    return {f"{folder}/{_inside(one.name)}": one.data for one in files}
+
+
+def save_files(
+    session: Session,
+    assignment: tables.Assignment,
+    base: int,
+    actor: Actor,
+    new: Mapping[str, bytes],
+    removed: str = "",
+) -> tables.RubricVersion:
+    """Save version `base` with these files, or without one, as a new draft.
+
+    Raises AssignmentError, NotFound, SavedMeanwhile and NothingChanged.
+    """
+    content = versions.load_content(session, versions.version_by_number(session, assignment.id, base))
+    if removed and removed not in content.files:
+        raise NotFound(_("There is no such file."))
+    files = {path: data for path, data in {**content.files, **new}.items() if path != removed}
+    _require_room(files)
+    note = _("Removed %(path)s", path=removed) if removed else _("Files: %(paths)s", paths=", ".join(new))
+    return versions.save_draft(session, assignment, replace(content, files=files), base, actor, note)
 
 
 def _page(actor: Actor, assignment_id: int, problem: str = "") -> str:

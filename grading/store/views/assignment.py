@@ -18,8 +18,7 @@ from grading.domain.messages import define_message
 from grading.domain.rubric import Rubric
 from grading.domain.shared_messages import NO_SUCH_ASSIGNMENT
 from grading.shared.cache import BoundedCache, mark
-from grading.store import tables
-from grading.store.blobs import load_blob
+from grading.store import blobs, tables
 from grading.store.courses import groups
 from grading.store.courses.groups import Group
 from grading.store.database import cache_now, clock_column
@@ -268,7 +267,12 @@ def load_offered_file(session: Session, assignment: tables.Assignment, path: str
     name = _files(session, assignment).get(path) if path.startswith(OFFERED) else None
     if name is None:
         raise NotFound(NO_SUCH_FILE)
-    return load_blob(session, name)
+    return blobs.load_blob(session, name)
+
+
+def list_offered_files(session: Session, assignment: tables.Assignment) -> tuple[OfferedFile, ...]:
+    """The files that students may download."""
+    return _offered(session, _files(session, assignment))
 
 
 def _files(session: Session, assignment: tables.Assignment) -> Mapping[str, str]:
@@ -285,9 +289,7 @@ def _files(session: Session, assignment: tables.Assignment) -> Mapping[str, str]
 
 def _offered(session: Session, files: Mapping[str, str]) -> tuple[OfferedFile, ...]:
     names = {path: name for path, name in files.items() if path.startswith(OFFERED)}
-    blob = tables.Blob
-    known = select(blob.sha256, blob.size).where(blob.sha256.in_(set(names.values())))
-    sizes = {name: size for name, size in session.execute(known)} if names else {}  # noqa: C416 - rows are no pairs to mypy
+    sizes = blobs.load_sizes(session, names.values())
     order = sorted(names, key=lambda path: (not path.startswith(OFFERED[0]), path.casefold()))
     return tuple(OfferedFile(path=path, size=sizes.get(names[path], 0)) for path in order)
 
