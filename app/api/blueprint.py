@@ -20,6 +20,7 @@ from app.api.resources import (
     grades,
     groups,
     machines,
+    material,
     me,
     platforms,
     regrades,
@@ -34,8 +35,8 @@ from app.web.security import without_token
 from app.web.services import Services
 
 RESOURCES = (
-    submissions, courses, rosters, assignments, rubrics, grades, regrades, exports, machines, users, events,
-    extensions, groups, platforms, me,
+    submissions, courses, rosters, assignments, rubrics, material, grades, regrades, exports, machines, users,
+    events, extensions, groups, platforms, me,
 )  # fmt: skip
 """Importing them filled the table of routes."""
 

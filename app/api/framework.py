@@ -62,12 +62,19 @@ def handler(route: Route) -> Callable[..., Response]:
             return _read(route, actor, path)
         with services().store.read() as session:  # before anything that was sent is read
             _about(route, session, actor, path)
-        sent = {"body": parsing.of_body(route.body)} if route.body else {}
+        sent = _sent(route)
         key = key_of(actor, request_hash(parsing.raw_body())) if route.keyed else None
         with in_use(key):
             return _written(route, actor, {**path, **sent}, key)
 
     return handle
+
+
+def _sent(route: Route) -> dict[str, Any]:
+    """What the view is given of the body."""
+    if route.body:
+        return {"body": parsing.of_body(route.body)}
+    return dict(zip(("form", "uploads"), parsing.of_form(route.form), strict=True)) if route.form else {}
 
 
 def _say_deprecated(deprecation: Deprecation) -> None:

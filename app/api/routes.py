@@ -1,7 +1,8 @@
 """The table of the API's routes: each says once what it takes, what it gives and who may ask.
 
 Views are functions of a `Call`, of what the guard found (`about`) and, where they name them, of the arguments
-of the address, `query` and `body`. The OpenAPI document is made from the same table (`app/api/openapi.py`).
+of the address, `query`, `body`, `form` and its files (`uploads`). The OpenAPI document is made from the same
+table (`app/api/openapi.py`).
 """
 
 from __future__ import annotations
@@ -145,6 +146,7 @@ def route(method: str, rule: str, guard: Guard, **how: Any) -> Callable[[V], V]:
             gives=gives if isinstance(gives, type) and issubclass(gives, BaseModel) else None,
             query=hints.get("query"),
             body=hints.get("body"),
+            form=how.pop("form", hints.get("form")),
             names=names,
             **how,
         )

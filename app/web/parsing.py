@@ -73,6 +73,16 @@ class NoJson(GraderError):
     )
 
 
+class NoForm(GraderError):
+    """Send the body as a form, with Content-Type: multipart/form-data."""
+
+    code = "wrong_content_type"
+    status = 415
+    default_message = define_message(
+        "error.no_form", "Send the body as a form, with Content-Type: multipart/form-data."
+    )
+
+
 def parse(model: type[T], data: dict[str, Any]) -> T:
     """Validate fields of a request; the error names the field."""
     try:
@@ -102,6 +112,17 @@ def of_body(model: type[T]) -> T:
         return model.model_validate_json(data or b"{}", strict=True)
     except ValidationError as error:
         raise invalid_field(error) from None
+
+
+def of_form(model: type[T]) -> tuple[T, tuple[UploadedFile, ...]]:
+    """The fields of a form with `files`, and these with their names.
+
+    Raises NoForm, EmptyUpload, InvalidField.
+    """
+    if request.mimetype != "multipart/form-data":
+        raise NoForm
+    files = uploaded(request.files.getlist("files"))
+    return parse(model, {**request.form.to_dict(), "files": [one.data for one in files]}), files
 
 
 def raw_body() -> bytes:

@@ -105,7 +105,7 @@ def rubric(call: Call, about: tables.Assignment, query: RubricFilter) -> Rubric:
     row = now.version
     if query.which == "counting" and now.counting is not None:
         row = rubric_versions.version_by_number(call.session, about.id, now.counting)
-    call.etag = f"{_tag(now)}.{row.number}"
+    call.etag = f"{tag_of(now)}.{row.number}"
     return _rubric(row, now)
 
 
@@ -113,8 +113,7 @@ def rubric(call: Call, about: tables.Assignment, query: RubricFilter) -> Rubric:
 def put_rubric(call: Call, about: tables.Assignment, body: NewRubric) -> VersionMade:
     """Save a new version, as a draft or to count from now on. What is graded stays as it is."""
     now = rubric_versions.load_newest(call.session, about)
-    if call.match(_tag(now)).split(".")[0] != str(now.version.number):
-        raise Changed
+    require_newest(call, now)
     content = replace(rubric_versions.load_content(call.session, now.version), rubric=_read(body.rubric))
     content = content if body.task is None else replace(content, task=body.task)
     try:
@@ -150,7 +149,14 @@ def publish(call: Call, about: tables.Assignment, version_number: int) -> Versio
     return VersionMade(version=version_number, published=done)
 
 
-def _tag(now: rubric_versions.NewestVersion) -> str:
+def require_newest(call: Call, now: rubric_versions.NewestVersion) -> None:
+    """Go on where the caller saw the newest version. Raises MatchMissing, Changed."""
+    if call.match(tag_of(now)).split(".")[0] != str(now.version.number):
+        raise Changed
+
+
+def tag_of(now: rubric_versions.NewestVersion) -> str:
+    """The ETag of what the newest version holds, and of which one counts."""
     return f"{now.version.number}.{now.counting or 0}"
 
 
