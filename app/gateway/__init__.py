@@ -10,6 +10,7 @@ from flask import Flask
 from app.gateway.views import endpoints
 from app.gateway_requests import errors
 from app.gateway_requests.slots import GatewayServices, RequestSlots
+from app.web import request_ids
 
 __all__ = ["GatewayServices", "create_gateway"]
 
@@ -19,6 +20,7 @@ def create_gateway(gateway: GatewayServices) -> Flask:
     app = Flask(__name__, static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = gateway.settings.max_body_kb * 1024
     app.extensions["gateway"] = RequestSlots(gateway)
+    request_ids.identify_requests(app)
     errors.handle_errors(app)
     app.register_blueprint(endpoints)
     return app

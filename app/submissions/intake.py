@@ -12,6 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from app.web.parsing import limits, trusted
+from app.web.request_ids import request_id
 from app.web.services import services
 from grading import documents
 from grading.documents import SubmittedFiles, UploadedFile
@@ -47,7 +48,8 @@ def accept(
     if not accepted.repeated:
         with working_on(submission=accepted.submission_id, round=accepted.round_id):
             log.info("round %s of submission %s was accepted", accepted.round_id, accepted.submission_id)
-            mark("accept", accepted.round_id, began_ns, **{"grader.submission": accepted.submission_id})
+            about = {"grader.submission": accepted.submission_id, "grader.request": request_id()}
+            mark("accept", accepted.round_id, began_ns, **about)
             services().dispatch.announce(accepted.round_id)
     return accepted
 

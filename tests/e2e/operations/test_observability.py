@@ -303,6 +303,7 @@ def test_a_trace_leads_from_the_submission_to_the_grade(seen: Seen) -> None:
     assert roots.keys() == set(seen.submissions)
     for root in roots.values():
         assert root.parent == ""
+        assert root.attributes["grader.request"]
         spans = seen.traces.of(root.trace)
         by_name: dict[str, list[Any]] = {}
         for span in spans:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -159,6 +160,7 @@ def test_who_may_not(place: Place, scopes: tuple[str, ...], user: str, status: i
     with pytest.raises(openai.APIStatusError) as refused:
         stranger.chat.completions.create(model="tiny", messages=HELLO)
     assert refused.value.status_code == status
+    assert re.fullmatch(r"[0-9a-f]{32}", refused.value.request_id or "")
     with pytest.raises(openai.APIStatusError):
         stranger.models.list()
 
