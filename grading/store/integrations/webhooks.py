@@ -105,6 +105,7 @@ def record_success(session: Session, name: str, mark: str) -> None:
     row = session.get(EventReceiver, name)
     if row is not None and (row.failures or row.mark != mark):
         row.mark, row.failures, row.failing_since, row.paused_at = mark, 0, None, None
+        session.flush()
 
 
 def record_failure(session: Session, name: str, mark: str) -> bool:

@@ -225,16 +225,17 @@ class Relay:
         paused = False
         with self.server.store.write() as session:
             webhooks.record_attempt(session, attempt)
+            # the receiver's row before its messages', as whoever resumes it locks them
             if not attempt.error:
-                outbox.mark_done(session, row)
                 webhooks.record_success(session, receiver.name, receiver.mark)
+                outbox.mark_done(session, row)
             elif attempt.status == GONE:
                 outbox.add(session, "gone", receiver.mark, {"url": receiver.url})
                 outbox.fail_all(session, "gone", "answered 410: it wants no more messages")
                 outbox.fail_all(session, receiver.kind, "answered 410")
             else:
-                outbox.mark_failed(session, row, attempt.error, retry_in_s)
                 paused = webhooks.record_failure(session, receiver.name, receiver.mark)
+                outbox.mark_failed(session, row, attempt.error, retry_in_s)
         _tell_log(receiver, row, attempt, retry_in_s, paused)
 
 
