@@ -22,6 +22,7 @@ from grading.store.reporting.operations import DatabaseFacts, file_of, load_fact
 NETWORK_DISKS = ("nfs", "cifs", "smb", "fuse.sshfs", "9p", "afs")
 MANY_SLOTS = 64
 UPGRADE = "run `grader db upgrade`"
+NEWER = "bring this code to that version (`git pull`, `scripts/bootstrap sandbox`), and change no tables"
 
 
 def diagnose(installation: Installation, *, redis: bool) -> Iterator[Finding]:
@@ -54,7 +55,10 @@ def _look(installation: Installation, store: Store, file: Path | None, redis: bo
     facts = load_facts(store)
     ahead_s = facts.now.timestamp() - time.time()
     yield ok("database", f"{facts.kind} {facts.version} answers")
-    if at != schema.newest_revision():
+    if at is not None and at not in schema.known_revisions():
+        message = f"at revision {at}, which this code does not know: another version of Grader made it"
+        yield failure("database tables", message, NEWER)
+    elif at != schema.newest_revision():
         message = f"at revision {at or 'nothing'}, this code needs {schema.newest_revision()}"
         yield failure("database tables", message, UPGRADE)
     else:

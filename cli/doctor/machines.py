@@ -18,7 +18,7 @@ from grading.broker.dispatch import AWAY, Dispatch, open_dispatch
 from grading.broker.machine_status import MachineState
 from grading.config.settings import Machine
 from grading.domain.model_digests import Claim, claims, differing, short
-from grading.shared.code_version import software
+from grading.shared.code_version import fingerprint, software
 from workers.machine.engines import known_engines
 
 LOOK_EVERY_S = 0.1
@@ -175,7 +175,7 @@ def _words(stages: Mapping[str, str]) -> str:
 
 
 def _found(name: str, installation: Installation, found: Examination) -> Iterator[Finding]:
-    if found["software"] != software():
+    if fingerprint(found["software"]) != fingerprint(software()):
         message = f"runs software {found['software']}, here is {software()}"
         yield warning(f"{name} software", message, "bring both to the same version and restart the worker")
     yield _link(f"{name} link", installation, found["link"])

@@ -21,6 +21,11 @@ def software() -> str:
     return f"{_number()}+{digest.hexdigest()[:8]}"
 
 
+def fingerprint(said: str) -> str:
+    """What tells software from other software; a checkout that was never installed has no version."""
+    return said.rpartition("+")[2]
+
+
 def _files(root: Path) -> list[Path]:
     found: list[Path] = []
     for name in SHARED:

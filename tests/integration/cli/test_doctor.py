@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from redis import Redis
+from sqlalchemy import text
 
 from cli.dev.embedded_redis import free_port
 from cli.doctor import database as database_checks
@@ -160,6 +161,11 @@ def _old_tables(case: Case, _stack: ExitStack) -> None:
     schema.downgrade(case.environ["GRADER_DATABASE_URL"], "base")
 
 
+def _newer_tables(case: Case, _stack: ExitStack) -> None:
+    with closing(Store(case.environ["GRADER_DATABASE_URL"])) as store, store.write() as session:
+        session.execute(text("update alembic_version set version_num = '9999'"))
+
+
 def _low_disk(case: Case, _stack: ExitStack) -> None:
     case.arguments = ["--min-free-gb", "1000000"]
 
@@ -247,6 +253,7 @@ def _stranger(case: Case, _stack: ExitStack) -> None:
         (_no_database, "database", "failure", "there is no database", "grader db upgrade"),
         (_database_away, "database", "failure", "does not answer", "GRADER_DATABASE_URL"),
         (_old_tables, "database tables", "failure", "at revision nothing", "grader db upgrade"),
+        (_newer_tables, "database tables", "failure", "9999, which this code does not know", "git pull"),
         (_low_disk, "disk of /tmp", "failure", "less than", "make room"),
         (_low_disk, "disk of the database", "failure", "less than", "make room"),
         (_clock, "clocks", "warning", "s from the database's", "NTP"),
