@@ -104,7 +104,7 @@ def cut(
     if len(rows) <= query.limit:
         return rows, None
     items = rows[: query.limit]
-    parameters = {name: value for name, value in request.args.items() if name != "cursor"}
-    address = f"{request.path}?{urlencode({**parameters, 'cursor': cursor_of(*key(items[-1]))})}"
+    parameters = [(name, value) for name, value in request.args.items(multi=True) if name != "cursor"]
+    address = f"{request.path}?{urlencode([*parameters, ('cursor', cursor_of(*key(items[-1])))])}"
     call.headers["Link"] = f'<{address}>; rel="next"'
     return items, address

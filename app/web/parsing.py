@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_origin
 
 from flask import Response, jsonify, request
 from pydantic import BaseModel, ValidationError
@@ -92,13 +92,21 @@ def parse(model: type[T], data: dict[str, Any]) -> T:
 
 
 def of_query(model: type[T]) -> T:
-    """The parameters of the address, each at most once. Raises InvalidField."""
-    fields = {}
+    """The parameters of the address, each at most once but those that are lists. Raises InvalidField."""
+    fields: dict[str, Any] = {}
     for name, values in request.args.lists():
+        if _is_list(model, name):
+            fields[name] = values
+            continue
         if len(values) > 1:
             raise InvalidField(f"{shown(name)}: is given more than once.")
         fields[name] = values[0]
     return parse(model, fields)
+
+
+def _is_list(model: type[BaseModel], name: str) -> bool:
+    field = model.model_fields.get(name)
+    return field is not None and get_origin(field.annotation) is list
 
 
 def of_body(model: type[T]) -> T:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from flask import Response, request, url_for
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.orm import Session
 
-from app.api.fields import PRINTABLE, Line, Moment, Whole, Yes
+from app.api.fields import PRINTABLE, Line, Moment, SubmissionId, Whole, Yes
 from app.api.framework import in_use, key_of
 from app.api.guards import anybody, of_submission
-from app.api.paging import Page, Paged, cut, moment_and_id
+from app.api.paging import MOST, Page, Paged, cut, moment_and_id
 from app.api.routes import Call, get, post
 from app.submissions import intake
 from app.submissions.status_texts import StageStatus, progress
@@ -149,6 +149,9 @@ class SentMessages(BaseModel):
 class SubmissionFilter(Paged):
     """Which submissions a list shows."""
 
+    id: Annotated[list[SubmissionId], Field(max_length=MOST)] = Field(
+        default=[], description="only these; given once for each", examples=[["4f0c2d91", "77aa03be"]]
+    )
     course: Whole | None = Field(default=None, description="the course's number")
     assignment: Whole | None = Field(default=None, description="the assignment's number")
     student: Line | None = Field(
@@ -161,6 +164,7 @@ class SubmissionFilter(Paged):
     released: Yes | None = Field(default=None, description="whether its student sees the grade")
     since: Moment | None = Field(default=None, description="received at this moment or later")
     until: Moment | None = Field(default=None, description="received before this moment")
+    sort: Literal["newest", "oldest"] = Field(default="newest", description="which come first")
 
 
 class SubmissionItem(BaseModel):
@@ -237,7 +241,7 @@ class UnknownStudent(Forbidden):
 
 @get("/submissions", anybody("read"))
 def submissions(call: Call, query: SubmissionFilter) -> Page[SubmissionItem]:
-    """Submissions, the newest first: of the courses you are staff of, and your own."""
+    """Submissions in order of time: of the courses you are staff of, and your own."""
     student = None
     if query.student is not None:
         user = users.find_user(call.session, "local", query.student.strip())
@@ -253,6 +257,8 @@ def submissions(call: Call, query: SubmissionFilter) -> Page[SubmissionItem]:
         released=query.released,
         since=query.since,
         until=query.until,
+        ids=tuple(query.id),
+        oldest_first=query.sort == "oldest",
     )
     found = api_lists.list_submissions(call.session, wanted, moment_and_id(query), query.limit + 1)
     items, address = cut(call, query, found, lambda one: (one.created_at, one.id))

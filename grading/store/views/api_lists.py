@@ -87,17 +87,22 @@ class SubmissionFilters(Value):
     released: bool | None = None
     since: datetime | None = None
     until: datetime | None = None
+    ids: tuple[str, ...] = ()
+    """Only these; empty: all."""
+    oldest_first: bool = False
 
 
 def list_submissions(
     session: Session, wanted: SubmissionFilters, after: tuple[datetime, str] | None, limit: int
 ) -> tuple[SubmissionLine, ...]:
-    """Submissions, the newest first; first their ids by indexes alone, then the columns of those few."""
+    """Submissions in order of time; first their ids by indexes alone, then the columns of those few."""
     own, round_, grade = tables.Submission, tables.Round, tables.Grade
+    place = tuple_(own.created_at, own.id)
+    order = (own.created_at, own.id) if wanted.oldest_first else (own.created_at.desc(), own.id.desc())
     query: Select[Any] = (
         select(own.id)
         .join(round_, and_(round_.submission_id == own.id, round_.current))
-        .order_by(own.created_at.desc(), own.id.desc())
+        .order_by(*order)
         .limit(limit)
     )
     if wanted.flagged is not None or wanted.released is not None:
@@ -105,7 +110,7 @@ def list_submissions(
     for condition in (*_whose(wanted), *_which(wanted)):
         query = query.where(condition)
     if after is not None:
-        query = query.where(tuple_(own.created_at, own.id) < after)
+        query = query.where(place > after if wanted.oldest_first else place < after)
     return submission_lists.load_lines(session, list(session.scalars(query)))
 
 
@@ -139,6 +144,8 @@ def _which(wanted: SubmissionFilters) -> list[Any]:
             staff = select(tables.Assignment.id).where(tables.Assignment.course_id.in_(wanted.staff_of))
             flagged = and_(flagged, or_(grade.released_at.is_not(None), own.assignment_id.in_(staff)))
         found.append(flagged if wanted.flagged else ~flagged)
+    if wanted.ids:
+        found.append(own.id.in_(wanted.ids))
     if wanted.since is not None:
         found.append(own.created_at >= wanted.since)
     if wanted.until is not None:

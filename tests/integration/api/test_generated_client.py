@@ -199,7 +199,10 @@ def listed(models: ModuleType, teacher: Program, assignment: int, *, released: b
     status = models.SubmissionsStatus("graded")
     page = teacher("submissions", assignment=assignment, status=status, released=released, since=since)
     assert page.next_ is None
-    return [one.id for one in page.items]
+    ids = [one.id for one in page.items]
+    same = teacher("submissions", id=ids, released=released, sort=models.SubmissionsSort("oldest")).items
+    assert [one.id for one in same if one.assignment_id == assignment] == ids
+    return ids
 
 
 def exported(teacher: Program, assignment: int) -> None:

@@ -186,6 +186,42 @@ def test_a_list_is_walked_to_its_end_whatever_comes_meanwhile(school_url: str) -
     school.close()
 
 
+def test_a_list_can_begin_with_the_oldest(school_url: str) -> None:
+    school = School(school_url)
+    teacher = Script(school, "teacher")
+    expected = [school.submit(name) for name in ("anna", "ben", "anna", "ben")]
+    found, address = [], "/submissions?limit=2&sort=oldest"
+    while address:
+        page = teacher.get(address)
+        found += [one["id"] for one in page["items"]]
+        address = page["next"]
+        if len(found) == 2:
+            expected.append(school.submit("ben"))  # comes last
+    assert found == expected
+    assert [one["id"] for one in teacher.get("/submissions?sort=newest")["items"]] == expected[::-1]
+    assert code(teacher("GET", "/submissions?sort=length")) == (422, "field_invalid")
+    school.close()
+
+
+def test_many_submissions_are_asked_for_at_once(school_url: str) -> None:
+    school = School(school_url)
+    teacher, anna = Script(school, "teacher"), Script(school, "anna")
+    mine, theirs, third = (school.submit(name) for name in ("anna", "ben", "ben"))
+    elsewhere = school.submit("stranger", school.elsewhere)
+    asked = "&".join(f"id={one}" for one in (mine, theirs, elsewhere, "0" * 32))
+    seen = {one["id"]: one["status"] for one in teacher.get(f"/submissions?{asked}")["items"]}
+    assert seen == {mine: "received", theirs: "received"}
+    assert [one["id"] for one in anna.get(f"/submissions?{asked}")["items"]] == [mine]
+    first = teacher.get(f"/submissions?id={third}&id={mine}&limit=1&sort=oldest")
+    assert [one["id"] for one in first["items"]] == [mine]
+    second = teacher.get(first["next"])
+    assert ([one["id"] for one in second["items"]], second["next"]) == ([third], None)
+    many = "&".join(f"id={number}" for number in range(201))
+    assert code(teacher("GET", f"/submissions?{many}")) == (422, "field_invalid")
+    assert code(teacher("GET", "/submissions?id=")) == (422, "field_invalid")
+    school.close()
+
+
 def test_every_list_goes_on_by_its_cursor(school: School) -> None:
     admin = Script(school, "admin")
     school.submit("anna")
