@@ -10,7 +10,7 @@ STAGE = "analysis"
 
 
 class NoExample(LookupError):
-    """A field of a text or a number has no example."""
+    """A field of a text or a number has no example; the message names it."""
 
 
 def example_of(schema: dict[str, Any], definitions: dict[str, Any]) -> Any:
@@ -39,14 +39,17 @@ def _by_type(schema: dict[str, Any], definitions: dict[str, Any]) -> Any:
         return True
     if schema.get("format") == "date-time":
         return MOMENT
-    raise NoExample(schema.get("title", str(schema)))
+    raise NoExample
 
 
 def _object(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
     """With what it needs, and what is worth an example."""
-    needed = schema.get("required", ())
-    return {
-        name: example_of(field, definitions)
-        for name, field in schema.get("properties", {}).items()
-        if name in needed or "examples" in field
-    }
+    needed, made = schema.get("required", ()), {}
+    for name, field in schema.get("properties", {}).items():
+        if name not in needed and "examples" not in field:
+            continue
+        try:
+            made[name] = example_of(field, definitions)
+        except NoExample as error:
+            raise error if error.args else NoExample(f"{schema['title']}.{name}") from None
+    return made

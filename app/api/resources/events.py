@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field
 
-from app.api.fields import Line, RequestModel
+from app.api.fields import Line, Moment, RequestModel
 from app.api.guards import allowed
 from app.api.paging import Page, Paged, cut, number
 from app.api.routes import Call, delete, get, post
@@ -57,6 +57,8 @@ class DeliveryFilter(Paged):
 
     receiver: Line | None = Field(default=None, description="the receiver's name")
     state: Literal["taken", "failed"] | None = Field(default=None, description="what came of it")
+    since: Moment | None = Field(default=None, description="made at this moment or later")
+    until: Moment | None = Field(default=None, description="made before this moment")
 
 
 class DeliveryItem(BaseModel):
@@ -151,8 +153,15 @@ def resume_receiver(call: Call, receiver: str) -> Resumed:
 @get("/deliveries", allowed("administer"))
 def deliveries(call: Call, query: DeliveryFilter) -> Page[DeliveryItem]:
     """Attempts to send messages, the newest first; for administrators."""
-    wanted = query.receiver or "", query.state or ""
-    found = webhooks.list_deliveries_before(call.session, *wanted, number(query), query.limit + 1)
+    found = webhooks.list_deliveries_before(
+        call.session,
+        query.receiver or "",
+        query.state or "",
+        number(query),
+        query.limit + 1,
+        since=query.since,
+        until=query.until,
+    )
     items, address = cut(call, query, found, lambda one: (one.id,))
     return Page(items=[DeliveryItem(**vars(one)) for one in items], next=address)
 

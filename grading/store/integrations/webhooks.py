@@ -199,13 +199,22 @@ def list_deliveries(session: Session, receiver: str = "", state: str = "", page:
 
 
 def list_deliveries_before(
-    session: Session, receiver: str, state: str, before: int | None, limit: int
+    session: Session,
+    receiver: str,
+    state: str,
+    before: int | None,
+    limit: int,
+    *,
+    since: datetime | None = None,
+    until: datetime | None = None,
 ) -> list[DeliveryEntry]:
     """Attempts with smaller ids than `before`, the newest first, chosen as `list_deliveries` does."""
     one = SentMessage
     query = select(one.id, one.receiver, one.type, one.attempt, one.at, one.status, one.error)
     query = _wanted(query, bool(receiver), state).order_by(one.id.desc()).limit(limit)
     query = query if before is None else query.where(one.id < before)
+    query = query if since is None else query.where(one.at >= since)
+    query = query if until is None else query.where(one.at < until)
     return [DeliveryEntry(*row) for row in session.execute(query, {"receiver": receiver})]
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from werkzeug.test import TestResponse
@@ -59,7 +61,7 @@ def paused(school: School, tries: int = 3) -> None:
         session.add_all(
             tables.SentMessage(
                 receiver="lms", message_id="msg_1", event="received:s1", type="submission.received",
-                submission_id="s1", attempt=attempt, at=moment, seconds=0.1, url="https://lms.example/events",
+                submission_id="s1", attempt=attempt, at=moment + timedelta(minutes=attempt), seconds=0.1, url="https://lms.example/events",
                 headers={"webhook-id": "msg_1"}, body="{}", status=500, error="answered 500", answer="no",
             )
             for attempt in range(1, tries + 1)
@@ -90,6 +92,10 @@ def test_deliveries_are_listed_read_and_sent_again(school: School, admin: Admini
     assert (attempts, rest["next"]) == ([3, 2, 1], None)
     assert admin.get("/deliveries?state=taken&receiver=lms")["items"] == []
     assert len(admin.get("/deliveries?state=failed&receiver=lms")["items"]) == 3
+    at = quote(first["items"][0]["at"])
+    later = [one["attempt"] for one in admin.get(f"/deliveries?since={at}")["items"]]
+    earlier = [one["attempt"] for one in admin.get(f"/deliveries?until={at}")["items"]]
+    assert (later, earlier) == ([3], [2, 1])
     one = admin.get(f"/deliveries/{first['items'][0]['id']}")
     assert (one["message_id"], one["body"], one["answer"], one["status"]) == ("msg_1", "{}", "no", 500)
     with school.store.write() as session:

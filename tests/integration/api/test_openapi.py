@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import keyword
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
+from pydantic import BaseModel
 
 from app.api import blueprint, openapi
+from app.api.examples import NoExample, example_of
 from app.api.routes import ROUTES
 from grading.integrations import events
 from tests.integration.webapp import School
@@ -99,6 +102,18 @@ def test_every_body_has_an_example_that_fits_it() -> None:
         assert found or operation["operationId"] in {*FILES, *NOTHING, "description"}, place
         for one in found:
             fits(one["schema"], one["example"])
+
+
+def test_a_field_without_an_example_is_named() -> None:
+    class Inner(BaseModel):
+        title: str
+
+    class Outer(BaseModel):
+        inner: Inner
+
+    schema = Outer.model_json_schema()
+    with pytest.raises(NoExample, match=re.escape("Inner.title")):
+        example_of(schema, schema["$defs"])
 
 
 def test_examples_of_requests_are_taken() -> None:
