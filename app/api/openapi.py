@@ -39,24 +39,28 @@ TAGS = {
 }
 _ID = {"type": "string", "pattern": "^[0-9a-z]{1,32}$"}
 _NUMBER = {"type": "integer", "minimum": 1, "maximum": 2_147_483_647}
-ARGUMENTS: dict[str, tuple[dict[str, Any], str]] = {
-    "id": (_ID, "the id of the submission"),
-    "run_id": (_ID, "the id of the run"),
-    "dry_run_id": (_ID, "the id of the re-run"),
-    "receiver": ({"type": "string", "pattern": "^[0-9a-z-]{1,40}$"}, "the name of the receiver"),
-    "path": ({"type": "string", "minLength": 1, "maxLength": 400}, "the path of the file, with its folder"),
-    "file_path": ({"type": "string", "minLength": 1, "maxLength": 400}, "the path of the file"),
-    "course_id": (_NUMBER, "the number of the course"),
-    "assignment_id": (_NUMBER, "the number of the assignment"),
-    "version_number": (_NUMBER, "the number of the version of the rubric"),
-    "user_id": (_NUMBER, "the number of the person"),
-    "student_id": (_NUMBER, "the number of the student"),
-    "change_id": (_NUMBER, "the number of the change"),
-    "delivery_id": (_NUMBER, "the number of the attempt"),
-    "secret_id": (_NUMBER, "the number of the secret"),
-    "request_id": (_NUMBER, "the number of the request"),
+ARGUMENTS: dict[str, tuple[dict[str, Any], str, object]] = {
+    "id": (_ID, "the id of the submission", "4f0c2d91"),
+    "run_id": (_ID, "the id of the run", "91ab03c4"),
+    "dry_run_id": (_ID, "the id of the re-run", "51de90c4"),
+    "receiver": ({"type": "string", "pattern": "^[0-9a-z-]{1,40}$"}, "the name of the receiver", "lms"),
+    "path": (
+        {"type": "string", "minLength": 1, "maxLength": 400},
+        "the path of the file, with its folder",
+        "data/sales.csv",
+    ),
+    "file_path": ({"type": "string", "minLength": 1, "maxLength": 400}, "the path of the file", "basket.py"),
+    "course_id": (_NUMBER, "the number of the course", 3),
+    "assignment_id": (_NUMBER, "the number of the assignment", 12),
+    "version_number": (_NUMBER, "the number of the version of the rubric", 4),
+    "user_id": (_NUMBER, "the number of the person", 17),
+    "student_id": (_NUMBER, "the number of the student", 17),
+    "change_id": (_NUMBER, "the number of the change", 31),
+    "delivery_id": (_NUMBER, "the number of the attempt", 204),
+    "secret_id": (_NUMBER, "the number of the secret", 2),
+    "request_id": (_NUMBER, "the number of the request", 8),
 }
-"""Of addresses: schema, and what it is."""
+"""Of addresses: schema, what it is, and an example."""
 ABOUT = {
     304: "It is as your If-None-Match says.",
     400: "The request contradicts itself, or what is there.",
@@ -197,8 +201,9 @@ def _operation(route: Route, schemas: Schemas) -> dict[str, Any]:
 def _places(route: Route) -> list[dict[str, Any]]:
     found = []
     for name in arguments(route):
-        schema, about = ARGUMENTS[name]
-        found.append({"name": name, "in": "path", "required": True, "schema": schema, "description": about})
+        schema, about, example = ARGUMENTS[name]
+        said = {"schema": schema, "description": about, "example": example}
+        found.append({"name": name, "in": "path", "required": True, **said})
     return found
 
 
