@@ -11,21 +11,34 @@ import sys
 import urllib.request
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from app import create_app
 from app.api.routes import ROUTES, Route
+from grading.domain.jobs import Job
 from tests.integration.api.test_changes import ANOTHER, ASSIGNMENT, COURSE
 from tests.integration.client.test_client import Served
-from tests.integration.webapp import CODE, School, report
+from tests.integration.webapp import CODE, School
+from tests.support.aging import Played, played
+from workers.machine.engines.rules.engine import RulesEngine
+from workers.machine.stages import run_stage
+from workers.server import record
 
 NAME = "generated_client"
 CONFIG = {"post_hooks": [], "content_type_overrides": {"application/zip": "application/octet-stream"}}
 """The code is not formatted, and a zip is bytes."""
-RUBRIC = {"criteria": [{"id": "load", "title": "Loads the data", "points": 4}]}
+RUBRIC = {
+    "criteria": [
+        {"id": "load", "title": "Loads the data", "points": 4},
+        {"id": "think", "title": "Thinks about it", "points": 6, "stage": "feedback"},
+    ]
+}
 VALUES: dict[str, Any] = {
     **ASSIGNMENT,
     **COURSE,
@@ -106,13 +119,6 @@ def teacher(package: ModuleType, served: Served, school: School) -> Iterator[Pro
 
 
 @pytest.fixture
-def anna(package: ModuleType, served: Served, school: School) -> Iterator[Program]:
-    made = Program(package, served, school.token("anna", "read", "submit"))
-    with made.client:
-        yield made
-
-
-@pytest.fixture
 def models(package: ModuleType) -> ModuleType:
     return importlib.import_module(f"{NAME}.models")
 
@@ -129,32 +135,70 @@ def test_every_module_can_be_imported(package: ModuleType) -> None:
         importlib.import_module(name)
 
 
+@pytest.fixture
+def graded_school(redis_url: str, root: Path, tmp_path: Path) -> Iterator[tuple[School, Played]]:
+    """A school with all that grades but the processes: queues, the sweeper, the stages of a machine."""
+    school = School(tmp_path)
+    with played(f"sqlite:///{tmp_path / 'grader.db'}", redis_url, root) as system:
+        own = {"config": system.server.config, "dispatch": system.server.dispatch}
+        school.app = create_app(replace(school.services, **own))
+        yield school, system
+    school.close()
+
+
+def waited(anna: Program, system: Played, submission: str) -> list[str]:
+    """What a student reads until it is graded by the rules engine."""
+    states = [anna("status", submission).status]
+    system.pass_time()
+    system.heartbeat()
+    system.sweeper.step()
+    states.append(anna("status", submission).status)
+    jobs = [Job.model_validate(job) for job in system.messages()]
+    engine = RulesEngine()
+    record.record(
+        system.server, [run_stage(job, engine, "rules", "dgx-spark-1", lambda *_: None) for job in jobs]
+    )
+    return [*states, anna("status", submission).status]
+
+
 def test_from_an_assignment_to_its_export(
-    school: School, package: ModuleType, models: ModuleType, teacher: Program, anna: Program
+    graded_school: tuple[School, Played], package: ModuleType, models: ModuleType
+) -> None:
+    school, system = graded_school
+    served = Served(school.app)
+    teacher = Program(package, served, school.token("teacher", "read", "submit", "grade", "manage"))
+    anna = Program(package, served, school.token("anna", "read", "submit"))
+    try:
+        with teacher.client, anna.client:
+            walk(school.course, system, package, models, teacher, anna)
+    finally:
+        served.close()
+
+
+def walk(
+    course: int, system: Played, package: ModuleType, models: ModuleType, teacher: Program, anna: Program
 ) -> None:
     due = datetime.now(UTC) + timedelta(days=7)
-    made = teacher(
-        "create_assignment", school.course, body=models.NewAssignment(title="Basket", slug="basket", due=due)
-    )
-    put_material(package, models, teacher, made.id)
-    put_rubric(models, teacher, made.id)
-    offered = anna("offered_files", made.id).items
-    assert [one.path for one in offered] == ["data/sales.csv"]
-    assert anna("offered_file", made.id, "data/sales.csv").payload.read() == b"day,sales\n"
+    new = models.NewAssignment(title="Basket", slug="basket", language="python", due=due)
+    made = teacher("create_assignment", course, body=new).id
+    put_material(package, models, teacher, made)
+    put_rubric(models, teacher, made)
+    assert [one.path for one in anna("offered_files", made).items] == ["data/sales.csv"]
+    assert anna("offered_file", made, "data/sales.csv").payload.read() == b"day,sales\n"
 
     submission = submitted(package, models, anna)
-    assert anna("status", submission).status == "received"
-    school.grade(submission, report())
-    assert anna("status", submission).status == "graded"
+    assert waited(anna, system, submission) == ["received", "running", "graded"]
     assert anna.ask("result", submission).parsed.code == "not_found"
-    points = {one.criterion: one.points for one in teacher("result", submission).criteria}
-    assert points == {"load": 4, "think": 4.5}
-    assert listed(models, teacher, made.id, released=False) == [submission]
-    assert listed(models, teacher, made.id, released=True) == []
-    assert teacher("release_some", made.id, body=models.Some(everything=True)).count == 1
-    assert listed(models, teacher, made.id, released=True) == [submission]
-    assert anna("result", submission).score == 8.5
-    exported(teacher, made.id)
+    result = teacher("result", submission)
+    assert [(one.criterion, one.stage) for one in result.criteria] == [
+        ("load", "analysis"), ("think", "feedback")
+    ]  # fmt: skip
+    assert listed(models, teacher, made, released=False) == [submission]
+    assert listed(models, teacher, made, released=True) == []
+    assert teacher("release", submission).released
+    assert listed(models, teacher, made, released=True) == [submission]
+    assert anna("result", submission).score == result.score == sum(one.points for one in result.criteria)
+    exported(teacher, made, result.score)
 
 
 def put_material(package: ModuleType, models: ModuleType, teacher: Program, assignment: int) -> None:
@@ -205,10 +249,9 @@ def listed(models: ModuleType, teacher: Program, assignment: int, *, released: b
     return ids
 
 
-def exported(teacher: Program, assignment: int) -> None:
-    table = teacher("assignment_table", assignment)
-    assert "anna" in table
-    assert "8.5" in table
+def exported(teacher: Program, assignment: int, score: float) -> None:
+    row = next(row for row in teacher("assignment_table", assignment).splitlines() if "anna" in row)
+    assert f"{score:g}" in row.split(",")
     with zipfile.ZipFile(teacher("everything", assignment).payload) as archive:
         assert any(name.endswith("work.py") for name in archive.namelist())
 
