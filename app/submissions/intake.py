@@ -12,12 +12,11 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from app.web.parsing import limits, trusted
-from app.web.request_ids import request_id
 from app.web.services import services
 from grading import documents
 from grading.documents import SubmittedFiles, UploadedFile
 from grading.domain.permissions import Actor
-from grading.shared.telemetry import mark, working_on
+from grading.shared.telemetry import current, mark, working_on
 from grading.store import tables
 from grading.store.courses import groups
 from grading.store.database import now
@@ -48,7 +47,7 @@ def accept(
     if not accepted.repeated:
         with working_on(submission=accepted.submission_id, round=accepted.round_id):
             log.info("round %s of submission %s was accepted", accepted.round_id, accepted.submission_id)
-            about = {"grader.submission": accepted.submission_id, "grader.request": request_id()}
+            about = {"grader.submission": accepted.submission_id, "grader.request": current("request")}
             mark("accept", accepted.round_id, began_ns, **about)
             services().dispatch.announce(accepted.round_id)
     return accepted

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from structlog.contextvars import bind_contextvars, bound_contextvars, clear_contextvars
+from structlog.contextvars import bind_contextvars, bound_contextvars, clear_contextvars, get_contextvars
 
 from grading.domain.jobs import Result
 
@@ -30,6 +30,11 @@ def begin(**ids: str) -> None:
     """From now on messages are about these NAMES and nothing else, as at the start of a request."""
     clear_contextvars()
     bind_contextvars(**_said(ids))
+
+
+def current(name: str) -> str:
+    """The id of this name that messages are about now; empty where there is none."""
+    return str(get_contextvars().get(name, ""))
 
 
 def _said(ids: dict[str, str]) -> dict[str, str]:
