@@ -5,9 +5,13 @@ RUN apt-get update \
     && apt-get install -y --no-install-recommends gcc libc6-dev make \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /srv/grader
-COPY requirements.lock ./
+COPY requirements.lock requirements-sandbox.lock ./
 RUN python -m venv /srv/venv \
     && /srv/venv/bin/pip install --no-cache-dir --no-deps --require-hashes -r requirements.lock
+# the Python of students' work, as `make sandbox` makes it
+RUN python -m venv --without-pip /srv/venv/sandbox \
+    && /srv/venv/bin/pip --python /srv/venv/sandbox/bin/python install --no-cache-dir --no-deps --require-hashes \
+    -r requirements-sandbox.lock
 COPY . .
 RUN /srv/venv/bin/pip install --no-cache-dir --no-deps --no-build-isolation \
     --config-settings editable_mode=compat -e .

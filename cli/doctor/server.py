@@ -131,6 +131,8 @@ def _part(name: str, command: str, heartbeats: list[PartHeartbeat], waiting: Wai
 
 
 LANGUAGES: tuple[tuple[CodeLanguage, str], ...] = (("python", "Python"), ("r", "R"))
+STUDENTS_PYTHON = ("IPython", "matplotlib", "numpy", "pandas", "pytest")
+"""What students' Python can import: the extra `sandbox` of pyproject.toml."""
 REMEDY = "mend it, or set [sandbox] backend to none, if nothing is to be run; docs/sandbox.md has more"
 
 
@@ -148,5 +150,12 @@ def sandbox(installation: Installation) -> Iterator[Finding]:
     for language, name in LANGUAGES:
         runtime = find_runtime(language, settings)
         message = f"work in {name} is run"
-        remedy = f"mend it, unless no course uses {name}; its work is graded without a run until then"
-        yield warning("sandbox", runtime.problem, remedy) if runtime.problem else ok("sandbox", message)
+        missing = sorted(set(STUDENTS_PYTHON) - runtime.packages) if language == "python" else []
+        if runtime.problem:
+            remedy = f"mend it, unless no course uses {name}; its work is graded without a run until then"
+            yield warning("sandbox", runtime.problem, remedy)
+        elif missing and runtime.packages:  # those of an image are not known
+            remedy = "run `make sandbox`, then start the sandbox worker again"
+            yield warning("sandbox", f"{message} without {', '.join(missing)}", remedy)
+        else:
+            yield ok("sandbox", message)

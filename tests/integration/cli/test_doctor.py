@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tomllib
+import venv
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, field
@@ -17,6 +19,7 @@ from sqlalchemy import text
 
 from cli.dev.embedded_redis import free_port
 from cli.doctor import database as database_checks
+from cli.doctor.server import STUDENTS_PYTHON
 from cli.main import grader
 from cli.settings import forget_redis, remember_redis
 from grading.broker.canaries import CANARIES
@@ -145,6 +148,11 @@ def _no_lms_secret(case: Case, _stack: ExitStack) -> None:
     case.toml += '\n[server.lms_connections]\nmoodle = ["*"]\n'
 
 
+def _bare_python(case: Case, _stack: ExitStack) -> None:
+    venv.create(case.folder / "bare", with_pip=False)
+    case.toml = f'[sandbox]\npython = "{case.folder}/bare/bin/python"\n{case.toml}'
+
+
 def _no_mail(case: Case, _stack: ExitStack) -> None:
     case.toml += f'\n[mail]\nurl = "smtp://127.0.0.1:{free_port()}"\nsender = "g@school.example"\n'
 
@@ -250,6 +258,7 @@ def _stranger(case: Case, _stack: ExitStack) -> None:
         (_no_canvas_token, "canvas", "failure", "GRADER_CANVAS_CV_TOKEN", "grader canvas check"),
         (_no_lms_secret, "secrets", "failure", "GRADER_LMS_MOODLE_SECRET", "signs with"),
         (_no_mail, "mail", "failure", "cannot be used (ConnectionRefusedError)", "correct mail.url"),
+        (_bare_python, "sandbox", "warning", "without IPython, matplotlib, numpy, pandas", "make sandbox"),
         (_no_database, "database", "failure", "there is no database", "grader db upgrade"),
         (_database_away, "database", "failure", "does not answer", "GRADER_DATABASE_URL"),
         (_old_tables, "database tables", "failure", "at revision nothing", "grader db upgrade"),
@@ -400,3 +409,9 @@ def test_what_machines_find_out_about_themselves(
     assert sick[check]["level"] == level, sick[check]
     assert message in sick[check]["message"]
     assert remedy in sick[check]["remedy"]
+
+
+def test_packages_of_students_are_those_of_the_extra(root: Path) -> None:
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    named = [line.partition(">")[0] for line in project["optional-dependencies"]["sandbox"]]
+    assert [name.lower() for name in STUDENTS_PYTHON] == named

@@ -151,6 +151,13 @@ def test_files_for_prometheus_and_grafana_are_there(root: Path, services: dict[s
     assert (root / "deploy" / "flower" / "Dockerfile").is_file()
 
 
+def test_the_image_has_the_python_of_students_work(root: Path) -> None:
+    """Where `find_python` looks for it: beside the environment of the server."""
+    steps = (root / "Dockerfile").read_text("utf-8")
+    assert "python -m venv --without-pip /srv/venv/sandbox" in steps
+    assert "-r requirements-sandbox.lock" in steps
+
+
 def test_bodies_of_requests_wait_on_a_disk_not_in_memory(services: dict[str, Any]) -> None:
     for name in ("web", "gateway"):
         spool, mounts = services[name]["environment"]["TMPDIR"], services[name]["volumes"]
