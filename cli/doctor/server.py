@@ -156,6 +156,6 @@ def sandbox(installation: Installation) -> Iterator[Finding]:
             yield warning("sandbox", runtime.problem, remedy)
         elif missing and runtime.packages:  # those of an image are not known
             remedy = "run `make sandbox`, then start the sandbox worker again"
-            yield warning("sandbox", f"{message} without {', '.join(missing)}", remedy)
+            yield warning("sandbox packages", f"{message} without {', '.join(missing)}", remedy)
         else:
             yield ok("sandbox", message)
