@@ -258,7 +258,7 @@ def _stranger(case: Case, _stack: ExitStack) -> None:
         (_no_canvas_token, "canvas", "failure", "GRADER_CANVAS_CV_TOKEN", "grader canvas check"),
         (_no_lms_secret, "secrets", "failure", "GRADER_LMS_MOODLE_SECRET", "signs with"),
         (_no_mail, "mail", "failure", "cannot be used (ConnectionRefusedError)", "correct mail.url"),
-        (_bare_python, "sandbox packages", "warning", "without IPython, matplotlib, numpy, pandas", "make sandbox"),
+        (_bare_python, "sandbox packages", "warning", "without IPython, matplotlib, numpy", "make sandbox"),
         (_no_database, "database", "failure", "there is no database", "grader db upgrade"),
         (_database_away, "database", "failure", "does not answer", "GRADER_DATABASE_URL"),
         (_old_tables, "database tables", "failure", "at revision nothing", "grader db upgrade"),
