@@ -20,8 +20,7 @@ demo: ## grade the samples on this machine and keep serving; ONCE=1 stops after 
 
 test: ## everything CI runs: lint, types, import rules, all tests
 	@scripts/bootstrap test
-	@$(MAKE) -j2 --no-print-directory lint imports
-	@$(MAKE) -j2 --no-print-directory types tests
+	@$(MAKE) -j2 --no-print-directory lint imports types tests
 
 tests: install ## all tests, nothing else
 	@echo "tests"
