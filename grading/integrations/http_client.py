@@ -79,7 +79,7 @@ class Answer:
             return float(said[:9])
         try:
             until = parsedate_to_datetime(said)
-        except ValueError:
+        except (ValueError, OverflowError):
             return 0.0
         return max(0.0, (until - datetime.now(UTC)).total_seconds()) if until.tzinfo else 0.0
 

@@ -198,6 +198,13 @@ def mark_failed(session: Session, delivery: Delivery, error: str, retry_in_s: fl
     return session.execute(statement.returning(_OUTBOX.c.id)).first() is not None and retry_in_s is None
 
 
+def defer(session: Session, delivery: Delivery, seconds: float) -> None:
+    """Put a claimed row off without counting its try. Changes nothing if another sender claimed it since."""
+    mine = (_OUTBOX.c.id == delivery.id, _OUTBOX.c.done_at.is_(None), _OUTBOX.c.tries == delivery.tries)
+    later = {"not_before": now(session) + timedelta(seconds=seconds), "tries": _OUTBOX.c.tries - 1}
+    session.execute(_OUTBOX.update().where(*mine).values(later))
+
+
 def fail_all(session: Session, kind: str, error: str) -> int:
     """Mark all open rows of a kind dead; returns how many there were."""
     statement = _OUTBOX.update().where(_OUTBOX.c.kind == kind, _OUTBOX.c.done_at.is_(None))

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import logging
 import secrets
+import threading
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, cast
@@ -224,11 +225,28 @@ def _checked(platform: Platform, nonce: str) -> Launch:
 
 def _keys(platform: Platform, token: str) -> dict[str, Any]:
     """The platform's keys; fetched when they are old, or the one that is named is not among them."""
-    store = services().store
-    with store.read_autocommit() as session_:
-        age = registrations.jwks_age(session_, platform.id)
-    if age is not None and age < OLD and (_has_key(platform, token) or not _may_fetch(platform, token)):
+    if _fresh(platform) and _has_key(platform, token):
         return dict(platform.jwks)
+    with _one_fetch():  # others wait, and find what it brought
+        with services().store.read_autocommit() as session_:
+            platform = registrations.load_platform(session_, platform.id)
+        if _fresh(platform) and (_has_key(platform, token) or not _may_fetch(platform, token)):
+            return dict(platform.jwks)
+        return _fetched(platform)
+
+
+def _fresh(platform: Platform) -> bool:
+    with services().store.read_autocommit() as session_:
+        age = registrations.jwks_age(session_, platform.id)
+    return age is not None and age < OLD
+
+
+def _one_fetch() -> threading.Lock:
+    return cast(threading.Lock, current_app.extensions["grader-lti-keys"])
+
+
+def _fetched(platform: Platform) -> dict[str, Any]:
+    store = services().store
     try:
         found = client.fetch_jwks(platform, services().config.server.allowed)
     except GraderError as error:
@@ -309,4 +327,5 @@ class LtiFrameHost:
 
 @pages.record
 def _install(state: BlueprintSetupState) -> None:
+    state.app.extensions["grader-lti-keys"] = threading.Lock()
     frames.install(cast(Flask, state.app), LtiFrameHost())

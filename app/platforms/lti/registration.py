@@ -123,6 +123,7 @@ def _platform(configuration: dict[str, Any], answer: dict[str, Any]) -> NewPlatf
 
     family, tool = _family(configuration), answer.get(messages.TOOL)
     deployment = tool.get("deployment_id") if isinstance(tool, dict) else None
+    deployment = deployment or answer.get("deployment_id")
     return NewPlatform(
         name=family,
         issuer=text("issuer"),

@@ -72,8 +72,10 @@ class Canvas(World):
     """The issuer where it is not its address, as at Instructure."""
     allowed_attempts: int = 0
     """Of every assignment; 0: any number."""
-    launches: dict[str, tuple[str, str, float]] = field(default_factory=dict)
-    """Launches that were begun, until they are fetched: who, which link, until when."""
+    launches: dict[str, tuple[str, str, float, str]] = field(default_factory=dict)
+    """Launches that were begun, until they are fetched: who, which link, until when, the login hint."""
+    placements: dict[str, str] = field(default_factory=dict)
+    """What a registration got: the kind of message of each placement."""
     page: int = 50
     """Most people of one page of the roster."""
 
@@ -117,14 +119,15 @@ class Canvas(World):
     def begin(self, person: str, link: str) -> dict[str, str]:
         """As models/lti/lti_advantage_adapter.rb, login_request."""
         verifier = secrets.token_hex(64)
-        self.launches[verifier] = person, link, self.now() + LAUNCH_S
+        login_hint = secrets.token_hex(20)
+        self.launches[verifier] = person, link, self.now() + LAUNCH_S, login_hint
         hint = {
             "verifier": verifier, "canvas_domain": urlsplit(self.base).netloc, "context_type": "Course",
             "context_id": 10000000000007, "canvas_locale": "en", "include_storage_target": True,
             "exp": int(self.now()) + LAUNCH_S,
         }  # fmt: skip
         return {
-            "iss": self.issuer, "login_hint": secrets.token_hex(20), "client_id": self.client_id,
+            "iss": self.issuer, "login_hint": login_hint, "client_id": self.client_id,
             "lti_deployment_id": self.deployment, "target_link_uri": f"{self.tool}/lti/launch",
             "lti_message_hint": _token(hint), "canvas_environment": "prod",
             "canvas_region": "not_configured", "lti_storage_target": "post_message_forwarding",
@@ -141,7 +144,7 @@ class Canvas(World):
             error = _error("invalid_request_object", f"The following parameters are missing: {missing}")
         if asked.get("scope") not in (None, "openid"):
             error = _error("invalid_request_object", "The 'scope' must be 'openid'")
-        if opened is not None and opened[0] != person:
+        if opened is not None and (opened[0], opened[3]) != (person, asked.get("login_hint")):
             error = _error("login_required", "Must have an active user session")
         if asked.get("client_id") != self.client_id:
             error = _error("unauthorized_client", "Client not authorized in requested context")
@@ -383,6 +386,9 @@ class Canvas(World):
         if errors:
             raise Refusal(422, "schema", {"errors": errors})
         self.invitations.discard(token)
+        for message in tool["messages"]:  # the first message of a placement counts
+            for placement in message.get("placements") or ["link_selection"]:
+                self.placements.setdefault(placement.removeprefix(CANVAS_TOOL), message["type"])
         config = f"{self.base}/api/lti/registrations/1/view"
         return {
             **said,

@@ -202,11 +202,13 @@ def _add_submissions(app: Flask, canvas: FakeCanvas) -> None:
         wanted = {int(one) for one in request.args.getlist("assignment_ids[]")}
         if any(canvas.assignments[one]["workflow_state"] != "published" for one in wanted):
             return _forbidden("invalid assignment ids requested")
+        everybody = request.args.getlist("student_ids[]") == ["all"]
         rows = [
             row
-            for (of, _), row in sorted(canvas.submissions.items())
-            if of in wanted and row["submitted_at"] and datetime.fromisoformat(row["submitted_at"]) > since
+            for (of, user), row in sorted(canvas.submissions.items())
+            if of in wanted and (everybody or user == ME) and row["submitted_at"]
         ]
+        rows = [row for row in rows if datetime.fromisoformat(row["submitted_at"]) > since]
         return _page(canvas, [_shown(row, request.args.getlist("include[]")) for row in rows])
 
     @app.get(f"{API}/courses/{COURSE}/assignments/<int:number>/submissions")

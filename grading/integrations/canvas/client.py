@@ -124,7 +124,7 @@ class Outside(BaseAdapter):
         """Wait until enough is left of what Canvas lets a token use."""
         left = values.units_of(answer.headers.get("x-rate-limit-remaining"))
         if left is not None and left < LEAST_LEFT:
-            self.pause((LEAST_LEFT - left) / REFILL)
+            self.pause(min((LEAST_LEFT - left) / REFILL, TIMEOUT_S))
 
     def _once(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
         self.count += 1

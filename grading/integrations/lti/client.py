@@ -9,12 +9,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from html import unescape
 from secrets import token_urlsafe
 from typing import Any
 from urllib.parse import urljoin
 
-from grading.domain.messages import define_message
+from grading.domain.messages import Message, define_message
 from grading.integrations.http_client import Allowed, Answer, OutsideFailed, ask
 from grading.integrations.lti.keys import ToolKey, signed
 from grading.integrations.lti.messages import assertion, token_form
@@ -43,6 +42,7 @@ KEYS_TIMEOUT_S = 5.0
 EARLIER_S = 60.0
 """A token is not used in its last minute."""
 MOST_PAGES = 200
+BUSY = (429, 503)
 LARGEST = 4_000_000
 LINE_ITEM = "application/vnd.ims.lis.v2.lineitem+json"
 LINE_ITEMS = "application/vnd.ims.lis.v2.lineitemcontainer+json"
@@ -123,8 +123,7 @@ class Talk:
         asked = time.monotonic()
         answer = _ask("POST", platform.token_url, headers, form, self.allow, TIMEOUT_S)
         if not 200 <= answer.status < 300:
-            message = NO_TOKEN(status=answer.status, answer=_said(answer))
-            raise PlatformFailed(message, answer.status, answer.retry_after_s)
+            raise _failed(NO_TOKEN(status=answer.status, answer=_said(answer)), answer)
         found = _object(answer)
         token, valid = found.get("access_token"), found.get("expires_in", 0)
         if not isinstance(token, str) or not re.fullmatch(r"[!-~]{1,8000}", token):
@@ -138,14 +137,18 @@ class Talk:
 def require_ok(answer: Answer, what: str) -> None:
     """Go on after a 2xx. Raises PlatformFailed."""
     if not 200 <= answer.status < 300:
-        message = ANSWERED(what=what, status=answer.status, answer=_said(answer))
-        raise PlatformFailed(message, answer.status, answer.retry_after_s)
+        raise _failed(ANSWERED(what=what, status=answer.status, answer=_said(answer)), answer)
 
 
 def object_of(answer: Answer, what: str) -> dict[str, Any]:
     """The object in an answer. Raises PlatformFailed."""
     require_ok(answer, what)
     return _object(answer)
+
+
+def _failed(message: Message, answer: Answer) -> PlatformFailed:
+    """The error; where the platform as a whole is busy, with how long it asks to be left alone."""
+    return PlatformFailed(message, answer.status, answer.retry_after_s if answer.status in BUSY else 0.0)
 
 
 def _ask(
@@ -185,7 +188,7 @@ def _said(answer: Answer) -> str:
 def _next(header: str, here: str) -> str:
     """The address of the next page in a header `Link`."""
     for match in re.finditer(r"<([^<>]*)>([^<]*)", header):
-        # Moodle's list of columns quotes with “ and writes & as in HTML
-        if re.search(r"""rel\s*=\s*["'“]?next\b""", match[2]):
-            return str(urljoin(here, unescape(match[1])))
+        # Moodle's list of columns quotes with “, which arrives as other bytes, and writes & as in HTML
+        if re.search(r"rel\s*=\s*\S{0,4}?next\b", match[2]):
+            return str(urljoin(here, match[1].replace("&amp;", "&")))
     return ""

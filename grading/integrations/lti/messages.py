@@ -209,7 +209,10 @@ def registration(base: str, family: str = "") -> dict[str, Any]:
         "target_link_uri": launch,
         "claims": ["iss", "sub", "name", "given_name", "family_name", "email"],
     }
+    messages = [{"type": RESOURCE, "target_link_uri": launch}, choosing]
     if family == CANVAS:
+        # a message without placements would get one of them, and the first message of a placement counts
+        messages = [choosing]
         choosing["placements"] = [f"{CANVAS_TOOL}{one}" for one in CANVAS_PLACEMENTS]
         tool |= {f"{CANVAS_TOOL}privacy_level": "public", f"{CANVAS_TOOL}tool_id": "grader"}
     return {
@@ -222,5 +225,5 @@ def registration(base: str, family: str = "") -> dict[str, Any]:
         "jwks_uri": f"{base}/lti/jwks",
         "token_endpoint_auth_method": "private_key_jwt",
         "scope": " ".join(SCOPES),
-        TOOL: {**tool, "messages": [{"type": RESOURCE, "target_link_uri": launch}, choosing]},
+        TOOL: {**tool, "messages": messages},
     }

@@ -164,6 +164,11 @@ def role_of(roles: Iterable[str]) -> str | None:
     return next((role for role in ("grader", "instructor", "student") if role in here), None)
 
 
+def learns(roles: Iterable[str]) -> bool:
+    """Whether one of these roles in the course is a learner's: who else has no place in its gradebook."""
+    return any(_role_in_course(one) == "student" for one in roles)
+
+
 def _role_in_course(role: str) -> str | None:
     """What one role means, as `…membership#Instructor`, `…membership/Instructor#Grader`, or bare."""
     main, _, sub = role.removeprefix(f"{ROLE}membership").partition("#")

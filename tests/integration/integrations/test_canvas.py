@@ -205,8 +205,24 @@ def test_only_what_changed_is_asked_for_and_all_of_it_once_a_day(here: Bridged) 
     assert listed == f"/api/v1/courses/{COURSE}/students/submissions"
     with here.school.store.write() as session:
         link = session.query(CanvasLink).one()
-        assert link.pulled_at is not None
-        link.pulled_at -= timedelta(days=1)
+        assert link.listed_at is not None
+        link.listed_at -= timedelta(days=1)
+    assert here.bridge.pull().submitted == 1
+
+
+def test_a_pull_that_breaks_is_done_again_from_its_beginning(
+    here: Bridged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here.link()
+    here.canvas.submit(ADA, {"work.py": CODE}, at="2026-11-20T20:00:00Z")
+
+    def broken(*_: Any) -> None:
+        raise RuntimeError("a fault nobody foresaw")
+
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError):
+        patch.setattr(links, "import_attempt", broken)
+        here.bridge.pull()
+    assert [row.pulled_at for row in here.rows(CanvasLink)] == [None]
     assert here.bridge.pull().submitted == 1
 
 

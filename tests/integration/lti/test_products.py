@@ -6,8 +6,10 @@ Sources are named in cli/dev/platforms; docs/lti.md has the table of roles that 
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
@@ -20,7 +22,7 @@ from werkzeug.test import TestResponse
 
 from app.platforms.lti import registration
 from cli.commands.demo import DemoPlatform
-from cli.dev.platforms.canvas import Canvas
+from cli.dev.platforms.canvas import IN_COURSE, Canvas
 from cli.dev.platforms.moodle import Moodle
 from cli.dev.platforms.server import KINDS
 from cli.dev.platforms.world import Person, Refusal
@@ -28,9 +30,10 @@ from grading.domain.permissions import Actor
 from grading.integrations.lti.keys import new_key, signed
 from grading.integrations.lti.messages import CANVAS_SUBMISSION
 from grading.integrations.lti.values import AGS
+from grading.store.accounts import users
 from grading.store.grades import release as grade_release
 from grading.store.integrations.lti import course_page, launch, registrations
-from grading.store.integrations.lti.tables import LtiContext, LtiLink, LtiMember
+from grading.store.integrations.lti.tables import LtiContext, LtiLink, LtiMember, LtiScore
 from grading.store.tables import Course, Identity, Membership, Round, Submission, User
 from tests.integration.lti.lti_world import Campus, campus
 from tests.integration.webapp import report
@@ -151,10 +154,41 @@ def test_who_has_no_role_becomes_nothing_and_reads_why(canvas: Campus) -> None:
 
 
 def test_a_role_given_here_opens_the_course_to_who_has_none_there(canvas: Campus) -> None:
-    canvas.world.people["boss"] = boss = Person("1", "Bo Boss", "TeacherEnrollment")
+    canvas.world.people["boss"] = boss = Person("1", "Bo Boss", "StudentEnrollment")
     canvas.launch(canvas.browser(), "boss")
     canvas.world.people["boss"] = replace(boss, role="AccountAdmin")
-    assert canvas.launch(canvas.browser(), "boss") == f"/framed/assignments/{canvas.school.assignment}"
+    assert canvas.answer(canvas.browser(), "boss").status_code == 403, "what the platform gave, it took away"
+    with canvas.school.store.write() as session:
+        users.enrol(session, canvas.user("boss"), canvas.school.course, "instructor")
+    browser = canvas.browser()
+    assert canvas.launch(browser, "boss") == f"/framed/assignments/{canvas.school.assignment}"
+    assert browser.get(canvas.launch(browser, "boss", "")).status_code == 200, "they may place links, too"
+
+
+def test_who_is_a_student_beside_other_roles_has_their_scores(
+    canvas: Campus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A teaching assistant of one section may be a student of another."""
+    both = {*IN_COURSE["TaEnrollment"], *IN_COURSE["StudentEnrollment"]}
+    monkeypatch.setitem(IN_COURSE, "TaEnrollment", tuple(both))
+    canvas.launch(canvas.browser(), "student-1")
+    submission, sender = graded(canvas, "student-1"), canvas.passback()
+    assert sender.send_due() == 1
+    canvas.world.people["student-1"] = replace(canvas.world.people["student-1"], role="TaEnrollment")
+    canvas.launch(canvas.browser(), "student-1")
+    assert role_here(canvas, "student-1") == "grader"
+    change(canvas, submission, 3.0)
+    canvas.world.people["student-1"] = replace(canvas.world.people["student-1"], role="StudentEnrollment")
+    assert sender.send_due() == 1
+
+
+def test_a_role_that_a_roster_gave_is_lowered_by_it_outside_of_moodle(canvas: Campus) -> None:
+    canvas.world.people["tutor"] = tutor = Person("2", "Tom Tutor", "TaEnrollment")
+    update_roster(canvas)
+    assert role_here(canvas, "tutor") == "grader"
+    canvas.world.people["tutor"] = replace(tutor, role="StudentEnrollment")
+    update_roster(canvas)
+    assert role_here(canvas, "tutor") == "student"
 
 
 def test_a_roster_lowers_no_staff_and_the_next_launch_does(moodle: Campus) -> None:
@@ -217,6 +251,34 @@ def test_canvas_keeps_the_time_of_submission_its_attempts_and_one_comment(canvas
     assert (told.points, told.attempts, len(told.comments)) == (8.5, 2, 2)
 
 
+def test_a_release_that_canvas_never_heard_of_is_still_a_submission(canvas: Campus) -> None:
+    canvas.launch(canvas.browser(), "student-1")
+    graded(canvas, "student-1")
+    sender = canvas.passback()
+    assert sender.send_due() == 1
+    second = graded(canvas, "student-1")
+    withdraw(canvas, second)
+    assert sender.send_due() == 1
+    with canvas.school.store.write() as session:
+        grade_release.release_grade(session, round_of(canvas, second), BOSS)
+    assert sender.send_due() == 1
+    told = canvas.world.of("student-1")
+    assert (told.points, told.attempts, len(told.comments)) == (8.5, 2, 2)
+
+
+def test_a_score_of_an_earlier_version_is_no_new_attempt(canvas: Campus) -> None:
+    canvas.launch(canvas.browser(), "student-1")
+    submission, sender = graded(canvas, "student-1"), canvas.passback()
+    assert sender.send_due() == 1
+    with canvas.school.store.write() as session:
+        session.query(LtiScore).update({"submission_id": "", "comment": ""})
+    told = canvas.world.of("student-1")
+    told.submitted_at = "2026-11-20T20:00:00.000Z"  # when it was sent, not when it was submitted
+    change(canvas, submission, 3.0)
+    assert sender.send_due() == 1
+    assert (told.points, told.attempts, len(told.comments)) == (3.0, 1, 1)
+
+
 def test_used_up_attempts_are_told_with_what_to_do(canvas: Campus) -> None:
     canvas.world.allowed_attempts = 1  # type: ignore[union-attr]
     canvas.launch(canvas.browser(), "student-1")
@@ -250,7 +312,8 @@ def test_moodle_takes_scores_of_one_second_and_keeps_the_comment(moodle: Campus)
 def test_scores_of_staff_who_try_it_are_not_sent(tmp_path: Path, kind: type[Moodle] | type[Canvas]) -> None:
     with linked(tmp_path, kind) as here:
         graded(here, "teacher-1")
-        assert here.passback().send_due() == 0
+        sender = here.passback()
+        assert (sender.send_due(), sender.reconcile(), sender.compare()) == (0, 0, 0)
         assert here.world.log == []
 
 
@@ -279,8 +342,9 @@ def test_a_link_of_canvas_without_an_assignment_has_no_place_for_grades(canvas: 
 def test_a_platform_that_asks_for_patience_is_left_alone(
     moodle: Campus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    moodle.launch(moodle.browser(), "student-1")
-    graded(moodle, "student-1")
+    for person in ("student-1", "student-2"):
+        moodle.launch(moodle.browser(), person)
+        graded(moodle, person)
     sender, asked = moodle.passback(), []
 
     def busy(item: int, said: Any) -> None:
@@ -295,7 +359,7 @@ def test_a_platform_that_asks_for_patience_is_left_alone(
             sender.send_due()
         assert len(asked) == 1
     later(moodle, 600)
-    assert sender.send_due() == 1
+    assert sender.send_due() == 2
 
 
 # --- launches -----------------------------------------------------------------------------------------
@@ -384,6 +448,29 @@ def test_a_new_key_counts_at_once_and_keys_that_nobody_has_cost_little(moodle: C
     moodle.launch(browser, "student-1")
 
 
+def test_launches_beside_each_other_wait_for_a_new_key(
+    moodle: Campus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = moodle.world
+    world.key = new_key()
+    browsers = [moodle.browser() for _ in range(4)]
+    asked = [moodle.login(browser, "student-1", "link-1") for browser in browsers]
+    forms = [world.authorize(one, "student-1") for one in asked]
+    jwks, together = world.jwks, threading.Barrier(4)
+
+    def slowly() -> dict[str, Any]:
+        with suppress(threading.BrokenBarrierError):
+            together.wait(0.3)  # the others are refused meanwhile, or wait
+        return jwks()
+
+    monkeypatch.setattr(world, "jwks", slowly)
+    with ThreadPoolExecutor(4) as pool:
+        posts = [
+            pool.submit(one.post, "/lti/launch", data=form) for one, form in zip(browsers, forms, strict=True)
+        ]
+    assert [one.result().status_code for one in posts] == [303] * 4
+
+
 def test_a_long_return_address_is_left_out_of_a_launch(
     moodle: Campus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -462,8 +549,8 @@ def test_canvas_registers_itself_with_placements_and_the_audience_of_its_tokens(
         tool = asked[0]["https://purl.imsglobal.org/spec/lti-tool-configuration"]
         own = "https://canvas.instructure.com/lti/"
         assert tool[f"{own}privacy_level"] == "public"
-        choosing = next(one for one in tool["messages"] if one["type"] == "LtiDeepLinkingRequest")
-        assert choosing["placements"] == [f"{own}assignment_selection", f"{own}link_selection"]
+        choosing = dict.fromkeys(("assignment_selection", "link_selection"), "LtiDeepLinkingRequest")
+        assert world.placements == choosing
         with here.school.store.read() as session:
             found = registrations.find_platform(session, world.issuer, world.client_id)
         assert found is not None

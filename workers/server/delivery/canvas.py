@@ -97,32 +97,34 @@ class Pulling:
 
     def _pull_link(self, talk: Talk, link: Link) -> Pulled:
         """New attempts of an assignment. Raises GraderError, which is noted with the link."""
-        total, silent, error, whole = Pulled(), 0, "", True
+        total, silent, error, ended = Pulled(), 0, "", None
         try:
             task = talk.task(link.canvas_course, link.canvas_assignment)
             with self.server.store.write() as session:
                 links.update_link(session, link.id, task)
                 known, students = links.list_imported(session, link), links.list_students(session, link)
-                since = links.changed_since(session, link) if task.published else None
+                pull = links.begin_pull(session, link)
             if task.problem:
                 raise CanvasFailed(f"“{task.title}” in Canvas: {task.problem}.")
+            since = pull.since if task.published else None
             for attempt in talk.attempts(link.canvas_course, link.canvas_assignment, since):
                 if attempt.user not in students or (attempt.user, attempt.number) in known:
                     continue
                 if self.stop.is_set() or silent >= MOST_SILENT:
-                    whole = False
                     break
                 try:
                     total += self._take(talk, link, attempt)
                     silent = 0
                 except CanvasSilent as away:
                     silent, error = silent + 1, away.message
+            else:
+                ended = pull
         except GraderError as failed:
             error = failed.message
             raise
         finally:
             with self.server.store.write() as session:
-                links.record_pull(session, link, error, whole=whole)
+                links.record_pull(session, link, ended, error)
             if error:
                 log.warning("link %d of Canvas: %s", link.id, error)
         return total + Pulled(errors=(error,) if error else ())

@@ -11,7 +11,8 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
 
 from sqlalchemy.exc import DBAPIError
@@ -20,7 +21,7 @@ from sqlalchemy.orm import Session
 from grading.broker.machine_status import span
 from grading.domain.errors import GraderError
 from grading.store import outbox, periodic_tasks
-from grading.store.database import Store
+from grading.store.database import Store, now
 from grading.store.outbox import Delivery
 
 log = logging.getLogger(__name__)
@@ -44,6 +45,11 @@ class ScoreSync(ABC, Generic[Link, Turn]):
     """So long a turn belongs to one sender: longer than all requests of one attempt."""
     store: Store
     stop: threading.Event
+
+    @cached_property
+    def left_alone(self) -> dict[Hashable, datetime]:
+        """Receivers that asked for it, and until when."""
+        return {}
 
     @abstractmethod
     def links(self, session: Session) -> Sequence[int]:
@@ -163,6 +169,9 @@ class ScoreSync(ABC, Generic[Link, Turn]):
             if link is None:
                 outbox.mark_done(session, row)
                 return False
+            if (alone_s := self._alone_s(session, self.receiver(link))) > 0:
+                outbox.defer(session, row, alone_s)
+                return False
             if self.receiver(link) in silent:
                 outbox.mark_failed(session, row, "the platform does not answer", _wait(row) or RETRIES_S[-1])
                 return False
@@ -181,7 +190,7 @@ class ScoreSync(ABC, Generic[Link, Turn]):
         except GraderError as error:
             if self.unreachable(error):
                 silent.add(self.receiver(link))
-            self._retry(row, turn, error)
+            self._retry(row, link, turn, error)
             return False
         with self.store.write() as session:
             if self.sent(session, turn, answer):
@@ -190,11 +199,17 @@ class ScoreSync(ABC, Generic[Link, Turn]):
                 outbox.mark_failed(session, row, "another process sent it since", RETRIES_S[0])
         return bool(answer)
 
-    def _retry(self, row: Delivery, turn: Turn, error: GraderError) -> None:
-        wait = _wait(row)
-        if wait is not None:
-            wait = max(wait, min(self.retry_after_s(error), RETRIES_S[-1]))
+    def _alone_s(self, session: Session, receiver: Hashable) -> float:
+        """Seconds for which a receiver is still left alone."""
+        until = self.left_alone.get(receiver)
+        return (until - now(session)).total_seconds() if until is not None else 0.0
+
+    def _retry(self, row: Delivery, link: Link, turn: Turn, error: GraderError) -> None:
+        wait, alone_s = _wait(row), min(self.retry_after_s(error), RETRIES_S[-1])
+        wait = None if wait is None else max(wait, alone_s)
         with self.store.write() as session:
+            if alone_s:
+                self.left_alone[self.receiver(link)] = now(session) + timedelta(seconds=alone_s)
             self.failed(session, turn, error, dead=wait is None)
             outbox.mark_failed(session, row, error.message, wait)
         what = "dead" if wait is None else f"again in {span(wait)}"

@@ -45,6 +45,7 @@ OTHER_COURSE = define_message(
     "This course of Canvas belongs to another course here; unlink its assignments first.",
 )
 
+WHOLE_EVERY = timedelta(days=1)
 OVERLAP = timedelta(hours=1)
 """So long before the last import begins the next: clocks differ, and imports take a while."""
 
@@ -134,6 +135,8 @@ def link_assignment(
         session.flush()
     elif row.assignment_id != assignment_id:
         _forget(session, row.id)  # what was pulled became submissions of another assignment
+    if row.ended_at is not None or row.assignment_id != assignment_id:
+        row.pulled_at = row.listed_at = None
     row.assignment_id, row.ended_at = assignment_id, None
     row.title, row.points_possible = task.title, task.points
     session.flush()
@@ -185,20 +188,28 @@ def update_link(session: Session, link_id: int, task: Task) -> None:
     row.title, row.points_possible = task.title, task.points
 
 
-def changed_since(session: Session, link: Link) -> datetime | None:
-    """The time from which an import asks for submissions; None: for all, as the first one of each day does.
+@dataclass(frozen=True)
+class Pull:
+    """An import of a link that has begun."""
 
-    So what an earlier one passed over, of people who have a place here since, comes within a day.
-    """
-    pulled = session.scalar(select(CanvasLink.pulled_at).where(CanvasLink.id == link.id))
-    return None if pulled is None or pulled.date() != now(session).date() else pulled - OVERLAP
+    began: datetime
+    since: datetime | None
+    """It asks for what was submitted since; None: for all, as once a day."""
 
 
-def record_pull(session: Session, link: Link, error: str, *, whole: bool = True) -> None:
-    """Record the end of an import; after one that was not `whole`, the next asks for as much again."""
+def begin_pull(session: Session, link: Link) -> Pull:
+    """Begin an import. One a day asks for everything: what an earlier one passed over comes within a day."""
+    row, moment = session.get_one(CanvasLink, link.id), now(session)
+    whole = row.pulled_at is None or row.listed_at is None or row.listed_at <= moment - WHOLE_EVERY
+    return Pull(moment, None if whole or row.pulled_at is None else row.pulled_at - OVERLAP)
+
+
+def record_pull(session: Session, link: Link, pull: Pull | None, error: str) -> None:
+    """Record the end of an import; `pull` is None where it did not come to its end."""
     values: dict[str, Any] = {"error": error[:500]}
-    if not error and whole:
-        values["pulled_at"] = now(session)
+    if pull is not None and not error:
+        values["pulled_at"] = pull.began
+        values |= {"listed_at": pull.began} if pull.since is None else {}
     session.execute(update(CanvasLink).where(CanvasLink.id == link.id).values(values))
 
 

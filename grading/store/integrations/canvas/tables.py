@@ -41,6 +41,9 @@ class CanvasLink(Base):
     points_possible: Mapped[float | None] = mapped_column(Float)
     """As last read from Canvas."""
     pulled_at: Mapped[datetime | None]
+    """When the last pull began that came to its end."""
+    listed_at: Mapped[datetime | None]
+    """When the last of those began that asked for all submissions."""
     error: Mapped[str] = mapped_column(String(500), default="")
     compared_at: Mapped[datetime | None]
     compare_error: Mapped[str] = mapped_column(String(500), default="")

@@ -30,6 +30,7 @@ from grading.integrations.lti.values import (
     Platform,
     PlatformFailed,
     address_of,
+    learns,
     name_of,
     page_of,
     role_of,
@@ -142,10 +143,10 @@ def handle_launch(session: Session, platform: Platform, launch: Launch) -> Launc
     session.execute(select(LtiPlatform.id).where(LtiPlatform.id == platform.id).with_for_update())
     registrations.store_family(session, platform.id, launch.platform_family)
     context = _context(session, platform, launch)
-    role = launch.role or _role_here(session, platform, context, launch)
+    role = launch.role or _role_given_here(session, platform, context, launch)
     user = find_or_create_user(session, platform, launch.subject, launch.name, launch.email)
     if launch.role is not None:
-        enrol_member(session, context, user, launch.subject, launch.role)
+        enrol_member(session, context, user, launch.subject, launch.role, learner=learns(launch.roles))
     link = _link(session, platform, context, launch)
     write_audit(
         session, f"user:{user.id}", "lti.launch", f"context:{context.id}",
@@ -156,12 +157,13 @@ def handle_launch(session: Session, platform: Platform, launch: Launch) -> Launc
     )
 
 
-def _role_here(session: Session, platform: Platform, context: LtiContext, launch: Launch) -> str:
-    """The role that somebody has in our course already. Raises NoRole, before anything is stored of them."""
+def _role_given_here(session: Session, platform: Platform, context: LtiContext, launch: Launch) -> str:
+    """The role that staff gave somebody in our course. Raises NoRole, before anything is stored of them."""
     user = users.find_user(session, platform.provider, launch.subject)
     mine = session.get(Membership, (user.id, context.course_id)) if user and context.course_id else None
-    if mine is None:
-        raise NoRole
+    known = session.get(LtiMember, (context.id, user.id)) if user else None
+    if mine is None or (known is not None and known.role == mine.role):
+        raise NoRole  # what the platform gave, it took away
     return mine.role
 
 
@@ -183,18 +185,19 @@ def find_or_create_user(session: Session, platform: Platform, subject: str, name
         one for one in user.identities if (one.provider, one.subject) == (platform.provider, subject)
     )
     if name and user.name in ("", unnamed, identity.told_name):
-        user.name = name
-    identity.told_name, user.email = name or identity.told_name, user.email or email
+        user.name = identity.told_name = name
+    user.email = user.email or email
     return user
 
 
 def enrol_member(
-    session: Session, context: LtiContext, user: User, subject: str, role: str, *, lower: bool = True
-) -> None:
+    session: Session, context: LtiContext, user: User, subject: str, role: str, *,
+    learner: bool = True, lower: bool = True,
+) -> None:  # fmt: skip
     """Add the user to the platform's context and to our course; a role that staff gave here stays.
 
-    Without `lower`, nor does it lower what a launch said: Moodle's roster calls teachers without editing
-    rights learners, its launches call them instructors.
+    Without `lower` it lowers no role: Moodle's roster calls teachers without editing rights learners, its
+    launches call them instructors.
     """
     known = session.get(LtiMember, (context.id, user.id))
     if known is not None and not lower:
@@ -207,11 +210,13 @@ def enrol_member(
             detail = {"before": before, "after": role}
             write_audit(session, "lti", "role.change", f"user:{user.id}", detail, context.course_id)
     if known is None:
-        known = LtiMember(context_id=context.id, user_id=user.id, subject=subject, role=role, active=True)
+        known = LtiMember(
+            context_id=context.id, user_id=user.id, subject=subject, role=role, learner=learner, active=True
+        )
         session.add(known)
         _tell_earlier(session, context.id, user.id)
-    if (known.role, known.subject, known.active) != (role, subject, True):
-        known.role, known.subject, known.active = role, subject, True
+    if (known.role, known.learner, known.subject, known.active) != (role, learner, subject, True):
+        known.role, known.learner, known.subject, known.active = role, learner, subject, True
     session.flush()
 
 
@@ -344,11 +349,15 @@ def create_course(session: Session, context_id: int, by: str) -> int:
 
 
 def links_of(session: Session, submission_id: str) -> tuple[tuple[str, str], ...]:
-    """Name and page of every platform in which a submission's assignment is linked; pages may be empty."""
+    """Name and page of every platform that knows the student and links the assignment; pages may be empty."""
     query = select(LtiPlatform.name, LtiLink.page).join(LtiContext, LtiContext.platform_id == LtiPlatform.id)
     query = query.join(LtiLink, LtiLink.context_id == LtiContext.id)
-    query = query.join(Submission, Submission.assignment_id == LtiLink.assignment_id)
-    found = session.execute(query.where(Submission.id == submission_id).order_by(LtiLink.id))
+    query = query.join(LtiMember, LtiMember.context_id == LtiContext.id)
+    shared = select(SubmissionMember.user_id).where(SubmissionMember.submission_id == submission_id)
+    theirs = (LtiMember.user_id == Submission.student_id) | LtiMember.user_id.in_(shared)
+    query = query.join(Submission, (Submission.assignment_id == LtiLink.assignment_id) & theirs)
+    here = (Submission.id == submission_id, LtiPlatform.enabled)
+    found = session.execute(query.where(*here).order_by(LtiLink.id))
     return tuple(dict.fromkeys((name, page) for name, page in found))
 
 
@@ -359,9 +368,12 @@ def courses_of(session: Session, platform_id: int) -> frozenset[int]:
 
 
 def teaches(session: Session, context_id: int, user_id: int) -> bool:
-    """Whether the platform names the user an instructor of this context."""
-    member = session.get(LtiMember, (context_id, user_id))
-    return member is not None and member.active and member.role == "instructor"
+    """Whether the platform, or staff of our course, made the user an instructor of this context."""
+    member, context = session.get(LtiMember, (context_id, user_id)), session.get_one(LtiContext, context_id)
+    if member is not None and member.active and member.role == "instructor":
+        return True
+    mine = session.get(Membership, (user_id, context.course_id)) if context.course_id else None
+    return mine is not None and mine.role == "instructor"
 
 
 def courses_taught(session: Session, user_id: int) -> frozenset[int]:
@@ -399,6 +411,7 @@ class Row:
     name: str
     email: str
     role: str
+    learner: bool
     active: bool
 
 
@@ -450,7 +463,8 @@ def _follow(session: Session, context_id: int, rows: Iterable[Row]) -> None:
             user = find_or_create_user(session, platform, row.subject, row.name, row.email)
         except Forbidden:
             continue  # somebody here keeps them out
-        enrol_member(session, context, user, row.subject, row.role, lower=False)
+        lower = platform.family != "moodle"
+        enrol_member(session, context, user, row.subject, row.role, learner=row.learner, lower=lower)
 
 
 def _leave(session: Session, context_id: int, there: set[str]) -> int:
@@ -482,10 +496,11 @@ def _row(one: Mapping[str, Any]) -> Row | None:
     subject, roles = one.get("user_id"), one.get("roles")
     if not isinstance(subject, str) or not subject.isprintable() or subject != subject.strip():
         return None
-    role = role_of([r for r in roles if isinstance(r, str)]) if isinstance(roles, list) else None
+    listed = [one for one in roles if isinstance(one, str)] if isinstance(roles, list) else []
+    role = role_of(listed)
     if role is None or not 0 < len(subject) <= LONGEST_SUBJECT:
         return None
     # Moodle's roster writes & as in HTML, its launches do not
     said = {name: unescape(value) for name, value in one.items() if isinstance(value, str)}
     active = str(one.get("status") or "Active") == "Active"
-    return Row(subject, name_of(said), text_of(said.get("email")), role, active)
+    return Row(subject, name_of(said), text_of(said.get("email")), role, learns(listed), active)

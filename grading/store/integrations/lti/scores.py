@@ -98,8 +98,9 @@ def lease_score(
     """Lease the score of a student, or return why there is nothing to do: `same`, `busy`, `nobody`."""
     insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
     member = session.get(LtiMember, (column.context_id, user_id))
-    if member is None or member.role != "student":
-        return "nobody"  # gradebooks have no place for staff who submit to try it
+    known = session.get(LtiScore, (column.link_id, user_id))
+    if member is None or not _has_place(member.learner, known):
+        return "nobody"
     new = {"link_id": column.link_id, "user_id": user_id, "max_points": 0.0, "lease": 0, "error": ""}
     new |= {"dead": False}
     session.execute(insert(LtiScore).values(new).on_conflict_do_nothing())
@@ -118,15 +119,21 @@ def lease_score(
     return ScoreLease(column.link_id, user_id, row.lease, member.subject, row.stamp, standing)
 
 
+def _has_place(learner: bool, known: LtiScore | None) -> bool:
+    """Whether the gradebook has a place for them: not for staff who submit to try it."""
+    return learner or (known is not None and known.sent_at is not None)
+
+
 def _standing(session: Session, row: LtiScore, found: tuple[Any, ...], base: str) -> Standing:
     """What counts, beside what the platform accepted last."""
     points, of, submission = found
     link = f"{base}/lti/results/{submission}"
-    return Standing(
-        points, of, submission, link,
-        submitted_at=session.get_one(Submission, submission).created_at,
-        resubmitted=row.submission_id != submission, commented=row.comment == link,
-    )  # fmt: skip
+    submitted_at = session.get_one(Submission, submission).created_at
+    resubmitted, commented = row.submission_id != submission, row.comment == link
+    if row.sent_at is not None and not row.submission_id:  # by a version that did not keep which submission
+        resubmitted = submitted_at > row.sent_at
+        commented = not resubmitted
+    return Standing(points, of, submission, link, submitted_at, resubmitted, commented)
 
 
 def _same(row: LtiScore, found: tuple[Any, ...]) -> bool:
@@ -140,7 +147,8 @@ def record_sent(session: Session, lease: ScoreLease, status: int) -> bool:
     """Record that the platform accepted the score. False when another process leased it since."""
     standing = lease.standing
     values: dict[str, Any] = {"points": standing.points, "max_points": standing.max_points}
-    values |= {"submission_id": standing.submission, "comment": standing.link}
+    if standing.points is not None:  # else neither was sent
+        values |= {"submission_id": standing.submission, "comment": standing.link}
     values |= {"sent_at": now(session), "leased_until": None, "error": "", "dead": False}
     _note(session, lease, status, "")
     return _write(session, lease, values)
@@ -211,11 +219,12 @@ def add_missing_scores(session: Session, link_id: int) -> int:
     found = load_column(session, link_id)
     if found is None:
         return 0
-    members = select(LtiMember.user_id).where(LtiMember.context_id == found.context_id)
-    users = list(session.scalars(members.order_by(LtiMember.user_id)))
+    known = {row.user_id: row for row in session.scalars(select(LtiScore).where(LtiScore.link_id == link_id))}
+    members = select(LtiMember).where(LtiMember.context_id == found.context_id).order_by(LtiMember.user_id)
+    listed = session.scalars(members)
+    users = [one.user_id for one in listed if _has_place(one.learner, known.get(one.user_id))]
     open_rows = select(Outbox.payload).where(Outbox.kind == platform.KIND, Outbox.done_at.is_(None))
     waiting = {(one.get("link"), one.get("user")) for one in session.scalars(open_rows)}
-    known = {row.user_id: row for row in session.scalars(select(LtiScore).where(LtiScore.link_id == link_id))}
     count = 0
     for user, standing in released_scores(session, found.assignment_id, users).items():
         row = known.get(user) or LtiScore(sent_at=None, dead=False)
@@ -262,7 +271,12 @@ def store_differences(
 ) -> list[Difference]:
     """Store the differences, replacing those found before."""
     session.execute(delete(LtiDifference).where(LtiDifference.link_id == column.link_id))
-    members = session.scalars(select(LtiMember).where(LtiMember.context_id == column.context_id)).all()
+    known = {
+        row.user_id: row
+        for row in session.scalars(select(LtiScore).where(LtiScore.link_id == column.link_id))
+    }
+    listed = session.scalars(select(LtiMember).where(LtiMember.context_id == column.context_id))
+    members = [one for one in listed if _has_place(one.learner, known.get(one.user_id))]
     ours = final_score.released_scores(session, column.assignment_id, [one.user_id for one in members])
     busy = set(session.scalars(select(LtiScore.user_id).where(LtiScore.link_id == column.link_id, _unsent())))
     found = [

@@ -105,6 +105,8 @@ class LtiMember(Base):
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), primary_key=True)
     subject: Mapped[str] = mapped_column(String(255))
     role: Mapped[str] = mapped_column(String(20))
+    learner: Mapped[bool] = mapped_column(Boolean, default=True)
+    """Whether one of their roles there is a learner's, beside whatever others."""
     active: Mapped[bool] = mapped_column(Boolean, default=True)
     __table_args__ = (Index("lti_members_of_user", "user_id"),)
 
