@@ -76,9 +76,18 @@ class Assignment(BaseModel):
     visible: bool = Field(description="whether students see it")
 
 
-Language = Annotated[str, Field(max_length=32, pattern=r"^[a-z]*$")]
-SubmissionCount = Annotated[int, Field(ge=1, le=1000), BeforeValidator(whole)]
-GroupSize = Annotated[int, Field(ge=1, le=100), BeforeValidator(whole)]
+Language = Annotated[str, Field(max_length=32, pattern=r"^[a-z]*$", description="of the work; empty: any")]
+Due = Annotated[Moment | None, Field(description="when it is due, for all without an extension")]
+ReleaseAt = Annotated[Moment | None, Field(description="when grades are released, where `release` is `at`")]
+SubmissionCount = Annotated[
+    Annotated[int, Field(ge=1, le=1000), BeforeValidator(whole)] | None,
+    Field(description="how many submissions each student has; `null`: any number"),
+]
+GroupSize = Annotated[
+    int, Field(ge=1, le=100, description="how many students may submit together"), BeforeValidator(whole)
+]
+Counted = Annotated[Counts, Field(description="which submission of a student counts")]
+Visible = Annotated[bool, Field(description="whether students see it")]
 
 
 class NewAssignment(RequestModel):
@@ -91,23 +100,15 @@ class NewAssignment(RequestModel):
         description="what students read, as Markdown",
         examples=["Find out what is bought together."],
     )
-    language: Language = Field(default="", description="of the work; empty: any", examples=["python"])
-    due: Moment | None = Field(
-        default=None,
-        description="when it is due, for all without an extension",
-        examples=["2026-12-01T22:59:00Z"],
-    )
+    language: Language = Field(default="", examples=["python"])
+    due: Due = Field(default=None, examples=["2026-12-01T22:59:00Z"])
     release: Release | None = Field(default=None, description="left out: as the server is set up")
-    release_at: Moment | None = Field(
-        default=None, description="when grades are released, where `release` is `at`"
-    )
+    release_at: ReleaseAt = None
     late: Late = LateRule()
-    max_submissions: SubmissionCount | None = Field(
-        default=None, description="how many submissions each student has; `null`: any number"
-    )
-    group_size: GroupSize = Field(default=1, description="how many students may submit together")
-    counts: Counts = Field(default="latest", description="which submission of a student counts")
-    visible: bool = Field(default=True, description="whether students see it")
+    max_submissions: SubmissionCount = None
+    group_size: GroupSize = 1
+    counts: Counted = "latest"
+    visible: Visible = True
 
 
 class AssignmentChange(ChangeModel):
@@ -115,25 +116,17 @@ class AssignmentChange(ChangeModel):
 
     title: Line = Field(default="", description="what people read")
     slug: Slug = Field(default="", description="its name in addresses, unique in its course")
-    language: Language = Field(default="", description="of the work; empty: any")
-    due: Moment | None = Field(
-        default=None,
-        description="when it is due, for all without an extension",
-        examples=["2026-12-08T22:59:00Z"],
-    )
+    language: Language = ""
+    due: Due = Field(default=None, examples=["2026-12-08T22:59:00Z"])
     release: Release = Field(
         default="after_review", description="when grades are released: at once, after a review, or at a date"
     )
-    release_at: Moment | None = Field(
-        default=None, description="when grades are released, where `release` is `at`"
-    )
+    release_at: ReleaseAt = None
     late: Late = LateRule()
-    max_submissions: SubmissionCount | None = Field(
-        default=None, description="how many submissions each student has; `null`: any number"
-    )
-    group_size: GroupSize = Field(default=1, description="how many students may submit together")
-    counts: Counts = Field(default="latest", description="which submission of a student counts")
-    visible: bool = Field(default=True, description="whether students see it")
+    max_submissions: SubmissionCount = None
+    group_size: GroupSize = 1
+    counts: Counted = "latest"
+    visible: Visible = True
 
 
 class AssignmentMade(BaseModel):

@@ -229,18 +229,8 @@ class Moodle(World):
         """By moodle/course:manageactivities, so that non-editing teachers are learners here."""
         return ["Instructor" if archetype in ("editingteacher", "enrolled-manager") else "Learner"]
 
-    def score(self, item_id: int, said: Mapping[str, Any]) -> None:
+    def take_score(self, item: Item, said: Mapping[str, Any]) -> None:
         """As gradebookservices' scores.php and save_grade_item take it. Raises Refusal."""
-        with self.lock:
-            entry = {"item": item_id, **said}
-            self.log.append(entry)
-            try:
-                self._score(self.items[item_id], said)
-            except Refusal as refusal:
-                entry["refused"] = refusal.status
-                raise
-
-    def _score(self, item: Item, said: Mapping[str, Any]) -> None:
         person = self.find_person(said.get("userId"))
         moment = _moment(said.get("timestamp"))
         given, most = said.get("scoreGiven"), said.get("scoreMaximum")

@@ -147,8 +147,19 @@ class World(ABC):
         """What a launch says; without a link it is for deep linking."""
 
     @abstractmethod
+    def take_score(self, item: Item, said: Mapping[str, Any]) -> None:
+        """Take a score into a column. Raises Refusal."""
+
     def score(self, item_id: int, said: Mapping[str, Any]) -> None:
-        """Take a score. Raises Refusal."""
+        """Log a score and take it. Raises Refusal."""
+        with self.lock:
+            entry = {"item": item_id, **said}
+            self.log.append(entry)
+            try:
+                self.take_score(self.items[item_id], said)
+            except Refusal as refusal:
+                entry["refused"] = refusal.status
+                raise
 
     def now(self) -> float:
         """Its time, in seconds."""
