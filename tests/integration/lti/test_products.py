@@ -32,7 +32,7 @@ from grading.integrations.lti.messages import CANVAS_SUBMISSION
 from grading.integrations.lti.values import AGS
 from grading.store.accounts import users
 from grading.store.grades import release as grade_release
-from grading.store.integrations.lti import course_page, launch, registrations
+from grading.store.integrations.lti import course_page, launch, registrations, scores
 from grading.store.integrations.lti.tables import LtiContext, LtiLink, LtiMember, LtiScore
 from grading.store.tables import Course, Identity, Membership, Round, Submission, User
 from tests.integration.lti.lti_world import Campus, campus
@@ -179,6 +179,17 @@ def test_who_is_a_student_beside_other_roles_has_their_scores(
     assert role_here(canvas, "student-1") == "grader"
     change(canvas, submission, 3.0)
     canvas.world.people["student-1"] = replace(canvas.world.people["student-1"], role="StudentEnrollment")
+    assert sender.send_due() == 1
+
+
+def test_a_score_that_was_sent_once_is_sent_again_whatever_they_are_since(canvas: Campus) -> None:
+    canvas.launch(canvas.browser(), "student-1")
+    graded(canvas, "student-1")
+    sender = canvas.passback()
+    assert sender.send_due() == 1
+    with canvas.school.store.write() as session:
+        session.query(LtiMember).update({"learner": False})
+        scores.resend_score(session, 1, canvas.user("student-1"))
     assert sender.send_due() == 1
 
 

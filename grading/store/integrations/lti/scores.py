@@ -120,8 +120,8 @@ def lease_score(
 
 
 def _has_place(learner: bool, known: LtiScore | None) -> bool:
-    """Whether the gradebook has a place for them: not for staff who submit to try it."""
-    return learner or (known is not None and known.sent_at is not None)
+    """Whether the gradebook has a place for them: who learns, or had a score; not staff who try it."""
+    return learner or (known is not None and known.stamp is not None)
 
 
 def _standing(session: Session, row: LtiScore, found: tuple[Any, ...], base: str) -> Standing:
