@@ -13,7 +13,6 @@ from tests.faults.harness.machines import MachineSpec, config_of
 from tests.hostile.web.slow_connections import main
 from tests.support.system import ASSIGNMENT, furnish, site, until
 
-
 ATTACKS = [[("mixed", 500), ("readers", 100)], pytest.param([("readers", 500)], marks=pytest.mark.soak)]
 """What 500 readers ask for at once keeps a computer busy that runs other tests, too."""
 
