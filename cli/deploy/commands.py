@@ -20,8 +20,9 @@ from rich.table import Table
 from cli.deploy.deployment import Deployment, Options
 from cli.deploy.file_transfer import program, size
 from cli.deploy.models import Wanted, look, wanted
-from cli.deploy.services import PREFILL_GRACE_S, Heartbeats, Kind, MachineService, Service, services_of
+from cli.deploy.services import PREFILL_GRACE_S, Heartbeats, MachineService, services_of
 from cli.deploy.ssh import MachineError, remote_of
+from cli.deploy.units import Kind, Service
 from cli.settings import Settings
 from grading.config.settings import Machine
 

@@ -20,8 +20,9 @@ from pydantic import ValidationError
 
 from cli.deploy.file_transfer import DEPLOY_SCRIPT, Progress, copy, file, program, size
 from cli.deploy.models import Models, wanted
-from cli.deploy.services import Heartbeats, MachineService, State, env_line, services_of
+from cli.deploy.services import Heartbeats, MachineService, State, services_of
 from cli.deploy.ssh import MachineError, Remote
+from cli.deploy.units import env_line
 from cli.settings import Settings
 from grading.config.settings import Machine, Redis
 from grading.domain.model_digests import Claim, Difference, differing

@@ -1,11 +1,9 @@
-"""Services of a machine: their units for systemd and launchd, and how they are run over SSH."""
+"""Services of a machine: what they are, and how they are run over SSH."""
 
 from __future__ import annotations
 
-import json
-import plistlib
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Any, Literal
@@ -14,10 +12,10 @@ from redis.exceptions import RedisError
 
 from cli.deploy.file_transfer import DEPLOY_SCRIPT
 from cli.deploy.ssh import MachineError, Remote
+from cli.deploy.units import Kind, Service
 from grading.broker.dispatch import open_leases
 from grading.broker.heartbeats import Heartbeat
 from grading.config.settings import Config, Machine
-from grading.domain.errors import ConfigError
 from grading.domain.model_digests import Claim, claims
 
 POLL_S = 0.2
@@ -71,127 +69,8 @@ class Heartbeats:
         return time.monotonic() - begun
 
 
-Kind = Literal["systemd", "launchd", "supervised"]
-MARGIN_S = 20
-"""More than a part itself takes to end, so that what it hands back still goes out."""
 PREFILL_GRACE_S = 30.0
 """What reads prompts for others may take to end; those that it reads for go on by themselves."""
-# $1 is the file of secrets, readable by its owner only; the rest is the command. After `exec` the part
-# has the shell's process id, so that signals reach it.
-WRAPPER = 'set -a; . "$1"; set +a; shift; exec "$@"'
-
-
-@dataclass(frozen=True)
-class Service:
-    """A part of Grader as something that is kept running. `grace_s` is how long it may take to end."""
-
-    name: str
-    command: tuple[str, ...]
-    folder: PurePosixPath
-    env_file: PurePosixPath
-    grace_s: float
-    log: PurePosixPath
-    environment: dict[str, str] = field(default_factory=dict)
-    system: bool = False
-    user: str | None = None
-
-    @property
-    def stop_s(self) -> int:
-        """Seconds after which what still runs is killed."""
-        return int(self.grace_s) + MARGIN_S
-
-    def rendered(self, kind: Kind) -> str:
-        """The unit, the property list or the description, as its file has it."""
-        return {"systemd": systemd, "launchd": launchd, "supervised": supervised}[kind](self)
-
-    @property
-    def _wrapped(self) -> list[str]:
-        return ["/bin/sh", "-c", WRAPPER, "grader", str(self.env_file), *self.command]
-
-
-def systemd(service: Service) -> str:
-    """A unit; `systemctl stop` asks the main process to finish before anything is killed."""
-    environment = "".join(f"Environment={_word(f'{k}={v}')}\n" for k, v in service.environment.items())
-    user = f"User={service.user}\n" if service.system and service.user else ""
-    return f"""[Unit]
-Description=Grader {service.name}
-After=network-online.target
-Wants=network-online.target
-StartLimitIntervalSec=0
-
-[Service]
-{user}WorkingDirectory={_path(service.folder)}
-EnvironmentFile={_path(service.env_file)}
-{environment}ExecStart={" ".join(_word(word) for word in service.command)}
-Restart=always
-RestartSec=2
-KillMode=mixed
-TimeoutStopSec={service.stop_s}
-UMask=0077
-NoNewPrivileges=true
-
-[Install]
-WantedBy={"multi-user.target" if service.system else "default.target"}
-"""
-
-
-def _word(word: str) -> str:
-    """A word as a unit has it: quoted, with what systemd would fill in written twice."""
-    escaped = _refuse_lines(word).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
-    return f'"{escaped.replace("$", "$$")}"' if set(escaped) - _SAFE else escaped
-
-
-_SAFE = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789./_-=:+@,")
-
-
-def _path(path: PurePosixPath) -> str:
-    # not quoted: these settings take the rest of the line
-    return _refuse_lines(str(path)).replace("%", "%%")
-
-
-def _refuse_lines(text: str) -> str:
-    if not text.isprintable():
-        raise ConfigError(f"{text!r} cannot stand in a service: it has characters that are not printable.")
-    return text
-
-
-def launchd(service: Service) -> str:
-    """A property list without secrets: a shell reads their file and becomes the part."""
-    content = {
-        "Label": f"grader.{service.name}",
-        "ProgramArguments": service._wrapped,
-        "WorkingDirectory": str(service.folder),
-        "EnvironmentVariables": dict(service.environment),
-        "RunAtLoad": True,
-        "KeepAlive": True,
-        "ThrottleInterval": 5,
-        "ExitTimeOut": service.stop_s,
-        "ProcessType": "Interactive",  # else macOS slows it down
-        "StandardOutPath": str(service.log),
-        "StandardErrorPath": str(service.log),
-        "Umask": 0o077,
-        **({"UserName": service.user} if service.system and service.user else {}),
-    }
-    return plistlib.dumps(content, sort_keys=False).decode("utf-8")
-
-
-def supervised(service: Service) -> str:
-    """What a machine without a service manager starts."""
-    content = {
-        "command": service._wrapped,
-        "folder": str(service.folder),
-        "environment": service.environment,
-    }
-    return json.dumps(content, indent=1) + "\n"
-
-
-def env_line(name: str, value: str) -> str:
-    """A variable as both a shell and systemd read it; refuses what they would read differently."""
-    if not value.isprintable() or "'" in value or "\\" in value:
-        raise ConfigError(f"{name} has a quote, backslash or unprintable character; write it as %27, %5C, …")
-    return f"{name}='{value}'\n"
-
-
 SERVICE_SCRIPT = Path(__file__).parent / "remote" / "service.py"
 SPARE_S = 60.0
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from cli.deploy.remote import service
-from cli.deploy.services import env_line
+from cli.deploy.units import env_line
 from tests.support.system import until
 from tests.unit.deploy.test_service_units import ODD, described
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.deploy.deployment import lock_for, platforms
-from cli.deploy.services import WRAPPER, Service, env_line
+from cli.deploy.units import WRAPPER, Service, env_line
 from cli.main import grader
 from grading.config.settings import Machine, parse
 from grading.domain.errors import ConfigError, GraderError
