@@ -13,7 +13,6 @@ from pathlib import Path
 from types import TracebackType
 
 import click
-from rich.console import Console
 from rich.table import Table
 from sqlalchemy.orm import Session
 
@@ -24,6 +23,7 @@ from cli.dev.local_stack import System
 from cli.dev.platforms.moodle import Moodle
 from cli.dev.platforms.server import Running, link_course
 from cli.settings import Settings
+from cli.tables import show
 from grader_client import Client, Submission
 from grading.assignments.loader import read_folder
 from grading.domain.errors import GraderError, NotFound
@@ -317,14 +317,14 @@ def _show(views: Sequence[tuple[Sample, Submission]]) -> None:
     for assignment in sorted({sample.assignment for sample, _ in views}):
         table = Table(box=None, padding=(0, 1, 0, 0), title=assignment, title_justify="left")
         for heading in ("submission", "status", "score", *(f"{stage} by" for stage in STAGES), "flags"):
-            table.add_column(heading, no_wrap=heading != "flags")
+            table.add_column(heading)
         mine = [view for view in views if view[0].assignment == assignment]
         for sample, view in sorted(mine, key=lambda v: -(v[1].get("score") or 0.0)):
             score = "–" if view["score"] is None else f"{view['score']:.1f} / {view['max_score']:g}"
             flags = ", ".join(sorted({flag["code"] for flag in view["flags"]}))
             machines = [view["stages"].get(stage, {}).get("machine") or "–" for stage in STAGES]
             table.add_row(sample.file.name, view["status"], score, *machines, flags)
-        Console().print(table)
+        show(table)
         click.echo()
 
 

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import asdict
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from cli.commands.admin import writing
 from cli.settings import MIN_SECRET, Settings
+from cli.tables import show
 from grading.broker.dispatch import Dispatch, open_dispatch
 from grading.broker.heartbeats import DEAD_AFTER_S, reason
 from grading.broker.machine_status import Condition, MachineState, an_hour, condition, machines_that_differ
@@ -40,7 +40,7 @@ def machines(settings: Settings, as_json: bool) -> None:
         warnings = [f"{one.message}: {one.remedy}." for one in differences]
         click.echo(json.dumps({"machines": rows, "queues": backlog, "warnings": warnings}, indent=2))
         return
-    Console().print(_table(states))
+    show(_table(states))
     for state in states:
         _say_more(state)
     click.echo("queues: " + ", ".join(f"{name} {length}" for name, length in backlog.items()))

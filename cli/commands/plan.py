@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cli.settings import Settings
+from cli.tables import show
 from grading.broker.canaries import rate_of_checks
 from grading.broker.dispatch import open_dispatch
 from grading.broker.machine_status import MachineState, peer
@@ -319,7 +320,7 @@ def _show(
         does = "\n".join(f"{stage}: {jobs:,.0f}" for stage, jobs in part.jobs.items() if jobs >= 0.5)
         rates = "\n".join(f"{stage}: {rate:,.0f}" for stage, rate in _an_hour(station).items())
         table.add_row(part.machine, does or "nothing", rates, station.known, f"{part.saves_s:.1f} s")
-    console.print(table)
+    show(table)
     more = Table("change", "hours", "beside now")
     for kind, hours in sorted(found.more.items(), key=lambda item: item[1]):
         more.add_row(f"one more {kind}", _hours(hours), f"{hours / found.hours - 1:+.0%}")
@@ -327,7 +328,7 @@ def _show(
         if fixed is not None:
             label = f"{words}: {_roles(fixed)}" if fixed is found.fixed else words
             more.add_row(label, _hours(fixed.hours), f"{fixed.hours / found.hours - 1:+.0%}")
-    console.print(more)
+    show(more)
     for one in unknown:
         console.print(f"Not counted, as its speed is not known: {one}")
 

@@ -14,7 +14,6 @@ from pathlib import Path, PurePosixPath
 from typing import cast
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from cli.deploy.deployment import Deployment, Options
@@ -24,6 +23,7 @@ from cli.deploy.services import PREFILL_GRACE_S, Heartbeats, MachineService, ser
 from cli.deploy.ssh import MachineError, remote_of
 from cli.deploy.units import Kind, Service
 from cli.settings import Settings
+from cli.tables import show as show_table
 from grading.config.settings import Machine
 
 
@@ -132,6 +132,8 @@ class Row:
     version: str
     model: str
     ok: bool
+    problems: tuple[str, ...] = ()
+    """Whole sentences, which stand below the table."""
 
 
 @cluster.command()
@@ -158,7 +160,10 @@ def status(settings: Settings, machines: tuple[str, ...], as_json: bool) -> None
         table = Table("machine", "ssh", "service", "heartbeat", "version", "model")
         for row in rows:
             table.add_row(row.machine, row.ssh, row.service, row.heartbeat, row.version, row.model)
-        Console().print(table, markup=False)
+        show_table(table)
+        for row in rows:
+            for problem in row.problems:
+                click.echo(f"✗ {row.machine}: {problem}")
     if away:
         raise MachineError(away)
     if not all(row.ok for row in rows):
@@ -173,7 +178,7 @@ def _row(machine: Machine, version: str, age: float | None, away: bool) -> Row:
     try:
         states = [service.do("state") for service in services]
     except MachineError as error:
-        return Row(machine.name, error.message, "unknown", heartbeat, "", "", False)
+        return Row(machine.name, "fails", "unknown", heartbeat, "", "", False, (error.message,))
     models = [_model(services[0], one) for one in wanted(machine)]
     texts = [state.text if n == 0 else f"{services[n].part} {state.text}" for n, state in enumerate(states)]
     running, state = all(one.running for one in states), states[0]
@@ -185,18 +190,27 @@ def _row(machine: Machine, version: str, age: float | None, away: bool) -> Row:
         service="\n".join(texts),
         heartbeat=heartbeat,
         version=version_text if state.version else "",
-        model="\n".join(text for text, _ in models) or "none needed",
-        ok=running and age is not None and same and all(ok for _, ok in models),
+        model="\n".join(one.text for one in models) or "none needed",
+        ok=running and age is not None and same and all(one.ok for one in models),
+        problems=tuple(one.problem for one in models if one.problem),
     )
 
 
-def _model(service: MachineService, one: Wanted) -> tuple[str, bool]:
-    """A model's state by name and size, and whether it is there."""
+@dataclass(frozen=True)
+class _ModelState:
+    """A model's state by name and size, whether it is there, and why that is not known."""
+
+    text: str
+    ok: bool
+    problem: str = ""
+
+
+def _model(service: MachineService, one: Wanted) -> _ModelState:
     try:
         found = look(service.remote, one, quick=True)
     except MachineError as error:
-        return f"{one}: {error.message}", False
-    return f"{one}: {found['state']}", found["state"] == "present"
+        return _ModelState(f"{one}: unknown", ok=False, problem=f"{one}: {error.message}")
+    return _ModelState(f"{one}: {found['state']}", ok=found["state"] == "present")
 
 
 # --- start, stop, restart -------------------------------------------------------------------------

@@ -73,7 +73,15 @@ class WebServer(HttpServer):
 
         bounds = Bounds(body_bytes=config.server.max_upload_mb * MIB)
         threads = config.server.threads
-        super().__init__(host, port, threads=threads, graceful_s=20, bounds=bounds, build=traced)
+        super().__init__(
+            host,
+            port,
+            threads=threads,
+            graceful_s=20,
+            bounds=bounds,
+            build=traced,
+            public_url=config.server.public_url,
+        )
 
 
 SPARE_THREADS = 8

@@ -18,6 +18,7 @@ from waitress.task import ThreadedTaskDispatcher
 from cli.servers.connection_limits import MIB, PIPELINED, BoundedServer, Bounds
 from grading.domain.errors import ConfigError
 
+log = logging.getLogger(__name__)
 THREADS_END_S = 2.0
 DRAINED_BYTES = 256 * MIB
 """A larger body is refused without reading it; see app/web/security.py."""
@@ -29,7 +30,7 @@ class HttpServer:
     """Serves what `build` makes at HOST:PORT; an open request keeps one of `threads`.
 
     Open requests have `graceful_s` seconds when it is told to stop. With `notices_leaving`, an app can ask
-    while it works whether the client is still there.
+    while it works whether the client is still there. `public_url` is where people look for it, for the log.
     """
 
     def __init__(
@@ -42,8 +43,10 @@ class HttpServer:
         bounds: Bounds,
         build: Callable[[], Flask],
         notices_leaving: bool = False,
+        public_url: str = "",
     ) -> None:
         self.build, self.threads, self.graceful_s = build, threads, graceful_s
+        self.public_url = public_url
         self.adjustments = Adjustments(
             host=host,
             port=port,
@@ -83,6 +86,7 @@ class HttpServer:
         dispatcher, app = ThreadedTaskDispatcher(), self.build()
         for info in self.adjustments.listen:
             self._listen(app, dispatcher, info)
+            log.info("listens at http://%s%s", _address(info), self._public())
         dispatcher.set_thread_count(self.threads)
         while not self._stopping:
             self._turn()
@@ -110,8 +114,11 @@ class HttpServer:
         try:
             server = BoundedServer(app, self._map, dispatcher=dispatcher, adj=self.adjustments, sockinfo=info)
         except OSError as error:
-            raise ConfigError(f"Nothing can listen at {info[3][0]}:{info[3][1]}: {error.strerror}.") from None
+            raise ConfigError(f"Nothing can listen at {_address(info)}: {error.strerror}.") from None
         self._servers.append(server)
+
+    def _public(self) -> str:
+        return f"; people reach it at {self.public_url}" if self.public_url else ""
 
     def _turn(self) -> None:
         wasyncore.loop(timeout=self.bounds.look_s, use_poll=True, map=self._map, count=1)
@@ -121,6 +128,11 @@ class HttpServer:
     def _busy(self) -> bool:
         channels = [channel for server in self._servers for channel in server.active_channels.values()]
         return any(channel.requests or channel.total_outbufs_len for channel in channels)
+
+
+def _address(info: Any) -> str:
+    host, port = info[3][:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _allow_files(wanted: int) -> None:

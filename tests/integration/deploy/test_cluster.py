@@ -297,6 +297,8 @@ def test_machines_that_cannot_be_reached_are_said_why(
     assert "Connection refused" in said
     (row,) = json.loads(grader("cluster", "status", "lab-1", "--json").out)
     assert (row["service"], row["ok"]) == ("unknown", False)
+    below = grader("cluster", "status", "lab-1").out.rpartition("┘")[2].splitlines()
+    assert f"✗ lab-1: {row['problems'][0]}" in below
 
 
 def test_a_machine_without_ssh_or_without_redis_is_refused(

@@ -226,3 +226,16 @@ def test_what_takes_too_long_after_sigterm_is_cut_off() -> None:
     with stopped_while_it_works(graceful_s=0.5) as (process, connection, _):
         assert connection.recv(4096) == b""
         assert process.wait(10) == 0
+
+
+def test_it_says_where_it_listens_and_where_people_reach_it(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    number = free_port()
+    server = HttpServer(
+        "127.0.0.1", number, threads=1, graceful_s=1, bounds=Bounds(body_bytes=1000), build=build,
+        public_url="https://grader.example",
+    )  # fmt: skip
+    server.stop()
+    server.serve()
+    (said,) = [line.message for line in caplog.records if line.name.startswith("cli.")]
+    assert said == f"listens at http://127.0.0.1:{number}; people reach it at https://grader.example"
