@@ -42,7 +42,7 @@ COMMANDS = {
     "export": "cli.commands.data",
     "cluster": "cli.deploy.commands",
     "deploy": "cli.deploy.commands",
-    "service": "cli.deploy.commands",
+    "service": "cli.deploy.unit_command",
 }
 
 

@@ -74,7 +74,7 @@ def worker(
 ) -> None:
     """The worker of one MACHINE of config.toml; run it on that machine."""
     if service is not None:
-        from cli.deploy.commands import show
+        from cli.deploy.unit_command import show
 
         show(settings, settings.config.machine(machine).name, service)
         return
