@@ -40,7 +40,7 @@ COMMANDS = {
     "retention": "cli.commands.data",
     "erase": "cli.commands.data",
     "export": "cli.commands.data",
-    "cluster": "cli.deploy.commands",
+    "cluster": "cli.deploy.cluster",
     "deploy": "cli.deploy.commands",
     "service": "cli.deploy.unit_command",
 }

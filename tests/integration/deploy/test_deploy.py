@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
-from cli.deploy.deployment import Deployment, Options, fetch_wheels, platforms
+from cli.deploy.deployment import Deployment, Options
 from cli.deploy.file_transfer import DEPLOY_SCRIPT, copy, file, files_of
 from cli.deploy.models import Models, Wanted
+from cli.deploy.packages import fetch_wheels, platforms
 from cli.deploy.ssh import MachineError, Remote
 from cli.settings import Settings
 from grading.config.settings import Machine, Ssh

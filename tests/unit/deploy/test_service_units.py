@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from cli.deploy.deployment import lock_for, platforms
+from cli.deploy.packages import lock_for, platforms
 from cli.deploy.units import WRAPPER, Service, env_line
 from cli.main import grader
 from grading.config.settings import Machine, parse
