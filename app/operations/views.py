@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from flask import Blueprint, Response, flash, jsonify, redirect, render_template, request, url_for
@@ -21,13 +22,22 @@ from grading.domain import model_digests
 from grading.domain.errors import NotFound
 from grading.domain.permissions import may
 from grading.store import schema
+from grading.store.schema import Fit
 from grading.store.reporting import metrics, operations
 
 pages = Blueprint("operations", __name__)
+FITS: Mapping[Fit, tuple[bool, str]] = {
+    "same": (True, "ok"),
+    "newer": (True, "ok, and newer than this process; start it again with the new version"),
+    "older": (False, "migrations are missing; run `grader db upgrade`"),
+    "unknown": (False, "newer than this process works with; start it again with the new version"),
+}
+"""Whether uploads are accepted, and what is said of the database."""
 
 
 @pages.record
 def _add_words(state: BlueprintSetupState) -> None:
+    schema.revisions()  # before an update puts others there
     state.app.jinja_env.globals.update(
         machine_word=machine_word,
         machine_notes=machine_notes,
@@ -43,19 +53,19 @@ def health() -> Response:
 
 @pages.get("/readyz")
 def ready() -> tuple[Response, int]:
-    """200 when uploads can be accepted: the database is there, with all migrations. Redis may be away."""
+    """200 when uploads can be accepted: the database is there, with tables that suit. Redis may be away."""
     app_services = services()
     try:
-        migrated = schema.current_revision(app_services.store) == schema.newest_revision()
-        database = "ok" if migrated else "migrations are missing; run `grader db upgrade`"
+        fit = schema.fit_of(schema.current_revision(app_services.store))
+        usable, database = FITS[fit]
     except SQLAlchemyError:
-        migrated, database = False, "away"
+        usable, database = False, "away"
     backlog = app_services.dispatch.backlog()
     alive = sum(machine.alive for machine in app_services.dispatch.machines())
-    status = "unavailable" if not migrated else "ok" if backlog is not None and alive else "degraded"
+    status = "unavailable" if not usable else "ok" if backlog is not None and alive else "degraded"
     redis = "ok" if backlog is not None else "away; work waits in the database"
     body = {"status": status, "database": database, "redis": redis, "machines_alive": alive}
-    return jsonify(body), 200 if migrated else 503
+    return jsonify(body), 200 if usable else 503
 
 
 @pages.get("/operations")

@@ -30,7 +30,7 @@ def writing(settings: Settings) -> Iterator[Session]:
     """A session on the configured database, which must be at the newest revision."""
     store = Store(settings.config.database.url)
     try:
-        schema.require_newest(store)
+        schema.require_usable(store)
         with store.write() as session:
             yield session
     finally:
@@ -48,6 +48,19 @@ def db_upgrade(settings: Settings) -> None:
     """Bring the tables to the newest revision; makes them on an empty database."""
     schema.upgrade(settings.config.database.url)
     click.echo(f"The database is at revision {schema.newest_revision()}.")
+
+
+@db.command("current")
+@click.pass_obj
+def db_current(settings: Settings) -> None:
+    """Say the revision of the database and of this code; exit 1 if this code does not work with it."""
+    with closing(Store(settings.config.database.url)) as store:
+        at = schema.current_revision(store)
+    click.echo(f"database: {at or 'no tables'}")
+    click.echo(f"this code: {schema.newest_revision()}")
+    if schema.fit_of(at) not in ("same", "newer"):
+        raise schema.StoreOutdated(schema.sentence(at))
+    click.echo(schema.sentence(at))
 
 
 @click.group()
@@ -195,7 +208,7 @@ def tried(settings: Settings, read: Assignment, *, refuse: bool) -> None:
         return
     config = settings.config.sandbox
     with closing(Store(settings.config.database.url)) as store, Shelf() as shelf:
-        schema.require_newest(store)
+        schema.require_usable(store)
         sandbox = open_backend(config.backend, engine=config.engine, image=config.image)
         executor = Executor(sandbox, lambda language: find_runtime(language, config))
         if sandbox.problem():

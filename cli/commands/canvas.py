@@ -188,7 +188,7 @@ def _canvases(settings: Settings) -> tuple[Canvas, ...]:
 def _bridge(settings: Settings) -> Iterator[Bridge]:
     server = open_server(settings.config)
     try:
-        schema.require_newest(server.store)
+        schema.require_usable(server.store)
         yield Bridge(server, tokens(_canvases(settings), os.environ))
     finally:
         server.store.close()

@@ -108,7 +108,7 @@ def retention(settings: Settings, dry_run: bool) -> None:
     """Remove what is older than [retention] in config.toml keeps it; the sweeper does so once a day."""
     periods = settings.config.retention
     with closing(Store(settings.config.database.url)) as store:
-        schema.require_newest(store)
+        schema.require_usable(store)
         with store.read() as session:
             counts = retention_store.count_overdue(session, periods)
         if not dry_run:
@@ -128,7 +128,7 @@ def retention(settings: Settings, dry_run: bool) -> None:
 def erase(settings: Settings, student: str, dry_run: bool, yes: bool, without_redis: bool) -> None:
     """Erase everything of STUDENT (sign-in name, student id, e-mail address or user:NUMBER)."""
     with closing(Store(settings.config.database.url)) as store:
-        schema.require_newest(store)
+        schema.require_usable(store)
         with store.read() as session:
             found, counts = erasure.preview_erasure(session, student)
         _tell(counts, f"Of {student} ({found.name})", f"There is no work of {student} ({found.name}).")
@@ -157,7 +157,7 @@ def export(settings: Settings, student: str, file: Path) -> None:
         raise click.UsageError(f"{file} is there already; choose another name.")
     part = file.with_name(f".{file.name}.{os.getpid()}")
     with closing(Store(settings.config.database.url)) as store:
-        schema.require_newest(store)
+        schema.require_usable(store)
         try:
             handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(handle, "wb") as to, store.write() as session:

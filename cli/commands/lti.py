@@ -201,7 +201,7 @@ def _until_ended() -> None:
 def _store(settings: Settings) -> Iterator[Store]:
     store = Store(settings.config.database.url)
     try:
-        schema.require_newest(store)
+        schema.require_usable(store)
         yield store
     finally:
         store.close()

@@ -55,19 +55,27 @@ def _look(installation: Installation, store: Store, file: Path | None, redis: bo
     facts = load_facts(store)
     ahead_s = facts.now.timestamp() - time.time()
     yield ok("database", f"{facts.kind} {facts.version} answers")
-    if at is not None and at not in schema.known_revisions():
-        message = f"at revision {at}, which this code does not know: another version of Grader made it"
-        yield failure("database tables", message, NEWER)
-    elif at != schema.newest_revision():
-        message = f"at revision {at or 'nothing'}, this code needs {schema.newest_revision()}"
-        yield failure("database tables", message, UPGRADE)
-    else:
-        yield ok("database tables", f"at revision {at}")
+    yield _tables(at)
     yield from _fit(installation, facts, file)
     yield from _clocks(installation, ahead_s, redis)
-    if at == schema.newest_revision():
+    if schema.fit_of(at) in ("same", "newer"):
         with store.read() as session:
             yield from _backlog(installation, metrics.count_open(session))
+
+
+def _tables(at: str | None) -> Finding:
+    name, newest = "database tables", schema.newest_revision()
+    match schema.fit_of(at):
+        case "same":
+            return ok(name, f"at revision {at}")
+        case "older":
+            message = f"at revision {at or 'nothing'}, this code needs {newest}"
+            return failure(name, message, UPGRADE)
+        case "newer":
+            message = f"at revision {at}, newer than this code, which ends at {newest} and still works with it"
+            return warning(name, message, NEWER)
+    message = f"at revision {at}, which this code does not know: another version of Grader made it"
+    return failure(name, message, NEWER)
 
 
 def _fit(installation: Installation, facts: DatabaseFacts, file: Path | None) -> Iterator[Finding]:

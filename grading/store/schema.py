@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from alembic import command
 from alembic.config import Config
@@ -18,7 +21,21 @@ _ONE_AT_A_TIME = threading.Lock()
 MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
 
 
-_UNKNOWN = "The database is at revision {}, which is of another version of Grader; this one knows up to {}."
+SINCE = "_since_"
+"""In the name of a revision that only adds: `0004_since_0002` also suits code that ends at 0002 or later.
+
+A revision without it suits no code that is older than itself. See docs/development.md.
+"""
+Fit = Literal["same", "older", "newer", "unknown"]
+"""Of a database beside this code. Code works with one that is the same, or newer and made to suit it."""
+
+
+@dataclass(frozen=True)
+class Revisions:
+    """The revisions of this code."""
+
+    newest: str
+    known: frozenset[str]
 
 
 class StoreOutdated(GraderError):
@@ -54,20 +71,21 @@ def _require_known(url: str) -> None:
         at = current_revision(store)
     finally:
         store.close()
-    if at is not None and at not in known_revisions():
-        raise StoreOutdated(_UNKNOWN.format(at, newest_revision()))
+    if fit_of(at) in ("newer", "unknown"):
+        raise StoreOutdated(sentence(at))
+
+
+@cache
+def revisions() -> Revisions:
+    """Those of this code, read once: an update puts newer ones into the folder while this process runs."""
+    script = ScriptDirectory.from_config(_config("sqlite://"))
+    known = frozenset(revision.revision for revision in script.walk_revisions())
+    return Revisions(script.get_current_head() or "", known)
 
 
 def newest_revision() -> str:
     """The revision this code needs."""
-    head = ScriptDirectory.from_config(_config("sqlite://")).get_current_head()
-    return head or ""
-
-
-def known_revisions() -> frozenset[str]:
-    """All revisions of this code."""
-    script = ScriptDirectory.from_config(_config("sqlite://"))
-    return frozenset(revision.revision for revision in script.walk_revisions())
+    return revisions().newest
 
 
 def current_revision(store: Store) -> str | None:
@@ -76,13 +94,40 @@ def current_revision(store: Store) -> str | None:
         return MigrationContext.configure(connection).get_current_revision()
 
 
-def require_newest(store: Store) -> None:
-    """Raise StoreOutdated, with the remedy, unless the tables are those of this code."""
+def fit_of(at: str | None) -> Fit:
+    """How a database at this revision fits this code."""
+    if at == newest_revision():
+        return "same"
+    if at is None or at in revisions().known:
+        return "older"
+    return "newer" if at.partition(SINCE)[2] in revisions().known else "unknown"
+
+
+def sentence(at: str | None) -> str:
+    """How a database at this revision fits this code, in words, with what to do."""
+    newest = newest_revision()
+    match fit_of(at):
+        case "same":
+            return f"The database is at revision {at}, as this code."
+        case "older":
+            is_at = f"is at revision {at}" if at else "has no tables yet"
+            return f"The database {is_at}, this code needs {newest}; run `grader db upgrade`."
+        case "newer":
+            return (
+                f"The database is at revision {at}, newer than this code, which ends at {newest} and still "
+                f"works with it. {UPDATE}"
+            )
+    return (
+        f"The database is at revision {at}, which is of another version of Grader; this one knows up to "
+        f"{newest} and does not work with it. {UPDATE}"
+    )
+
+
+UPDATE = "Bring this code to that version (`git pull`, `scripts/bootstrap sandbox`) and start its parts again."
+
+
+def require_usable(store: Store) -> None:
+    """Raise StoreOutdated, with the remedy, unless this code works with the tables."""
     at = current_revision(store)
-    if at is not None and at not in known_revisions():
-        raise StoreOutdated(_UNKNOWN.format(at, newest_revision()))
-    if at != newest_revision():
-        is_at = f"is at revision {at}" if at else "has no tables yet"
-        raise StoreOutdated(
-            f"The database {is_at}, this code needs {newest_revision()}; run `grader db upgrade`."
-        )
+    if fit_of(at) not in ("same", "newer"):
+        raise StoreOutdated(sentence(at))

@@ -172,7 +172,7 @@ def _extract(path: Path, to: Path, kind: str) -> Manifest:
         manifest = _read(path, file.write)
     if manifest.kind != kind:
         raise Conflict(f"This is a back-up of {manifest.kind}, the database configured here is {kind}.")
-    if manifest.revision not in schema.known_revisions():
+    if manifest.revision not in schema.revisions().known:
         raise Conflict(
             f"This back-up is of another version of Grader ({manifest.version}, at {manifest.revision}; "
             f"this one knows up to {schema.newest_revision()}); restore it with that version."
