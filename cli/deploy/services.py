@@ -142,6 +142,7 @@ class MachineService:
             log=folder / "var" / f"{self.name}.log",
             environment=environment,
             system=facts["uid"] == 0,
+            writes=(folder / "var",),
         )
 
     def do(self, action: str, content: str = "") -> State:

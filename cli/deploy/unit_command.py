@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import sys
 from pathlib import Path, PurePosixPath
@@ -11,9 +10,13 @@ from typing import cast
 import click
 
 from cli.deploy.services import PREFILL_GRACE_S
-from cli.deploy.units import Kind, Service
+from cli.deploy.units import SANDBOX_ACCOUNT, SERVER_ACCOUNT, Kind, Service, Work
 from cli.settings import Settings
 
+WORK: dict[str, Work] = {
+    **dict.fromkeys(("web", "store", "sweep", "gateway"), "server"),
+    **dict.fromkeys(("sandbox", "up"), "sandbox"),
+}
 PARTS = {"web": 30.0, "store": 60.0, "sandbox": 30.0, "sweep": 30.0, "gateway": 30.0, "up": 120.0}
 """The parts of the server and the seconds they may take to end."""
 KIND = click.Choice(["systemd", "launchd"])
@@ -25,9 +28,10 @@ KIND = click.Choice(["systemd", "launchd"])
 @click.option(
     "--env-file",
     type=click.Path(path_type=Path),
-    help="The file with the secrets; /etc/grader.env for root, grader.env beside config.toml otherwise.",
+    help="The file with the secrets; for root /etc/grader/grader.env, sandbox.env there for sandbox, else "
+    "grader.env beside config.toml.",
 )
-@click.option("--user", help="Whom a service of the system runs as; for root.")
+@click.option("--user", help="Whom a service of the system runs as; grader, or grader-sandbox for sandbox.")
 @click.option("--prefill", is_flag=True, help="Of a machine: what reads prompts for others, not its worker.")
 @click.pass_obj
 def service(
@@ -36,8 +40,8 @@ def service(
     """Print the systemd unit or launchd property list of NAME: a part of the server, or a machine.
 
     Parts are web, store, sandbox, sweep, gateway and up.
-    It names this environment, this config.toml and a file of secrets (GRADER_REDIS_URL='…' in each line),
-    which must be readable by its owner only. For machines in reach of SSH, `grader deploy` does all of it.
+    It names this environment, this config.toml and a file of secrets (GRADER_REDIS_URL='…' in each line).
+    `grader setup` installs those of the server, `grader deploy` those of machines in reach of SSH.
     """
     show(settings, name, kind, env_file, user, prefill=prefill)
 
@@ -53,36 +57,60 @@ def show(
 ) -> None:
     """Print the unit or property list of a part on this computer; where to put it goes to standard error."""
     chosen = cast(Kind, kind or ("launchd" if sys.platform == "darwin" else "systemd"))
-    one = _service(settings, name, env_file, user, os.getuid() == 0, prefill)
+    one = described(settings, name, env_file, user, system=os.getuid() == 0, prefill=prefill)
     click.echo((_systemd_help if chosen == "systemd" else _launchd_help)(one), err=True)
     click.echo(one.rendered(chosen), nl=False)
 
 
-def _service(
-    settings: Settings, name: str, env_file: Path | None, user: str | None, system: bool, prefill: bool
+def described(
+    settings: Settings,
+    name: str,
+    env_file: Path | None = None,
+    user: str | None = None,
+    *,
+    system: bool,
+    prefill: bool = False,
 ) -> Service:
+    """A part on this computer as a service; of the system, or of who asks."""
+    work = WORK.get(name, "models")
+    root = PurePosixPath(Path(__file__).resolve().parents[2])
     folder = settings.path.resolve().parent
-    default = Path("/etc/grader.env") if system else folder / "grader.env"
+    account = SANDBOX_ACCOUNT if name == "sandbox" else SERVER_ACCOUNT
+    default = Path(account.env_file) if system else folder / "grader.env"
     command = (sys.executable, "-m", "cli", "--config", str(settings.path.resolve()))
-    words: tuple[str, ...]
-    if name in PARTS:
-        words, full, grace_s = (name,), name, PARTS[name]
-    else:
-        machine = settings.config.machine(name)
-        words, full, grace_s = ("worker", name), f"worker-{name}", machine.grace_s
-        if prefill:
-            words, full, grace_s = ("prefill", name), f"prefill-{name}", PREFILL_GRACE_S
+    full, words, grace_s = _part(settings, name, prefill)
     return Service(
         name=full,
         command=(*command, *words),
-        folder=PurePosixPath(Path(__file__).resolve().parents[2]),
+        folder=root,
         env_file=PurePosixPath((env_file or default).absolute()),
         grace_s=grace_s,
         log=PurePosixPath(folder / "var" / f"{full}.log"),
         environment={"PYTHONUNBUFFERED": "1"},
         system=system,
-        user=(user or os.environ.get("SUDO_USER") or getpass.getuser()) if system else None,
+        user=(user or account.name) if system else None,
+        work=work,
+        writes=_writes(settings, root, name),
     )
+
+
+def _part(settings: Settings, name: str, prefill: bool) -> tuple[str, tuple[str, ...], float]:
+    """The full name of a part, its words for `grader`, and the seconds it may take to end."""
+    if name in PARTS:
+        return name, (name,), PARTS[name]
+    machine = settings.config.machine(name)
+    if prefill:
+        return f"prefill-{name}", ("prefill", name), PREFILL_GRACE_S
+    return f"worker-{name}", ("worker", name), machine.grace_s
+
+
+def _writes(settings: Settings, root: PurePosixPath, name: str) -> tuple[PurePosixPath, ...]:
+    """The folder of logs and generated keys; that of the database where it is a file."""
+    folders = [] if name == "sandbox" else [root / "var"]
+    kind, _, path = settings.config.database.url.partition(":///")
+    if kind.startswith("sqlite") and name in PARTS:
+        folders.append((root / path).parent)
+    return tuple(dict.fromkeys(folders))
 
 
 def _systemd_help(one: Service) -> str:
@@ -107,5 +135,8 @@ def _launchd_help(one: Service) -> str:
 def _secrets(one: Service) -> str:
     names = "GRADER_REDIS_URL='rediss://…'"
     if one.name in PARTS:
-        names += ", GRADER_DATABASE_URL, GRADER_SECRET_KEY"
-    return f"Secrets stand in {one.env_file}, mode 0600, a line each: {names}\n"
+        names += ", GRADER_DATABASE_URL"
+    if one.work == "server" or one.name == "up":
+        names += ", GRADER_SECRET_KEY"
+    reader = f"root and group {one.user}, mode 0640" if one.system else "its owner, mode 0600"
+    return f"Secrets stand in {one.env_file}, readable by {reader}, a line each: {names}\n"

@@ -16,6 +16,69 @@ MARGIN_S = 20
 # $1 is the file of secrets, readable by its owner only; the rest is the command. After `exec` the part
 # has the shell's process id, so that signals reach it.
 WRAPPER = 'set -a; . "$1"; set +a; shift; exec "$@"'
+Work = Literal["server", "sandbox", "models"]
+"""What a part does, and so what it needs of the system: nothing, sandboxes of its own, or accelerators."""
+
+ANY_MANAGER = """NoNewPrivileges=true
+LockPersonality=true
+RestrictRealtime=true
+RestrictSUIDSGID=true
+SystemCallArchitectures=native
+SystemCallErrorNumber=EPERM
+"""
+# The others need rights that the service manager of a user does not have.
+SYSTEM_MANAGER = """ProtectSystem=strict
+PrivateTmp=true
+PrivateMounts=true
+ProtectKernelModules=true
+ProtectControlGroups=true
+ProtectClock=true
+CapabilityBoundingSet=
+AmbientCapabilities=
+RemoveIPC=true
+"""
+# What hides a part of /proc or keeps the host's name would keep bubblewrap from mounting and naming its own.
+WITHOUT_SANDBOXES = """ProtectKernelTunables=true
+ProtectKernelLogs=true
+ProtectHostname=true
+ProtectProc=invisible
+"""
+NO_NAMESPACES = "RestrictNamespaces=true\n"
+NETWORK = "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6"
+FOR_WORK: dict[Work, str] = {
+    "server": f"""{NO_NAMESPACES}{NETWORK}
+MemoryDenyWriteExecute=true
+SystemCallFilter=@system-service
+SystemCallFilter=~@privileged
+""",
+    # bubblewrap makes namespaces and mounts, brings up their loopback and gives up what it may do in them
+    "sandbox": f"""RestrictNamespaces=user mnt pid net ipc uts cgroup
+{NETWORK} AF_NETLINK
+SystemCallFilter=@system-service @mount sethostname
+""",
+    "models": f"""{NO_NAMESPACES}{NETWORK} AF_NETLINK
+SystemCallFilter=@system-service
+""",
+}
+DEVICES: dict[Work, str] = {
+    "server": "PrivateDevices=true\n",
+    "sandbox": "PrivateDevices=true\n",
+    "models": "DevicePolicy=closed\nDeviceAllow=char-nvidia* rw\nDeviceAllow=char-drm rw\n",
+}
+
+
+@dataclass(frozen=True)
+class Account:
+    """A user of the system that runs parts, and the file with what they are told; its group reads that."""
+
+    name: str
+    env_file: str
+
+
+SERVER_ACCOUNT = Account("grader", "/etc/grader/grader.env")
+SANDBOX_ACCOUNT = Account("grader-sandbox", "/etc/grader/sandbox.env")
+"""Runs what students submit, and so is told nothing but where Redis and the database are."""
+HOMES = ("/home", "/root", "/run/user")
 
 
 @dataclass(frozen=True)
@@ -31,6 +94,9 @@ class Service:
     environment: dict[str, str] = field(default_factory=dict)
     system: bool = False
     user: str | None = None
+    work: Work = "models"
+    writes: tuple[PurePosixPath, ...] = ()
+    """Folders that it may write to; the service manager of the system makes all others read-only."""
 
     @property
     def stop_s(self) -> int:
@@ -65,11 +131,28 @@ RestartSec=2
 KillMode=mixed
 TimeoutStopSec={service.stop_s}
 UMask=0077
-NoNewPrivileges=true
-
+{confinement(service)}
 [Install]
 WantedBy={"multi-user.target" if service.system else "default.target"}
 """
+
+
+def confinement(service: Service) -> str:
+    """What a unit may not do, as far as its service manager and its work allow."""
+    lines = ANY_MANAGER + FOR_WORK[service.work]
+    if not service.system:
+        return lines
+    lines += SYSTEM_MANAGER + DEVICES[service.work]
+    if service.work != "sandbox":
+        lines += WITHOUT_SANDBOXES
+    lines += f"ProtectHome={'read-only' if _below_home(service) else 'true'}\n"
+    return lines + "".join(f"ReadWritePaths=-{_path(folder)}\n" for folder in service.writes)
+
+
+def _below_home(service: Service) -> bool:
+    """Whether something that the part reads lies where homes are."""
+    named = (*service.command, str(service.folder), *(str(folder) for folder in service.writes))
+    return any(PurePosixPath(one).is_relative_to(home) for one in named for home in HOMES)
 
 
 def _word(word: str) -> str:
@@ -107,7 +190,8 @@ def launchd(service: Service) -> str:
         "StandardOutPath": str(service.log),
         "StandardErrorPath": str(service.log),
         "Umask": 0o077,
-        **({"UserName": service.user} if service.system and service.user else {}),
+        "HardResourceLimits": {"Core": 0},  # a dump would hold secrets and students' work
+        **({"UserName": service.user, "InitGroups": True} if service.system and service.user else {}),
     }
     return plistlib.dumps(content, sort_keys=False).decode("utf-8")
 

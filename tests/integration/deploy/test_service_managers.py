@@ -14,23 +14,47 @@ from typing import Any
 
 import pytest
 
+from cli.deploy import unit_command
 from cli.deploy.remote import service
+from cli.deploy.unit_command import PARTS
 from cli.deploy.units import env_line
+from cli.settings import Settings
 from tests.support.system import until
 from tests.unit.deploy.test_service_units import ODD, described
 
 
-def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
-    text = described(tmp_path).rendered("systemd")
+@pytest.mark.parametrize("part", ["odd", *PARTS, "dgx-spark-1"])
+def test_systemd_accepts_the_unit(part: str, tmp_path: Path) -> None:
+    one = (
+        described(tmp_path)
+        if part == "odd"
+        else unit_command.described(Settings(Path("config.toml")), part, system=True)
+    )
+    text = one.rendered("systemd")
     assert text.count("[Service]") == 1
     program = shutil.which("systemd-analyze")
-    if program:  # not on macOS; the unit's fields are checked in the unit tests
-        path = tmp_path / "grader-worker-lab-1.service"
-        path.write_text(text)
-        said = subprocess.run(
-            [program, "verify", str(path)], capture_output=True, text=True, timeout=60, check=False
-        )
-        assert "grader-worker-lab-1" not in said.stderr, said.stderr
+    if program is None:  # macOS; the unit's fields are checked in the unit tests
+        return
+    path = tmp_path / f"grader-{one.name}.service"
+    path.write_text(text)
+    verified = subprocess.run(
+        [program, "verify", str(path)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert path.stem not in verified.stderr, verified.stderr
+    if one.system:
+        assert exposure(program, path) <= 3.0
+
+
+def exposure(program: str, path: Path) -> float:
+    """What `systemd-analyze security` says of a unit: 0 is shut in, 10 may do everything."""
+    said = subprocess.run(
+        [program, "security", "--offline=true", str(path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return float(said.stdout.partition("Overall exposure level")[2].split(":")[1].split()[0])
 
 
 def test_the_wrapper_reads_secrets_and_becomes_the_command(tmp_path: Path) -> None:

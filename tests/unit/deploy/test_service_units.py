@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from cli.deploy import unit_command
 from cli.deploy.packages import lock_for, platforms
+from cli.deploy.unit_command import PARTS
 from cli.deploy.units import WRAPPER, Service, env_line
 from cli.main import grader
+from cli.settings import Settings
 from grading.config.settings import Machine, parse
 from grading.domain.errors import ConfigError, GraderError
 
@@ -60,6 +63,55 @@ def test_a_property_list_has_no_secrets_and_lets_the_worker_finish(tmp_path: Pat
     assert "UserName" not in plist
     daemon = described(tmp_path, system=True, user="ada").rendered("launchd")
     assert plistlib.loads(daemon.encode())["UserName"] == "ada"
+    assert plist["Umask"] == 0o077
+    assert plist["HardResourceLimits"] == {"Core": 0}
+
+
+def printed(part: str, system: bool = True) -> tuple[str, dict[str, list[str]]]:
+    """A part's unit as `grader service` prints it, and its settings with all their values."""
+    one = unit_command.described(Settings(Path("config.toml")), part, system=system)
+    lines = [line.partition("=") for line in one.rendered("systemd").splitlines() if "=" in line]
+    found: dict[str, list[str]] = {}
+    for name, _, value in lines:
+        found.setdefault(name, []).append(value)
+    return one.rendered("systemd"), found
+
+
+@pytest.mark.parametrize("part", [*PARTS, "dgx-spark-1"])
+def test_a_part_of_the_system_may_do_little(part: str) -> None:
+    _, unit = printed(part)
+    assert unit["ProtectSystem"] == ["strict"]
+    assert unit["CapabilityBoundingSet"] == [""]
+    assert unit["NoNewPrivileges"] == ["true"]
+    assert unit["User"] == ["grader-sandbox" if part == "sandbox" else "grader"]
+    namespaces = part in ("sandbox", "up")
+    assert (unit["RestrictNamespaces"] != ["true"]) == namespaces
+    # bubblewrap mounts a /proc of its own, which the kernel refuses where a part of ours is hidden
+    assert ("ProtectKernelTunables" in unit) != namespaces
+    assert "ProtectProc" not in unit or not namespaces
+
+
+def test_the_sandbox_worker_is_told_no_key_and_writes_nothing_of_the_server() -> None:
+    _, unit = printed("sandbox")
+    assert unit["EnvironmentFile"] == ["/etc/grader/sandbox.env"]
+    with_file = [f"-{Path('var').absolute()}"]  # the database is a file there
+    assert unit.get("ReadWritePaths", []) == with_file
+    said = CliRunner().invoke(grader, ["service", "sandbox", "--kind", "systemd"])
+    assert "GRADER_SECRET_KEY" not in said.stderr
+    assert "GRADER_SECRET_KEY" in CliRunner().invoke(grader, ["service", "web", "--kind", "systemd"]).stderr
+
+
+def test_the_manager_of_a_user_is_asked_for_nothing_that_it_cannot_do() -> None:
+    _, unit = printed("dgx-spark-1", system=False)
+    assert unit["SystemCallFilter"] == ["@system-service"]
+    assert not {"ProtectSystem", "PrivateTmp", "CapabilityBoundingSet", "User", "DeviceAllow"} & set(unit)
+
+
+@pytest.mark.parametrize("place", ["/home/ada/grader", "/root/grader"])
+def test_what_lies_in_a_home_stays_readable(place: str) -> None:
+    unit = described(Path(place), system=True).rendered("systemd")
+    assert "ProtectHome=read-only\n" in unit
+    assert "ProtectHome=true\n" in described(Path("/srv/grader"), system=True).rendered("systemd")
 
 
 @pytest.mark.parametrize("value", ["it's", "two\nlines", "back\\slash", "\x1b[31m"])
