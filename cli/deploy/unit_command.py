@@ -41,7 +41,7 @@ def service(
 
     Parts are web, store, sandbox, sweep, gateway and up.
     It names this environment, this config.toml and a file of secrets (GRADER_REDIS_URL='…' in each line).
-    `grader setup` installs those of the server, `grader deploy` those of machines in reach of SSH.
+    For machines in reach of SSH, `grader deploy` does all of it.
     """
     show(settings, name, kind, env_file, user, prefill=prefill)
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from cli.deploy import unit_command
 from cli.deploy.packages import lock_for, platforms
 from cli.deploy.unit_command import PARTS
-from cli.deploy.units import WRAPPER, Service, env_line
+from cli.deploy.units import HOMES, WRAPPER, Service, env_line
 from cli.main import grader
 from cli.settings import Settings
 from grading.config.settings import Machine, parse
@@ -107,9 +107,9 @@ def test_the_manager_of_a_user_is_asked_for_nothing_that_it_cannot_do() -> None:
     assert not {"ProtectSystem", "PrivateTmp", "CapabilityBoundingSet", "User", "DeviceAllow"} & set(unit)
 
 
-@pytest.mark.parametrize("place", ["/home/ada/grader", "/root/grader"])
-def test_what_lies_in_a_home_stays_readable(place: str) -> None:
-    unit = described(Path(place), system=True).rendered("systemd")
+@pytest.mark.parametrize("home", HOMES)
+def test_what_lies_in_a_home_stays_readable(home: str) -> None:
+    unit = described(Path(home, "grader"), system=True).rendered("systemd")
     assert "ProtectHome=read-only\n" in unit
     assert "ProtectHome=true\n" in described(Path("/srv/grader"), system=True).rendered("systemd")
 
