@@ -8,6 +8,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from sqlalchemy import select
 
 from bench.tiny_models import make_model
@@ -16,6 +17,9 @@ from grading.store.tables import Round, RoundStage, Run
 from tests.support.factories import add_assignment, submit
 from tests.support.sharded import addresses, gone
 from tests.support.system import Site, site, until
+
+# lost ranks: tests/integration/engines/test_sharded.py; an engine that is away: test_engine_away.py
+pytestmark = pytest.mark.soak
 
 POOL, RESERVE = "pool", "reserve"
 """The machine of several ranks, and one that takes its stage only while that one cannot."""

@@ -435,6 +435,10 @@ def sweeper(made: Site) -> Iterator[None]:
         server.store.close()
 
 
+# where each part has a host of its own, the database is PostgreSQL
+@pytest.mark.parametrize(
+    "databases", [pytest.param("sqlite", marks=pytest.mark.soak), "postgresql"], indirect=True
+)
 def test_several_web_apps_stores_and_sweepers_grade_everything_once(
     fresh_database: Callable[..., str], redis_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

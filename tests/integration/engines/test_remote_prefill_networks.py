@@ -125,6 +125,7 @@ def test_the_tokens_of_fifty_prompts_are_those_of_one_machine(
             same_tokens(there, model, 50)
 
 
+@pytest.mark.soak  # test_remote_prefill_faults.py has a link that carries nothing any more
 def test_a_cable_pulled_in_the_middle_changes_no_token(
     models: dict[str, Path], ends: tuple[End, Writer]
 ) -> None:
