@@ -50,7 +50,7 @@ programs: install ## what the tests start (Redis, PostgreSQL, a browser, …), w
 	@scripts/bootstrap test
 
 soak: ## all tests with the long ones: kill loops, many examples; then bench-guard
-	@scripts/bootstrap test
+	@scripts/bootstrap soak
 	@HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -m "soak or not soak" --timeout 3600 $(ARGS)
 	@$(BIN)/python -m bench.guard
 
