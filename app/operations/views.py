@@ -22,8 +22,8 @@ from grading.domain import model_digests
 from grading.domain.errors import NotFound
 from grading.domain.permissions import may
 from grading.store import schema
-from grading.store.schema import Fit
 from grading.store.reporting import metrics, operations
+from grading.store.schema import Fit
 
 pages = Blueprint("operations", __name__)
 FITS: Mapping[Fit, tuple[bool, str]] = {

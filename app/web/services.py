@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, cast
 
 from flask import current_app
+from redis import ConnectionPool
 
 from app.gateway_requests.slots import GatewayServices
 from grading.broker.canaries import PartHeartbeat
@@ -55,6 +56,9 @@ class Services:
     """Who sends it may read /metrics from elsewhere; empty: only this machine itself."""
     gateway: GatewayServices | None = None
     """How a model is asked for a rubric's first draft, behind all grading; nothing: not at all."""
+
+    rate_counts: ConnectionPool | None = None
+    """Where all web processes count together how often something was asked; nothing: this one by itself."""
 
     @property
     def https(self) -> bool:

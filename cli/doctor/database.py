@@ -72,7 +72,7 @@ def _tables(at: str | None) -> Finding:
             message = f"at revision {at or 'nothing'}, this code needs {newest}"
             return failure(name, message, UPGRADE)
         case "newer":
-            message = f"at revision {at}, newer than this code, which ends at {newest} and still works with it"
+            message = f"at revision {at}, newer than this code ({newest}), which still works with it"
             return warning(name, message, NEWER)
     message = f"at revision {at}, which this code does not know: another version of Grader made it"
     return failure(name, message, NEWER)

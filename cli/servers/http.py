@@ -17,6 +17,7 @@ from cli.settings import lms_secrets, secret_key
 from grading.broker import celery_app
 from grading.broker.dispatch import Dispatch, open_dispatch, open_leases
 from grading.broker.gateway_requests import CHAT, Talks, chat_queue
+from grading.broker.rate_counts import open_rate_counts
 from grading.config.settings import Config
 from grading.shared import telemetry
 from grading.store import Store
@@ -46,6 +47,7 @@ def create_web_app(config: Config, folder: Path) -> Flask:
             secret_key=secret_key(folder),
             lms_secrets=lms_secrets(config, os.environ),
             metrics_token=os.environ.get("GRADER_METRICS_TOKEN", ""),
+            rate_counts=open_rate_counts(config.redis.url),
         )
     )
 

@@ -123,7 +123,9 @@ def sentence(at: str | None) -> str:
     )
 
 
-UPDATE = "Bring this code to that version (`git pull`, `scripts/bootstrap sandbox`) and start its parts again."
+UPDATE = (
+    "Bring this code to that version (`git pull`, `scripts/bootstrap sandbox`) and start its parts again."
+)
 
 
 def require_usable(store: Store) -> None:

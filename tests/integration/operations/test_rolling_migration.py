@@ -15,7 +15,7 @@ from grading.store import Store, schema
 from tests.integration.webapp import School
 from tests.support.system import until
 
-ADDS = '''
+ADDS = """
 from pathlib import Path
 from time import sleep
 import sqlalchemy as sa
@@ -27,13 +27,13 @@ def upgrade():
     (HERE / "begun").touch()
     while not (HERE / "go").exists():
         sleep(0.005)
-'''
-REMOVES = '''
+"""
+REMOVES = """
 from alembic import op
 revision, down_revision = "9999", "{before}"
 def upgrade():
     op.drop_column("users", "nickname")
-'''
+"""
 
 
 @pytest.fixture
