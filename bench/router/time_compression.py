@@ -48,7 +48,7 @@ SCALED: Mapping[str, tuple[str, ...]] = {
     "workers.machine.progress": ("EVERY_S", "TWO_S", "LATE_S", "FIRST_S"),
     "workers.machine.model_digests": ("AGAIN_S", "UNKNOWN_AGAIN_S"),
     "workers.server.context": ("EVERY_S",),
-    "workers.server.server_heartbeats": ("HEARTBEAT_S",),
+    "grading.broker.part_heartbeats": ("HEARTBEAT_S",),
     "workers.server.inbox": ("LOOK_S",),
     "workers.server.lost_runs": ("NOWHERE_S", "FIND_FOR_S", "JUMP_S"),
     "workers.server.admit": ("NOTHING_S", "FULL_S"),

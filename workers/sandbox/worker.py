@@ -16,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from grading.broker import celery_app
 from grading.broker.canaries import Canaries
+from grading.broker.part_heartbeats import send_heartbeats_until
 from grading.config.settings import Config
 from grading.domain.errors import SandboxUnavailable
 from grading.execution.throughput import Mean, Rate
@@ -31,7 +32,6 @@ from workers.sandbox.runtimes import find_runtime
 from workers.server.admit import admit_runs
 from workers.server.context import Server, open_server
 from workers.server.prepare import prepare, prepare_by_running
-from workers.server.server_heartbeats import send_heartbeats_until
 from workers.server.tasks import UNTIL_SQL_IS_BACK
 
 log = logging.getLogger(__name__)

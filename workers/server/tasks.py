@@ -13,6 +13,7 @@ from celery import Celery
 
 from grading.broker import celery_app
 from grading.broker.canaries import Canaries
+from grading.broker.part_heartbeats import send_heartbeats_until
 from grading.config.settings import Config
 from grading.domain.learning_platforms import platform_modules
 from workers.celery_worker import Watch, keep_watch, register_canary, run_worker
@@ -23,7 +24,6 @@ from workers.server.delivery.mail import MailSender
 from workers.server.delivery.webhooks import Relay, receivers
 from workers.server.inbox import Inboxes
 from workers.server.prepare import prepare
-from workers.server.server_heartbeats import send_heartbeats_until
 from workers.server.sweeper import Sweeper
 
 UNTIL_SQL_IS_BACK = {

@@ -1,0 +1,36 @@
+"""Heartbeats of the server's processes, sent by a thread of each."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable
+
+from redis.exceptions import RedisError
+
+from grading.broker.canaries import Canaries
+from grading.execution.throughput import Rate
+from grading.shared.code_version import software
+
+log = logging.getLogger(__name__)
+HEARTBEAT_S = 5.0
+
+
+def me() -> str:
+    """This process, as other processes may call it."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def send_heartbeats_until(
+    stop: threading.Event, canaries: Canaries, part: str, rate: Callable[[], Rate | None] = lambda: None
+) -> None:
+    """Say every 5 s that this part lives, and how fast it runs work; the body of a thread."""
+    while True:
+        try:
+            canaries.heartbeat(part, me(), software(), rate())
+        except RedisError as error:
+            log.warning("redis is away, the %s cannot say that it lives: %s", part, error)
+        if stop.wait(HEARTBEAT_S):
+            break
