@@ -30,7 +30,10 @@ def checked(url: str, ca_file: str | None) -> str:
     """
     parts = urlsplit(url)
     if not parts.hostname or parts.port == 0:  # asking for the port raises ValueError when it is none
-        raise ValueError("names no host; write redis://:PASSWORD@HOST:6379/0")
+        raise ValueError(
+            "names no host; write redis://:PASSWORD@HOST:6379/0, "
+            "and in the password / as %2F, # as %23 and ? as %3F"
+        )
     if not parts.password and not on_loopback(url):
         raise ValueError(
             f"Redis on {parts.hostname} needs a password, as everybody who reaches it could read and forge "

@@ -12,6 +12,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from sqlalchemy.exc import OperationalError
 
 from grading.domain.errors import GraderError
 from grading.store.database import Store
@@ -45,6 +46,13 @@ class StoreOutdated(GraderError):
     status = 503
 
 
+class DatabaseAway(GraderError):
+    """Nothing answers at the database's address, or it lets nobody in."""
+
+    code = "database_away"
+    status = 503
+
+
 def _config(url: str) -> Config:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
@@ -68,7 +76,7 @@ def downgrade(url: str, revision: str) -> None:
 def _require_known(url: str) -> None:
     store = Store(url)
     try:
-        at = current_revision(store)
+        at = _reached_revision(store)
     finally:
         store.close()
     if fit_of(at) in ("newer", "unknown"):
@@ -130,6 +138,18 @@ UPDATE = (
 
 def require_usable(store: Store) -> None:
     """Raise StoreOutdated, with the remedy, unless this code works with the tables."""
-    at = current_revision(store)
+    at = _reached_revision(store)
     if fit_of(at) not in ("same", "newer"):
         raise StoreOutdated(sentence(at))
+
+
+def _reached_revision(store: Store) -> str | None:
+    """The revision of the database. Raises DatabaseAway, with the remedy, where there is no way to it."""
+    try:
+        return current_revision(store)
+    except OperationalError as error:
+        reason = str(error.orig).splitlines()[0].removesuffix(".")
+        raise DatabaseAway(
+            f"The database does not answer ({reason}). Start it, or correct GRADER_DATABASE_URL; in its "
+            "password write @ as %40, / as %2F, # as %23 and % as %25."
+        ) from None

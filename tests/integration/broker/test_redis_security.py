@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import kombu
 import pytest
 from click.testing import CliRunner, Result
 from redis.exceptions import NoPermissionError
@@ -337,13 +338,13 @@ def test_forged_messages_do_nothing_and_stop_nobody(secured: Site, tmp_path: Pat
 
 def test_acl_prints_users_that_redis_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "config.toml").write_text(MACHINES)
-    monkeypatch.setenv("GRADER_REDIS_PASSWORD_SERVER", "a-password-of-the-server")
+    monkeypatch.setenv("GRADER_REDIS_PASSWORD_SERVER", "of/the@server#50%3F?")
     printed = _invoke(tmp_path, "redis", "acl")
     assert printed.exit_code == 0, printed.output
     users = [line.split()[1] for line in printed.stdout.splitlines()]
     assert users == ["default", "server", "machine.one", "machine.two"]
     told = dict(line.split(": GRADER_REDIS_URL=") for line in printed.stderr.splitlines()[:3])
-    assert told["server"].startswith("redis://server:a-password-of-the-server@127.0.0.1")
+    assert told["server"].startswith("redis://server:of%2Fthe%40server%2350%253F%3F@127.0.0.1")
     for url in told.values():
         assert str(urlsplit(url).password) not in printed.stdout
     assert "put the server's address in the place" in printed.stderr
@@ -351,8 +352,12 @@ def test_acl_prints_users_that_redis_takes(tmp_path: Path, monkeypatch: pytest.M
     with (
         redis_server(tmp_path / "redis", rules) as port,
         client(told["machine.one"].replace(":6379", f":{port}")) as machine,
+        client(told["server"].replace(":6379", f":{port}")) as server,
+        kombu.Connection(told["server"].replace(":6379", f":{port}")) as queues,
     ):
         assert machine.ping()
+        assert server.ping()
+        queues.ensure_connection(max_retries=1)
     alone = _invoke(tmp_path, "redis", "acl", "--machine", "two")
     assert [line.split()[1] for line in alone.stdout.splitlines()] == ["machine.two"]
     monkeypatch.delenv("GRADER_REDIS_PASSWORD_SERVER")

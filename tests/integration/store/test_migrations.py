@@ -41,6 +41,21 @@ def test_an_old_database_is_named_with_its_remedy(database_url: str) -> None:
     store.close()
 
 
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("postgresql://grader:secret@127.0.0.1:1/grader", "Connection refused"),
+        ("sqlite:////", "unable to open database file"),
+    ],
+)
+def test_a_database_that_is_away_is_one_sentence(url: str, reason: str) -> None:
+    with closing(Store(url)) as store:
+        for refused in (lambda: schema.upgrade(url), lambda: schema.require_usable(store)):
+            with pytest.raises(schema.DatabaseAway, match=f"{reason}.*write @ as %40") as raised:
+                refused()
+            assert "\n" not in raised.value.message
+
+
 TWICE = "import sys; from grading.store import schema; schema.upgrade(sys.argv[1])"
 
 

@@ -72,6 +72,8 @@ def test_tls_settings_without_tls_are_a_mistake() -> None:
         checked("redis://:secret@redis.example/0?ssl_cert_reqs=required", None)
     with pytest.raises(ValueError, match="names no host"):
         checked("redis://:secret@/0", None)
+    with pytest.raises(ValueError, match="in the password / as %2F, # as %23"):
+        checked("redis://:se/cret@redis.example:6379/0", None)
 
 
 def test_sentences_name_no_password() -> None:

@@ -134,6 +134,12 @@ def test_services_of_the_server_are_stopped_and_started_together(page: Path) -> 
     assert [found for found in lists if found & every and found != every] == []
 
 
+def test_compose_is_called_as_docker_does() -> None:
+    old = re.compile(r"docker-compose (?:up|down|run|exec|--|-f|build|pull|logs|ps)")
+    files = [*PAGES, *ROOT.glob("docker-compose.yml"), *(ROOT / "deploy").rglob("*.y*ml")]
+    assert [name(file) for file in files if old.search(file.read_text(encoding="utf-8"))] == []
+
+
 def test_names_in_the_architecture_are_in_the_code() -> None:
     suffixes = (".py", ".toml", ".yml", ".html")
     sources = [p for top in CODE[:6] for p in (ROOT / top).rglob("*") if p.suffix in suffixes]
