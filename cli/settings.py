@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import os
 import secrets
 from collections.abc import Iterable, Mapping
@@ -15,6 +17,7 @@ from grading.config.settings import Config
 from grading.domain.errors import ConfigError
 
 MIN_SECRET = 16
+KEPT_KEY = "secret_key"
 OWN_REDIS = "redis_url"
 OWN_FOLDER = "var"
 """Where generated secrets and a Redis of our own are kept unless --var names another folder."""
@@ -43,20 +46,40 @@ class Settings:
 
 
 def secret_key(folder: Path) -> str:
-    """GRADER_SECRET_KEY, else a key made at first start and kept in `folder`, readable by its owner only."""
-    value = os.environ.get("GRADER_SECRET_KEY")
+    """GRADER_SECRET_KEY, else the key that `grader up` keeps in `folder`. Raises ConfigError without either.
+
+    None is made: a second server, or a second folder, would sign with another one than the first.
+    """
+    value, path = os.environ.get("GRADER_SECRET_KEY"), folder / KEPT_KEY
     if value:
         if len(value) < MIN_SECRET:
             raise ConfigError(f"GRADER_SECRET_KEY: needs at least {MIN_SECRET} characters.")
         return value
-    path = folder / "secret_key"
-    folder.mkdir(parents=True, exist_ok=True)
-    if not path.exists():
-        _make_key(path)
-    key = path.read_text(encoding="ascii").strip()
+    try:
+        key = path.read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        raise ConfigError(
+            f"GRADER_SECRET_KEY is not set. Set it to at least {MIN_SECRET} random characters, the same for "
+            "every web app and for `grader webhook secret add`; `openssl rand -hex 24` prints some."
+        ) from None
     if len(key) < MIN_SECRET:
-        raise ConfigError(f"{path} holds no key; remove it, and a new one is made.")
+        raise ConfigError(f"{path} holds no key; remove it and set GRADER_SECRET_KEY.")
     return key
+
+
+def own_secret_key(folder: Path) -> tuple[str, bool]:
+    """For `grader up` and `grader demo`: the key, and whether it was made now and kept in `folder`."""
+    path = folder / KEPT_KEY
+    folder.mkdir(parents=True, exist_ok=True)
+    made = not os.environ.get("GRADER_SECRET_KEY") and not path.exists()
+    if made:
+        _make_key(path)
+    return secret_key(folder), made
+
+
+def key_fingerprint(key: str) -> str:
+    """Tells one secret key from another to those who compare them, and nothing of either."""
+    return hmac.new(key.encode(), b"which secret key is this", hashlib.sha256).hexdigest()[:8]
 
 
 def _make_key(path: Path) -> None:

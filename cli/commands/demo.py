@@ -229,6 +229,8 @@ def demo(settings: Settings, once: bool, port: int | None, folder: Path) -> None
         "Starting Redis, the web app, the store worker, the sandbox worker, the sweeper and four machines …"
     )
     with System(settings, engine="rules", port=chosen, folder=folder, own_redis=True) as system:
+        if system.key_notice:
+            click.echo(system.key_notice)
         people = furnish(settings.config.database.url)
         system.until_ready(PATIENCE_S)
         views = _submit(Client(system.url, people.token), samples())

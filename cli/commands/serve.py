@@ -174,6 +174,8 @@ def up(settings: Settings, engine: str | None, port: int | None, folder: Path) -
     configure("up")
     with System(settings, engine=engine, port=port, folder=folder) as system:
         click.echo(f"Grader answers at {system.url}")
+        if system.key_notice:
+            click.echo(system.key_notice)
         if system.first_password:
             click.echo(f"First start: sign in as 'admin' with the password {system.first_password}")
         system.wait()

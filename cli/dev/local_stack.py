@@ -18,7 +18,7 @@ import requests
 
 from cli.dev.embedded_redis import SupervisedRedis
 from cli.dev.supervisor import GRACE_S, Part, Supervisor, part_argv
-from cli.settings import Settings, forget_redis, remember_redis, secret_key
+from cli.settings import KEPT_KEY, Settings, forget_redis, own_secret_key, remember_redis
 from grading.broker import redis_acl
 from grading.broker.dispatch import open_dispatch
 from grading.config.settings import Config
@@ -33,7 +33,8 @@ ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 class System:
     """Starts everything of config.toml here and keeps it running; a context manager ends it in order.
 
-    `first_password` is set when the first administrator was made just now.
+    `first_password` is set when the first administrator was made just now; `key_notice` says where a secret
+    key is kept that was.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class System:
         self.port = port or self.config.server.port
         self.url = f"http://127.0.0.1:{self.port}"
         self.first_password: str | None = None
+        self.key_notice = ""
         self._own_redis = own_redis
         self._machines = machines
         self._redis: SupervisedRedis | None = None
@@ -77,7 +79,7 @@ class System:
         self._stop()
 
     def _start(self) -> None:
-        environ = {**os.environ, "GRADER_SECRET_KEY": secret_key(self.folder)}
+        environ = {**os.environ, "GRADER_SECRET_KEY": self._secret_key()}
         environ["GRADER_DATABASE_URL"] = self.config.database.url
         environ["GRADER_REDIS_URL"] = self._redis_url()
         schema.upgrade(self.config.database.url)
@@ -91,6 +93,13 @@ class System:
         if self._machines:
             self.start_machines()
         threading.Thread(target=self._supervisor.keep_running, daemon=True).start()
+
+    def _secret_key(self) -> str:
+        key, made = own_secret_key(self.folder)
+        if made:
+            kept = self.folder / KEPT_KEY
+            self.key_notice = f"A secret key was made, as GRADER_SECRET_KEY is not set. It is kept in {kept}."
+        return key
 
     def _redis_url(self) -> str:
         """The configured Redis, or an embedded one when that is on loopback and not there."""

@@ -41,8 +41,8 @@ def _kept_key(path: Path) -> Finding:
         open_to_others = path.stat().st_mode & 0o077
         key = path.read_text(encoding="utf-8", errors="replace").strip()
     except FileNotFoundError:
-        message = f"GRADER_SECRET_KEY is not set, and there is no {path} yet"
-        return warning("secrets", message, "set it, or start the web app, which makes one")
+        message = f"GRADER_SECRET_KEY is not set, and there is no {path} of `grader up`: no web app starts"
+        return failure("secrets", message, "set it to what `openssl rand -hex 24` prints, for every web app")
     except OSError as error:
         return warning("secrets", f"{path} cannot be read ({error.strerror})", AS_WHOM)
     if open_to_others:

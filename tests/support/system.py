@@ -32,6 +32,7 @@ from tests.support.fork_server import SUPPORTED, Process, fork_server
 
 ASSIGNMENT = f"{COURSE}/sales"
 STOP_S = 15.0
+SECRET_KEY = "only for tests, and long enough"
 PATIENCE_S = 60.0
 """What must come may take as long on a busy machine, however fast it is on an idle one."""
 
@@ -145,7 +146,7 @@ def site(folder: Path, config: str, database_url: str, redis_url: str) -> Iterat
     read = load(folder / "config.toml", addresses)
     schema.upgrade(database_url)
     store, dispatch = Store(database_url), open_dispatch(read)
-    parts = Parts(folder, {**os.environ, **addresses})
+    parts = Parts(folder, {"GRADER_SECRET_KEY": SECRET_KEY, **os.environ, **addresses})
     try:
         yield Site(folder, read, store, dispatch, parts)
     finally:

@@ -22,7 +22,7 @@ from grading.store import Store
 from grading.store.accounts import users
 from grading.store.tables import Assignment, Membership
 from tests.support.services import SqliteDatabases
-from tests.support.system import Site, site, until
+from tests.support.system import SECRET_KEY, Site, site, until
 
 CONFIG = """
 [server]
@@ -76,6 +76,7 @@ def empty(
     monkeypatch.setenv("GRADER_CONFIG", str(tmp_path / "config.toml"))
     monkeypatch.setenv("GRADER_DATABASE_URL", url)
     monkeypatch.setenv("GRADER_REDIS_URL", redis_url)
+    monkeypatch.setenv("GRADER_SECRET_KEY", SECRET_KEY)
     yield url
     sqlite_databases.drop(url)
 
