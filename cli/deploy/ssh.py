@@ -6,21 +6,19 @@ import json
 import os
 import re
 import shlex
-import subprocess
-import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cli.deploy.remote import guard
+from cli.deploy.session import STALLED_S, Session, Timeout
 from grading.config.settings import Machine, Ssh
 from grading.domain.errors import GraderError
 
 CONNECT_S = 8
 CALL_S = 60.0
-STALLED_S = 300.0
-"""Longer than a machine takes to hash the largest file, during which it takes nothing."""
 OPTIONS = (
     "BatchMode=yes",
     "StrictHostKeyChecking=yes",
@@ -34,15 +32,17 @@ OPTIONS = (
     "PermitLocalCommand=no",
     "LogLevel=ERROR",
 )
-# $1 folder, $2 the wanted Python or nothing, $3 the program, then its words. All come quoted.
+GUARD = Path(guard.__file__)
+# $1 folder, $2 the wanted Python or nothing, $3 the guard, $4 its seconds, then the words of the program that
+# the guard is sent. All come quoted.
 LAUNCH = """
-folder=$1; wanted=$2; program=$3; shift 3
+folder=$1; wanted=$2; guard=$3; own=$4; shift 4
 case $folder in "~/"*) folder=$HOME/${folder#"~/"} ;; esac
 PATH=$PATH:/opt/homebrew/bin:/usr/local/bin:/usr/bin:/bin; export PATH
 for python in ${wanted:-python3.12 python3.11 python3 python3.13 python3.14 "$folder/environment/bin/python"}
 do
     if "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
-        exec "$python" -I -c "$program" "$folder" "$@"
+        exec "$python" -I -c "$guard" "$own" "$folder" "$@"
     fi
 done
 echo "refused: there is no ${wanted:-Python 3.11 or newer}" >&2
@@ -90,58 +90,43 @@ class Remote:
             words += ["-l", self.ssh.user]
         return [*words, "--", self.ssh.host, shlex.join(command)]
 
-    def _launch(self, program: Path, words: Iterable[str]) -> list[str]:
-        text = program.read_text(encoding="utf-8")
-        fixed = ["sh", "-c", LAUNCH, "grader", self.ssh.folder, self.ssh.python or "", text]
-        return self.argv([*fixed, *words])
+    def session(self, program: Path, *words: str, own_s: float = 0) -> Session:
+        """Start a Python program there; it ends with the session, or `own_s` seconds later."""
+        text = GUARD.read_text(encoding="utf-8")
+        fixed = ["sh", "-c", LAUNCH, "grader", self.ssh.folder, self.ssh.python or "", text, str(own_s)]
+        try:
+            return Session(self.argv([*fixed, *words]), sendable(program))
+        except FileNotFoundError:
+            raise MachineError("There is no ssh on this computer; install the OpenSSH client.") from None
 
     def call(self, program: Path, *words: str, stdin: bytes = b"", timeout_s: float = CALL_S) -> Any:
         """Run a Python program there; its last line is the JSON answer. Raises MachineError."""
-        try:
-            done = subprocess.run(
-                self._launch(program, words), input=stdin, capture_output=True, timeout=timeout_s, check=False
-            )
-        except FileNotFoundError:
-            raise MachineError("There is no ssh on this computer; install the OpenSSH client.") from None
-        except subprocess.TimeoutExpired:
-            raise MachineError(f"{self.machine}: no answer within {timeout_s:.0f} s; try again.") from None
-        return self._answer(done.returncode, done.stdout, done.stderr)
+        with self.session(program, *words) as session:
+            with suppress(BrokenPipeError):
+                session.send(stdin)
+            session.end_input()
+            return self.answer(session, timeout_s)
 
     def stream(self, program: Path, *words: str, write: Callable[[Callable[[bytes], None]], None]) -> Any:
         """Run a program there and feed it; ends when it takes nothing for minutes. Raises MachineError."""
-        process = subprocess.Popen(
-            self._launch(program, words),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        assert process.stdin is not None
-        pipe, watch = process.stdin, _Watch(process)
+        with self.session(program, *words) as session:
+            with suppress(BrokenPipeError):
+                write(session.send)
+            session.end_input()
+            return self.answer(session, CALL_S * 10)
+
+    def answer(self, session: Session, timeout_s: float) -> Any:
+        """What a program says last. Raises MachineError."""
         try:
-            with watch:
-
-                def send(data: bytes) -> None:
-                    pipe.write(data)
-                    watch.moved()
-
-                try:
-                    write(send)
-                    pipe.flush()
-                except BrokenPipeError:
-                    pass  # what the other side says explains it
-            out, error = process.communicate(timeout=CALL_S * 10)
-        except subprocess.TimeoutExpired:
-            raise MachineError(f"{self.machine}: the copy was sent but never confirmed; try again.") from None
-        finally:
-            if process.poll() is None:
-                process.kill()
-                process.communicate()
-        if watch.ended:
+            done = session.wait(timeout_s)
+        except Timeout:
+            raise MachineError(f"{self.machine}: no answer within {timeout_s:.0f} s; try again.") from None
+        if session.stalled:
             raise MachineError(
                 f"{self.machine}: the copy stood still for {STALLED_S:.0f} s and was ended; "
                 "the same command goes on where it stopped."
             )
-        return self._answer(process.returncode, out, error)
+        return self._answer(*done)
 
     def _answer(self, status: int, out: bytes, error: bytes) -> Any:
         message = plain(error.decode("utf-8", "replace"))
@@ -181,32 +166,9 @@ class Remote:
         return f"{there} cannot be reached: {last.rstrip('.')}. Is it on, and is remote login allowed there?"
 
 
-class _Watch:
-    """Ends a process to which nothing could be written for a while."""
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
-        self._moved = time.monotonic()
-        self._done = threading.Event()
-        self.ended = False
-
-    def moved(self) -> None:
-        """Something was taken just now."""
-        self._moved = time.monotonic()
-
-    def __enter__(self) -> _Watch:
-        threading.Thread(target=self._look, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-
-    def _look(self) -> None:
-        while not self._done.wait(1):
-            if time.monotonic() - self._moved > STALLED_S:
-                self.ended = True
-                self._process.kill()
-                return
+def sendable(program: Path) -> bytes:
+    """A program as it is sent."""
+    return program.read_bytes()
 
 
 def remote_of(machine: Machine, environ: Mapping[str, str] = os.environ) -> Remote:
