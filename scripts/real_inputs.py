@@ -110,7 +110,7 @@ def main() -> int:
 
 
 def grade_all(system: System, settings: Settings, source: Path, home: Path, each: int) -> int:
-    """Import the assignments, hand everything in, print the outcome."""
+    """Import the assignments, submit everything, print the outcome."""
     programs: list[tuple[str, Path]] = []
     notebooks: list[tuple[str, Path]] = []
     store = Store(settings.config.database.url)
@@ -169,7 +169,7 @@ def judge(views: list[dict[str, Any]], programs: int, notebooks: int) -> int:
         print(f"{view['file']}: {view.get('score')} of {view.get('max_score')} ({share:.1%})")
         wrong += "solution" in view["file"] and not share >= 0.9
         wrong += "template" in view["file"] and not share <= 0.15
-    print(f"{programs} programs and {notebooks} notebooks handed in, {len(failed)} not graded")
+    print(f"{programs} programs and {notebooks} notebooks submitted, {len(failed)} not graded")
     return 1 if wrong else 0
 
 

@@ -186,7 +186,7 @@ def _ids(student: StudentIdentity) -> tuple[str, ...]:
 def _counted(name: str, count: int) -> str:
     """So many of what is theirs, in words."""
     words = {
-        "submissions": ngettext("%(count)s hand-in", "%(count)s hand-ins", count),
+        "submissions": ngettext("%(count)s submission", "%(count)s submissions", count),
         "rounds": ngettext("%(count)s grading", "%(count)s gradings", count),
         "runs": ngettext("%(count)s run on machines", "%(count)s runs on machines", count),
         "tokens": ngettext("%(count)s token", "%(count)s tokens", count),

@@ -20,7 +20,7 @@ from grading.integrations.events import Event
 
 REF = "#/components/schemas/{model}"
 TAGS = {
-    "submissions": "Handing in, and what was handed in",
+    "submissions": "Submitting, and what was submitted",
     "courses": "Courses",
     "rosters": "The people of a course",
     "assignments": "Assignments with their dates and rules",

@@ -44,7 +44,7 @@ def _do(session: Session, found: tables.Assignment, actor: Actor, wish: str) -> 
         return _("%(name)s was invited and has to accept.", name=invited.name)
     if wish == "confirm":
         groups.confirm_invitation(session, found, actor.user_id)
-        return _("You are in the group now. What one of you hands in counts for all.")
+        return _("You are in the group now. What one of you submits counts for all.")
     if wish == "leave":
         groups.leave_group(session, found, actor.user_id)
         return _("You are in no group now.")

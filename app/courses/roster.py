@@ -157,7 +157,7 @@ def remove(course_id: int, user_id: int) -> BaseResponse:
     actor = auth.in_course("roster.change", course_id)
     with services().store.write() as session:
         roster.remove_member(session, course_id, user_id, actor)
-    flash(_("They are no longer in this course. What they handed in is kept."))
+    flash(_("They are no longer in this course. What they submitted is kept."))
     return redirect(url_for("roster.listing", course_id=course_id), 303)
 
 

@@ -125,7 +125,7 @@ def measure(assignment_id: int) -> Page:
         return _again(assignment_id, error)
     for round_id in begun.round_ids:
         services().dispatch.announce(round_id)
-    flash(_("%(count)s hand-ins are graded again beside everything else.", count=len(begun.round_ids)))
+    flash(_("%(count)s submissions are graded again beside everything else.", count=len(begun.round_ids)))
     return _back(assignment_id, "effect")
 
 

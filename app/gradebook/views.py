@@ -109,7 +109,7 @@ def notes() -> Callable[..., str]:
         "open": _("not graded yet"),
         "partial": _("partly graded"),
         "failed": _("not graded"),
-        "missing": _("nothing handed in"),
+        "missing": _("nothing submitted"),
     }
     late, adjusted = _("late, %(percent)s %%"), _("adjusted by %(points)s")
     held, hidden, left_out = _("held"), _("not released"), _("dropped")

@@ -12,5 +12,5 @@ from app.web.menus import Menu, NavigationEntry
 blueprints = (views.pages,)
 navigation = (
     NavigationEntry(Menu.SITE, 10, "home.home", N_("Home"), "tokens.own", framed=True),
-    NavigationEntry(Menu.SITE, 30, "home.submissions", N_("Hand-ins"), "machines.see"),
+    NavigationEntry(Menu.SITE, 30, "home.submissions", N_("Submissions"), "machines.see"),
 )

@@ -40,7 +40,7 @@ DETAILS: Mapping[str, str] = {
     "count": N_("how many"),
     "credit": N_("share that is kept when late"),
     "dry_run": N_("dry run"),
-    "submissions": N_("hand-ins"),
+    "submissions": N_("submissions"),
     "held": N_("held"),
     "final_points": N_("points now"),
     "how": N_("where"),
@@ -118,7 +118,7 @@ NOUNS: Mapping[str, str] = {
     "delivery": N_("delivery"),
     "machine": N_("machine"),
     "receiver": N_("receiver"),
-    "submission": N_("hand-in"),
+    "submission": N_("submission"),
     "webhook_secret": N_("secret"),
 }
 """What things without a name are called before their ids; of others the sentence says what they are."""
@@ -151,7 +151,7 @@ SENTENCES: Mapping[str, str] = {
     "comment.save": N_("%(who)s saved a comment to use again, in %(what)s."),
     "comment.delete": N_("%(who)s deleted a saved comment, in %(what)s."),
     "batch.upload": N_("%(who)s uploaded the class zip %(what)s."),
-    "batch.confirm": N_("%(who)s handed in for the students of the class zip %(what)s."),
+    "batch.confirm": N_("%(who)s submitted for the students of the class zip %(what)s."),
     "group.arrange": N_("%(who)s arranged the groups of %(what)s."),
     "group.invite": N_("%(who)s asked somebody into their group for %(what)s."),
     "group.confirm": N_("%(who)s joined a group for %(what)s."),
@@ -207,7 +207,7 @@ pages = Blueprint("audit", __name__)
 KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
     # value in the address: (title, first words of actions)
     "grades": (N_("Grades"), ("grade", "mark", "regrade", "round", "rerun", "comment", "example", "dry_run")),
-    "work": (N_("Hand-ins"), ("submission", "batch", "group", "extension", "student")),
+    "work": (N_("Submissions"), ("submission", "batch", "group", "extension", "student")),
     "assignments": (N_("Assignments"), ("assignment", "rubric", "course")),
     "people": (N_("People"), ("roster", "role", "user", "link")),
     "access": (N_("Signing in"), ("sign_in", "password", "account", "session", "token")),
@@ -306,7 +306,7 @@ def _who(actor: NamedObject) -> str:
 def _what(thing: NamedObject) -> str:
     if thing.kind == "submission" and thing.name:
         return _(
-            "hand-in %(number)s of %(name)s for “%(title)s”",
+            "submission %(number)s of %(name)s for “%(title)s”",
             number=thing.number, name=thing.of or _("somebody"), title=thing.name,
         )  # fmt: skip
     if thing.name:

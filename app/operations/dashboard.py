@@ -36,7 +36,7 @@ PARTS = {
 }
 PART_COMMANDS = {"store": "grader store", "sweeper": "grader sweep", "sandbox": "grader sandbox"}
 KINDS = {
-    "prepare": N_("Hand-ins to be prepared"),
+    "prepare": N_("Submissions to be prepared"),
     "execute": N_("Work to be run"),
     "event": N_("Events to be told"),
     "mail": N_("E-mails"),
@@ -200,7 +200,7 @@ def _troubles(states: ClusterState, parts: Sequence[Part], room: Room) -> Iterat
     if states.queues is None:
         yield Trouble(
             _("Redis is away."),
-            _("Hand-ins are still accepted and wait in the database. Start Redis again; that is all."),
+            _("Submissions are still accepted and wait in the database. Start Redis again; that is all."),
             grave=True,
         )
     else:
@@ -234,8 +234,8 @@ def _slow_sandbox(figures: Figures, parts: Sequence[Part]) -> Iterator[Trouble]:
         return
     yield Trouble(
         ngettext(
-            "A hand-in waits for the sandbox and not for machines, for about %(time)s.",
-            "%(count)s hand-ins wait for the sandbox and not for machines, the last for about %(time)s.",
+            "A submission waits for the sandbox and not for machines, for about %(time)s.",
+            "%(count)s submissions wait for the sandbox and not for machines, the last for about %(time)s.",
             waiting,
             time=span(left_s),
         ),
@@ -254,7 +254,7 @@ def _machine_troubles(states: ClusterState) -> Iterator[Trouble]:
         if not any(stage in one.state.stages for one in works):
             yield Trouble(
                 _("No machine does “%(stage)s” now.", stage=title_of(stage)),
-                _("Hand-ins wait until one is back. Look at the machines."),
+                _("Submissions wait until one is back. Look at the machines."),
                 grave=True,
                 endpoint="operations.machines",
             )
@@ -282,8 +282,8 @@ def _to_look_at(actor: Actor, figures: Figures) -> Iterator[Trouble]:
     if dead_rounds := figures.dead_rounds:
         yield Trouble(
             ngettext(
-                "A hand-in was not graded.",
-                "%(count)s hand-ins were not graded, or only in part.",
+                "A submission was not graded.",
+                "%(count)s submissions were not graded, or only in part.",
                 dead_rounds,
             ),
             _("See why, mend the cause, and try again. Nothing is lost."),

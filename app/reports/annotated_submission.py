@@ -28,7 +28,7 @@ SHOWN_CHARS = 400_000
 """Characters of a whole submission that a page shows."""
 SHOWN_PICTURES = 60
 """Pictures of a whole submission that a page shows."""
-CUT = "This page shows only the beginning of a hand-in this long. All of it was handed in."
+CUT = "This page shows only the beginning of a submission this long. All of it was submitted."
 Pictures = Mapping[tuple[str, int], Sequence[int]]
 """(document, cell) -> numbers of its pictures that can be shown."""
 

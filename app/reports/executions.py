@@ -60,9 +60,9 @@ RUN_NOTES = {
     "outputs_as_submitted": (
         N_("Not all of it could be run"),
         N_(
-            "Some of your code could not be run on the server. There the outputs count as you handed them in."
+            "Some of your code could not be run on the server. There the outputs count as you submitted them."
         ),
-        N_("Some code could not be run here. There the outputs count as they were handed in."),
+        N_("Some code could not be run here. There the outputs count as they were submitted."),
     ),
     "path_repaired": (
         N_("Paths were replaced"),

@@ -60,7 +60,7 @@ def flag_notes(report: Report, staff: bool) -> tuple[FlagNote, ...]:
                 )
             )
         elif flag is signs[0]:
-            words = _("The hand-in has signs of talking to the grader. No points were taken off for that.")
+            words = _("The submission has signs of talking to the grader. No points were taken off for that.")
             parts = tuple(_placed(sign) for sign in signs)
             notes.append(FlagNote(words, parts, _advice(flag.code, staff), flag.hold and staff))
     return tuple(notes)

@@ -86,9 +86,9 @@ def _late(grade: GradeView, terms: ScoreTerms) -> str:
     if not days:
         return ""
     sentence = (
-        _("Handed in one day late.")
+        _("Submitted one day late.")
         if days == 1
-        else ngettext("Handed in %(count)s day late.", "Handed in %(count)s days late.", days)
+        else ngettext("Submitted %(count)s day late.", "Submitted %(count)s days late.", days)
     )
     costs = grade.credit != 1 or grade.final_points is None
     return sentence if costs else f"{sentence} {_('That takes no points off.')}"

@@ -54,7 +54,7 @@ class Printed:
 
 
 def _heading(view: SubmissionView) -> dict[str, str]:
-    about = [one_line(view.student), _("Hand-in %(number)s", number=view.number), _time(view.created_at)]
+    about = [one_line(view.student), _("Submission %(number)s", number=view.number), _time(view.created_at)]
     return {
         "lang": current()[:2],
         "course": one_line(view.course_title),
@@ -107,7 +107,7 @@ def _headings() -> dict[str, str]:
         "notes": _("Worth a look"),
         "criteria": _("Points by criterion"),
         "adjustments": _("Deductions and bonus"),
-        "documents": _("What was handed in"),
+        "documents": _("What was submitted"),
         "origins": _("How this came about"),
     }
 
@@ -312,7 +312,7 @@ def document_data(rendered: ShownDocument, files: Files) -> dict[str, Any]:
 
 def _cut() -> str:
     """What is said where a submission is too long."""
-    return _("Only the beginning of a hand-in this long is printed. All of it was handed in.")
+    return _("Only the beginning of a submission this long is printed. All of it was submitted.")
 
 
 def _note(text: str) -> dict[str, Any]:

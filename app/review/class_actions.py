@@ -40,7 +40,7 @@ def act_on_selected(assignment_id: int) -> Answer:
     with services().store.read_autocommit() as session:
         views.of_class(session, actor, assignment_id, "mark.give")
     if not ids:
-        flash(_("Tick one or more hand-ins in the list first."))
+        flash(_("Tick one or more submissions in the list first."))
         return _to_list(assignment_id)
     if do == "mark":
         to_mark = ",".join(ids[:MOST])

@@ -245,7 +245,7 @@ def _place(session: Session, submission_id: str) -> dict[str, Any]:
         return {}
     documents = session.get_one(tables.Submission, submission_id).documents
     if int(document) >= len(documents) or (line and not _is_number(line)):
-        raise ChangeRefused(_("There is no such place in this hand-in."))
+        raise ChangeRefused(_("There is no such place in this submission."))
     return {
         "document": documents[int(document)]["path"],
         "cell": int(cell) if _is_number(cell) else None,

@@ -28,16 +28,16 @@ def scores(figures: Overview) -> Plot:
     for one in of.bins:
         over = one.start >= of.highest
         span = _("above %(start)s", start=_number(one.start)) if over else _range(one.start, one.end)
-        words = ngettext("%(count)s hand-in", "%(count)s hand-ins", one.count)
+        words = ngettext("%(count)s submission", "%(count)s submissions", one.count)
         label = f">{_number(one.start)}" if over else _number(one.start)
         columns.append(Column(label, one.count, f"{span} {unit}: {words}"))
     middle = of.spread
     return Plot(
         name="scores",
         title=_("Final points"),
-        description=_("Half of the hand-ins have at least %(median)s of %(most)s %(unit)s.",
+        description=_("Half of the submissions have at least %(median)s of %(most)s %(unit)s.",
                median=_number(middle.median), most=_number(of.highest), unit=unit) if middle else "",
-        head=(_("From"), _("To"), _("Hand-ins")),
+        head=(_("From"), _("To"), _("Submissions")),
         rows=tuple((one.start, one.end, one.count) for one in of.bins),
         columns=tuple(columns) if middle else (),
         last=_number(of.bins[-1].end) if of.bins else "",
@@ -66,7 +66,7 @@ def criteria(figures: Overview) -> Plot:
         name="criteria",
         title=_("Mean share of the points, by criterion"),
         description=_("A bar for each criterion, with a line where the middle half of the class lies."),
-        head=(_("Criterion"), _("Points"), _("Hand-ins"), _("Mean share"), _("Standard deviation"),
+        head=(_("Criterion"), _("Points"), _("Submissions"), _("Mean share"), _("Standard deviation"),
               _("Lower quarter"), _("Median"), _("Upper quarter"), _("With nothing"), _("With all"),
               _("Not judged"), _("Discrimination")),
         rows=tuple(
@@ -154,8 +154,8 @@ def tested(figures: Overview) -> Plot:
     return Plot(
         name="tested",
         title=_("Checks and tests that were failed most"),
-        description=_("A bar for each check or test: the part of hand-ins that did not earn all of it."),
-        head=(_("Check or test"), _("Criterion"), _("Kind"), _("Hidden"), _("Hand-ins"), _("Not all"),
+        description=_("A bar for each check or test: the part of submissions that did not earn all of it."),
+        head=(_("Check or test"), _("Criterion"), _("Kind"), _("Hidden"), _("Submissions"), _("Not all"),
               _("Nothing"), _("Mean")),
         rows=tuple(
             (one.label, titles.get(one.criterion, one.criterion), _("test") if one.test else _("check"),
@@ -173,7 +173,7 @@ def times(figures: Overview) -> Plot:
         (_("Reading and checks"), figures.times.preparing),
         (_("In the queue"), figures.times.waiting),
         (_("On the machines"), figures.times.running),
-        (_("From hand-in to grade"), figures.times.total),
+        (_("From submission to grade"), figures.times.total),
     ]
     found = [(label, one) for label, one in parts if one is not None]
     most = scale_end(max((one.upper for _label, one in found), default=1.0))
@@ -190,7 +190,7 @@ def times(figures: Overview) -> Plot:
         name="times",
         title=_("Time to grade"),
         description=_("A dot for the median of each part, on a line where the middle half lies."),
-        head=(_("Part"), _("Hand-ins"), _("Mean, s"), _("Lower quarter, s"), _("Median, s"),
+        head=(_("Part"), _("Submissions"), _("Mean, s"), _("Lower quarter, s"), _("Median, s"),
               _("Upper quarter, s"), _("Longest, s")),
         rows=tuple(
             (label, one.n, one.mean, one.lower, one.median, one.upper, one.most) for label, one in found

@@ -90,7 +90,7 @@ def confirm(batch_id: str) -> Response:
         entries = _entries(session, batch)
     choices, problems = _choices(entries)
     if not choices:
-        for sentence in (_("Nothing was handed in; choose a student for at least one row."), *problems):
+        for sentence in (_("Nothing was submitted; choose a student for at least one row."), *problems):
             flash(sentence, "warning")
         return redirect(url_for("class_upload.preview", batch_id=batch_id), 303)
     with app_services.store.write() as session:
@@ -99,7 +99,7 @@ def confirm(batch_id: str) -> Response:
         )
     for one in accepted:
         app_services.dispatch.announce(one.round_id)
-    message = ngettext("Handed in for %(count)s student.", "Handed in for %(count)s students.", len(accepted))
+    message = ngettext("Submitted for %(count)s student.", "Submitted for %(count)s students.", len(accepted))
     flash(message, "success")
     for problem in problems:
         flash(problem, "warning")

@@ -37,7 +37,7 @@ from grading.store.views import submission as submission_view
 from grading.store.views.submission import SubmissionView, WholeSubmission
 from grading.store.views.submission_lists import AssignmentLine
 
-SUBMISSION_NOT_YOURS = define_message("views.submission_not_yours", "This hand-in is not yours.")
+SUBMISSION_NOT_YOURS = define_message("views.submission_not_yours", "This submission is not yours.")
 
 pages = Blueprint("submissions", __name__)
 
@@ -221,7 +221,7 @@ def discard_upload(upload_id: str) -> BaseResponse:
     with services().store.write() as session:
         waiting = pending_uploads.load_upload(session, upload_id, actor.user_id)
         pending_uploads.discard_upload(session, waiting.assignment_id, actor.user_id)
-    flash(_("The uploaded files were thrown away. Nothing was handed in."))
+    flash(_("The uploaded files were thrown away. Nothing was submitted."))
     return redirect(url_for("assignments.assignment", assignment_id=waiting.assignment_id), 303)
 
 
@@ -291,7 +291,7 @@ def set_mail(submission_id: str) -> BaseResponse:
             raise NotFound(SUBMISSION_NOT_YOURS)
         mail_notifications.set_mail_preference(session, submission_id, actor.user_id, wanted=wanted)
     message = _("You will get an e-mail when you can see the result.")
-    flash(message if wanted else _("You will get no e-mail about this hand-in."))
+    flash(message if wanted else _("You will get no e-mail about this submission."))
     return _to_submission(submission_id)
 
 
@@ -315,14 +315,14 @@ def retry_failed() -> BaseResponse:
     listed = {one.round_id: one for one in _dead_rounds(actor)}
     chosen = list(listed) if "all" in request.form else request.form.getlist("round")
     if not chosen:
-        flash(_("Choose at least one hand-in first."), "warning")
+        flash(_("Choose at least one submission first."), "warning")
     for round_id in chosen:
         if round_id in listed and not may(actor, "replay", Subject(listed[round_id].course_id)):
             raise NotFound
     done = sum(_replay(round_id, actor) for round_id in chosen if round_id in listed)
     if chosen:
         message = ngettext(
-            "%(count)s hand-in will be graded again.", "%(count)s hand-ins will be graded again.", done
+            "%(count)s submission will be graded again.", "%(count)s submissions will be graded again.", done
         )
         flash(message if done else _("Nothing to do."), "success" if done else "info")
     return redirect(url_for("submissions.failed"), 303)

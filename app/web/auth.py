@@ -29,7 +29,7 @@ TOKEN_UNKNOWN = define_message(
 )
 
 SCOPE_TEXTS: Mapping[str, str] = {
-    "submit": N_("hand in"),
+    "submit": N_("submit"),
     "read": N_("read status and results"),
     "grade": N_("change, release and regrade"),
     "manage": N_("manage courses, people, assignments and rubrics"),

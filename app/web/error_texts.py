@@ -59,7 +59,7 @@ FAULTS = {
     503: Fault(
         N_("Back in a moment"),
         N_(
-            "What you handed in before is safe. If you were just handing in, nothing was stored: keep your "
+            "What you submitted before is safe. If you were just submitting, nothing was stored: keep your "
             "files and send them again."
         ),
         again=True,

@@ -137,7 +137,7 @@ def _sentence(error: HTTPException, status: int) -> str:
         404: _("There is nothing at this address."),
         405: _("This address does not take that kind of request."),
         413: _(
-            "The upload is larger than the %(limit)s MB this server accepts. Hand in fewer or smaller files.",
+            "The upload is larger than the %(limit)s MB this server accepts. Submit fewer or smaller files.",
             limit=limit,
         ),
         429: _("That was a lot of requests in a short time. Wait a minute and try again."),

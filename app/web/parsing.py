@@ -21,7 +21,7 @@ from grading.domain.permissions import Actor, Subject, may
 BODY_TOO_LARGE = define_message(
     "request.body_too_large", "The body is larger than %(most_kb)s KB; send it in parts."
 )
-NO_FILE_CHOSEN = define_message("request.no_file_chosen", "Choose at least one file to hand in.")
+NO_FILE_CHOSEN = define_message("request.no_file_chosen", "Choose at least one file to submit.")
 
 T = TypeVar("T", bound=BaseModel)
 MOST_BODY = 2 * 1024 * 1024

@@ -83,7 +83,7 @@ def link(settings: Settings, address: str, assignment: str) -> None:
 @click.argument("number", type=click.IntRange(1, 2**31 - 1))
 @click.pass_obj
 def unlink(settings: Settings, number: int) -> None:
-    """Pull and post nothing more for link NUMBER; hand-ins and grades stay, here and there."""
+    """Pull and post nothing more for link NUMBER; submissions and grades stay, here and there."""
     with writing(settings) as session:
         links.unlink(session, number, BY)
     click.echo(f"Link {number} has ended.")
@@ -100,7 +100,7 @@ def listing(settings: Settings) -> None:
         at = f"{one.link.connection} {one.link.canvas_course}/{one.link.canvas_assignment}"
         click.echo(f"{one.link.id}  {at} → {one.link.course}, {one.link.title}: {when}")
         click.echo(
-            f"   {one.imported} attempts pulled, {one.refused} of them without a hand-in; "
+            f"   {one.imported} attempts pulled, {one.refused} of them without a submission; "
             f"{one.sent} scores there, {one.failed} did not arrive, {one.differ} differ"
         )
         for error in one.errors:
@@ -113,7 +113,7 @@ def listing(settings: Settings) -> None:
 @LINK
 @click.pass_obj
 def pull(settings: Settings, only: int | None) -> None:
-    """Bring people and new hand-ins now."""
+    """Bring people and new submissions now."""
     with _bridge(settings) as bridge:
         _say(bridge.pull(only))
 
@@ -173,7 +173,7 @@ def _posted(bridge: Bridge) -> None:
 
 def _say(brought: Pulled) -> None:
     click.echo(
-        f"{brought.people} people, {brought.submitted} new hand-ins, "
+        f"{brought.people} people, {brought.submitted} new submissions, "
         f"{brought.refused} attempts that cannot be any."
     )
     if brought.errors:

@@ -210,7 +210,7 @@ AT_ONCE = 200
 def replay(settings: Settings, submissions: tuple[str, ...], everything: bool, code: str | None) -> None:
     """Try again what was given up: SUBMISSIONS by id, or --all; without either, list it.
 
-    Parts that are done stay done, and students keep what they have handed in.
+    Parts that are done stay done, and students keep what they have submitted.
     """
     with writing(settings) as session:
         listed = [one for one in retry.list_dead_rounds(session, limit=None) if _has(one, code)]
@@ -238,7 +238,9 @@ def _show(listed: list[DeadRound]) -> None:
         click.echo("Nothing was given up.")
         return
     for one in listed:
-        click.echo(f"{one.submission_id}  {one.state}  {one.assignment}, {one.student}, hand-in {one.number}")
+        click.echo(
+            f"{one.submission_id}  {one.state}  {one.assignment}, {one.student}, submission {one.number}"
+        )
         for s in one.stages:
             click.echo(
                 f"    {s.stage}: {s.error} after {s.runs} run{'' if s.runs == 1 else 's'}. {s.message}"

@@ -217,7 +217,7 @@ class Sample:
 )
 @click.pass_obj
 def demo(settings: Settings, once: bool, port: int | None, folder: Path) -> None:
-    """Start everything with the rules engine, hand in the samples, show what each scored."""
+    """Start everything with the rules engine, submit the samples, show what each scored."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     os.environ["GRADER_DATABASE_URL"] = f"sqlite:///{(folder / 'grader.db').resolve()}"
     os.environ.pop("GRADER_REDIS_URL", None)
@@ -304,7 +304,7 @@ def _new_password(session: Session, name: str) -> str:
 
 
 def _submit(client: Client, all_samples: Sequence[Sample]) -> list[tuple[Sample, Submission]]:
-    """Hand everything in over HTTP, then wait for each."""
+    """Submit everything over HTTP, then wait for each."""
     click.echo(f"Submitting {len(all_samples)} samples over HTTP …")
     with client_errors():
         accepted = [

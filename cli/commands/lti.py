@@ -91,7 +91,7 @@ def change(settings: Settings, /, platform: int, origins: tuple[str, ...], **fie
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_obj
 def remove(settings: Settings, platform: int, yes: bool) -> None:
-    """Forget PLATFORM. Accounts, hand-ins and grades stay; launches, links and scores to it end."""
+    """Forget PLATFORM. Accounts, submissions and grades stay; launches, links and scores to it end."""
     with _store(settings) as store:
         with store.read() as session:
             one = registrations.load_removal_effects(session, platform)

@@ -304,7 +304,7 @@ def _show(
 ) -> None:
     console = Console()
     console.print(
-        f"{found.submissions:,} hand-ins at once: about [bold]{_hours(found.hours)}[/bold] "
+        f"{found.submissions:,} submissions at once: about [bold]{_hours(found.hours)}[/bold] "
         f"({found.an_hour:,.0f} an hour)."
     )
     console.print(found.bottleneck)

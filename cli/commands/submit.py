@@ -43,7 +43,7 @@ SERVER = click.option(
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=FILE)
-@click.option("--assignment", required=True, metavar="COURSE/SLUG", help="What this is handed in for.")
+@click.option("--assignment", required=True, metavar="COURSE/SLUG", help="What this is submitted for.")
 @click.option("--student", required=True, metavar="ID", help="The student's id.")
 @click.option("--priority", type=click.Choice(["interactive", "batch"]), default="interactive",
               help="batch waits until no interactive work does.")  # fmt: skip
@@ -61,7 +61,7 @@ def submit(
     as_json: bool,
     server: str,
 ) -> None:
-    """Hand in FILE… as one submission. Needs GRADER_TOKEN."""
+    """Submit FILE… as one submission. Needs GRADER_TOKEN."""
     client = client_from_environment(server)
     with client_errors():
         accepted = client.submit(files, assignment, student, priority=priority)

@@ -126,11 +126,11 @@ def _clocks(installation: Installation, ahead_s: float, redis: bool) -> Iterator
 
 def _backlog(installation: Installation, now_open: Open) -> Iterator[Finding]:
     waiting = sum((w for (state, _), w in now_open.rounds.items() if state != "running"), Waiting(0, 0.0))
-    message = f"{waiting.count} hand-ins wait, the oldest for {waiting.oldest_s / 60:.0f} minutes"
+    message = f"{waiting.count} submissions wait, the oldest for {waiting.oldest_s / 60:.0f} minutes"
     if waiting.oldest_s > installation.bounds.backlog_s:
         yield warning("backlog", message, "look at the machines below; add slots or machines")
     else:
         yield ok("backlog", message if waiting.count else "nothing waits")
     if dead := sum(now_open.dead.values()):
-        message = f"{dead} parts of hand-ins could not be done, and wait for a person"
+        message = f"{dead} parts of submissions could not be done, and wait for a person"
         yield warning("dead letters", message, "put right what failed, then `grader replay`")

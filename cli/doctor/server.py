@@ -85,12 +85,12 @@ def _ready(name: str, address: str, remedy: str) -> Finding:
         return failure(name, f"does not answer at {address} ({type(error).__name__})", remedy)
     status = answer_json.get("status") if isinstance(answer_json, dict) else None
     if status == "ok":
-        return ok(name, f"accepts hand-ins at {address}")
+        return ok(name, f"accepts submissions at {address}")
     if status == "degraded":
-        message = "accepts hand-ins, but nothing grades them now"
+        message = "accepts submissions, but nothing grades them now"
         return warning(name, message, "see what is said of Redis and the machines")
     if status == "unavailable":
-        message = f"accepts no hand-ins: the database is {answer_json.get('database', 'away')}"
+        message = f"accepts no submissions: the database is {answer_json.get('database', 'away')}"
         return failure(name, message, "see what is said of the database")
     return failure(name, f"something else answers at {address} (status {answer.status_code})", remedy)
 

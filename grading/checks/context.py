@@ -61,7 +61,7 @@ class Context:
     where: str | None = None
     ran: Ran | None = None
     is_solution: bool = False
-    """Whether the documents are the solution, looked at as if somebody had handed it in."""
+    """Whether the documents are the solution, looked at as if somebody had submitted it."""
     part: str | None = None
     given: bool = False
     """Of the check around those that are run now."""

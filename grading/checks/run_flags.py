@@ -56,9 +56,9 @@ SOLUTION_FAILS = define_message(
 )
 AS_SUBMITTED = define_plural(
     "flag.as_submitted",
-    "%(count)s cell counts as handed in: "
+    "%(count)s cell counts as submitted: "
     "for want of a file, a package or the network the work did not run that far here.",
-    "%(count)s cells count as handed in: "
+    "%(count)s cells count as submitted: "
     "for want of a file, a package or the network the work did not run that far here.",
 )
 BROKEN = "tests_broken"

@@ -15,16 +15,16 @@ from grading.domain.messages import define_message, define_plural
 UNTOUCHED = define_message("flag.untouched", "Nothing was added to the starter.")
 ONLY_PLACEHOLDERS = define_message(
     "flag.only_placeholders",
-    "What was handed in holds only brackets, placeholders or lines such as a name.",
+    "What was submitted holds only brackets, placeholders or lines such as a name.",
 )
-EMPTY = define_message("flag.empty", "What was handed in is empty.")
+EMPTY = define_message("flag.empty", "What was submitted is empty.")
 TOO_LONG = define_message(
     "flag.code_too_long",
     "There is more code than is checked (1 MB); checks on code saw only a part of it.",
 )
 UNEXECUTED = define_message(
     "flag.unexecuted",
-    "None of the %(cells)s with the student's code was run before it was handed in.",
+    "None of the %(cells)s with the student's code was run before it was submitted.",
 )
 STOP = define_plural(
     "flag.errors", "%(count)s cell stops with an error.", "%(count)s cells stop with an error."

@@ -372,7 +372,7 @@ class Config(Value):
     def _consistent(self) -> Config:
         for stage in (row.name for row in STAGES.values() if row.always):
             if stage not in self.stages:
-                raise ValueError(f"stages.{stage}: this table is missing; every hand-in has this stage")
+                raise ValueError(f"stages.{stage}: this table is missing; every submission has this stage")
         names = [machine.name for machine in self.machines]
         for name in names:
             if names.count(name) > 1:
@@ -423,7 +423,7 @@ def load(path: Path, environ: Mapping[str, str]) -> Config:
             raise ConfigError(f"stages.{stage}: no machine does this stage, so nothing could be graded")
         if all(machine.reserved for machine in config.machines if stage in machine.stages):
             raise ConfigError(
-                f"stages.{stage}: all machines that do this stage are reserved, so hand-ins would wait"
+                f"stages.{stage}: all machines that do this stage are reserved, so submissions would wait"
             )
     return config
 

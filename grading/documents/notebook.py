@@ -21,7 +21,7 @@ NO_NOTEBOOK = define_message(
     "%(name)s is not a Jupyter notebook; open your work in Jupyter, save it and upload that.",
 )
 TOO_MANY_CELLS = define_message(
-    "notebook.too_many_cells", "%(name)s has more than %(most)s cells; hand in a shorter notebook."
+    "notebook.too_many_cells", "%(name)s has more than %(most)s cells; submit a shorter notebook."
 )
 NO_CELLS = define_message(
     "notebook.no_cells", "%(name)s has no cells with anything in them; save the notebook and upload it again."

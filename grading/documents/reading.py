@@ -30,7 +30,7 @@ from grading.domain.errors import DocumentError, EmptyUpload, UnsupportedFile, U
 from grading.domain.messages import define_message
 
 ONLY_DATA = define_message(
-    "upload.only_data", "There is only data, and nothing to grade; hand in %(allowed)s, too."
+    "upload.only_data", "There is only data, and nothing to grade; submit %(allowed)s, too."
 )
 EMPTY_FILE = define_message("upload.empty_file", "%(name)s is empty; save your work and upload it again.")
 FILE_TOO_LONG = define_message(
@@ -40,7 +40,7 @@ FILE_TOO_LONG = define_message(
 NO_FILE = define_message("upload.no_file", "No file was uploaded; choose at least one file.")
 TOO_MANY_UPLOADED = define_message(
     "upload.too_many_uploaded",
-    "%(found)s files were uploaded, at most %(most)s can be; hand in only your own work.",
+    "%(found)s files were uploaded, at most %(most)s can be; submit only your own work.",
 )
 UPLOAD_TOO_LARGE = define_message(
     "upload.upload_too_large",
@@ -48,12 +48,12 @@ UPLOAD_TOO_LARGE = define_message(
 )
 DATA_TOO_LARGE = define_message(
     "upload.data_too_large",
-    "The data files are larger than %(most)s together; hand in your work without them, "
+    "The data files are larger than %(most)s together; submit your work without them, "
     "or with the part that it needs.",
 )
 TOO_MANY_TO_GRADE = define_message(
     "upload.too_many_to_grade",
-    "The upload holds %(found)s files to grade, at most %(most)s can be; hand in only your own work.",
+    "The upload holds %(found)s files to grade, at most %(most)s can be; submit only your own work.",
 )
 NO_NAME = define_message(
     "upload.no_name", "A file without a name was uploaded; give it a name that ends in %(allowed)s."
@@ -61,9 +61,9 @@ NO_NAME = define_message(
 NAME_TOO_LONG = define_message(
     "upload.name_too_long", "The name of %(name)s is too long; rename the file and upload it again."
 )
-NOT_GRADABLE = define_message("upload.not_gradable", "%(name)s cannot be graded; hand in %(allowed)s.")
+NOT_GRADABLE = define_message("upload.not_gradable", "%(name)s cannot be graded; submit %(allowed)s.")
 TOO_MANY_PARTS = define_message(
-    "upload.too_many_parts", "%(name)s has more than %(most)s parts; hand in a shorter file."
+    "upload.too_many_parts", "%(name)s has more than %(most)s parts; submit a shorter file."
 )
 FILE_TOO_LARGE = define_message(
     "upload.file_too_large", "%(name)s is larger than %(most)s; clear its large outputs and upload it again."

@@ -37,7 +37,7 @@ OVERLAPPING = define_message(
 )
 SAME_NAME = define_message("zip.same_name", "%(zip)s holds %(name)s twice; rename one of the two.")
 TOO_MANY_FILES = define_message(
-    "zip.too_many_files", "%(zip)s holds more than %(most)s files to grade; hand in only your own work."
+    "zip.too_many_files", "%(zip)s holds more than %(most)s files to grade; submit only your own work."
 )
 WRONG_CHECKSUM = define_message(
     "zip.wrong_checksum",
@@ -53,7 +53,7 @@ FILE_TOO_LARGE = define_message(
     "zip.file_too_large", "%(zip)s has %(name)s in it, which is larger than %(most)s; make that file smaller."
 )
 TOO_LARGE = define_message(
-    "zip.too_large", "%(zip)s holds more than %(most)s when unpacked; hand in only your own work."
+    "zip.too_large", "%(zip)s holds more than %(most)s when unpacked; submit only your own work."
 )
 TOO_MANY_ENTRIES = define_message(
     "zip.too_many_entries", "%(zip)s has more than %(most)s entries; put only your own files into it."

@@ -52,11 +52,11 @@ class ConfigError(GraderError):
 
 
 class DocumentError(GraderError):
-    """The hand-in cannot be read."""
+    """The submission cannot be read."""
 
     code = "document_unreadable"
     status = 422
-    default_message = define_message("error.document_error", "The hand-in cannot be read.")
+    default_message = define_message("error.document_error", "The submission cannot be read.")
 
 
 class UploadTooLarge(DocumentError):
@@ -309,7 +309,7 @@ class JobInvalid(EngineError):
     default_message = define_message("error.job_invalid", "The job cannot be done by any machine as it is.")
     retry: Retry = "never"
     student = define_message(
-        "student.job_invalid", "This part of your hand-in cannot be graded automatically as it is."
+        "student.job_invalid", "This part of your submission cannot be graded automatically as it is."
     )
 
 

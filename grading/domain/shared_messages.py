@@ -9,7 +9,7 @@ from grading.domain.messages import Message, define_message
 NO_SUCH_COURSE = define_message("shared.no_such_course", "There is no such course.")
 NO_SUCH_ASSIGNMENT = define_message("shared.no_such_assignment", "There is no such assignment.")
 NO_SUCH_SUBMISSION = define_message("shared.no_such_submission", "There is no such submission.")
-NO_SUCH_FILE_OF_SUBMISSION = define_message("shared.no_such_file", "The hand-in has no such file.")
+NO_SUCH_FILE_OF_SUBMISSION = define_message("shared.no_such_file", "The submission has no such file.")
 NO_SUCH_PERSON = define_message("shared.no_such_person", "There is no such person.")
 NO_SUCH_REQUEST = define_message("shared.no_such_request", "There is no such request.")
 NOT_A_STUDENT = define_message(

@@ -146,8 +146,8 @@ class Event(Message):
 
 
 EVENTS = {
-    "submission.received": "A hand-in was stored and will be graded.",
-    "submission.completed": "All parts of a hand-in are graded.",
+    "submission.received": "A submission was stored and will be graded.",
+    "submission.completed": "All parts of a submission are graded.",
     "submission.partial": "A part could not be graded; a person must look at it.",
     "submission.failed": "No part could be graded; a person must look at it.",
     "grade.released": "The student can see the grade now.",

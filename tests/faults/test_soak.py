@@ -1,6 +1,6 @@
-"""The long runs: 1,000 hand-ins under random faults, take-over times, memory. `make soak` runs them.
+"""The long runs: 1,000 submissions under random faults, take-over times, memory. `make soak` runs them.
 
-GRADER_SOAK_SEED repeats a run; GRADER_SOAK_COUNT changes the number of hand-ins; GRADER_SOAK_REPORT names a
+GRADER_SOAK_SEED repeats a run; GRADER_SOAK_COUNT changes how many submissions; GRADER_SOAK_REPORT names a
 JSON file that gets the figures.
 """
 
@@ -37,7 +37,7 @@ COUNT = int(os.environ.get("GRADER_SOAK_COUNT", "1000"))
 EVERY_S = (1.0, 5.0)
 """Seconds between two strikes."""
 A_SECOND = 2.5
-"""Hand-ins."""
+"""Submissions."""
 MACHINES = (
     MachineSpec("one", slots=6, seconds=3.0),
     MachineSpec("two", slots=4, seconds=4.0, behind_proxy=True),
@@ -68,7 +68,7 @@ def spread(values: Sequence[float]) -> dict[str, Any]:
     return {"n": len(values), "p50": round(statistics.median(values), 1), "max": round(max(values), 1)}
 
 
-# --- 1,000 hand-ins -----------------------------------------------------------------------------------
+# --- 1,000 submissions -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def test_nothing_is_lost_or_counted_twice_under_random_faults(
 
 
 def under_faults(there: Place) -> None:
-    """Hand in at a steady pace while faults strike, until all are accepted."""
+    """Submit at a steady pace while faults strike, until all are accepted."""
     running, choose = there.running, random.Random(there.chaos.seed)
     uploads: list[Future[str]] = []
     begun = next_strike = time.monotonic()
@@ -249,7 +249,7 @@ def test_memory_does_not_grow_over_2000_failing_tasks(
 
 
 def fail(running: Cluster, count: int) -> int:
-    """Hand in until so many runs have failed."""
+    """Submit until so many runs have failed."""
 
     def failed() -> int:
         return sum(run.state == "failed" for run in known_runs(running.store))
@@ -262,7 +262,7 @@ def fail(running: Cluster, count: int) -> int:
 
 
 def waiting(running: Cluster) -> int:
-    """Hand-ins that have no run yet."""
+    """Submissions that have no run yet."""
     begun = {run.round_id for run in known_runs(running.store)}
     return len(running.ledger.accepted) - len(begun)
 

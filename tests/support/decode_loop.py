@@ -45,7 +45,7 @@ class Driven:
     def ask(
         self, prefix: Sequence[int], rest: Sequence[int], most: int, sampling: Sampling = GREEDY, **more: Any
     ) -> Asked:
-        """Hand in a prompt of a shared prefix and a rest, for at most so many tokens."""
+        """Submit a prompt of a shared prefix and a rest, for at most so many tokens."""
         cancel = Cancel()
         ticket = Ticket(
             loaded=self.loaded,

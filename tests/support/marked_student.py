@@ -30,7 +30,7 @@ CANARY = "zqkanari"
 
 
 def planted(store: Store, assignment: int) -> int:
-    """A student whose name, ids, files and outputs are canaries, with one hand-in; the user's id."""
+    """A student whose name, ids, files and outputs are canaries, with one submission; the user's id."""
     with store.write() as session:
         course = versions.find_or_create_course(session, COURSE).id
         user = users.create_user(
@@ -88,7 +88,7 @@ def submit_canaries(store: Store, assignment: int, user_id: int) -> None:
 
 
 def other(store: Store, assignment: int) -> str:
-    """Another student's hand-in with one file that the first has, too."""
+    """Another student's submission with one file that the first has, too."""
     with store.write() as session:
         course = versions.find_or_create_course(session, COURSE).id
         user = users.find_or_create_student(session, "local", "ben", "Ben, who is another", "", course)

@@ -162,7 +162,7 @@ def close_dispatch(dispatch: Dispatch) -> None:
 
 
 def furnish(store: Store, url: str) -> Client:
-    """An assignment with RUBRIC and a client that may hand in for anybody."""
+    """An assignment with RUBRIC and a client that may submit for anybody."""
     with store.write() as session:
         users.ensure_administrator(session)
         versions.import_version(

@@ -9,7 +9,7 @@ from grading.domain.messages import define_message, define_plural
 
 PROMPT_LEAKED = define_message(
     "stage.prompt_leaked",
-    "The model repeated words of its instructions, as it may when a hand-in asks for them. "
+    "The model repeated words of its instructions, as it may when a submission asks for them. "
     "Read the texts before you release them.",
 )
 ANSWER_SHORTENED = define_message(
@@ -17,8 +17,8 @@ ANSWER_SHORTENED = define_message(
 )
 QUOTES_NOT_FOUND = define_plural(
     "stage.quotes_not_found",
-    "One quote was not found in the hand-in and left out.",
-    "%(count)s quotes were not found in the hand-in and left out.",
+    "One quote was not found in the submission and left out.",
+    "%(count)s quotes were not found in the submission and left out.",
 )
 INVISIBLE_CHARACTERS = define_plural(
     "stage.invisible_characters",
@@ -60,8 +60,8 @@ LONG_CODE_CUT = define_plural(
 )
 PIECES_LEFT_OUT = define_plural(
     "stage.shortened.pieces",
-    "%(count)s piece in the middle of the hand-in was left out",
-    "%(count)s pieces in the middle of the hand-in were left out",
+    "%(count)s piece in the middle of the submission was left out",
+    "%(count)s pieces in the middle of the submission were left out",
 )
 EXAMPLES_LEFT_OUT = define_plural(
     "stage.shortened.examples",
@@ -94,7 +94,7 @@ TASK_TOO_LONG = define_message(
     "The task and the rubric alone fill the model's context. Shorten them or raise the engine's context.",
 )
 HAND_IN_TOO_LONG = define_message(
-    "run.hand_in_too_long", "The hand-in cannot be shortened so that it fits the model's context."
+    "run.hand_in_too_long", "The submission cannot be shortened so that it fits the model's context."
 )
 OTHER_SCHEMA = define_message("run.other_schema", "The answer does not follow the schema: %(faults)s")
 LEVEL_WITHOUT_REASON = define_message(
@@ -181,12 +181,12 @@ OLLAMA_MODEL_MISSING = define_message(
 OLLAMA_NO_ROOM_TO_REPAIR = define_message(
     "ollama.no_room_to_repair",
     "The first answer could not be used, and the context of %(tokens)s tokens has no room to ask for "
-    "another. Raise engines.ollama.num_ctx or shorten the hand-in.",
+    "another. Raise engines.ollama.num_ctx or shorten the submission.",
 )
 OLLAMA_PROMPT_CUT = define_message(
     "ollama.prompt_cut",
     "The prompt does not fit the context of %(tokens)s tokens, so the engine cut it. "
-    "Raise engines.ollama.num_ctx or shorten the hand-in.",
+    "Raise engines.ollama.num_ctx or shorten the submission.",
 )
 OPENAI_MODEL_MISSING = define_message(
     "openai.model_missing",

@@ -9,15 +9,15 @@ from grading.domain.messages import define_message
 
 CHECKS_FAILED = define_message(
     "round.checks_failed",
-    "This hand-in could not be examined: the checks failed on it. A person must look at it.",
+    "This submission could not be examined: the checks failed on it. A person must look at it.",
 )
 CHECKS_NEVER_ENDED = define_message(
     "round.checks_never_ended",
-    "The checks never came to an end on this hand-in; a person must look at it.",
+    "The checks never came to an end on this submission; a person must look at it.",
 )
 NO_JOB = define_message(
     "round.no_job",
-    "No work for the machines could be made of this hand-in; a person must look at the rubric's stages.",
+    "No work for the machines could be made of this submission; a person must look at the rubric's stages.",
 )
 NO_REPORT = define_message(
     "round.no_report", "No report could be put together from the results; a person must look at it."

@@ -244,12 +244,12 @@ class StudentGrade(BaseModel):
 
 
 class NothingNamed(GraderError):
-    """Name the hand-ins in submissions, or send everything as true."""
+    """Name the submissions in submissions, or send everything as true."""
 
     code = "nothing_named"
     status = 422
     default_message = define_message(
-        "error.nothing_named", "Name the hand-ins in submissions, or send everything as true."
+        "error.nothing_named", "Name the submissions in submissions, or send everything as true."
     )
 
 

@@ -44,10 +44,10 @@ NO_ASSIGNMENT_OF_NAME = define_message(
 )
 ONLY_OWN_WORK = define_message(
     "submissions_api.only_own_work",
-    "You may hand in only your own work, with a token that has the scope 'submit'.",
+    "You may submit only your own work, with a token that has the scope 'submit'.",
 )
 BATCH_ONLY_BY_STAFF = define_message(
-    "submissions_api.batch_only_by_staff", "Only staff of the course may hand in with priority 'batch'."
+    "submissions_api.batch_only_by_staff", "Only staff of the course may submit with priority 'batch'."
 )
 
 
@@ -219,13 +219,13 @@ class SubmissionFiles(BaseModel):
 
 
 class WrongType(GraderError):
-    """Send the hand-in as multipart/form-data with the fields assignment, student and files."""
+    """Send the submission as multipart/form-data with the fields assignment, student and files."""
 
     code = "wrong_content_type"
     status = 415
     default_message = define_message(
         "error.wrong_type",
-        "Send the hand-in as multipart/form-data with the fields assignment, student and files.",
+        "Send the submission as multipart/form-data with the fields assignment, student and files.",
     )
 
 

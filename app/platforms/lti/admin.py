@@ -84,7 +84,7 @@ def remove(platform_id: int) -> Response:
     actor = _administrator()
     with services().store.write() as store:
         gone = registrations.remove_platform(store, platform_id, actor.name)
-    flash(_("%(name)s is removed. Accounts, hand-ins and grades are still here.", name=gone.name))
+    flash(_("%(name)s is removed. Accounts, submissions and grades are still here.", name=gone.name))
     return redirect(url_for("lti_platforms.listing"), 303)
 
 

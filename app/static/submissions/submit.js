@@ -29,7 +29,7 @@ const sayOff = () => {
 const kilobytes = (size) =>
   size < 1048576 ? `${Math.max(1, Math.round(size / 1024))} KB` : `${(size / 1048576).toFixed(1)} MB`;
 
-// The form: a list of files that can be made shorter, a bar while they travel, and one hand-in whatever happens.
+// The form: a list of files that can be made shorter, a bar while they travel, and one submission whatever happens.
 const watchSubmitForm = (form) => {
   const input = form.querySelector("input[type=file]");
   const drop = form.querySelector("[data-drop]");
@@ -59,11 +59,11 @@ const watchSubmitForm = (form) => {
     const size = chosen.reduce((sum, file) => sum + file.size, 0);
     if (chosen.length > Number(form.dataset.maxFiles))
       return say(
-        "These are %(count)s files; at most %(most)s fit in one hand-in. Put them into a zip or choose fewer.",
+        "These are %(count)s files; at most %(most)s fit in one submission. Put them into a zip or choose fewer.",
         { count: chosen.length, most: form.dataset.maxFiles },
       );
     if (size > Number(form.dataset.maxMb) * 1048576)
-      return say("These files are larger than %(mb)s MB together. Hand in fewer or smaller files.", { mb: form.dataset.maxMb });
+      return say("These files are larger than %(mb)s MB together. Submit fewer or smaller files.", { mb: form.dataset.maxMb });
     const wrong = chosen.find((file) => why(file) !== "");
     return wrong ? `${wrong.name} ${why(wrong)}.` : "";
   };
@@ -141,7 +141,7 @@ const watchSubmitForm = (form) => {
       if (tries > 0) window.setTimeout(() => lost(tries - 1), 3000);
       else {
         busy(false);
-        tell(say("The server cannot be reached. Your files are still chosen: try again; nothing is handed in twice."));
+        tell(say("The server cannot be reached. Your files are still chosen: try again; nothing is submitted twice."));
       }
     }
   };

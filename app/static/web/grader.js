@@ -38,11 +38,11 @@ const watchUpload = (form) => {
     let text = "";
     if (files.length > maxFiles) {
       text = say(
-        "These are %(count)s files; at most %(most)s fit in one hand-in. Put them into a zip or choose fewer.",
+        "These are %(count)s files; at most %(most)s fit in one submission. Put them into a zip or choose fewer.",
         { count: files.length, most: maxFiles },
       );
     } else if (size > maxMb * 1024 * 1024) {
-      text = say("These files are larger than %(mb)s MB together. Hand in fewer or smaller files.", { mb: maxMb });
+      text = say("These files are larger than %(mb)s MB together. Submit fewer or smaller files.", { mb: maxMb });
     }
     problem.textContent = text;
     problem.hidden = text === "";

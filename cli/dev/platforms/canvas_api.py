@@ -69,7 +69,7 @@ class FakeCanvas:
         self, user: int, files: dict[str, bytes], assignment: int = ASSIGNMENT,
         at: str = "", **changes: Any,
     ) -> int:  # fmt: skip
-        """A student hands in; the number of the attempt."""
+        """A student submits; the number of the attempt."""
         with self.lock:
             row = self.submissions[assignment, user]
             attached = [self._file(name, data) for name, data in files.items()]

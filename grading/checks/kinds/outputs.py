@@ -38,9 +38,9 @@ SHOWN = {
 }
 RAN = {
     False: define_message(
-        "check.all_executed.found", "%(ran)s of %(all)s with your code were run before the hand-in"
+        "check.all_executed.found", "%(ran)s of %(all)s with your code were run before the submission"
     ),
-    True: define_message("check.all_executed.given", "%(ran)s of %(all)s were run before the hand-in"),
+    True: define_message("check.all_executed.given", "%(ran)s of %(all)s were run before the submission"),
 }
 OUTPUT_SHOWS = define_message("check.output_matches.found", "the output shows what was asked for")
 OUTPUT_LACKS = define_message("check.output_matches.lacks", "the output does not show %(patterns)s")

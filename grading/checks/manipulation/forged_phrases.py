@@ -13,7 +13,7 @@ from grading.domain.messages import MessageType, define_message
 MARKS = define_message("manipulation.marks", "marks that models use for roles in a conversation")
 SCORED = define_message("manipulation.scored", "text that states a full score")
 FORGED = define_message(
-    "manipulation.forged", "text that imitates the end of the hand-in or a grader's answer"
+    "manipulation.forged", "text that imitates the end of the submission or a grader's answer"
 )
 
 _LEAD = r"^[\s#*>/\"'-]{0,20}"
@@ -68,7 +68,7 @@ LINES: tuple[tuple[MessageType, re.Pattern[str]], ...] = tuple(
         (FORGED, r"^== (?:automatic checks|document \d{1,3}\b)|^-- cell \d{1,4}, \w|^\+\s{1,4}\d{1,5}\| "),
         (
             FORGED,
-            r"^# (?:how levels work|your answer|your part|the criteria you judge|how the hand-in is shown)\s*$",
+            r"^# (?:how levels work|your answer|your part|the criteria you judge|how the submission is shown)\s*$",
         ),
         (
             FORGED,

@@ -285,7 +285,7 @@ def _attempt(said: Mapping[str, Any]) -> Attempt | None:
         return None
     late = said.get("late") is True
     if said.get("submission_type") != "online_upload":
-        return Attempt(user, number, at, late, (), "no files were handed in, but something else")
+        return Attempt(user, number, at, late, (), "no files were submitted, but something else")
     listed = said.get("attachments")
     files = [_file(one) for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
     good = tuple(one for one in files if one is not None)

@@ -177,7 +177,7 @@ def canvas_key(base: str) -> dict[str, Any]:
     choosing = {"message_type": "LtiDeepLinkingRequest", "target_link_uri": launch, "text": "Grader"}
     return {
         "title": "Grader",
-        "description": "Hands in homework and shows its grade.",
+        "description": "Submits homework and shows its grade.",
         "oidc_initiation_url": f"{base}/lti/login",
         "target_link_uri": launch,
         "redirect_uris": [launch],

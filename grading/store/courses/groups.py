@@ -32,7 +32,7 @@ INVITED_YOURSELF = define_message(
 )
 GROUP_FULL = define_message("groups.group_full", "A group has at most %(most)s people, and yours is full.")
 GROUP_HAS_SUBMITTED = define_message(
-    "groups.group_has_submitted", "Your group has handed in already. Ask your instructor to change it."
+    "groups.group_has_submitted", "Your group has submitted already. Ask your instructor to change it."
 )
 CHANGED_MEANWHILE = define_message(
     "groups.changed_meanwhile", "Somebody changed this group at the same moment. Try it again."
@@ -44,7 +44,7 @@ GROUP_CHANGED = define_message(
     "groups.group_changed", "Somebody changed this group at the same moment. Load the page again."
 )
 GROUP_TOO_LARGE = define_message(
-    "groups.group_too_large", "Group “%(group)s” has %(people)s people; at most %(most)s hand in together."
+    "groups.group_too_large", "Group “%(group)s” has %(people)s people; at most %(most)s submit together."
 )
 DONE_ALONE = define_message(
     "groups.done_alone", "This assignment is done alone; set how many work together first."

@@ -33,7 +33,7 @@ MEASURED_ALREADY = define_message(
 NO_EXAMPLE_ON = define_message("example_evaluation.no_example_on", "No example is on. Choose one first.")
 NO_CORRECTION_HELD_BACK = define_message(
     "example_evaluation.no_correction_held_back",
-    "No correction of these criteria is held back. Correct more hand-ins first.",
+    "No correction of these criteria is held back. Correct more submissions first.",
 )
 
 PURPOSE: Final = "examples"

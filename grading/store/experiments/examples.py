@@ -37,7 +37,7 @@ CRITERION_GONE = define_message(
 )
 OTHER_LEVELS = define_message(
     "examples.other_levels",
-    "The criterion has other levels since this was graded. Grade the hand-in again and correct that.",
+    "The criterion has other levels since this was graded. Grade the submission again and correct that.",
 )
 NO_SUCH_EXAMPLE = define_message("examples.no_such_example", "There is no such example.")
 NO_EXCERPT = define_message("examples.no_excerpt", "An example needs an excerpt: what the student wrote.")

@@ -67,11 +67,11 @@ ADDED = (Change, Mark, Example, DryRunRound)
 """Tables of what people added to grades."""
 README = """This is everything Grader holds on one student.
 
-data.json    every row of the database that is theirs: the account, identities, courses, tokens, hand-ins
+data.json    every row of the database that is theirs: the account, identities, courses, tokens, submissions
              with what was read from their files, gradings, what running their work showed, what models
              read of it, the results of the machines, grades and reports, and the audit of what they did and
              of what was done with their work; without the instructor's hidden tests
-submissions/ the files as they were handed in, a folder for each hand-in
+submissions/ the files as they were submitted, a folder for each submission
 reports/     the report of each grading as text; "not released" means that the student could not see it yet
 
 Passwords and tokens are kept as hashes only and are left out. A class zip that a teacher uploaded may hold a

@@ -30,7 +30,9 @@ from grading.store.grades.gradebook_cells import load_cells, load_columns
 from grading.store.review import edits
 from grading.tabular.grades_csv import ADJUSTMENT, GradeTable, RequestedPoints
 
-SAME_SUBMISSION = define_message("grades_import.same_submission", "line %(line)s is about the same hand-in")
+SAME_SUBMISSION = define_message(
+    "grades_import.same_submission", "line %(line)s is about the same submission"
+)
 WORKED_OUT_COLUMN = define_message(
     "grades_import.worked_out_column", "'%(name)s' is worked out; change a criterion or 'adjustment'"
 )

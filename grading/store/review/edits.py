@@ -27,7 +27,7 @@ from grading.store.grades.change_history import Made, since, stamp
 from grading.store.grades.final_score import list_changes, update_final_score
 
 NO_SUCH_CHANGE = define_message("edits.no_such_change", "There is no such change of this grade.")
-NO_GRADE_YET = define_message("edits.no_grade_yet", "There is no grade of this hand-in yet.")
+NO_GRADE_YET = define_message("edits.no_grade_yet", "There is no grade of this submission yet.")
 NO_REASON = define_message(
     "edits.no_reason", "Say why you change the points; the student and your colleagues read it."
 )

@@ -28,7 +28,7 @@ REQUESTED_ALREADY = define_message(
 )
 TOO_MANY_REQUESTS = define_message(
     "regrade_requests.too_many_requests",
-    "That is a lot of requests for one hand-in. Please talk to your instructor.",
+    "That is a lot of requests for one submission. Please talk to your instructor.",
 )
 ANSWERED_ALREADY = define_message(
     "regrade_requests.answered_already", "This request was answered or withdrawn already."
@@ -38,10 +38,10 @@ ANSWERED_MEANWHILE = define_message(
     "Somebody has answered this request, or it was withdrawn. Nothing was changed.",
 )
 BEING_GRADED = define_message(
-    "regrade_requests.being_graded", "This hand-in is being graded right now. Wait until that is done."
+    "regrade_requests.being_graded", "This submission is being graded right now. Wait until that is done."
 )
 NO_GRADE_NOW = define_message(
-    "regrade_requests.no_grade_now", "There is no grade right now: the hand-in is being graded again."
+    "regrade_requests.no_grade_now", "There is no grade right now: the submission is being graded again."
 )
 
 MOST_OF_ONE = 30

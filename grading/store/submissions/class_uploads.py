@@ -23,7 +23,7 @@ from grading.store.submissions.intake import Accepted, IncomingSubmission
 
 NO_SUCH_UPLOAD = define_message("class_uploads.no_such_upload", "There is no such class upload.")
 SUBMITTED_ALREADY = define_message(
-    "class_uploads.submitted_already", "This class upload was already handed in."
+    "class_uploads.submitted_already", "This class upload was already submitted."
 )
 STUDENT_NOT_IN_COURSE = define_message(
     "class_uploads.student_not_in_course",

@@ -45,7 +45,7 @@ CLOSED = define_message(
 )
 NO_SUBMISSION_LEFT = define_message(
     "intake.no_submission_left",
-    "All %(most)s hand-ins for this assignment are used. Ask your instructor if you need another.",
+    "All %(most)s submissions for this assignment are used. Ask your instructor if you need another.",
 )
 
 Idempotency = idempotency_keys.Idempotency
@@ -198,21 +198,21 @@ def add_round(
 
 
 class SubmissionRefused(GraderError):
-    """Nothing can be handed in for this assignment now."""
+    """Nothing can be submitted for this assignment now."""
 
     code = "submission_refused"
     status = 409
     default_message = define_message(
-        "error.submission_refused", "Nothing can be handed in for this assignment now."
+        "error.submission_refused", "Nothing can be submitted for this assignment now."
     )
 
 
 class Archived(SubmissionRefused):
-    """This course is over; nothing can be handed in any more."""
+    """This course is over; nothing can be submitted any more."""
 
     code = "course_archived"
     default_message = define_message(
-        "error.archived", "This course is over; nothing can be handed in any more."
+        "error.archived", "This course is over; nothing can be submitted any more."
     )
 
 
@@ -227,12 +227,12 @@ class SubmissionsClosed(SubmissionRefused):
 
 
 class NoSubmissionsLeft(SubmissionRefused):
-    """You have used all your hand-ins for this assignment; ask your instructor if you need another."""
+    """You have used all your submissions for this assignment; ask your instructor if you need another."""
 
     code = "no_submissions_left"
     default_message = define_message(
         "error.no_submissions_left",
-        "You have used all your hand-ins for this assignment; ask your instructor if you need another.",
+        "You have used all your submissions for this assignment; ask your instructor if you need another.",
     )
 
 

@@ -36,7 +36,7 @@ CHUNK_SIZE = 20
 README = """Everything of one assignment.
 
 grades.csv   what counts of each student
-submissions/ a folder for each student, in it one for each hand-in with its files and, once it was graded,
+submissions/ a folder for each student, in it one for each submission with its files and, once it was graded,
              report.md with the points and all that was written, changes by people put in
 """
 

@@ -125,7 +125,7 @@ def test_a_dry_run_is_compared_and_applied(careful: Page, school: School, site: 
     assert page.evaluate("window.old") is None
     expect(page.locator("circle.plot-dot")).to_have_count(3)
     look(page, pictures, "authoring-9-dry-run", all_widths=True)
-    page.get_by_role("link", name="Anna, hand-in 1").click()
+    page.get_by_role("link", name="Anna, submission 1").click()
     expect(page.get_by_role("heading", name="Loads the data")).to_be_visible()
     look(page, pictures, "authoring-10-tried")
     page.go_back()

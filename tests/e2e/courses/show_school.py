@@ -82,7 +82,7 @@ class ShowSchool(School):
         super().__init__(place)
         self.chance = random.Random(11)
         self.made: dict[str, str] = {}
-        """What it is an example of -> id of the hand-in."""
+        """What it is an example of -> id of the submission."""
         self._course()
         self._class()
         self._around()
@@ -245,7 +245,7 @@ def _dead(moment: datetime, number: int) -> tables.Outbox:
 
 
 def notebook() -> bytes:
-    """What a student hands in."""
+    """What a student submits."""
     cells = []
     for number, (kind, source) in enumerate(CELLS):
         cell: dict[str, Any] = {"cell_type": kind, "metadata": {}, "source": source}

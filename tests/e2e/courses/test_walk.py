@@ -45,7 +45,7 @@ def test_an_instructor_brings_in_a_class(careful: Page, school: School, site: st
     come_in(page, site, school, "teacher")
     page.goto(f"{site}/courses")
     page.get_by_role("link", name="Business Analytics").click()
-    expect(page.get_by_text("1 student handed in")).to_be_visible()
+    expect(page.get_by_text("1 student submitted")).to_be_visible()
     faults(page, "people-course-staff")
     follow(page, page.get_by_role("link", name="People", exact=True))
     look(page, pictures, "people-roster", all_widths=True)

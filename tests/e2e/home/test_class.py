@@ -40,7 +40,7 @@ def test_the_class_at_a_glance(careful: Page, school: School, site: str, picture
     bar.scroll_into_view_if_needed()
     bar.hover()
     tip = page.locator(".plot-tip:visible")
-    expect(tip).to_contain_text("hand-in")
+    expect(tip).to_contain_text("submission")
     picture(page, pictures, "class-tip", full_page=False)
     with page.expect_download() as download:
         page.get_by_role("link", name="Plot as SVG Final points").click()
@@ -50,7 +50,7 @@ def test_the_class_at_a_glance(careful: Page, school: School, site: str, picture
         page.get_by_role("link", name="Numbers as CSV Time to grade").click()
     assert download.value.suggested_filename == "hw1-times.csv"
     page.locator("summary", has_text="The numbers as a table Final points").click()
-    expect(page.get_by_role("columnheader", name="Hand-ins").first).to_be_visible()
+    expect(page.get_by_role("columnheader", name="Submissions").first).to_be_visible()
     page.locator("summary", has_text="Where Missing values").click()
     follow(page, page.get_by_role("link", name="Student0").first)
     assert "/submissions/" in page.url
@@ -117,8 +117,8 @@ def measured(school: School, page: Page) -> None:
     for submission in ids[:9]:
         change(school, submission, "think", 3)
     page.reload()
-    follow(page, page.get_by_role("button", name="Grade 9 hand-ins again"))
-    expect(page.get_by_role("status").first).to_contain_text("9 hand-ins are graded again")
+    follow(page, page.get_by_role("button", name="Grade 9 submissions again"))
+    expect(page.get_by_role("status").first).to_contain_text("9 submissions are graded again")
     found = a_report(4, 2)
     shown = found.stages["feedback"].model_copy(update={"examples": (key,)})
     found = found.model_copy(update={"stages": {**found.stages, "feedback": shown}})

@@ -36,7 +36,7 @@ def test_from_sign_in_to_the_result(careful: Page, school: School, site: str, pi
     look(page, pictures, "1-sign-in")
     sign_in(page, site, "anna")
     expect(page.get_by_role("heading", name="Assignments")).to_be_visible()
-    follow(page, page.get_by_role("link", name="Hand in Homework hw1"))
+    follow(page, page.get_by_role("link", name="Submit Homework hw1"))
     expect(page.get_by_text("Accepted: .ipynb, .R,")).to_be_visible()
     look(page, pictures, "2-submission")
     big = {"name": "big.py", "mimeType": "text/plain", "buffer": b"x" * (3 * 1024 * 1024)}
@@ -46,7 +46,7 @@ def test_from_sign_in_to_the_result(careful: Page, school: School, site: str, pi
     files = [{"name": "work.py", "mimeType": "text/plain", "buffer": CODE + b"# <b>x</b>\n"}]
     page.get_by_label("Your files").set_input_files(files)
     expect(page.get_by_role("alert")).to_be_hidden()
-    page.get_by_role("button", name="Hand in at once").click()
+    page.get_by_role("button", name="Submit at once").click()
     status = page.locator("[data-live]")
     expect(status).to_contain_text("Received")
     page.evaluate("window.stayed = true")
@@ -155,7 +155,7 @@ def test_the_instructors_pages(careful: Page, school: School, site: str, picture
     come_in(page, site, school, "teacher")
     page.goto(site)
     expect(page.get_by_role("heading", name="What waits for you")).to_be_visible()
-    page.get_by_role("link", name="All hand-ins, with filters").click()
+    page.get_by_role("link", name="All submissions, with filters").click()
     page.get_by_label("Assignment").select_option(label="Ba: Homework hw1")
     follow(page, page.get_by_role("button", name="Show"))
     look(page, pictures, "7-dashboard")
@@ -244,9 +244,9 @@ def test_a_class_zip_is_previewed_and_submitted(
     page.get_by_role("button", name="Show who is who").click()
     expect(page.get_by_text("3 students in the zip, 2 known in this course, 1 not.")).to_be_visible()
     look(page, pictures, "9-class")
-    page.get_by_label("Hand in s-9 for").select_option("create")
-    page.get_by_role("button", name="Hand in for these students").click()
-    expect(page.get_by_text("Handed in for 3 students.")).to_be_visible()
+    page.get_by_label("Submit s-9 for").select_option("create")
+    page.get_by_role("button", name="Submit for these students").click()
+    expect(page.get_by_text("Submitted for 3 students.")).to_be_visible()
 
 
 def test_an_instructor_reads_the_exact_prompt(

@@ -82,7 +82,7 @@ def _canvas(session: Session, assignment: int, users: list[int], moment: datetim
     row.pulled_at = moment - timedelta(minutes=4)
     for attempt, user in enumerate(users[:2]):
         taken = CanvasAttempt(link_id=number, user_id=user, attempt=1, late=False, at=moment)
-        taken.error = "homework.docx cannot be graded; hand in .ipynb, .py or .zip." if attempt else ""
+        taken.error = "homework.docx cannot be graded; submit .ipynb, .py or .zip." if attempt else ""
         session.add(taken)
     failed = CanvasScore(link_id=number, user_id=users[0], points=None, error=AWAY)
     differs = CanvasScore(link_id=number, user_id=users[2], points=17.0, theirs=12.0, differs_at=moment)

@@ -45,7 +45,7 @@ def test_launches_in_a_frame_and_a_grade_that_comes_back(careful: Page, here: Ca
     frame.get_by_label("Homework hw1").check()
     frame.get_by_role("button", name="Choose").click()
     expect(frame.get_by_role("heading", level=1)).to_contain_text("Homework hw1")
-    # a student hands in from the frame
+    # a student submits from the frame
     frame = opened(page, here, "student-1")
     expect(frame.get_by_role("heading", name="Homework hw1")).to_be_visible()
     cookies = {one["name"]: one for one in page.context.cookies()}

@@ -34,7 +34,7 @@ COUNT = 3
 WORK = "# Isolde Wagenknecht counts her Zwetschgen\nmean(sales)"
 PUPIL = "pupil-"
 PERSONAL = ("Isolde", "Zwetschgen", PUPIL)
-"""What stands in the work, and how those are called who hand it in."""
+"""What stands in the work, and how those are called who submit it."""
 PARTS = {"web", "store", "sweeper", "worker"}
 CONFIG = """
 [redis]
@@ -61,7 +61,7 @@ BATCHING = Heartbeat(
 )
 """The machine's second process, with an engine that counts everything there is to count."""
 SPANS = {"accept": 1, "prepare": 1, "dispatch": 2, "run": 2, "record": 2, "combine": 1}
-"""Of one hand-in."""
+"""Of one submission."""
 WHOLE = ("grader_database_up 1", "grader_redis_up 1", "grader_engine_requests_total{")
 PROMQL = {
     *("sum", "max", "min", "by", "on", "or", "and", "unless", "offset", "rate", "increase", "absent"),
@@ -71,7 +71,7 @@ PROMQL = {
 
 @dataclass
 class Seen:
-    """All that can be seen of a system that graded COUNT hand-ins and failed one."""
+    """All that can be seen of a system that graded COUNT submissions and failed one."""
 
     metrics: str = ""
     submissions: list[str] = field(default_factory=list)

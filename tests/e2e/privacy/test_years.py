@@ -93,7 +93,7 @@ def found(kept: dict[str, bytes]) -> set[tuple[str, str]]:
 
 
 def sent_to_one_that_is_gone(made: Site) -> bool:
-    """Whether the second hand-in waits in Redis for the machine; that this one heartbeat is said for it."""
+    """Whether the second submission waits in Redis for the machine; one heartbeat is sent for it."""
     stages = {stage: {"engine": "rules", "model": "rules"} for stage in ("analysis", "feedback")}
     made.dispatch.registry.heartbeat(Heartbeat("gone", "dgx-spark-1", 4, 0, stages))
     return ("redis", CANARIES["second"]) in found(everything_kept(made))
@@ -117,7 +117,7 @@ def test_a_student_is_exported_and_erased_everywhere(
         client.submit(work, ASSIGNMENT, CANARIES["id"])
         client.submit({"work.R": b"x <- 1 # of another student"}, ASSIGNMENT, "ben")
         made.until_final(2, 60)
-        # a second hand-in stays under way: its machine is gone
+        # a second submission stays under way: its machine is gone
         made.parts.kill("worker")
         second = client.submit({"again.R": CANARIES["second"].encode()}, ASSIGNMENT, CANARIES["id"])
         until(lambda: sent_to_one_that_is_gone(made), 60, "it is sent")

@@ -27,7 +27,7 @@ def school(tmp_path_factory: pytest.TempPathFactory) -> Iterator[School]:
 
 @pytest.fixture(scope="module")
 def submission(school: School) -> str:
-    """Late, changed by a person, the second hand-in of two."""
+    """Late, changed by a person, the second submission of two."""
     school.submit("anna")
     made = graded(school)
     with school.store.write() as session:
@@ -48,7 +48,7 @@ def test_a_student_reads_jumps_and_asks(
     page.goto(f"{site}/submissions/{submission}")
     expect(page.locator(".points")).to_contain_text("of 10 points")
     expect(page.locator(".sum")).to_contain_text("10 of 10, 10 % off for one day late: 9")
-    expect(page.get_by_text("Of 2 hand-ins the latest one counts: this one.")).to_be_visible()
+    expect(page.get_by_text("Of 2 submissions the latest one counts: this one.")).to_be_visible()
     image = page.locator("img.picture")
     image.scroll_into_view_if_needed()
     expect(image).to_have_js_property("naturalWidth", 320)
@@ -92,7 +92,7 @@ def test_staff_answer_and_the_student_sees_it(
     look(page, pictures, "result-staff", all_widths=True)
     page.goto(f"{site}/regrades")
     look(page, pictures, "regrades", all_widths=True)
-    follow(page, page.get_by_role("link", name="Homework hw1, hand-in 2"))
+    follow(page, page.get_by_role("link", name="Homework hw1, submission 2"))
     look(page, pictures, "regrade", all_widths=True)
     page.get_by_label("Accept: other points for this criterion").check()
     page.get_by_label("Points, 0 to 4").fill("9")

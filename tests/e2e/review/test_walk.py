@@ -35,7 +35,7 @@ def school(tmp_path_factory: pytest.TempPathFactory) -> Iterator[School]:
 
 
 def at(page: Page, name: str) -> None:
-    """The hand-in of somebody is open, and keys are listened to."""
+    """The submission of somebody is open, and keys are listened to."""
     expect(page.locator("h1")).to_contain_text(name)
     ready(page)
 

@@ -272,7 +272,7 @@ def rename(school: School, words: Sequence[str]) -> None:
 
 
 def fill(school: School) -> None:
-    """For each case a student and an assignment called so, with a hand-in and a request."""
+    """For each case a student and an assignment called so, with a submission and a request."""
     with school.store.write() as session:
         rubric = session.query(tables.RubricVersion).filter_by(assignment_id=school.assignment).one()
         columns = {one.name for one in tables.RubricVersion.__table__.columns} - {"id", "assignment_id"}

@@ -115,11 +115,11 @@ class Cluster:
     # --- work -----------------------------------------------------------------------------------------
 
     def submit(self, students: Sequence[str], text: str = "mean(sales)") -> list[Future[str]]:
-        """Begin to hand in for these students, four at a time."""
+        """Begin to submit for these students, four at a time."""
         return [self.uploads.submit(self.ledger.submit, student, text) for student in students]
 
     def submitted(self, students: Sequence[str], text: str = "mean(sales)") -> list[str]:
-        """Hand in for these students; their submissions once all are accepted."""
+        """Submit for these students; their submissions once all are accepted."""
         return [one.result() for one in self.submit(students, text)]
 
     def held_by(self, machine: str) -> list[Lease]:

@@ -22,7 +22,7 @@ TRY_FOR_S = 90.0
 
 @dataclass
 class Ledger:
-    """Hands in over HTTP and writes down every 2xx with its id.
+    """Submits over HTTP and writes down every 2xx with its id.
 
     A POST is repeated with the same key until it is accepted, as a client does that gets no answer.
     """
@@ -30,7 +30,7 @@ class Ledger:
     url: str
     token: str
     attempted: set[str] = field(default_factory=set)
-    """Students; each hands in once."""
+    """Students; each submits once."""
     accepted: dict[str, str] = field(default_factory=dict)
     """student -> submission id of a 2xx"""
     waits: list[float] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Ledger:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def submit(self, student: str, text: str = "mean(sales)") -> str:
-        """Hand in; returns the submission's id."""
+        """Submit; returns the submission's id."""
         with self._lock:
             self.attempted.add(student)
         begun = time.monotonic()

@@ -14,7 +14,7 @@ class MachineSpec:
     """A machine with the `instant` engine, whose answers take `seconds`.
 
     `behind_proxy` lets its way to Redis be cut. `clock` is how far its clock is off, such as "+1h". A
-    hand-in that contains `exits_on` ends its worker. A machine that is `silent` writes nothing.
+    submission that contains `exits_on` ends its worker. A machine that is `silent` writes nothing.
     """
 
     name: str

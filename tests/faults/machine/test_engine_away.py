@@ -20,7 +20,7 @@ from tests.support.system import Site, site, until
 DEAD, WELL = "dead", "well"
 """The server of one machine is away from the first; that of the other one goes later, and comes back."""
 COUNT = 4
-"""Hand-ins before it goes, and as many while nobody can do them."""
+"""Submissions before it goes, and as many while nobody can do them."""
 MACHINE = """
 [[machines]]
 name = "{name}"
@@ -85,7 +85,7 @@ def server(port: int) -> ModelServer:
 
 
 def announce(made: Site, student: str) -> None:
-    """Hand in and say so, as the web app does."""
+    """Submit and say so, as the web app does."""
     assignment = add_assignment(made.store, student, release="at_once")
     for number in range(COUNT):
         assert made.dispatch.announce(submit(made.store, assignment, f"{student}-{number}").round_id)

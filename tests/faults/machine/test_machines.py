@@ -33,7 +33,7 @@ MACHINES = (
     MachineSpec("slow-clock", slots=SLOTS, seconds=SHORT_S, clock="-1h"),
 )
 MOST = 80
-"""Hand-ins; no more come in once all slots are busy. So many that slow machines are not left idle."""
+"""Submissions; no more come in once all slots are busy. So many that slow machines are not left idle."""
 
 
 @dataclass(frozen=True)

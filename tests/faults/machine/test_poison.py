@@ -1,4 +1,4 @@
-"""A hand-in that ends every worker it meets: dead after three losses, its neighbours pay nothing."""
+"""A submission that ends every worker it meets: dead after three losses, its neighbours pay nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Spent:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one poisonous hand-in among sound ones."""
+    """What came of one poisonous submission among sound ones."""
 
     poisoned: str
     """Its round."""

@@ -101,7 +101,7 @@ def play(folder: Path, database_url: str) -> Outcome:
 
 
 def announce(made: Site, assignment: int, student: str) -> None:
-    """Hand in and say so, as the web app does."""
+    """Submit and say so, as the web app does."""
     assert made.dispatch.announce(submit(made.store, assignment, student).round_id)
 
 

@@ -101,4 +101,4 @@ def test_everything_is_run_and_graded_once(
         until(lambda: not open_executions(made), 30, "nothing waits to be run")
     assert until(lambda: not running_drivers(), 30, "no box is left")
     with capsys.disabled():
-        print(f"\n{COUNT} hand-ins, {struck} faults, none lost, none twice")
+        print(f"\n{COUNT} submissions, {struck} faults, none lost, none twice")

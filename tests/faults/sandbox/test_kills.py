@@ -57,7 +57,7 @@ DRIVERS = {b"/grader/drivers/python_submission.py", b"/grader/drivers/python_for
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was running when the pool was killed, what of it was left, and what came of the hand-ins."""
+    """What was running when the pool was killed, what of it was left, and what came of the submissions."""
 
     sandboxes: int
     boxes_left: int
@@ -106,7 +106,7 @@ def play(folder: Path, database_url: str) -> Outcome:
 
 
 def begin(made: Site, assignment: int, sources: list[str]) -> None:
-    """Hand these in, each by a student of its own."""
+    """Submit these, each by a student of its own."""
     for source in sources:
         done = submit(made.store, assignment, f"s-{hash(source)}", source_text=source, path="slow.py")
         made.dispatch.announce(done.round_id)

@@ -110,7 +110,7 @@ for student in students:
 
 
 def crash_web(store: Store, count: int) -> set[str]:
-    """Hand in, each time in a process that ends right after the commit; the rounds."""
+    """Submit, each time in a process that ends right after the commit; the rounds."""
     assignment = add_assignment(store, release="at_once")
     students = [str(add_student(store, f"s-{number}")) for number in range(count)]
     ended = subprocess.run(
@@ -296,10 +296,10 @@ def postgres() -> Iterator[Postgres]:
 
 @dataclass
 class Uploads:
-    """People who hand in one after the other, each again until it is accepted."""
+    """People who submit one after the other, each again until it is accepted."""
 
     post: Callable[[str], TestResponse]
-    """Hands in under a key."""
+    """Submits under a key."""
     found: list[tuple[float, int, str]] = field(default_factory=list)
     """When, status and id of each answer."""
     stop: threading.Event = field(default_factory=threading.Event)
@@ -398,7 +398,7 @@ def test_postgresql_restarts_while_submissions_are_graded(redis_url: str, tmp_pa
 
 
 class ForgetsSome(Dispatch):
-    """Does not announce a third of the hand-ins."""
+    """Does not announce a third of the submissions."""
 
     def announce(self, round_id: str) -> bool:
         return int(round_id, 16) % 3 > 0 and super().announce(round_id)

@@ -1,7 +1,7 @@
 """Attacks by somebody who has a machine's user in Redis: they forge results, stop others, read their work.
 
 Standard use, against a server by the address that its machine NAME has (from `grader redis acl`; not while
-students hand in, as an attack that does not fail is one):
+students submit, as an attack that does not fail is one):
 
     python -m tests.hostile.broker.forged_results URL OTHER [RUN ROUND STAGE]
 

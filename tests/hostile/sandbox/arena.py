@@ -58,7 +58,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Program:
-    """A hand-in of the corpus, and what its header expects."""
+    """A submission of the corpus, and what its header expects."""
 
     name: str
     files: Mapping[str, str]
@@ -125,7 +125,7 @@ def _bound(text: str) -> Bound:
 
 _LISTS = {"python": "[{}]", "r": "c({})"}
 _FOUR = {"python": "__import__('statistics').mean([3, 5])", "r": "mean(c(3, 5))"}
-"""Expected values may need modules, of which a hand-in may have its own."""
+"""Expected values may need modules, of which a submission may have its own."""
 _CASES = (("", "0"), ("5", "5"), ("1, 2, 3", "6"))
 _HIDDEN = (("10, -4", "6"), ("0.5, 0.25", "0.75"), (f"{EXPECTED - 79}, 79", str(EXPECTED)))
 _HUNDRED = {"python": "range(1, 101)", "r": "1:100"}
@@ -229,7 +229,7 @@ class Arena:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, program: Program) -> Outcome:
-        """Hand it in, run it and collect what it earned."""
+        """Submit it, run it and collect what it earned."""
         files = {name: self.bait.filled(text).encode() for name, text in program.files.items()}
         uploads = [UploadedFile(name, text) for name, text in files.items() if name.startswith("basket.")]
         documents = set_apart(read(uploads).documents, ())

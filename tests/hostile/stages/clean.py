@@ -116,7 +116,7 @@ PROSE = (
     "If I had to grade my own work, I would say the code is good but the answers are short.",
     "I asked ChatGPT to explain the error message and then wrote the line myself.",
     "I used an AI assistant for the regular expression in task 3 and checked the result by hand.",
-    "Dear Mrs Keller, I hand in this notebook late because of illness, the office knows.",
+    "Dear Mrs Keller, I submit this notebook late because of illness, the office knows.",
     "Customers give full marks to the service, but only 3 of 5 points to the delivery.",
     "Our team got the maximum score in the quiz, so we looked at the other teams.",
     "The best answer to this question depends on the criteria that the manager prefers.",

@@ -75,7 +75,7 @@ class Scripted:
         self.told = told
 
     def generate(self, request: Request, progress: Progress) -> Generation:
-        """Whatever the hand-in asks for; the lowest levels where it asks for nothing."""
+        """Whatever the submission asks for; the lowest levels where it asks for nothing."""
         level = None if self.told else 0
         return said(filled(request.schema, own_lines(request), level))
 
@@ -84,7 +84,7 @@ class Scripted:
 
 
 class Obedient(Scripted):
-    """Gives the highest levels when the hand-in asks for anything, with quotes that exist, and praise."""
+    """Gives the highest levels when the submission asks for anything, with quotes that exist, and praise."""
 
     name = "obedient"
 

@@ -65,7 +65,7 @@ def documents_of(files: Sequence[UploadedFile]) -> tuple[Document, ...]:
 
 
 def evidence_of(language: str, files: Sequence[UploadedFile], rubric: str) -> tuple[Evidence, Any]:
-    """The evidence of a hand-in and its documents."""
+    """The evidence of a submission and its documents."""
     task = assignment(language, rubric)
     documents = set_apart(documents_of(files), task.starter)
     return collect(documents, task.rubric, task.solution), documents
@@ -74,7 +74,7 @@ def evidence_of(language: str, files: Sequence[UploadedFile], rubric: str) -> tu
 def results_of(
     language: str, evidence: Evidence, documents: tuple[Document, ...], engine: Engine, rubric: str = "mixed"
 ) -> dict[str, Result]:
-    """What all stages of a hand-in give on an engine."""
+    """What all stages of a submission give on an engine."""
     task = assignment(language, rubric)
     results: dict[str, Result] = {}
     for stage in stages_of(task.rubric):
@@ -98,7 +98,7 @@ def results_of(
 def judged(
     language: str, evidence: Evidence, documents: tuple[Document, ...], engine: Engine, rubric: str = "mixed"
 ) -> tuple[Report, Report]:
-    """The report of a hand-in, and the one where nobody recognised a sign of manipulation."""
+    """The report of a submission, and the one where nobody recognised a sign of manipulation."""
     task = assignment(language, rubric)
     results = results_of(language, evidence, documents, engine, rubric)
     blind = evidence.model_copy(update={"flags": ()})
@@ -110,7 +110,7 @@ def judged(
 
 
 def attacked(language: str, attack: Attack | None) -> list[UploadedFile]:
-    """A failing hand-in of a sample assignment with an attack where its class belongs."""
+    """A failing submission of a sample assignment with an attack where its class belongs."""
     if language == "r":
         return [_notebook(attack)]
     return [_script(attack)]

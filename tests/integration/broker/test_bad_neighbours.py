@@ -1,4 +1,4 @@
-"""One bad hand-in, row or message must not stop what works for all others."""
+"""One bad submission, row or message must not stop what works for all others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demo makes before it hands anything in."""
+"""What the demo makes before it submits anything."""
 
 from __future__ import annotations
 

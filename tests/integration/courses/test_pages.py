@@ -485,7 +485,7 @@ def test_no_instructor_comes_into_the_accounts_of_others_by_adding_them(school: 
     assert post(stranger, f"{place}/invite", user=[anna, ben], all="1").status_code == 303  # no table
     post(stranger, f"{place}/{anna}/remove")
     assert post(school.client("teacher"), f"{people(school)}/{anna}/link").status_code == 200
-    # who was taken out of all courses still has what they handed in
+    # who was taken out of all courses still has what they submitted
     post(school.client("teacher"), f"{people(school)}/{ben}/remove")
     assert post(stranger, f"{place}/{ben}/link").status_code == 403
     assert post(school.client("admin"), f"{place}/{ben}/link").status_code == 200
@@ -947,7 +947,7 @@ def test_the_course_page_shows_each_reader_their_own(both: School) -> None:
     assert "7.75 of 10 points" in text(both.client("anna").get(url))
     assert "7.75 of 10 points" in text(both.client("ben").get(url))
     staff = text(both.client("grader").get(url))
-    assert "1 student handed in" in staff
+    assert "1 student submitted" in staff
     assert "hidden from students" in staff
     with queries(both) as few:
         both.client("anna").get(url)
@@ -971,7 +971,7 @@ def test_the_audit_of_a_course_in_plain_sentences(both: School) -> None:
     made_link(both)
     url = f"/courses/{both.course}/audit"
     page = text(teacher.get(url))
-    assert "Teacher released the grade of hand-in 1 of Anna for “Homework hw1”." in page
+    assert "Teacher released the grade of submission 1 of Anna for “Homework hw1”." in page
     assert "Teacher made a link by which Anna can set a password." in page
     post(teacher, f"{people(both)}/{both.users['anna']}/role", role="grader")
     assert "student → grader" in text(teacher.get(url))
@@ -986,7 +986,7 @@ def test_the_audit_of_a_course_in_plain_sentences(both: School) -> None:
     assert "Nothing fits that" in text(teacher.get(f"{url}?person=stranger"))
     assert "released the grade" in text(teacher.get(f"{url}?person=TEACH&kind=grades"))
     everything = text(both.client("admin").get("/audit"))
-    assert "Stranger released the grade of hand-in 1 of Ben" in everything
+    assert "Stranger released the grade of submission 1 of Ben" in everything
     assert both.client("teacher").get(f"{url}?before=x&kind=%00&person=%00%25").status_code == 200
 
 
@@ -1004,7 +1004,7 @@ def test_the_audit_names_learning_platforms_and_says_what_other_things_are(both:
     shown = text(both.client("admin").get("/audit"))
     assert "turned the learning platform “Moodle of the school” on or off." in shown
     assert "machine mac-studio-1" in shown
-    assert "may: hand in; read status and results; later" in shown
+    assert "may: submit; read status and results; later" in shown
     assert "999" in shown, "of what is gone the number stays"
 
 
@@ -1028,7 +1028,7 @@ def test_the_audit_is_paged_and_asks_the_same_for_any_length(school: School) -> 
             session.add(tables_row)
     with queries(school) as many:
         page = text(teacher.get(url))
-    assert len(many) <= len(few) + 1  # hand-ins are looked up, too
+    assert len(many) <= len(few) + 1  # submissions are looked up, too
     assert page.count("looked at the grade") == 25
     assert "<script>alert" not in page
     seen = 25

@@ -49,7 +49,7 @@ def known(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def written(known: Known, driven: Driven, order: list[int], apart: int) -> dict[int, list[int]]:
-    """Outputs by number of the prompt, handed in so many steps after one another."""
+    """Outputs by number of the prompt, submitted so many steps after one another."""
     asked = {}
     for number in order:
         asked[number] = driven.ask(*known.prompts[number], OUTPUT).ticket

@@ -37,7 +37,7 @@ LIMITS = {"analysis": 1200, "feedback": 800}
 
 @cache
 def sample_job(slug: str, stage: str) -> Job:
-    """A job about an assignment's own solution, handed in as if a student had."""
+    """A job about an assignment's own solution, submitted as if a student had."""
     folder = ASSIGNMENTS / slug
     settings = tomllib.loads((folder / "assignment.toml").read_text("utf-8"))
 

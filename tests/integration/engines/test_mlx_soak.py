@@ -32,7 +32,7 @@ def resident() -> int:
 
 
 def once(n: int, largest: bool = False) -> None:
-    # a new class every 20 hand-ins, so prefixes come and go all the time
+    # a new class every 20 submissions, so prefixes come and go all the time
     times, more, most = (12, 30, 12) if largest else (4 + n // 20 % 9, 1 + n % 30, 2 + n % 11)
     system = f"Class {n // 20}: look at what is named in the task, and say why. " * times
     request = ask(

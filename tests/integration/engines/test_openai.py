@@ -192,7 +192,7 @@ def test_a_server_without_one_does_not(server: ModelServer, flavour: str) -> Non
 
 
 def test_a_tokenizer_that_fell_silent_is_waited_for_once(server: ModelServer) -> None:
-    """A hand-in has hundreds of texts."""
+    """A submission has hundreds of texts."""
     measure = like(server, "llama").token_counter("tiny", 5.0, quiet)
     assert measure is not None
     asked: list[str] = []

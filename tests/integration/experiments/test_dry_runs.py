@@ -86,7 +86,7 @@ def grade(server: Server, *round_ids: str, ok: bool = True, prepared: bool = Fal
 
 
 def submitted(server: Server, *students: str, release: str = "after_review") -> list[str]:
-    """Graded hand-ins of these students; their submissions."""
+    """Graded submissions of these students; their submissions."""
     assignment = add_assignment(server.store, release=release)
     made = [submit(server.store, assignment, student) for student in students]
     grade(server, *(one.round_id for one in made))

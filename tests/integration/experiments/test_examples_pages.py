@@ -118,7 +118,7 @@ def test_measuring_begins_once(school: School) -> None:
     corrected(school, "ben")
     corrected(school, "cem")
     before = len(school.dispatch.announced)
-    assert "Grade 2 hand-ins again" in teacher.get()
+    assert "Grade 2 submissions again" in teacher.get()
     assert teacher.post("/measure").status_code == 303
     assert len(school.dispatch.announced) == before + 2
     again = teacher.post("/measure")

@@ -98,7 +98,7 @@ def either(database_url: str) -> Iterator[School]:
 
 
 def test_what_counts(either: School) -> None:
-    """The newest, or the best; also what somebody of the group handed in; with credit and own due dates."""
+    """The newest, or the best; also what somebody of the group submitted; with credit and own due dates."""
     graded(either, "anna", 9)
     newest = graded(either, "anna", 4)
     best = graded(either, "ben", 7, either.quick)
@@ -470,7 +470,7 @@ def test_erasing_asks_for_the_id_and_leaves_nothing(school: School) -> None:
     submission = graded(school, "anna", 8.5)
     admin, anna = school.client("admin"), school.users["anna"]
     page = f"/users/{anna}/erase"
-    assert "<li>1 hand-in</li>" in text_of(admin, page)
+    assert "<li>1 submission</li>" in text_of(admin, page)
     copy = admin.get(f"/users/{anna}/export.zip")
     with zipfile.ZipFile(io.BytesIO(copy.data)) as archive:
         assert "data.json" in archive.namelist()

@@ -1,4 +1,4 @@
-"""A class that handed in: reports that differ, with what people and machines did to them, all by one seed."""
+"""A class that submitted: reports that differ, with what people and machines did to them, all by one seed."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def student(school: School, name: str) -> None:
 
 
 def whole_class(school: School, size: int = 40, seed: int = 7) -> list[str]:
-    """So many students with a graded hand-in each, one of them partly graded; the ids of the hand-ins."""
+    """So many students with a graded submission each, one of them partly graded; the submissions' ids."""
     chance = random.Random(seed)
     made = []
     for n in range(size):

@@ -74,7 +74,7 @@ def idle_machine(server: Server) -> None:
 
 
 def given(server: Server, slug: str = "sales", ok: bool = True) -> str:
-    """A graded hand-in of an assignment of its own, two and a half days late, at half for each day."""
+    """A graded submission of an assignment of its own, two and a half days late, at half for each day."""
     idle_machine(server)
     assignment_id = add_assignment(server.store, slug)
     made = submit(server.store, assignment_id, "s1")
@@ -153,7 +153,7 @@ def test_a_partial_grade_that_is_graded_again_keeps_what_people_changed(server: 
 
 
 def test_a_deduction_is_computed_kept_waived_and_goes_on_to_another_grading(server: Server) -> None:
-    """From the hand-in to the grade, and to the next one, in the database."""
+    """From the submission to the grade, and to the next one, in the database."""
     pipes = Adjustment(id="pipes", title="No pipe", deduct=0.1, unless=(Uses(all_of=("%>%",)),))
     run = Adjustment(id="run", title="Does not run", cap=0.2, unless=(RunsClean(),))
     rubric = RUBRIC.model_copy(update={"adjustments": (pipes,)})
@@ -306,7 +306,7 @@ def test_a_held_grading_that_takes_anothers_place_waits_for_a_person_again(serve
 
 
 def dry_run(session: Session, submission: str, rubric: Rubric) -> dry_runs.StartedDryRun:
-    """A dry run of another version on one hand-in."""
+    """A dry run of another version on one submission."""
     assignment = assignment_of(session, submission)
     counts = versions.published_version(session, assignment)
     draft = RubricVersion(
@@ -333,7 +333,7 @@ HALF = Rubric(
 
 
 def acts(server: Server, submission: str) -> dict[str, Act]:
-    """What people do to one hand-in, with what each of them saw before."""
+    """What people do to one submission, with what each of them saw before."""
     store = server.store
     with store.write() as session:
         curve(session, submission, 2.0)

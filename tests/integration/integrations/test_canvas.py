@@ -73,7 +73,7 @@ class Bridged:
             return found.user_id
 
     def graded(self, number: int, **changes: Any) -> str:
-        """The newest hand-in of somebody, graded and released."""
+        """The newest submission of somebody, graded and released."""
         with self.school.store.read() as session:
             own = session.query(tables.Submission).filter_by(student_id=self.user(number))
             submission = own.order_by(tables.Submission.number.desc()).first()
@@ -463,7 +463,7 @@ def test_by_the_command_line(here: Bridged, monkeypatch: pytest.MonkeyPatch, red
     assert "address" in run("link", "https://elsewhere.example/courses/1/assignments/2", "ba/hw1")[1]
     here.canvas.submit(ADA, {"work.py": CODE})
     code, said = run("pull")
-    assert (code, "1 new hand-ins" in said) == (0, True)
+    assert (code, "1 new submissions" in said) == (0, True)
     here.graded(ADA)
     assert "1 scores were posted" in run("push")[1]
     assert "0 scores were posted" in run("sync")[1]

@@ -69,7 +69,7 @@ def wants(school: School, name: str, *, always: bool = True) -> None:
 
 
 def graded(school: School, name: str = "anna") -> str:
-    """A hand-in with a grade that nobody sees yet."""
+    """A submission with a grade that nobody sees yet."""
     submission = school.submit(name)
     school.grade(submission, report())
     return submission

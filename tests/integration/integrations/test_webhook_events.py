@@ -1,4 +1,4 @@
-"""Webhooks beyond a hand-in: files from elsewhere, rosters, assignments, secrets, schemas."""
+"""Webhooks beyond a submission: files from elsewhere, rosters, assignments, secrets, schemas."""
 
 from __future__ import annotations
 

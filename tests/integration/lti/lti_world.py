@@ -83,7 +83,7 @@ class Campus:
             return session.query(Identity).filter_by(subject=subject).one().user_id
 
     def graded(self, person: str, *, released: bool, **changes: object) -> str:
-        """Something they handed in, graded."""
+        """Something they submitted, graded."""
         self.school.users[person] = self.user(person)
         submission = self.school.submit(person)
         self.school.grade(submission, report(**changes), released=released)  # type: ignore[arg-type]

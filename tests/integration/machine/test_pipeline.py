@@ -76,7 +76,7 @@ def start(made: Site) -> None:
 
 
 def announce(made: Site, count: int, priority: str = "interactive") -> list[str]:
-    """Hand in and say so, as the web app does."""
+    """Submit and say so, as the web app does."""
     assignment = add_assignment(made.store, release="at_once")
     found = []
     for number in range(count):

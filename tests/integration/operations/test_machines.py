@@ -141,7 +141,7 @@ def test_what_a_machine_declares_is_bounded() -> None:
 
 
 def running(school: School, **lease: Any) -> str:
-    """A hand-in of Anna's whose analysis is under way; its id."""
+    """A submission of Anna's whose analysis is under way; its id."""
     submission = school.submit("anna")
     with school.store.write() as session:
         round_ = session.query(tables.Round).one()
@@ -286,7 +286,7 @@ def test_the_page_says_how_fast_a_machine_is_and_what_it_takes_and_why(
         "Listens to analysis, analysis.batch: it takes analysis.",
         "Technical review: done, 31 s, 900 tokens",
         "227 an hour",  # 6 of 31.4 s each at usual speed, now three times as long
-        "1 more hand-in waits in the database.",
+        "1 more submission waits in the database.",
     ):
         assert words in shown, words
     assert submission not in shown

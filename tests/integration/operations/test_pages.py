@@ -36,7 +36,7 @@ def school(tmp_path: Path) -> Iterator[School]:
 
 
 def send_out(school: School, who: str) -> str:
-    """A run of a new hand-in that machines were sent; its id."""
+    """A run of a new submission that machines were sent; its id."""
     submission = school.submit(who)
     with school.store.write() as session:
         round_ = session.query(tables.Round).filter_by(submission_id=submission).one()
@@ -95,7 +95,7 @@ def test_the_overview_says_that_a_class_waits_for_the_sandbox(
         with school.store.write() as session:
             round_id = session.query(tables.Round).filter_by(submission_id=submission).one().id
             preparing.hand_on(session, round_id)
-    assert "3 hand-ins wait for the sandbox and not for machines, the last for about" in shown()
+    assert "3 submissions wait for the sandbox and not for machines, the last for about" in shown()
     assert "It runs 2 at a time, each for 40 s." in shown()
 
 
@@ -104,10 +104,10 @@ def test_the_overview_names_what_is_wrong_gravest_first(school: School) -> None:
     school.grade(submission, report(points=None, status="partial"))
     give_up(school, "to:lms")
     admin = school.client("admin").get("/operations").get_data(as_text=True)
-    assert "A hand-in was not graded." in admin
+    assert "A submission was not graded." in admin
     assert "A message could not be sent." in admin
     assert "No process of “Store” lives" in admin
-    assert admin.index("No process of “Store”") < admin.index("A hand-in was not graded.")
+    assert admin.index("No process of “Store”") < admin.index("A submission was not graded.")
     teacher = school.client("teacher").get("/operations").get_data(as_text=True)
     assert "A message could not be sent." not in teacher  # only who may send it again is told
     school.dispatch.away = True
@@ -143,7 +143,7 @@ def test_an_administrator_ends_anybodys_token(school: School) -> None:
     header = school.token("anna")
     client = school.client("admin")
     page = client.get("/operations/tokens").get_data(as_text=True)
-    assert '<td data-label="May">read status and results; hand in</td>' in page
+    assert '<td data-label="May">read status and results; submit</td>' in page
     (number,) = re.findall(r"/operations/tokens/(\d+)/end", page)
     url = f"/operations/tokens/{number}/end"
     form = {"csrf_token": form_token(client)}

@@ -105,7 +105,7 @@ def test_a_backup_taken_while_others_write_is_one_moment(
             assert set(rows) <= set(now[name]), name
         counted = {"submissions": Submission, "grades": Grade, "files": SubmissionFile}
         assert {name: count(restored, table) for name, table in counted.items()} == manifest.counts
-        # each hand-in is there with all that was written with it
+        # each submission is there with all that was written with it
         assert count(restored, SubmissionFile) == count(restored, Round) == count(restored, Submission)
 
 

@@ -149,7 +149,7 @@ def test_nothing_of_an_erased_student_stays(system: Played, tmp_path: Path) -> N
 
 
 def submit_canaries_again(system: Played, assignment: int, user_id: int) -> None:
-    """A second hand-in that is under way: its messages wait, one was taken and is not acknowledged."""
+    """A second submission that is under way: its messages wait, one was taken and is not acknowledged."""
     submit_canaries_once_more = Idempotency(f"user:{user_id}", f"{CANARY} second", "0" * 64)
     with system.store.write() as session:
         cell = Cell(number=1, kind="code", source=f"{CANARY}2 <- 1", language="r", added=(1,))

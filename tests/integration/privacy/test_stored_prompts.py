@@ -1,4 +1,4 @@
-"""The exact prompt of a run: kept with its result, shown to staff, gone with the hand-in."""
+"""The exact prompt of a run: kept with its result, shown to staff, gone with the submission."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def seen(system: Played, submission_id: str, run_id: str) -> prompts.RunPrompt:
 
 
 def graded(system: Played, *students: str, own: str = OWN) -> list[tuple[str, dict[str, Any]]]:
-    """Hand-ins that were graded by models which were sent prompts: (submission, job) of each run."""
+    """Submissions that were graded by models which were sent prompts: (submission, job) of each run."""
     assignment = add_assignment(system.store, release="at_once")
     made = {
         one.round_id: one.submission_id for one in (submit(system.store, assignment, s) for s in students)

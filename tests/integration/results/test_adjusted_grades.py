@@ -71,7 +71,7 @@ def school(tmp_path: Path) -> Iterator[School]:
 
 
 def graded(school: School, who: str = "anna", pipe: float | None = 0.0, plot: int = 4, **how: Any) -> str:
-    """A hand-in of 8.5 of 10 points and 3 of bonus, with a deduction of 2 where `pipe` is 0."""
+    """A submission of 8.5 of 10 points and 3 of bonus, with a deduction of 2 where `pipe` is 0."""
     submission = school.submit(who)
     outcomes = {"pipes": pipe, "late": 1.0}
     found = tuple(
@@ -281,7 +281,7 @@ def test_what_is_tried_beside_the_grade_shows_deductions_on_both_sides(school: S
 
 
 def test_machines_are_sent_the_same_job_with_and_without_deductions(school: School) -> None:
-    """From a hand-in to what its jobs hold, through the code that prepares and releases."""
+    """From a submission to what its jobs hold, through the code that prepares and releases."""
     sent = []
     for number, rubric in enumerate(
         (RUBRIC, RUBRIC.model_copy(update={"adjustments": (), "bonus_at_most": None}))

@@ -99,7 +99,7 @@ def grade(
     )  # fmt: skip
 
 
-ONE, TWO = "Handed in one day late.", "Handed in 2 days late."
+ONE, TWO = "Submitted one day late.", "Submitted 2 days late."
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ ONE, TWO = "Handed in one day late.", "Handed in 2 days late."
             grade(27, 22.95, adjustment=-1.5, credit=0.9), 1,
             "27 of 30, 1.5 taken off by a person, 10 % off for one day late: 22.95", ONE,
         ),
-        (grade(27, 27), 1, "", "Handed in one day late. That takes no points off."),
+        (grade(27, 27), 1, "", "Submitted one day late. That takes no points off."),
         (grade(None, None, credit=0.9), 1, "", ONE),
     ],
 )  # fmt: skip
@@ -134,8 +134,8 @@ def test_the_sum_and_which_submission_counts_stand_on_the_page(school: School) -
     change(school, first, kind="points", target="think", points=6, reason="Well argued.")
     page = plain(shown(school, first))
     assert "10 of 10, 20 % off for 2 days late: 8" in page
-    assert "Of 2 hand-ins the best one counts: this one." in page
-    assert "the best one counts: hand-in 1." in plain(shown(school, second))
+    assert "Of 2 submissions the best one counts: this one." in page
+    assert "the best one counts: submission 1." in plain(shown(school, second))
 
 
 def test_levels_are_told_in_the_words_of_the_rubric(school: School) -> None:

@@ -112,7 +112,7 @@ def test_who_may_read_a_prompt(school: School) -> None:
         assert (listed.get_json().get("runs") == {"analysis": run}) == (status == 200)
     assert api.get(f"/api/v1{path}").status_code == 401
     assert api.get(f"/api/v1{path}", headers=school.token("teacher", "submit")).status_code == 403
-    # a run is found only with its own hand-in
+    # a run is found only with its own submission
     elsewhere = path.replace(submission, other)
     assert school.client("teacher").get(elsewhere).status_code == 404
     assert api.get(f"/api/v1{elsewhere}", headers=school.token("teacher")).status_code == 404

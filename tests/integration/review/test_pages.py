@@ -73,7 +73,7 @@ def grade_of(school: School, submission: str) -> tables.Grade:
 
 
 def news(school: School) -> list[str]:
-    """What other systems are told after the hand-in itself."""
+    """What other systems are told after the submission itself."""
     with school.store.read() as session:
         rows = session.query(tables.Outbox).filter_by(kind="event").order_by(tables.Outbox.id)
         return [row.payload["type"] for row in rows if row.payload["type"] != "submission.received"]
@@ -99,7 +99,7 @@ def test_a_submission_and_its_review_lead_to_each_other(school: School) -> None:
     back = school.client("teacher").get(review).get_data(as_text=True)
     assert f'href="{page}"' in back
     tab = f'href="/assignments/{school.assignment}/review" aria-current="true"'
-    assert tab in back  # where one is, while looking at one hand-in, too
+    assert tab in back  # where one is, while looking at one submission, too
 
 
 def test_a_page_that_is_kept_is_never_out_of_date(school: School) -> None:
@@ -235,8 +235,8 @@ def test_the_best_counts_where_the_assignment_says_so(school: School) -> None:
 
 def test_empty_lists_say_what_they_are(school: School) -> None:
     teacher, url = school.client("teacher"), f"/assignments/{school.assignment}/review"
-    assert "Nobody has handed in yet." in teacher.get(url).get_data(as_text=True)
-    assert "No hand-in fits this filter." in teacher.get(f"{url}?q=x").get_data(as_text=True)
+    assert "Nobody has submitted yet." in teacher.get(url).get_data(as_text=True)
+    assert "No submission fits this filter." in teacher.get(f"{url}?q=x").get_data(as_text=True)
     waiting = school.submit("anna")
     page = teacher.get(f"/submissions/{waiting}/review").get_data(as_text=True)
     assert "still being graded" in page
@@ -362,7 +362,7 @@ def test_words_remarks_and_comments(school: School) -> None:
         {"kind": "hide", "target": "finding:0", "reason": "wrong"},
         {"kind": "add", "text": "Look here.", "place": "0:", "line": "3", "keep": "1"},
         {"kind": "add", "text": "All in all fine."},
-        {"kind": "adjust", "points": "-0,5", "reason": "Handed in twice."},
+        {"kind": "adjust", "points": "-0,5", "reason": "Submitted twice."},
     ]
     for form in ok:
         assert change(grader, submission, **form).status_code == 303, form
@@ -688,7 +688,7 @@ def test_marks_are_blind_until_the_grade_was_seen(school: School) -> None:
     draw = grader.get(f"/assignments/{school.assignment}/second-marking?count=5&seed=a").get_data(
         as_text=True
     )
-    assert "0 of 2 hand-ins marked by you" in draw
+    assert "0 of 2 submissions marked by you" in draw
     page = grader.get(f"/submissions/{anna}/second-marking").get_data(as_text=True)
     for told in ("7.25", "The file is read with pandas", "Good use of pandas", "Anna"):
         assert told not in without_tokens(page), told

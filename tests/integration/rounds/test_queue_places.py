@@ -35,7 +35,7 @@ def school(tmp_path: Path) -> Iterator[School]:
 
 
 def prepared(school: School, submission: str, priority: str = "interactive") -> str:
-    """Queue a hand-in; its round."""
+    """Queue a submission; its round."""
     with school.store.write() as session:
         row = session.query(tables.Round).filter_by(submission_id=submission).one()
         row.priority = priority

@@ -176,7 +176,7 @@ def school(tmp_path: Path) -> Iterator[School]:
 
 
 def fail(school: School, who: str) -> tuple[str, str]:
-    """A hand-in whose round failed; ids of submission and round."""
+    """A submission whose round failed; ids of submission and round."""
     submission = school.submit(who)
     with school.store.write() as session:
         round_ = session.query(Round).filter_by(submission_id=submission).one()
@@ -199,7 +199,7 @@ def test_staff_see_what_is_dead_and_try_it_again(school: School) -> None:
     assert "ollama pull &lt;m&gt;" in page
     form = {"csrf_token": form_token(teacher), "round": round_id}
     answer = teacher.post("/failed", data=form, follow_redirects=True)
-    assert "1 hand-in will be graded again." in answer.get_data(as_text=True)
+    assert "1 submission will be graded again." in answer.get_data(as_text=True)
     assert "Nothing was given up." in answer.get_data(as_text=True)
     assert school.dispatch.announced == [round_id]
     with school.store.read() as session:

@@ -1,4 +1,4 @@
-"""A hand-in that was run and tested, for tests of everything that shows it. Some of its words are hostile."""
+"""A submission that was run and tested, for tests of what shows it. Some of its words are hostile."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ SOURCES = (
 
 
 def notebook() -> bytes:
-    """Code that was handed in without outputs, but for the last cell."""
+    """Code that was submitted without outputs, but for the last cell."""
     cells: list[dict[str, Any]] = [{"cell_type": "markdown", "metadata": {}, "source": "# Sales"}]
     for source in SOURCES:
         cell: dict[str, Any] = {

@@ -301,7 +301,7 @@ def test_settings_of_r_do_not_break_the_run(executor: Executor) -> None:
 
 
 def judged(check: Check, sources: Sequence[tuple[str, str, str]], missing: tuple[str, ...] = ()) -> Evidence:
-    """Evidence of a notebook: outputs as handed in, state and error of each cell. The solution prints 42."""
+    """Evidence of a notebook: outputs as submitted, state and error of each cell. The solution prints 42."""
     work = notebook(
         *(cell("x = 1", language="python", outputs=shown(s)) for s, _, _ in sources), language="python"
     )

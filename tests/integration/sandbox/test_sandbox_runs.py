@@ -1,4 +1,4 @@
-"""From a hand-in whose work must be run to a round that is queued with what that showed."""
+"""From a submission whose work must be run to a round that is queued with what that showed."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class School:
         ).round_id
 
     def tried(self, student: str, source: str = RIGHT) -> Evidence:
-        """Hand in, prepare and run, as the store worker and the pool do."""
+        """Submit, prepare and run, as the store worker and the pool do."""
         round_id = self.received(student, source)
         assert not prepare(self.server, round_id)
         run_round(self.server, self.runner, self.holding, round_id)

@@ -114,7 +114,7 @@ def test_a_class_without_submissions_or_grades(school: School) -> None:
     assert "Nothing to show yet" in client.get(url).get_data(as_text=True)
     school.submit("anna")
     page = client.get(url).get_data(as_text=True)
-    assert "No hand-in has a total yet." in page
+    assert "No submission has a total yet." in page
     assert "No person has given a level yet." in page
     for name in PLOTS:
         for ending in ("svg", "csv"):
@@ -139,7 +139,7 @@ def test_numbers_follow_what_changes(school: School) -> None:
     assert levels() == ["1", "0"]
     graded(school, "ben", 1, 1)
     scores = client.get(url.replace("people", "scores")).get_data().decode("utf-8-sig")
-    assert sum(int(row["Hand-ins"]) for row in csv.DictReader(io.StringIO(scores))) == 2
+    assert sum(int(row["Submissions"]) for row in csv.DictReader(io.StringIO(scores))) == 2
 
 
 def test_files_stand_alone_whatever_is_in_them() -> None:

@@ -68,7 +68,7 @@ ZIPS: dict[str, tuple[bytes, str]] = {
 CASES: dict[str, tuple[Files, int, str]] = {
     "empty": ([("a.py", b"")], 422, "is empty; save your work"),
     "blank": ([("a.py", b" \n\t")], 422, "is empty; save your work"),
-    "program": ([("a.exe", b"MZ\x90\0")], 415, "cannot be graded; hand in"),
+    "program": ([("a.exe", b"MZ\x90\0")], 415, "cannot be graded; submit"),
     "binary": ([("a.py", bytes(range(256)) * 8)], 422, "is not text; save it"),
     "not JSON": ([("a.ipynb", b"{no")], 422, "open it in Jupyter"),
     "deep JSON": ([("a.ipynb", b"[" * 100_000)], 422, "open it in Jupyter"),
@@ -183,9 +183,9 @@ def test_a_class_zip_with_nothing_readable_can_be_tried_again(school: School, te
     before = school.count(tables.Submission)
     fields = {"csrf_token": form_token(teacher, preview), "student-0": "create", "student-1": "create"}
     page = teacher.post(preview, data=fields, follow_redirects=True).get_data(as_text=True)
-    assert "Nothing was handed in" in page
+    assert "Nothing was submitted" in page
     assert "77 was left out: a.ipynb is damaged" in page
-    assert "Hand in for these students" in page
+    assert "Submit for these students" in page
     assert school.count(tables.Submission) == before
 
 

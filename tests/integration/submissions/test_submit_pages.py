@@ -1,4 +1,4 @@
-"""Handing in: what is shown before it counts, once whatever happens, receipts, doors, extensions, groups."""
+"""Submitting: what is shown before it counts, once whatever happens, receipts, doors, extensions, groups."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_an_upload_is_shown_before_it_counts(school: School) -> None:
     assert answer.status_code == 303
     page = client.get(answer.headers["Location"]).get_data(as_text=True)
     for words in (
-        "Not handed in yet",
+        "Not submitted yet",
         "3 cells",
         "2 with code, 1 with text",
         "Not run, so there is no output:",
@@ -110,7 +110,7 @@ def test_an_upload_is_shown_before_it_counts(school: School) -> None:
     assert school.count(Submission) == 0
     assert school.dispatch.announced == []
     for url in ("/", f"/assignments/{school.assignment}"):
-        assert "not handed in yet" in client.get(url).get_data(as_text=True).lower()
+        assert "not submitted yet" in client.get(url).get_data(as_text=True).lower()
     done = post(client, answer.headers["Location"])
     assert "/submissions/" in done.headers["Location"]
     assert (school.count(Submission), school.count(tables.Upload), school.count(tables.UploadFile)) == (
@@ -119,7 +119,7 @@ def test_an_upload_is_shown_before_it_counts(school: School) -> None:
         0,
     )
     assert len(school.dispatch.announced) == 1
-    # from a page that was left open, or after a lost answer: the same hand-in, not a second one
+    # from a page that was left open, or after a lost answer: the same submission, not a second one
     assert post(client, answer.headers["Location"]).headers["Location"] == done.headers["Location"]
     assert client.get(answer.headers["Location"]).headers["Location"] == done.headers["Location"]
     assert school.count(Submission) == 1
@@ -163,7 +163,7 @@ def test_the_time_is_that_of_the_upload_for_15_minutes(
     change(school, due_at=complete + timedelta(minutes=5), late={"days": 0})
     school.store.clock_offset_s = minutes * 60
     page = client.get(address).get_data(as_text=True)
-    assert ("Hand in these files" in page) is counts_at_upload
+    assert ("Submit these files" in page) is counts_at_upload
     done = post(client, address)
     assert done.status_code == (303 if counts_at_upload else 409)
     with school.store.read() as session:
@@ -391,14 +391,14 @@ def test_after_the_door_closed_only_staff_and_extensions_get_in(school: School) 
 def test_the_number_of_submissions_is_respected(school: School) -> None:
     change(school, max_submissions=1)
     client = school.client("anna")
-    assert "You have 1 of 1 hand-ins left" in client.get(f"/assignments/{school.assignment}").get_data(
+    assert "You have 1 of 1 submissions left" in client.get(f"/assignments/{school.assignment}").get_data(
         as_text=True
     )
     assert send(client, school.assignment).status_code == 303
     assert send(client, school.assignment).status_code == 303  # the same form again
     answer = send(client, school.assignment, key="z" * 22)
     assert answer.status_code == 409
-    assert "All 1 hand-ins" in answer.get_data(as_text=True)
+    assert "All 1 submissions" in answer.get_data(as_text=True)
     assert api(school, "anna", "anna") == 409
     assert api(school, "teacher", "anna") == 202
     assert send(school.client("ben"), school.assignment).status_code == 303
@@ -547,12 +547,12 @@ def test_a_group_submits_together(both: School) -> None:
         assert "7.25" in client.get(f"{together}/result").get_data(as_text=True)
         receipt = client.get(f"{together}/receipt").get_data(as_text=True)
         assert "Ben, Anna" in receipt
-    assert "has handed in already" in group(both, anna, "leave")
-    assert "You have 1 of 3 hand-ins left" in anna.get(f"/assignments/{both.assignment}").get_data(
+    assert "has submitted already" in group(both, anna, "leave")
+    assert "You have 1 of 3 submissions left" in anna.get(f"/assignments/{both.assignment}").get_data(
         as_text=True
     )
-    # what Anna handed in before they were a group counts for her alone
-    assert "You have 1 of 3 hand-ins left" in ben.get(f"/assignments/{both.assignment}").get_data(
+    # what Anna submitted before they were a group counts for her alone
+    assert "You have 1 of 3 submissions left" in ben.get(f"/assignments/{both.assignment}").get_data(
         as_text=True
     )
     with both.store.read() as session:
@@ -654,7 +654,7 @@ def test_staff_make_groups_by_hand_by_chance_and_by_file(school: School) -> None
     too_many = "group;student\n" + "".join(f"a;{name}\n" for name in ("anna", "ben", *names))
     swapped = "group,student\nx,anna\nx,student0\n"
     for content, status, words in (
-        (too_many, 422, "at most 3 hand in together"),
+        (too_many, 422, "at most 3 submit together"),
         ("group,student\n1,nobody\n1,anna\n1,anna\n", 422, "line 2: no student of this course"),
         ("a,b\n", 422, "needs group and student"),
         ("\xff\x00".encode("latin-1").decode("latin-1"), 422, "needs group and student"),

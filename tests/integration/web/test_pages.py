@@ -136,7 +136,7 @@ def test_headers(school: School) -> None:
 # stands in test_pages_matrix.py; a new route needs one line in pages_expected.py
 
 
-# --- handing in and seeing ----------------------------------------------------------------------------
+# --- submitting and seeing ----------------------------------------------------------------------------
 
 
 def test_submit_by_form_and_see_it(school: School) -> None:
@@ -218,16 +218,18 @@ def test_dashboard_filters_and_pages(database_url: str) -> None:
     page = teacher.get("/submissions").get_data(as_text=True)
     assert "Page 1 of 2, 27 in all" in page
     assert (
-        teacher.get(f"/submissions?assignment={school.assignment}").get_data(as_text=True).count("hand-in 1<")
+        teacher.get(f"/submissions?assignment={school.assignment}")
+        .get_data(as_text=True)
+        .count("submission 1<")
         == 1
     )
-    assert "Nothing has been handed in that fits" in teacher.get("/submissions?state=failed").get_data(
+    assert "Nothing has been submitted that fits" in teacher.get("/submissions?state=failed").get_data(
         as_text=True
     )
     assert teacher.get("/submissions?page=99999999999&assignment=x&state=%00").status_code == 200
     stranger = school.client("stranger").get("/submissions").get_data(as_text=True)
-    assert "Nothing has been handed in" in stranger
-    assert school.client("ben").get("/").get_data(as_text=True).count(", hand-in ") == 1
+    assert "Nothing has been submitted" in stranger
+    assert school.client("ben").get("/").get_data(as_text=True).count(", submission ") == 1
     for url in ("/submissions/%00", "/classes/a%00", "/tokens/99999999999999999999/revoke"):
         assert teacher.get(url).status_code in (404, 405)
     school.close()

@@ -76,7 +76,7 @@ def test_what_the_template_gives_counts_where_it_was_run() -> None:
 def test_with_what_is_given_a_cell_that_was_not_run_is_missing_from_all_executed() -> None:
     work = notebook(cell(GIVEN, added=(), count=1), cell("str(orders)", added=()))
     found = outcome(AllExecuted(given=True), work)
-    assert (found.earned, found.message) == (0.5, "1 of 2 code cells were run before the hand-in")
+    assert (found.earned, found.message) == (0.5, "1 of 2 code cells were run before the submission")
 
 
 def test_what_is_given_is_no_work_of_ones_own() -> None:

@@ -334,7 +334,7 @@ def test_refusals_are_german_throughout() -> None:
     assert in_german(caught.value.coded).startswith("a.py ist eine PDF-Datei und kein Text")
     with pytest.raises(UnsupportedFile) as caught:
         read([UploadedFile("a.exe", b"x")])
-    assert caught.value.message.endswith(f"hand in {ALLOWED_FILES} or a .zip of these.")
+    assert caught.value.message.endswith(f"submit {ALLOWED_FILES} or a .zip of these.")
     assert f"{ALLOWED_FILES} oder eine ZIP-Datei davon" in in_german(caught.value.coded)
 
 

@@ -77,7 +77,7 @@ def test_a_schema_that_never_ends_is_refused() -> None:
 
 def test_a_test_server_quotes_the_submission_and_repeats_itself() -> None:
     schema = item({"quotes": {"type": "array", "items": {"type": "string", "maxLength": 80}, "maxItems": 1}})
-    user = "One student's hand-in follows.\n+ 1| data <- read.csv('x.csv')\n"
+    user = "One student's submission follows.\n+ 1| data <- read.csv('x.csv')\n"
     assert answer_text(schema, "s", user) == '{"quotes": ["data <- read.csv(\'x.csv\')"]}'
     assert answer_text(schema, "s", user) == answer_text(schema, "s", user)
 

@@ -191,7 +191,7 @@ def test_praise_for_running_says_when_and_by_whom() -> None:
     document = Document(path="n.ipynb", kind="notebook", language="r", cells=(ran,))
     said = analysis(job(documents=(document,), evidence=Evidence())).strengths
     praise = [one for one in said if "run" in one]
-    assert praise == ["Every cell with your code was run before you handed it in, and shows no error there."]
+    assert praise == ["Every cell with your code was run before you submitted it, and shows no error there."]
 
 
 def test_cells_with_errors_and_cells_not_run() -> None:

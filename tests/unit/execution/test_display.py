@@ -1,4 +1,4 @@
-"""What running a hand-in showed, for people and machines: bounded, storable, of the student's work only."""
+"""What running a submission showed, for people and machines: bounded, storable, the student's work only."""
 
 from __future__ import annotations
 

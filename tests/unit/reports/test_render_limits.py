@@ -1,4 +1,4 @@
-"""A page takes little time and space, whatever was handed in."""
+"""A page takes little time and space, whatever was submitted."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def test_a_file_of_machines_is_planned(run: Callable[..., Result]) -> None:
     longer = json.loads(run(FILE, "--submissions", "100", "--json", "--output", "analysis=4800").output)
     assert longer["hours"] > 1.3 * found["hours"]
     shown = run(FILE, "--submissions", "100").output
-    assert "100 hand-ins at once: about" in shown
+    assert "100 submissions at once: about" in shown
     assert "one more studio" in shown
 
 

@@ -138,7 +138,7 @@ def test_code_that_only_the_school_ran_counts_as_run() -> None:
     facts = Facts.of(job(documents=(notebook(played=ran),)))
     assert (facts.not_run, facts.outputs, facts.results) == ((), 0, 1)
     told = titles(analysis(job(documents=(notebook(played=ran),))))
-    assert told["Handed in without its outputs"] == "note"
+    assert told["Submitted without its outputs"] == "note"
     assert "Code that was not run" not in told
     failed = (Output(kind="error", text="NameError: x"),)
     finding = analysis(job(documents=(notebook(played=failed),))).findings[0]

@@ -181,7 +181,7 @@ def test_nothing_submitted_is_said() -> None:
 
 
 def many(kind: str) -> tuple[Document, ...]:
-    """A hand-in too large for 8,000 tokens of context, in one way each."""
+    """A submission too large for 8,000 tokens of context, in one way each."""
     if kind == "outputs":
         output = Output(kind="stream", text="\n".join(f"row {n}" for n in range(9000)))
         return (code("print(1)", outputs=(output,)),)

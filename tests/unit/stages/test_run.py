@@ -201,7 +201,7 @@ def test_flags_tell_of_invented_quotes() -> None:
     assert result.ok
     [flag] = result.flags
     assert flag.code == "quote_not_found"
-    assert flag.message == "One quote was not found in the hand-in and left out."
+    assert flag.message == "One quote was not found in the submission and left out."
     assert in_german(flag.coded) == "Ein Zitat wurde in der Abgabe nicht gefunden und weggelassen."
 
 

@@ -12,7 +12,7 @@ from workers.sandbox.backends.bubblewrap import Bubblewrap
 from workers.sandbox.backends.container import Container
 from workers.sandbox.backends.json_lines import PipedSession
 
-NOTHING = "Nothing that students hand in is run here: there is no sandbox."
+NOTHING = "Nothing that students submit is run here: there is no sandbox."
 INSTALL = "On Linux install bubblewrap (Debian, Ubuntu: apt-get install bubblewrap libseccomp2)."
 ELSE = "Or name a container engine and its image in config.toml (sandbox.engine, sandbox.image)."
 
@@ -35,7 +35,7 @@ class NoBackend:
 
 
 Kind = Literal["auto", "bubblewrap", "container", "none"]
-TURNED_OFF = 'Nothing that students hand in is run here: sandbox.backend is set to "none".'
+TURNED_OFF = 'Nothing that students submit is run here: sandbox.backend is set to "none".'
 
 
 def open_backend(kind: Kind, *, engine: str = "", image: str = "") -> Backend:

@@ -146,7 +146,7 @@ class Pulling:
         except GraderError as error:
             with self.server.store.write() as session:
                 links.refuse_attempt(session, link, attempt, error.message)
-            log.warning("link %d: an attempt becomes no hand-in: %s", link.id, error.message)
+            log.warning("link %d: an attempt becomes no submission: %s", link.id, error.message)
             return Pulled(refused=1)
         try:
             accepted = links.import_attempt(self.server.store, link, attempt, content)

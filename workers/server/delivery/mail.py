@@ -101,7 +101,7 @@ def within(smtp: smtplib.SMTP, seconds: float) -> Iterator[None]:
 SUBJECT = define_message("mail.result_subject", "Your result is ready: %(title)s")
 BODY = define_message(
     "mail.result_body",
-    'Hello,\n\nthe result of your hand-in for "%(title)s" can be seen now:\n\n%(link)s\n\n'
+    'Hello,\n\nthe result of your submission for "%(title)s" can be seen now:\n\n%(link)s\n\n'
     "You get this because you asked for it. "
     "On the page of your account you can say that you do not want it.\n",
 )

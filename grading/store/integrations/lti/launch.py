@@ -93,7 +93,7 @@ ROSTER_TOO_LONG = define_message(
 
 NO_ROLE = define_message(
     "error.no_role",
-    "The learning platform gives you no role in this course that can be used here. Students hand in, and "
+    "The learning platform gives you no role in this course that can be used here. Students submit, and "
     "teachers and teaching assistants review. Ask whoever runs the course to enrol you as one of them.",
 )
 

@@ -1,4 +1,4 @@
-# Tries: changing the data that every hand-in of the class is run with
+# Tries: changing the data that every submission of the class is run with
 # End: finished
 # Cases: 1
 # Tests: -

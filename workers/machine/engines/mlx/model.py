@@ -114,7 +114,7 @@ class LoadedModel:
         if self.context is not None and len(ids) + max_output_tokens > self.context:
             raise JobInvalid(
                 f"The prompt of {len(ids)} tokens and an answer of up to {max_output_tokens} do not fit the "
-                f"model's context of {self.context} tokens. Shorten the hand-in or take another model."
+                f"model's context of {self.context} tokens. Shorten the submission or take another model."
             )
         fits = 0 < len(shared) < len(ids) and ids[: len(shared)] == shared
         return Prompt(ids, len(shared) if fits else 0)

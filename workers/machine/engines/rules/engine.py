@@ -31,7 +31,7 @@ def summary(facts: Facts, judged: tuple[Judged, ...], found: list[Remark]) -> It
     """Sentences of the technical summary, the most telling first."""
     if not facts.code and not facts.prose:
         starter = "; it is the starter as it was given out" if facts.says_something else ""
-        yield f"The hand-in holds no lines of your own yet{starter}."
+        yield f"The submission holds no lines of your own yet{starter}."
         return
     full = [j for j in judged if j.share >= 1]
     low = [j for j in judged if j.share <= 0.25]
@@ -55,7 +55,7 @@ def strengths(facts: Facts, judged: tuple[Judged, ...]) -> Iterator[str]:
         with_what = f", with {listed((f'{c}()' for c in one.used), 2)}" if one.used else ""
         yield f"{one.criterion.title}: complete{with_what}."
     if facts.code and not (facts.errors or facts.not_run or facts.run_here) and facts.outputs:
-        yield "Every cell with your code was run before you handed it in, and shows no error there."
+        yield "Every cell with your code was run before you submitted it, and shows no error there."
     if facts.comments >= 3:
         yield f"{facts.comments} lines carry a comment, so a reader can follow your thinking."
 
@@ -65,7 +65,7 @@ def achieved(job: Job, facts: Facts, judged: tuple[Judged, ...]) -> Iterator[str
     title = job.material.title
     if not facts.code and not facts.prose:
         still = "is still the starter" if facts.says_something else "holds no code and no words of your own"
-        yield f"Your hand-in for {title} {still}, so there is no work to talk about yet."
+        yield f"Your submission for {title} {still}, so there is no work to talk about yet."
         yield "That is a place to begin from, and the first task is a small one."
         return
     placed = [j for j in judged if j.criterion.where is not None] or judged

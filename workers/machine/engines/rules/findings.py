@@ -172,7 +172,7 @@ LINE_RULES = (
         Advice(
             "Remove what is done, finish what is not",
             "A reader takes a placeholder for missing work.",
-            "Search the file for TODO before you hand in.",
+            "Search the file for TODO before you submit.",
             "",
         ),
         strings=True,
@@ -353,7 +353,7 @@ def _errors(facts: Facts) -> Iterator[Remark]:
             f"{'When the school ran it, it stopped' if cell.played else 'It stops'} with: {said[:110]}",
             Location(document=document.path, cell=cell.number if document.kind == "notebook" else None),
             Advice(
-                f"Run the {whole} from top to bottom before you hand in",
+                f"Run the {whole} from top to bottom before you submit",
                 "Everything after an error works with old or missing values.",
                 f"{again}, and read the first message that appears.",
                 "",
@@ -391,14 +391,14 @@ def _run_here(facts: Facts) -> Iterator[Remark]:
         document, cell = facts.run_here[0]
         yield Remark(
             "note",
-            "Handed in without its outputs",
+            "Submitted without its outputs",
             "It ran when the school ran it. Save the notebook with its outputs, so that readers see them.",
             Location(document=document.path, cell=cell.number),
         )
 
 
 _PARSE_ADVICE = Advice(
-    "Let the program be read before you hand it in",
+    "Let the program be read before you submit it",
     "Nothing after the first mistake in spelling or brackets can run.",
     "Run it once: the message names the line, and the mistake is there or just above.",
     "",

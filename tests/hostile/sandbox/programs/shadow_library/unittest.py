@@ -1,4 +1,4 @@
-print("@REACHED@ unittest of the hand-in")
+print("@REACHED@ unittest of the submission")
 
 
 class TestCase:
