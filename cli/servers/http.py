@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import threading
 from pathlib import Path
 
 from flask import Flask
@@ -13,10 +14,13 @@ from app.gateway import GatewayServices, create_gateway
 from app.web.services import Services
 from cli.servers.connection_limits import MIB, Bounds
 from cli.servers.waitress_server import HttpServer
-from cli.settings import lms_secrets, secret_key
+from cli.settings import key_fingerprint, lms_secrets, secret_key
 from grading.broker import celery_app
+from grading.broker.canaries import Canaries
 from grading.broker.dispatch import Dispatch, open_dispatch, open_leases
 from grading.broker.gateway_requests import CHAT, Talks, chat_queue
+from grading.broker.leases import connect
+from grading.broker.part_heartbeats import send_heartbeats_until
 from grading.broker.rate_counts import open_rate_counts
 from grading.config.settings import Config
 from grading.shared import telemetry
@@ -71,6 +75,7 @@ class WebServer(HttpServer):
             telemetry.start("web", os.environ)
             app = create_web_app(config, folder)
             settle()
+            self._begin_heartbeats(key_fingerprint(secret_key(folder)))
             return app
 
         bounds = Bounds(body_bytes=config.server.max_upload_mb * MIB)
@@ -84,6 +89,23 @@ class WebServer(HttpServer):
             build=traced,
             public_url=config.server.public_url,
         )
+        self.config = config
+        self._ended = threading.Event()
+
+    def serve(self) -> None:
+        """Serve until `stop`. Raises ConfigError."""
+        try:
+            super().serve()
+        finally:
+            self._ended.set()
+
+    def _begin_heartbeats(self, key: str) -> None:
+        """Say that this web app lives, in which folder and with which secret key, for `grader doctor`."""
+        canaries = Canaries(connect(self.config.redis.url))
+        sending = (self._ended, canaries, "web")
+        threading.Thread(
+            target=send_heartbeats_until, args=sending, kwargs={"secret": key}, daemon=True
+        ).start()
 
 
 SPARE_THREADS = 8

@@ -79,6 +79,15 @@ class PartHeartbeat:
     age_s: float
     rate: Rate | None = None
     """Of the checks: how fast they run work."""
+    folder: str = ""
+    """Of its code."""
+    secret: str = ""
+    """Of a web app: the fingerprint of its secret key."""
+
+    @property
+    def host(self) -> str:
+        """The computer it runs on."""
+        return self.process.rpartition(":")[0]
 
     @property
     def alive(self) -> bool:
@@ -130,11 +139,25 @@ class Canaries:
         found = zip(queues, rows, answers, strict=True)
         return {name: _waiting(json.loads(row), answer, moment_ms) for name, row, answer in found if row}
 
-    def heartbeat(self, part: str, process: str, software: str, rate: Rate | None = None) -> None:
+    def heartbeat(
+        self,
+        part: str,
+        process: str,
+        software: str,
+        rate: Rate | None = None,
+        folder: str = "",
+        secret: str = "",
+    ) -> None:
         """Record the heartbeat of a server process; the sandbox worker's says how fast it is."""
         speed = {} if rate is None else {"slots": rate.slots, "run_s": rate.seconds}
-        content = json.dumps({"part": part, "software": software, **speed})
+        content = json.dumps(
+            {"part": part, "software": software, "folder": folder, "secret": secret, **speed}
+        )
         self._heartbeat(keys=[PARTS], args=[process, content, int(FORGET_PARTS_S)])
+
+    def leave(self, process: str) -> None:
+        """A server process ends."""
+        self.redis.hdel(PARTS, process)
 
     def parts(self) -> list[PartHeartbeat]:
         """The last heartbeat of every server process in the last hour."""
@@ -150,6 +173,8 @@ class Canaries:
                 str(r["software"]),
                 max(0.0, seconds - float(r["at"])),
                 Rate(int(r["slots"]), float(r["run_s"])) if "slots" in r else None,
+                str(r.get("folder", "")),
+                str(r.get("secret", "")),
             )
             for process, r in found.items()
         ]

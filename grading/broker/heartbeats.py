@@ -93,6 +93,10 @@ class Heartbeat(RoutingFacts):
     """Which message that is."""
     why_params: Mapping[str, Any] = field(default_factory=dict)
     """Of the message, as JSON."""
+    runs_at: str = ""
+    """Computer and process id, for people."""
+    folder: str = ""
+    """Of its code."""
 
     @property
     def alive(self) -> bool:
@@ -156,7 +160,9 @@ SHAPE_OF_TYPE: dict[Any, Callable[[Any], bool]] = {
 }
 SHAPES: dict[str, Callable[[Any], bool]] = {
     **{name: _shape(annotation) for name, annotation in get_type_hints(RoutingFacts).items()},
-    **dict.fromkeys(("process", "machine", "role", "limit_why", "why", "why_code"), _text),
+    **dict.fromkeys(
+        ("process", "machine", "role", "limit_why", "why", "why_code", "runs_at", "folder"), _text
+    ),
     **dict.fromkeys(("slots", "busy", "gateway_requests", "limit", "age_s"), _number),
     **dict.fromkeys(
         ("engines", "metrics", "speed_profiles"), lambda v: _all(v, lambda one: isinstance(one, dict))

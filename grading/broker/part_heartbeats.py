@@ -7,12 +7,13 @@ import os
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from redis.exceptions import RedisError
 
 from grading.broker.canaries import Canaries
 from grading.execution.throughput import Rate
-from grading.shared.code_version import software
+from grading.shared.code_version import code_folder, software
 
 log = logging.getLogger(__name__)
 HEARTBEAT_S = 5.0
@@ -24,13 +25,19 @@ def me() -> str:
 
 
 def send_heartbeats_until(
-    stop: threading.Event, canaries: Canaries, part: str, rate: Callable[[], Rate | None] = lambda: None
+    stop: threading.Event,
+    canaries: Canaries,
+    part: str,
+    rate: Callable[[], Rate | None] = lambda: None,
+    secret: str = "",
 ) -> None:
     """Say every 5 s that this part lives, and how fast it runs work; the body of a thread."""
     while True:
         try:
-            canaries.heartbeat(part, me(), software(), rate())
+            canaries.heartbeat(part, me(), software(), rate(), code_folder(), secret)
         except RedisError as error:
             log.warning("redis is away, the %s cannot say that it lives: %s", part, error)
         if stop.wait(HEARTBEAT_S):
             break
+    with suppress(RedisError):
+        canaries.leave(me())

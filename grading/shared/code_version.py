@@ -21,6 +21,11 @@ def software() -> str:
     return f"{_number()}+{digest.hexdigest()[:8]}"
 
 
+def code_folder() -> str:
+    """Where this code lies: which of several checkouts or installations a process runs."""
+    return str(Path(__file__).resolve().parents[2])
+
+
 def fingerprint(said: str) -> str:
     """What tells software from other software; a checkout that was never installed has no version."""
     return said.rpartition("+")[2]

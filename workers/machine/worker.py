@@ -16,11 +16,13 @@ from redis.exceptions import RedisError
 
 from grading.broker.heartbeats import HEARTBEAT_S, Heartbeat, reason
 from grading.broker.leases import Leases
+from grading.broker.part_heartbeats import me
 from grading.config.settings import EngineSettings, Machine
 from grading.domain import messages
 from grading.domain.jobs import Job, Provenance, Result, read_job
 from grading.scheduling.circuit_breaker import RULES, Rules
 from grading.scheduling.cluster_view import RoutingFacts
+from grading.shared.code_version import code_folder
 from grading.shared.telemetry import outcome, span, working_on
 from workers.machine import results
 from workers.machine.active_run import Message, RunInHand
@@ -281,6 +283,8 @@ class MachineProcess:
                 circuits=self.circuits.state(),
                 gateway_requests=self.gateway_requests(),
                 takes=takes,
+                runs_at=me(),
+                folder=code_folder(),
                 **reason(why),
                 **self.throughput.told(),
                 **self.routing_facts().facts(),

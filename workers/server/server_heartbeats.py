@@ -5,14 +5,14 @@ from __future__ import annotations
 from grading.broker import celery_app
 from grading.broker.canaries import Canaries
 from grading.broker.part_heartbeats import me
-from grading.shared.code_version import software
+from grading.shared.code_version import code_folder, software
 from workers.server.context import Server
 
 
 def sweep(server: Server) -> None:
     """The sweeper's part: say that it lives, and send canaries to whoever sends heartbeats and takes work."""
     canaries = Canaries(server.dispatch.registry.redis)
-    canaries.heartbeat("sweeper", me(), software())
+    canaries.heartbeat("sweeper", me(), software(), folder=code_folder())
     queues = {
         celery_app.own_queue(b.machine)
         for b in server.dispatch.registry.heartbeats()
