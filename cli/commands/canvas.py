@@ -202,7 +202,12 @@ def diagnose(installation: Installation) -> Iterator[Finding]:
     for one in canvases:
         problem = shut(one.url, server.allowed)
         if problem:
-            yield warning("canvas", f"Canvas {one.name}: {problem}", "see docs/canvas.md")
+            yield warning("canvas_closed", "canvas", f"Canvas {one.name}: {problem}", "see docs/canvas.md")
         if one.name not in available:
             message = f"server.canvases: '{one.name}' has no token; {one.token_variable} is not set"
-            yield failure("canvas", message, "set it for the sweeper, too, then `grader canvas check`")
+            yield failure(
+                "canvas_token_missing",
+                "canvas",
+                message,
+                "set it for the sweeper, too, then `grader canvas check`",
+            )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import socket
-import ssl
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from limits import RateLimitItemPerMinute
+from limits.storage import RedisStorage
+from limits.strategies import MovingWindowRateLimiter
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.exceptions import (
@@ -20,12 +20,14 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
-from cli.doctor.finding import Bounds, Finding, Installation, failure, ok, size, warning
+from cli.doctor.finding import Bounds, Finding, Installation, certificate, failure, ok, size, warning
 from grading.broker import redis_key_types
 from grading.broker.dispatch import AWAY
 from grading.broker.leases import connect
+from grading.broker.rate_counts import RATE_COUNTS, open_rate_counts
 from grading.broker.redis_acl import open_to_strangers, reason_sentence, untrusted
 from grading.config.redis_url import on_loopback, place
+from grading.shared.certificates import certificate_end
 
 OLDEST = (6, 2)
 PASSWORD = "set requirepass (or users, see `grader redis acl`) there, and GRADER_REDIS_URL here"  # noqa: S105
@@ -49,9 +51,12 @@ def diagnose(installation: Installation) -> Iterator[Finding]:
         yield from _tls(url, installation.bounds)
         yield _writes(client)
         yield _keys(client, installation)
+        yield _rate_limits(url)
         yield from _state(client, installation.bounds)
     except AWAY as error:
-        yield failure("redis", f"went away while it was looked at: {error}", "look at its log")
+        yield failure(
+            "redis_went_away", "redis", f"went away while it was looked at: {error}", "look at its log"
+        )
     finally:
         client.close()
 
@@ -61,14 +66,16 @@ def _unusable(url: str, error: BaseException) -> Finding:
     if reason is not None:
         name = "redis certificate"
         message, _, remedy = reason_sentence(url, reason).partition(". ")
-        return failure(name, message, remedy)
+        return failure("redis_untrusted", name, message, remedy)
     if isinstance(error, AuthenticationError | NoPermissionError):
         return failure(
+            "redis_password_refused",
             "redis password",
             f"Redis at {place(url)} does not accept this user and password ({error})",
             "put the right ones into GRADER_REDIS_URL",
         )
     return failure(
+        "redis_away",
         "redis",
         f"Redis does not answer at {place(url)} ({error})",
         "start it, open the way to it, or correct GRADER_REDIS_URL",
@@ -80,10 +87,15 @@ def _closed(url: str) -> Iterator[Finding]:
     if not open_to_strangers(url):
         yield ok(name, "it asks for one")
     elif on_loopback(url):
-        yield warning(name, "every program on this computer may use it without a password", PASSWORD)
+        yield warning(
+            "redis_open_here", name, "every program on this computer may use it without a password", PASSWORD
+        )
     else:
         yield failure(
-            name, "it asks nobody for a password: all who reach it may read and forge work", PASSWORD
+            "redis_open",
+            name,
+            "it asks nobody for a password: all who reach it may read and forge work",
+            PASSWORD,
         )
 
 
@@ -91,24 +103,15 @@ def _tls(url: str, bounds: Bounds) -> Iterator[Finding]:
     if urlsplit(url).scheme != "rediss":
         if not on_loopback(url):
             message = "the connection is not encrypted; it carries students' work"
-            yield warning("redis tls", message, "use rediss://, or a network that nobody else is on")
+            yield warning(
+                "redis_plain", "redis tls", message, "use rediss://, or a network that nobody else is on"
+            )
         return
-    left = (_certificate_ends(url) - time.time()) / 86_400
-    message = f"the certificate is valid for {left:.0f} days more"
-    few = left < bounds.certificate_days
-    yield warning("redis certificate", message, "renew it now") if few else ok("redis certificate", message)
-
-
-def _certificate_ends(url: str) -> float:
     parts = urlsplit(url)
-    host = parts.hostname or ""
-    context = ssl.create_default_context(cafile=dict(parse_qsl(parts.query)).get("ssl_ca_certs"))
-    with (
-        socket.create_connection((host, parts.port or 6379), timeout=5) as plain,
-        context.wrap_socket(plain, server_hostname=host) as secure,
-    ):
-        certificate: Mapping[str, Any] = secure.getpeercert() or {}
-    return ssl.cert_time_to_seconds(certificate["notAfter"])
+    ends = certificate_end(
+        parts.hostname or "", parts.port or 6379, dict(parse_qsl(parts.query)).get("ssl_ca_certs")
+    )
+    yield certificate("redis certificate", ends, bounds)
 
 
 def _writes(client: Redis) -> Finding:
@@ -116,12 +119,37 @@ def _writes(client: Redis) -> Finding:
     try:
         client.set("grader:doctor", "1", ex=60)
     except OutOfMemoryError:
-        return failure(name, "it is full and takes no more work", ROOM)
+        return failure("redis_full", name, "it is full and takes no more work", ROOM)
     except NoPermissionError:
-        return warning("redis", "this user may not write for the server", "use the server's GRADER_REDIS_URL")
+        return warning(
+            "redis_read_only_user",
+            "redis",
+            "this user may not write for the server",
+            "use the server's GRADER_REDIS_URL",
+        )
     except ResponseError as error:
-        return failure("redis", f"it takes no writes: {error}", "look at its log and the disk it writes to")
+        return failure(
+            "redis_no_writes",
+            "redis",
+            f"it takes no writes: {error}",
+            "look at its log and the disk it writes to",
+        )
     return ok("redis", "takes writes")
+
+
+def _rate_limits(url: str) -> Finding:
+    """Count once, as a web app with this address does for each request that has a limit."""
+    name = "rate limits"
+    pool = open_rate_counts(url)
+    counts = RedisStorage("redis://", connection_pool=pool, key_prefix=RATE_COUNTS)
+    try:
+        MovingWindowRateLimiter(counts).hit(RateLimitItemPerMinute(60), "doctor")
+    except RedisError as error:
+        message = f"each web app counts requests by itself, as this Redis does not let it: {error}"
+        return warning("rate_limits_alone", name, message, "print users.acl anew with `grader redis acl`")
+    finally:
+        pool.disconnect()
+    return ok(name, "all web apps count together, in Redis")
 
 
 def _keys(client: Redis, installation: Installation) -> Finding:
@@ -134,7 +162,10 @@ def _keys(client: Redis, installation: Installation) -> Finding:
     if wrong:
         found = ", ".join(f"{key!r} is a {kind}" for key, kind in wrong.items())
         return failure(
-            name, f"of another type than they should be: {found}", "start the sweeper; find who writes them"
+            "redis_keys_of_another_type",
+            name,
+            f"of another type than they should be: {found}",
+            "start the sweeper; find who writes them",
         )
     return ok(name, "of the right types")
 
@@ -144,10 +175,12 @@ def _state(client: Redis, bounds: Bounds) -> Iterator[Finding]:
         info: dict[str, Any] = client.info()
     except NoPermissionError:
         message = "this user may not ask how Redis is set up, so persistence and memory were not looked at"
-        yield warning("redis", message, "allow it `+info`, as `grader redis acl` does")
+        yield warning("redis_info_refused", "redis", message, "allow it `+info`, as `grader redis acl` does")
         return
     except RedisError as error:
-        yield failure("redis", f"does not say how it is set up: {error}", "look at its log")
+        yield failure(
+            "redis_info_failed", "redis", f"does not say how it is set up: {error}", "look at its log"
+        )
         return
     yield _version(str(info["redis_version"]))
     yield from _durable(info)
@@ -157,21 +190,30 @@ def _state(client: Redis, bounds: Bounds) -> Iterator[Finding]:
 def _version(number: str) -> Finding:
     parts = tuple(int(part) for part in number.split(".")[:2])
     if parts < OLDEST:
-        return failure("redis version", f"{number} is too old", "install 7.0 or newer")
+        return failure("redis_too_old", "redis version", f"{number} is too old", "install 7.0 or newer")
     if parts < (7, 0):
-        return warning("redis version", f"{number} has no users with directions", "install 7.0 or newer")
+        return warning(
+            "redis_old", "redis version", f"{number} has no users with directions", "install 7.0 or newer"
+        )
     return ok("redis version", number)
 
 
 def _durable(info: Mapping[str, Any]) -> Iterator[Finding]:
     name = "redis persistence"
     if info["role"] != "master":
-        yield failure(name, "this is a replica, which takes no work", "name the primary in GRADER_REDIS_URL")
+        yield failure(
+            "redis_replica",
+            name,
+            "this is a replica, which takes no work",
+            "name the primary in GRADER_REDIS_URL",
+        )
     if not info["aof_enabled"]:
         message = "it keeps nothing over a restart (appendonly no); work in flight would be done again"
-        yield failure(name, message, DURABLE)
+        yield failure("redis_not_durable", name, message, DURABLE)
     elif info["aof_last_write_status"] != "ok" or info["aof_last_bgrewrite_status"] != "ok":
-        yield failure(name, "its last write to disk failed", "look at its log and its disk")
+        yield failure(
+            "redis_write_failed", name, "its last write to disk failed", "look at its log and its disk"
+        )
     else:
         yield ok(name, "it writes what it is told to disk")
 
@@ -180,6 +222,7 @@ def _room(info: Mapping[str, Any], bounds: Bounds) -> Iterator[Finding]:
     policy, used, most = str(info["maxmemory_policy"]), int(info["used_memory"]), int(info["maxmemory"])
     if policy != "noeviction":
         yield failure(
+            "redis_evicts",
             "redis eviction",
             f"when full it throws work away (maxmemory-policy {policy})",
             "set `maxmemory-policy noeviction` in redis.conf",
@@ -189,6 +232,6 @@ def _room(info: Mapping[str, Any], bounds: Bounds) -> Iterator[Finding]:
     share = used / most if most else 0.0
     message = f"{size(used)} of {size(most)} in use" if most else f"{size(used)} in use, no limit set"
     if share > bounds.memory_share:
-        yield warning("redis memory", message, ROOM)
+        yield warning("redis_nearly_full", "redis memory", message, ROOM)
     else:
         yield ok("redis memory", message)

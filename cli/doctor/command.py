@@ -63,7 +63,12 @@ def examine(
         config = _running(settings.with_engine(engine), folder, port)
     except ConfigError as error:
         for line in error.message.splitlines():
-            yield failure("configuration", line, "correct it; docs/configuration.md has every key")
+            yield failure(
+                "configuration_wrong",
+                "configuration",
+                line,
+                "correct it; docs/configuration.md has every key",
+            )
         return
     yield ok("configuration", f"{settings.path} is valid")
     from cli.doctor import broker, database, delivery, machines, server

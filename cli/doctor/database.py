@@ -10,14 +10,20 @@ from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from cli.doctor.finding import Finding, Installation, disk, failure, ok, warning
+from cli.doctor.finding import Finding, Installation, disk, failure, ok, size, warning
 from grading.broker.dispatch import AWAY
 from grading.broker.leases import Leases, connect
-from grading.domain.errors import GraderError
 from grading.store import Store, schema
+from grading.store.away import first_line, refuses_password
 from grading.store.reporting import metrics
 from grading.store.reporting.metrics import Open, Waiting
-from grading.store.reporting.operations import DatabaseFacts, file_of, load_facts
+from grading.store.reporting.operations import (
+    DatabaseFacts,
+    database_bytes,
+    file_of,
+    last_backup_age_s,
+    load_facts,
+)
 
 NETWORK_DISKS = ("nfs", "cifs", "smb", "fuse.sshfs", "9p", "afs")
 MANY_SLOTS = 64
@@ -31,21 +37,33 @@ def diagnose(installation: Installation, *, redis: bool) -> Iterator[Finding]:
     try:
         file = file_of(store)
         if file is not None and not file.exists():
-            yield failure("database", f"there is no database {file} yet", UPGRADE)
+            yield failure("database_missing", "database", f"there is no database {file} yet", UPGRADE)
             return
         yield from _look(installation, store, file, redis)
     except SQLAlchemyError as error:
-        reason = str(getattr(error, "orig", None) or type(error).__name__).splitlines()[0]
+        reason = first_line(error)
+        if refuses_password(error):
+            yield failure(
+                "database_password_refused",
+                "database password",
+                f"the database does not accept this user and password ({reason})",
+                "put the right ones into GRADER_DATABASE_URL of every part, and start them again",
+            )
+            return
         yield failure(
+            "database_away",
             "database",
             f"the database does not answer ({reason})",
             "start it, or correct GRADER_DATABASE_URL",
         )
     except OSError as error:
         message = f"its file cannot be looked at ({error.strerror})"
-        yield failure("database", message, "run `grader doctor` as the user whom the store runs as")
-    except GraderError as error:
-        yield failure("database", error.message, "see docs/operations.md")
+        yield failure(
+            "database_file_refused",
+            "database",
+            message,
+            "run `grader doctor` as the user whom the store runs as",
+        )
     finally:
         store.close()
 
@@ -61,6 +79,8 @@ def _look(installation: Installation, store: Store, file: Path | None, redis: bo
     if schema.fit_of(at) in ("same", "newer"):
         with store.read() as session:
             yield from _backlog(installation, metrics.count_open(session))
+            yield _backup(installation, last_backup_age_s(session))
+            yield _database_size(database_bytes(session), file)
 
 
 def _tables(at: str | None) -> Finding:
@@ -70,12 +90,12 @@ def _tables(at: str | None) -> Finding:
             return ok(name, f"at revision {at}")
         case "older":
             message = f"at revision {at or 'nothing'}, this code needs {newest}"
-            return failure(name, message, UPGRADE)
+            return failure("tables_older", name, message, UPGRADE)
         case "newer":
             message = f"at revision {at}, newer than this code ({newest}), which still works with it"
-            return warning(name, message, NEWER)
+            return warning("tables_newer", name, message, NEWER)
     message = f"at revision {at}, which this code does not know: another version of Grader made it"
-    return failure(name, message, NEWER)
+    return failure("tables_unknown", name, message, NEWER)
 
 
 def _fit(installation: Installation, facts: DatabaseFacts, file: Path | None) -> Iterator[Finding]:
@@ -83,14 +103,20 @@ def _fit(installation: Installation, facts: DatabaseFacts, file: Path | None) ->
     slots = sum(machine.slots for machine in installation.config.machines)
     if not facts.durable:
         remedy = "set `fsync = on` and `synchronous_commit = on`" if file is None else "let SQLite use WAL"
-        yield warning(name, "what it commits may be lost when the power fails", remedy)
+        yield warning(
+            "database_not_durable", name, "what it commits may be lost when the power fails", remedy
+        )
     if file is None:
         return
     if (system := _file_system(file)).startswith(NETWORK_DISKS):
         message = f"{file} is on a network disk ({system}), where SQLite loses data"
-        yield failure(name, message, "put it on a disk of this computer, or use PostgreSQL")
+        yield failure(
+            "database_on_network_disk", name, message, "put it on a disk of this computer, or use PostgreSQL"
+        )
     elif slots > MANY_SLOTS:
-        yield warning(name, f"SQLite has one writer, and there are {slots} slots", "use PostgreSQL")
+        yield warning(
+            "sqlite_many_slots", name, f"SQLite has one writer, and there are {slots} slots", "use PostgreSQL"
+        )
     else:
         yield ok(name, "SQLite is enough for one server")
     remedy = "make room, or put the database elsewhere"
@@ -119,18 +145,40 @@ def _clocks(installation: Installation, ahead_s: float, redis: bool) -> Iterator
     for name, seconds in apart.items():
         if seconds > installation.bounds.clock_s:
             message = f"the clock of {name} is {seconds:.0f} s from the database's"
-            yield warning("clocks", message, "let both computers set their clocks by NTP")
+            yield warning("clocks_differ", "clocks", message, "let both computers set their clocks by NTP")
     if max(apart.values()) <= installation.bounds.clock_s:
         yield ok("clocks", f"no more than {max(apart.values()):.1f} s apart")
+
+
+def _backup(installation: Installation, age_s: float | None) -> Finding:
+    name = "back-up"
+    remedy = "run `grader backup --to-folder DIR` every night; docs/years.md has the timer"
+    if age_s is None:
+        return warning("backup_never", name, "none was ever made", remedy)
+    message = f"the newest is {age_s / 3600:.0f} hours old"
+    if age_s > installation.bounds.backup_s:
+        return warning("backup_old", name, message, remedy)
+    return ok(name, message)
+
+
+def _database_size(count: int, file: Path | None) -> Finding:
+    """A back-up needs room for about twice the database's size; where PostgreSQL is, only its host knows."""
+    name = "database size"
+    free = shutil.disk_usage(file.parent).free if file is not None else None
+    if free is not None and free < 2 * count:
+        message = f"{size(count)}, and {size(free)} are free beside it: less than a back-up needs"
+        remedy = "make room, set shorter times under [retention], or move it to a larger disk"
+        return warning("database_large", name, message, remedy)
+    return ok(name, size(count))
 
 
 def _backlog(installation: Installation, now_open: Open) -> Iterator[Finding]:
     waiting = sum((w for (state, _), w in now_open.rounds.items() if state != "running"), Waiting(0, 0.0))
     message = f"{waiting.count} submissions wait, the oldest for {waiting.oldest_s / 60:.0f} minutes"
     if waiting.oldest_s > installation.bounds.backlog_s:
-        yield warning("backlog", message, "look at the machines below; add slots or machines")
+        yield warning("backlog_old", "backlog", message, "look at the machines below; add slots or machines")
     else:
         yield ok("backlog", message if waiting.count else "nothing waits")
     if dead := sum(now_open.dead.values()):
         message = f"{dead} parts of submissions could not be done, and wait for a person"
-        yield warning("dead letters", message, "put right what failed, then `grader replay`")
+        yield warning("dead_letters", "dead letters", message, "put right what failed, then `grader replay`")

@@ -6,6 +6,7 @@ import smtplib
 import socket
 import ssl
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -33,37 +34,55 @@ def diagnose_mail(installation: Installation) -> Iterator[Finding]:
         with connected(mail, mail_password(installation.config, installation.environ), MAIL_S):
             pass
     except ConfigError as error:
-        yield failure("mail", error.message, "set it for the sweeper, and for `grader doctor`")
+        yield failure(
+            "mail_password_missing", "mail", error.message, "set it for the sweeper, and for `grader doctor`"
+        )
     except (*FAILURES, NotEncrypted) as error:
-        yield failure("mail", *_why(error, where))
+        why = _why(error, where)
+        yield failure(why.code, "mail", why.message, why.remedy)
     else:
         yield ok("mail", f"{where} takes letters{f' from {mail.user}' if mail.user else ''}")
 
 
-def _why(error: Exception, where: str) -> tuple[str, str]:
-    """What is wrong and what to do; nothing of what the server said, which may be anything."""
+class Why(NamedTuple):
+    """What is wrong with the mail server, and what to do."""
+
+    code: str
+    message: str
+    remedy: str
+
+
+def _why(error: Exception, where: str) -> Why:
+    """Nothing of what the server said, which may be anything."""
     match error:
         case NotEncrypted():
             reason = f"{where} offers no encryption (STARTTLS), so nothing is sent to it"
-            return reason, "use smtps in mail.url, or a server on this computer"
+            return Why("mail_not_encrypted", reason, "use smtps in mail.url, or a server on this computer")
         case smtplib.SMTPAuthenticationError():
             reason = f"{where} refuses the user or the password"
-            return reason, "correct the user in mail.url, or GRADER_MAIL_PASSWORD"
+            return Why(
+                "mail_password_refused", reason, "correct the user in mail.url, or GRADER_MAIL_PASSWORD"
+            )
         case ssl.SSLCertVerificationError():
             reason = f"the certificate of {where} is not trusted"
-            return reason, "write the name that is in its certificate into mail.url, or renew it"
+            remedy = "write the name that is in its certificate into mail.url, or renew it"
+            return Why("mail_untrusted", reason, remedy)
         case ssl.SSLError():
             reason = f"{where} does not speak TLS as mail.url says"
-            return (
-                reason,
-                "smtps is encrypted at once (mostly port 465), smtp begins in the clear (25 or 587)",
-            )
+            remedy = "smtps is encrypted at once (mostly port 465), smtp begins in the clear (25 or 587)"
+            return Why("mail_without_tls", reason, remedy)
         case socket.gaierror():
-            return f"nobody knows the address of {where}", "correct mail.url, or look at DNS"
+            return Why(
+                "mail_unknown_host",
+                f"nobody knows the address of {where}",
+                "correct mail.url, or look at DNS",
+            )
         case TimeoutError() | smtplib.SMTPServerDisconnected():
             reason = f"{where} did not answer as a mail server within {MAIL_S:g} s"
-            return reason, "look at its port in mail.url, at the firewall, and at the server"
-    return f"{where} cannot be used ({type(error).__name__})", "start it, or correct mail.url"
+            remedy = "look at its port in mail.url, at the firewall, and at the server"
+            return Why("mail_silent", reason, remedy)
+    reason = f"{where} cannot be used ({type(error).__name__})"
+    return Why("mail_unusable", reason, "start it, or correct mail.url")
 
 
 def diagnose_webhooks(installation: Installation) -> Iterator[Finding]:
@@ -79,14 +98,18 @@ def diagnose_webhooks(installation: Installation) -> Iterator[Finding]:
             variable = f"GRADER_LMS_{name.upper().replace('-', '_')}_SECRET"
             message = f"server.lms_connections: '{name}' has no secret; {variable} is not set"
             remedy = f"set it to what the other side signs with, or run `grader webhook secret add {name}`"
-            yield failure("secrets", message, remedy)
+            yield failure("lms_secret_missing", "secrets", message, remedy)
     for receiver in server.event_receivers:
         problem = shut(receiver.url, server.allowed)
         if problem:
-            yield warning("events", f"receiver {receiver.name}: {problem}", "see docs/events.md")
+            yield warning(
+                "receiver_closed", "events", f"receiver {receiver.name}: {problem}", "see docs/events.md"
+            )
         if receiver.name in paused:
             message = f"receiver {receiver.name} took nothing for two days and is paused; its messages wait"
-            yield failure("events", message, f"mend it, then `grader webhook resume {receiver.name}`")
+            yield failure(
+                "receiver_paused", "events", message, f"mend it, then `grader webhook resume {receiver.name}`"
+            )
 
 
 def _stored(installation: Installation) -> tuple[set[str], set[str]]:

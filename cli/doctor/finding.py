@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,8 @@ class Finding:
     level: Level
     message: str
     remedy: str = ""
+    code: str = ""
+    """Which finding it is, for programs and tests; empty when all is well."""
 
 
 def ok(check: str, message: str) -> Finding:
@@ -29,14 +32,14 @@ def ok(check: str, message: str) -> Finding:
     return Finding(check, "ok", message)
 
 
-def warning(check: str, message: str, remedy: str) -> Finding:
+def warning(code: str, check: str, message: str, remedy: str) -> Finding:
     """It works, but may not for long or not well."""
-    return Finding(check, "warning", message, remedy)
+    return Finding(check, "warning", message, remedy, code)
 
 
-def failure(check: str, message: str, remedy: str) -> Finding:
+def failure(code: str, check: str, message: str, remedy: str) -> Finding:
     """It does not work, or will lose something."""
-    return Finding(check, "failure", message, remedy)
+    return Finding(check, "failure", message, remedy, code)
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,8 @@ class Bounds:
     latency_s: float = 0.05
     bytes_s: float = 1e6
     certificate_days: float = 14.0
+    backup_s: float = 36 * 3600.0
+    """An older newest back-up is a warning: one of a night was left out."""
     patience_s: float = 60.0
     """For one token of each model."""
 
@@ -76,9 +81,18 @@ def disk(check: str, free: int, bounds: Bounds, remedy: str) -> Finding:
     least = bounds.free_gb * GB
     message = f"{size(free)} free"
     if free < least:
-        return failure(check, f"{message}, less than {size(least)}", remedy)
+        return failure("disk_full", check, f"{message}, less than {size(least)}", remedy)
     if free < 3 * least:
-        return warning(check, message, remedy)
+        return warning("disk_nearly_full", check, message, remedy)
+    return ok(check, message)
+
+
+def certificate(check: str, ends: float, bounds: Bounds) -> Finding:
+    """Whether a certificate that ends then, in seconds since 1970, is valid for long enough."""
+    left = (ends - time.time()) / 86_400
+    message = f"the certificate is valid for {left:.0f} days more"
+    if left < bounds.certificate_days:
+        return warning("certificate_ends", check, message, "renew it now")
     return ok(check, message)
 
 

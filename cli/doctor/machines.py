@@ -9,12 +9,13 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from cli.doctor.finding import Finding, Installation, disk, failure, ok, size, warning
 from grading.broker.canaries import EXAMINATIONS
 from grading.broker.celery_app import EXAMINE, own_queue
 from grading.broker.dispatch import AWAY, Dispatch, open_dispatch
+from grading.broker.heartbeats import Heartbeat
 from grading.broker.machine_status import MachineState
 from grading.config.settings import Machine
 from grading.domain.model_digests import Claim, claims, differing, short
@@ -23,15 +24,30 @@ from workers.machine.engines import known_engines
 
 LOOK_EVERY_S = 0.1
 TRAVEL_S = 10.0
+FRESH_S = 6.0
+"""Two heartbeats; an older one may be that of a process which was killed and replaced."""
 LEAST_MEMORY = 2_000_000_000
+
+
+class Remedy(NamedTuple):
+    """What to do about a model that gives no token."""
+
+    code: str
+    text: str
+
+
 REMEDIES = {
-    "engine_unreachable": "start the engine, or correct its url in config.toml",
-    "model_missing": "load the model there: `ollama pull MODEL`, or `hf download MODEL` for MLX",
-    "engine_stalled": "restart the engine there; its log says what it hangs on",
-    "budget_exceeded": "restart the engine there, or give it longer with --patience",
-    "engine_busy": "wait, or let the engine take as many requests at once as the machine has slots",
+    "engine_unreachable": Remedy("model_engine_away", "start the engine, or correct its url in config.toml"),
+    "model_missing": Remedy(
+        "model_missing", "load the model there: `ollama pull MODEL`, or `hf download MODEL` for MLX"
+    ),
+    "engine_stalled": Remedy("model_stalled", "restart the engine there; its log says what it hangs on"),
+    "budget_exceeded": Remedy("model_slow", "restart the engine there, or give it longer with --patience"),
+    "engine_busy": Remedy(
+        "model_busy", "wait, or let the engine take as many requests at once as the machine has slots"
+    ),
 }
-OTHERWISE = "look at the engine's log there, and at docs/model-faults.md"
+OTHERWISE = Remedy("model_fails", "look at the engine's log there, and at docs/model-faults.md")
 
 Examination = Mapping[str, Any]
 
@@ -44,7 +60,7 @@ def diagnose(installation: Installation) -> Iterator[Finding]:
         answers = _examine(installation, dispatch, able)
         states = {state.name: state for state in dispatch.machines()}
         dispatch.registry.seek()
-        heartbeats = {heartbeat.machine for heartbeat in dispatch.registry.heartbeats() if heartbeat.alive}
+        heartbeats = [heartbeat for heartbeat in dispatch.registry.heartbeats() if heartbeat.alive]
     except AWAY:
         return  # that is said elsewhere
     finally:
@@ -52,9 +68,13 @@ def diagnose(installation: Installation) -> Iterator[Finding]:
         dispatch.celery.close()
     for machine in installation.config.machines:
         yield from _machine(installation, machine, states[machine.name], answers.get(machine.name))
-    for name in sorted(heartbeats - states.keys()):
+        mine = [one for one in heartbeats if one.machine == machine.name]
+        yield from _one_worker(f"machine {machine.name}", mine)
+    for name in sorted({heartbeat.machine for heartbeat in heartbeats} - states.keys()):
         message = "it sends heartbeats, but is not in this configuration"
-        yield warning(f"machine {name}", message, "stop its worker, or add it to config.toml")
+        yield warning(
+            "machine_unknown", f"machine {name}", message, "stop its worker, or add it to config.toml"
+        )
     yield from _model_digests(states.values(), answers)
 
 
@@ -106,25 +126,56 @@ def _machine(
     name = f"machine {machine.name}"
     if not state.alive:
         yield from unknown_engines(name, machine)
-        last = (
-            f"its last heartbeat is {state.heartbeat_age_s:.0f} s old"
-            if state.heartbeat_age_s
-            else "it sends no heartbeats"
-        )
-        yield failure(name, last, f"run `grader worker {machine.name}` there, and see that it reaches Redis")
+        yield _silent(name, machine, state)
         return
     yield from _state(name, machine, state)
     if found is not None:
         try:
-            yield from [*_found(name, installation, found)]
+            yield from [*_found(name, installation, machine, found)]
         except (LookupError, TypeError, ValueError, AttributeError):
             message = "its answer to the examination cannot be read; it seems to run another version"
-            yield failure(f"{name} software", message, "bring both to the same version")
+            remedy = _by_ssh(machine, "bring both to the same version")
+            yield failure("examination_unreadable", f"{name} software", message, remedy)
     elif state.busy >= state.slots:
         message = f"all {state.slots} slots are busy, so it was not examined"
-        yield warning(name, message, "ask again when it is less busy")
+        yield warning("machine_busy", name, message, "ask again when it is less busy")
     elif not state.hung:
-        yield failure(name, "it did not answer its examination", f"restart `grader worker {machine.name}`")
+        remedy = f"restart `grader worker {machine.name}`"
+        if machine.ssh is not None:
+            remedy = f"run `grader cluster restart {machine.name}`"
+        yield failure("examination_unanswered", name, "it did not answer its examination", remedy)
+
+
+def _by_ssh(machine: Machine, by_hand: str) -> str:
+    """The remedy where `grader deploy` does it by SSH; else what a person does there."""
+    return by_hand if machine.ssh is None else f"run `grader deploy {machine.name}`"
+
+
+def _silent(name: str, machine: Machine, state: MachineState) -> Finding:
+    remedy = _by_ssh(machine, f"run `grader worker {machine.name}` there, and see that it reaches Redis")
+    if machine.ssh is not None:
+        remedy += (
+            ", which starts its worker with the right address of Redis, or says why that does not come up"
+        )
+    if not state.heartbeat_age_s:
+        return failure("machine_never", name, "it sends no heartbeats", remedy)
+    message = f"its last heartbeat is {state.heartbeat_age_s:.0f} s old"
+    return failure("machine_silent", name, message, remedy)
+
+
+def _one_worker(name: str, heartbeats: Sequence[Heartbeat]) -> Iterator[Finding]:
+    """One process works for a machine; one that was killed and replaced is silent for a while first."""
+    fresh = [one for one in heartbeats if one.age_s <= FRESH_S]
+    if len(fresh) > 1:
+        where = "; ".join(sorted(f"{_plain(one.runs_at)} in {_plain(one.folder)}" for one in fresh))
+        message = f"{len(fresh)} workers have this name: {where}"
+        remedy = "stop all but one; another machine needs a name of its own in config.toml"
+        yield warning("machine_twice", f"{name} workers", message, remedy)
+
+
+def _plain(text: str) -> str:
+    """What a machine says of itself, which may be anything."""
+    return "".join(c for c in text[:100] if c.isprintable()) or "somewhere"
 
 
 def unknown_engines(name: str, machine: Machine) -> Iterator[Finding]:
@@ -132,18 +183,26 @@ def unknown_engines(name: str, machine: Machine) -> Iterator[Finding]:
     names = known_engines()
     for engine in sorted({one.engine for one in machine.stages.values()} - names.keys()):
         message = f"config.toml names the engine '{engine}', which nobody knows; here are {', '.join(names)}"
-        yield failure(f"{name} engine {engine}", message, "correct its name, or install its package there")
+        yield failure(
+            "engine_unknown",
+            f"{name} engine {engine}",
+            message,
+            "correct its name, or install its package there",
+        )
 
 
 def _state(name: str, machine: Machine, state: MachineState) -> Iterator[Finding]:
     if state.hung:
         message = f"it sends heartbeats, but took no work for {state.canary_age_s:.0f} s"
-        yield failure(name, message, "restart its worker; under a service it does so by itself")
+        yield failure(
+            "machine_hung", name, message, "restart its worker; under a service it does so by itself"
+        )
     else:
         yield ok(name, f"heartbeats, {state.busy} of {state.slots} slots busy")
     yield from _circuits(name, state)
     if state.drained:
         yield warning(
+            "machine_drained",
             f"{name} drained",
             "it was taken out and gets nothing new",
             f"run `grader drain {machine.name} --back`",
@@ -152,10 +211,16 @@ def _state(name: str, machine: Machine, state: MachineState) -> Iterator[Finding
     working = {s: f"{p['model']} ({p['engine']})" for s, p in state.stages.items()}
     if configured != working:
         message = f"it works with {_words(working)}, this configuration says {_words(configured)}"
-        yield failure(f"{name} stages", message, "copy config.toml there and restart its worker")
+        yield failure(
+            "machine_stages_differ",
+            f"{name} stages",
+            message,
+            _by_ssh(machine, "copy config.toml there and restart its worker"),
+        )
     if state.slots != machine.slots:
         message = f"it works with {state.slots} slots, this configuration says {machine.slots}"
-        yield warning(f"{name} slots", message, "copy config.toml there and restart its worker")
+        remedy = _by_ssh(machine, "copy config.toml there and restart its worker")
+        yield warning("machine_slots_differ", f"{name} slots", message, remedy)
 
 
 def _circuits(name: str, state: MachineState) -> Iterator[Finding]:
@@ -167,17 +232,22 @@ def _circuits(name: str, state: MachineState) -> Iterator[Finding]:
             lasts = f" for {since:.0f} s" if isinstance(since, int | float) else ""
             message = f"it gets no {stages}{lasts}: {circuit.get('why') or 'its engine failed'}"
             remedy = "mend that; it is asked again within a minute, and then gets work by itself"
-            yield failure(f"{name} engine {engine}", message, remedy)
+            yield failure("engine_broken", f"{name} engine {engine}", message, remedy)
 
 
 def _words(stages: Mapping[str, str]) -> str:
     return ", ".join(f"{stage}: {model}" for stage, model in sorted(stages.items())) or "nothing"
 
 
-def _found(name: str, installation: Installation, found: Examination) -> Iterator[Finding]:
+def _found(name: str, installation: Installation, machine: Machine, found: Examination) -> Iterator[Finding]:
     if fingerprint(found["software"]) != fingerprint(software()):
         message = f"runs software {found['software']}, here is {software()}"
-        yield warning(f"{name} software", message, "bring both to the same version and restart the worker")
+        yield warning(
+            "machine_software_differs",
+            f"{name} software",
+            message,
+            _by_ssh(machine, "bring both to the same version and restart the worker"),
+        )
     yield _link(f"{name} link", installation, found["link"])
     for model in found["models"]:
         yield _model(name, model)
@@ -190,7 +260,12 @@ def _found(name: str, installation: Installation, found: Examination) -> Iterato
         yield ok(f"{name} memory", message)
     elif available < LEAST_MEMORY:
         message += f", {size(available)} available"
-        yield warning(f"{name} memory", message, "use a smaller model, a shorter context or fewer slots")
+        yield warning(
+            "machine_memory_low",
+            f"{name} memory",
+            message,
+            "use a smaller model, a shorter context or fewer slots",
+        )
     else:
         yield ok(f"{name} memory", f"{message}, {size(available)} available")
 
@@ -198,12 +273,12 @@ def _found(name: str, installation: Installation, found: Examination) -> Iterato
 def _link(name: str, installation: Installation, link: Mapping[str, Any]) -> Finding:
     if "error" in link:
         message = f"it does not carry even small amounts: {link['error']}"
-        return failure(name, message, "look at the network between this machine and Redis")
+        return failure("link_broken", name, message, "look at the network between this machine and Redis")
     there, back = link["to_server_bytes_s"], link["from_server_bytes_s"]
     message = f"{link['latency_s'] * 1000:.1f} ms a round trip, {size(there)}/s there, {size(back)}/s back"
     bounds = installation.bounds
     if link["latency_s"] > bounds.latency_s or min(there, back) < bounds.bytes_s:
-        return warning(name, message, "use a cable, or look for what else fills the line")
+        return warning("link_slow", name, message, "use a cable, or look for what else fills the line")
     return ok(name, message)
 
 
@@ -212,7 +287,8 @@ def _model(name: str, model: Mapping[str, Any]) -> Finding:
     if model["ok"]:
         digest = f", digest {short(model['digest'])}" if model["digest"] else ""
         return ok(check, f"generated a token in {model['seconds']:.1f} s{digest}{_cached(model)}")
-    return failure(check, str(model["message"]), REMEDIES.get(model["error"], OTHERWISE))
+    remedy = REMEDIES.get(model["error"], OTHERWISE)
+    return failure(remedy.code, check, str(model["message"]), remedy.text)
 
 
 def _cached(model: Mapping[str, Any]) -> str:
@@ -232,7 +308,7 @@ def _model_digests(states: Iterable[MachineState], answers: Mapping[str, Examina
             source = sources.get((one.machine, one.engine), "")
             said[one.machine, one.engine, one.model] = replace(one, source=source)
     for difference in differing(said.values()):
-        yield warning(f"model {difference.model}", difference.message, difference.remedy)
+        yield warning("weights_differ", f"model {difference.model}", difference.message, difference.remedy)
 
 
 def _examined(answers: Mapping[str, Examination]) -> Iterator[Claim]:

@@ -3,37 +3,55 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import requests
 
-from cli.doctor.finding import Finding, Installation, disk, failure, ok, warning
-from cli.settings import MIN_SECRET, event_secrets
+from cli.doctor.finding import Bounds, Finding, Installation, certificate, disk, failure, ok, warning
+from cli.settings import KEPT_KEY, MIN_SECRET, event_secrets, key_fingerprint
 from grading.broker.canaries import OVERDUE_S, Canaries, PartHeartbeat, Waiting
 from grading.broker.celery_app import SANDBOX, STORE
 from grading.broker.dispatch import AWAY
 from grading.broker.leases import connect
 from grading.domain.errors import ConfigError
 from grading.execution.values import CodeLanguage
+from grading.shared.certificates import certificate_end
+from grading.shared.code_version import code_folder
 from workers.sandbox.backends import open_backend
 from workers.sandbox.runtimes import find_runtime
 
 PARTS = {"store": "grader store", "sweeper": "grader sweep", "sandbox": "grader sandbox"}
 CANARIES = {"store": STORE, "sandbox": SANDBOX}
 WEB_S = 5.0
+FRESH_S = 15.0
+"""An older heartbeat may be that of a process which was replaced."""
 AS_WHOM = "run `grader doctor` as the user whom the web app runs as"
+
+
+def own_key(installation: Installation) -> str | None:
+    """The secret key that a web app started here would have; nothing where it would have none."""
+    key = installation.environ.get("GRADER_SECRET_KEY")
+    if key is None:
+        with suppress(OSError):
+            key = (installation.folder / KEPT_KEY).read_text(encoding="utf-8", errors="replace").strip()
+    return key or None
 
 
 def secrets(installation: Installation) -> Iterator[Finding]:
     """What must stand in the environment or in the folder for generated secrets."""
     key = installation.environ.get("GRADER_SECRET_KEY")
-    yield _kept_key(installation.folder / "secret_key") if key is None else _key("GRADER_SECRET_KEY", key)
+    yield _kept_key(installation.folder / KEPT_KEY) if key is None else _key("GRADER_SECRET_KEY", key)
     try:
         event_secrets(installation.config, installation.environ)
     except ConfigError as error:
-        yield failure("secrets", error.message, "set it to what the other side signs with")
+        yield failure(
+            "receiver_secret_missing", "secrets", error.message, "set it to what the other side signs with"
+        )
 
 
 def _kept_key(path: Path) -> Finding:
@@ -42,17 +60,32 @@ def _kept_key(path: Path) -> Finding:
         key = path.read_text(encoding="utf-8", errors="replace").strip()
     except FileNotFoundError:
         message = f"GRADER_SECRET_KEY is not set, and there is no {path} of `grader up`: no web app starts"
-        return failure("secrets", message, "set it to what `openssl rand -hex 24` prints, for every web app")
+        return failure(
+            "secret_missing",
+            "secrets",
+            message,
+            "set it to what `openssl rand -hex 24` prints, for every web app",
+        )
     except OSError as error:
-        return warning("secrets", f"{path} cannot be read ({error.strerror})", AS_WHOM)
+        return warning("secret_unreadable", "secrets", f"{path} cannot be read ({error.strerror})", AS_WHOM)
     if open_to_others:
-        return failure("secrets", f"others on this computer may read {path}", f"run `chmod 600 {path}`")
+        return failure(
+            "secret_readable_by_others",
+            "secrets",
+            f"others on this computer may read {path}",
+            f"run `chmod 600 {path}`",
+        )
     return _key(str(path), key)
 
 
 def _key(name: str, key: str) -> Finding:
     if len(key) < MIN_SECRET:
-        return failure("secrets", f"{name} is shorter than {MIN_SECRET} characters", "use a long random one")
+        return failure(
+            "secret_short",
+            "secrets",
+            f"{name} is shorter than {MIN_SECRET} characters",
+            "use a long random one",
+        )
     return ok("secrets", f"{name} is set")
 
 
@@ -75,6 +108,13 @@ def web(installation: Installation) -> Iterator[Finding]:
     if server.public_url.startswith("https://"):
         remedy = "look at the proxy, its certificate and server.public_url"
         yield _ready("web app in public", server.public_url.rstrip("/"), remedy)
+        yield from _certificate(server.public_url, installation.bounds)
+
+
+def _certificate(url: str, bounds: Bounds) -> Iterator[Finding]:
+    parts = urlsplit(url)
+    with suppress(OSError):  # that it does not answer, or is not trusted, is said already
+        yield certificate("web certificate", certificate_end(parts.hostname or "", parts.port or 443), bounds)
 
 
 def _ready(name: str, address: str, remedy: str) -> Finding:
@@ -82,17 +122,19 @@ def _ready(name: str, address: str, remedy: str) -> Finding:
         answer = requests.get(f"{address}/readyz", timeout=WEB_S, allow_redirects=False)
         answer_json = answer.json() if answer.ok or answer.status_code == 503 else {}
     except (requests.RequestException, ValueError) as error:
-        return failure(name, f"does not answer at {address} ({type(error).__name__})", remedy)
+        return failure("web_away", name, f"does not answer at {address} ({type(error).__name__})", remedy)
     status = answer_json.get("status") if isinstance(answer_json, dict) else None
     if status == "ok":
         return ok(name, f"accepts submissions at {address}")
     if status == "degraded":
         message = "accepts submissions, but nothing grades them now"
-        return warning(name, message, "see what is said of Redis and the machines")
+        return warning("web_degraded", name, message, "see what is said of Redis and the machines")
     if status == "unavailable":
         message = f"accepts no submissions: the database is {answer_json.get('database', 'away')}"
-        return failure(name, message, "see what is said of the database")
-    return failure(name, f"something else answers at {address} (status {answer.status_code})", remedy)
+        return failure("web_without_database", name, message, "see what is said of the database")
+    return failure(
+        "web_is_another", name, f"something else answers at {address} (status {answer.status_code})", remedy
+    )
 
 
 def parts(installation: Installation) -> Iterator[Finding]:
@@ -105,6 +147,8 @@ def parts(installation: Installation) -> Iterator[Finding]:
         return  # that is said elsewhere
     finally:
         client.close()
+    yield from _same_key(heartbeats, own_key(installation))
+    yield from _one_folder(heartbeats)
     for name, command in PARTS.items():
         if name == "sandbox" and installation.config.sandbox.backend == "none":
             continue
@@ -112,21 +156,55 @@ def parts(installation: Installation) -> Iterator[Finding]:
         yield _part(name, command, [one for one in heartbeats if one.part == name], canary)
 
 
+def _same_key(heartbeats: list[PartHeartbeat], own: str | None) -> Iterator[Finding]:
+    """All web apps, and commands here, must sign with one key; only fingerprints are compared."""
+    webs = [one for one in heartbeats if one.part == "web" and one.age_s <= FRESH_S and one.secret]
+    where = ", ".join(sorted(one.process for one in webs))
+    if len({one.secret for one in webs}) > 1:
+        message = (
+            f"the web apps {where} have different secret keys: sessions and links of one are void at another"
+        )
+        remedy = "give each the same GRADER_SECRET_KEY and start it again"
+        yield failure("secret_differs", "secret key", message, remedy)
+    elif webs and own is not None and webs[0].secret != key_fingerprint(own):
+        message = f"the secret key here is not that of the web app {where}"
+        remedy = "run `grader doctor` and `grader webhook secret` with the environment of the web app"
+        yield warning("secret_is_another", "secret key", message, remedy)
+    elif webs:
+        yield ok("secret key", f"the same for {where}")
+
+
+def _one_folder(heartbeats: list[PartHeartbeat]) -> Iterator[Finding]:
+    """On one computer all parts, and commands by hand, should run the code of one folder."""
+    here = socket.gethostname()
+    found: dict[str, dict[str, list[str]]] = {here: {code_folder(): ["this command"]}}
+    for one in heartbeats:
+        if one.age_s <= FRESH_S and one.folder:
+            found.setdefault(one.host, {}).setdefault(one.folder, []).append(one.part)
+    for host, folders in found.items():
+        if len(folders) > 1:
+            told = "; ".join(
+                f"{', '.join(sorted(set(of)))} in {path}" for path, of in sorted(folders.items())
+            )
+            message = f"on {host} parts run from several folders, with one Redis: {told}"
+            remedy = "stop those of the wrong folder, and give commands in the folder of the services"
+            yield warning("folders_differ", "folder", message, remedy)
+
+
 def _part(name: str, command: str, heartbeats: list[PartHeartbeat], waiting: Waiting) -> Finding:
     alive = [one for one in heartbeats if one.alive]
     if not alive:
-        last = (
-            f"was last heard of {min(b.age_s for b in heartbeats):.0f} s ago"
-            if heartbeats
-            else "does not run"
-        )
-        return failure(name, f"the {name} {last}", f"start it with `{command}` and look at its log")
+        remedy = f"start it with `{command}` and look at its log"
+        if not heartbeats:
+            return failure("part_missing", name, f"the {name} does not run", remedy)
+        last = min(heartbeat.age_s for heartbeat in heartbeats)
+        return failure("part_silent", name, f"the {name} was last heard of {last:.0f} s ago", remedy)
     if name == "sandbox" and waiting.waits_s > OVERDUE_S:
         message = f"the pool took no work for {waiting.waits_s:.0f} s"
-        return warning(name, message, "it is busy with long runs, or hangs: look at its log")
+        return warning("sandbox_hung", name, message, "it is busy with long runs, or hangs: look at its log")
     if waiting.waits_s > OVERDUE_S:
         message = f"the store worker took no work for {waiting.waits_s:.0f} s"
-        return failure(name, message, "look at its log and restart it")
+        return failure("store_hung", name, message, "look at its log and restart it")
     return ok(name, f"lives ({', '.join(heartbeat.process for heartbeat in alive)})")
 
 
@@ -144,7 +222,7 @@ def sandbox(installation: Installation) -> Iterator[Finding]:
         return
     backend = open_backend(settings.backend, engine=settings.engine, image=settings.image)
     if problem := backend.problem():
-        yield warning("sandbox", problem, REMEDY)
+        yield warning("sandbox_missing", "sandbox", problem, REMEDY)
         return
     yield ok("sandbox", f"work is run in {backend.name}")
     for language, name in LANGUAGES:
@@ -153,9 +231,11 @@ def sandbox(installation: Installation) -> Iterator[Finding]:
         missing = sorted(set(STUDENTS_PYTHON) - runtime.packages) if language == "python" else []
         if runtime.problem:
             remedy = f"mend it, unless no course uses {name}; its work is graded without a run until then"
-            yield warning("sandbox", runtime.problem, remedy)
+            yield warning("language_missing", "sandbox", runtime.problem, remedy)
         elif missing and runtime.packages:  # those of an image are not known
             remedy = "run `make sandbox`, then start the sandbox worker again"
-            yield warning("sandbox packages", f"{message} without {', '.join(missing)}", remedy)
+            yield warning(
+                "packages_missing", "sandbox packages", f"{message} without {', '.join(missing)}", remedy
+            )
         else:
             yield ok("sandbox", message)

@@ -15,8 +15,10 @@ from alembic.script import ScriptDirectory
 from sqlalchemy.exc import OperationalError
 
 from grading.domain.errors import GraderError
+from grading.store.away import first_line, refuses_password
 from grading.store.database import Store
 
+QUOTED = "in its password write @ as %40, / as %2F, # as %23 and % as %25"
 _ONE_AT_A_TIME = threading.Lock()
 """Alembic keeps its context in its module: two threads would change each other's database."""
 MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
@@ -148,8 +150,12 @@ def _reached_revision(store: Store) -> str | None:
     try:
         return current_revision(store)
     except OperationalError as error:
-        reason = str(error.orig).splitlines()[0].removesuffix(".")
+        reason = first_line(error)
+        if refuses_password(error):
+            raise DatabaseAway(
+                f"The database refuses the password of GRADER_DATABASE_URL ({reason}). Put the right one "
+                f"there; {QUOTED}."
+            ) from None
         raise DatabaseAway(
-            f"The database does not answer ({reason}). Start it, or correct GRADER_DATABASE_URL; in its "
-            "password write @ as %40, / as %2F, # as %23 and % as %25."
+            f"The database does not answer ({reason}). Start it, or correct GRADER_DATABASE_URL; {QUOTED}."
         ) from None

@@ -37,6 +37,7 @@ from grading.store.reporting.metrics import KINDS, UNFINISHED, Waiting
 from grading.store.rounds.retry import DEAD_STATES
 from grading.store.tables import (
     Assignment,
+    Audit,
     Course,
     Drain,
     EventReceiver,
@@ -228,6 +229,13 @@ def revoke_token(session: Session, token_id: int, actor: str) -> str:
 def database_bytes(session: Session) -> int:
     """Size of the database, cached for ten minutes, as it is slow to measure."""
     return _sizes.get(session.get_bind().engine.url, 1, lambda: _size_bytes(session))
+
+
+def last_backup_age_s(session: Session) -> float | None:
+    """Seconds since a back-up was last made, by the database's clock; nothing when none ever was."""
+    made = select(Audit.at).where(Audit.action == "database.backup").order_by(Audit.id.desc()).limit(1)
+    at = session.scalar(made)
+    return None if at is None else (now(session) - at).total_seconds()
 
 
 _sizes: BoundedCache[int] = BoundedCache(100)

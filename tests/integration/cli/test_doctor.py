@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import socket
 import tomllib
 import venv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,14 +21,20 @@ from sqlalchemy import text
 
 from cli.dev.embedded_redis import free_port
 from cli.doctor import database as database_checks
+from cli.doctor.command import MARKS
 from cli.doctor.server import STUDENTS_PYTHON
 from cli.main import grader
-from cli.settings import forget_redis, remember_redis
-from grading.broker.canaries import CANARIES
+from cli.settings import forget_redis, key_fingerprint, remember_redis
+from grading.broker.canaries import CANARIES, PARTS, Canaries
+from grading.broker.celery_app import SANDBOX, STORE
 from grading.broker.heartbeats import Heartbeat
-from grading.broker.leases import Leases, connect
+from grading.broker.leases import HEARTBEATS, Leases, connect
 from grading.domain.errors import GraderError
 from grading.store import Store, schema
+from grading.store.audit import write_audit
+from grading.store.database import now
+from grading.store.tables import Audit, EventReceiver
+from tests.support.postgres_servers import refusing_postgres
 from tests.support.redis_servers import certificates, redis_server
 from tests.support.servers.base import Behaviour, ModelServer
 from tests.support.servers.ollama_server import OllamaHandler, ollama_server
@@ -54,14 +62,19 @@ class Case:
     toml: str = ONE
     arguments: list[str] = field(default_factory=list)
 
-    def doctor(self) -> dict[str, dict[str, str]]:
-        """What the doctor says, by check; of several findings the worst."""
+    def findings(self) -> list[dict[str, str]]:
+        """All that the doctor says."""
         (self.folder / "config.toml").write_text(self.toml)
         said = self.run("--json")
         assert isinstance(said.exception, GraderError), said.exception
+        found: list[dict[str, str]] = json.loads(said.stdout)["findings"]
+        return found
+
+    def doctor(self) -> dict[str, dict[str, str]]:
+        """The same by check; of several findings the worst."""
         found: dict[str, dict[str, str]] = {}
         order = ["ok", "warning", "failure"]
-        for finding in json.loads(said.stdout)["findings"]:
+        for finding in self.findings():
             before = found.get(finding["check"], {"level": "ok"})
             if order.index(finding["level"]) >= order.index(before["level"]):
                 found[finding["check"]] = finding
@@ -130,6 +143,15 @@ def _unknown_keys(case: Case, _stack: ExitStack) -> None:
     case.toml += "\n[server]\nprot = 80\n"
 
 
+def _no_secret(case: Case, _stack: ExitStack) -> None:
+    del case.environ["GRADER_SECRET_KEY"]
+
+
+def _secret_folder(case: Case, _stack: ExitStack) -> None:
+    del case.environ["GRADER_SECRET_KEY"]
+    (case.folder / "secret_key").mkdir(mode=0o700)
+
+
 def _short_secret(case: Case, _stack: ExitStack) -> None:
     case.environ["GRADER_SECRET_KEY"] = "short"
 
@@ -144,6 +166,29 @@ def _no_canvas_token(case: Case, _stack: ExitStack) -> None:
     case.toml += '\n[[server.canvases]]\nname = "cv"\nurl = "https://canvas.example"\n'
 
 
+def _closed_canvas(case: Case, _stack: ExitStack) -> None:
+    case.toml += '\n[[server.canvases]]\nname = "cv"\nurl = "https://10.0.0.9"\n'
+
+
+def _receiver(case: Case, _stack: ExitStack) -> None:
+    case.toml += '\n[[server.event_receivers]]\nname = "sis"\nurl = "https://10.0.0.9/events"\n'
+
+
+def _paused_receiver(case: Case, stack: ExitStack) -> None:
+    _receiver(case, stack)
+    store = stack.enter_context(closing(Store(case.environ["GRADER_DATABASE_URL"])))
+    with store.write() as session:
+        session.add(EventReceiver(name="sis", mark="", paused_at=now(session)))
+
+
+def _old_backup(case: Case, stack: ExitStack) -> None:
+    store = stack.enter_context(closing(Store(case.environ["GRADER_DATABASE_URL"])))
+    with store.write() as session:
+        write_audit(session, "cli", "database.backup", "database", {})
+        session.flush()
+        session.query(Audit).update({"at": now(session) - timedelta(hours=50)})
+
+
 def _no_lms_secret(case: Case, _stack: ExitStack) -> None:
     case.toml += '\n[server.lms_connections]\nmoodle = ["*"]\n'
 
@@ -151,6 +196,18 @@ def _no_lms_secret(case: Case, _stack: ExitStack) -> None:
 def _bare_python(case: Case, _stack: ExitStack) -> None:
     venv.create(case.folder / "bare", with_pip=False)
     case.toml = f'[sandbox]\npython = "{case.folder}/bare/bin/python"\n{case.toml}'
+
+
+def _no_python(case: Case, _stack: ExitStack) -> None:
+    case.toml = f'[sandbox]\npython = "{case.folder}/none"\n{case.toml}'
+
+
+def _no_sandbox(case: Case, _stack: ExitStack) -> None:
+    case.toml = f'[sandbox]\nbackend = "container"\nengine = "no-such-engine"\nimage = "i"\n{case.toml}'
+
+
+def _no_mail_password(case: Case, _stack: ExitStack) -> None:
+    case.toml += f'\n[mail]\nurl = "smtp://us@127.0.0.1:{free_port()}"\nsender = "g@school.example"\n'
 
 
 def _no_mail(case: Case, _stack: ExitStack) -> None:
@@ -165,13 +222,25 @@ def _database_away(case: Case, _stack: ExitStack) -> None:
     case.environ["GRADER_DATABASE_URL"] = f"postgresql://grader@127.0.0.1:{free_port()}/grader"
 
 
+def _database_refuses(case: Case, stack: ExitStack) -> None:
+    port = stack.enter_context(refusing_postgres())
+    case.environ["GRADER_DATABASE_URL"] = f"postgresql://grader:old@127.0.0.1:{port}/grader"
+
+
 def _old_tables(case: Case, _stack: ExitStack) -> None:
     schema.downgrade(case.environ["GRADER_DATABASE_URL"], "base")
 
 
-def _newer_tables(case: Case, _stack: ExitStack) -> None:
-    with closing(Store(case.environ["GRADER_DATABASE_URL"])) as store, store.write() as session:
-        session.execute(text("update alembic_version set version_num = '9999'"))
+def _at(revision: str) -> Break:
+    def do(case: Case, _stack: ExitStack) -> None:
+        with closing(Store(case.environ["GRADER_DATABASE_URL"])) as store, store.write() as session:
+            session.execute(text("update alembic_version set version_num = :at"), {"at": revision})
+
+    return do
+
+
+_unknown_tables = _at("9999")
+_newer_tables = _at(f"9999{schema.SINCE}0001")
 
 
 def _low_disk(case: Case, _stack: ExitStack) -> None:
@@ -202,12 +271,74 @@ def _busy(case: Case, _stack: ExitStack) -> None:
     _heartbeat(case, busy=2)
 
 
+def _aged(case: Case, key: str, row: str, age_s: int) -> None:
+    """Make a heartbeat older than it is."""
+    client = connect(case.environ["GRADER_REDIS_URL"])
+    content = json.loads(client.hget(key, row) or "")
+    client.hset(key, row, json.dumps({**content, "at": content["at"] - age_s}))
+    client.close()
+
+
+def _silent(case: Case, _stack: ExitStack) -> None:
+    _heartbeat(case)
+    _aged(case, f"{HEARTBEATS}one", "process of one", 20)
+
+
+def _silent_by_ssh(case: Case, stack: ExitStack) -> None:
+    case.toml += '[machines.ssh]\nhost = "one.school.example"\n'
+    _silent(case, stack)
+
+
+def _twice(case: Case, _stack: ExitStack) -> None:
+    client = connect(case.environ["GRADER_REDIS_URL"])
+    for process, at, folder in (("p", "dgx:7", "/srv/grader"), ("q", "mac:9", "/srv/other")):
+        Leases(client).heartbeat(Heartbeat(process, "one", 2, 2, runs_at=at, folder=folder))
+    client.close()
+
+
+def _part(case: Case, part: str, process: str, **more: str) -> None:
+    client = connect(case.environ["GRADER_REDIS_URL"])
+    Canaries(client).heartbeat(part, process, "v", **more)
+    client.close()
+
+
+def _parts(case: Case, _stack: ExitStack) -> None:
+    for part in ("sweeper", "store", "sandbox"):
+        _part(case, part, f"{part}:1")
+    _aged(case, PARTS, "sweeper:1", 120)
+    for queue in (STORE, SANDBOX):
+        _unanswered(case, queue)
+
+
+def _two_keys(case: Case, _stack: ExitStack) -> None:
+    _part(case, "web", "a:1", secret=key_fingerprint(SECRET))
+    _part(case, "web", "b:2", secret=key_fingerprint("another"))
+
+
+def _other_key(case: Case, _stack: ExitStack) -> None:
+    _part(case, "web", "a:1", secret=key_fingerprint("another"))
+
+
+def _two_folders(case: Case, _stack: ExitStack) -> None:
+    for part in ("web", "sweeper"):
+        _part(case, part, f"{socket.gethostname()}:{part}", folder="/srv/old")
+
+
+def _other_slots(case: Case, stack: ExitStack) -> None:
+    case.toml = case.toml.replace("slots = 2", "slots = 3")
+    _busy(case, stack)
+
+
 def _hung(case: Case, _stack: ExitStack) -> None:
     _heartbeat(case)
+    _unanswered(case, "machine.one")
+
+
+def _unanswered(case: Case, queue: str) -> None:
     client = connect(case.environ["GRADER_REDIS_URL"])
     moment = client.time()[0] * 1000
     row = {"sent": moment, "since": moment - 90_000}
-    client.hset(CANARIES, "machine.one", json.dumps(row))
+    client.hset(CANARIES, queue, json.dumps(row))
     client.close()
 
 
@@ -232,61 +363,155 @@ def _stranger(case: Case, _stack: ExitStack) -> None:
     _heartbeat(case, "unknown-machine")
 
 
-@pytest.mark.parametrize(
-    ("do", "check", "level", "message", "remedy"),
-    [
-        (_no_redis, "redis", "failure", "does not answer at 127.0.0.1", "start it"),
-        (
-            _own_redis(url="redis://:wrong@127.0.0.1:{port}/0"),
-            "redis password", "failure", "does not accept this user and password", "GRADER_REDIS_URL",
-        ),
-        (_passwordless_url, "configuration", "failure", "Redis on 10.0.0.5 needs a password", "correct it"),
-        (_open_redis, "redis password", "warning", "without a password", "requirepass"),
-        (_own_redis("appendonly no"), "redis persistence", "failure", "appendonly no", "appendonly yes"),
-        (
-            _own_redis("maxmemory-policy allkeys-lru"),
-            "redis eviction", "failure", "allkeys-lru", "maxmemory-policy noeviction",
-        ),
-        (_own_redis("maxmemory 1"), "redis memory", "failure", "takes no more work", "raise maxmemory"),
-        (_nearly_full, "redis memory", "warning", "in use", "raise maxmemory"),
-        (_own_redis("replicaof 127.0.0.1 1"), "redis persistence", "failure", "a replica", "the primary"),
-        (_expired, "redis certificate", "failure", "certificate has expired", "renew it"),
-        (_somebody_elses, "redis certificate", "failure", "is not trusted", "redis.ca_file"),
-        (_unknown_keys, "configuration", "failure", "server.prot: there is no such key", "configuration.md"),
-        (_short_secret, "secrets", "failure", "shorter than 16", "long random one"),
-        (_secret_for_all, "secrets", "failure", "others on this computer may read", "chmod 600"),
-        (_no_canvas_token, "canvas", "failure", "GRADER_CANVAS_CV_TOKEN", "grader canvas check"),
-        (_no_lms_secret, "secrets", "failure", "GRADER_LMS_MOODLE_SECRET", "signs with"),
-        (_no_mail, "mail", "failure", "cannot be used (ConnectionRefusedError)", "correct mail.url"),
-        (_bare_python, "sandbox packages", "warning", "without IPython, matplotlib, numpy", "make sandbox"),
-        (_no_database, "database", "failure", "there is no database", "grader db upgrade"),
-        (_database_away, "database", "failure", "does not answer", "GRADER_DATABASE_URL"),
-        (_old_tables, "database tables", "failure", "at revision nothing", "grader db upgrade"),
-        (_newer_tables, "database tables", "failure", "9999, which this code does not know", "git pull"),
-        (_low_disk, "disk of /tmp", "failure", "less than", "make room"),
-        (_low_disk, "disk of the database", "failure", "less than", "make room"),
-        (_clock, "clocks", "warning", "s from the database's", "NTP"),
-        (_gone, "machine one", "failure", "it sends no heartbeats", "grader worker one"),
-        (_gone, "sweeper", "failure", "does not run", "grader sweep"),
-        (_gone, "store", "failure", "does not run", "grader store"),
-        (_busy, "machine one", "warning", "all 2 slots are busy", "less busy"),
-        (_hung, "machine one", "failure", "took no work for 9", "restart its worker"),
-        (_drained, "machine one drained", "warning", "gets nothing new", "grader drain one --back"),
-        (_engine_away, "machine one engine instant", "failure", "no feedback for 61 s: Start it", "mend"),
-        (_other_weights, "model m", "warning", "cd on three. three differs from most", "files on three"),
-        (_stranger, "machine unknown-machine", "warning", "not in this configuration", "stop its worker"),
-    ],
-)  # fmt: skip
+FAULTS: list[tuple[Break, str, str, str, str]] = [
+    (_no_redis, "✗ redis", "redis_away", "does not answer at 127.0.0.1", "start it"),
+    (
+        _own_redis(url="redis://:wrong@127.0.0.1:{port}/0"), "✗ redis password", "redis_password_refused",
+        "does not accept this user and password", "GRADER_REDIS_URL",
+    ),
+    (
+        _passwordless_url, "✗ configuration", "configuration_wrong",
+        "Redis on 10.0.0.5 needs a password", "correct it",
+    ),
+    (
+        _unknown_keys, "✗ configuration", "configuration_wrong",
+        "server.prot: there is no such key", "configuration.md",
+    ),
+    (_open_redis, "! redis password", "redis_open_here", "may use it without a password", "requirepass"),
+    (
+        _own_redis("appendonly no"), "✗ redis persistence", "redis_not_durable",
+        "appendonly no", "appendonly yes",
+    ),
+    (
+        _own_redis("maxmemory-policy allkeys-lru"), "✗ redis eviction", "redis_evicts",
+        "allkeys-lru", "maxmemory-policy noeviction",
+    ),
+    (_own_redis("maxmemory 1"), "✗ redis memory", "redis_full", "takes no more work", "raise maxmemory"),
+    (_nearly_full, "! redis memory", "redis_nearly_full", "in use", "raise maxmemory"),
+    (
+        _own_redis("replicaof 127.0.0.1 1"), "✗ redis persistence", "redis_replica",
+        "a replica", "the primary",
+    ),
+    (_expired, "✗ redis certificate", "redis_untrusted", "certificate has expired", "renew it"),
+    (_somebody_elses, "✗ redis certificate", "redis_untrusted", "is not trusted", "redis.ca_file"),
+    (_no_secret, "✗ secrets", "secret_missing", "GRADER_SECRET_KEY is not set", "openssl rand -hex 24"),
+    (_short_secret, "✗ secrets", "secret_short", "shorter than 16", "long random one"),
+    (
+        _secret_for_all, "✗ secrets", "secret_readable_by_others",
+        "others on this computer may read", "chmod 600",
+    ),
+    (
+        _secret_folder, "! secrets", "secret_unreadable",
+        "cannot be read (Is a directory)", "as the user whom the web app runs as",
+    ),
+    (_no_canvas_token, "✗ canvas", "canvas_token_missing", "GRADER_CANVAS_CV_TOKEN", "grader canvas check"),
+    (_closed_canvas, "! canvas", "canvas_closed", "Canvas cv:", "docs/canvas.md"),
+    (
+        _no_lms_secret, "✗ secrets", "lms_secret_missing",
+        "GRADER_LMS_MOODLE_SECRET", "grader webhook secret add moodle",
+    ),
+    (_receiver, "✗ secrets", "receiver_secret_missing", "GRADER_EVENTS_SIS_SECRET", "signs with"),
+    (_receiver, "! events", "receiver_closed", "receiver sis:", "docs/events.md"),
+    (
+        _paused_receiver, "✗ events", "receiver_paused",
+        "receiver sis took nothing for two days", "grader webhook resume sis",
+    ),
+    (_no_mail, "✗ mail", "mail_unusable", "cannot be used (ConnectionRefusedError)", "correct mail.url"),
+    (_no_mail_password, "✗ mail", "mail_password_missing", "needs GRADER_MAIL_PASSWORD", "for the sweeper"),
+    (
+        _bare_python, "! sandbox packages", "packages_missing",
+        "without IPython, matplotlib, numpy", "make sandbox",
+    ),
+    (_no_python, "! sandbox", "language_missing", "there is no program", "no course uses Python"),
+    (_no_sandbox, "! sandbox", "sandbox_missing", "no-such-engine", "[sandbox] backend to none"),
+    (_no_database, "✗ database", "database_missing", "there is no database", "grader db upgrade"),
+    (_database_away, "✗ database", "database_away", "does not answer", "GRADER_DATABASE_URL"),
+    (
+        _database_refuses, "✗ database password", "database_password_refused",
+        'password authentication failed for user "grader"', "into GRADER_DATABASE_URL of every part",
+    ),
+    (_old_tables, "✗ database tables", "tables_older", "at revision nothing", "grader db upgrade"),
+    (_newer_tables, "! database tables", "tables_newer", "which still works with it", "git pull"),
+    (
+        _unknown_tables, "✗ database tables", "tables_unknown",
+        "9999, which this code does not know", "git pull",
+    ),
+    (_gone, "! back-up", "backup_never", "none was ever made", "grader backup --to-folder"),
+    (_old_backup, "! back-up", "backup_old", "the newest is 50 hours old", "grader backup --to-folder"),
+    (_low_disk, "✗ disk of /tmp", "disk_full", "less than", "make room"),
+    (_low_disk, "✗ disk of the database", "disk_full", "less than", "make room"),
+    (_clock, "! clocks", "clocks_differ", "s from the database's", "NTP"),
+    (_gone, "✗ machine one", "machine_never", "it sends no heartbeats", "grader worker one"),
+    (_gone, "✗ sweeper", "part_missing", "does not run", "grader sweep"),
+    (_gone, "✗ store", "part_missing", "does not run", "grader store"),
+    (_gone, "✗ web app", "web_away", "does not answer at http://127.0.0.1", "grader web"),
+    (_parts, "✗ sweeper", "part_silent", "was last heard of 120 s ago", "grader sweep"),
+    (_parts, "✗ store", "store_hung", "took no work for 9", "look at its log and restart it"),
+    (_parts, "! sandbox", "sandbox_hung", "took no work for 9", "busy with long runs, or hangs"),
+    (
+        _two_keys, "✗ secret key", "secret_differs",
+        "a:1, b:2 have different secret keys", "the same GRADER_SECRET_KEY",
+    ),
+    (
+        _other_key, "! secret key", "secret_is_another",
+        "not that of the web app a:1", "with the environment of the web app",
+    ),
+    (
+        _two_folders, "! folder", "folders_differ",
+        "sweeper, web in /srv/old", "commands in the folder of the services",
+    ),
+    (_silent, "✗ machine one", "machine_silent", "its last heartbeat is 2", "grader worker one"),
+    (
+        _silent_by_ssh, "✗ machine one", "machine_silent",
+        "its last heartbeat is 2", "run `grader deploy one`",
+    ),
+    (
+        _twice, "! machine one workers", "machine_twice",
+        "2 workers have this name: dgx:7 in /srv/grader; mac:9 in /srv/other", "stop all but one",
+    ),
+    (_busy, "! machine one", "machine_busy", "all 2 slots are busy", "less busy"),
+    (_hung, "✗ machine one", "machine_hung", "took no work for 9", "restart its worker"),
+    (_drained, "! machine one drained", "machine_drained", "gets nothing new", "grader drain one --back"),
+    (
+        _engine_away, "✗ machine one engine instant", "engine_broken",
+        "no feedback for 61 s: Start it", "mend",
+    ),
+    (
+        _other_slots, "! machine one slots", "machine_slots_differ",
+        "with 2 slots, this configuration says 3", "config.toml",
+    ),
+    (
+        _other_weights, "! model m", "weights_differ",
+        "cd on three. three differs from most", "files on three",
+    ),
+    (
+        _stranger, "! machine unknown-machine", "machine_unknown",
+        "not in this configuration", "stop its worker",
+    ),
+]  # fmt: skip
+"""What is broken, what the doctor then prints a mark and a name for, and parts of what it says."""
+
+
+@pytest.mark.parametrize(("do", "mark_and_check", "code", "message", "remedy"), FAULTS)
 def test_a_fault_is_named_with_its_remedy(
-    case: Case, do: Break, check: str, level: str, message: str, remedy: str
+    case: Case, do: Break, mark_and_check: str, code: str, message: str, remedy: str
 ) -> None:
     with ExitStack() as stack:
         do(case, stack)
-        found = case.doctor()
-    assert check in found, found
-    assert found[check]["level"] == level, found[check]
-    assert message in found[check]["message"]
-    assert remedy in found[check]["remedy"]
+        found = case.findings()
+    require(found, mark_and_check, code, message, remedy)
+
+
+def require(
+    found: Iterable[Mapping[str, str]], mark_and_check: str, code: str, message: str, remedy: str
+) -> None:
+    """One of the findings has this code, and says this."""
+    same = [
+        row
+        for row in found
+        if (f"{MARKS[row['level']]} {row['check']}", row["code"]) == (mark_and_check, code)
+    ]
+    assert any(message in row["message"] and remedy in row["remedy"] for row in same), (same, found)
 
 
 def test_every_problem_of_the_configuration_is_named(case: Case) -> None:
@@ -387,26 +612,50 @@ feedback = { engine = "instant", model = "m" }
 """
 
 
-@pytest.mark.parametrize(
-    ("check", "level", "message", "remedy"),
-    [
-        ("machine well", "ok", "heartbeats", ""),
-        ("machine well model tiny", "ok", "generated a token in", ""),
-        ("machine well link", "ok", "a round trip", ""),
-        ("machine sick model absent", "failure", "does not have the model absent", "ollama pull"),
-        ("machine sick model tiny", "failure", "refused the connection", "start the engine"),
-        ("machine twin model tiny", "failure", "did not finish within the 1 s", "restart the engine"),
-        ("machine twin stages", "failure", "this configuration says analysis: tiny (ollama)", "config.toml"),
-        ("machine gone", "failure", "sends no heartbeats", "grader worker gone"),
-        ("model tiny", "warning", "different weights under the name tiny (ollama)", "`ollama pull tiny` on"),
-        ("web app", "failure", "does not answer at http://127.0.0.1", "grader web"),
-    ],
+SAID = (
+    ("machine well", "ok", "", "heartbeats", ""),
+    ("machine well model tiny", "ok", "", "generated a token in", ""),
+    ("machine well link", "ok", "", "a round trip", ""),
+    (
+        "machine sick model absent",
+        "failure",
+        "model_missing",
+        "does not have the model absent",
+        "ollama pull",
+    ),
+    ("machine sick model tiny", "failure", "model_engine_away", "refused the connection", "start the engine"),
+    (
+        "machine twin model tiny",
+        "failure",
+        "model_slow",
+        "did not finish within the 1 s",
+        "restart the engine",
+    ),
+    (
+        "machine twin stages",
+        "failure",
+        "machine_stages_differ",
+        "this configuration says analysis: tiny (ollama)",
+        "config.toml",
+    ),
+    ("machine gone", "failure", "machine_never", "sends no heartbeats", "grader worker gone"),
+    (
+        "model tiny",
+        "warning",
+        "weights_differ",
+        "different weights under the name tiny (ollama)",
+        "`ollama pull tiny` on",
+    ),
+    ("web app", "failure", "web_away", "does not answer at http://127.0.0.1", "grader web"),
 )
+
+
+@pytest.mark.parametrize(("check", "level", "code", "message", "remedy"), SAID)
 def test_what_machines_find_out_about_themselves(
-    sick: dict[str, dict[str, str]], check: str, level: str, message: str, remedy: str
+    sick: dict[str, dict[str, str]], check: str, level: str, code: str, message: str, remedy: str
 ) -> None:
     assert check in sick, [v for k, v in sick.items() if k.startswith("machine")]
-    assert sick[check]["level"] == level, sick[check]
+    assert (sick[check]["level"], sick[check]["code"]) == (level, code), sick[check]
     assert message in sick[check]["message"]
     assert remedy in sick[check]["remedy"]
 

@@ -171,7 +171,9 @@ def modules(templates: Path) -> dict[str, ModuleType]:
         f"app.platforms.{NAME}": {"PAGES": pages},
         f"cli.commands.{NAME}": {
             NAME: registry,
-            "diagnose": lambda _installation: iter([warning(NAME, "has no address", "name one")]),
+            "diagnose": lambda _installation: iter(
+                [warning("no_address", NAME, "has no address", "name one")]
+            ),
         },
     }
     made = {}

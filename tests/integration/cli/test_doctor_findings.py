@@ -1,0 +1,341 @@
+"""Findings of the doctor where no whole installation is broken; and that nothing it can say is untested."""
+
+from __future__ import annotations
+
+import ast
+import smtplib
+import socket
+import ssl
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from cli.doctor import broker, database, delivery, machines, server
+from cli.doctor.finding import Bounds, Finding, Installation, disk
+from cli.doctor.machines import REMEDIES
+from grading.broker.machine_status import MachineState
+from grading.config.settings import parse
+from grading.shared.code_version import software
+from grading.store.reporting.metrics import Open, Waiting
+from grading.store.reporting.operations import DatabaseFacts
+from tests.integration.cli import test_doctor
+from tests.support.redis_servers import acl_file, certificates, redis_server
+from workers.server.delivery.mail import NotEncrypted
+
+Row = tuple[str, str, str, str, str]
+"""Level, check, code, and parts of the message and of the remedy."""
+STAGES = {stage: {"engine": "instant", "model": "m"} for stage in ("analysis", "feedback")}
+
+
+def installed(redis_url: str = "redis://127.0.0.1:1/0", **machine: Any) -> Installation:
+    config = parse(
+        {
+            "redis": {"url": redis_url},
+            "server": {"port": 1},
+            "machines": [{"name": "one", "slots": 2, "stages": STAGES, **machine}],
+        }
+    )
+    return Installation(config, Path(), {}, Bounds())
+
+
+def require(found: Iterable[Finding], *rows: Row) -> None:
+    said = list(found)
+    for level, check, code, message, remedy in rows:
+        assert any(
+            (one.level, one.check, one.code) == (level, check, code)
+            and message in one.message
+            and remedy in one.remedy
+            for one in said
+        ), (code, said)
+
+
+# --- Redis --------------------------------------------------------------------------------------------
+
+STRANGE: list[Row] = [
+    ("failure", "redis", "redis_no_writes", "it takes no writes", "look at its log and the disk"),
+    ("failure", "redis keys", "redis_keys_of_another_type", "'store' is a string", "start the sweeper"),
+    ("failure", "redis", "redis_info_failed", "does not say how it is set up", "look at its log"),
+]
+READER: list[Row] = [
+    ("warning", "redis", "redis_read_only_user", "may not write for the server", "GRADER_REDIS_URL"),
+    ("warning", "redis", "redis_info_refused", "may not ask how Redis is set up", "+info"),
+    (
+        "warning",
+        "rate limits",
+        "rate_limits_alone",
+        "each web app counts requests by itself",
+        "users.acl anew",
+    ),
+]
+OPEN: list[Row] = [
+    ("failure", "redis password", "redis_open", "it asks nobody for a password", "set requirepass"),
+    ("warning", "redis tls", "redis_plain", "the connection is not encrypted", "use rediss://"),
+]
+ENDS: list[Row] = [
+    ("warning", "redis certificate", "certificate_ends", "is valid for 5 days more", "renew it now"),
+]
+WENT: list[Row] = [("failure", "redis", "redis_went_away", "went away while it was looked at", "its log")]
+SAID: list[Row] = [
+    ("failure", "redis version", "redis_too_old", "6.0.20 is too old", "install 7.0"),
+    ("warning", "redis version", "redis_old", "6.2.7 has no users with directions", "install 7.0"),
+    ("failure", "redis persistence", "redis_write_failed", "its last write to disk failed", "its disk"),
+]
+
+
+def test_a_redis_that_only_answers(tmp_path: Path) -> None:
+    with redis_server(tmp_path, "requirepass right", 'rename-command INFO ""') as port:
+        url = f"redis://:right@127.0.0.1:{port}/0"
+        with test_doctor.connect(url) as client:
+            client.set("store", "not a list")
+            client.replicaof("127.0.0.1", 1)
+        require(broker.diagnose(installed(url)), *STRANGE)
+
+
+def test_users_of_redis_who_may_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    users = ["user default on nopass ~* &* +@all", "user reader on >right ~* &* +@read +ping -info"]
+    with redis_server(tmp_path, acl_file(tmp_path, users)) as port:
+        url = f"redis://reader:right@127.0.0.1:{port}/0"
+        require(broker.diagnose(installed(url)), *READER)
+        monkeypatch.setattr(broker, "on_loopback", lambda _: False)  # as from another computer
+        require(broker.diagnose(installed(url)), *OPEN)
+
+        def breaks(_url: str) -> bool:
+            raise RedisConnectionError("cut off")
+
+        monkeypatch.setattr(broker, "open_to_strangers", breaks)
+        require(broker.diagnose(installed(url)), *WENT)
+
+
+def test_a_certificate_that_ends_soon(tmp_path: Path) -> None:
+    ends = datetime.now(UTC) + timedelta(days=5, hours=1)
+    tls = certificates(tmp_path / "tls", ends=f"{ends:%Y%m%d%H%M%SZ}")
+    with redis_server(tmp_path / "redis", "requirepass right", tls=tls) as port:
+        url = f"rediss://:right@localhost:{port}/0?ssl_ca_certs={tls.ca}"
+        require(broker.diagnose(installed(url)), *ENDS)
+
+
+def test_what_redis_says_of_itself() -> None:
+    wrote = {
+        "role": "master",
+        "aof_enabled": 1,
+        "aof_last_write_status": "err",
+        "aof_last_bgrewrite_status": "ok",
+    }
+    require([*map(broker._version, ("6.0.20", "6.2.7")), *broker._durable(wrote)], *SAID)
+
+
+# --- the database -------------------------------------------------------------------------------------
+
+DATABASE: list[Row] = [
+    ("warning", "database kind", "database_not_durable", "lost when the power fails", "let SQLite use WAL"),
+    ("failure", "database kind", "database_on_network_disk", "on a network disk (nfs4)", "use PostgreSQL"),
+    ("warning", "database kind", "sqlite_many_slots", "there are 100 slots", "use PostgreSQL"),
+    ("warning", "backlog", "backlog_old", "3 submissions wait, the oldest for 120 minutes", "add slots"),
+    ("warning", "dead letters", "dead_letters", "2 parts of submissions could not be done", "grader replay"),
+    ("warning", "database size", "database_large", "less than a back-up needs", "larger disk"),
+    (
+        "failure",
+        "database",
+        "database_file_refused",
+        "cannot be looked at (Permission denied)",
+        "as the user",
+    ),
+]
+
+
+def test_databases_that_are_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "grader.db"
+    facts = DatabaseFacts("SQLite", "3", durable=False, now=datetime.now(UTC))
+    many = installed(slots=100)
+    found = [*database._fit(many, facts, file)]
+    monkeypatch.setattr(database, "_file_system", lambda _: "nfs4")
+    found += database._fit(many, replace(facts, durable=True), file)
+    rounds, dead = {("queued", "interactive"): Waiting(3, 7200.0)}, {("analysis", "timeout"): 2}
+    found += database._backlog(many, Open(rounds, {}, dead, {}, frozenset()))
+    found.append(database._database_size(10**18, file))
+
+    def refuses(_store: object) -> Path:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(database, "file_of", refuses)
+    found += database.diagnose(many, redis=False)
+    require(found, *DATABASE)
+
+
+# --- machines -----------------------------------------------------------------------------------------
+
+MACHINE: list[Row] = [
+    ("failure", "machine one", "examination_unanswered", "did not answer", "restart `grader worker one`"),
+    ("failure", "machine one software", "examination_unreadable", "cannot be read", "the same version"),
+    ("failure", "machine one engine nobodys", "engine_unknown", "which nobody knows", "correct its name"),
+    (
+        "warning",
+        "machine one software",
+        "machine_software_differs",
+        "runs software 0+aa",
+        "restart the worker",
+    ),
+    ("warning", "machine one memory", "machine_memory_low", "1.0 GB available", "a smaller model"),
+    ("failure", "machine one link", "link_broken", "does not carry even small amounts: reset", "the network"),
+    ("warning", "machine one link", "link_slow", "120.0 ms a round trip", "use a cable"),
+    ("failure", "machine one disk", "disk_full", "1.0 GB free, less than 5.0 GB", "make room there"),
+    ("warning", "disk of /", "disk_nearly_full", "6.0 GB free", "make room"),
+    ("failure", "machine one model m", "model_stalled", "why", "its log says what it hangs on"),
+    ("failure", "machine one model m", "model_busy", "why", "wait, or let the engine take"),
+    ("failure", "machine one model m", "model_fails", "why", "docs/model-faults.md"),
+]
+BY_SSH: list[Row] = [
+    ("failure", "machine one", "machine_never", "it sends no heartbeats", "run `grader deploy one`"),
+    ("failure", "machine one", "examination_unanswered", "did not answer", "grader cluster restart one"),
+    ("failure", "machine one software", "examination_unreadable", "cannot be read", "grader deploy one"),
+    ("warning", "machine one software", "machine_software_differs", "runs software", "grader deploy one"),
+    ("failure", "machine one stages", "machine_stages_differ", "it works with nothing", "grader deploy one"),
+    ("warning", "machine one slots", "machine_slots_differ", "with 3 slots", "grader deploy one"),
+]
+LINK = {"latency_s": 0.001, "to_server_bytes_s": 1e8, "from_server_bytes_s": 1e8}
+EXAMINED = {
+    "software": software(), "link": LINK, "models": [], "disk_free_bytes": 10**12,
+    "memory": {"total_bytes": 8 * 10**9, "available_bytes": 4 * 10**9},
+}  # fmt: skip
+
+
+def looked_at(one: Installation, *answers: dict[str, Any] | None, **state: Any) -> Iterator[Finding]:
+    """A live machine that gave these answers when it was examined."""
+    (machine,) = one.config.machines
+    alive = MachineState("one", "primary", 2, STAGES, alive=True, heartbeat_age_s=1.0)
+    for answer in answers:
+        yield from machines._machine(one, machine, replace(alive, **state), answer)
+
+
+def test_machines_that_are_not_well() -> None:
+    errors = [{"model": "m", "ok": False, "message": "why", "error": code} for code in (*REMEDIES, "other")]
+    low = {"software": "0+aa", "disk_free_bytes": 10**9, "models": errors}
+    memory = {"total_bytes": 8 * 10**9, "available_bytes": 10**9}
+    found = [
+        *looked_at(installed(), None, {"nothing": "of it"}, {**EXAMINED, **low, "memory": memory}),
+        *looked_at(installed(), {**EXAMINED, "link": {"error": "reset"}}),
+        *looked_at(installed(), {**EXAMINED, "link": {**LINK, "latency_s": 0.12}}),
+        disk("disk of /", 6 * 10**9, Bounds(), "make room"),
+    ]
+    stage = {"analysis": {"engine": "nobodys", "model": "m"}}
+    found += looked_at(installed(stages=stage, engines={"nobodys": {}}), None, alive=False)
+    require(found, *MACHINE)
+
+
+def test_what_ssh_reaches_is_put_right_by_deploy() -> None:
+    one = installed(ssh={"host": "one.school.example"})
+    found = [
+        *looked_at(one, None, {"nothing": "of it"}, {**EXAMINED, "software": "0+aa"}, stages={}, slots=3)
+    ]
+    found += looked_at(one, None, alive=False, heartbeat_age_s=None)
+    require(found, *BY_SSH)
+    assert not any("grader worker" in finding.remedy for finding in found)
+
+
+# --- the server, mail ---------------------------------------------------------------------------------
+
+WEB: list[Row] = [
+    ("warning", "web app", "web_degraded", "nothing grades them now", "Redis and the machines"),
+    (
+        "failure",
+        "web app",
+        "web_without_database",
+        "the database is away",
+        "see what is said of the database",
+    ),
+    ("failure", "web app", "web_is_another", "something else answers", "start it with `grader web`"),
+]
+ANSWERS = (
+    (200, b'{"status": "degraded"}'),
+    (503, b'{"status": "unavailable", "database": "away"}'),
+    (200, b'{"hello": "there"}'),
+)
+MAIL: list[Row] = [
+    ("failure", "mail", "mail_not_encrypted", "s:25 offers no encryption", "use smtps in mail.url"),
+    ("failure", "mail", "mail_password_refused", "s:25 refuses the user", "GRADER_MAIL_PASSWORD"),
+    ("failure", "mail", "mail_untrusted", "the certificate of s:25 is not trusted", "or renew it"),
+    ("failure", "mail", "mail_without_tls", "s:25 does not speak TLS", "smtps is encrypted at once"),
+    ("failure", "mail", "mail_unknown_host", "nobody knows the address of s:25", "look at DNS"),
+    ("failure", "mail", "mail_silent", "s:25 did not answer as a mail server within", "at the firewall"),
+]
+ERRORS = (
+    NotEncrypted(), smtplib.SMTPAuthenticationError(535, b"no"), ssl.SSLCertVerificationError(),
+    ssl.SSLError(), socket.gaierror(), TimeoutError(),
+)  # fmt: skip
+
+
+@contextmanager
+def answering(status: int, content: bytes) -> Iterator[int]:
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: Any) -> None:
+            """Nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as made:
+        thread = Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield made.server_address[1]
+        made.shutdown()
+        thread.join()
+
+
+def test_what_answers_in_the_web_apps_place() -> None:
+    found: list[Finding] = []
+    for answer in ANSWERS:
+        with answering(*answer) as port:
+            one = installed()
+            config = one.config.model_copy(
+                update={"server": one.config.server.model_copy(update={"port": port})}
+            )
+            found += server.web(replace(one, config=config))
+    require(found, *WEB)
+
+
+def test_why_a_mail_server_cannot_be_used() -> None:
+    whys = [delivery._why(error, "s:25") for error in ERRORS]
+    require([Finding("mail", "failure", why.message, why.remedy, why.code) for why in whys], *MAIL)
+
+
+# --- all of it ----------------------------------------------------------------------------------------
+
+HERE = (STRANGE, READER, OPEN, ENDS, WENT, SAID, DATABASE, MACHINE, BY_SSH, WEB, MAIL)
+SAYS = {"failure", "warning", "Why", "Remedy"}
+"""What a finding is made with; the code comes first."""
+
+
+def codes_in(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in SAYS:
+            code = node.args[0]
+            if isinstance(code, ast.Constant):
+                yield str(code.value)
+            else:
+                assert ast.unparse(code) in ("why.code", "remedy.code"), f"{path}: {ast.unparse(node)}"
+
+
+def test_nothing_that_the_doctor_says_is_untested(root: Path) -> None:
+    said = [
+        code
+        for folder in ("cli/doctor", "cli/commands")
+        for path in sorted((root / folder).glob("*.py"))
+        for code in codes_in(path)
+    ]
+    assert len(said) > 80
+    assert sorted(said) == sorted(set(said)), "one code for one sentence"
+    tested = {row[2] for rows in HERE for row in rows}
+    tested |= {row[2] for row in test_doctor.FAULTS} | {row[2] for row in test_doctor.SAID}
+    assert set(said) - tested == set()
+    assert tested - set(said) - {""} == set()
