@@ -14,17 +14,17 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support import terminal
 from tests.support.bare_base import CACHE, bare_base, configure_packages
 from tests.support.services import ServiceMissing
 
-SUBNET, OUT, NAMES = "10.213.79.", 2, 3
-"""Addresses of the network; those of slirp4netns, which leads out and answers for names."""
-FIRST = 11
+SUBNET, OUT, NAMES = "10.0.0.", 2, 3
+"""Addresses of the network, as in docs/; those of slirp4netns, which leads out and answers for names."""
 BOOT_S, COMMAND_S = 120.0, 900.0
 PROGRAMS = (
     "systemd-nspawn",
@@ -94,10 +94,19 @@ class Host:
             raise CommandFailed(self.name, script, done.returncode, done.stdout)
         return done.stdout
 
+    def converse(
+        self, script: str, answers: Mapping[str, str], user: str = OPERATOR, *, seconds: float = COMMAND_S
+    ) -> str:
+        """The same at a terminal; whoever is asked what contains a key is answered its value."""
+        code, said = terminal.converse(self._command(script, user), answers, seconds)
+        if code:
+            raise CommandFailed(self.name, script, code, said)
+        return said
+
     def try_run(
         self, script: str, user: str = OPERATOR, *, seconds: float = COMMAND_S
     ) -> subprocess.CompletedProcess[str]:
-        """The same, however it ends."""
+        """The same without a terminal, however it ends."""
         return subprocess.run(
             self._command(script, user),
             stdin=subprocess.DEVNULL,
@@ -165,9 +174,9 @@ class Hosts:
     stack: ExitStack
     made: list[Host] = field(default_factory=list)
 
-    def add(self, name: str) -> Host:
-        """A new bare host, booted."""
-        address = f"{SUBNET}{FIRST + len(self.made)}"
+    def add(self, name: str, number: int) -> Host:
+        """A new bare host, booted; the address of the network's host number."""
+        address = f"{SUBNET}{number}"
         network = self.stack.enter_context(_held("unshare", "--net", *HOLD))
         _plug(self.switch, network, len(self.made), address)
         folder = _own_folder(name)

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.soak
 
 def test_servers_boot_reach_each_other_and_are_gone() -> None:
     with bare_hosts() as hosts:
-        server, spark = hosts.add("server"), hosts.add("spark")
+        server, spark = hosts.add("server", 5), hosts.add("spark", 11)
         assert server.run("systemctl is-system-running; sudo id --user; hostname") == "running\n0\nserver\n"
         assert server.run("python3 --version").startswith("Python 3.11.")
         with pytest.raises(CommandFailed, match="exit status 3"):
@@ -42,7 +42,7 @@ def test_servers_boot_reach_each_other_and_are_gone() -> None:
 KILLED = """
 from tests.support.bare_host import bare_hosts
 with bare_hosts() as hosts:
-    print(hosts.add("server").leader, flush=True)
+    print(hosts.add("server", 5).leader, flush=True)
     input()
 """
 
@@ -57,5 +57,5 @@ def test_a_server_ends_with_the_tests_that_are_killed(root: Path) -> None:
         tests.kill()
     until(lambda: not alive(leader), 10, "the server ends")
     with bare_hosts() as hosts:
-        kept = [folder.name for folder in hosts.add("server").folder.parent.iterdir()]
+        kept = [folder.name for folder in hosts.add("server", 5).folder.parent.iterdir()]
     assert [name for name in kept if name.startswith(f"{tests.pid}-")] == []
