@@ -133,7 +133,7 @@ class Host:
             timeout=COMMAND_S,
         )
         self.write(f"{folder}.bundle", bundle.stdout, user=user)
-        self.run(f'git clone -q "{folder}.bundle" "{folder}"', user)
+        self.run(f'git init -q -b main "{folder}" && git -C "{folder}" pull -q "{folder}.bundle" HEAD', user)
 
     def read(self, path: str) -> str:
         """A file on the host."""
@@ -153,7 +153,7 @@ class Host:
 
     def _command(self, script: str, user: str) -> list[str]:
         inner = shlex.join(["bash", "-ec", script])
-        return [*self._enter(), "runuser", "--login", user, "--shell", "/bin/bash", "--command", inner]
+        return [*self._enter(), "runuser", "--login", user, "--shell", "/bin/bash", "--session-command", inner]
 
     def _enter(self) -> tuple[str, ...]:
         spaces = ("--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd")
@@ -240,6 +240,8 @@ def _prepare(top: Path, name: str, address: str) -> list[Path]:
 def _boot(name: str, address: str, network: int, folder: Path, shared: list[Path]) -> Host:
     group = _group(folder)
     parts = {part.upper(): str(folder / part) for part in (*PARTS, "cable")}
+    # /tmp on the disk, as Debian 12 has it
+    parts["SYSTEMD_NSPAWN_TMPFS_TMP"] = "0"
     environment = {**parts, "BASE": str(bare_base()), "PATH": PATH, "NAME": name, "GROUP": group}
     binds = [f"--bind-ro={path}" for path in shared]
     with (folder / "console").open("wb") as console:
