@@ -153,7 +153,8 @@ class Host:
 
     def _command(self, script: str, user: str) -> list[str]:
         inner = shlex.join(["bash", "-ec", script])
-        return [*self._enter(), "runuser", "--login", user, "--shell", "/bin/bash", "--session-command", inner]
+        login = ("runuser", "--login", user, "--shell", "/bin/bash", "--session-command", inner)
+        return [*self._enter(), *login]
 
     def _enter(self) -> tuple[str, ...]:
         spaces = ("--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd")
