@@ -42,8 +42,8 @@ KINDS = {
     "mail": N_("E-mails"),
 }
 PHASES = {
-    "waiting": N_("waiting for a turn"),
-    "queued": N_("waiting for a turn"),
+    "waiting": N_("waiting in the queue"),
+    "queued": N_("waiting in the queue"),
     "starting": N_("starting"),
     "loading": N_("loading the model"),
     "reading": N_("reading"),

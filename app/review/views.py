@@ -180,7 +180,7 @@ def release(submission_id: str) -> Answer:
     def work(session: Session, actor: Actor, view: SubmissionView) -> str:
         edits.require_unchanged(session, view.round_id, _stamp())
         grade_release.release_grade(session, view.round_id, actor)
-        return _("The student can see this grade now.")
+        return _("The student can now see this grade.")
 
     return _done(submission_id, "grade.release", work)
 

@@ -90,7 +90,7 @@ def confirm(batch_id: str) -> Response:
         entries = _entries(session, batch)
     choices, problems = _choices(entries)
     if not choices:
-        for sentence in (_("Nothing was submitted; choose a student for at least one row."), *problems):
+        for sentence in (_("Nothing was submitted. Choose a student for at least one row."), *problems):
             flash(sentence, "warning")
         return redirect(url_for("class_upload.preview", batch_id=batch_id), 303)
     with app_services.store.write() as session:
@@ -143,6 +143,6 @@ def _batch(session: Session, actor: Actor, batch_id: str) -> tuple[tables.ClassU
 def _assignment(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:
     found = session.get(tables.Assignment, assignment_id)
     if found is None or not auth.knows_course(actor, found.course_id):
-        raise NotFound(_("There is no such assignment."))
+        raise NotFound(_("This assignment does not exist."))
     auth.require(actor, "submit.class", Subject(found.course_id))
     return found

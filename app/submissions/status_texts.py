@@ -22,14 +22,14 @@ from grading.store.views.submission import Queue, StageView
 WORDS = {
     StageState.WAITING: N_("waiting"),
     StageState.DISPATCHED: N_("waiting for a free machine"),
-    StageState.RUNNING: N_("at work"),
+    StageState.RUNNING: N_("running"),
     StageState.DONE: N_("done"),
-    StageState.FAILED: N_("did not work, will be tried again"),
-    StageState.DEAD: N_("did not work"),
+    StageState.FAILED: N_("failed, will be retried"),
+    StageState.DEAD: N_("failed"),
 }
 PHASES = {
-    "waiting": N_("waiting for a turn"),
-    "queued": N_("waiting for a turn"),
+    "waiting": N_("waiting in the queue"),
+    "queued": N_("waiting in the queue"),
     "starting": N_("starting"),
     "loading": N_("loading the model"),
     "reading": N_("reading your work"),
@@ -188,23 +188,19 @@ def _rendered_stages(view: Standing, progress: Progress) -> list[tuple[str, Stag
 
 def _headline(view: Standing, progress: Progress, *, sees_score: bool) -> tuple[str, str]:
     if view.state == RoundState.FAILED:
-        why = (
-            _why(view)
-            or render_message(view.failure)
-            or _("The grading did not work. A person will look at it.")
-        )
-        return _("Not graded"), _("%(why)s That is no zero.", why=why)
+        why = _why(view) or render_message(view.failure) or _("Grading failed. A person will look into it.")
+        return _("Not graded"), _("%(why)s This does not mean zero points.", why=why)
     if view.withdrawn and not sees_score:
-        back = _("Your instructor took this grade back for now.")
+        back = _("Your instructor has withdrawn this grade for now.")
         return _("Withdrawn"), f"{back} {_('You see it here when it is released again.')}"
     if view.graded and not sees_score:
-        done = _why(view) or _("The grading is done.")
-        looks = _("A person looks at it before you see the result.")
-        return _("Waits for review"), f"{done} {looks}"
+        done = _why(view) or _("Grading is complete.")
+        looks = _("A person reviews the grade before you see it.")
+        return _("Awaiting review"), f"{done} {looks}"
     if view.state == RoundState.GRADED:
         return _("Graded"), ""
     if view.state == RoundState.PARTIAL:
-        words = _("One part of the grading did not work. There is no total yet, and that is no zero.")
+        words = _("Part of the grading failed. There is no total yet. This does not mean zero points.")
         return _("Partly graded"), words
     return _waiting(view, progress, sees_score=sees_score)
 
@@ -212,17 +208,17 @@ def _headline(view: Standing, progress: Progress, *, sees_score: bool) -> tuple[
 def _waiting(view: Standing, progress: Progress, *, sees_score: bool) -> tuple[str, str]:
     queue = progress.queue
     predicted = queue is not None and queue.eta_s is not None
-    about = _("About %(time)s to go.", time=duration(queue.eta_s or 0)) if queue and predicted else ""
+    about = _("About %(time)s remaining.", time=duration(queue.eta_s or 0)) if queue and predicted else ""
     if view.release == "after_review" and not sees_score:
         about = f"{about} {_('Then a person looks at the result before you see it.')}".strip()
-    place = _("Place %(number)s.", number=queue.position) if queue and queue.position else ""
+    place = _("Position %(number)s.", number=queue.position) if queue and queue.position else ""
     if view.state == RoundState.RUNNING:
         if begun(progress):
             return _("Being graded"), about
-        return _("Next in line"), f"{place} {about}".strip()
+        return _("Next in the queue"), f"{place} {about}".strip()
     if view.state == RoundState.QUEUED and queue:
         return _("In the queue"), f"{place} {about}".strip()
-    doing = _("Your work is being run.") if view.to_run else _("Your files are being read.")
+    doing = _("Running your work.") if view.to_run else _("Reading your files.")
     return _("Received"), f"{doing} {about}".strip()
 
 
@@ -234,7 +230,7 @@ def begun(progress: Progress) -> bool:
 def _tab(headline: str, view: Standing, progress: Progress) -> str:
     queue = progress.queue
     if not view.final and queue and queue.position:
-        return _("Place %(number)s", number=queue.position)
+        return _("Position %(number)s", number=queue.position)
     return headline
 
 
@@ -245,7 +241,7 @@ def _why(view: Standing) -> str:
 
 def _stage(name: str, stage: StageStatus) -> LiveStage:
     words = PHASES.get(stage.phase or "") or WORDS.get(StageState(stage.status), stage.status)
-    model = _("fixed rules") if stage.model == "rules" else stage.model or ""
+    model = _("rules engine") if stage.model == "rules" else stage.model or ""
     parts = [_("on %(machine)s", machine=stage.machine) if stage.machine else "", model]
     # fixed rules answer at once, and "0 s" says nothing to anybody
     parts.append(f"{stage.seconds:.0f} s" if stage.seconds is not None and stage.seconds >= 0.5 else "")

@@ -103,7 +103,7 @@ def release(submission_id: str) -> BaseResponse:
         auth.require_seen(actor, view)
         auth.require(actor, "grade.release", auth.subject_of(view))
         grade_release.release_grade(session, view.round_id, actor)
-    flash(_("The student can see this grade now."))
+    flash(_("The student can now see this grade."))
     return _to_submission(submission_id)
 
 
@@ -221,7 +221,7 @@ def discard_upload(upload_id: str) -> BaseResponse:
     with services().store.write() as session:
         waiting = pending_uploads.load_upload(session, upload_id, actor.user_id)
         pending_uploads.discard_upload(session, waiting.assignment_id, actor.user_id)
-    flash(_("The uploaded files were thrown away. Nothing was submitted."))
+    flash(_("The uploaded files were discarded. Nothing was submitted."))
     return redirect(url_for("assignments.assignment", assignment_id=waiting.assignment_id), 303)
 
 
@@ -324,7 +324,7 @@ def retry_failed() -> BaseResponse:
         message = ngettext(
             "%(count)s submission will be graded again.", "%(count)s submissions will be graded again.", done
         )
-        flash(message if done else _("Nothing to do."), "success" if done else "info")
+        flash(message if done else _("No changes made."), "success" if done else "info")
     return redirect(url_for("submissions.failed"), 303)
 
 

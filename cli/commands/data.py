@@ -235,7 +235,7 @@ def _has(one: DeadRound, code: str | None) -> bool:
 
 def _show(listed: list[DeadRound]) -> None:
     if not listed:
-        click.echo("Nothing was given up.")
+        click.echo("Nothing has failed.")
         return
     for one in listed:
         click.echo(

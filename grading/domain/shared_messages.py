@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from grading.domain.messages import Message, define_message
 
 NO_SUCH_COURSE = define_message("shared.no_such_course", "There is no such course.")
-NO_SUCH_ASSIGNMENT = define_message("shared.no_such_assignment", "There is no such assignment.")
+NO_SUCH_ASSIGNMENT = define_message("shared.no_such_assignment", "This assignment does not exist.")
 NO_SUCH_SUBMISSION = define_message("shared.no_such_submission", "There is no such submission.")
 NO_SUCH_FILE_OF_SUBMISSION = define_message("shared.no_such_file", "The submission has no such file.")
 NO_SUCH_PERSON = define_message("shared.no_such_person", "There is no such person.")

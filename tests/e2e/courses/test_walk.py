@@ -70,7 +70,7 @@ def test_an_instructor_brings_in_a_class(careful: Page, school: School, site: st
     page.get_by_label("In this course they are").select_option("student")
     page.get_by_role("button", name="Change the role").click()
     page.get_by_role("button", name="Make a link").click()
-    expect(page.get_by_text("it is shown only once")).to_be_visible()
+    expect(page.get_by_text("It is shown only once")).to_be_visible()
     shown = page.locator("[data-link]").inner_text()
     faults(page, "people-link")
     page.get_by_role("link", name="Done").click()

@@ -118,7 +118,7 @@ def test_the_menu_the_colours_and_the_language(
     page.goto(f"{site}/machines")
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
     page.keyboard.press("Tab")
-    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    expect(page.get_by_role("link", name="Skip to main content")).to_be_focused()
     page.get_by_text("Menu").press("Enter")
     here = page.get_by_role("navigation", name="Main").get_by_role("link", name="Operations")
     expect(here).to_have_attribute("aria-current", "true")
@@ -130,7 +130,7 @@ def test_the_menu_the_colours_and_the_language(
     page.reload()
     expect(page.locator("html")).to_have_attribute("data-bs-theme", "dark")
     page.locator(".menu-reader summary").click()
-    page.get_by_role("button", name="As the system").click()
+    page.get_by_role("button", name="System default").click()
     look(page, pictures, "menu-reader")
     page.get_by_role("button", name="Deutsch").click()
     expect(page.locator("html")).to_have_attribute("lang", "de")
@@ -150,5 +150,5 @@ def test_faults_are_said_in_plain_words(
     page = careful
     come_in(page, site, school, "anna")
     page.goto(f"{site}{path}")
-    expect(page.get_by_role("link", name="To the start page")).to_be_visible()
+    expect(page.get_by_role("link", name="Go to home page")).to_be_visible()
     look(page, pictures, f"fault{path.replace('/', '-')}", all_widths=True)

@@ -93,7 +93,7 @@ def test_reviewing_by_keyboard(careful: Page, school: School, site: str, picture
     expect(title).to_be_focused()
     expect(page.locator(".review-head .state-held")).to_be_visible()
     page.keyboard.press("r")
-    expect(page.get_by_text("The student can see this grade now.")).to_be_visible()
+    expect(page.get_by_text("The student can now see this grade.")).to_be_visible()
     ready(page)
     page.keyboard.press("k")
     at(page, "Bo Berg")

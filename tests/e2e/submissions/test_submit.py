@@ -124,17 +124,17 @@ def test_from_home_to_the_receipt(careful: Page, school: School, site: str, pict
     drop(page, "answer.ipynb", notebook())
     expect(page.locator("[data-files] li")).to_have_count(2)
     look(page, pictures, "assignment-student", all_widths=True)
-    page.get_by_role("button", name="Upload and look first").click()
+    page.get_by_role("button", name="Check before submitting").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Not submitted yet")
     expect(page.get_by_text("Stops with an error: cell 3")).to_be_visible()
-    expect(page.get_by_text("A TODO or placeholder is left: cell 5")).to_be_visible()
+    expect(page.get_by_text("A TODO or placeholder remains: cell 5")).to_be_visible()
     expect(page.get_by_text("the sum is right")).to_be_visible()
     look(page, pictures, "received", all_widths=True)
     assert school.count(tables.Submission) == 1
     page.goto(site)
-    expect(page.get_by_text("You uploaded files that are not submitted yet.")).to_be_visible()
+    expect(page.get_by_text("You uploaded files but have not submitted them yet.")).to_be_visible()
     page.get_by_role("link", name="Sales of a year", exact=True).click()
-    page.get_by_role("link", name="Look and submit").click()
+    page.get_by_role("link", name="Check and submit").click()
     page.get_by_role("button", name="Submit these files").dblclick()
     expect(page.locator("[data-live]")).to_contain_text("Received")
     assert school.count(tables.Submission) == 2
@@ -168,7 +168,7 @@ def test_a_lost_answer_is_found_again(careful: Page, school: School, site: str, 
         "**/submit", lambda route: lose(route) if route.request.method == "POST" else route.continue_()
     )
     page.get_by_label("Your files").set_input_files([WORK])
-    page.get_by_role("button", name="Submit at once").click()
+    page.get_by_role("button", name="Submit now").click()
     expect(page.locator("[data-live]")).to_contain_text("Received", timeout=60_000)
     assert school.count(tables.Submission) == before + 1
 
@@ -179,7 +179,7 @@ def test_without_scripts_it_is_an_ordinary_form(browser: Any, school: School, si
     come_in(page, site, school, "cleo")
     page.goto(f"{site}/assignments/{school.quick}")
     page.get_by_label("Your files").set_input_files([WORK])
-    page.get_by_role("button", name="Upload and look first").click()
+    page.get_by_role("button", name="Check before submitting").click()
     page.get_by_role("button", name="Submit these files").click()
     expect(page.locator("[data-live]")).to_contain_text("Received")
     context.close()
@@ -198,7 +198,7 @@ def test_a_pair_finds_together(careful: Page, school: School, site: str, picture
     expect(page.get_by_text("A classmate invites you into a group.")).to_be_visible()
     page.get_by_role("link", name="Sales of a year", exact=True).click()
     page.get_by_role("button", name="Accept the invitation").click()
-    expect(page.get_by_text("What you submit counts for your group:")).to_be_visible()
+    expect(page.get_by_text("Your submission counts for your group:")).to_be_visible()
 
 
 def test_staff_give_extensions_and_make_groups(

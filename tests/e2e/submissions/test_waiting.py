@@ -50,10 +50,10 @@ def test_waiting_leaving_and_coming_back(careful: Page, school: School, site: st
     page.goto(f"{site}/submissions/{submission}")
     status = page.locator("[data-live]")
     expect(status).to_contain_text("In the queue")
-    expect(page).to_have_title(re.compile(r"^Place 1 · "))
-    page.get_by_label("Send an e-mail to anna@school.example").check()
+    expect(page).to_have_title(re.compile(r"^Position 1 · "))
+    page.get_by_label("Email me at anna@school.example").check()
     expect(page.get_by_text("You will get an e-mail when you can see the result.")).to_be_visible()
-    expect(page.get_by_label("Send an e-mail to anna@school.example")).to_be_checked()
+    expect(page.get_by_label("Email me at anna@school.example")).to_be_checked()
     look(page, pictures, "waiting", all_widths=True)
 
     def cut(route: Route) -> None:
@@ -61,13 +61,13 @@ def test_waiting_leaving_and_coming_back(careful: Page, school: School, site: st
 
     page.route("**/status.json", cut)
     page.evaluate("window.dispatchEvent(new Event('offline'))")
-    expect(status).to_contain_text("The connection to the server is interrupted.")
+    expect(status).to_contain_text("Connection to the server lost.")
     advance(school, submission, "running")
     page.unroute("**/status.json", cut)
     page.evaluate("window.dispatchEvent(new Event('online'))")
     expect(status).to_contain_text("Technical review: writing")
     expect(status).to_contain_text("120 tokens")
-    expect(page.get_by_text("The connection to the server is interrupted.")).to_be_hidden()
+    expect(page.get_by_text("Connection to the server lost.")).to_be_hidden()
     expect(page).to_have_title(re.compile(r"^Being graded · "))
     look(page, pictures, "at-work", all_widths=True)
     said = page.evaluate("""() => {
@@ -94,7 +94,7 @@ def test_a_session_that_ended_is_said(careful: Page, school: School, site: str) 
     expect(page.locator("[data-live]")).to_contain_text("Received")
     page.context.clear_cookies()
     page.evaluate("window.dispatchEvent(new Event('online'))")
-    expect(page.get_by_role("link", name="Sign in to go on")).to_be_visible()
+    expect(page.get_by_role("link", name="Sign in to continue")).to_be_visible()
 
 
 def test_the_gradebook_out_and_in(careful: Page, school: School, site: str, pictures: Path) -> None:

@@ -389,7 +389,7 @@ def test_a_launch_that_is_over_says_so_in_the_platforms_words(canvas: Campus) ->
     assert [one.status_code for one in pages] == [303, 401]
     page = pages[1].get_data(as_text=True)
     assert "launch_no_longer_valid: The launch has either expired or already been consumed" in page
-    assert f"error 401, request {pages[1].headers['X-Request-ID']}." in page
+    assert f"Error code 401, request {pages[1].headers['X-Request-ID']}." in page
     assert "open it there again" in page
 
 

@@ -162,17 +162,17 @@ def live(school: School, who: str, submission: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("phase", "words"),
     [
-        ("queued", "waiting for a turn"),
+        ("queued", "waiting in the queue"),
         ("loading", "loading the model"),
         ("reading", "reading your work"),
         ("generating", "writing"),
-        ("unheard of", "at work"),
+        ("unheard of", "running"),
     ],
 )
 def test_the_page_says_what_a_machine_does(school: School, phase: str, words: str) -> None:
     submission = running(school, phase=phase)
     assert live(school, "anna", submission)["words"] == words
-    assert PHASES.get(phase, "at work") == words
+    assert PHASES.get(phase, "running") == words
 
 
 def test_tokens_count_up(school: School) -> None:
@@ -190,7 +190,7 @@ def test_a_draft_is_for_who_may_see_the_submission_and_ends_with_the_run(school:
     url = f"/api/v1/submissions/{submission}"
     for name in ("anna", "teacher"):
         shown = school.client(name).get(f"/submissions/{submission}").get_data(as_text=True)
-        assert "An AI is writing this. Nobody has checked it, and it may still change." in shown
+        assert "AI-generated draft, not reviewed yet. It may still change." in shown
         assert "Good: &lt;script&gt;alert(1)&lt;/script&gt; &amp; &#34;plots&#34;" in shown
         assert "<script>alert" not in shown
         assert live(school, name, submission)["draft"] == DRAFT

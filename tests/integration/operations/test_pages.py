@@ -176,8 +176,8 @@ def test_every_error_says_what_to_do_and_nothing_of_the_code(school: School, sta
         answer = school.client(name).get(f"/fault-{status}")
         page = answer.get_data(as_text=True)
         assert answer.status_code == status
-        assert f"error {status}" in page
-        assert "To the start page" in page
+        assert f"Error code {status}" in page
+        assert "Go to home page" in page
         assert "Traceback" not in page
         assert page.count("<h1>") == 1
 

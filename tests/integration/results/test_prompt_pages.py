@@ -70,7 +70,7 @@ def test_staff_find_the_exact_prompt_below_the_result(school: School) -> None:
         '<pre class="example" data-message="system">\nYou review homework.\nThe task: ünder 5 &lt; 6' in page
     )
     assert hashed(sent()) in page
-    assert "checked" in page
+    assert "verified" in page
     assert 'role="alert"' not in page
     mine = school.client("anna").get(f"/submissions/{submission}").get_data(as_text=True)
     assert "/prompt" not in mine
@@ -91,7 +91,7 @@ def test_the_prompt_of_what_is_dead_stands_beside_the_fault(school: School) -> N
     assert url not in school.client("anna").get(f"/submissions/{submission}").get_data(as_text=True)
     page = school.client("teacher").get(url).get_data(as_text=True)
     assert "Its result does not count." in page
-    assert "No language model read them" in page
+    assert "No language model read these messages" in page
 
 
 def test_who_may_read_a_prompt(school: School) -> None:
@@ -142,7 +142,7 @@ def test_a_prompt_that_is_not_what_the_machine_hashed_is_shown_as_that(school: S
     run = school.ran(submission, "analysis", sent("something else"), **HOW)
     page = school.client("teacher").get(f"/submissions/{submission}/runs/{run}/prompt").get_data(as_text=True)
     assert 'role="alert"' in page
-    assert "This is not what the machine says it used." in page
+    assert "This differs from what the machine reported." in page
     assert hashed(sent("something else")) in page
     assert hashed(sent()) in page
     assert "checked" not in page

@@ -191,7 +191,7 @@ def test_where_no_machine_does_a_stage_no_time_is_told(
     assert asked(school, mine) == {"position": 1, "eta_s": None}
     with school.app.test_request_context(), school.store.read() as session:
         view = submission_view.load_view(session, mine)
-        assert live(view, progress(session, view), sees_score=True).detail == "Place 1."
+        assert live(view, progress(session, view), sees_score=True).detail == "Position 1."
 
 
 def test_what_takes_longer_than_usual_has_no_time(school: School) -> None:
@@ -247,8 +247,8 @@ def test_what_was_sent_and_not_begun_has_a_place(school: School, monkeypatch: py
     with school.app.test_request_context(), school.store.read() as session:
         view = submission_view.load_view(session, first)
         shown = live(view, progress(session, view), sees_score=False)
-    assert shown.headline == "Next in line"
-    assert shown.detail.startswith("Place 1. About ")
+    assert shown.headline == "Next in the queue"
+    assert shown.detail.startswith("Position 1. About ")
 
 
 def test_words_are_coarse(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,4 +260,4 @@ def test_words_are_coarse(school: School, monkeypatch: pytest.MonkeyPatch) -> No
     with school.app.test_request_context(), school.store.read() as session:
         view = submission_view.load_view(session, mine)
         shown = live(view, progress(session, view), sees_score=True)
-    assert shown.detail == "Place 1. About 6 minutes to go."
+    assert shown.detail == "Position 1. About 6 minutes remaining."

@@ -200,7 +200,7 @@ def test_staff_see_what_is_dead_and_try_it_again(school: School) -> None:
     form = {"csrf_token": form_token(teacher), "round": round_id}
     answer = teacher.post("/failed", data=form, follow_redirects=True)
     assert "1 submission will be graded again." in answer.get_data(as_text=True)
-    assert "Nothing was given up." in answer.get_data(as_text=True)
+    assert "Nothing has failed." in answer.get_data(as_text=True)
     assert school.dispatch.announced == [round_id]
     with school.store.read() as session:
         assert session.get_one(Round, round_id).state == "running"
@@ -239,4 +239,4 @@ def test_the_command_lists_and_replays(store: Store, root: Path) -> None:
     assert states(store, wanted.round_id)[0] == "running"
     assert states(store, other.round_id)[0] == "partial"
     assert "1 of 1" in call("--all")
-    assert "Nothing was given up" in call()
+    assert "Nothing has failed" in call()

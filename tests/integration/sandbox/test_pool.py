@@ -98,11 +98,11 @@ def test_a_page_says_that_the_work_is_run(lite: School) -> None:
             waits = Progress(queue=outlook(session).queue(view, 0.0), stages={})
         return live(view, waits, sees_score=False).detail
 
-    assert said().startswith("Your files are being read.")
+    assert said().startswith("Reading your files.")
     prepare(lite.server, round_id)
-    assert said().startswith("Your work is being run.")
+    assert said().startswith("Running your work.")
     tried(lite, round_id)
-    assert said().startswith("Place 1.")
+    assert said().startswith("Position 1.")
 
 
 def test_a_second_announcement_does_not_take_the_work_from_who_runs_it(school: School) -> None:

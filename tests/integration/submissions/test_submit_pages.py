@@ -110,7 +110,7 @@ def test_an_upload_is_shown_before_it_counts(school: School) -> None:
     assert school.count(Submission) == 0
     assert school.dispatch.announced == []
     for url in ("/", f"/assignments/{school.assignment}"):
-        assert "not submitted yet" in client.get(url).get_data(as_text=True).lower()
+        assert "not submitted" in client.get(url).get_data(as_text=True).lower()
     done = post(client, answer.headers["Location"])
     assert "/submissions/" in done.headers["Location"]
     assert (school.count(Submission), school.count(tables.Upload), school.count(tables.UploadFile)) == (
@@ -213,7 +213,7 @@ def test_no_check_that_compares_is_told_before_it_counts(school: School) -> None
         version.rubric = rubric
     client = school.client("anna")
     page = client.get(send(client, school.assignment, "look").headers["Location"]).get_data(as_text=True)
-    for words in ("reads a file", "adds one", "There are hidden tests, too."):
+    for words in ("reads a file", "adds one", "There are also hidden tests."):
         assert words in page
     for words in ("the secret", "secret_pattern", "the number", "41.5", "97719.5", "the hidden one"):
         assert words not in page
@@ -227,7 +227,7 @@ def test_the_look_tells_what_was_defined_and_where_it_does_not_parse(school: Sch
     )
     for words in (
         "1 class, 1 function or method, 1 line of comments",
-        "does not follow the grammar",
+        "has syntax errors",
         "line 6",
     ):
         assert words in page
@@ -370,7 +370,7 @@ def test_after_the_door_closed_only_staff_and_extensions_get_in(school: School) 
     change(school, due_at=ago(school, days=2.5), late={"per_day": 0.1, "days": 1})
     client = school.client("anna")
     page = client.get(f"/assignments/{school.assignment}").get_data(as_text=True)
-    assert "Nothing more is accepted" in page
+    assert "are closed" in page
     assert "data-submit-form" not in page
     for then in ("look", "at_once"):
         answer = send(client, school.assignment, then)
@@ -418,7 +418,7 @@ def test_hidden_assignments_and_archived_courses(school: School) -> None:
     change(school, visible=True)
     with school.store.write() as session:
         session.get_one(tables.Course, school.course).archived = True
-    assert "This course is over" in client.get(url).get_data(as_text=True)
+    assert "This course has ended" in client.get(url).get_data(as_text=True)
     for one in (client, teacher):
         assert send(one, school.assignment, key="a" * 22).status_code == 409
     assert api(school, "teacher", "anna") == 409

@@ -109,7 +109,7 @@ def test_what_this_process_changes_is_seen_at_once(school: School) -> None:
     school.grade(submission, report())
     anna, teacher = school.client("anna"), school.client("teacher")
     live_status = ask(anna, submission)
-    assert live_status.get_json()["headline"] == "Waits for review"
+    assert live_status.get_json()["headline"] == "Awaiting review"
     teacher.post(f"/submissions/{submission}/release", data={"csrf_token": form_token(teacher)})
     assert ask(anna, submission, live_status.headers["ETag"]).get_json()["headline"] == "Graded"
 

@@ -171,7 +171,7 @@ def test_students_see_points_only_after_release(school: School) -> None:
     )
     for url in urls:
         assert "7.25" not in student.get(url).get_data(as_text=True)
-    assert "Waits for review" in student.get(urls[0]).get_data(as_text=True)
+    assert "Awaiting review" in student.get(urls[0]).get_data(as_text=True)
     assert "7.25" in teacher.get(urls[0]).get_data(as_text=True)
     key = student.get(urls[3]).get_json()["result"]
     teacher.post(f"/submissions/{submission}/release", data={"csrf_token": form_token(teacher)})
@@ -206,7 +206,7 @@ def test_partial_and_failed_in_plain_words(school: School) -> None:
     page = client.get(f"/submissions/{one}").get_data(as_text=True)
     assert "points so far, no total yet" in page
     assert "Personal feedback did not work." in page
-    assert "That is no zero" in client.get(f"/submissions/{two}").get_data(as_text=True)
+    assert "This does not mean zero points" in client.get(f"/submissions/{two}").get_data(as_text=True)
 
 
 def test_dashboard_filters_and_pages(database_url: str) -> None:
@@ -216,19 +216,17 @@ def test_dashboard_filters_and_pages(database_url: str) -> None:
     school.submit("ben")
     teacher = school.client("teacher")
     page = teacher.get("/submissions").get_data(as_text=True)
-    assert "Page 1 of 2, 27 in all" in page
+    assert "Page 1 of 2, 27 in total" in page
     assert (
         teacher.get(f"/submissions?assignment={school.assignment}")
         .get_data(as_text=True)
         .count("submission 1<")
         == 1
     )
-    assert "Nothing has been submitted that fits" in teacher.get("/submissions?state=failed").get_data(
-        as_text=True
-    )
+    assert "No submissions match" in teacher.get("/submissions?state=failed").get_data(as_text=True)
     assert teacher.get("/submissions?page=99999999999&assignment=x&state=%00").status_code == 200
     stranger = school.client("stranger").get("/submissions").get_data(as_text=True)
-    assert "Nothing has been submitted" in stranger
+    assert "There are no submissions" in stranger
     assert school.client("ben").get("/").get_data(as_text=True).count(", submission ") == 1
     for url in ("/submissions/%00", "/classes/a%00", "/tokens/99999999999999999999/revoke"):
         assert teacher.get(url).status_code in (404, 405)
@@ -397,9 +395,9 @@ def test_class_zip_preview_and_confirm(school: School) -> None:
     )
     client = school.client("teacher")
     page = client.get(f"/classes/{batch}").get_data(as_text=True)
-    assert "4 students in the zip, 2 known in this course, 2 not" in page
+    assert "4 students in the ZIP file: 2 enrolled in this course, 2 not" in page
     assert "✓ by name" in page
-    assert "✓ by id" in page
+    assert "✓ by ID" in page
     assert school.count(tables.Submission) == 0
     keys = re.findall(r'<th scope="row">([^<]+)', page)
     choice = {"anna · 111": school.users["anna"], "ben": school.users["ben"], "new-1": "create"}

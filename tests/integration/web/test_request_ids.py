@@ -60,7 +60,7 @@ def test_an_error_says_it_and_the_log_too(
         assert said["request_id"] == "<mine>"
         assert "recorded as <mine>;" in said["detail"]
     else:
-        assert "error 500, request &lt;mine&gt;." in answer.get_data(as_text=True)
+        assert "Error code 500, request &lt;mine&gt;." in answer.get_data(as_text=True)
     assert "about <mine>" in caplog.text
     assert f"unexpected error <mine> at GET {way}" in caplog.text
 
@@ -69,4 +69,4 @@ def test_refusals_say_it(school: School) -> None:
     headers = {"X-Request-ID": "r-1"}
     assert school.client().get("/api/v1/me", headers=headers).get_json()["request_id"] == "r-1"
     page = school.client("teacher").get("/nothing", headers=headers).get_data(as_text=True)
-    assert "error 404, request r-1." in page
+    assert "Error code 404, request r-1." in page
