@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from cli.deploy.deployment import Deployment, Options
-from cli.deploy.file_transfer import size
-from cli.deploy.ssh import remote_of
+from cli.deploy.deployment import Deployment, Options, differences
+from cli.deploy.file_transfer import Progress, size
+from cli.deploy.overview import Overview
+from cli.deploy.ssh import MachineError, remote_of
 from cli.settings import Settings
+from grading.config.settings import Machine
 
 
 @dataclass
@@ -39,7 +42,13 @@ class TransferOutput:
 
 
 @click.command()
-@click.argument("machine")
+@click.argument("machine", required=False)
+@click.option(
+    "--all", "everywhere", is_flag=True, help="All machines that have [machines.ssh], at the same time."
+)
+@click.option(
+    "--rollback", is_flag=True, help="Go back to the release before, with its settings and secrets."
+)
 @click.option("--dry-run", is_flag=True, help="Only print the steps; nothing is reached or changed.")
 @click.option("--offline", is_flag=True, help="The machine has no internet: wheels come from this computer.")
 @click.option(
@@ -66,7 +75,9 @@ class TransferOutput:
 @click.pass_obj
 def deploy(
     settings: Settings,
-    machine: str,
+    machine: str | None,
+    everywhere: bool,
+    rollback: bool,
     dry_run: bool,
     offline: bool,
     model_folders: tuple[str, ...],
@@ -79,16 +90,68 @@ def deploy(
 
     The machine's address of Redis comes from GRADER_REDIS_URL_<MACHINE> (DGX_SPARK_1 for dgx-spark-1), else
     from GRADER_REDIS_URL. Running it again changes only what is different; what runs is started again only
-    then, after it has finished or handed back its work.
+    then, after it has finished or handed back its work. A release that sends no heartbeat within --wait is
+    replaced by the one before.
     """
-    output = TransferOutput(sys.stdout.isatty())
-    chosen = settings.config.machine(machine)
+    if everywhere == bool(machine):
+        raise click.UsageError("Name one MACHINE, or give --all.")
     options = Options(environment, offline, model_folders, wheels, quick, wait_s)
-    one = Deployment(settings, chosen, remote_of(chosen), options, os.environ, output.line, output.progress)
-    steps = one.steps()
-    for number, (name, does, step) in enumerate(steps, 1):
-        click.echo(f"{number}/{len(steps)} {name}: {does if dry_run else step()}")
-    if not dry_run:
-        click.echo(f"{machine}: {', '.join(one.changed) + ' changed' if one.changed else 'nothing changed'}")
-        for difference in one.differences():
-            click.echo(f"! {difference.message}\n  → {difference.remedy}")
+    if machine:
+        _one(settings, settings.config.machine(machine), options, rollback, dry_run)
+    else:
+        _all(settings, options, rollback, dry_run)
+
+
+def _one(settings: Settings, machine: Machine, options: Options, rollback: bool, dry_run: bool) -> None:
+    output = TransferOutput(sys.stdout.isatty())
+    with _deployment(settings, machine, options, output.line, output.progress) as one:
+        steps = one.steps_back() if rollback else one.steps()
+        for number, step in enumerate(steps, 1):
+            name, does, _ = step
+            click.echo(f"{number}/{len(steps)} {name}: {does if dry_run else one.run(step)}")
+        if not dry_run:
+            click.echo(f"{machine.name}: {_summary(one)}")
+            _compare(settings, [one])
+
+
+def _all(settings: Settings, options: Options, rollback: bool, dry_run: bool) -> None:
+    """Every machine at the same time; what fails on one leaves the others alone."""
+    machines = [one for one in settings.config.machines if one.ssh is not None]
+    if not machines:
+        raise MachineError("No machine has [machines.ssh] in config.toml; see docs/cluster.md.")
+    done: list[Deployment] = []
+    with Overview([one.name for one in machines], live=sys.stdout.isatty()) as overview:
+
+        def work(machine: Machine) -> None:
+            line, quiet = overview.saying(machine.name), lambda _done, _total: None
+            with _deployment(settings, machine, options, line, quiet) as one:
+                steps = one.steps_back() if rollback else one.steps()
+                for number, step in enumerate(steps, 1):
+                    name, does, _ = step
+                    overview.begin(machine.name, f"{number}/{len(steps)} {name}")
+                    overview.result(machine.name, does if dry_run else one.run(step))
+                if not dry_run:
+                    overview.result(machine.name, _summary(one))
+                    done.append(one)
+
+        failed = overview.all_at_once(machines, work)
+    if done:
+        _compare(settings, done)
+    if failed:
+        raise MachineError(f"{failed} of {len(machines)} machines failed.")
+
+
+def _deployment(
+    settings: Settings, machine: Machine, options: Options, say: Callable[[str], None], progress: Progress
+) -> Deployment:
+    return Deployment(settings, machine, remote_of(machine), options, os.environ, say, progress)
+
+
+def _summary(one: Deployment) -> str:
+    return f"{', '.join(one.changed)} changed" if one.changed else "nothing changed"
+
+
+def _compare(settings: Settings, deployed: list[Deployment]) -> None:
+    """Say which models have different weights on machines that were deployed and others."""
+    for difference in differences(settings, deployed):
+        click.echo(f"! {difference.message}\n  → {difference.remedy}")

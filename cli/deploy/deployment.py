@@ -6,26 +6,40 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import time
+from types import TracebackType
 from typing import Any
-from urllib.parse import urlsplit
 
-from pydantic import ValidationError
-
-from cli.deploy.file_transfer import DEPLOY_SCRIPT, Progress, copy, file, program, size
+from cli.deploy.file_transfer import (
+    DEPLOY_SCRIPT,
+    SPARE,
+    File,
+    Progress,
+    Room,
+    copy,
+    full,
+    needed,
+    program,
+    size,
+)
+from cli.deploy.machine_config import config_for, secrets_for, used_by
 from cli.deploy.models import Models, wanted
-from cli.deploy.packages import fetch_wheels, lock_for, platforms
-from cli.deploy.services import Heartbeats, MachineService, State, services_of
+from cli.deploy.packages import lock_for, wheels_for
+from cli.deploy.releases import Begun, Change, Lock, see_through
+from cli.deploy.services import Heartbeats, MachineService, services_of
 from cli.deploy.ssh import MachineError, Remote
-from cli.deploy.units import env_line
+from cli.deploy.units import Kind, env_line
 from cli.settings import Settings
-from grading.config.settings import Machine, Redis
+from grading.config.settings import Machine
 from grading.domain.model_digests import Claim, Difference, differing
-from workers.machine.engines.remote_prefill import protocol as prefill
 
 INSTALL_S = 3600.0
-RETAINED = 1
-"""Versions and environments that are kept beside those in use, to go back to."""
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
+UNPACKED = 4
+"""What wheels take beside themselves when they are installed, by their size."""
+CLOCK_S = 60.0
+"""How far a machine's clock may be off."""
+Step = tuple[str, str, Callable[[], str]]
+"""Name, what it does, and the step itself."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +56,10 @@ class Options:
 
 @dataclass
 class Deployment:
-    """Brings one machine to this version and this configuration. Steps raise MachineError."""
+    """Brings one machine to this version and this configuration. Steps raise MachineError.
+
+    Leaving the context lets others deploy to it, and puts back what was not seen to run.
+    """
 
     settings: Settings
     machine: Machine
@@ -53,15 +70,29 @@ class Deployment:
     progress: Progress
     facts: dict[str, Any] = field(default_factory=dict)
     changed: list[str] = field(default_factory=list)
-    claims: list[Claim] = field(default_factory=list)
-    """The weights that were found or brought there."""
     version: str = ""
     environment: str = ""
-    _states: dict[str, State] = field(default_factory=dict)
-    """How each service was when it was installed, by its name."""
+    _files: list[File] = field(default_factory=list)
+    _lock: Lock | None = None
+    _change: Change | None = None
+    _begun: Begun | None = None
+    _kinds: dict[str, Kind] = field(default_factory=dict)
+    _before: set[str] = field(default_factory=set)
+    _variables: str = ""
+    _models_found: Models | None = None
 
-    def steps(self) -> list[tuple[str, str, Callable[[], str]]]:
-        """Name, what it does, and the step itself, in order."""
+    def __enter__(self) -> Deployment:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for held in (self._change, self._lock):
+            if held is not None:
+                held.close()
+
+    def steps(self) -> list[Step]:
+        """All steps in order."""
         options, models = self.options, wanted(self.machine)
         services = " and ".join(one.name for one in self._services)
         folder = self.remote.ssh.folder
@@ -75,18 +106,44 @@ class Deployment:
         if options.offline and not options.model_folders:
             how = "which must be there"
         return [
-            ("machine", f"reach {self.remote.address}, port {self.remote.ssh.port}; find Python", self._look),
+            self._first(),
+            ("room", f"count what is to be copied; {size(SPARE)} must stay free", self._room),
             ("program", f"copy this version of Grader into {folder}/releases", self._program),
             ("packages", packages, self._packages),
-            ("secrets", f"write {folder}/grader.env, for its owner only", self._secrets_file),
+            ("secrets", f"collect the variables of {folder}/grader.env", self._secrets_file),
             ("models", f"verify {names}" + (f", {how}" if models else ""), self._models),
-            ("service", f"write config.toml, install {services}", self._install),
             (
-                "start",
-                "start it, or start it again if anything changed, and wait for a heartbeat",
-                self._start,
+                "service",
+                f"write config.toml and grader.env, install {services}, start what changed again",
+                self._install,
             ),
+            ("start", "wait for a heartbeat; without one, go back to the release before", self._wait),
         ]
+
+    def steps_back(self) -> list[Step]:
+        """The steps of a rollback."""
+        return [
+            self._first(),
+            (
+                "service",
+                "use the release before, with its environment, configuration and secrets",
+                self._back,
+            ),
+            ("start", "wait for a heartbeat; without one, return to the release in use now", self._wait),
+        ]
+
+    def _first(self) -> Step:
+        return (
+            "machine",
+            f"reach {self.remote.address}, port {self.remote.ssh.port}; find Python",
+            self._look,
+        )
+
+    def run(self, step: Step) -> str:
+        """Do a step, as long as nobody else may deploy to the machine; what it says."""
+        if self._lock is not None:
+            self._lock.check()
+        return step[2]()
 
     @property
     def _services(self) -> list[MachineService]:
@@ -95,26 +152,83 @@ class Deployment:
     def _run_remote(self, *words: str, stdin: bytes = b"", timeout_s: float = 60.0) -> Any:
         return self.remote.call(DEPLOY_SCRIPT, *words, stdin=stdin, timeout_s=timeout_s)
 
-    def _note(self, changed: bool, what: str) -> str:
-        if changed:
-            self.changed.append(what)
-        return "changed" if changed else "the same"
-
     def _look(self) -> str:
+        begun = time()
         self.facts = self._run_remote("facts")
-        if not self.facts["writable"]:
-            raise MachineError(
-                f"{self.machine.name}: {self.facts['folder']} cannot be written by {self.remote.address}; "
-                "make it for that user, or set folder in [machines.ssh]."
-            )
+        self._refuse(begun, time())
+        self.version, self._files = program()
+        with Heartbeats(self.settings.config) as heartbeats:
+            self._before = heartbeats.of(self.machine.name)
+        self._kinds = {one.name: one.do("ready").kind for one in self._services}
+        self._lock = Lock(self.remote, self.version)
+        # what another deployment has left is known only now
+        self.facts = self._run_remote("facts")
         free, system = size(self.facts["free"]), self.facts["platform"]
         return f"Python {self.facts['version']} at {self.facts['python']}, {system}, {free} free"
 
+    def _refuse(self, begun: float, ended: float) -> None:
+        """MachineError when the machine is not fit for it, before anything is changed there."""
+        name, folder = self.machine.name, self.facts["folder"]
+        if self.facts["readonly"]:
+            raise MachineError(
+                f"{name}: the disk of {folder} is mounted read-only; look at `dmesg` there and make it "
+                "writable again, or set folder in [machines.ssh] to another disk."
+            )
+        if not self.facts["writable"]:
+            raise MachineError(
+                f"{name}: {folder} cannot be written by {self.remote.address}; "
+                "make it for that user, or set folder in [machines.ssh]."
+            )
+        off = max(self.facts["clock"] - ended, begun - self.facts["clock"])
+        if off > CLOCK_S:
+            side = "ahead of" if self.facts["clock"] > ended else "behind"
+            raise MachineError(
+                f"{name}: its clock is {off / 60:.0f} min {side} this computer's, which breaks TLS and logs; "
+                "set it (Linux: sudo timedatectl set-ntp true, macOS: sudo sntp -sS time.apple.com), then "
+                "deploy again."
+            )
+        if self.facts["free"] < SPARE:
+            raise full(name, folder, 0, self.facts["free"])
+
+    # --- what is copied ---------------------------------------------------------------------------
+
+    def _room(self) -> str:
+        rooms = [room for one in wanted(self.machine) if (room := self._bring.needed(one))]
+        wheels = self._wheels() if self._makes_environment else []
+        if wheels:
+            there = needed(self.remote, wheels, "wheels")
+            unpacked = UNPACKED * sum(one.size for one in wheels)
+            rooms.append(Room(there.where, there.device, there.needed + unpacked, there.free))
+        for device in {room.device for room in rooms}:
+            here = [room for room in rooms if room.device == device]
+            count = sum(room.needed for room in here)
+            if count + SPARE > here[0].free:
+                raise full(self.machine.name, " and ".join(room.where for room in here), count, here[0].free)
+        return f"{size(sum(room.needed for room in rooms))} to copy"
+
     def _program(self) -> str:
-        self.version, files = program()
         # compared by hash each time, so that a release that broke off or was changed is made whole
-        sent = copy(self.remote, files, f"releases/{self.version}", self.progress)
+        there = self.version in self.facts["releases"]
+        where = f"releases/{'' if there else '.new-'}{self.version}"
+        sent = copy(self.remote, self._files, where, self.progress)
+        if not there:
+            self._run_remote("settle", self.version)
         return f"version {self.version} " + (f"copied, {size(sent)}" if sent else "is there")
+
+    @property
+    def _locked(self) -> str:
+        return lock_for(self.machine, self.facts["markers"])
+
+    def _name_of(self, lock: str) -> str:
+        """The name of an environment of these locked packages."""
+        made_of = f"{self.facts['python']} {self.facts['version']}\n{lock}"
+        return hashlib.sha256(made_of.encode()).hexdigest()[:12]
+
+    @property
+    def _makes_environment(self) -> bool:
+        if self.options.environment or not self.options.offline:
+            return False
+        return self._name_of(self._locked) not in self.facts["environments"]
 
     def _packages(self) -> str:
         if self.options.environment:
@@ -122,16 +236,14 @@ class Deployment:
             if not self._run_remote("exists", f"{self.environment}/bin/python"):
                 raise MachineError(f"{self.machine.name}: there is no {self.environment}/bin/python.")
             return f"{self.environment} is used as it is"
-        lock = lock_for(self.machine, self.facts["markers"])
-        return self.make_environment(lock)
+        return self.make_environment(self._locked)
 
     def make_environment(self, lock: str) -> str:
         """An environment of these locked packages, unless there is one."""
-        made_of = f"{self.facts['python']} {self.facts['version']}\n{lock}"
-        name = hashlib.sha256(made_of.encode()).hexdigest()[:12]
+        name = self._name_of(lock)
         self.environment = f"{self.facts['folder']}/environments/{name}"
         count = lock.count("==")
-        if self._run_remote("exists", f"environments/{name}/finished"):
+        if name in self.facts["environments"]:
             return f"{count} packages are there"
         if not self.facts["venv"]:
             raise MachineError(
@@ -140,114 +252,101 @@ class Deployment:
             )
         words = ["environment", name]
         if self.options.offline:
-            words.append(self._wheels(lock))
+            wheels = wheels_for(lock, self.facts, self.options.wheels, self.say)
+            sent = copy(self.remote, wheels, "wheels", self.progress)
+            self.say(f"{len(wheels)} wheels, {size(sent)} copied")
+            words.append("wheels")
         self.say(f"installing {count} packages, which takes a few minutes")
         self._run_remote(*words, stdin=lock.encode(), timeout_s=INSTALL_S)
         return f"{count} packages installed" + (" from wheels" if self.options.offline else "")
 
-    def _wheels(self, lock: str) -> str:
-        """Bring the wheels there; the folder they are in."""
-        version = ".".join(self.facts["version"].split(".")[:2])
-        folder = self.options.wheels / f"{platforms(self.facts)[0]}-{version}"
-        self.say(f"fetching wheels into {folder}")
-        files = [file(path.name, path) for path in fetch_wheels(lock, self.facts, folder)]
-        needed = [one for one in files if one.sha256 in lock]
-        sent = copy(self.remote, needed, "wheels", self.progress)
-        self.say(f"{len(needed)} wheels, {size(sent)} copied")
-        return "wheels"
+    def _wheels(self) -> list[File]:
+        return wheels_for(self._locked, self.facts, self.options.wheels, self.say)
 
-    def _secrets_file(self) -> str:
-        lines = "".join(env_line(name, value) for name, value in self._secrets().items())
-        output = self._run_remote("keep_secrets", stdin=lines.encode())
-        return "grader.env " + self._note(output, "grader.env")
+    @property
+    def _bring(self) -> Models:
+        if self._models_found is None:
+            options = self.options
+            self._models_found = Models(
+                self.remote, options.model_folders, options.offline, options.quick, self.say, self.progress
+            )
+        return self._models_found
 
-    def _secrets(self) -> dict[str, str]:
-        """The machine's own variables; those that are not given here stay as they are over there."""
-        there = self._run_remote("secrets")
-        redis_url = self._variable("GRADER_REDIS_URL")
-        url = redis_url or self.settings.config.redis.url
-        if urlsplit(url).hostname in LOOPBACK and self.remote.ssh.host not in LOOPBACK:
-            if "GRADER_REDIS_URL" not in there:
-                variable = f"GRADER_REDIS_URL_{_upper(self.machine.name)}"
-                raise MachineError(
-                    f"{self.machine.name} would look for Redis on itself. Set {variable} to the address of "
-                    "Redis as that machine sees it, rediss://USER:PASSWORD@SERVER:6379/0."
-                )
-            redis_url = ""
-        if redis_url:
-            try:
-                Redis(url=redis_url)
-            except ValidationError as error:
-                reason = error.errors()[0]["msg"].removeprefix("Value error, ")
-                raise MachineError(f"GRADER_REDIS_URL for {self.machine.name}: {reason}.") from None
-        found = {"GRADER_REDIS_URL": redis_url}
-        for engine in self.machine.engines.values():
-            key = engine.options.get("api_key_env")
-            if isinstance(key, str):
-                found[key] = self._variable(key)
-                if not found[key] and key not in there:
-                    raise MachineError(f"{self.machine.name} needs {key}; set it here and deploy again.")
-        if self.machine.prefill or any(one.engine == "hybrid" for one in self.machine.stages.values()):
-            found[prefill.SECRET_VARIABLE] = self._variable(prefill.SECRET_VARIABLE)
-            if found[prefill.SECRET_VARIABLE] or prefill.SECRET_VARIABLE not in there:
-                prefill.secret(found)
-        return {name: value for name, value in found.items() if value}
-
-    def _variable(self, name: str) -> str:
-        """A variable of this computer, the machine's own first."""
-        own = f"{name}_{_upper(self.machine.name)}"
-        return self.environ.get(own) or self.environ.get(name, "")
+    @property
+    def claims(self) -> list[Claim]:
+        """The weights that were found or brought there."""
+        return self._bring.claims
 
     def _models(self) -> str:
-        options = self.options
-        models = Models(
-            self.remote, options.model_folders, options.offline, options.quick, self.say, self.progress
-        )
-        summary = "; ".join(models.bring(one) for one in wanted(self.machine)) or "none needed"
-        self.claims = models.claims
-        return summary
+        found = [self._bring.bring(one, self.environment) for one in wanted(self.machine)]
+        return "; ".join(found) or "none needed"
+
+    # --- what is changed --------------------------------------------------------------------------
+
+    def secrets(self) -> dict[str, str]:
+        """The variables of grader.env that are given here."""
+        host, there = self.remote.ssh.host, self._run_remote("secrets")
+        return secrets_for(self.machine, self.settings.path, host, self.environ, there)
+
+    def _secrets_file(self) -> str:
+        found = self.secrets()
+        self._variables = "".join(env_line(name, value) for name, value in found.items())
+        return ", ".join(found) or "as they are there"
 
     def _install(self) -> str:
-        config = self.settings.path.read_bytes()
-        described = [(one, one.described(self.facts), one.do("state").kind) for one in self._services]
-        now = self._run_remote("switch", self.version, self.environment, stdin=config)
-        changes = [f"{what} {self._note(changed, what)}" for what, changed in now.items()]
-        for one, service, kind in described:
-            state = self._states[one.name] = one.do("install", service.rendered(kind))
-            what = "service" if one.part == "worker" else f"service {one.part}"
-            changes.append(f"{state.kind} {self._note(state.changed, what)}")
-        return ", ".join(changes)
-
-    def _start(self) -> str:
-        return "; ".join(self._start_one(one) for one in self._services)
-
-    def _start_one(self, one: MachineService) -> str:
-        again = bool(self.changed) and self._states[one.name].running
-        if again:
-            self.say(f"stopping {one.name} first; it has {one.grace_s:g} s to finish or hand back its work")
-        if one.part == "prefill":
-            state = one.listen(self.options.wait_s, again=again)
-            how = "started again" if again else "started" if state.changed else "runs"
-            return f"{one.part} {how}, listens"
-        with Heartbeats(self.settings.config) as heartbeats:
-            state, seconds = one.start(heartbeats, self.options.wait_s, again=again)
-        if not (state.changed or again):
-            return "runs and heartbeats; nothing had changed"
-        self._run_remote("tidy", str(RETAINED))
-        return f"{'started again' if again else 'started'}; heartbeats after {seconds:.1f} s"
-
-    def differences(self) -> list[Difference]:
-        """The models that this machine and others that send heartbeats claim to share, with different
-        weights.
-        """
-        with Heartbeats(self.settings.config) as heartbeats:
-            claims = heartbeats.claims()
-        claim_by_model = {
-            (one.machine, one.engine, one.model): one for one in [*claims, *self.claims] if one.digest
+        config, folder = self.settings.config, self.facts["folder"]
+        ca = Path(config.redis.ca_file).read_text(encoding="utf-8") if config.redis.ca_file else ""
+        services = []
+        for one in self._services:
+            kind, described = self._kinds[one.name], one.described(self.facts)
+            content = described.rendered(kind)
+            services.append({"name": one.name, "kind": kind, "content": content, "stop_s": one.grace_s + 20})
+        wanted_now = {
+            "version": self.version,
+            "environment": self.environment,
+            "config": config_for(
+                self.machine.name, self.settings.path, f"{folder}/state/ca.pem" if ca else None
+            ),
+            "secrets": self._variables,
+            "ca": ca,
+            "used": used_by(self.machine.name, config),
+            "services": services,
         }
-        mine = {(one.engine, one.model) for one in wanted(self.machine)}
-        return [one for one in differing(claim_by_model.values()) if (one.engine, one.model) in mine]
+        return self._begin(wanted_now)
+
+    def _back(self) -> str:
+        return f"{self._begin(None)}; version {self.version}"
+
+    def _begin(self, wanted_now: dict[str, Any] | None) -> str:
+        """Start the change; it is put back unless a heartbeat comes."""
+        self._change = Change(self.remote, self._services, wanted_now, self.say)
+        self._begun = self._change.begun()
+        self.version = self._begun.version
+        self.changed = _words(self._begun.changed)
+        return ", ".join(f"{what} changed" for what in self.changed) or "nothing changed"
+
+    def _wait(self) -> str:
+        assert self._change is not None
+        assert self._begun is not None
+        with Heartbeats(self.settings.config) as heartbeats:
+            return see_through(
+                self._change, self._begun, self._services, heartbeats, self._before, self.options.wait_s
+            )
 
 
-def _upper(name: str) -> str:
-    return name.upper().replace("-", "_")
+def differences(settings: Settings, deployed: list[Deployment]) -> list[Difference]:
+    """The models that deployed machines and others that send heartbeats claim to share, with different
+    weights.
+    """
+    with Heartbeats(settings.config) as heartbeats:
+        claims = heartbeats.claims()
+    claims += [claim for one in deployed for claim in one.claims]
+    claim_by_model = {(one.machine, one.engine, one.model): one for one in claims if one.digest}
+    mine = {(model.engine, model.model) for one in deployed for model in wanted(one.machine)}
+    return [one for one in differing(claim_by_model.values()) if (one.engine, one.model) in mine]
+
+
+def _words(changed: list[str]) -> list[str]:
+    """What changed, as people are told; a config.toml whose machine's own part is the same says so."""
+    other = "config.toml" if "its part" in changed else "config.toml (nothing that it uses)"
+    return [other if what == "config.toml" else what for what in changed if what != "its part"]

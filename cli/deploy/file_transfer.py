@@ -18,6 +18,8 @@ CHUNK = 1 << 20
 HASH_BYTES_A_S = 50e6
 """How slowly a machine may read and hash its files before the wait for it ends."""
 LONGEST_S = 6 * 3600.0
+SPARE = 10**9
+"""Bytes that stay free on every disk that is copied to."""
 SHIPPED = ("grading", "workers", "cli", "grader_client", "bench")
 """The packages that a machine runs."""
 BESIDE = ("pyproject.toml", "LICENSE")
@@ -122,11 +124,37 @@ def _missing(remote: Remote, files: Sequence[File], where: str, quick: bool) -> 
     missing = [(one, min(offsets.get(one.path, 0), one.size)) for one in files]
     missing = [(one, offset) for one, offset in missing if offset >= 0]
     needed = sum(one.size - offset for one, offset in missing)
-    if needed > answer["free"]:
-        raise MachineError(
-            f"{remote.machine}: {where} needs {size(needed)}, and the disk has {size(answer['free'])} left."
-        )
+    if missing and needed + SPARE > answer["free"]:
+        raise full(remote.machine, where, needed, answer["free"])
     return missing
+
+
+def full(machine: str, where: str, needed: int, free: int) -> MachineError:
+    """There is too little room for what is to be copied."""
+    return MachineError(
+        f"{machine}: {where} needs {size(needed)}, and the disk has {size(free)} left, of which "
+        f"{size(SPARE)} must stay free; remove something there, or set folder or models "
+        "in [machines.ssh] to a larger disk."
+    )
+
+
+def needed(remote: Remote, files: Sequence[File], where: str) -> Room:
+    """What files still need over there, judged by their sizes."""
+    rows = json.dumps([one.row for one in files]).encode()
+    answer = remote.call(DEPLOY_SCRIPT, "have", where, "quick", stdin=rows)
+    offsets = {path: offset for path, offset in answer["have"].items() if offset >= 0}
+    count = sum(one.size - offsets[one.path] for one in files if one.path in offsets)
+    return Room(where, answer["device"], count, answer["free"])
+
+
+@dataclass(frozen=True)
+class Room:
+    """What is to be copied to a folder, and what is free on its disk."""
+
+    where: str
+    device: int
+    needed: int
+    free: int
 
 
 def _send(

@@ -9,7 +9,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cli.deploy.file_transfer import DEPLOY_SCRIPT, File, Progress, copy, file, files_of, manifest, size
+from cli.deploy.file_transfer import (
+    DEPLOY_SCRIPT,
+    File,
+    Progress,
+    Room,
+    copy,
+    file,
+    files_of,
+    manifest,
+    needed,
+    size,
+)
 from cli.deploy.remote.deploy_models import ollama_manifest
 from cli.deploy.ssh import MachineError, Remote
 from grading.config.settings import Machine
@@ -82,29 +93,34 @@ class Models:
     progress: Progress
     claims: list[Claim] = field(default_factory=list)
     """What was brought, to be compared with other machines."""
+    _offers: dict[Wanted, Offer | None] = field(default_factory=dict)
 
-    def bring(self, one: Wanted) -> str:
-        """Make sure that a model is there and whole; says how. MachineError otherwise."""
+    def needed(self, one: Wanted) -> Room | None:
+        """What has to be copied for a model, None for nothing. MachineError when its engine is away."""
+        found = self._look(one, quick=True)
+        offer = self._offer(one)
+        if offer is None or (found["state"], found.get("digest")) == ("present", offer.digest):
+            return None
+        return needed(self.remote, offer.files, self._place(one, offer)[0])
+
+    def bring(self, one: Wanted, environment: str = "") -> str:
+        """Make sure that a model is there and whole; says how. MachineError otherwise.
+
+        `environment` has the hub's client, which fetches what is missing.
+        """
         if not self.quick:
             self.say(f"{one}: verifying what is there")
-        found = look(self.remote, one, quick=self.quick)
-        if found["state"] == "unreachable":
-            raise MachineError(
-                f"{self.remote.machine}: {one.engine} does not answer at {one.url} ({found['why']}); "
-                "install and start it there."
-            )
+        found = self._look(one, quick=self.quick)
         how = ""
-        source = self._source(one)
-        if source is not None:
-            self.say(f"{one}: reading and hashing {source}")
-            offer = _offer(one, source)
+        offer = self._offer(one)
+        if offer is not None:
             if (found["state"], found.get("digest")) != ("present", offer.digest):
                 how = f"copied {size(self._copy(one, offer))}, "
                 found = look(self.remote, one, quick=False)
                 if found["state"] == "missing":
                     raise MachineError(_elsewhere(self.remote.machine, one))
         elif found["state"] != "present":
-            how = self._fetched(one, found)
+            how = self._fetched(one, found, environment)
             found = look(self.remote, one, quick=False)
         if found["state"] != "present":
             raise MachineError(_bad(self.remote.machine, one, found))
@@ -113,11 +129,31 @@ class Models:
         )
         return f"{one}: {how}{str(found['digest'])[:12]}, verified: {found['verified']}"
 
-    def _fetched(self, one: Wanted, found: dict[str, Any]) -> str:
+    def _look(self, one: Wanted, *, quick: bool) -> dict[str, Any]:
+        found = look(self.remote, one, quick=quick)
+        if found["state"] == "unreachable":
+            raise MachineError(
+                f"{self.remote.machine}: {one.engine} does not answer at {one.url} ({found['why']}); "
+                "install and start it there."
+            )
+        return found
+
+    def _offer(self, one: Wanted) -> Offer | None:
+        """What this computer has of a model, None for nothing; it is read once."""
+        if one not in self._offers:
+            source = self._source(one)
+            if source is not None:
+                self.say(f"{one}: reading and hashing {source}")
+            self._offers[one] = None if source is None else _offer(one, source)
+        return self._offers[one]
+
+    def _fetched(self, one: Wanted, found: dict[str, Any], environment: str) -> str:
         if self.offline or one.source == "server":
             raise MachineError(_bad(self.remote.machine, one, found))
         self.say(f"{one} is {found['state']} there; the machine fetches it, which may take hours")
-        words = ("pull", one.url, one.model) if one.source == "ollama" else ("download", one.model)
+        words = (
+            ("pull", one.url, one.model) if one.source == "ollama" else ("download", one.model, environment)
+        )
         folder = self.remote.ssh.models or ""
         done = self.remote.call(MODELS_SCRIPT, *words, folder, timeout_s=PULL_S)
         if not done["ok"]:
@@ -138,29 +174,31 @@ class Models:
                 raise MachineError(f"{folder} does not hold {one}.")
         return None
 
-    def _copy(self, one: Wanted, offer: Offer) -> int:
-        return self._copy_ollama(offer) if one.source == "ollama" else self._copy_hub(one, offer)
-
-    def _copy_ollama(self, offer: Offer) -> int:
-        place = self.remote.call(MODELS_SCRIPT, "ollama_store", self.remote.ssh.models or "")
-        if place["problem"]:
-            raise MachineError(
-                f"{self.remote.machine}: {place['problem']} for {self.remote.address}; give it the right to "
-                "write there, or set [machines.ssh] models to where Ollama's OLLAMA_MODELS points."
-            )
-        return copy(self.remote, offer.files, place["store"], self.progress, public=True)
-
-    def _copy_hub(self, one: Wanted, offer: Offer) -> int:
-        place = self.remote.call(MODELS_SCRIPT, "hub_place", one.model, self.remote.ssh.models or "")
+    def _place(self, one: Wanted, offer: Offer) -> tuple[str, str]:
+        """The folder to copy to, and below which one the hub's client looks for its revision, if it does."""
+        kept = self.remote.ssh.models or ""
+        if one.source == "ollama":
+            place = self.remote.call(MODELS_SCRIPT, "ollama_store", kept)
+            if place["problem"]:
+                raise MachineError(
+                    f"{self.remote.machine}: {place['problem']} for {self.remote.address}; give it the right "
+                    "to write there, or set [machines.ssh] models to where Ollama's OLLAMA_MODELS points."
+                )
+            return place["store"], ""
+        place = self.remote.call(MODELS_SCRIPT, "hub_place", one.model, kept)
         folder = f"{place['store']}/{place['folder']}"
         # as the hub's client keeps it: a snapshot by the hash of its content
-        revision = offer.digest[:40]
-        into = f"{folder}/snapshots/{revision}" if place["cache"] else folder
-        sent = copy(self.remote, offer.files, into, self.progress)
-        listed = manifest(offer.files)
-        self.remote.call(DEPLOY_SCRIPT, "put", f"{into}.manifest.json", "600", stdin=listed)
-        if place["cache"]:
-            self.remote.call(DEPLOY_SCRIPT, "put", f"{folder}/refs/main", "600", stdin=revision.encode())
+        return (f"{folder}/snapshots/{offer.digest[:40]}", folder) if place["cache"] else (folder, "")
+
+    def _copy(self, one: Wanted, offer: Offer) -> int:
+        into, cached = self._place(one, offer)
+        sent = copy(self.remote, offer.files, into, self.progress, public=one.source == "ollama")
+        if one.source != "ollama":
+            listed = manifest(offer.files)
+            self.remote.call(DEPLOY_SCRIPT, "put", f"{into}.manifest.json", "600", stdin=listed)
+        if cached:
+            revision = offer.digest[:40].encode()
+            self.remote.call(DEPLOY_SCRIPT, "put", f"{cached}/refs/main", "600", stdin=revision)
         return sent
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from cli.deploy.file_transfer import File, file
 from cli.deploy.ssh import MachineError
 from grading.config.settings import Machine
 from workers.machine.engines import source_of_models
@@ -110,3 +112,15 @@ def fetch_wheels(lock: str, facts: Mapping[str, Any], folder: Path) -> list[Path
         f"This computer cannot fetch all wheels for {facts['platform']} with Python {version}: {problem} "
         f"Put what is missing into {folder}, or give the machine a way to a package index."
     )
+
+
+def wheels_for(lock: str, facts: Mapping[str, Any], folder: Path, say: Callable[[str], None]) -> list[File]:
+    """The wheels of a lock for a machine, those that are missing here fetched; MachineError otherwise."""
+    version = ".".join(facts["version"].split(".")[:2])
+    kept = folder / f"{platforms(facts)[0]}-{version}"
+    say(f"fetching wheels into {kept}")
+    kept.mkdir(parents=True, exist_ok=True)
+    with (kept / ".lock").open("w") as alone:  # machines of one kind are deployed at the same time
+        fcntl.flock(alone, fcntl.LOCK_EX)
+        files = [file(path.name, path) for path in fetch_wheels(lock, facts, kept)]
+    return [one for one in files if one.sha256 in lock]

@@ -157,6 +157,7 @@ class MachineService:
             *(action, self.remote.ssh.service, self.name, str(stop_s)),
             stdin=content.encode(),
             timeout_s=stop_s + SPARE_S if action in ("stop", "restart") else SPARE_S,
+            own_s=stop_s + SPARE_S if action == "restart" else 0,  # what was stopped must start again
         )
         assert isinstance(answer, dict)
         return answer
@@ -176,19 +177,26 @@ class MachineService:
         except MachineError as error:
             raise self._with_log(error.message) from None
 
+    @property
+    def address(self) -> str:
+        """Where it takes connections, if it reads prompts."""
+        assert self.machine.prefill is not None
+        return self.machine.prefill.listen
+
+    def listens(self, wait_s: float = 0) -> bool:
+        """Whether it takes connections, within so many seconds."""
+        words = ("listens", *self.address.rsplit(":", 1), str(wait_s))
+        return bool(self.remote.call(DEPLOY_SCRIPT, *words, timeout_s=wait_s + SPARE_S))
+
     def listen(self, wait_s: float, *, again: bool = False) -> State:
         """Start what reads prompts for others, or start it again, and wait until it takes connections.
 
         MachineError with the last lines of its log when it does not.
         """
-        assert self.machine.prefill is not None
-        address = self.machine.prefill.listen
         state = self.do("restart" if again else "start")
-        words = ("listens", *address.rsplit(":", 1), str(wait_s))
-        listens = self.remote.call(DEPLOY_SCRIPT, *words, timeout_s=wait_s + SPARE_S)
-        if not listens or not self.do("state").running:
+        if not self.listens(wait_s) or not self.do("state").running:
             raise self._with_log(
-                f"{self.machine.name}: {self.name} was started, but does not listen at {address} within "
+                f"{self.machine.name}: {self.name} was started, but does not listen at {self.address} within "
                 f"{wait_s:.0f} s. Large models take longer to load: --wait."
             )
         return state

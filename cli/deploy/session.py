@@ -50,6 +50,10 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End both sides."""
         self._done.set()
         if self._process.poll() is None:
             self._process.kill()
@@ -83,9 +87,12 @@ class Session:
     def line(self, timeout_s: float) -> bytes | None:
         """The next line that it prints; None at its end. Raises Timeout."""
         try:
-            return self._lines.get(timeout=timeout_s)
+            found = self._lines.get(timeout=timeout_s)
         except queue.Empty:
             raise Timeout from None
+        if found is None:
+            self._lines.put(None)  # whoever asks again hears it again
+        return found
 
     def wait(self, timeout_s: float) -> tuple[int, bytes, bytes]:
         """Its exit status, its last line, and its errors. Raises Timeout."""

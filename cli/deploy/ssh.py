@@ -53,6 +53,13 @@ PYTHON_HELP = (
     "or name it in [machines.ssh] as python."
 )
 
+HELP = (
+    (r"^there is no .*[Pp]ython", PYTHON_HELP),
+    (r"No space left|quota exceeded", " Free some space there and deploy again; what runs was not touched."),
+    (r"Read-only file system", " Look at `dmesg` there and make its disk writable again; what runs goes on."),
+)
+"""What to do about what a machine says."""
+
 
 class MachineError(GraderError):
     """A machine cannot be reached, or something cannot be done there."""
@@ -99,9 +106,11 @@ class Remote:
         except FileNotFoundError:
             raise MachineError("There is no ssh on this computer; install the OpenSSH client.") from None
 
-    def call(self, program: Path, *words: str, stdin: bytes = b"", timeout_s: float = CALL_S) -> Any:
+    def call(
+        self, program: Path, *words: str, stdin: bytes = b"", timeout_s: float = CALL_S, own_s: float = 0
+    ) -> Any:
         """Run a Python program there; its last line is the JSON answer. Raises MachineError."""
-        with self.session(program, *words) as session:
+        with self.session(program, *words, own_s=own_s) as session:
             with suppress(BrokenPipeError):
                 session.send(stdin)
             session.end_input()
@@ -135,12 +144,15 @@ class Remote:
         if status:
             refused = re.findall(r"^refused: (.+)$", message, re.MULTILINE)
             reason = refused[-1] if refused else message.strip()[-300:] or f"ended with status {status}"
-            help_ = PYTHON_HELP if reason.startswith("there is no ") else ""
+            help_ = next((text for sign, text in HELP if re.search(sign, reason)), "")
             raise MachineError(f"{self.machine}: {reason.rstrip('.')}.{help_}")
-        lines = out.decode("utf-8", "replace").strip().splitlines()
+        return self.read(out)
+
+    def read(self, line: bytes) -> Any:
+        """What a line of a program says. Raises MachineError."""
         try:
-            return _plain(json.loads(lines[-1]))
-        except (IndexError, ValueError):
+            return _plain(json.loads(line))
+        except ValueError:
             raise MachineError(f"{self.machine}: answered nothing that could be read.") from None
 
     def _why(self, message: str) -> str:
@@ -167,8 +179,11 @@ class Remote:
 
 
 def sendable(program: Path) -> bytes:
-    """A program as it is sent."""
-    return program.read_bytes()
+    """A program as the guard takes it, with the modules of its folder that it imports."""
+    text = program.read_text(encoding="utf-8")
+    names = re.findall(r"^from cli\.deploy\.remote import (\w+)$", text, re.MULTILINE)
+    modules = {f"cli.deploy.remote.{name}": (program.parent / f"{name}.py").read_text() for name in names}
+    return json.dumps({"modules": modules, "program": text}).encode()
 
 
 def remote_of(machine: Machine, environ: Mapping[str, str] = os.environ) -> Remote:

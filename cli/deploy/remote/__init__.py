@@ -1,4 +1,4 @@
 """Programs that are sent to a machine and run there by path, with the standard library only.
 
-Nothing here imports another module of this tree: the machine may have none of it yet.
+The machine may have none of this tree yet: another module of this folder that one imports is sent with it.
 """

@@ -23,6 +23,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
 CHUNK = 1 << 20
+LAST_S = 10.0
+"""How long a copy whose connection broke may take to end."""
 
 
 class Refused(Exception):
@@ -58,7 +60,12 @@ def facts(folder: Path) -> dict[str, Any]:
         "home": str(Path.home()),
         "uid": os.getuid(),
         "writable": os.access(there, os.W_OK | os.X_OK),
+        "readonly": bool(os.statvfs(there).f_flag & os.ST_RDONLY),
         "free": shutil.disk_usage(there).free,
+        "device": there.stat().st_dev,
+        "clock": time.time(),
+        "releases": names(folder / "releases"),
+        "environments": names(folder / "environments"),
         "platform": sysconfig.get_platform(),
         "glibc": libc_version if libc == "glibc" else "",
         "macos": platform.mac_ver()[0],
@@ -76,6 +83,11 @@ def facts(folder: Path) -> dict[str, Any]:
             "sys_platform": sys.platform,
         },
     }
+
+
+def names(folder: Path) -> list[str]:
+    """What a folder holds."""
+    return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
 
 def has_venv() -> bool:
@@ -112,7 +124,7 @@ def have(folder: Path, where: str, quick: str = "") -> dict[str, Any]:
         else:
             found[row["path"]] = min(part.stat().st_size, row["size"]) if part.is_file() else 0
     there = next(path for path in (target, *target.parents) if path.exists())
-    return {"have": found, "free": shutil.disk_usage(there).free}
+    return {"have": found, "free": shutil.disk_usage(there).free, "device": there.stat().st_dev}
 
 
 def receive(folder: Path, where: str, public: str = "") -> dict[str, Any]:
@@ -126,10 +138,8 @@ def receive(folder: Path, where: str, public: str = "") -> dict[str, Any]:
     target.mkdir(parents=True, exist_ok=True)
     damaged = []
     with open(target / ".receiving", "a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Refused(f"another copy into {target} is under way") from None
+        if not locked(lock.fileno(), LAST_S):
+            raise Refused(f"another copy into {target} is under way; wait until it has ended")
         while line := sys.stdin.buffer.readline():
             row = json.loads(line)
             if not take(sys.stdin.buffer, inside(target, row["path"]), row):
@@ -173,24 +183,11 @@ def put(folder: Path, where: str, mode: str) -> bool:
     return True
 
 
-def switch(folder: Path, version: str, environment: str) -> dict[str, bool]:
-    """From now on use this version and environment, and the config.toml on standard input; what changed."""
-    return {
-        "config.toml": put(folder, "config.toml", "600"),
-        "program": link(folder, "current", f"releases/{version}"),
-        "packages": link(folder, "environment", str(Path(environment).expanduser())),
-    }
-
-
-def link(folder: Path, name: str, target: str) -> bool:
-    """Let a name in the folder point to something else, at once; False when it did so before."""
-    path = folder / name
-    if path.is_symlink() and os.readlink(path) == target:
-        return False
-    new = folder / f".{name}.new"
-    new.unlink(missing_ok=True)
-    new.symlink_to(target)
-    os.replace(new, path)
+def settle(folder: Path, version: str) -> bool:
+    """Give a release its name, now that all of it is here."""
+    new = folder / "releases" / f".new-{version}"
+    (new / ".receiving").unlink(missing_ok=True)
+    os.replace(new, folder / "releases" / version)
     return True
 
 
@@ -213,18 +210,6 @@ def exists(folder: Path, where: str) -> bool:
     return place(folder, where).exists()
 
 
-def tidy(folder: Path, keep: str) -> list[str]:
-    """Remove all versions and environments but the newest few; never those in use."""
-    removed = []
-    for kind, used in (("releases", "current"), ("environments", "environment")):
-        in_use = os.path.realpath(folder / used)
-        idle = [path for path in (folder / kind).glob("*") if path.is_dir() and str(path.resolve()) != in_use]
-        for path in sorted(idle, key=lambda path: path.stat().st_mtime, reverse=True)[int(keep) :]:
-            shutil.rmtree(path, ignore_errors=True)
-            removed.append(path.name)
-    return removed
-
-
 def secrets(folder: Path) -> list[str]:
     """The names of the variables in the file of secrets, not their values."""
     path = folder / "grader.env"
@@ -232,48 +217,84 @@ def secrets(folder: Path) -> list[str]:
     return re.findall(r"^([A-Za-z_][A-Za-z0-9_]*)=", text, re.MULTILINE)
 
 
-def keep_secrets(folder: Path) -> bool:
-    """Write the variables on standard input to the file of secrets; those it has besides stay."""
-    new = [line for line in sys.stdin.read().splitlines() if line]
-    names = {line.split("=", 1)[0] for line in new}
-    path = folder / "grader.env"
-    old = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    lines = sorted([line for line in old if line.split("=", 1)[0] not in names] + new)
-    content = "".join(f"{line}\n" for line in lines if line)
-    if (
-        path.is_file()
-        and path.read_text(encoding="utf-8") == content
-        and path.stat().st_mode & 0o777 == 0o600
-    ):
-        return False
+# --- the lock -------------------------------------------------------------------------------------
+
+
+def locked(file: int, seconds: float = 0) -> bool:
+    """Lock a file, within so many seconds; it ends with this process."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.1)
+        else:
+            return True
+
+
+def hold(folder: Path, who: str, version: str) -> bool:
+    """Keep others from deploying here for as long as standard input lasts; remove what they left.
+
+    What was copied of this version stays, to go on from there.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    new_path = folder / ".grader.env.new"
-    new_path.unlink(missing_ok=True)
-    with os.fdopen(os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(content)
-    os.replace(new_path, path)
+    lock = os.open(folder / ".deploy.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    if not locked(lock):
+        holder, _, since = os.pread(lock, 1000, 0).decode("utf-8", "replace").partition("\n")
+        age = int(time.time() - float(since or time.time()))
+        raise Refused(
+            f"{holder} has been deploying to it for {age} s; wait until that has ended, or end it there: its "
+            "lock ends with its connection"
+        )
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{who}\n{time.time()}".encode(), 0)
+    for kind in ("releases", "environments", "states"):
+        for path in (folder / kind).glob(".new*"):
+            if path.name != f".new-{version}":
+                shutil.rmtree(path, ignore_errors=True)
+    sys.stdout.write("true\n")
+    sys.stdout.flush()
+    sys.stdin.read()
     return True
 
 
 # --- environments ---------------------------------------------------------------------------------
 
 
-def environment(folder: Path, name: str, wheels: str = "") -> dict[str, Any]:
-    """Make an environment from the lock on standard input, with wheels from a folder only if one is named."""
-    path = folder / "environments" / name
-    if (path / "finished").exists():
-        return {"made": False}
-    shutil.rmtree(path, ignore_errors=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    run(sys.executable, "-m", "venv", str(path), what="The environment could not be made")
-    lock = path / "requirements.lock"
-    lock.write_text(sys.stdin.read(), encoding="utf-8")
-    pip = [str(path / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--no-input", "-q"]
-    source = ["--no-index", "--find-links", str(folder / wheels)] if wheels else []
-    needed = ["install", "--no-deps", "--require-hashes", *source, "-r", str(lock)]
-    run(*pip, *needed, what="The packages could not be installed")
-    (path / "finished").touch()
-    return {"made": True}
+def environment(folder: Path, name: str, wheels: str = "") -> bool:
+    """Make an environment from the lock on standard input, with wheels from a folder only if one is named.
+
+    It grows under another name, and what is unpacked for it does so there: another folder may be full.
+    """
+    final = folder / "environments" / name
+    path = final.with_name(f".new-{name}-{os.getpid()}")
+    unpacked = path / "tmp"
+    unpacked.mkdir(parents=True)
+    os.environ["TMPDIR"] = str(unpacked)
+    try:
+        run(sys.executable, "-m", "venv", str(path), what="The environment could not be made")
+        lock = path / "requirements.lock"
+        lock.write_text(sys.stdin.read(), encoding="utf-8")
+        pip = [str(path / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--no-input", "-q"]
+        source = ["--no-index", "--find-links", str(folder / wheels)] if wheels else []
+        needed = ["install", "--no-deps", "--require-hashes", *source, "-r", str(lock)]
+        run(*pip, *needed, what="The packages could not be installed")
+        shutil.rmtree(unpacked)
+        rename_within(path, final)
+        os.replace(path, final)
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+    return True
+
+
+def rename_within(path: Path, final: Path) -> None:
+    """Name a folder as it will be called in the programs and settings that it holds."""
+    old, new = str(path).encode(), str(final).encode()
+    for one in (path / "pyvenv.cfg", *(path / "bin").iterdir()):
+        if one.is_file() and not one.is_symlink() and old in (content := one.read_bytes()):
+            one.write_bytes(content.replace(old, new))
 
 
 def run(*words: str, what: str) -> None:
@@ -286,7 +307,7 @@ def run(*words: str, what: str) -> None:
 
 VERBS: dict[str, Any] = {
     verb.__name__: verb
-    for verb in (facts, have, receive, put, switch, exists, tidy, secrets, keep_secrets, environment, listens)
+    for verb in (facts, have, receive, put, settle, exists, secrets, hold, environment, listens)
 }
 
 

@@ -122,9 +122,9 @@ def pull(_folder: Path, url: str, model: str, _kept: str = "") -> dict[str, Any]
     return fetch(["ollama", "pull", "--", model], {"OLLAMA_HOST": url})
 
 
-def download(folder: Path, model: str, kept: str) -> dict[str, Any]:
-    """Let the hub's client fetch a model."""
-    program = folder / "environment" / "bin" / "hf"
+def download(_folder: Path, model: str, environment: str, kept: str) -> dict[str, Any]:
+    """Let the hub's client of an environment fetch a model."""
+    program = Path(environment) / "bin" / "hf"
     return fetch([str(program), "download", "--", model], {"HF_HUB_CACHE": str(hub_cache(kept))})
 
 

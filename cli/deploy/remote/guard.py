@@ -1,13 +1,15 @@
 """Runs another program on a machine for as long as the connection to the server lives.
 
 Standard library only: the server hands this text to the machine's Python over SSH. Standard input brings
-frames: four bytes of length, then so many bytes. The first is the program, those after it are its standard
-input, empty ones only say that the server is there. The words are the seconds that the program has to end
-by itself once the connection is gone (0: it is ended at once), then what the program is called with.
+frames: four bytes of length, then so many bytes. The first is the program, as JSON with the modules of this
+tree that it imports; those after it are its standard input, empty ones only say that the server is there. The
+words are the seconds that the program has to end by itself once the connection is gone (0: it is ended at
+once), then what the program is called with.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
@@ -161,8 +163,11 @@ def run(text: bytes, words: list[str]) -> None:
     sys.argv = ["-c", *words]
     module = sys.modules["__main__"] = types.ModuleType("__main__")
     status: object = 1
+    sent = json.loads(text)
     try:
-        exec(compile(text, "<grader>", "exec"), module.__dict__)  # noqa: S102
+        for name, source in sent["modules"].items():
+            add(name, source)
+        exec(compile(sent["program"], "<grader>", "exec"), module.__dict__)  # noqa: S102
         status = 0
     except SystemExit as end:
         status = end.code or 0
@@ -175,6 +180,17 @@ def run(text: bytes, words: list[str]) -> None:
             except OSError:
                 status = 1  # nobody reads it any more
         os._exit(status if isinstance(status, int) else 1)
+
+
+def add(name: str, source: str) -> None:
+    """Let a module be imported under its name, whatever is installed here."""
+    parent, _, last = name.rpartition(".")
+    packages = parent.split(".")
+    for end in range(1, len(packages) + 1):
+        sys.modules.setdefault(".".join(packages[:end]), types.ModuleType(packages[end - 1]))
+    module = sys.modules[name] = types.ModuleType(name)
+    setattr(sys.modules[parent], last, module)
+    exec(compile(source, f"<{name}>", "exec"), module.__dict__)  # noqa: S102
 
 
 def main(own_s: str, *words: str) -> int:

@@ -21,6 +21,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+LOG_LINES = 15
+
 
 class Refused(Exception):
     """Something that cannot be done here, in a sentence."""
@@ -62,6 +64,7 @@ class Systemd:
 
     def __init__(self, folder: Path, name: str, stop_s: float) -> None:
         self.unit, self.stop_s = f"grader-{name}.service", stop_s
+        self.name = name
         root = os.getuid() == 0
         self.scope = [] if root else ["--user"]
         self.path = (Path("/etc") if root else Path.home() / ".config") / (
@@ -79,7 +82,11 @@ class Systemd:
         if changed:
             self.control("daemon-reload")
         self.control("enable", self.unit)
-        if self.scope:  # else the worker ends when nobody is signed in
+        return changed
+
+    def ready(self) -> None:
+        """Refused where services end with whoever is signed in."""
+        if self.scope:
             tool("loginctl", "enable-linger", check=False)
             user = getpass.getuser()
             if "Linger=no" in tool("loginctl", "show-user", user, "--property=Linger", check=False):
@@ -87,7 +94,6 @@ class Systemd:
                     f"services of {user} end when nobody is signed in; run there once: "
                     f"sudo loginctl enable-linger {user}"
                 )
-        return changed
 
     def start(self) -> None:
         """Start it, unless it runs."""
@@ -110,10 +116,10 @@ class Systemd:
             "detail": f"{found.get('SubState', '')}, {found.get('NRestarts', '0')} restarts",
         }
 
-    def log(self) -> str:
+    def log(self, count: int) -> str:
         """Its last lines."""
         scope = ["--user-unit" if self.scope else "--unit", self.unit]
-        return tool("journalctl", *scope, "--lines=15", "--no-pager", "--output=cat", check=False)
+        return tool("journalctl", *scope, f"--lines={count}", "--no-pager", "--output=cat", check=False)
 
 
 class Launchd:
@@ -121,11 +127,15 @@ class Launchd:
 
     def __init__(self, folder: Path, name: str, stop_s: float) -> None:
         self.label, self.stop_s = f"grader.{name}", stop_s
+        self.name = name
         self.logfile = folder / "var" / f"{name}.log"
         uid = os.getuid()
         where = Path("/Library/LaunchDaemons") if uid == 0 else Path.home() / "Library/LaunchAgents"
         self.path = where / f"{self.label}.plist"
         self.domains = ["system"] if uid == 0 else [f"gui/{uid}", f"user/{uid}"]
+
+    def ready(self) -> None:
+        """Nothing is needed."""
 
     def loaded(self) -> tuple[str, str]:
         """The domain that has it and what it says of it."""
@@ -175,9 +185,9 @@ class Launchd:
             "detail": domain,
         }
 
-    def log(self) -> str:
+    def log(self, count: int) -> str:
         """Its last lines."""
-        return tail(self.logfile)
+        return tail(self.logfile, count)
 
 
 class Supervised:
@@ -185,6 +195,7 @@ class Supervised:
 
     def __init__(self, folder: Path, name: str, stop_s: float) -> None:
         self.var, self.stop_s = folder / "var", stop_s
+        self.name = name
         self.path = self.var / f"{name}.service.json"
         self.pidfile, self.logfile = self.var / f"{name}.pid", self.var / f"{name}.log"
 
@@ -192,6 +203,9 @@ class Supervised:
         """Write what describes it; True when that changed."""
         json.loads(content)
         return write(self.path, content, 0o600)
+
+    def ready(self) -> None:
+        """Nothing is needed."""
 
     def lock(self) -> int | None:
         """The lock, or None when the process holds it: a pid alone might be another process by now."""
@@ -256,9 +270,9 @@ class Supervised:
         pid = self.pid()
         return {"installed": self.path.exists(), "running": bool(pid), "pid": pid, "detail": ""}
 
-    def log(self) -> str:
+    def log(self, count: int) -> str:
         """Its last lines."""
-        return tail(self.logfile)
+        return tail(self.logfile, count)
 
 
 def kind() -> str:
@@ -280,13 +294,13 @@ def wait(reached: Any, timeout_s: float, what: str) -> None:
         time.sleep(0.1)
 
 
-def tail(path: Path) -> str:
+def tail(path: Path, count: int) -> str:
     """The last lines of a file."""
     if not path.exists():
         return ""
     with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - 4000))
-        return "\n".join(file.read().decode("utf-8", "replace").splitlines()[-15:])
+        file.seek(max(0, path.stat().st_size - 300 * count))
+        return "\n".join(file.read().decode("utf-8", "replace").splitlines()[-count:])
 
 
 def service(folder: Path, action: str, wanted: str, name: str, stop_s: str) -> dict[str, Any]:
@@ -296,7 +310,9 @@ def service(folder: Path, action: str, wanted: str, name: str, stop_s: str) -> d
     answer: dict[str, Any] = {"kind": chosen, "changed": False}
     if action in ("start", "stop", "restart") and not one.state()["installed"]:
         raise Refused("nothing is installed here yet; run `grader deploy` first")
-    if action == "install":
+    if action == "ready":
+        one.ready()
+    elif action == "install":
         answer["changed"] = one.install(sys.stdin.buffer.read())
     elif action == "start":
         answer["changed"] = not one.state()["running"]
@@ -307,9 +323,9 @@ def service(folder: Path, action: str, wanted: str, name: str, stop_s: str) -> d
         if action == "restart":
             one.start()
     elif action == "log":
-        answer["log"] = one.log()
+        answer["log"] = one.log(LOG_LINES)
     release = folder / "current"
-    version = os.readlink(release).rpartition("/")[2] if release.is_symlink() else ""
+    version = os.path.realpath(release).rpartition("/")[2] if release.is_symlink() else ""
     return {**answer, **one.state(), "version": version}
 
 

@@ -7,8 +7,6 @@ import os
 import stat
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -20,129 +18,31 @@ from cli.deploy.services import SERVICE_SCRIPT
 from cli.deploy.ssh import MachineError, Remote, Unreachable
 from cli.dev.embedded_redis import free_port
 from cli.dev.local_stack import System
-from cli.main import main
 from cli.settings import Settings
 from grading.config.settings import Ssh
 from grading.store import Store
 from grading.store.tables import Run
+from tests.integration.deploy.conftest import ENVIRONMENT, Grader, Site
 from tests.support.engines import ask, quiet
 from tests.support.remote_prefill import SECRET, writing
-from tests.support.ssh_server import SshServer, ssh_server
+from tests.support.ssh_server import SshServer
 from tests.support.system import ASSIGNMENT, assert_graded_once, count_final, furnish, until
 from workers.machine.engines.remote_prefill.protocol import SECRET_VARIABLE
 
-CONFIG = """
-[[machines]]
-name = "lab-1"
-slots = 2
-grace_s = 20
-[machines.stages]
-analysis = {{ engine = "rules", model = "rules" }}
-feedback = {{ engine = "rules", model = "rules" }}
-[machines.ssh]
-host = "127.0.0.1"
-user = "{user}"
-port = {port}
-folder = "{folder}"
-python = "{python}"
-service = "supervised"
-{more}
-"""
 READS = """
 [machines.prefill]
 listen = "127.0.0.1:{listen}"
 models = ["{model}"]
 """
-UNMANAGED = """
-[[machines]]
-name = "lab-2"
-[machines.stages]
-analysis = { engine = "rules", model = "rules" }
-"""
-ENVIRONMENT = str(Path(sys.executable).parent.parent)
 
 
-@dataclass(frozen=True)
-class Said:
-    """How a command ended."""
-
-    status: int
-    out: str
-    error: str
-
-
-@pytest.fixture
-def grader(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Said]:
-    """Run a command in this process."""
-
-    def run(*arguments: str) -> Said:
-        monkeypatch.setattr(sys, "argv", ["grader", *arguments])
-        status = 0
-        try:
-            main()
-        except SystemExit as end:
-            status = int(end.code or 0)
-        said = capfd.readouterr()
-        return Said(status, said.out, said.err)
-
-    return run
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
-    with ssh_server(tmp_path_factory.mktemp("ssh")) as running:
-        yield running
-
-
-@dataclass(frozen=True)
-class Site:
-    """The operator's computer and, in `there`, the folder of Grader on the machine."""
-
-    server: SshServer
-    config: Path
-    there: Path
-
-    def write(self, more: str = "", **changed: object) -> None:
-        """Write config.toml, with other values than those that work."""
-        values = {
-            "user": self.server.user,
-            "port": self.server.port,
-            "folder": self.there,
-            "python": sys.executable,
-            "more": more,
-        }
-        self.config.write_text(CONFIG.format(**{**values, **changed}) + UNMANAGED)
-
-
-@pytest.fixture
-def site(
-    server: SshServer,
-    tmp_path: Path,
-    redis_url: str,
-    monkeypatch: pytest.MonkeyPatch,
-    grader: Callable[..., Said],
-) -> Iterator[Site]:
-    made = Site(server, tmp_path / "config.toml", tmp_path / "there")
-    made.write()
-    monkeypatch.setenv("GRADER_CONFIG", str(made.config))
-    monkeypatch.setenv("GRADER_REDIS_URL", redis_url)
-    monkeypatch.setenv("GRADER_SSH_CONFIG", str(server.config))
-    yield made
-    if (made.there / "var" / "worker-lab-1.service.json").exists():
-        monkeypatch.setenv("GRADER_SSH_CONFIG", str(server.config))
-        made.write()
-        grader("cluster", "stop", "lab-1")
-
-
-def test_a_machine_from_nothing_to_its_heartbeat_and_back(
-    site: Site, grader: Callable[..., Said], redis_url: str
-) -> None:
+def test_a_machine_from_nothing_to_its_heartbeat_and_back(site: Site, grader: Grader, redis_url: str) -> None:
     assert "not deployed" in grader("cluster", "status", "lab-1").out
     assert "run `grader deploy` first" in grader("cluster", "start", "lab-1").error
 
     first = grader("deploy", "lab-1", "--environment", ENVIRONMENT)
     assert first.status == 0, first.error
-    assert [line[:4] for line in first.out.splitlines()[:-1]] == [f"{n}/7 " for n in range(1, 8)]
+    assert [line[:4] for line in first.out.splitlines()[:-1]] == [f"{n}/8 " for n in range(1, 9)]
     assert "started; heartbeats after" in first.out
     assert "lab-1: grader.env, config.toml, program, packages, service changed" in first.out
     secrets = site.there / "grader.env"
@@ -169,8 +69,14 @@ def test_a_machine_from_nothing_to_its_heartbeat_and_back(
     assert "lab-2: has no [machines.ssh] in config.toml, left alone" in restarted.out
     assert pid.read_text() != before
 
-    site.write(more="# another line")
+    before = pid.read_text()
+    site.write(more="# another line", other_slots=7)
+    same = grader("deploy", "lab-1", "--environment", ENVIRONMENT)
+    assert same.out.endswith("lab-1: nothing changed\n"), same.out
+    assert pid.read_text() == before
+    site.write(slots=3)
     changed = grader("deploy", "lab-1", "--environment", ENVIRONMENT)
+    assert "stopping worker-lab-1 first; it has 20 s" in changed.out
     assert "started again; heartbeats after" in changed.out
     assert changed.out.endswith("lab-1: config.toml changed\n")
 
@@ -186,7 +92,7 @@ def test_a_machine_from_nothing_to_its_heartbeat_and_back(
 
 
 def test_a_machine_that_reads_for_others_has_a_second_service(
-    site: Site, grader: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    site: Site, grader: Grader, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     port, model = free_port(), make_model(tmp_path / "model")
     site.write(more=READS.format(listen=port, model=model))
@@ -198,7 +104,7 @@ def test_a_machine_that_reads_for_others_has_a_second_service(
     first = grader("deploy", "lab-1", "--environment", ENVIRONMENT)
     try:
         assert first.status == 0, first.error
-        assert "supervised changed, supervised changed" in first.out
+        assert "program changed, packages changed, service changed" in first.out
         assert "; prefill started, listens" in first.out
         assert f"{SECRET_VARIABLE}='{SECRET}'\n" in (site.there / "grader.env").read_text()
         assert SECRET not in (site.there / "var" / "prefill-lab-1.service.json").read_text()
@@ -221,7 +127,7 @@ def test_a_machine_that_reads_for_others_has_a_second_service(
 
 @pytest.mark.soak
 def test_a_restart_under_load_runs_nothing_twice(
-    site: Site, grader: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    site: Site, grader: Grader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     count, instant = 24, "[machines.engines.instant]\noptions = { seconds = 0.4 }\n[machines.stages]"
     text = site.config.read_text().replace("[machines.stages]", instant)
@@ -249,30 +155,35 @@ def test_a_restart_under_load_runs_nothing_twice(
 
 
 def test_a_worker_that_does_not_come_up_shows_its_log(
-    site: Site, grader: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    site: Site, grader: Grader, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     broken = tmp_path / "environment" / "bin"
     broken.mkdir(parents=True)
     (broken / "python").write_text("#!/bin/sh\necho 'no module named celery \033[2J' >&2; exit 3\n")
     (broken / "python").chmod(0o755)
-    said = grader("deploy", "lab-1", "--environment", str(broken.parent), "--wait", "3")
+    said = grader(
+        "deploy",
+        "lab-1",
+        "--environment",
+        str(broken.parent),
+    )
     assert said.status == 1
     assert (
-        "lab-1: started, but no heartbeat came within 3 s. Its log ends:\nno module named celery [2J"
-        in said.error
+        "lab-1: the new release ended right after its start; there is none before it to go back to. Correct "
+        "it and deploy again. Its log ends:\nno module named celery [2J" in said.error
     )
 
 
-def test_a_dry_run_reaches_nothing(site: Site, grader: Callable[..., Said]) -> None:
+def test_a_dry_run_reaches_nothing(site: Site, grader: Grader) -> None:
     site.write(port=free_port())
     said = grader("deploy", "lab-1", "--dry-run", "--offline")
     assert said.status == 0
-    assert "3/7 packages: make an environment of the locked packages from wheels" in said.out
+    assert "4/8 packages: make an environment of the locked packages from wheels" in said.out
     assert not site.there.exists()
 
 
 def test_machines_that_cannot_be_reached_are_said_why(
-    site: Site, grader: Callable[..., Said], server: SshServer, monkeypatch: pytest.MonkeyPatch
+    site: Site, grader: Grader, server: SshServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stranger = server.write_config("stranger_config", identity="stranger")
     monkeypatch.setenv("GRADER_SSH_CONFIG", str(stranger))
@@ -302,7 +213,7 @@ def test_machines_that_cannot_be_reached_are_said_why(
 
 
 def test_a_machine_without_ssh_or_without_redis_is_refused(
-    site: Site, grader: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+    site: Site, grader: Grader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "lab-2 has no [machines.ssh]" in grader("deploy", "lab-2").error
     monkeypatch.setenv("GRADER_REDIS_URL", f"redis://127.0.0.1:{free_port()}/0")

@@ -121,16 +121,6 @@ def test_copies_stay_in_their_folder_and_on_their_disk(remote: Remote, tmp_path:
     assert not (tmp_path / "escaped").exists()
 
 
-def test_secrets_are_kept_for_the_owner_and_others_stay(remote: Remote, tmp_path: Path) -> None:
-    for line in (b"B='old'\n", b"A='1'\n", b"B='new'\n"):
-        assert remote.call(DEPLOY_SCRIPT, "keep_secrets", stdin=line) is True
-    assert remote.call(DEPLOY_SCRIPT, "keep_secrets", stdin=b"B='new'\n") is False
-    path = tmp_path / "there" / "grader.env"
-    assert path.read_text() == "A='1'\nB='new'\n"
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert remote.call(DEPLOY_SCRIPT, "secrets") == ["A", "B"]
-
-
 def test_a_machine_gets_its_own_address_of_redis(server: SshServer, remote: Remote, tmp_path: Path) -> None:
     # a machine that is not this computer, as far as Grader can know
     config = server.write_config("alias_config")
@@ -139,21 +129,22 @@ def test_a_machine_gets_its_own_address_of_redis(server: SshServer, remote: Remo
     one = deployment(replace(remote, ssh=elsewhere, config=str(config)), tmp_path)
     env = tmp_path / "there" / "grader.env"
 
-    def written(**environ: str) -> str:
+    def given(**environ: str) -> dict[str, str]:
         one.environ = environ
-        one._secrets_file()
-        return env.read_text()
+        return one.secrets()
 
     local, own = "redis://127.0.0.1:6379/0", "rediss://lab-1:secret@10.0.0.5:6379/0"
     with pytest.raises(MachineError, match=r"would look for Redis on itself\. Set GRADER_REDIS_URL_LAB_1 to"):
-        written(GRADER_REDIS_URL=local)
-    assert written(GRADER_REDIS_URL=local, GRADER_REDIS_URL_LAB_1=own) == f"GRADER_REDIS_URL='{own}'\n"
-    assert written(GRADER_REDIS_URL=local) == f"GRADER_REDIS_URL='{own}'\n"
+        given(GRADER_REDIS_URL=local)
+    assert given(GRADER_REDIS_URL=local, GRADER_REDIS_URL_LAB_1=own) == {"GRADER_REDIS_URL": own}
     with pytest.raises(MachineError, match="GRADER_REDIS_URL for lab-1: "):
-        written(GRADER_REDIS_URL_LAB_1="http://10.0.0.5")
+        given(GRADER_REDIS_URL_LAB_1="http://10.0.0.5")
+    env.parent.mkdir()
+    env.write_text(f"GRADER_REDIS_URL='{own}'\n")
+    assert given(GRADER_REDIS_URL=local) == {}  # what is there stays
     with pytest.raises(ConfigError, match="quote"):
-        written(GRADER_REDIS_URL_LAB_1=own.replace("secret", "se'cret"))
-    assert env.read_text() == f"GRADER_REDIS_URL='{own}'\n"
+        one.environ = {"GRADER_REDIS_URL_LAB_1": own.replace("secret", "se'cret")}
+        one._secrets_file()
 
 
 # --- Ollama -----------------------------------------------------------------------------------------
@@ -340,7 +331,7 @@ def deployment(remote: Remote, tmp_path: Path) -> Deployment:
     options = Options(offline=True, wheels=tmp_path / "wheels")
     settings = Settings(tmp_path / "config.toml")
     made = Deployment(settings, machine, remote, options, {}, silent, silent)
-    made._look()
+    made.facts = remote.call(DEPLOY_SCRIPT, "facts")
     return made
 
 

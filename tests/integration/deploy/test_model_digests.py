@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from cli.deploy.deployment import differences
 from cli.deploy.models import Wanted
 from cli.deploy.remote.deploy_models import fingerprint as there
 from cli.deploy.remote.deploy_models import hub
@@ -61,14 +62,14 @@ def test_a_deploy_says_that_the_machine_has_other_weights_than_the_rest(
     assert "verified: all of its files by hash" in one._models()
     (found,) = one.claims
     assert (found.machine, found.engine, found.model) == ("lab-1", "ollama", MODEL)
-    assert one.differences() == []
+    assert differences(one.settings, [one]) == []
     for name in ("lab-2", "lab-3"):
         heartbeat(leases, name, found.digest)
     heartbeat(leases, "lab-1", "sha256:00")  # what its worker said before the model was brought
-    assert one.differences() == []
+    assert differences(one.settings, [one]) == []
     for name in ("lab-2", "lab-3"):
         heartbeat(leases, name, "sha256:11")
-    (difference,) = one.differences()
+    (difference,) = differences(one.settings, [one])
     assert difference.alone == ("lab-1",)
     assert f"`ollama pull {MODEL}` on lab-1" in difference.remedy
 

@@ -110,21 +110,21 @@ def test_systemd_of_a_user(tools: Path, tmp_path: Path) -> None:
     assert calls == [
         "systemctl --user daemon-reload",
         "systemctl --user enable grader-worker-lab-1.service",
-        "loginctl enable-linger",
         "systemctl --user enable grader-worker-lab-1.service",
-        "loginctl enable-linger",
     ]
+    one.ready()
+    assert "loginctl enable-linger" in tools.read_text()
     one.start()
     one.stop()
     assert one.state() == {"installed": True, "running": True, "pid": 7, "detail": "running, 2 restarts"}
-    assert one.log() == "the last line\n"
+    assert one.log(15) == "the last line\n"
     unit = tmp_path / ".config/systemd/user/grader-worker-lab-1.service"
     assert unit.read_bytes() == b"[Unit]\n"
     assert "systemctl --user start grader-worker-lab-1.service\n" in tools.read_text()
     assert "systemctl --user stop grader-worker-lab-1.service\n" in tools.read_text()
     (tmp_path / "forbidden").touch()
     with pytest.raises(service.Refused, match="sudo loginctl enable-linger"):
-        one.install(b"[Unit]\n")
+        one.ready()
 
 
 def test_launchd_of_a_user_without_a_screen(tools: Path, tmp_path: Path) -> None:
