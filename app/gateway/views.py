@@ -16,6 +16,7 @@ from app.gateway import chat_request
 from app.gateway_requests.errors import Away, NoSuchModel, Refused, TooMany, content, fault
 from app.gateway_requests.response_events import ClientGone, Conversation
 from app.gateway_requests.slots import HOLD_S, RequestSlots, request_slots
+from grading.broker.away import why_away
 from grading.broker.dispatch import AWAY
 from grading.broker.gateway_requests import Event
 from grading.domain.errors import Forbidden, NotSignedIn
@@ -128,7 +129,9 @@ class Answer:
         except AWAY as error:
             if not begun:
                 raise
-            log.warning("redis is away, a gateway request's answer is broken off: %s", type(error).__name__)
+            log.warning(
+                "%s, a gateway request's answer is broken off: %s", why_away(error), type(error).__name__
+            )
             yield _event(content(Away()))
 
     def _completion(self, text: str, end: Event) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from flask import Flask, Response, jsonify
 from sqlalchemy.exc import SQLAlchemyError
 from werkzeug.exceptions import HTTPException
 
+from grading.broker.away import why_away
 from grading.broker.dispatch import AWAY
 from grading.broker.gateway_requests import ENDING, PREEMPTED
 from grading.domain.errors import Forbidden, GraderError, NotSignedIn
@@ -152,7 +153,7 @@ def _store(error: SQLAlchemyError) -> Response:
 
 def _away(error: Exception) -> Response:
     # not the error itself: that of a pipeline repeats what was to be kept
-    log.warning("redis is away: %s", type(error).__name__)
+    log.warning("%s: %s", why_away(error), type(error).__name__)
     return answer(Away())
 
 

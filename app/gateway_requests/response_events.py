@@ -12,6 +12,7 @@ from redis.exceptions import RedisError
 
 from app.gateway_requests.errors import fault
 from app.gateway_requests.slots import GatewayServices
+from grading.broker.away import why_away
 from grading.broker.gateway_requests import ENDING, PREEMPTED, Ask, Event
 
 log = logging.getLogger(__name__)
@@ -69,7 +70,7 @@ class Conversation:
         try:
             self.gateway.talks.withdraw(self.id, self.ask.model)
         except RedisError as error:
-            log.warning("redis is away, the keys of a gateway request expire by themselves: %s", error)
+            log.warning("%s, the keys of a gateway request expire by themselves: %s", why_away(error), error)
 
     def _send(self) -> None:
         self._tries += 1

@@ -197,7 +197,13 @@ def _room(services: Services) -> Room:
 
 
 def _troubles(states: ClusterState, parts: Sequence[Part], room: Room) -> Iterator[Trouble]:
-    if states.queues is None:
+    if states.queues is None and services().dispatch.password_refused():
+        yield Trouble(
+            _("Redis refuses the password."),
+            _("Submissions wait in the database. Correct GRADER_REDIS_URL of every part and start it again."),
+            grave=True,
+        )
+    elif states.queues is None:
         yield Trouble(
             _("Redis is away."),
             _("Submissions are still accepted and wait in the database. Start Redis again; that is all."),

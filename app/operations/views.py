@@ -22,6 +22,7 @@ from grading.domain import model_digests
 from grading.domain.errors import NotFound
 from grading.domain.permissions import may
 from grading.store import schema
+from grading.store.away import refuses_password
 from grading.store.reporting import metrics, operations
 from grading.store.schema import Fit
 
@@ -33,6 +34,8 @@ FITS: Mapping[Fit, tuple[bool, str]] = {
     "unknown": (False, "newer than this process works with; start it again with the new version"),
 }
 """Whether uploads are accepted, and what is said of the database."""
+SQL_REFUSED = "password refused; put the right one into GRADER_DATABASE_URL"
+REDIS_REFUSED = "password refused; work waits in the database until GRADER_REDIS_URL is right"
 
 
 @pages.record
@@ -58,12 +61,13 @@ def ready() -> tuple[Response, int]:
     try:
         fit = schema.fit_of(schema.current_revision(app_services.store))
         usable, database = FITS[fit]
-    except SQLAlchemyError:
-        usable, database = False, "away"
+    except SQLAlchemyError as error:
+        usable, database = False, SQL_REFUSED if refuses_password(error) else "away"
     backlog = app_services.dispatch.backlog()
     alive = sum(machine.alive for machine in app_services.dispatch.machines())
     status = "unavailable" if not usable else "ok" if backlog is not None and alive else "degraded"
-    redis = "ok" if backlog is not None else "away; work waits in the database"
+    away = REDIS_REFUSED if app_services.dispatch.password_refused() else "away; work waits in the database"
+    redis = "ok" if backlog is not None else away
     body = {"status": status, "database": database, "redis": redis, "machines_alive": alive}
     return jsonify(body), 200 if usable else 503
 

@@ -41,6 +41,9 @@ class Dispatch(Protocol):
     def parts(self) -> list[PartHeartbeat]:
         """The last heartbeat of every server process."""
 
+    def password_refused(self) -> bool:
+        """Whether Redis counts as away because it does not accept the password."""
+
 
 @dataclass(frozen=True)
 class Services:

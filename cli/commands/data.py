@@ -12,6 +12,7 @@ from redis.exceptions import RedisError
 
 from cli.commands.admin import writing
 from cli.settings import Settings
+from grading.broker.away import refuses_password
 from grading.broker.dispatch import open_dispatch
 from grading.broker.erasure import withdraw
 from grading.domain.errors import GraderError, NotFound
@@ -101,6 +102,17 @@ class RedisAway(GraderError):
     )
 
 
+class RedisRefuses(GraderError):
+    """Redis refuses the password, and it may hold the student's work: correct GRADER_REDIS_URL."""
+
+    code = "redis_refuses"
+    status = 503
+    default_message = define_message(
+        "error.redis_refuses",
+        "Redis refuses the password, and it may hold the student's work: correct GRADER_REDIS_URL.",
+    )
+
+
 @click.command()
 @click.option("--dry-run", is_flag=True, help="Only count what is older than config.toml keeps it.")
 @click.pass_obj
@@ -176,7 +188,7 @@ def _require_redis(settings: Settings) -> None:
     try:
         dispatch.registry.redis.ping()
     except (RedisError, OSError) as error:
-        raise RedisAway from error
+        raise (RedisRefuses if refuses_password(error) else RedisAway) from error
     finally:
         dispatch.registry.redis.close()
 

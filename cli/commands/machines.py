@@ -34,7 +34,7 @@ def machines(settings: Settings, as_json: bool) -> None:
     states, backlog = dispatch.machines(), dispatch.backlog()
     differences = machines_that_differ(states)
     if backlog is None:
-        raise GraderError("Redis does not answer, so nothing is known of the machines.")
+        raise GraderError(f"{_away(dispatch)}, so nothing is known of the machines.")
     if as_json:
         rows = [{**asdict(state), "condition": _as_dict(condition(state))} for state in states]
         warnings = [f"{one.message}: {one.remedy}." for one in differences]
@@ -46,6 +46,11 @@ def machines(settings: Settings, as_json: bool) -> None:
     click.echo("queues: " + ", ".join(f"{name} {length}" for name, length in backlog.items()))
     for one in differences:
         click.echo(f"! {one.message}\n  → {one.remedy}")
+
+
+def _away(dispatch: Dispatch) -> str:
+    refused = "Redis refuses the password of GRADER_REDIS_URL"
+    return refused if dispatch.password_refused() else "Redis does not answer"
 
 
 def _as_dict(how: Condition) -> dict[str, object]:
@@ -116,7 +121,7 @@ def drain(settings: Settings, machine: str, back: bool, why: str, patience_s: fl
         out = operations.set_drained(session, machine, BY, out=not back, why=why)
     dispatch = open_dispatch(settings.running)
     if not dispatch.tell_out(out):
-        click.echo("Redis is away; the machine hears of it when Redis is back.")
+        click.echo(f"{_away(dispatch)}; the machine hears of it when that is over.")
         return
     if back:
         _wait_back(dispatch, machine)
@@ -142,7 +147,7 @@ def _wait_out(dispatch: Dispatch, machine: str, patience_s: float) -> None:
         state = _state(dispatch, machine)
         if not state.alive:
             if dispatch.backlog() is None:
-                raise GraderError(f"Redis is away: nobody knows what {machine} still does. It stays out.")
+                raise GraderError(f"{_away(dispatch)}: nobody knows what {machine} still does. It stays out.")
             click.echo(f"{machine} is not running; it gets nothing when it starts again.")
             return
         if state.drained and state.busy == 0:

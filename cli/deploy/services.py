@@ -13,6 +13,7 @@ from redis.exceptions import RedisError
 from cli.deploy.file_transfer import DEPLOY_SCRIPT
 from cli.deploy.ssh import MachineError, Remote
 from cli.deploy.units import Kind, Service
+from grading.broker.away import refuses_password
 from grading.broker.dispatch import open_leases
 from grading.broker.heartbeats import Heartbeat
 from grading.config.settings import Config, Machine
@@ -49,7 +50,10 @@ class Heartbeats:
             self._leases.seek()
             return [one for one in self._leases.heartbeats() if one.alive]
         except RedisError as error:
-            raise MachineError(f"Redis does not answer ({error}), so no heartbeat can be seen.") from None
+            says = (
+                "refuses the password of GRADER_REDIS_URL" if refuses_password(error) else "does not answer"
+            )
+            raise MachineError(f"Redis {says} ({error}), so no heartbeat can be seen.") from None
 
     def claims(self) -> list[Claim]:
         """What each machine that sends heartbeats says of the weights of its models."""

@@ -20,6 +20,7 @@ from kombu.messaging import Producer
 from redis.exceptions import RedisError
 
 from grading.broker import celery_app
+from grading.broker.away import refuses_password, why_away
 from grading.broker.canaries import Canaries, PartHeartbeat, Waiting
 from grading.broker.heartbeats import Backlog, Heartbeat, Lease
 from grading.broker.leases import LEASES, Leases, connect, result_key
@@ -53,6 +54,8 @@ class Breaker:
         self._open_until = 0.0
         self._failed = False
         self._probing = False
+        self.refused = False
+        """Whether it failed because Redis does not accept the password."""
 
     def admits(self) -> bool:
         """Whether to ask now; who may, tells the outcome by `succeeded` or `failed`."""
@@ -67,11 +70,12 @@ class Breaker:
     def succeeded(self) -> None:
         """There was an answer."""
         with self._lock:
-            self._failed = self._probing = False
+            self._failed = self._probing = self.refused = False
 
-    def failed(self, after_s: float) -> None:
+    def failed(self, after_s: float, *, refused: bool = False) -> None:
         """There was none, after so many seconds."""
         with self._lock:
+            self.refused = refused
             self._failed, self._probing = True, False
             self._open_until = self._clock() + min(max(after_s, MIN_OPEN_S), MAX_OPEN_S)
 
@@ -275,6 +279,10 @@ class Dispatch:
         none: list[PartHeartbeat] = []
         return self._or(none, Canaries(self.registry.redis).parts)
 
+    def password_refused(self) -> bool:
+        """Whether Redis counts as away because it does not accept the password."""
+        return self.breaker.refused
+
     def room(self) -> dict[tuple[str, str], Room]:
         """For each stage and priority, how many more runs may be sent now.
 
@@ -301,7 +309,8 @@ class Dispatch:
         """Tell machines which of them are out. False while Redis is away: the sweeper tells it then."""
         try:
             self.registry.drain(machines)
-        except AWAY:
+        except AWAY as error:
+            self.breaker.failed(0.0, refused=refuses_password(error))
             return False
         return True
 
@@ -312,8 +321,8 @@ class Dispatch:
         try:
             answer = read()
         except AWAY as error:
-            self.breaker.failed(time.monotonic() - begun)
-            log.warning("redis is away: %s", error)
+            self.breaker.failed(time.monotonic() - begun, refused=refuses_password(error))
+            log.warning("%s: %s", why_away(error), error)
             return otherwise
         except BaseException:
             self.breaker.succeeded()  # it did answer

@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from redis.exceptions import RedisError
 
+from grading.broker.away import why_away
 from grading.broker.canaries import Canaries
 from grading.execution.throughput import Rate
 from grading.shared.code_version import code_folder, software
@@ -36,7 +37,7 @@ def send_heartbeats_until(
         try:
             canaries.heartbeat(part, me(), software(), rate(), code_folder(), secret)
         except RedisError as error:
-            log.warning("redis is away, the %s cannot say that it lives: %s", part, error)
+            log.warning("%s, the %s cannot say that it lives: %s", why_away(error), part, error)
         if stop.wait(HEARTBEAT_S):
             break
     with suppress(RedisError):

@@ -60,6 +60,7 @@ class FakeDispatch:
     announced: list[str] = field(default_factory=list)
     held: dict[str, Lease] = field(default_factory=dict)
     away: bool = False
+    refused: bool = False
     able: tuple[str, ...] = ("analysis", "feedback")
     out: tuple[str, ...] = ()
     released: int = 0
@@ -90,6 +91,9 @@ class FakeDispatch:
 
     def backlog(self) -> dict[str, int] | None:
         return None if self.away else {"analysis": 2, "store": 0}
+
+    def password_refused(self) -> bool:
+        return self.refused
 
     def parts(self) -> list[PartHeartbeat]:
         return (

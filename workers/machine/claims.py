@@ -9,6 +9,7 @@ import logging
 
 from redis.exceptions import RedisError
 
+from grading.broker.away import why_away
 from grading.broker.celery_app import own_queue
 from grading.broker.dispatch import AWAY
 from grading.broker.heartbeats import Answer, Claim, Lease
@@ -35,7 +36,7 @@ class Claims:
         try:
             message.resend(own_queue(claim.machine))
         except AWAY as error:
-            log.warning("redis is away, a run of machine %s is done here: %s", claim.machine, error)
+            log.warning("%s, a run of machine %s is done here: %s", why_away(error), claim.machine, error)
             return self._claim(working, hand_on=False).answer
         return "elsewhere"
 
@@ -46,7 +47,7 @@ class Claims:
                 self.lease(working), job.round_id, hand_on=hand_on, avoid=job.avoid, alone=job.alone
             )
         except RedisError as error:
-            log.warning("redis is away, working without a lease: %s", error)
+            log.warning("%s, working without a lease: %s", why_away(error), error)
             working.leased = False
             return Claim("granted")
 
@@ -79,4 +80,4 @@ class Claims:
 
 
 def _stays(error: RedisError) -> None:
-    log.warning("redis is away, a lease stays until the sweeper ends it: %s", error)
+    log.warning("%s, a lease stays until the sweeper ends it: %s", why_away(error), error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
+from grading.broker.away import why_away
 from grading.broker.dispatch import AWAY
 from grading.broker.leases import Leases
 from grading.domain.jobs import Result
@@ -36,7 +37,7 @@ class Requeue:
         try:
             message.resend(message.home)
         except AWAY as error:
-            log.warning("redis is away, a run is begun though its engine is away: %s", error)
+            log.warning("%s, a run is begun though its engine is away: %s", why_away(error), error)
             return False
         return True
 
@@ -88,7 +89,9 @@ class Requeue:
                 message.resend(message.home)
                 back += 1
         except AWAY as error:
-            log.warning("redis is away, %d runs are found missing later: %s", len(messages) - back, error)
+            log.warning(
+                "%s, %d runs are found missing later: %s", why_away(error), len(messages) - back, error
+            )
         return back
 
     def _send_back(self, working: RunInHand) -> bool:
@@ -106,7 +109,7 @@ class Requeue:
                 return True
             working.message.resend(working.message.home)
         except AWAY as error:
-            log.warning("redis is away, a run does not go back to its queue: %s", error)
+            log.warning("%s, a run does not go back to its queue: %s", why_away(error), error)
             return False
         log.info("run %s goes back to its queue, as its engine is away", run_id)
         return True

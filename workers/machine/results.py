@@ -13,6 +13,7 @@ from typing import Any
 from redis import Redis
 
 from grading.broker import celery_app
+from grading.broker.away import why_away
 from grading.broker.dispatch import AWAY
 from grading.broker.leases import result_key
 from grading.broker.signing import Kind, Signer
@@ -86,7 +87,7 @@ def offer(send: Send, content: Mapping[str, Any], secret: str, stop: threading.E
         except AWAY as error:
             if waited >= SEND_FOR_S or stop.wait(wait):
                 raise
-            log.warning("redis is away, the result waits here: %s", error)
+            log.warning("%s, the result waits here: %s", why_away(error), error)
         waited, wait = waited + wait, min(wait * 2, 5.0)
 
 

@@ -14,6 +14,7 @@ from celery.exceptions import Ignore
 from redis import Redis
 
 from grading.broker import celery_app
+from grading.broker.away import why_away
 from grading.broker.canaries import Canaries
 from grading.broker.dispatch import AWAY, open_leases
 from grading.broker.signing import signer
@@ -104,7 +105,7 @@ def _say_ready(inbox: Inbox) -> None:
     try:
         inbox.ready()
     except AWAY as error:
-        log.warning("redis is away, the sweeper sends work later: %s", error)
+        log.warning("%s, the sweeper sends work later: %s", why_away(error), error)
 
 
 def _take_by(app: Celery, listening: QueueSelection, inbox: Inbox) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 from redis.exceptions import RedisError
 
+from grading.broker.away import why_away
 from grading.broker.heartbeats import HEARTBEAT_S, Heartbeat, reason
 from grading.broker.leases import Leases
 from grading.broker.part_heartbeats import me
@@ -202,7 +203,7 @@ class MachineProcess:
         try:
             return self.telling.tell_one(working)
         except RedisError as error:
-            log.warning("redis is away, beginning all the same: %s", error)
+            log.warning("%s, beginning all the same: %s", why_away(error), error)
             return True
 
     def _circuits_changed(self) -> None:
@@ -245,7 +246,7 @@ class MachineProcess:
         try:
             self.heartbeat()
         except RedisError as error:
-            log.warning("redis is away, no heartbeat: %s", error)
+            log.warning("%s, no heartbeat: %s", why_away(error), error)
         except Exception:
             log.exception(
                 "no heartbeat this time"
@@ -305,7 +306,9 @@ class MachineProcess:
         try:
             self.leases.leave(self.machine.name, self.process)
         except RedisError as error:
-            log.warning("redis is away, this process counts as dead when its heartbeat is old: %s", error)
+            log.warning(
+                "%s, this process counts as dead when its heartbeat is old: %s", why_away(error), error
+            )
 
     def close(self) -> None:
         """End in order: no more heartbeats, engines given back."""

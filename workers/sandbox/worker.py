@@ -21,6 +21,7 @@ from grading.config.settings import Config
 from grading.domain.errors import SandboxUnavailable
 from grading.execution.throughput import Mean, Rate
 from grading.store import outbox
+from grading.store.away import why_away as why_sql_away
 from grading.store.outbox import Hold
 from grading.store.rounds import preparing
 from workers.celery_worker import Watch, keep_watch, register_canary, run_worker
@@ -127,7 +128,7 @@ class ClaimedRounds:
             try:
                 self.sign()
             except SQLAlchemyError as error:
-                log.warning("the database is away, rounds cannot be held: %s", error)
+                log.warning("%s, rounds cannot be held: %s", why_sql_away(error), error)
             if (took := time.monotonic() - began) > HOLD_S - SIGN_EVERY_S:
                 log.warning("holding rounds took %.0f s; others may have taken them", took)
 

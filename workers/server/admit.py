@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
+from grading.broker.away import why_away
 from grading.broker.dispatch import AWAY, Outgoing, Room
 from grading.domain.round_states import PRIORITIES
 from grading.domain.rubric import Rubric
@@ -119,7 +120,7 @@ def _pass(server: Server) -> int:
         _send(server, taken.outgoing)
         server.told.tell(server.store, server.dispatch, left=taken.left)
     except AWAY as error:
-        log.warning("redis is away, waiting rounds stay in SQL: %s", error)
+        log.warning("%s, waiting rounds stay in SQL: %s", why_away(error), error)
         return 0
     server.passes.rest_until = server.passes.clock() + (FULL_S if taken.left else NOTHING_S)
     if taken.more:

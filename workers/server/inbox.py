@@ -15,11 +15,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy.exc import SQLAlchemyError
+
+from grading.broker.away import why_away
 from grading.broker.celery_app import own_queue
 from grading.broker.dispatch import AWAY, Entry, Left
 from grading.broker.signing import Forged
 from grading.domain.jobs import Result
 from grading.shared.telemetry import working_on
+from grading.store.away import why_away as why_sql_away
 from grading.store.rounds import lifecycle
 from grading.store.rounds.lifecycle import Recorded
 from workers.server import record
@@ -59,7 +63,8 @@ class Inboxes:
                 receive(self.server, entries)
                 entries, failures = [], 0
             except (*AWAY, *record.SQL_AWAY) as error:
-                log.warning("redis or the database is away, %d results wait: %s", len(entries), error)
+                why = why_sql_away(error) if isinstance(error, SQLAlchemyError) else why_away(error)
+                log.warning("%s, %d results wait: %s", why, len(entries), error)
                 failures += 1
                 self.stop.wait(RETRY_WAITS[min(failures, len(RETRY_WAITS)) - 1])
             except Exception:
@@ -166,6 +171,8 @@ def _send_on(server: Server, machine: str, content: Mapping[str, Any]) -> None:
             try:
                 server.dispatch.send([one], to)
             except AWAY as error:
-                log.warning("redis is away, a run that was given back is found missing later: %s", error)
+                log.warning(
+                    "%s, a run that was given back is found missing later: %s", why_away(error), error
+                )
             else:
                 log.info("run %s of machine %s goes to %s", run_id, machine, to or "its queue")

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from sqlalchemy.exc import DBAPIError
 
 from grading.broker import redis_key_types
+from grading.broker.away import why_away
 from grading.broker.celery_app import SANDBOX_QUEUES, STORE
 from grading.broker.dispatch import AWAY
 from grading.broker.leases import load_scripts
 from grading.store import outbox
+from grading.store.away import why_away as why_sql_away
 from grading.store.reporting import operations
 from grading.store.rounds import preparing, queue
 from workers.server import record, server_heartbeats
@@ -81,9 +83,9 @@ class Sweeper:
                 part()
             except AWAY as error:
                 self.lost.start_over()
-                log.warning("redis is away, sweeping later: %s", error)
+                log.warning("%s, sweeping later: %s", why_away(error), error)
             except DBAPIError as error:
-                log.warning("the database is away, sweeping later: %s", error)
+                log.warning("%s, sweeping later: %s", why_sql_away(error), error)
             except Exception:
                 log.exception("a part of the sweep failed; the others go on")
 

@@ -27,6 +27,7 @@ from app.web.i18n import later as N_
 from app.web.i18n import render_error
 from app.web.services import services
 from grading.assignments.editor import rubric_from_model
+from grading.broker.away import why_away
 from grading.broker.gateway_requests import DRAFTING, Ask, Said
 from grading.domain.document import Document
 from grading.domain.errors import Conflict, NotFound
@@ -206,7 +207,7 @@ def _model() -> str:
     try:
         return DRAFTING if gateway is not None and DRAFTING in gateway.models() else ""
     except RedisError as error:
-        log.warning("redis is away, nobody can be asked for a draft: %s", type(error).__name__)
+        log.warning("%s, nobody can be asked for a draft: %s", why_away(error), type(error).__name__)
         return ""
 
 
@@ -247,7 +248,7 @@ def _write(
     except (Refused, rubric_from_model.NoProposal) as error:
         _failed(draft, render_error(error))
     except RedisError as error:
-        log.warning("redis is away, a draft is given up: %s", type(error).__name__)
+        log.warning("%s, a draft is given up: %s", why_away(error), type(error).__name__)
         _failed(draft, N_("The machines cannot be reached right now; try again in a minute."))
     except Exception:
         log.exception("a rubric could not be drafted")

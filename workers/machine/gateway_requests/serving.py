@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from celery import Celery, Task
 from redis.exceptions import RedisError
 
+from grading.broker.away import why_away
 from grading.broker.celery_app import own_queue
 from grading.broker.dispatch import AWAY
 from grading.broker.gateway_requests import (
@@ -114,7 +115,7 @@ class GatewayRequests:
                 self._serve(request_id, *taken)
         except RedisError as error:
             # not the error itself: that of a pipeline repeats what was to be said
-            log.warning("redis is away, a gateway request is given up: %s", type(error).__name__)
+            log.warning("%s, a gateway request is given up: %s", why_away(error), type(error).__name__)
         finally:
             self._go()
 
@@ -153,7 +154,7 @@ class GatewayRequests:
         try:
             waited_for = self._talks.hold(inside)
         except RedisError as error:
-            log.warning("redis is away, %d gateway requests are given up: %s", len(inside), error)
+            log.warning("%s, %d gateway requests are given up: %s", why_away(error), len(inside), error)
             waited_for = set()
         for name, request in inside.items():
             if name in waited_for:
@@ -313,4 +314,4 @@ def _hand_back(task: Task) -> None:
     try:
         task.signature_from_request(request, queue=came_by).apply_async()
     except AWAY as error:
-        log.warning("redis is away, a gateway request is given up: %s", error)
+        log.warning("%s, a gateway request is given up: %s", why_away(error), error)

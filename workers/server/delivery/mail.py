@@ -24,6 +24,7 @@ from grading.domain.errors import GraderError
 from grading.domain.messages import Message, define_message, render
 from grading.shared.catalogues import catalogue
 from grading.store import outbox
+from grading.store.away import why_away as why_sql_away
 from grading.store.outbox import Delivery
 from grading.store.submissions import mail_notifications
 from grading.store.submissions.mail_notifications import Letter
@@ -160,7 +161,7 @@ class MailSender:
             try:
                 self.send_due()
             except DBAPIError as error:
-                log.warning("the database is away, mail waits in it: %s", error)
+                log.warning("%s, mail waits in it: %s", why_sql_away(error), error)
             except Exception:
                 log.exception("mail could not be sent; trying again")
             self.stop.wait(EVERY_S)

@@ -21,6 +21,7 @@ from sqlalchemy.orm import Session
 from grading.broker.machine_status import span
 from grading.domain.errors import GraderError
 from grading.store import outbox, periodic_tasks
+from grading.store.away import why_away as why_sql_away
 from grading.store.database import Store, now
 from grading.store.outbox import Delivery
 
@@ -110,7 +111,7 @@ class ScoreSync(ABC, Generic[Link, Turn]):
             try:
                 work()
             except DBAPIError as error:
-                log.warning("the database is away, scores wait in it: %s", error)
+                log.warning("%s, scores wait in it: %s", why_sql_away(error), error)
             except Exception:
                 log.exception("%s failed; trying again", self.kind)
             self.stop.wait(EVERY_S)

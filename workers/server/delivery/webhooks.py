@@ -28,6 +28,7 @@ from grading.domain.errors import ConfigError
 from grading.integrations.events import Event, news
 from grading.integrations.http_client import Answer, OutsideFailed, Refused, ask
 from grading.store import outbox
+from grading.store.away import why_away as why_sql_away
 from grading.store.database import now
 from grading.store.integrations import webhooks
 from grading.store.integrations.webhooks import Attempt
@@ -118,7 +119,7 @@ class Relay:
             try:
                 step()
             except DBAPIError as error:
-                log.warning("the database is away, events wait in it: %s", error)
+                log.warning("%s, events wait in it: %s", why_sql_away(error), error)
             except Exception:
                 log.exception("events could not be sent; trying again")
             self.stop.wait(EVERY_S)
