@@ -5,11 +5,9 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-
-from sqlalchemy.engine import make_url
 
 from app.operations.machines import ClusterState, look_in, span
+from app.operations.metrics import data_folder
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
 from app.web.i18n import ngettext, whole
@@ -191,8 +189,7 @@ def _parts(services: Services) -> list[Part]:
 
 
 def _room(services: Services) -> Room:
-    path = make_url(services.store.url).database if services.store.url.startswith("sqlite") else None
-    usage = shutil.disk_usage(Path(path).resolve().parent if path else Path.cwd())
+    usage = shutil.disk_usage(data_folder(services))
     return Room(usage.free, usage.total)
 
 

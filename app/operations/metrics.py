@@ -1,10 +1,12 @@
-"""What /metrics serves: what SQL counts, what Redis knows of machines, and answered requests."""
+"""What /metrics serves: what SQL counts, what Redis knows, room, certificates, and answered requests."""
 
 from __future__ import annotations
 
 import collections
 import hmac
 import re
+import shutil
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,6 +14,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import datetime
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from flask import Flask, Response, g, request
@@ -25,6 +28,7 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
+from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.web.services import Services, services
@@ -43,6 +47,7 @@ from grading.store.reporting.metrics import (
     Spread,
     Totals,
 )
+from grading.store.reporting.operations import Upkeep, load_upkeep
 
 HTTP_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 REFUSED = (
@@ -50,6 +55,8 @@ REFUSED = (
     "as `Authorization: Bearer …`."
 )
 T = TypeVar("T")
+LOOK_EVERY_S = 600.0
+"""At certificates, which change twice a year."""
 PATIENCE_S = 5.0
 """For the database and for Redis each; Prometheus waits longer than for both."""
 Labels = tuple[str, ...]
@@ -69,6 +76,7 @@ def add_metrics(app: Flask, services: Services) -> None:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(FromStore(services))
     registry.register(FromQueue(services))
+    registry.register(FromServer(services))
     answered = Counter(
         "grader_http_requests", "Answered requests.", ["endpoint", "status"], registry=registry
     )
@@ -153,15 +161,15 @@ class History:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _highest: dict[tuple[str, ...], int] = field(default_factory=dict)
 
-    def read(self) -> tuple[Totals, Open]:
-        """Totals, and what is open. Raises SQLAlchemyError."""
+    def read(self) -> tuple[Totals, Open, Upkeep]:
+        """Totals, what is open, and the database's upkeep. Raises SQLAlchemyError."""
         with self._lock, self.store.read() as session:
             until = metrics.settled_until(session)
             if self._until is None or until > self._until:
                 self._settled = self._settled + metrics.totals(session, self._until, until)
                 self._until = until
             recent = metrics.totals(session, self._until, None)
-            return self._settled + recent, metrics.count_open(session)
+            return self._settled + recent, metrics.count_open(session), load_upkeep(session)
 
     def rising(self, counted: Mapping[tuple[str, ...], int]) -> dict[tuple[str, ...], int]:
         """The counts, never lower than before: a lost run may answer late and change its state."""
@@ -182,11 +190,12 @@ class FromStore(Collector):
     def collect(self) -> Iterator[Metric]:
         """Everything that SQL knows."""
         try:
-            totals, now_open = self._read()
+            totals, now_open, upkeep = self._read()
         except (SQLAlchemyError, TimeoutError):
             yield gauge("grader_database_up", "1 when the database answers.", [((), 0)])
             return
         yield gauge("grader_database_up", "1 when the database answers.", [((), 1)])
+        yield from _upkeep(upkeep)
         yield from _open(now_open, self.config.stages)
         yield from self._dead(totals, now_open)
         yield from self._machines(now_open)
@@ -236,6 +245,12 @@ class FromStore(Collector):
         yield counter(
             "grader_retries", "Finished runs that were not their stage's first.", retries.items(), "stage"
         )
+
+
+def _upkeep(upkeep: Upkeep) -> Iterator[Metric]:
+    age = [] if upkeep.backup_age_s is None else [((), upkeep.backup_age_s)]
+    yield gauge("grader_backup_age_seconds", "Since the newest back-up was made.", age)
+    yield gauge("grader_database_bytes", "Size of the database.", [((), upkeep.database_bytes)])
 
 
 def _work(totals: Totals) -> Iterator[Metric]:
@@ -440,3 +455,46 @@ def _engines(machines: Sequence[MachineState]) -> Iterator[Metric]:
         ]
         make = counter if metric.kind == "counter" else gauge
         yield make(f"grader_engine_{name}", metric.help, values, "machine", "engine")
+
+
+def data_folder(services: Services) -> Path:
+    """The folder of the SQLite file; that of the process where the database is elsewhere."""
+    path = make_url(services.store.url).database if services.store.url.startswith("sqlite") else None
+    return Path(path).resolve().parent if path else Path.cwd()
+
+
+class FromServer(Collector):
+    """What this computer tells, and the certificates that people and machines are shown."""
+
+    def __init__(self, services: Services, clock: Callable[[], float] = time.monotonic) -> None:
+        self.services = services
+        self._clock = clock
+        self._look = Bounded(services.certificate_ends)
+        self._lock = threading.Lock()
+        self._ends: Mapping[str, float] = {}
+        self._looked_at = -LOOK_EVERY_S
+
+    def collect(self) -> Iterator[Metric]:
+        """Disks and certificates."""
+        disks = {"data": data_folder(self.services), "temporary": Path(tempfile.gettempdir())}
+        free = [((name,), shutil.disk_usage(path).free) for name, path in disks.items()]
+        yield gauge("grader_disk_free_bytes", "Room on the disk of these files.", free, "files")
+        yield gauge(
+            "grader_certificate_end_timestamp_seconds",
+            "When the certificate ends; 0 where it is not trusted.",
+            [((name,), end) for name, end in self._certificate_ends().items()],
+            "server",
+        )
+
+    def _certificate_ends(self) -> Mapping[str, float]:
+        """As they were found at the last look that was answered in time."""
+        with self._lock:
+            due = self._clock() - self._looked_at >= LOOK_EVERY_S
+        if due:
+            try:
+                found = self._look()
+            except TimeoutError:
+                return self._ends
+            with self._lock:
+                self._ends, self._looked_at = found, self._clock()
+        return self._ends

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
@@ -60,6 +60,8 @@ class Services:
     gateway: GatewayServices | None = None
     """How a model is asked for a rubric's first draft, behind all grading; nothing: not at all."""
 
+    certificate_ends: Callable[[], Mapping[str, float]] = dict
+    """When certificates end, by server, in seconds since 1970; asks those servers."""
     rate_counts: ConnectionPool | None = None
     """Where all web processes count together how often something was asked; nothing: this one by itself."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+from functools import partial
 from pathlib import Path
 
 from flask import Flask
@@ -12,6 +13,7 @@ from flask import Flask
 from app import create_app
 from app.gateway import GatewayServices, create_gateway
 from app.web.services import Services
+from cli.servers.certificates import certificate_ends
 from cli.servers.connection_limits import MIB, Bounds
 from cli.servers.waitress_server import HttpServer
 from cli.settings import key_fingerprint, lms_secrets, secret_key
@@ -51,6 +53,7 @@ def create_web_app(config: Config, folder: Path) -> Flask:
             secret_key=secret_key(folder),
             lms_secrets=lms_secrets(config, os.environ),
             metrics_token=os.environ.get("GRADER_METRICS_TOKEN", ""),
+            certificate_ends=partial(certificate_ends, config),
             rate_counts=open_rate_counts(config.redis.url),
         )
     )

@@ -238,6 +238,19 @@ def last_backup_age_s(session: Session) -> float | None:
     return None if at is None else (now(session) - at).total_seconds()
 
 
+@dataclass(frozen=True)
+class Upkeep:
+    """What an operator looks after."""
+
+    backup_age_s: float | None
+    database_bytes: int
+
+
+def load_upkeep(session: Session) -> Upkeep:
+    """Age of the newest back-up, size of the database."""
+    return Upkeep(last_backup_age_s(session), database_bytes(session))
+
+
 _sizes: BoundedCache[int] = BoundedCache(100)
 
 

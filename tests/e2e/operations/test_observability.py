@@ -23,12 +23,15 @@ from cli.dev.local_stack import accepts_uploads
 from grading.broker.heartbeats import Heartbeat
 from grading.store import Store, schema
 from grading.store.database import now
+from grading.store.privacy import backup
 from grading.store.rounds import lifecycle, locking, preparing
 from tests.support.engines import all_metrics
 from tests.support.factories import add_assignment, begin_round, result, submit
+from tests.support.redis_servers import certificates
 from tests.support.servers.otlp import Collector, collector
 from tests.support.services import SqliteDatabases
 from tests.support.system import ASSIGNMENT, Site, furnish, site, until
+from tests.support.tls_servers import tls_server
 
 COUNT = 3
 WORK = "# Isolde Wagenknecht counts her Zwetschgen\nmean(sales)"
@@ -64,7 +67,7 @@ SPANS = {"accept": 1, "prepare": 1, "dispatch": 2, "run": 2, "record": 2, "combi
 """Of one submission."""
 WHOLE = ("grader_database_up 1", "grader_redis_up 1", "grader_engine_requests_total{")
 PROMQL = {
-    *("sum", "max", "min", "by", "on", "or", "and", "unless", "offset", "rate", "increase", "absent"),
+    *("sum", "max", "min", "by", "on", "or", "and", "unless", "offset", "rate", "increase", "absent", "time"),
     "histogram_quantile",
 }
 
@@ -86,11 +89,14 @@ def seen(tmp_path_factory: pytest.TempPathFactory, sqlite_databases: SqliteDatab
     database, port = sqlite_databases.fresh(schema.upgrade), free_port()
     with (
         collector() as found.traces,
+        tls_server(certificates(folder / "tls")) as shown,
         start_redis(folder / "redis") as redis,
         site(folder, CONFIG, database, redis.url) as system,
         watched(redis.url, found.events),
     ):
+        backup.write_backup(system.store, folder / "backup.zip")
         system.parts.environ |= {
+            "GRADER_PUBLIC_URL": f"https://localhost:{shown}",
             "GRADER_LOG": "json",
             "GRADER_SECRET_KEY": "only for this test, and long enough",
             "OTEL_EXPORTER_OTLP_ENDPOINT": found.traces.url,

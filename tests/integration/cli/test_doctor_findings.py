@@ -28,6 +28,7 @@ from grading.store.reporting.metrics import Open, Waiting
 from grading.store.reporting.operations import DatabaseFacts
 from tests.integration.cli import test_doctor
 from tests.support.redis_servers import acl_file, certificates, redis_server
+from tests.support.tls_servers import tls_server
 from workers.server.delivery.mail import NotEncrypted
 
 Row = tuple[str, str, str, str, str]
@@ -82,6 +83,9 @@ OPEN: list[Row] = [
 ENDS: list[Row] = [
     ("warning", "redis certificate", "certificate_ends", "is valid for 5 days more", "renew it now"),
 ]
+WEB_ENDS: list[Row] = [
+    ("warning", "web certificate", "certificate_ends", "is valid for 5 days more", "renew it now"),
+]
 WENT: list[Row] = [("failure", "redis", "redis_went_away", "went away while it was looked at", "its log")]
 SAID: list[Row] = [
     ("failure", "redis version", "redis_too_old", "6.0.20 is too old", "install 7.0"),
@@ -114,12 +118,15 @@ def test_users_of_redis_who_may_little(tmp_path: Path, monkeypatch: pytest.Monke
         require(broker.diagnose(installed(url)), *WENT)
 
 
-def test_a_certificate_that_ends_soon(tmp_path: Path) -> None:
+def test_a_certificate_that_ends_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ends = datetime.now(UTC) + timedelta(days=5, hours=1)
     tls = certificates(tmp_path / "tls", ends=f"{ends:%Y%m%d%H%M%SZ}")
     with redis_server(tmp_path / "redis", "requirepass right", tls=tls) as port:
         url = f"rediss://:right@localhost:{port}/0?ssl_ca_certs={tls.ca}"
         require(broker.diagnose(installed(url)), *ENDS)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tls.ca))
+    with tls_server(tls) as port:
+        require(server._certificate(f"https://localhost:{port}", Bounds()), *WEB_ENDS)
 
 
 def test_what_redis_says_of_itself() -> None:
@@ -311,7 +318,7 @@ def test_why_a_mail_server_cannot_be_used() -> None:
 
 # --- all of it ----------------------------------------------------------------------------------------
 
-HERE = (STRANGE, READER, OPEN, ENDS, WENT, SAID, DATABASE, MACHINE, BY_SSH, WEB, MAIL)
+HERE = (STRANGE, READER, OPEN, ENDS, WEB_ENDS, WENT, SAID, DATABASE, MACHINE, BY_SSH, WEB, MAIL)
 SAYS = {"failure", "warning", "Why", "Remedy"}
 """What a finding is made with; the code comes first."""
 

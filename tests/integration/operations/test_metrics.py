@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,18 @@ from sqlalchemy import update
 
 from app import create_app
 from app.operations import metrics
+from cli.servers.certificates import certificate_ends
 from grading.broker.heartbeats import Heartbeat
 from grading.broker.machine_status import MachineState
 from grading.store import tables
+from grading.store.audit import write_audit
+from grading.store.database import now
 from grading.store.learning_platforms import all_tables
 from grading.store.rounds import lifecycle
-from tests.integration.webapp import School
+from tests.integration.webapp import School, configuration
 from tests.support.factories import begin_round, result
+from tests.support.redis_servers import certificates
+from tests.support.tls_servers import tls_server
 
 TOKEN = "only-for-metrics"
 Values = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -206,3 +212,46 @@ def test_requests_are_counted_and_timed_by_view_not_by_address(school: School) -
     duration = "grader_http_request_duration_seconds"
     assert value(values, f"{duration}_count", endpoint="operations.health") == 2
     assert 0 < value(values, f"{duration}_sum", endpoint="operations.health") < 10
+
+
+def test_backups_sizes_and_disks(school: School) -> None:
+    before = read(school)
+    assert "grader_backup_age_seconds" not in names(before)
+    assert value(before, "grader_database_bytes") > 10_000
+    for files in ("data", "temporary"):
+        assert value(before, "grader_disk_free_bytes", files=files) > 0
+    with school.store.write() as session:
+        write_audit(session, "cli", "database.backup", "database", {})
+        session.flush()
+        session.query(tables.Audit).update({"at": now(session) - timedelta(hours=40)})
+    assert 144_000 <= value(read(school), "grader_backup_age_seconds") < 144_100
+
+
+def test_ends_of_certificates(tmp_path: Path) -> None:
+    tls = certificates(tmp_path / "tls")
+    with tls_server(tls) as port:
+        seen = configuration(public_url=f"https://localhost:{port}")
+        assert certificate_ends(seen) == {"web": 0.0}  # it is not trusted
+        redis = seen.redis.model_copy(update={"url": f"rediss://:p@localhost:{port}/0?ssl_ca_certs={tls.ca}"})
+        trusted = configuration().model_copy(update={"redis": redis})
+        assert certificate_ends(trusted) == {"redis": datetime(2099, 12, 31, tzinfo=UTC).timestamp()}
+    assert certificate_ends(seen) == {}
+
+
+def test_certificates_are_looked_at_now_and_then(school: School) -> None:
+    looks: list[float] = []
+
+    def look() -> dict[str, float]:
+        looks.append(0.0)
+        return {"web": float(len(looks))}
+
+    moment = [0.0]
+    collector = metrics.FromServer(replace(school.services, certificate_ends=look), lambda: moment[0])
+
+    def told() -> list[float]:
+        (family,) = [one for one in collector.collect() if "certificate" in one.name]
+        return [sample.value for sample in family.samples]
+
+    assert [told(), told()] == [[1.0], [1.0]]
+    moment[0] = metrics.LOOK_EVERY_S
+    assert [told(), told()] == [[2.0], [2.0]]
