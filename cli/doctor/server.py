@@ -23,6 +23,7 @@ from grading.execution.values import CodeLanguage
 from grading.shared.certificates import certificate_end
 from grading.shared.code_version import code_folder
 from workers.sandbox.backends import open_backend
+from workers.sandbox.backends.bubblewrap import Bubblewrap
 from workers.sandbox.runtimes import find_runtime
 
 PARTS = {"store": "grader store", "sweeper": "grader sweep", "sandbox": "grader sandbox"}
@@ -225,6 +226,9 @@ def sandbox(installation: Installation) -> Iterator[Finding]:
         yield warning("sandbox_missing", "sandbox", problem, REMEDY)
         return
     yield ok("sandbox", f"work is run in {backend.name}")
+    for note in backend.notes if isinstance(backend, Bubblewrap) else ():
+        message, _, remedy = note.partition(". ")
+        yield warning("sandbox_weaker", "sandbox", message, remedy)
     for language, name in LANGUAGES:
         runtime = find_runtime(language, settings)
         message = f"work in {name} is run"

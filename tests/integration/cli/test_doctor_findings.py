@@ -29,6 +29,7 @@ from grading.store.reporting.operations import DatabaseFacts
 from tests.integration.cli import test_doctor
 from tests.support.redis_servers import acl_file, certificates, redis_server
 from tests.support.tls_servers import tls_server
+from workers.sandbox.backends import seccomp
 from workers.server.delivery.mail import NotEncrypted
 
 Row = tuple[str, str, str, str, str]
@@ -316,9 +317,25 @@ def test_why_a_mail_server_cannot_be_used() -> None:
     require([Finding("mail", "failure", why.message, why.remedy, why.code) for why in whys], *MAIL)
 
 
+WEAKER: list[Row] = [
+    (
+        "warning",
+        "sandbox",
+        "sandbox_weaker",
+        "sandboxes may make every system call",
+        "apt-get install libseccomp2",
+    ),
+]
+
+
+def test_a_sandbox_without_a_list_of_refused_system_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seccomp, "program", lambda: b"")
+    require(server.sandbox(installed()), *WEAKER)
+
+
 # --- all of it ----------------------------------------------------------------------------------------
 
-HERE = (STRANGE, READER, OPEN, ENDS, WEB_ENDS, WENT, SAID, DATABASE, MACHINE, BY_SSH, WEB, MAIL)
+HERE = (STRANGE, READER, OPEN, ENDS, WEB_ENDS, WENT, SAID, DATABASE, MACHINE, BY_SSH, WEB, MAIL, WEAKER)
 SAYS = {"failure", "warning", "Why", "Remedy"}
 """What a finding is made with; the code comes first."""
 

@@ -23,7 +23,7 @@ from workers.sandbox.backends.json_lines import PipedSession, Program, environme
 from workers.sandbox.backends.watchdog import Watcher
 
 NO_SECCOMP = (
-    "libseccomp is missing, so boxes may make every system call. Install it (Debian, Ubuntu: "
+    "libseccomp is missing, so sandboxes may make every system call. Install it (Debian, Ubuntu: "
     "apt-get install libseccomp2)."
 )
 _APPARMOR = (
