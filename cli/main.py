@@ -43,6 +43,7 @@ COMMANDS = {
     "cluster": "cli.deploy.cluster",
     "deploy": "cli.deploy.commands",
     "service": "cli.deploy.unit_command",
+    "setup": "cli.setup.command",
 }
 
 

@@ -1,0 +1,120 @@
+"""The command `grader setup`."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+import click
+
+from cli.setup import machines, redis, undo
+from cli.setup.host import Host, SetupError
+from cli.setup.machines import Named
+from cli.setup.steps import Answers, Setup
+
+LOCK = Path("/run/lock/grader-setup")
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+@click.command()
+@click.option("--machine", "named", multiple=True, metavar="NAME=USER@HOST",
+              help="A machine with models, for config.toml; may be given several times.")  # fmt: skip
+@click.option("--engine", type=click.Choice(list(machines.STAGES)), default="ollama", show_default=True,
+              help="What machines run that config.toml does not have yet; rules needs no model.")  # fmt: skip
+@click.option("--address", help="Name or address by which machines reach this server; found out otherwise.")
+@click.option("--r/--no-r", default=None, help="Install R, for courses that are taught in it.")
+@click.option("--sample", is_flag=True, help="Import the sample assignment, to submit something for.")
+@click.option("--yes", is_flag=True, help="Ask nothing: take what is given and the defaults.")
+@click.option("--dry-run", is_flag=True, help="Only print the steps; nothing is changed.")
+@click.option("--undo", "undone", is_flag=True, help="Take back what setup made, but for data and secrets.")
+@click.option("--data", is_flag=True, help="With --undo: the database, secrets and users, too.")
+def setup(
+    named: tuple[str, ...],
+    engine: str,
+    address: str | None,
+    r: bool | None,
+    sample: bool,
+    yes: bool,
+    dry_run: bool,
+    undone: bool,
+    data: bool,
+) -> None:
+    """Set up this server: packages, users, secrets, Redis, database, services, first administrator.
+
+    For Debian and Ubuntu, as root. Running it again changes only what is different, also after a run that
+    broke off; packages and tables of a newer version are brought in by it, too.
+    """
+    if data and not undone:
+        raise click.UsageError("--data goes with --undo.")
+    host = Host.at(Path("/"))
+    with nullcontext() if dry_run else alone():
+        if undone:
+            _undo(host, data, yes, dry_run)
+            return
+        known = host.journal.answers
+        answers = Answers(
+            address=address or known.get("address") or redis.own_address(),
+            machines=tuple(Named.read(one) for one in named),
+            engine=engine,
+            r=known.get("r", False) if r is None else r,
+            sample=sample,
+        )
+        _set_up(host, answers if yes or dry_run else _asked(answers), yes, dry_run)
+
+
+def _set_up(host: Host, answers: Answers, yes: bool, dry_run: bool) -> None:
+    one = Setup(host, answers, CHECKOUT, _say, (lambda _question: False) if yes else click.confirm)
+    steps = one.steps()
+    for number, (name, does, step) in enumerate(steps, 1):
+        click.echo(f"{number}/{len(steps)} {name}: {does}")
+        if not dry_run:
+            _say(step())
+    if not dry_run:
+        click.echo("\nNow:")
+        for line in one.next():
+            click.echo(f"  {line}")
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Only one setup at a time. Raises SetupError."""
+    try:
+        lock = LOCK.open("a")
+    except PermissionError:
+        raise SetupError("Setup changes the system: run it as root (sudo).") from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SetupError("Another `grader setup` runs on this computer; wait for its end.") from None
+        yield
+
+
+def _say(text: str) -> None:
+    click.echo(f"    {text}")
+
+
+def _asked(answers: Answers) -> Answers:
+    """The answers after a question each; what stands there is taken with the enter key."""
+    address = click.prompt("Address by which machines reach this server", answers.address)
+    named = list(answers.machines)
+    while text := click.prompt("Another machine, NAME=USER@HOST (none: enter)", "", show_default=False):
+        named.append(Named.read(text))
+    r = click.confirm("Install R, for courses that are taught in it?", answers.r)
+    sample = click.confirm("Import the sample assignment?", answers.sample)
+    click.confirm("Set up this computer now?", default=True, abort=True)
+    return Answers(address, tuple(named), answers.engine, r, sample)
+
+
+def _undo(host: Host, data: bool, yes: bool, dry_run: bool) -> None:
+    steps = undo.steps(host, data)
+    if data and not (yes or dry_run):
+        click.confirm("All submissions, grades and secrets of this server will be gone. Go on?", abort=True)
+    for number, (does, step) in enumerate(steps, 1):
+        click.echo(f"{number}/{len(steps)} {does}")
+        if not dry_run:
+            step()
+    for line in undo.left(host, data):
+        click.echo(line)

@@ -1,0 +1,197 @@
+"""The computer that is set up: every program that setup runs and every file it writes goes through here."""
+
+from __future__ import annotations
+
+import grp
+import json
+import os
+import pwd
+import shutil
+import subprocess
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from grading.domain.errors import GraderError
+
+JOURNAL = "/etc/grader/setup.json"
+PROGRAM_S = 120.0
+TAIL = 600
+
+
+class SetupError(GraderError):
+    """A step that cannot be done, and what to do about it."""
+
+    code = "setup_failed"
+    status = 500
+
+
+@dataclass(frozen=True)
+class Made:
+    """Something that setup made: what kind of thing, and its name."""
+
+    kind: str
+    name: str
+
+
+@dataclass
+class Journal:
+    """What was answered and made, in a file that outlives a run that broke off.
+
+    A thing is written down before it is made, so that nothing is made that cannot be taken back.
+    """
+
+    path: Path
+    answers: dict[str, Any] = field(default_factory=dict)
+    made: list[Made] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, path: Path) -> Journal:
+        """The journal of earlier runs, empty where there was none."""
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return cls(path)
+        except PermissionError:
+            raise SetupError(f"{path} can be read by root only: run setup as root (sudo).") from None
+        return cls(path, content["answers"], [Made(*one) for one in content["made"]])
+
+    def add(self, kind: str, name: str) -> None:
+        """Something is about to be made."""
+        if Made(kind, name) not in self.made:
+            self.made.append(Made(kind, name))
+            self.write()
+
+    def remove(self, one: Made) -> None:
+        """Something was taken back."""
+        self.made.remove(one)
+        self.write()
+
+    def write(self) -> None:
+        """Keep it."""
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+        rows = [[one.kind, one.name] for one in self.made]
+        content = json.dumps({"answers": self.answers, "made": rows}, indent=1) + "\n"
+        _replace(self.path, content.encode(), 0o600)
+
+
+@dataclass
+class Host:
+    """The computer below a folder, `/` but for tests; programs see that folder as theirs."""
+
+    root: Path
+    journal: Journal
+
+    @classmethod
+    def at(cls, root: Path) -> Host:
+        """With the journal that is there."""
+        return cls(root, Journal.read(root / JOURNAL.lstrip("/")))
+
+    def path(self, path: str | Path) -> Path:
+        """Where a path of the computer lies."""
+        return self.root / str(path).lstrip("/")
+
+    def has(self, program: str) -> bool:
+        """Whether a program is installed."""
+        folders = [
+            self.path(f)
+            for f in ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+        ]
+        return shutil.which(program, path=os.pathsep.join(map(str, folders))) is not None
+
+    def run(self, *words: str, **how: Any) -> str:
+        """Output of a program that ends well. Raises SetupError with the last it said."""
+        done = self.attempt(*words, **how)
+        if done.returncode:
+            said = (done.stderr or done.stdout).strip()[-TAIL:]
+            raise SetupError(f"`{' '.join(words[:6])}` ended with status {done.returncode}: {said}")
+        return done.stdout
+
+    def attempt(
+        self,
+        *words: str,
+        user: str | None = None,
+        stdin: str = "",
+        environ: Mapping[str, str] | None = None,
+        folder: str = "/",
+        timeout_s: float = PROGRAM_S,
+    ) -> subprocess.CompletedProcess[str]:
+        """How a program ended. Raises SetupError when it is missing or takes too long."""
+        command = [*(["runuser", "-u", user, "--"] if user else []), *words]
+        if self.root != Path("/"):
+            command = ["chroot", str(self.root), *command]
+        try:
+            return subprocess.run(
+                command,
+                input=stdin,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                env={**os.environ, "LC_ALL": "C.UTF-8", **(environ or {})},
+                cwd=folder,
+                timeout=timeout_s,
+                check=False,
+            )
+        except FileNotFoundError:
+            raise SetupError(f"{command[0]} is not installed on this computer.") from None
+        except subprocess.TimeoutExpired:
+            raise SetupError(f"`{' '.join(words[:6])}` did not end within {timeout_s:.0f} s.") from None
+
+    def interact(self, *words: str) -> bool:
+        """Run a program that asks the operator itself; whether it ended well."""
+        return subprocess.run(words, check=False).returncode == 0
+
+    def read(self, path: str) -> str | None:
+        """A file as text; None where there is none."""
+        try:
+            return self.path(path).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+
+    def write(self, path: str, content: str, mode: int, owner: str = "root", group: str = "root") -> bool:
+        """Write a file whole or not at all; False when it was the same already."""
+        place, numbers = self.path(path), (self._uid(owner), self._gid(group))
+        with suppress(OSError):
+            found = place.stat()
+            same = (found.st_mode & 0o777, found.st_uid, found.st_gid) == (mode, *numbers)
+            if same and place.read_bytes() == content.encode():
+                return False
+        if not place.exists():
+            self.journal.add("file", path)
+        _replace(place, content.encode(), mode, numbers)
+        return True
+
+    def folder(self, path: str, mode: int, owner: str = "root", group: str = "root") -> bool:
+        """Make a folder; False when it was the same already."""
+        place, numbers = self.path(path), (self._uid(owner), self._gid(group))
+        with suppress(FileNotFoundError):
+            found = place.stat()
+            if (found.st_mode & 0o7777, found.st_uid, found.st_gid) == (mode, *numbers):
+                return False
+        if not place.exists():
+            self.journal.add("folder", path)
+        place.mkdir(exist_ok=True, mode=0o700)
+        os.chown(place, *numbers)
+        place.chmod(mode)
+        return True
+
+    def _uid(self, name: str) -> int:
+        return os.geteuid() if name == "root" else pwd.getpwnam(name).pw_uid
+
+    def _gid(self, name: str) -> int:
+        return os.getegid() if name == "root" else grp.getgrnam(name).gr_gid
+
+
+def _replace(path: Path, content: bytes, mode: int, owner: tuple[int, int] | None = None) -> None:
+    """A file appears with all of its content, owner and mode, or stays as it was."""
+    new = path.with_name(f".{path.name}.new")
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+        if owner is not None:
+            os.fchown(file.fileno(), *owner)
+        os.fchmod(file.fileno(), mode)
+        os.fsync(file.fileno())
+    os.replace(new, path)

@@ -1,0 +1,376 @@
+"""The steps of `grader setup`, in order: each looks at what is there first and changes only the rest."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import requests
+
+from cli.deploy.unit_command import described
+from cli.deploy.units import SANDBOX_ACCOUNT, SERVER_ACCOUNT
+from cli.settings import Settings
+from cli.setup import accounts, machines, postgresql, redis, system
+from cli.setup.accounts import DEPLOY_ACCOUNT, DEPLOY_HOME
+from cli.setup.host import Host, SetupError
+from grading.broker import signing
+from grading.broker.canaries import Canaries
+from grading.broker.leases import connect
+from grading.config import settings as configuration
+from grading.config.settings import Config, Machine
+from grading.store import Store
+from grading.store.accounts import users
+
+PARTS = ("web", "store", "sandbox", "sweep")
+UNITS = "/etc/systemd/system"
+SAMPLE = "samples/assignments/python-basket"
+READY_S = 90.0
+LONG_S = 1800.0
+ALREADY = "already so"
+ASSIGNMENT = "business-analytics/python-basket"
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What the operator decided."""
+
+    address: str
+    machines: tuple[machines.Named, ...] = ()
+    engine: str = "ollama"
+    r: bool = False
+    sample: bool = False
+
+
+Step = tuple[str, str, Callable[[], str]]
+
+
+@dataclass
+class Setup:
+    """Brings this computer to what a server of Grader is. Steps raise SetupError."""
+
+    host: Host
+    answers: Answers
+    checkout: Path
+    say: Callable[[str], None]
+    ask: Callable[[str], bool]
+    """Asks a question that is answered yes or no."""
+    facts: system.Facts | None = None
+    password: str | None = None
+    """Of the first administrator, when one was made."""
+    unreached: list[Machine] = field(default_factory=list)
+
+    def steps(self) -> list[Step]:
+        """Name, what it does, and the step itself, in order."""
+        packages = ", ".join(system.packages(self.answers.r)[:6])
+        names = ", ".join(one.name for one in self.answers.machines)
+        return [
+            ("system", "look at the system, the checkout and the disk; nothing is changed", self._system),
+            ("packages", f"install what is missing of {packages} …", self._packages),
+            (
+                "users",
+                "make the users grader, grader-sandbox and grader-deploy, without passwords",
+                self._users,
+            ),
+            ("folders", f"make {accounts.FOLDER}, {self.checkout}/var and {DEPLOY_HOME}", self._folders),
+            ("configuration", f"write {accounts.CONFIG}" + (f" with {names}" if names else ""), self._config),
+            (
+                "certificates",
+                f"make an authority and a certificate for {self.answers.address}",
+                self._certificates,
+            ),
+            ("database", f"make the role and the database {postgresql.NAME} in PostgreSQL", self._database),
+            ("secrets", "make passwords and keys; write a file of them for each user", self._secrets),
+            ("Redis", f"start a Redis of Grader's own on port {redis.PORT}, with TLS and users", self._redis),
+            ("students' Python", "make the environment that students' work is run with", self._students),
+            ("tables", "make the tables, or bring them to this version", self._tables),
+            (
+                "services",
+                f"write the units of {', '.join(PARTS)} and {accounts.COMMAND}; start them",
+                self._services,
+            ),
+            ("administrator", "make the first administrator", self._administrator),
+            *([("sample", f"import {SAMPLE}", self._sample)] if self.answers.sample else []),
+            ("machines", "make this server's key and put it on the machines", self._machines),
+            ("doctor", "run `grader doctor`", self._doctor),
+        ]
+
+    # --- the system -------------------------------------------------------------------------------
+
+    def _system(self) -> str:
+        self.facts = system.look(self.host, self.checkout)
+        self.host.journal.answers |= {"address": self.answers.address, "r": self.answers.r}
+        self.host.journal.write()
+        return str(self.facts)
+
+    def _packages(self) -> str:
+        missing = [one for one in system.packages(self.answers.r) if not system.installed(self.host, one)]
+        if not missing:
+            return ALREADY
+        for one in missing:
+            self.host.journal.add("package", one)
+        self.say(f"installing {' '.join(missing)}")
+        system.install(self.host, missing)
+        if "redis-server" in missing and self._systemd:  # Debian starts one that nobody uses here
+            self.host.run("systemctl", "disable", "--now", "redis-server.service")
+        return f"{len(missing)} installed"
+
+    @property
+    def _systemd(self) -> bool:
+        assert self.facts is not None
+        return self.facts.systemd
+
+    def _users(self) -> str:
+        made = [
+            one.name
+            for one, home in accounts.homes(self.checkout).items()
+            if accounts.make(self.host, one, home)
+        ]
+        return f"{', '.join(made)} made" if made else ALREADY
+
+    def _folders(self) -> str:
+        server, deploy = SERVER_ACCOUNT.name, DEPLOY_ACCOUNT.name
+        made = [
+            self.host.folder(accounts.FOLDER, 0o755),
+            self.host.folder(f"{self.checkout}/var", 0o700, server, server),
+            self.host.folder(DEPLOY_HOME, 0o700, deploy, deploy),
+            self.host.folder(f"{DEPLOY_HOME}/.ssh", 0o700, deploy, deploy),
+            self.host.folder(redis.FOLDER, 0o750, group="redis"),
+            self.host.folder(redis.DATA, 0o700, "redis", "redis"),
+        ]
+        return self._changed(made)
+
+    @staticmethod
+    def _changed(changes: Iterable[bool]) -> str:
+        return "done" if any([*changes]) else ALREADY
+
+    # --- configuration and secrets ------------------------------------------------------------------
+
+    def _config(self) -> str:
+        there = self.host.read(accounts.CONFIG)
+        text = there if there is not None else (self.checkout / "config.toml").read_text(encoding="utf-8")
+        named, engine = self.answers.machines, self.answers.engine
+        text = machines.configured(text, named, engine, redis.AUTHORITY, first=there is None)
+        return self._changed([self.host.write(accounts.CONFIG, text, 0o644)])
+
+    def _certificates(self) -> str:
+        return self._changed([redis.authority(self.host), redis.certificate(self.host, self.answers.address)])
+
+    @property
+    def _config_path(self) -> Path:
+        return self.host.path(accounts.CONFIG)
+
+    def _read(self) -> Config:
+        """The configuration as the server's parts read it."""
+        environ = accounts.variables(self.host, SERVER_ACCOUNT)
+        return configuration.load(self._config_path, environ)
+
+    def _database(self) -> str:
+        known = accounts.variables(self.host, SERVER_ACCOUNT).get("GRADER_DATABASE_URL", "")
+        if known and "@localhost/" not in known:
+            return "another database is in grader.env, left alone"
+        if not postgresql.answers(self.host):
+            system.start_postgresql(self.host, self._systemd)
+        password = redis.password_of(known) or secrets.token_urlsafe(24)
+        made = postgresql.make(self.host, password)
+        url = {"GRADER_DATABASE_URL": postgresql.url(password)}
+        written = [accounts.keep_variables(self.host, one, url) for one in (SERVER_ACCOUNT, SANDBOX_ACCOUNT)]
+        return self._changed([made, *written])
+
+    def _secrets(self) -> str:
+        known = accounts.variables(self.host, SERVER_ACCOUNT)
+        password = redis.password_of(known.get("GRADER_REDIS_URL", "")) or secrets.token_urlsafe(32)
+        address = {"GRADER_REDIS_URL": redis.url(signing.SERVER, password, redis.LOCAL[1])}
+        own = {
+            **address,
+            "GRADER_SECRET_KEY": known.get("GRADER_SECRET_KEY") or secrets.token_urlsafe(32),
+            "TMPDIR": known.get("TMPDIR") or f"{self.checkout}/var",
+        }
+        return self._changed(
+            [
+                accounts.keep_variables(self.host, SERVER_ACCOUNT, own),
+                accounts.keep_variables(self.host, SANDBOX_ACCOUNT, address),
+                accounts.keep_variables(self.host, DEPLOY_ACCOUNT, address | self._machine_urls(password)),
+            ]
+        )
+
+    def _machine_urls(self, password: str) -> dict[str, str]:
+        """For each machine its variable, with the password it has unless the server's own is another now."""
+        keys, known = signing.Keyring(password, users=True), accounts.variables(self.host, DEPLOY_ACCOUNT)
+        found = {}
+        for machine in self._names():
+            variable = _variable(machine)
+            there = redis.password_of(known.get(variable, ""))
+            salt = there.partition(".")[0]
+            if not there or there != keys.machine_password(machine, salt):
+                there = keys.machine_password(machine)
+            found[variable] = redis.url(signing.machine_user(machine), there, self.answers.address)
+        return found
+
+    def _names(self) -> list[str]:
+        return [one.name for one in self._read().machines]
+
+    def _redis(self) -> str:
+        known = accounts.variables(self.host, DEPLOY_ACCOUNT)
+        passwords = {name: redis.password_of(known[_variable(name)]) for name in self._names()}
+        address = known["GRADER_REDIS_URL"]
+        texts = {
+            redis.CONFIG: redis.configuration(redis.addresses_of(self.answers.address)),
+            redis.USERS: redis.users(self._read(), redis.password_of(address), passwords),
+        }
+        written = [self.host.write(path, text, 0o640, group="redis") for path, text in texts.items()]
+        files = (*texts, redis.CERTIFICATE, redis.KEY, redis.AUTHORITY)
+        started = (
+            system.start(self.host, redis.SERVICE, files)
+            if self._systemd
+            else system.start_redis(self.host, any(written))
+        )
+        redis.until_answers(address)
+        return self._changed([*written, started])
+
+    # --- the parts ------------------------------------------------------------------------------------
+
+    def _students(self) -> str:
+        said = self.host.run("scripts/bootstrap", "sandbox", folder=str(self.checkout), timeout_s=LONG_S)
+        return "installed" if said else ALREADY
+
+    def _grader(self, *words: str) -> str:
+        """Output of a command, as operators give it."""
+        return self.host.run(accounts.COMMAND, *words, folder=str(self.checkout), timeout_s=LONG_S).strip()
+
+    def _tables(self) -> str:
+        self.host.write(accounts.COMMAND, accounts.wrapper(sys.executable), 0o755)
+        return self._grader("db", "upgrade")
+
+    def _services(self) -> str:
+        settings = Settings(self._config_path)
+        parts = [*PARTS, *(["gateway"] if self._read().gateway.enabled else [])]
+        paths = {}
+        for part in parts:
+            unit = described(settings, part, system=True).rendered("systemd")
+            path = f"{UNITS}/grader-{part}.service"
+            paths[part] = (path, self.host.write(path, unit, 0o644))
+        if self.host.has("systemd-analyze"):
+            system.verify(self.host, [path for path, _ in paths.values()])
+        if not self._systemd:
+            return "units written; no systemd runs here, so start these yourself: " + ", ".join(
+                f"`grader {part}`" for part in parts
+            )
+        if any(written for _, written in paths.values()):
+            self.host.run("systemctl", "daemon-reload")
+        started = [
+            system.start(self.host, f"grader-{part}.service", self._files(path))
+            for part, (path, _) in paths.items()
+        ]
+        self._until_ready()
+        return self._changed([*started, *(written for _, written in paths.values())])
+
+    def _files(self, unit: str) -> tuple[str, ...]:
+        """What a part was started with: where one of these is newer, it is started again."""
+        environment = Path(sys.executable).parents[1]
+        files = (unit, accounts.CONFIG, SERVER_ACCOUNT.env_file, SANDBOX_ACCOUNT.env_file)
+        return (*files, f"{environment}/.made-run", f"{self.checkout}/.git/logs/HEAD")
+
+    def _until_ready(self) -> None:
+        """Wait until submissions are accepted and every part sends heartbeats. Raises SetupError."""
+        config = self._read()
+        url = f"http://127.0.0.1:{config.server.port}/readyz"
+        wanted = {"store", "sweeper", *(["sandbox"] if config.sandbox.backend != "none" else [])}
+        end = time.monotonic() + READY_S
+        with closing(connect(config.redis.url)) as client:
+            while True:
+                alive = {one.part for one in Canaries(client).parts() if one.alive}
+                away = sorted(wanted - alive) + ([] if _answers(url) else ["web"])
+                if not away:
+                    return
+                if time.monotonic() > end:
+                    raise SetupError(
+                        f"Not running after {READY_S:.0f} s: {', '.join(away)}. "
+                        f"`journalctl -u grader-{away[0]}` says why."
+                    )
+                time.sleep(0.3)
+
+    def _administrator(self) -> str:
+        with closing(Store(self._read().database.url)) as store, store.write() as session:
+            self.password = users.ensure_administrator(session)
+        return f"admin made, with the password {self.password}" if self.password else ALREADY
+
+    def _sample(self) -> str:
+        return self._grader("assignment", "import", SAMPLE).splitlines()[-1]
+
+    # --- the machines -----------------------------------------------------------------------------------
+
+    def _machines(self) -> str:
+        made = machines.make_key(self.host)
+        chosen = [one for one in self._read().machines if one.ssh is not None]
+        new = [one for one in chosen if not machines.reached(self.host, one)]
+        self.unreached = [one for one in new if not self._introduced(one)]
+        if self.unreached:
+            return f"not reached yet: {', '.join(one.name for one in self.unreached)}"
+        return f"{len(chosen)} reached" if made or new else ALREADY
+
+    def _introduced(self, machine: Machine) -> bool:
+        try:
+            machines.introduce(self.host, machine, os.environ.get("SUDO_USER"))
+        except SetupError as error:
+            self.say(f"{machine.name}: {error.message}")
+            if not self.ask(f"Put the key on {machine.name} with a password now?"):
+                return False
+            self.host.interact(
+                *machines.ask_for_password(machine, ("runuser", "-u", DEPLOY_ACCOUNT.name, "--"))
+            )
+        return machines.reached(self.host, machine)
+
+    def _doctor(self) -> str:
+        done = self.host.attempt(accounts.COMMAND, "doctor", folder=str(self.checkout), timeout_s=LONG_S)
+        for line in (done.stdout + done.stderr).splitlines():
+            self.say(line)
+        return (
+            "all is well" if done.returncode == 0 else "see above; machines are away until they are deployed"
+        )
+
+    # --- afterwards -------------------------------------------------------------------------------------
+
+    def next(self) -> list[str]:
+        """What to do now, a sentence each."""
+        sudo = ("sudo", "-u") if self.host.has("sudo") else ("runuser", "-u")
+        config = self._read()
+        lines = []
+        if self.password:
+            lines.append(
+                f"Sign in at {config.server.public_url} as 'admin', with the password of the step above; "
+                "it is shown only now."
+            )
+        for one in self.unreached:
+            words = machines.ask_for_password(
+                one, (*sudo, DEPLOY_ACCOUNT.name, *(["--"] if sudo[0] == "runuser" else []))
+            )
+            lines.append(f"Let this server into {one.name}:  {shlex.join(words)}")
+        if any(one.ssh for one in config.machines):
+            lines.append("Set the machines up and start their workers:  sudo grader deploy --all")
+        else:
+            lines.append("Name the machines:  sudo grader setup --machine NAME=USER@HOST")
+        if not config.server.public_url.startswith("https://"):
+            lines.append(
+                f"Put a proxy with HTTPS before it, and server.public_url into {accounts.CONFIG}: "
+                "docs/years.md#https-by-a-proxy"
+            )
+        lines.append("Look again at any time:  sudo grader doctor")
+        return lines
+
+
+def _variable(machine: str) -> str:
+    return f"GRADER_REDIS_URL_{machine.upper().replace('-', '_')}"
+
+
+def _answers(url: str) -> bool:
+    try:
+        return requests.get(url, timeout=5).ok
+    except requests.RequestException:
+        return False

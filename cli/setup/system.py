@@ -1,0 +1,174 @@
+"""The system below: what kind it is, its packages, and the services that it starts."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from cli.setup import redis
+from cli.setup.host import Host, SetupError
+
+OLDEST = {"debian": (12,), "ubuntu": (24, 4)}
+"""With Redis 7, whose users can have rights by direction, and Python 3.11."""
+PACKAGES = (
+    *("redis-server", "postgresql", "bubblewrap", "libseccomp2", "openssl", "openssh-client"),
+    "util-linux",
+)
+R_PACKAGES = (
+    *("r-base-core", "r-cran-irkernel", "r-cran-testthat", "r-cran-dplyr", "r-cran-tidyr", "r-cran-readr"),
+    *(
+        "r-cran-stringr",
+        "r-cran-ggplot2",
+        "r-cran-lubridate",
+        "r-cran-forcats",
+        "r-cran-purrr",
+        "r-cran-tibble",
+    ),
+)
+NEEDED_ELSEWHERE = ("redis-server", "psql", "bwrap", "openssl", "ssh", "runuser", "useradd", "systemctl")
+FREE_GB = 3.0
+STOP_S = 30.0
+LOCK_S, LONG_S = 300, 1800.0
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of the system."""
+
+    name: str
+    systemd: bool
+    free_gb: float
+
+    def __str__(self) -> str:
+        manager = "systemd" if self.systemd else "no systemd"
+        version = ".".join(map(str, sys.version_info[:3]))
+        return f"{self.name}, {manager}, Python {version}, {self.free_gb:.0f} GB free"
+
+
+def look(host: Host, checkout: Path) -> Facts:
+    """What the system is. Raises SetupError with all that keeps setup from working."""
+    release = dict(
+        line.split("=", 1) for line in (host.read("/etc/os-release") or "").splitlines() if "=" in line
+    )
+    release = {name: value.strip('"') for name, value in release.items()}
+    free_gb = shutil.disk_usage(checkout).free / 1e9
+    problems = [*_wrong_system(host, release), *_unreadable(checkout)]
+    if os.geteuid() != 0:
+        problems.append("Setup changes the system: run it as root (sudo).")
+    if free_gb < FREE_GB:
+        problems.append(f"{free_gb:.1f} GB are free for {checkout}; {FREE_GB:.0f} GB are needed.")
+    if problems:
+        raise SetupError("\n".join(problems))
+    return Facts(release.get("PRETTY_NAME", "Linux"), host.path("/run/systemd/system").is_dir(), free_gb)
+
+
+def _wrong_system(host: Host, release: dict[str, str]) -> list[str]:
+    kind = release.get("ID", "another system")
+    version = tuple(map(int, re.findall(r"\d+", release.get("VERSION_ID", ""))))
+    if kind in OLDEST and version >= OLDEST[kind]:
+        return []
+    missing = [one for one in NEEDED_ELSEWHERE if not host.has(one)]
+    named = f" Missing here: {', '.join(missing)}." if missing else ""
+    return [
+        f"Setup knows Debian 12, Ubuntu 24.04 and newer; this is {release.get('PRETTY_NAME', kind)}.{named} "
+        "docs/operations.md says what a server consists of."
+    ]
+
+
+def _unreadable(checkout: Path) -> list[str]:
+    """The users of the services must reach the program, and the Python that its environment was made from."""
+    python = Path(sys.executable).resolve()
+    for place, help_ in (
+        (checkout, f"move the checkout: mv {checkout} /srv/grader"),
+        (python, "make the environment with the system's Python: PYTHON=/usr/bin/python3, without .venv"),
+    ):
+        shut = [one for one in (place, *place.parents) if not one.stat().st_mode & 0o001]
+        if shut:
+            return [f"The services cannot read {place}, because {shut[-1]} is shut to others; {help_}."]
+    return []
+
+
+def packages(r: bool) -> tuple[str, ...]:
+    """The system packages of a server."""
+    return (*PACKAGES, *(R_PACKAGES if r else ()))
+
+
+def installed(host: Host, package: str) -> bool:
+    """Whether a system package is there."""
+    words = ("dpkg-query", "--show", "--showformat=${db:Status-Status}", package)
+    return host.attempt(*words).stdout == "installed"
+
+
+def install(host: Host, packages: Sequence[str]) -> None:
+    """Install system packages, also after an installation that broke off or while another one ends."""
+    quiet = {"DEBIAN_FRONTEND": "noninteractive"}
+    apt = ("apt-get", "-q", "-o", f"DPkg::Lock::Timeout={LOCK_S}")
+    host.run("dpkg", "--configure", "-a", environ=quiet, timeout_s=LONG_S)
+    host.run(*apt, "update", environ=quiet, timeout_s=LONG_S)
+    words = ("install", "-y", "--no-install-recommends", *packages)
+    host.run(*apt, *words, environ=quiet, timeout_s=LONG_S)
+
+
+# --- services -------------------------------------------------------------------------------------
+
+
+def start(host: Host, unit: str, files: Sequence[str]) -> bool:
+    """Enable a unit and start it, again if one of its files is newer; False when it ran with these."""
+    host.journal.add("unit", unit)
+    host.run("systemctl", "enable", unit)
+    shown = host.run(
+        "systemctl", "show", "--timestamp=unix", "--property=ActiveState,ActiveEnterTimestamp", unit
+    )
+    found = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
+    since = float(found.get("ActiveEnterTimestamp", "").lstrip("@") or 0)
+    newest = max((host.path(one).stat().st_mtime for one in files if host.path(one).exists()), default=0.0)
+    if found.get("ActiveState") == "active" and int(newest) <= since:
+        return False
+    host.run("systemctl", "restart", unit)
+    return True
+
+
+def verify(host: Host, units: Sequence[str]) -> None:
+    """Have systemd read units. Raises SetupError with what it does not understand."""
+    said = host.attempt("systemd-analyze", "verify", *units).stderr
+    faults = [line for line in said.splitlines() if "grader-" in line]
+    if faults:
+        raise SetupError("systemd does not take a unit: " + " ".join(faults))
+
+
+def start_postgresql(host: Host, systemd: bool) -> None:
+    """Start the system's server of PostgreSQL."""
+    if systemd:
+        host.run("systemctl", "enable", "--now", "postgresql.service")
+    else:
+        version, cluster = host.run("pg_lsclusters", "--no-header").split()[:2]
+        host.run("pg_ctlcluster", version, cluster, "start")
+    end = time.monotonic() + STOP_S
+    while host.attempt("pg_isready", "--quiet").returncode:
+        if time.monotonic() > end:
+            raise SetupError("PostgreSQL was started, but does not answer; see /var/log/postgresql.")
+        time.sleep(0.2)
+
+
+def start_redis(host: Host, changed: bool) -> bool:
+    """Start Redis where no systemd does, again if its files changed."""
+    pid = int(host.read(redis.PID) or 0)
+    if pid and Path(f"/proc/{pid}").exists():
+        if not changed:
+            return False
+        os.kill(pid, signal.SIGTERM)
+        end = time.monotonic() + STOP_S
+        while Path(f"/proc/{pid}").exists() and time.monotonic() < end:
+            time.sleep(0.05)
+    with suppress(FileNotFoundError):
+        host.path(redis.PID).unlink()
+    host.run("redis-server", redis.CONFIG, "--daemonize", "yes", user="redis")
+    return True

@@ -1,0 +1,177 @@
+"""What `grader setup` writes: whole files after the journal, machines in config.toml, the command."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cli.deploy.units import Account
+from cli.main import grader
+from cli.setup import accounts, machines, undo
+from cli.setup.host import Host, Made, SetupError
+from cli.setup.machines import Named
+from grading.config.settings import parse
+
+SAMPLE = Path("config.toml")
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host.at(tmp_path)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+# --- files and the journal ----------------------------------------------------------------------------
+
+
+def test_a_file_is_written_whole_once_and_known_to_the_journal(host: Host) -> None:
+    host.path("/srv").mkdir()
+    assert host.write("/srv/one", "a", 0o640)
+    assert not host.write("/srv/one", "a", 0o640)
+    assert (host.read("/srv/one"), mode(host.path("/srv/one"))) == ("a", 0o640)
+    host.path("/srv/one").chmod(0o666)
+    assert host.write("/srv/one", "a", 0o640)  # the mode counts, too
+    assert host.write("/srv/one", "b", 0o640)
+    assert [*host.path("/srv").iterdir()] == [host.path("/srv/one")]
+    again = Host.at(host.root)
+    assert again.journal.made == [Made("file", "/srv/one")]
+    assert mode(again.journal.path) == 0o600
+
+
+def test_what_cannot_be_written_is_known_to_the_journal_all_the_same(host: Host) -> None:
+    with pytest.raises(FileNotFoundError):
+        host.write("/missing/one", "a", 0o600)
+    assert Host.at(host.root).journal.made == [Made("file", "/missing/one")]
+
+
+def test_a_program_that_fails_is_said_with_its_last_words(host: Host) -> None:
+    here = Host(Path("/"), host.journal)
+    with pytest.raises(SetupError, match=r"`sh -c echo no >&2; exit 3` ended with status 3: no"):
+        here.run("sh", "-c", "echo no >&2; exit 3")
+    with pytest.raises(SetupError, match="not installed"):
+        here.run("no-such-program")
+    with pytest.raises(SetupError, match="did not end within 0 s"):
+        here.run("sleep", "60", timeout_s=0.1)
+
+
+def test_undo_leaves_data_unless_asked(host: Host) -> None:
+    host.path("/etc/grader").mkdir(parents=True)
+    for path in ("/etc/grader.unit", "/etc/grader/grader.env"):
+        host.write(path, "secret", 0o600)
+    host.journal.add("package", "redis-server")
+    for _, step in undo.steps(host, data=False):
+        step()
+    assert not host.path("/etc/grader.unit").exists()
+    assert host.read("/etc/grader/grader.env") == "secret"
+    assert "apt-get remove redis-server" in "\n".join(undo.left(host, data=False))
+    for _, step in undo.steps(host, data=True):
+        step()
+    assert not host.path("/etc/grader").exists()
+
+
+# --- variables ----------------------------------------------------------------------------------------
+
+
+def test_variables_are_set_beside_those_of_the_operator(host: Host) -> None:
+    account = Account("root", "/etc/grader/own.env")
+    host.path("/etc/grader").mkdir(parents=True)
+    host.path(account.env_file).write_text('# mail\nGRADER_MAIL_PASSWORD="a b"\nTMPDIR=/tmp\n')
+    assert accounts.keep_variables(host, account, {"TMPDIR": "/srv", "GRADER_SECRET_KEY": "k$`#"})
+    assert not accounts.keep_variables(host, account, {"TMPDIR": "/srv"})
+    read = {"GRADER_MAIL_PASSWORD": "a b", "TMPDIR": "/srv", "GRADER_SECRET_KEY": "k$`#"}
+    assert accounts.variables(host, account) == read
+    script = f'set -a; . {host.path(account.env_file)}; env -0 | tr "\\0" "\\n"'
+    said = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, env={}).stdout
+    assert read.items() <= dict(line.split("=", 1) for line in said.splitlines()).items()
+    host.path(account.env_file).write_text("BROKEN='\n")
+    with pytest.raises(SetupError, match="BROKEN=…"):
+        accounts.variables(host, account)
+
+
+@pytest.mark.parametrize(
+    ("words", "user"),
+    [("deploy --all", "grader-deploy"), ("setup", "root"), ("doctor", "grader"), ("", "grader")],
+)
+def test_the_command_becomes_the_user_that_it_needs(words: str, user: str, tmp_path: Path) -> None:
+    (tmp_path / "id").write_text("#!/bin/sh\necho nobody\n")
+    for name in ("sudo", "runuser"):
+        (tmp_path / name).write_text('#!/bin/sh\necho "$@"\n')
+    (tmp_path / "grader").write_text(accounts.wrapper("/srv/grader/.venv/bin/python"))
+    for one in tmp_path.iterdir():
+        one.chmod(0o755)
+    environ = {"PATH": f"{tmp_path}:{os.defpath}"}
+    command = str(tmp_path / "grader")
+    said = subprocess.run([command, *words.split()], capture_output=True, text=True, check=True, env=environ)
+    assert said.stdout.split() == ["-u", user, "--", command, *words.split()]
+
+
+# --- machines -----------------------------------------------------------------------------------------
+
+
+def test_machines_are_named_in_one_word() -> None:
+    named = Named.read("lab-1=ada@10.0.0.11:2222")
+    assert (named, str(named)) == (Named("lab-1", "ada", "10.0.0.11", 2222), "lab-1=ada@10.0.0.11:2222")
+    for wrong in ("lab-1", "lab-1=10.0.0.11", "Lab=ada@x", "lab=-l@x", "lab=ada@a b"):
+        with pytest.raises(SetupError, match="NAME=USER@HOST"):
+            Named.read(wrong)
+
+
+def test_examples_give_way_to_machines_that_are_named() -> None:
+    named = [Named("lab-1", "ada", "10.0.0.11"), Named("dgx-spark-1", "ada", "10.0.0.12", 2222)]
+    text = machines.configured(SAMPLE.read_text(), named, "rules", "/etc/grader/ca.pem", first=True)
+    config = parse(tomllib.loads(text))
+    assert [one.name for one in config.machines] == ["dgx-spark-1", "lab-1"]
+    spark, lab = config.machines
+    assert spark.ssh is not None
+    assert (spark.ssh.host, spark.ssh.port) == ("10.0.0.12", 2222)
+    assert spark.stages["analysis"].engine == "ollama"  # as it stood there
+    assert lab.stages["feedback"].engine == "rules"
+    assert config.redis.ca_file == "/etc/grader/ca.pem"
+    assert "# The four machines of the cluster." in text
+    same = machines.configured(text, named, "ollama", "/etc/grader/ca.pem", first=False)
+    assert same == text
+
+
+@pytest.mark.parametrize("engine", machines.STAGES)
+def test_every_engine_makes_a_valid_machine(engine: str) -> None:
+    text = machines.configured("", [Named("lab-1", "ada", "10.0.0.11")], engine, "/x", first=True)
+    (lab,) = parse(tomllib.loads(text)).machines
+    assert set(lab.stages) == {"analysis", "feedback"}
+
+
+def test_what_an_operator_wrote_stays(tmp_path: Path) -> None:
+    own = '[[machines]]\nname = "mine" # by hand\nstages = { analysis = { engine = "rules", model = "r" } }\n'
+    text = machines.configured(own, [], "ollama", "/x", first=True)
+    assert '"mine" # by hand' in text
+    text = machines.configured(own, [Named("lab-1", "a", "b")], "ollama", "/x", first=False)
+    assert [one["name"] for one in tomllib.loads(text)["machines"]] == ["mine", "lab-1"]
+
+
+# --- the command --------------------------------------------------------------------------------------
+
+
+def test_a_dry_run_prints_every_step_and_changes_nothing() -> None:
+    made = [Path(one) for one in (accounts.FOLDER, accounts.COMMAND, accounts.DEPLOY_HOME)]
+    before = [path.exists() for path in made]
+    words = ["setup", "--dry-run", "--sample", "--address", "10.0.0.5", "--machine", "lab-1=ada@10.0.0.11"]
+    said = CliRunner().invoke(grader, words)
+    assert said.exit_code == 0, said.output
+    lines = said.stdout.splitlines()
+    assert [line.split(" ")[0] for line in lines] == [f"{n}/{len(lines)}" for n in range(1, len(lines) + 1)]
+    assert "with lab-1" in said.stdout
+    assert [path.exists() for path in made] == before
+
+
+def test_data_are_removed_by_undo_only() -> None:
+    said = CliRunner().invoke(grader, ["setup", "--data"])
+    assert said.exit_code == 2
+    assert "--undo" in said.stderr
