@@ -69,9 +69,9 @@ def save_settings(assignment_id: int) -> tuple[str, int] | BaseResponse:
         with services().store.read_autocommit() as session:
             top = assignment_pages.head(session, assignment_pages.changeable(session, actor, assignment_id))
         return _settings_page(top, request.form.to_dict(), render_error(error)), 422
-    flash(_("The settings are saved."))
+    flash(_("Settings saved."))
     if moved:
-        flash(_("%(count)s grades have other points now, because of the late rule.", count=moved))
+        flash(_("The points of %(count)s grades changed because of the late policy.", count=moved))
     return redirect(url_for("assignments.settings", assignment_id=assignment_id), 303)
 
 

@@ -92,7 +92,7 @@ def change(course_id: int) -> tuple[str, int] | Response:
             courses.change_settings(session, course_id, wanted, actor)
     except GraderError as error:
         return _settings_page(course_id, wanted, render_error(error)), error.status
-    flash(_("The settings are saved."))
+    flash(_("Settings saved."))
     return redirect(url_for("courses.settings", course_id=course_id), 303)
 
 

@@ -12,7 +12,7 @@ from app.web.menus import Menu, NavigationEntry, PagesBelow
 blueprints = (dry_runs.pages, examples.pages)
 navigation = (
     NavigationEntry(
-        Menu.ASSIGNMENT, 50, "examples.listing", N_("Teaching"), "example.change",
+        Menu.ASSIGNMENT, 50, "examples.listing", N_("Examples for grading"), "example.change",
         below=("examples",),
     ),
     PagesBelow(Menu.ASSIGNMENT, "editor_rubric.edit", ("dry_runs",)),

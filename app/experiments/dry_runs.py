@@ -76,7 +76,7 @@ def _begin(session: Session, found: tables.Assignment, purpose: Purpose, actor: 
     if purpose == "rerun":
         version = versions.published_version(session, found)
     elif purpose == "rubric" and not working.draft:
-        raise Conflict(_("There is no draft. Change the rubric first; then its effect can be compared."))
+        raise Conflict(_("There is no draft. Edit the rubric first, then compare the effect."))
     if purpose == "try":
         wanted = [one for one in ("starter", "solution") if request.form.get(one)]
         tried = [dry_runs.create_sample_submission(session, found, version, one, actor) for one in wanted]  # type: ignore[arg-type]
@@ -102,7 +102,7 @@ def _purpose() -> Purpose:
         return "rerun"
     if purpose == "rubric":
         return "rubric"
-    raise NotFound(_("Choose what is to be done."))
+    raise NotFound(_("Choose an action."))
 
 
 @pages.get("/dry-runs/<dry_run_id>")
@@ -189,7 +189,7 @@ def _adjusted(tried: impact.ReportPair) -> list[tuple[str, float | None, float |
         if was or now:
             rows.append((str(getattr(after or before, "title", key)), was, now))
     was, now = (None if report is None else report.bonus_lost for report in (tried.before, tried.after))
-    return [*rows, (_("Bonus above its limit"), was, now)] if was or now else rows
+    return [*rows, (_("Bonus above the limit"), was, now)] if was or now else rows
 
 
 @pages.post("/dry-runs/<dry_run_id>/apply")
@@ -207,15 +207,15 @@ def apply(dry_run_id: str) -> Response:
     flash(
         ngettext("%(count)s grade was replaced.", "%(count)s grades were replaced.", done.replaced)
         + " "
-        + _("The version counts from now on.")
+        + _("This version is now used for grading.")
     )
     for count, sentence in (
-        (done.kept_released, _("%(count)s stay as they are, because students see them already.")),
+        (done.kept_released, _("%(count)s unchanged: students can already see them.")),
         (
             done.kept_better,
-            _("%(count)s stay as they are: the new grading is not whole, or waits for a person."),
+            _("%(count)s unchanged: the new grading is incomplete or awaits review."),
         ),
-        (done.unfinished + done.not_graded, _("%(count)s stay as they are, because they were not graded.")),
+        (done.unfinished + done.not_graded, _("%(count)s unchanged: they were not graded.")),
     ):
         if count:
             flash(sentence % {"count": count})
@@ -234,7 +234,7 @@ def discard(dry_run_id: str) -> Response:
     except Conflict as error:
         flash(render_error(error))
         return redirect(url_for("dry_runs.show", dry_run_id=dry_run_id), 303)
-    flash(_("It was discarded. No grade was changed by it."))
+    flash(_("Discarded. No grades changed."))
     return redirect(url_for("dry_runs.listing", assignment_id=assignment_id), 303)
 
 
@@ -244,10 +244,10 @@ def _load(
     """A dry run this reader may look at. Raises NotFound where they cannot know of it, Forbidden."""
     run = dry_runs.load_dry_run(session, dry_run_id)
     if run.purpose not in dry_runs.REASONS:
-        raise NotFound(_("There is no such dry run."))
+        raise NotFound(_("This dry run does not exist."))
     found = dry_runs.assignment_of(session, run)
     if not auth.knows_course(actor, found.course_id):
-        raise NotFound(_("There is no such dry run."))
+        raise NotFound(_("This dry run does not exist."))
     assignment_pages.require_change(actor, found, action)
     return run, found
 

@@ -68,9 +68,9 @@ def add(assignment_id: int) -> Page:
     except GraderError as error:
         return _again(assignment_id, error, change=change)
     flash(
-        _("Chosen. Gradings that begin from now on are shown it.")
+        _("Added. New gradings use this example.")
         if on
-        else _("Chosen, and switched off: there is no room. Switch another one off to use it.")
+        else _("Added, but turned off: the limit is reached. Turn another example off to use this one.")
     )
     return _back(assignment_id)
 
@@ -84,7 +84,7 @@ def edit(assignment_id: int, example_id: int) -> Page:
         assignment_id,
         example_id,
         lambda session, actor: examples.edit_example(session, assignment_id, example_id, *words, actor),
-        _("Saved. Gradings that begin from now on are shown the new words."),
+        _("Saved. New gradings use the new text."),
     )
 
 
@@ -96,7 +96,7 @@ def switch(assignment_id: int, example_id: int) -> Page:
         assignment_id,
         example_id,
         lambda session, actor: examples.set_active(session, assignment_id, example_id, on, actor),
-        _("Switched on.") if on else _("Switched off. Gradings that begin from now on are not shown it."),
+        _("Turned on.") if on else _("Turned off. New gradings do not use this example."),
     )
 
 
@@ -107,7 +107,7 @@ def remove(assignment_id: int, example_id: int) -> Page:
         assignment_id,
         example_id,
         lambda session, actor: examples.remove_example(session, assignment_id, example_id, actor),
-        _("Removed. What was graded with it stays as it is."),
+        _("Removed. Grades made with it do not change."),
     )
 
 
@@ -125,7 +125,7 @@ def measure(assignment_id: int) -> Page:
         return _again(assignment_id, error)
     for round_id in begun.round_ids:
         services().dispatch.announce(round_id)
-    flash(_("%(count)s submissions are graded again beside everything else.", count=len(begun.round_ids)))
+    flash(_("Regrading %(count)s submissions in the background.", count=len(begun.round_ids)))
     return _back(assignment_id, "effect")
 
 

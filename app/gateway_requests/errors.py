@@ -60,7 +60,7 @@ class Failed(Refused):
 
 
 class Away(Failed):
-    """The machines cannot be reached right now; try again in a minute."""
+    """The machines cannot be reached right now. Try again in a minute."""
 
     code = "queue_away"
     status = 503

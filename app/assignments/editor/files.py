@@ -52,7 +52,7 @@ def download(assignment_id: int, path: str) -> Response:
         found = assignment_pages.changeable(session, actor, assignment_id)
         row = versions.load_newest(session, found).version
         if path not in row.files:
-            raise NotFound(_("There is no such file."))
+            raise NotFound(_("This file does not exist."))
         data = load_blob(session, row.files[path])
     return attached(data, path.rpartition("/")[2], "application/octet-stream")
 
@@ -104,7 +104,7 @@ def import_folder(assignment_id: int) -> tuple[str, int] | BaseResponse:
                 extensions.apply_settings(session, found, imported, actor)
             base = forms.base()
             made = versions.save_draft(session, found, content, base, actor, note, read.notes).number
-        flash(_("Read as version %(number)s. It is a draft until you publish it.", number=made))
+        flash(_("Imported as version %(number)s. It is a draft until you publish it.", number=made))
         forms.flash_report(read.notes)
     except NothingChanged as error:
         flash(render_error(error))
@@ -150,7 +150,7 @@ def save_files(
     """
     content = versions.load_content(session, versions.version_by_number(session, assignment.id, base))
     if removed and removed not in content.files:
-        raise NotFound(_("There is no such file."))
+        raise NotFound(_("This file does not exist."))
     files = {path: data for path, data in {**content.files, **new}.items() if path != removed}
     _require_room(files)
     note = _("Removed %(path)s", path=removed) if removed else _("Files: %(paths)s", paths=", ".join(new))
@@ -176,10 +176,10 @@ def _page(actor: Actor, assignment_id: int, problem: str = "") -> str:
 
 def _about() -> dict[str, str]:
     return {
-        "starter": _("What every student is given. Its lines earn nothing."),
-        "solution": _("One good answer. It gives the values that checks compare with."),
-        "tests": _("Tests of the work, and what runs before it. Students do not get them."),
-        "data": _("What the task needs; it lies beside the work when it is run."),
+        "starter": _("Given to every student. Its lines earn no points."),
+        "solution": _("A model solution. Checks compare submissions with its values."),
+        "tests": _("Tests, and code that runs before the submission. Students do not receive these files."),
+        "data": _("Data for the task, available to the work when it runs."),
     }
 
 
@@ -201,7 +201,7 @@ def read_zip(upload: UploadedFile) -> tuple[Assignment, dict[str, bytes]]:
     root = f"{next(iter(roots))}/" if len(roots) == 1 and MANIFEST not in found else ""
     files = {path.removeprefix(root): reader.unpack(entry) for path, entry in found.items()}
     if MANIFEST not in files:
-        raise EmptyUpload(_("There is no assignment.toml in this zip; zip the folder of an assignment."))
+        raise EmptyUpload(_("This ZIP file contains no assignment.toml. Zip an assignment's folder."))
     _require_room(files)
     return read_files(files, limits, root.rstrip("/") or upload_name(upload.name).rpartition(".")[0]), files
 
@@ -254,7 +254,7 @@ def _limits() -> Limits:
 def _require_room(files: Mapping[str, bytes]) -> None:
     limits = _limits()
     if len(files) > limits.max_entries or sum(map(len, files.values())) > limits.max_upload_bytes:
-        raise AssignmentError(_("All files together are more than an assignment may hold here."))
+        raise AssignmentError(_("The files together exceed the size limit of an assignment."))
 
 
 def _inside(name: str) -> str:
@@ -263,7 +263,7 @@ def _inside(name: str) -> str:
     fits = parts and all(_PART.fullmatch(part) and part[0] != "." and part.strip() == part for part in parts)
     if not fits or len("/".join(parts)) > 300:
         raise AssignmentError(
-            _("%(name)s: rename this file; its name has characters that cannot be used", name=name[:80])
+            _("%(name)s: rename this file, its name contains characters that are not allowed", name=name[:80])
         )
     return "/".join(parts)
 

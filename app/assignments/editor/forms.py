@@ -36,8 +36,8 @@ def flash_report(report: Sequence[str]) -> None:
     """Say that there is a report of how files were read; it is too long for a message itself."""
     if report:
         message = ngettext(
-            "Reading the files gave %(count)s remark; it is kept with the version, under Versions.",
-            "Reading the files gave %(count)s remarks; they are kept with the version, under Versions.",
+            "The import gave %(count)s warning. It is listed under Versions.",
+            "The import gave %(count)s warnings. They are listed under Versions.",
             len(report),
         )
         flash(message, "warning")
@@ -163,8 +163,8 @@ def settings_choices() -> dict[str, Any]:
     return {
         "languages_of_work": ("r", "python", "sql", "java", "c", "cpp", "javascript", "typescript"),
         "releases": {
-            "at_once": _("at once, as soon as they are there"),
-            "after_review": _("after review, by hand"),
-            "at": _("by themselves, at a date"),
+            "at_once": _("automatically, as soon as they are ready"),
+            "after_review": _("manually, after review"),
+            "at": _("automatically, on a date"),
         },
     }

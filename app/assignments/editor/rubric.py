@@ -193,18 +193,18 @@ def save_text(assignment_id: int) -> tuple[str, int] | Response:
     except AssignmentError as error:
         return _text_page(top, typed, forms.base(), [render_error(error)]), 422
     except SavedMeanwhile as error:
-        again = _("Look at its changes under Versions. Saving again makes a version after it.")
+        again = _("See the changes under Versions. Saving again creates another version.")
         return _text_page(top, typed, error.number, [f"{render_error(error)} {again}"]), 409
 
 
 def _of_text(typed: str, works: Works) -> tuple[Rubric | None, tuple[Problem, ...], Sequence[str]]:
     """The rubric, or what is wrong in it, and how it was read. Raises AssignmentError where it is no text."""
     if len(typed) > MOST_TEXT:
-        raise AssignmentError(_("This is longer than a rubric may be."))
+        raise AssignmentError(_("This rubric is too long."))
     try:
         data = json.loads(typed) if typed.lstrip().startswith("{") else tomllib.loads(typed)
     except (ValueError, RecursionError) as error:
-        raise AssignmentError(_("This is neither TOML nor JSON: %(why)s", why=error)) from error
+        raise AssignmentError(_("Invalid TOML or JSON: %(why)s", why=error)) from error
     if is_legacy(data):
         rubric, report = read_legacy_rubric(data, works)
         return rubric, (), report

@@ -56,7 +56,7 @@ def save(assignment_id: int) -> tuple[str, int] | str | Response:
     except (AssignmentError, ValueError) as error:
         return _task_page(top, {**fields, **ticked}, forms.base(), str(error)), 422
     except SavedMeanwhile as error:
-        again = _("Look at its changes under Versions. Saving again makes a version after it.")
+        again = _("See the changes under Versions. Saving again creates another version.")
         return _task_page(top, {**fields, **ticked}, error.number, f"{render_error(error)} {again}"), 409
 
 

@@ -77,11 +77,11 @@ def restore(assignment_id: int, version_number: int) -> Response:
     with services().store.write() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
         try:
-            note = _("Version %(number)s again", number=number)
+            note = _("Version %(number)s restored", number=number)
             made = versions.restore_version(session, found, number, actor, note).number
-            flash(_("Version %(old)s is back as draft %(new)s.", old=number, new=made))
+            flash(_("Version %(old)s restored as draft %(new)s.", old=number, new=made))
         except NothingChanged:
-            flash(_("The newest version says the same already."))
+            flash(_("No changes: identical to the latest version."))
     return redirect(url_for("editor_rubric.edit", assignment_id=assignment_id), 303)
 
 
@@ -97,12 +97,12 @@ def publish(assignment_id: int, version_number: int) -> Response:
         if made_visible:
             found.visible = True
     flash(
-        _("Version %(number)s counts from now on. What is graded already stays as it is.", number=number)
+        _("Version %(number)s is now in use. Existing grades do not change.", number=number)
         if done
-        else _("This version was published before. Restore it as a draft to make it count again.")
+        else _("This version was published before. Restore it as a draft to use it again.")
     )
     if made_visible:
-        flash(_("Students see the assignment now."))
+        flash(_("The assignment is now visible to students."))
     return redirect(url_for("editor_versions.listing", assignment_id=assignment_id), 303)
 
 
@@ -130,7 +130,7 @@ def create(course_id: int) -> tuple[str, int] | Response:
             made = versions.create_assignment(session, course_id, settings, content, actor).id
     except (AssignmentError, dates.BadDate) as error:
         return _new_page(course_id, request.form.to_dict(), render_error(error)), 422
-    flash(_("The assignment is there. Write its task and rubric, then publish it."))
+    flash(_("Assignment created. Write the task and the rubric, then publish it."))
     return redirect(url_for("editor_task.edit", assignment_id=made), 303)
 
 
@@ -150,7 +150,7 @@ def import_assignment(course_id: int) -> tuple[str, int] | Response:
             made = versions.create_assignment(session, course_id, settings, content, actor, read.notes).id
     except (DocumentError, AssignmentError) as error:
         return _new_page(course_id, _empty(), render_error(error)), error.status
-    flash(_("The assignment is there as a draft. Look through it, then publish it."))
+    flash(_("Assignment created as a draft. Review it, then publish it."))
     forms.flash_report(read.notes)
     return redirect(url_for("editor_rubric.edit", assignment_id=made), 303)
 

@@ -30,7 +30,7 @@ from grading.store.database import literal_limit, now
 from grading.store.tables.assignments import SAMPLE
 
 NO_SUBMISSION_CHOSEN = define_message("dry_runs.no_submission_chosen", "Choose at least one submission.")
-NO_SUCH_DRY_RUN = define_message("dry_runs.no_such_dry_run", "There is no such dry run.")
+NO_SUCH_DRY_RUN = define_message("dry_runs.no_such_dry_run", "This dry run does not exist.")
 APPLIED_ALREADY = define_message("dry_runs.applied_already", "This dry run was applied already.")
 DISCARDED_ALREADY = define_message("dry_runs.discarded_already", "This dry run was discarded.")
 NEWER_VERSION = define_message(

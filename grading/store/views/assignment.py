@@ -26,7 +26,7 @@ from grading.store.submissions.intake import PolicyTerms, SubmissionPolicy, coun
 from grading.store.views import submission_lists
 from grading.store.views.submission_lists import SubmissionLine
 
-NO_SUCH_FILE = define_message("assignment_files.no_such_file", "There is no such file.")
+NO_SUCH_FILE = define_message("assignment_files.no_such_file", "This file does not exist.")
 
 OFFERED = ("starter/", "data/")
 """Folders whose files students may download; solutions, tests and instructions are never served."""

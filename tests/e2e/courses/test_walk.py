@@ -79,7 +79,7 @@ def test_an_instructor_brings_in_a_class(careful: Page, school: School, site: st
     page.goto(f"{site}/courses/{school.course}/settings")
     page.get_by_label("Lowest grades that do not count").fill("1")
     page.get_by_role("button", name="Save").click()
-    expect(page.get_by_text("The settings are saved.")).to_be_visible()
+    expect(page.get_by_text("Settings saved.")).to_be_visible()
     faults(page, "people-settings")
     page.get_by_role("link", name="Audit", exact=True).first.click()
     expect(page.get_by_text("Teacher changed the settings of “Business Analytics”.")).to_be_visible()

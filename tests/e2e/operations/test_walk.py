@@ -98,7 +98,7 @@ def test_what_runs_is_shown_without_a_reload_and_can_stand_still(
     try:
         page.clock.run_for(6_000)
         expect(page.get_by_text("Redis is away.")).to_be_visible()
-        expect(page.get_by_text("Nothing yet.").first).to_be_visible()
+        expect(page.get_by_text("None yet.").first).to_be_visible()
         page.get_by_role("button", name="Pause").click()
     finally:
         school.dispatch.away = False

@@ -60,7 +60,7 @@ def rows(school: School) -> list[tuple[bool, str, str]]:
 def test_choose_edit_switch_remove(school: School) -> None:
     teacher, number = Browser(school), corrected(school)
     page = teacher.get()
-    assert "No correction has been chosen yet." in page
+    assert "No examples yet." in page
     assert BAD not in page
     page = teacher.get(f"/new?change={number}")
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
@@ -113,12 +113,12 @@ def test_measuring_begins_once(school: School) -> None:
     teacher, number = Browser(school), corrected(school)
     assert teacher.post("/measure").status_code == 409
     teacher.post(change=number, excerpt="x", reason="")
-    assert "There is nothing to measure" in teacher.get()
+    assert "Nothing to measure yet" in teacher.get()
     student(school, "cem")
     corrected(school, "ben")
     corrected(school, "cem")
     before = len(school.dispatch.announced)
-    assert "Grade 2 submissions again" in teacher.get()
+    assert "Regrade 2 submissions" in teacher.get()
     assert teacher.post("/measure").status_code == 303
     assert len(school.dispatch.announced) == before + 2
     again = teacher.post("/measure")
@@ -137,7 +137,7 @@ def test_measuring_begins_once(school: School) -> None:
                 round_id=round_.id, submission_id=round_.submission_id, report=content, **values
             )
             session.add(grade)
-    assert "Rules do not read examples, so nothing changes there." in teacher.get()
+    assert "by the rules engine, which does not use examples." in teacher.get()
 
 
 def test_queries_do_not_grow_with_corrections(school: School) -> None:
@@ -159,4 +159,4 @@ def test_a_draft_without_a_rubric_that_counts(school: School) -> None:
         session.query(tables.RubricVersion).filter_by(assignment_id=school.assignment).update(
             {"published_at": None}
         )
-    assert "No correction has been chosen yet." in Browser(school).get()
+    assert "No examples yet." in Browser(school).get()

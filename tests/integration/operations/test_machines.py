@@ -371,7 +371,7 @@ def test_a_machine_that_tells_nothing_or_nonsense_is_shown_all_the_same(
     monkeypatch.setattr(school.dispatch, "machines", lambda: states)
     shown = page(school)
     assert "not measured yet" in shown
-    assert shown.count("Nothing yet.") == 3
+    assert shown.count("None yet.") == 3
     assert "at once, which it measured" not in shown
     assert "Listens to" in shown
     answer = school.client().get("/api/v1/machines", headers=school.token("teacher")).get_json()

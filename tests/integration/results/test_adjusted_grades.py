@@ -255,9 +255,9 @@ def test_totals_above_the_maximum_stand_everywhere(school: School) -> None:
 
 def test_who_submits_reads_beforehand_what_takes_points_off(school: School) -> None:
     shown = text_of(school.client("anna"), f"/assignments/{school.assignment}")
-    assert "10 points in all" in shown  # without the bonus
+    assert "10 points in total" in shown  # without the bonus
     assert "A moving plot (bonus)" in shown
-    assert "What takes points off No pipe : takes 20 % of all points. The course asks for it." in shown
+    assert "Deductions No pipe : takes 20 % of all points. The course asks for it." in shown
     assert "Template only : leaves at most 50 % of all points." in shown
     assert "uses the pipe" not in shown
 

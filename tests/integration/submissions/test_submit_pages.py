@@ -413,7 +413,7 @@ def test_hidden_assignments_and_archived_courses(school: School) -> None:
     assert api(school, "anna", "anna") == 404
     for page in ("/", "/submissions"):
         assert "Homework hw1" not in client.get(page).get_data(as_text=True)
-    assert "Students do not see this" in teacher.get(url).get_data(as_text=True)
+    assert "Students cannot see this" in teacher.get(url).get_data(as_text=True)
     assert send(teacher, school.assignment).status_code == 303  # staff try it out
     change(school, visible=True)
     with school.store.write() as session:
