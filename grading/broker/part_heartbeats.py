@@ -33,11 +33,15 @@ def send_heartbeats_until(
     secret: str = "",
 ) -> None:
     """Say every 5 s that this part lives, and how fast it runs work; the body of a thread."""
+    heard = True
     while True:
         try:
             canaries.heartbeat(part, me(), software(), rate(), code_folder(), secret)
+            heard = True
         except RedisError as error:
-            log.warning("%s, the %s cannot say that it lives: %s", why_away(error), part, error)
+            if heard:
+                log.warning("%s, the %s cannot say that it lives: %s", why_away(error), part, error)
+            heard = False
         if stop.wait(HEARTBEAT_S):
             break
     with suppress(RedisError):

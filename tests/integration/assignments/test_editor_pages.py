@@ -314,9 +314,7 @@ def test_a_rubric_of_the_older_autograder_is_read_with_a_report(school: School, 
     form = {"zip": (io.BytesIO(zipped(files)), "a.zip")}
     made = post(client, f"/courses/{school.course}/assignments/import", **form)
     assert made.status_code == 303
-    assert (
-        "The import gave 2 warnings." in client.get(made.location).text
-    )
+    assert "The import gave 2 warnings." in client.get(made.location).text
 
 
 def zipped(files: dict[str, bytes]) -> bytes:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from cli.main import grader
-from grading.store import Store, schema
+from grading.store import schema
 from tests.integration.webapp import School
+from tests.support.services import SqliteDatabases
 from tests.support.system import until
 
 ADDS = """
@@ -90,8 +90,10 @@ def current(url: str) -> Result:
     ("to", "code", "said"),
     [("head", 0, "as this code"), ("base", 1, "has no tables yet"), ("0001", 1, "run `grader db upgrade`")],
 )
-def test_the_revisions_are_said_in_words(database_url: str, to: str, code: int, said: str) -> None:
-    schema.upgrade(database_url)
+def test_the_revisions_are_said_in_words(
+    sqlite_databases: SqliteDatabases, to: str, code: int, said: str
+) -> None:
+    database_url = sqlite_databases.fresh(schema.upgrade)
     if to != "head":
         schema.downgrade(database_url, to)
     result = current(database_url)
@@ -100,10 +102,8 @@ def test_the_revisions_are_said_in_words(database_url: str, to: str, code: int, 
     assert said in f"{result.output} {result.exception}"
 
 
-def test_a_revision_that_nobody_knows_is_said(database_url: str) -> None:
-    with closing(Store(database_url)) as store:
-        assert schema.fit_of(None) == "older"
-        assert schema.fit_of("9999") == "unknown"
-        assert schema.fit_of(f"9999{schema.SINCE}9998") == "unknown"
-        assert "does not work with it" in schema.sentence("9999")
-        assert schema.current_revision(store) is None
+def test_a_revision_that_nobody_knows_is_said() -> None:
+    assert schema.fit_of(None) == "older"
+    assert schema.fit_of("9999") == "unknown"
+    assert schema.fit_of(f"9999{schema.SINCE}9998") == "unknown"
+    assert "does not work with it" in schema.sentence("9999")
