@@ -13,7 +13,7 @@ from typing import Any
 
 from packaging.markers import Marker
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
+from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from cli.deploy.file_transfer import File, file
 from cli.deploy.ssh import MachineError
@@ -122,5 +122,17 @@ def wheels_for(lock: str, facts: Mapping[str, Any], folder: Path, say: Callable[
     kept.mkdir(parents=True, exist_ok=True)
     with (kept / ".lock").open("w") as alone:  # machines of one kind are deployed at the same time
         fcntl.flock(alone, fcntl.LOCK_EX)
+        _refuse_damaged(kept, lock)
         files = [file(path.name, path) for path in fetch_wheels(lock, facts, kept)]
     return [one for one in files if one.sha256 in lock]
+
+
+def _refuse_damaged(folder: Path, lock: str) -> None:
+    """MachineError for a wheel of a locked version with other content: pip would say that none is there."""
+    locked = set(re.findall(r"^([^\s;]+==[^\s;]+)", lock, re.MULTILINE))
+    for path in sorted(folder.glob("*.whl")):
+        name, version, _, _ = parse_wheel_filename(path.name)
+        if f"{name}=={version}" in locked and file(path.name, path).sha256 not in lock:
+            raise MachineError(
+                f"{path} is damaged. Remove it, so that it is fetched again, and deploy again."
+            )

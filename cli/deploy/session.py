@@ -34,6 +34,8 @@ class Session:
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._errors = b""
         self._moved = time.monotonic()
+        self.reached = False
+        """Whether the other side has begun."""
         self.stalled = False
         """Whether it was ended because it took nothing for minutes."""
         self._threads = [
@@ -131,7 +133,9 @@ class Session:
         assert self._process.stdout is not None
         with self._process.stdout as output:
             for line in output:
-                self._lines.put(line)
+                if self.reached:
+                    self._lines.put(line)
+                self.reached = True  # by the first line, which the guard prints
         self._lines.put(None)
 
     def _read_errors(self) -> None:

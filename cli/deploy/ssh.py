@@ -19,6 +19,8 @@ from grading.domain.errors import GraderError
 
 CONNECT_S = 8
 CALL_S = 60.0
+LOST = 255
+"""The exit status of ssh where there is no connection."""
 OPTIONS = (
     "BatchMode=yes",
     "StrictHostKeyChecking=yes",
@@ -135,11 +137,16 @@ class Remote:
                 f"{self.machine}: the copy stood still for {STALLED_S:.0f} s and was ended; "
                 "the same command goes on where it stopped."
             )
+        if done[0] == LOST and session.reached:
+            raise MachineError(
+                f"The connection to {self.machine} ({self.address}, port {self.ssh.port}) ended early; what "
+                "it did there ends too. Deploy again: it goes on where it stopped."
+            )
         return self._answer(*done)
 
     def _answer(self, status: int, out: bytes, error: bytes) -> Any:
         message = plain(error.decode("utf-8", "replace"))
-        if status == 255:
+        if status == LOST:
             raise Unreachable(self._why(message))
         if status:
             refused = re.findall(r"^refused: (.+)$", message, re.MULTILINE)

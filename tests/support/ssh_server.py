@@ -31,6 +31,7 @@ class SshServer:
     config: Path
     user: str
     sockets: Path
+    pid: int
 
     def write_config(
         self, name: str, *, identity: str = "user", known: bool = True, shared: bool = False
@@ -47,8 +48,17 @@ class SshServer:
 
 
 @contextmanager
-def ssh_server(folder: Path, environment: dict[str, str] | None = None) -> Iterator[SshServer]:
-    """Run sshd until the context ends; `environment` is what sessions have besides."""
+def ssh_server(
+    folder: Path,
+    environment: dict[str, str] | None = None,
+    prefix: tuple[str, ...] = (),
+    keys: str = "",
+) -> Iterator[SshServer]:
+    """Run sshd until the context ends; `environment` is what sessions have besides.
+
+    `prefix` is what its command begins with, such as what puts it into a namespace; `keys` another file of
+    those who may sign in.
+    """
     program = shutil.which("sshd") or shutil.which("/usr/sbin/sshd")
     if program is None or shutil.which("ssh") is None:
         raise ServiceMissing("There is no OpenSSH on this machine. Run scripts/bootstrap test.")
@@ -62,10 +72,10 @@ def ssh_server(folder: Path, environment: dict[str, str] | None = None) -> Itera
     port = free_port()
     (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {(folder / 'host.pub').read_text()}")
     sockets = Path(tempfile.mkdtemp(prefix="grader-ssh-"))  # pytest's folders are too long for a socket
-    process = _start(program, folder, port, environment or {})
+    process = _start((*prefix, program), folder, port, environment or {}, keys)
     try:
         _wait(process, port, folder / "sshd.log")
-        server = SshServer(port, folder, folder / "config", getpass.getuser(), sockets)
+        server = SshServer(port, folder, folder / "config", getpass.getuser(), sockets, process.pid)
         server.write_config("config", shared=True)
         yield server
     finally:
@@ -78,7 +88,9 @@ def ssh_server(folder: Path, environment: dict[str, str] | None = None) -> Itera
         shutil.rmtree(sockets, ignore_errors=True)
 
 
-def _start(program: str, folder: Path, port: int, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+def _start(
+    command: tuple[str, ...], folder: Path, port: int, environment: dict[str, str], keys: str
+) -> subprocess.Popen[bytes]:
     # a home of their own for the sessions: nothing of the user's is read or written
     (folder / "home").mkdir()
     session = {"HOME": str(folder / "home"), **environment}
@@ -87,7 +99,7 @@ def _start(program: str, folder: Path, port: int, environment: dict[str, str]) -
         f"Port {port}",
         "ListenAddress 127.0.0.1",
         f"HostKey {folder / 'host'}",
-        f"AuthorizedKeysFile {folder / 'authorized_keys'}",
+        f"AuthorizedKeysFile {folder / 'authorized_keys'} {keys}",
         f"PidFile {folder / 'sshd.pid'}",
         "StrictModes no",
         "UsePAM no",
@@ -100,7 +112,7 @@ def _start(program: str, folder: Path, port: int, environment: dict[str, str]) -
     (folder / "sshd_config").write_text("\n".join(lines) + "\n")
     with (folder / "sshd.log").open("wb") as log:
         return subprocess.Popen(
-            [program, "-D", "-e", "-f", str(folder / "sshd_config")],
+            [*command, "-D", "-e", "-f", str(folder / "sshd_config")],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -23,6 +23,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
 CHUNK = 1 << 20
+FULL = 10**7
 LAST_S = 10.0
 """How long a copy whose connection broke may take to end."""
 
@@ -284,6 +285,10 @@ def environment(folder: Path, name: str, wheels: str = "") -> bool:
         shutil.rmtree(unpacked)
         rename_within(path, final)
         os.replace(path, final)
+    except Refused as error:
+        if shutil.disk_usage(path).free > FULL:
+            raise
+        raise Refused(f"{str(error).partition(':')[0]}: No space left on device") from None  # pip may hide it
     finally:
         shutil.rmtree(path, ignore_errors=True)
     return True

@@ -195,6 +195,7 @@ def add(name: str, source: str) -> None:
 
 def main(own_s: str, *words: str) -> int:
     """Run a program; its exit status, or 1 when the connection ended first."""
+    os.write(1, b"\n")  # the connection is made
     frames = Frames()
     try:
         text = frames.program()

@@ -19,7 +19,7 @@ name = "lab-1"
 slots = {slots}
 grace_s = 20
 [machines.stages]
-analysis = {{ engine = "rules", model = "rules" }}
+analysis = {{ engine = "{engine}", model = "rules" }}
 feedback = {{ engine = "rules", model = "rules" }}
 [machines.ssh]
 host = "127.0.0.1"
@@ -27,7 +27,7 @@ user = "{user}"
 port = {port}
 folder = "{folder}"
 python = "{python}"
-service = "supervised"
+service = "{service}"
 {more}
 """
 UNMANAGED = """
@@ -95,6 +95,8 @@ class Site:
             "python": sys.executable,
             "more": more,
             "slots": 2,
+            "engine": "rules",
+            "service": "supervised",
             "other_slots": 1,
         }
         self.config.write_text((CONFIG + UNMANAGED).format(**{**values, **changed}))

@@ -303,20 +303,18 @@ def test_a_model_of_mlx_is_copied_into_the_hubs_cache_and_verified(
 # --- packages ---------------------------------------------------------------------------------------
 
 
-def tiny_wheel(folder: Path) -> str:
+def tiny_wheel(folder: Path, tag: str = "py3-none-any") -> str:
     """A wheel in a folder; its lock."""
     folder.mkdir(parents=True)
     name = "tiny_thing-1.0"
-    with zipfile.ZipFile(folder / f"{name}-py3-none-any.whl", "w") as wheel:
+    with zipfile.ZipFile(folder / f"{name}-{tag}.whl", "w") as wheel:
         wheel.writestr("tiny_thing.py", "SAYS = 'hello'\n")
         wheel.writestr(
             f"{name}.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny-thing\nVersion: 1.0\n"
         )
-        wheel.writestr(
-            f"{name}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
+        wheel.writestr(f"{name}.dist-info/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n")
         wheel.writestr(f"{name}.dist-info/RECORD", "")
-    digest = hashlib.sha256((folder / f"{name}-py3-none-any.whl").read_bytes()).hexdigest()
+    digest = hashlib.sha256((folder / f"{name}-{tag}.whl").read_bytes()).hexdigest()
     return f"tiny-thing==1.0 \\\n    --hash=sha256:{digest}\n"
 
 
