@@ -78,6 +78,8 @@ class Account:
 SERVER_ACCOUNT = Account("grader", "/etc/grader/grader.env")
 SANDBOX_ACCOUNT = Account("grader-sandbox", "/etc/grader/sandbox.env")
 """Runs what students submit, and so is told nothing but where Redis and the database are."""
+STORES = "postgresql.service redis-server@grader.service"
+"""At shutdown a part still writes down what it has before these end; where there are none, nothing waits."""
 HOMES = ("/home", "/root", "/run/user")
 
 
@@ -115,10 +117,11 @@ class Service:
 def systemd(service: Service) -> str:
     """A unit; `systemctl stop` asks the main process to finish before anything is killed."""
     environment = "".join(f"Environment={_word(f'{k}={v}')}\n" for k, v in service.environment.items())
+    after = f"network-online.target {STORES}" if service.work != "models" else "network-online.target"
     user = f"User={service.user}\n" if service.system and service.user else ""
     return f"""[Unit]
 Description=Grader {service.name}
-After=network-online.target
+After={after}
 Wants=network-online.target
 StartLimitIntervalSec=0
 

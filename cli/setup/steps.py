@@ -19,7 +19,7 @@ from cli.deploy.units import SANDBOX_ACCOUNT, SERVER_ACCOUNT
 from cli.settings import Settings
 from cli.setup import accounts, machines, postgresql, redis, system
 from cli.setup.accounts import DEPLOY_ACCOUNT, DEPLOY_HOME
-from cli.setup.host import Host, SetupError
+from cli.setup.host import Host, Made, SetupError
 from grading.broker import signing
 from grading.broker.canaries import Canaries
 from grading.broker.leases import connect
@@ -111,15 +111,17 @@ class Setup:
 
     def _packages(self) -> str:
         missing = [one for one in system.packages(self.answers.r) if not system.installed(self.host, one)]
-        if not missing:
-            return ALREADY
         for one in missing:
             self.host.journal.add("package", one)
-        self.say(f"installing {' '.join(missing)}")
-        system.install(self.host, missing)
-        if "redis-server" in missing and self._systemd:  # Debian starts one that nobody uses here
+        if missing:
+            self.say(f"installing {' '.join(missing)}")
+            system.install(self.host, missing)
+        ours = Made("package", "redis-server") in self.host.journal.made
+        if ours and self._systemd and self.host.read(redis.CONFIG) is None:
+            # Debian starts one that nobody uses here
             self.host.run("systemctl", "disable", "--now", "redis-server.service")
-        return f"{len(missing)} installed"
+        changed = self._changed([system.allow_sandboxes(self.host)])
+        return f"{len(missing)} installed" if missing else changed
 
     @property
     def _systemd(self) -> bool:

@@ -34,6 +34,7 @@ R_PACKAGES = (
     ),
 )
 NEEDED_ELSEWHERE = ("redis-server", "psql", "bwrap", "openssl", "ssh", "runuser", "useradd", "systemctl")
+PROFILE = "/etc/apparmor.d/bwrap-userns-restrict"
 FREE_GB = 3.0
 STOP_S = 30.0
 LOCK_S, LONG_S = 300, 1800.0
@@ -55,22 +56,28 @@ class Facts:
 
 def look(host: Host, checkout: Path) -> Facts:
     """What the system is. Raises SetupError with all that keeps setup from working."""
-    release = dict(
-        line.split("=", 1) for line in (host.read("/etc/os-release") or "").splitlines() if "=" in line
-    )
-    release = {name: value.strip('"') for name, value in release.items()}
     free_gb = shutil.disk_usage(checkout).free / 1e9
-    problems = [*_wrong_system(host, release), *_unreadable(checkout)]
+    problems = [*wrong_system(host), *_unreadable(checkout)]
     if os.geteuid() != 0:
         problems.append("Setup changes the system: run it as root (sudo).")
     if free_gb < FREE_GB:
         problems.append(f"{free_gb:.1f} GB are free for {checkout}; {FREE_GB:.0f} GB are needed.")
     if problems:
         raise SetupError("\n".join(problems))
-    return Facts(release.get("PRETTY_NAME", "Linux"), host.path("/run/systemd/system").is_dir(), free_gb)
+    return Facts(
+        _release(host).get("PRETTY_NAME", "Linux"), host.path("/run/systemd/system").is_dir(), free_gb
+    )
 
 
-def _wrong_system(host: Host, release: dict[str, str]) -> list[str]:
+def _release(host: Host) -> dict[str, str]:
+    lines = (host.read("/etc/os-release") or "").splitlines()
+    found = dict(line.split("=", 1) for line in lines if "=" in line)
+    return {name: value.strip('"') for name, value in found.items()}
+
+
+def wrong_system(host: Host) -> list[str]:
+    """Why this is no system that setup knows, with what is missing of a server."""
+    release = _release(host)
     kind = release.get("ID", "another system")
     version = tuple(map(int, re.findall(r"\d+", release.get("VERSION_ID", ""))))
     if kind in OLDEST and version >= OLDEST[kind]:
@@ -86,6 +93,9 @@ def _wrong_system(host: Host, release: dict[str, str]) -> list[str]:
 def _unreadable(checkout: Path) -> list[str]:
     """The users of the services must reach the program, and the Python that its environment was made from."""
     python = Path(sys.executable).resolve()
+    program = checkout / "cli" / "main.py"
+    if not program.stat().st_mode & 0o004:
+        return [f"The services cannot read {program}: chmod -R go+rX {checkout}"]
     for place, help_ in (
         (checkout, f"move the checkout: mv {checkout} /srv/grader"),
         (python, "make the environment with the system's Python: PYTHON=/usr/bin/python3, without .venv"),
@@ -115,6 +125,18 @@ def install(host: Host, packages: Sequence[str]) -> None:
     host.run(*apt, "update", environ=quiet, timeout_s=LONG_S)
     words = ("install", "-y", "--no-install-recommends", *packages)
     host.run(*apt, *words, environ=quiet, timeout_s=LONG_S)
+
+
+def allow_sandboxes(host: Host) -> bool:
+    """Let bubblewrap make namespaces where AppArmor keeps users from it (Ubuntu); False if it may."""
+    restricted = (host.read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") or "").strip() == "1"
+    if not restricted or host.path(PROFILE).exists():
+        return False
+    install(host, ["apparmor-profiles"])
+    host.journal.add("file", PROFILE)
+    host.run("ln", "-s", f"/usr/share/apparmor/extra-profiles/{Path(PROFILE).name}", PROFILE)
+    host.run("apparmor_parser", "-r", PROFILE)
+    return True
 
 
 # --- services -------------------------------------------------------------------------------------

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import subprocess
 import tomllib
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from cli.deploy.units import Account
 from cli.main import grader
-from cli.setup import accounts, machines, undo
-from cli.setup.host import Host, Made, SetupError
+from cli.setup import accounts, machines, system, undo
+from cli.setup.host import Host, Journal, Made, SetupError
 from cli.setup.machines import Named
 from grading.config.settings import parse
 
@@ -154,6 +157,79 @@ def test_what_an_operator_wrote_stays(tmp_path: Path) -> None:
     assert '"mine" # by hand' in text
     text = machines.configured(own, [Named("lab-1", "a", "b")], "ollama", "/x", first=False)
     assert [one["name"] for one in tomllib.loads(text)["machines"]] == ["mine", "lab-1"]
+
+
+# --- the system ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class Recorder(Host):
+    """A computer on which programs do nothing but end well."""
+
+    ran: list[str] = field(default_factory=list)
+
+    def attempt(self, *words: str, **_how: Any) -> subprocess.CompletedProcess[str]:
+        self.ran.append(" ".join(words))
+        return subprocess.CompletedProcess(words, 0, "", "")
+
+
+def computer(folder: Path, release: str) -> Recorder:
+    one = Recorder(folder, Journal(folder / "journal"))
+    one.path("/etc/apparmor.d").mkdir(parents=True)
+    one.path("/etc/os-release").write_text(release)
+    return one
+
+
+@pytest.mark.parametrize(
+    ("release", "said"),
+    [
+        (
+            'ID=fedora\nVERSION_ID=42\nPRETTY_NAME="Fedora 42"',
+            "this is Fedora 42. Missing here: redis-server, psql",
+        ),
+        ('ID=debian\nVERSION_ID="11"\nPRETTY_NAME="Debian 11"', "this is Debian 11"),
+        ('ID=ubuntu\nVERSION_ID="22.04"\nPRETTY_NAME="Ubuntu 22.04"', "this is Ubuntu 22.04"),
+    ],
+)
+def test_other_systems_are_refused_before_anything_is_changed(
+    release: str, said: str, tmp_path: Path
+) -> None:
+    one = computer(tmp_path, release)
+    with pytest.raises(SetupError, match=re.escape(said)):
+        system.look(one, Path.cwd())
+    assert one.ran == []
+    assert not one.journal.path.exists()
+
+
+@pytest.mark.parametrize("release", ['ID=debian\nVERSION_ID="13"', 'ID=ubuntu\nVERSION_ID="24.04"'])
+def test_newer_systems_are_taken(release: str, tmp_path: Path) -> None:
+    assert system.wrong_system(computer(tmp_path, release)) == []
+
+
+def test_a_checkout_that_services_cannot_reach_is_refused(tmp_path: Path) -> None:
+    one = computer(tmp_path, 'ID=debian\nVERSION_ID="12"')
+    checkout = tmp_path / "shut" / "grader"
+    (checkout / "cli").mkdir(parents=True)
+    (checkout / "cli" / "main.py").touch(0o644)
+    (tmp_path / "shut").chmod(0o700)
+    with pytest.raises(SetupError, match=r"because .* is shut to others; move the checkout"):
+        system.look(one, checkout)
+    (checkout / "cli" / "main.py").chmod(0o600)
+    with pytest.raises(SetupError, match=r"chmod -R go\+rX"):
+        system.look(one, checkout)
+
+
+def test_apparmor_lets_bubblewrap_through_where_it_keeps_users_from_it(tmp_path: Path) -> None:
+    one = computer(tmp_path, "")
+    assert not system.allow_sandboxes(one)
+    restricted = one.path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
+    restricted.parent.mkdir(parents=True)
+    restricted.write_text("1\n")
+    assert system.allow_sandboxes(one)
+    assert one.ran[-1] == f"apparmor_parser -r {system.PROFILE}"
+    assert Made("file", system.PROFILE) in one.journal.made
+    one.path(system.PROFILE).touch()
+    assert not system.allow_sandboxes(one)
 
 
 # --- the command --------------------------------------------------------------------------------------
