@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+import requests
 from flask import Flask
 
 from app.web.rate_limits import within
+from cli.dev.embedded_redis import free_port
+from cli.dev.local_stack import accepts_uploads
 from grading.broker import redis_acl, signing
 from grading.broker.rate_counts import RATE_COUNTS, open_rate_counts
 from tests.integration.webapp import School, configuration
 from tests.support.redis_servers import acl_file, client, redis_server
-from tests.support.system import until
+from tests.support.services import SqliteDatabases
+from tests.support.system import furnish, site, until
 
 EACH = 10
 
@@ -78,3 +84,45 @@ def test_the_server_s_user_may_count(tmp_path: Path) -> None:
         assert ask(app, school.token("anna")) == 200
         admin = stack.enter_context(client(f"redis://test:test@127.0.0.1:{port}/0"))
         assert len(list(admin.scan_iter(f"{RATE_COUNTS}*"))) == 1
+
+
+CONFIG = """
+[server]
+api_per_minute = 20
+[[machines]]
+name = "one"
+[machines.stages]
+analysis = { engine = "instant", model = "m" }
+feedback = { engine = "instant", model = "m" }
+"""
+
+
+@pytest.mark.soak
+def test_two_web_apps_count_requests_and_wrong_passwords_together(
+    tmp_path: Path, redis_url: str, sqlite_databases: SqliteDatabases
+) -> None:
+    with site(tmp_path, CONFIG, sqlite_databases.fresh(), redis_url) as made:
+        urls = [f"http://127.0.0.1:{free_port()}" for _ in range(2)]
+        for number, url in enumerate(urls):
+            made.parts.start(f"web{number}", "web", "--port", url.rpartition(":")[2])
+        token = furnish(made.store, urls[0]).token
+        for url in urls:
+            until(lambda url=url: accepts_uploads(url), 60, "both answer")
+
+        def me(url: str) -> int:
+            headers = {"Authorization": f"Bearer {token}"}
+            return requests.get(f"{url}/api/v1/me", headers=headers, timeout=30).status_code
+
+        with ThreadPoolExecutor(8) as pool:
+            assert Counter(pool.map(me, urls * 20)) == {200: 20, 429: 20}
+        tries = [signs_in(url, "wrong") for url in urls * 5]
+        # four are free, then the pause doubles; two that count alone refuse the eleventh first
+        assert 4 <= tries.index(429) <= 9
+
+
+def signs_in(url: str, password: str) -> int:
+    with requests.Session() as browser:
+        found = re.search(r'name="csrf_token"[^>]*value="([^"]+)"', browser.get(f"{url}/sign-in").text)
+        assert found is not None
+        form = {"csrf_token": found[1], "name": "admin", "password": password}
+        return browser.post(f"{url}/sign-in", data=form, timeout=30).status_code
