@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from threading import Event
 
 import click
 from rich.table import Table
@@ -14,12 +15,13 @@ from rich.table import Table
 from cli.deploy.file_transfer import program
 from cli.deploy.models import Wanted, look, wanted
 from cli.deploy.services import Heartbeats, MachineService, services_of
-from cli.deploy.ssh import MachineError, remote_of
+from cli.deploy.ssh import MachineError, plain, remote_of
 from cli.settings import Settings
 from cli.tables import show as show_table
 from grading.config.settings import Machine
 
 WAIT_S = 60.0
+LOG_LINES = 100
 MACHINES = click.argument("machines", nargs=-1, metavar="[MACHINE]...")
 WAIT = click.option(
     "--wait", "wait_s", type=float, default=WAIT_S, show_default=True, help="Seconds to wait for a heartbeat."
@@ -192,6 +194,28 @@ def restart(settings: Settings, machines: tuple[str, ...], wait_s: float, togeth
                 raise MachineError(f"{error.message}{rest}") from None
 
 
+# --- logs -----------------------------------------------------------------------------------------
+
+
+@cluster.command()
+@MACHINES
+@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until it is broken off.")
+@click.pass_obj
+def logs(settings: Settings, machines: tuple[str, ...], follow: bool) -> None:
+    """Show the last 100 lines of the workers' logs, each behind its machine where there are several."""
+    services, stopped = _managed(settings, machines), Event()
+
+    def one(service: MachineService) -> None:
+        with service.logs(LOG_LINES, follow=follow) as session:
+            for line in session.lines(stopped):
+                text = plain(line.decode("utf-8", "replace").rstrip())
+                click.echo(f"{service.label}: {text}" if len(services) > 1 else text)
+            if not stopped.is_set():
+                service.remote.ended(session)
+
+    _all_at_once(services, one, stopped)
+
+
 def _chosen(settings: Settings, names: Sequence[str]) -> list[Machine]:
     """The machines of these names, all without any."""
     if not names:
@@ -212,8 +236,15 @@ def _managed(settings: Settings, names: Sequence[str]) -> list[MachineService]:
     return found
 
 
-def _all_at_once(services: Sequence[MachineService], do: Callable[[MachineService], str]) -> None:
-    """Do something on all machines; every failure is said, and they count as one at the end."""
+def _all_at_once(
+    services: Sequence[MachineService],
+    do: Callable[[MachineService], str | None],
+    stopped: Event | None = None,
+) -> None:
+    """Do something on all machines; every failure is said, and they count as one at the end.
+
+    `stopped` is set when nobody waits for the rest any more.
+    """
 
     def one(service: MachineService) -> bool:
         try:
@@ -221,11 +252,16 @@ def _all_at_once(services: Sequence[MachineService], do: Callable[[MachineServic
         except MachineError as error:
             click.echo(f"✗ {error.message}", err=True)
             return False
-        _say(service, result)
+        if result is not None:
+            _say(service, result)
         return True
 
     with ThreadPoolExecutor(len(services)) as pool:
-        done = list(pool.map(one, services))
+        try:
+            done = list(pool.map(one, services))
+        finally:
+            if stopped is not None:
+                stopped.set()
     if not all(done):
         raise MachineError(f"{done.count(False)} of {len(done)} machines failed.")
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from redis.exceptions import RedisError
 
 from cli.deploy.file_transfer import DEPLOY_SCRIPT
+from cli.deploy.session import Session
 from cli.deploy.ssh import MachineError, Remote
 from cli.deploy.units import Kind, Service
 from grading.broker.away import refuses_password
@@ -165,6 +166,11 @@ class MachineService:
         )
         assert isinstance(answer, dict)
         return answer
+
+    def logs(self, count: int, *, follow: bool) -> Session:
+        """Shows the last lines of its log, and those that come, until the session is closed."""
+        words = ("logs", self.remote.ssh.service, self.name, str(count), "follow" if follow else "")
+        return self.remote.session(SERVICE_SCRIPT, *words)
 
     def start(self, heartbeats: Heartbeats, wait_s: float, *, again: bool = False) -> tuple[State, float]:
         """Start it, or start it again, and wait for a heartbeat; the state and the seconds until the

@@ -7,13 +7,14 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 
 from cli.deploy.remote import guard
 
 PING_S = 3.0
+POLL_S = 0.2
 STALLED_S = 300.0
 """Longer than a machine takes to hash the largest file, during which it takes nothing."""
 MOST = 1 << 20
@@ -95,6 +96,17 @@ class Session:
         if found is None:
             self._lines.put(None)  # whoever asks again hears it again
         return found
+
+    def lines(self, stopped: threading.Event) -> Iterator[bytes]:
+        """What it prints, line by line, until its end or until nobody wants more."""
+        while not stopped.is_set():
+            try:
+                line = self.line(POLL_S)
+            except Timeout:
+                continue
+            if line is None:
+                return
+            yield line
 
     def wait(self, timeout_s: float) -> tuple[int, bytes, bytes]:
         """Its exit status, its last line, and its errors. Raises Timeout."""

@@ -144,6 +144,12 @@ class Remote:
             )
         return self._answer(*done)
 
+    def ended(self, session: Session) -> None:
+        """MachineError unless a program that answers nothing ended well."""
+        status, out, error = session.wait(CALL_S)
+        if status:
+            self._answer(status, out, error)
+
     def _answer(self, status: int, out: bytes, error: bytes) -> Any:
         message = plain(error.decode("utf-8", "replace"))
         if status == LOST:

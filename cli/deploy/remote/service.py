@@ -118,8 +118,13 @@ class Systemd:
 
     def log(self, count: int) -> str:
         """Its last lines."""
+        return tool(*self.shows(count), check=False)
+
+    def shows(self, count: int, *, follow: bool = False) -> list[str]:
+        """The program that shows its last lines, and those that come."""
         scope = ["--user-unit" if self.scope else "--unit", self.unit]
-        return tool("journalctl", *scope, f"--lines={count}", "--no-pager", "--output=cat", check=False)
+        words = ["journalctl", *scope, f"--lines={count}", "--no-pager", "--output=cat"]
+        return [*words, "--follow"] if follow else words
 
 
 class Launchd:
@@ -188,6 +193,10 @@ class Launchd:
     def log(self, count: int) -> str:
         """Its last lines."""
         return tail(self.logfile, count)
+
+    def shows(self, count: int, *, follow: bool = False) -> list[str]:
+        """The program that shows its last lines, and those that come."""
+        return shows(self.logfile, count, follow)
 
 
 class Supervised:
@@ -274,6 +283,10 @@ class Supervised:
         """Its last lines."""
         return tail(self.logfile, count)
 
+    def shows(self, count: int, *, follow: bool = False) -> list[str]:
+        """The program that shows its last lines, and those that come."""
+        return shows(self.logfile, count, follow)
+
 
 def kind() -> str:
     """What keeps services running here."""
@@ -301,6 +314,19 @@ def tail(path: Path, count: int) -> str:
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - 300 * count))
         return "\n".join(file.read().decode("utf-8", "replace").splitlines()[-count:])
+
+
+def shows(path: Path, count: int, follow: bool) -> list[str]:
+    """The program that shows the last lines of a file, and those that come."""
+    if not path.exists():
+        raise Refused("there is no log yet")
+    return ["tail", "-n", str(count), *(["-F"] if follow else []), str(path)]
+
+
+def logs(folder: Path, wanted: str, name: str, count: str, follow: str = "") -> int:
+    """Show the log of a service; the exit status."""
+    one = KINDS[kind() if wanted == "auto" else wanted](folder, name, 0.0)
+    return subprocess.run(one.shows(int(count), follow=bool(follow)), check=False).returncode
 
 
 def service(folder: Path, action: str, wanted: str, name: str, stop_s: str) -> dict[str, Any]:
@@ -333,6 +359,8 @@ def main(folder: str, *words: str) -> int:
     """Do it; a refusal is one sentence and status 1."""
     os.umask(0o077)
     try:
+        if words[0] == "logs":
+            return logs(Path(folder), *words[1:])
         answer = service(Path(folder), *words)
     except (Refused, OSError, ValueError) as error:
         sys.stderr.write(f"refused: {error}\n")

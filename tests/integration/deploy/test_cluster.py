@@ -39,6 +39,7 @@ models = ["{model}"]
 def test_a_machine_from_nothing_to_its_heartbeat_and_back(site: Site, grader: Grader, redis_url: str) -> None:
     assert "not deployed" in grader("cluster", "status", "lab-1").out
     assert "run `grader deploy` first" in grader("cluster", "start", "lab-1").error
+    assert "lab-1: there is no log yet." in grader("cluster", "logs", "lab-1").error
 
     first = grader("deploy", "lab-1", "--environment", ENVIRONMENT)
     assert first.status == 0, first.error
@@ -79,6 +80,10 @@ def test_a_machine_from_nothing_to_its_heartbeat_and_back(site: Site, grader: Gr
     assert "stopping worker-lab-1 first; it has 20 s" in changed.out
     assert "started again; heartbeats after" in changed.out
     assert changed.out.endswith("lab-1: config.toml changed\n")
+
+    shown = grader("cluster", "logs")
+    assert shown.status == 0, shown.error
+    assert "takes work from machine.lab-1" in shown.out
 
     assert "lab-1: stopped after" in grader("cluster", "stop", "lab-1").out
     assert "lab-1: was not running" in grader("cluster", "stop", "lab-1").out

@@ -6,13 +6,16 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from cli.deploy.remote import guard
+from cli.deploy.services import MachineService
 from cli.deploy.ssh import MachineError, Remote
-from grading.config.settings import Ssh
+from grading.config.settings import Machine, Ssh
 from tests.support.ssh_server import SshServer, ssh_server
 from tests.support.system import until
 
@@ -103,3 +106,30 @@ def test_a_program_that_fails_is_explained(remote: Remote, tmp_path: Path) -> No
     (tmp_path / "program.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     with pytest.raises(MachineError, match="ended with status 1"):
         remote.call(tmp_path / "program.py")
+
+
+def test_a_log_is_followed_until_nobody_looks(remote: Remote, tmp_path: Path) -> None:
+    machine = Machine.model_validate(
+        {"name": "lab-1", "stages": {"feedback": {"engine": "rules", "model": "r"}}}
+    )
+    supervised = replace(remote, ssh=remote.ssh.model_copy(update={"service": "supervised"}))
+    (tmp_path / "var").mkdir()
+    log, stopped = tmp_path / "var" / "worker-lab-1.log", Event()
+    log.write_text("".join(f"line {number}\n" for number in range(150)))
+    with MachineService(machine, supervised).logs(100, follow=True) as session:
+        lines = session.lines(stopped)
+        assert next(lines) == b"line 50\n"
+        for _ in range(99):
+            next(lines)
+        with log.open("a") as more:
+            more.write("it goes on\n")
+        assert next(lines) == b"it goes on\n"
+    tails = [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(log).encode() in content(path)]
+    until(lambda: not any(path.exists() for path in tails), 10, "nobody follows it any more")
+
+
+def content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""

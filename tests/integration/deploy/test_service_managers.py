@@ -118,6 +118,9 @@ def test_systemd_of_a_user(tools: Path, tmp_path: Path) -> None:
     one.stop()
     assert one.state() == {"installed": True, "running": True, "pid": 7, "detail": "running, 2 restarts"}
     assert one.log(15) == "the last line\n"
+    assert " ".join(one.shows(100, follow=True)) == (
+        "journalctl --user-unit grader-worker-lab-1.service --lines=100 --no-pager --output=cat --follow"
+    )
     unit = tmp_path / ".config/systemd/user/grader-worker-lab-1.service"
     assert unit.read_bytes() == b"[Unit]\n"
     assert "systemctl --user start grader-worker-lab-1.service\n" in tools.read_text()
@@ -134,6 +137,8 @@ def test_launchd_of_a_user_without_a_screen(tools: Path, tmp_path: Path) -> None
     one.start()
     assert one.state() == {"installed": True, "running": True, "pid": 9, "detail": "user/501"}
     one.start()  # again: nothing happens
+    one.logfile.touch()
+    assert one.shows(100, follow=True) == ["tail", "-n", "100", "-F", str(one.logfile)]
     one.stop()
     assert one.state()["running"] is False
     plist = tmp_path / "Library/LaunchAgents/grader.worker-lab-1.plist"
