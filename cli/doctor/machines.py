@@ -154,9 +154,7 @@ def _by_ssh(machine: Machine, by_hand: str) -> str:
 def _silent(name: str, machine: Machine, state: MachineState) -> Finding:
     remedy = _by_ssh(machine, f"run `grader worker {machine.name}` there, and see that it reaches Redis")
     if machine.ssh is not None:
-        remedy += (
-            ", which starts its worker with the right address of Redis, or says why that does not come up"
-        )
+        remedy += f", which starts its worker; `grader cluster logs {machine.name}` says what it did"
     if not state.heartbeat_age_s:
         return failure("machine_never", name, "it sends no heartbeats", remedy)
     message = f"its last heartbeat is {state.heartbeat_age_s:.0f} s old"

@@ -201,13 +201,14 @@ MACHINE: list[Row] = [
     ("failure", "machine one model m", "model_fails", "why", "docs/model-faults.md"),
 ]
 BY_SSH: list[Row] = [
-    ("failure", "machine one", "machine_never", "it sends no heartbeats", "run `grader deploy one`"),
+    ("failure", "machine one", "machine_never", "it sends no heartbeats", "grader cluster logs one"),
     ("failure", "machine one", "examination_unanswered", "did not answer", "grader cluster restart one"),
     ("failure", "machine one software", "examination_unreadable", "cannot be read", "grader deploy one"),
     ("warning", "machine one software", "machine_software_differs", "runs software", "grader deploy one"),
     ("failure", "machine one stages", "machine_stages_differ", "it works with nothing", "grader deploy one"),
     ("warning", "machine one slots", "machine_slots_differ", "with 3 slots", "grader deploy one"),
 ]
+DEPLOY = "run `grader deploy one`"
 LINK = {"latency_s": 0.001, "to_server_bytes_s": 1e8, "from_server_bytes_s": 1e8}
 EXAMINED = {
     "software": software(), "link": LINK, "models": [], "disk_free_bytes": 10**12,
@@ -245,6 +246,7 @@ def test_what_ssh_reaches_is_put_right_by_deploy() -> None:
     ]
     found += looked_at(one, None, alive=False, heartbeat_age_s=None)
     require(found, *BY_SSH)
+    assert {one.remedy.partition(",")[0] for one in found if one.code == "machine_never"} == {DEPLOY}
     assert not any("grader worker" in finding.remedy for finding in found)
 
 
