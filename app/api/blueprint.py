@@ -8,6 +8,7 @@ from typing import Any
 from flask import Blueprint, Flask, Response, jsonify, request
 from flask.blueprints import BlueprintSetupState
 from flask_limiter import Limiter
+from redis.exceptions import RedisError
 
 from app.api import openapi
 from app.api.framework import handler, remember_keys
@@ -88,8 +89,11 @@ def _tell(limiter: Limiter, response: Response) -> None:
         return
     name = "api" if now.shared else "uploads"
     whole = now.limit.get_expiry()
-    left = min(whole, max(0, now.reset_at - int(time.time())))
-    remaining = 0 if now.breached else max(0, now.remaining)
+    try:
+        left = min(whole, max(0, now.reset_at - int(time.time())))
+        remaining = 0 if now.breached else max(0, now.remaining)
+    except (RedisError, OSError):  # it went away since the request was counted
+        left, remaining = whole, 0 if now.breached else 1
     response.headers["RateLimit-Policy"] = f'"{name}";q={now.limit.amount};w={whole}'
     response.headers["RateLimit"] = f'"{name}";r={remaining};t={left}'
     if response.status_code == 429:

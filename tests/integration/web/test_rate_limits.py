@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import requests
 from flask import Flask
+from limits.storage import RedisStorage
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from app.web.rate_limits import within
 from cli.dev.embedded_redis import free_port
@@ -73,6 +75,22 @@ def test_each_counts_alone_while_redis_refuses_it_and_together_again_after(tmp_p
         until(lambda: ask(two, anna) and ask(one, anna) == 429, 30, "both count in Redis again")
         answers = Counter(ask(app, ben) for app in [one, two] * EACH)
         assert answers == {200: EACH, 429: EACH}
+
+
+def test_an_answer_needs_no_redis_that_went_away_after_it_counted(
+    tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object) -> None:
+        raise RedisConnectionError("gone")
+
+    with ExitStack() as stack:
+        school, (app,) = made(tmp_path, stack, redis_url)
+        headers = school.token("anna")
+        told = app.test_client().get("/api/v1/me", headers=headers)
+        assert (told.status_code, told.headers["RateLimit-Policy"]) == (200, f'"api";q={EACH};w=60')
+        monkeypatch.setattr(RedisStorage, "get_moving_window", gone)
+        told = app.test_client().get("/api/v1/me", headers=headers)
+        assert (told.status_code, told.headers["RateLimit"]) == (200, '"api";r=1;t=60')
 
 
 def test_the_server_s_user_may_count(tmp_path: Path) -> None:
