@@ -290,7 +290,7 @@ def _row(line: AuditEntry) -> AuditRow:
 def _who(actor: NamedObject) -> str:
     if actor.kind == "token":
         return _(
-            "%(name)s, by the token “%(token)s”", name=actor.of or _("somebody"), token=actor.name or actor.id
+            "%(name)s, by the token “%(token)s”", name=actor.of or _("someone"), token=actor.name or actor.id
         )
     if actor.kind == "user":
         return actor.name or _("somebody (number %(number)s)", number=actor.id)
@@ -307,7 +307,7 @@ def _what(thing: NamedObject) -> str:
     if thing.kind == "submission" and thing.name:
         return _(
             "submission %(number)s of %(name)s for “%(title)s”",
-            number=thing.number, name=thing.of or _("somebody"), title=thing.name,
+            number=thing.number, name=thing.of or _("someone"), title=thing.name,
         )  # fmt: skip
     if thing.name:
         return thing.name if thing.kind == "user" else _("“%(title)s”", title=thing.name)

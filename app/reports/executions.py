@@ -197,7 +197,7 @@ def _row(test: TestOutcome) -> TestRow:
         (_("Input"), test.input),
         (_("Expected"), test.expected),
         (_("Came out"), test.got),
-        (_("Why"), "" if test.message == both else test.message),  # that stands there already
+        (_("Reason"), "" if test.message == both else test.message),  # that stands there already
     )
     title = " ".join(test.name.split())[:200] or _("A test")
     parts = tuple(_part(label, text) for label, text in measured if text.strip() not in ("", title))

@@ -138,7 +138,7 @@ def _regrades(
     requests = regrade_requests.list_of_submission(session, view.id) if view.asked else ()
     requested = {one.criterion for one in requests if one.open}
     may_ask = bool(titles) and may(actor, "regrade.ask", auth.subject_of(view))
-    whole = [("", _("The whole grade"))]
+    whole = [("", _("Entire grade"))]
     askable = [pair for pair in [*titles.items(), *whole] if pair[0] not in requested] if may_ask else []
     return {
         "requests": requests,

@@ -241,7 +241,7 @@ def change_titles(report: Report | None) -> dict[str, str]:
 def _undone(one: MadeChange) -> str:
     if one.undone_at is None:
         return ""
-    by = one_line(one.undone_by) or _("somebody")
+    by = one_line(one.undone_by) or _("someone")
     return _("Taken back by %(name)s,", name=by)
 
 
@@ -274,7 +274,7 @@ def _words(one: MadeChange, titles: Mapping[str, str]) -> str:
 
 
 def _points_or_none(value: object) -> str:
-    return number(float(value)) if isinstance(value, int | float) else _("not judged")
+    return number(float(value)) if isinstance(value, int | float) else _("not rated")
 
 
 def _signed(value: object) -> str:

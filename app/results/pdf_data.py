@@ -79,7 +79,9 @@ def data(printed: Printed) -> tuple[dict[str, Any], dict[str, bytes]]:
     made: dict[str, Any] = {
         **_heading(view),
         "points": summed.total or summed.so_far,
-        "of": _("of %(most)s points", most=summed.most) if summed.total else _("points so far, no total yet"),
+        "of": _("of %(most)s points", most=summed.most)
+        if summed.total
+        else _("points so far, total pending"),
         "sums": [
             line for line in (summed.steps, summed.late, visible(render_message(report.coded_notice))) if line
         ],
@@ -104,10 +106,10 @@ def data(printed: Printed) -> tuple[dict[str, Any], dict[str, bytes]]:
 
 def _headings() -> dict[str, str]:
     return {
-        "notes": _("Worth a look"),
+        "notes": _("Flags"),
         "criteria": _("Points by criterion"),
         "adjustments": _("Deductions and bonus"),
-        "documents": _("What was submitted"),
+        "documents": _("Submitted work"),
         "origins": _("How this came about"),
     }
 
@@ -186,7 +188,7 @@ def _further(report: Report) -> list[dict[str, Any]]:
 
 def _failures(report: Report) -> Iterator[str]:
     for stage, sentence in report.failed.items():
-        did_not = _("%(stage)s did not work.", stage=title_of(stage))
+        did_not = _("%(stage)s failed.", stage=title_of(stage))
         yield f"{did_not} {visible(render_message(sentence))} {_('Its points are open, not zero.')}"
 
 
@@ -217,7 +219,7 @@ def _criterion(found: CriterionGrade, printed: Printed) -> dict[str, Any]:
         changed_words = f"{changed_words} {was}"
     return {
         "title": one_line(found.title) + (f" ({_('bonus')})" if found.bonus else ""),
-        "points": _("not judged")
+        "points": _("not rated")
         if found.points is None
         else _("%(points)s of %(most)s", points=number(found.points), most=most),
         "level": _("Level: %(level)s", level=one_line(level)) if level else "",

@@ -40,7 +40,7 @@ def act_on_selected(assignment_id: int) -> Answer:
     with services().store.read_autocommit() as session:
         views.of_class(session, actor, assignment_id, "mark.give")
     if not ids:
-        flash(_("Tick one or more submissions in the list first."))
+        flash(_("Select one or more submissions first."))
         return _to_list(assignment_id)
     if do == "mark":
         to_mark = ",".join(ids[:MOST])
@@ -54,7 +54,7 @@ def act_on_selected(assignment_id: int) -> Answer:
             flash(_withdrawn(grade_release.withdraw_all(session, assignment.id, actor, ids, reason)))
         elif do == "release":
             count = grade_release.release_all(session, assignment.id, actor, ids)
-            flash(_released(count, _("Held ones and those without a total were left out.")))
+            flash(_released(count, _("Held grades and grades without a total were skipped.")))
     return _to_list(assignment_id)
 
 
@@ -73,7 +73,7 @@ def release(assignment_id: int) -> Answer:
             assignment = views.of_class(session, actor, assignment_id, "grade.release")
             if do == "now":
                 count = grade_release.release_all(session, assignment_id, actor)
-                flash(_released(count, _("Held ones still wait for you.")))
+                flash(_released(count, _("Held grades still need your review.")))
             elif do == "withdraw":
                 _require_sure()
                 flash(_withdrawn(grade_release.withdraw_all(session, assignment_id, actor)))
@@ -114,7 +114,7 @@ def apply_curve(assignment_id: int) -> Answer:
             )
     except (CurveRefused, MovedMeanwhile) as error:
         return _curve_page(actor, assignment_id, form, render_error(error), error.status)
-    flash(ngettext("%(count)s grade moved.", "%(count)s grades moved.", count))
+    flash(ngettext("%(count)s grade changed.", "%(count)s grades changed.", count))
     return redirect(url_for("class_actions.curve_form", assignment_id=assignment_id), 303)
 
 
@@ -125,7 +125,7 @@ def undo_curve(assignment_id: int) -> Response:
     with services().store.write() as session:
         assignment = views.of_class(session, actor, assignment_id, "grade.adjust_all")
         count = curves.undo_curve(session, assignment, request.form.get("bulk", "")[:32], actor)
-    flash(ngettext("Taken back for %(count)s grade.", "Taken back for %(count)s grades.", count))
+    flash(ngettext("Undone for %(count)s grade.", "Undone for %(count)s grades.", count))
     return redirect(url_for("class_actions.curve_form", assignment_id=assignment_id), 303)
 
 
@@ -144,12 +144,12 @@ def _withdrawn(count: int) -> str:
 
 
 class NotSure(GraderError):
-    """Tick the box that says you are sure; nothing was changed."""
+    """Nothing was changed. Select the confirmation box first."""
 
     code = "not_sure"
     status = 422
     default_message = define_message(
-        "error.not_sure", "Tick the box that says you are sure; nothing was changed."
+        "error.not_sure", "Nothing was changed. Select the confirmation box first."
     )
 
 
@@ -223,8 +223,8 @@ def _curve_of(form: dict[str, str]) -> Curve:
     points = worklist.number(form.get("points", ""))
     fields = {"kind": form.get("kind"), "criterion": form.get("criterion", "")[:64]}
     if points is None and fields["kind"] != "root":
-        raise CurveRefused(_("Say how many points."))
+        raise CurveRefused(_("Enter the number of points."))
     try:
         return Curve.model_validate({**fields, "points": points or 0.0, "above": bool(form.get("above"))})
     except ValidationError:
-        raise CurveRefused(_("Choose one of the rules, and points that a grade can have.")) from None
+        raise CurveRefused(_("Choose a rule and a valid number of points.")) from None

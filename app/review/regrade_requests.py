@@ -51,15 +51,15 @@ def _ask(session: Session, actor: Actor, view: SubmissionView, criterion: str, r
         regrade_store.create_request(session, actor, view.id, criterion, reason)
     except Conflict as refused:
         return render_error(refused)
-    return _("Your request was sent. You find the answer on this page.")
+    return _("Your request was sent. The response will appear on this page.")
 
 
 def reason_refused(reason: str) -> str:
     """What is wrong with a reason, if anything."""
     if len(reason) < SHORTEST:
-        return _("Nothing was sent: say in a sentence what is wrong, so that a person can look at it.")
+        return _("Not sent: explain in a sentence what is wrong, so that a person can review it.")
     if len(reason) > regrade_store.LONGEST:
-        return _("Nothing was sent: at most %(count)s characters, please.", count=regrade_store.LONGEST)
+        return _("Not sent: use at most %(count)s characters.", count=regrade_store.LONGEST)
     return ""
 
 
@@ -116,7 +116,7 @@ def answer(request_id: int) -> tuple[str, int] | Response:
         new = regrade_store.answer_request(session, actor, request_id, message)
     if new is not None:
         app_services.dispatch.announce(new)
-    flash(_("The request was answered. The student sees your words on the page of the result."))
+    flash(_("Response sent. The student sees your message on the result page."))
     return redirect(url_for("regrade_requests.listing"), 303)
 
 
@@ -124,7 +124,7 @@ def _answer(found: Request, view: SubmissionView) -> tuple[Answer | None, str]:
     """What the form says, or what is wrong with it."""
     verdict, words = VERDICTS.get(request.form.get("verdict", "")), request.form.get("words", "").strip()
     if verdict is None:
-        return None, _("Choose what to do with the request.")
+        return None, _("Choose a decision.")
     return checked(found, view, verdict, words, _points(request.form.get("points", "")))
 
 
@@ -134,7 +134,7 @@ def checked(
     """An answer that fits its request, or what is wrong with it."""
     if not words or len(words) > regrade_store.LONGEST:
         return None, _(
-            "Say a sentence to the student, of at most %(count)s characters.", count=regrade_store.LONGEST
+            "Write a message to the student, up to %(count)s characters.", count=regrade_store.LONGEST
         )
     if verdict != "points":
         return Answer(verdict=verdict, words=words), ""
@@ -147,7 +147,7 @@ def checked(
         )
     if points is None or not least <= points <= most:
         low, high = _plain(least), _plain(most)
-        return None, _("Give points from %(low)s to %(high)s.", low=low, high=high)
+        return None, _("Enter points from %(low)s to %(high)s.", low=low, high=high)
     return Answer(verdict=verdict, words=words, points=points), ""
 
 

@@ -62,7 +62,7 @@ def save(submission_id: str) -> Response | tuple[str, int]:
             found = _drawn(session, assignment, actor)
     except MarkRefused as error:
         return _page(actor, submission_id, render_error(error)), error.status
-    flash(_("Kept.") if blind else _("Kept, as not blind: you had seen what the model gave."))
+    flash(_("Saved.") if blind else _("Saved as not blind: you had seen the model's levels."))
     following = next((one.id for one in found if not one.marked and one.id != submission_id), None)
     if following is None:
         return redirect(url_for("second_marking.listing", assignment_id=view.assignment_id, **_draw()), 303)

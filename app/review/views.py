@@ -151,7 +151,7 @@ def undo(submission_id: str) -> Answer:
         number = request.form.get("change", "")
         change_number = int(number) if number.isascii() and number.isdecimal() and len(number) < 10 else 0
         edits.undo_change(session, submission_id, change_number, _stamp(), actor)
-        return _("Taken back; what stood there before counts again.")
+        return _("Undone. The previous value is restored.")
 
     return _done(submission_id, "grade.change", work)
 
@@ -167,8 +167,8 @@ def accept(submission_id: str) -> Answer:
         after.append(review_worklist.neighbours(session, assignment, filters, submission_id)[1])
         released = edits.accept_grade(session, submission_id, _stamp(), actor)
         message = _("Accepted: %(name)s.", name=view.student)
-        message += _(" It is released, as this assignment says.") if released else ""
-        return message if after[0] else message + " " + _("That was the last one of this list.")
+        message += _(" It is released, as set for this assignment.") if released else ""
+        return message if after[0] else message + " " + _("That was the last submission in this list.")
 
     return _done(submission_id, "grade.change", work, after)
 
@@ -191,7 +191,7 @@ def withdraw(submission_id: str) -> Answer:
 
     def work(session: Session, actor: Actor, view: SubmissionView) -> str:
         grade_release.withdraw_grade(session, view.round_id, actor, _text("reason", 2_000))
-        return _("Withdrawn: the student sees no grade until you release it again.")
+        return _("Withdrawn. The student cannot see the grade until you release it again.")
 
     return _done(submission_id, "grade.release", work)
 
@@ -241,11 +241,11 @@ def _place(session: Session, submission_id: str) -> dict[str, Any]:
     line = request.form.get("line", "").strip()
     if not _is_number(document):
         if line:
-            raise ChangeRefused(_("Choose the file that the line is in."))
+            raise ChangeRefused(_("Choose the file of the line."))
         return {}
     documents = session.get_one(tables.Submission, submission_id).documents
     if int(document) >= len(documents) or (line and not _is_number(line)):
-        raise ChangeRefused(_("There is no such place in this submission."))
+        raise ChangeRefused(_("This location does not exist in the submission."))
     return {
         "document": documents[int(document)]["path"],
         "cell": int(cell) if _is_number(cell) else None,
@@ -283,7 +283,7 @@ def save_comment(course_id: int) -> Response | tuple[str, int]:
             comment_bank.save_comment(session, course_id, text, actor)
     except CommentRefused as error:
         return _comments_page(actor, course_id, render_error(error)), error.status
-    flash(_("Kept."))
+    flash(_("Saved."))
     return redirect(url_for("review.list_comments", course_id=course_id), 303)
 
 
@@ -294,7 +294,7 @@ def delete_comment(course_id: int, comment_id: int) -> Response:
     with services().store.write() as session:
         _course_of_comments(session, actor, course_id)
         comment_bank.delete_comment(session, course_id, comment_id, actor)
-    flash(_("Deleted. Where it was used, it stays."))
+    flash(_("Deleted. Copies on submissions are kept."))
     return redirect(url_for("review.list_comments", course_id=course_id), 303)
 
 

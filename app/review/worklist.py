@@ -181,13 +181,13 @@ def _made(filters: Filters, context: dict[str, Any]) -> Markup:
         looks=looks(),
         sorts=sorts(),
         released=[
-            ("", _("released or not")),
+            ("", _("any release status")),
             ("no", _("not released")),
             ("yes", _("released")),
             ("withdrawn", _("withdrawn")),
         ],
         states=[
-            ("", _("any state")),
+            ("", _("any status")),
             ("open", _("being graded")),
             ("graded", _("graded")),
             ("partial", _("partly graded")),
@@ -260,12 +260,12 @@ def looks() -> list[tuple[str, str]]:
     """What one may look for."""
     return [
         ("", _("everything")),
-        ("held", _("held for a person")),
+        ("held", _("held for review")),
         ("flagged", _("flagged")),
         ("unreviewed", _("not reviewed")),
         ("reviewed", _("reviewed")),
         ("changed", _("changed by a person")),
-        ("regrade", _("regrade asked")),
+        ("regrade", _("regrade requested")),
     ]
 
 
@@ -274,7 +274,7 @@ def sorts() -> list[tuple[str, str]]:
     return [
         ("name", _("name, A to Z")),
         ("-name", _("name, Z to A")),
-        ("todo", _("what waits for you first")),
+        ("todo", _("needs review first")),
         ("points", _("lowest points first")),
         ("-points", _("highest points first")),
         ("criterion", _("lowest in the criterion first")),

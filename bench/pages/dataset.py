@@ -177,7 +177,7 @@ def report() -> Report:
     )  # fmt: skip
     return Report(
         status=RoundState.GRADED, criteria=criteria, points=48, points_so_far=48, max_points=60,
-        flags=(Flag(code="look", message="Worth a look"),),
+        flags=(Flag(code="look", message="Flags"),),
         analysis=AnalysisOutput(judgements=(), summary=WORDS * 2, findings=findings, suggestions=advice),
         feedback=told, stages={"analysis": origin, "feedback": origin},
     )  # fmt: skip

@@ -18,7 +18,7 @@ def as_text(report: Report, title: str, *, released: bool, final_points: float |
         lines += [f"What counts: {final_points:g} points", ""]
     lines += [report.notice, ""]
     for one in report.criteria:
-        got = "not judged" if one.points is None else f"{one.points:g}"
+        got = "not rated" if one.points is None else f"{one.points:g}"
         bonus = ", bonus" if one.bonus else ""
         lines += [f"- {one.title}: {got} of {one.max_points:g}{bonus}. {one.reason}".rstrip()]
     lines += [

@@ -165,7 +165,7 @@ def words(report: Report, points: float, of: float, link: str) -> str:
     """A released result as a comment: points, criteria, feedback, people's words, and where all of it is."""
     lines = [f"{points:g} of {of:g} points", ""]
     for one in report.criteria:
-        got = "not judged" if one.points is None else f"{one.points:g}"
+        got = "not rated" if one.points is None else f"{one.points:g}"
         lines.append(f"- {one.title}: {got} of {one.max_points:g}{' (bonus)' if one.bonus else ''}")
     lines += [f"- {one.title}: -{one.points:g}" for one in report.adjustments if one.points]
     lines += [f"- bonus above its limit: -{report.bonus_lost:g}"] if report.bonus_lost else []

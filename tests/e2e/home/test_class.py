@@ -51,7 +51,7 @@ def test_the_class_at_a_glance(careful: Page, school: School, site: str, picture
     assert download.value.suggested_filename == "hw1-times.csv"
     page.locator("summary", has_text="The numbers as a table Final points").click()
     expect(page.get_by_role("columnheader", name="Submissions").first).to_be_visible()
-    page.locator("summary", has_text="Where Missing values").click()
+    page.locator("summary", has_text="Affected submissions Missing values").click()
     follow(page, page.get_by_role("link", name="Student0").first)
     assert "/submissions/" in page.url
 
@@ -95,7 +95,7 @@ def test_teaching(careful: Page, school: School, site: str, pictures: Path) -> N
     expect(page.get_by_text("No reason for the choice is given: level 2.")).to_be_visible()
     follow(page, page.get_by_role("button", name="Turn off example"))
     expect(page.get_by_role("status")).to_contain_text("Turned off")
-    follow(page, page.get_by_role("button", name="Switch on example"))
+    follow(page, page.get_by_role("button", name="Turn on example"))
     expect(page.get_by_text("1 of 1 on")).to_be_visible()
     measured(school, page)
     page.reload()
@@ -117,7 +117,7 @@ def measured(school: School, page: Page) -> None:
     for submission in ids[:9]:
         change(school, submission, "think", 3)
     page.reload()
-    follow(page, page.get_by_role("button", name="Grade 9 submissions again"))
+    follow(page, page.get_by_role("button", name="Regrade 9 submissions"))
     expect(page.get_by_role("status").first).to_contain_text("9 submissions are graded again")
     found = a_report(4, 2)
     shown = found.stages["feedback"].model_copy(update={"examples": (key,)})

@@ -42,7 +42,7 @@ def at(page: Page, name: str) -> None:
 
 def ready(page: Page) -> None:
     """Keys are listened to."""
-    expect(page.get_by_role("button", name="Keys")).to_be_visible()
+    expect(page.get_by_role("button", name="Keyboard shortcuts")).to_be_visible()
 
 
 def ids(school: School) -> dict[str, str]:
@@ -83,8 +83,8 @@ def test_reviewing_by_keyboard(careful: Page, school: School, site: str, picture
     page.locator("#comment-text").press("Escape")
     page.locator(".line .number", has_text=re.compile("^3$")).click()
     expect(page.locator("#comment-line")).to_have_value("3")
-    page.get_by_label("save it for this course").check()
-    page.get_by_role("button", name="Add the comment").click()
+    page.get_by_label("Save for this course").check()
+    page.get_by_role("button", name="Add comment").click()
     expect(page.locator(".document .comment").get_by_text("Say where the file is from.")).to_be_visible()
     ready(page)
     look(page, pictures, "review-3-one", all_widths=True)
@@ -115,7 +115,7 @@ def test_keys_can_be_read_and_switched_off(careful: Page, school: School, site: 
     expect(box).to_be_visible()
     look(page, pictures, "review-4-keys")
     page.keyboard.press("j")  # nothing happens behind it
-    box.get_by_label("Use these keys").uncheck()
+    box.get_by_label("Enable keyboard shortcuts").uncheck()
     page.keyboard.press("Escape")
     expect(box).to_be_hidden()
     page.keyboard.press("c")
@@ -135,7 +135,7 @@ def test_somebody_else_was_faster(careful: Page, school: School, site: str, pict
     assert change(school.client("grader"), submission, **theirs).status_code == 303
     page.locator("#reason-2").press("Enter")
     told = page.get_by_role("alert")
-    expect(told).to_contain_text("Somebody changed this grade while you were looking at it.")
+    expect(told).to_contain_text("Someone changed this grade while you were viewing it.")
     expect(told).to_contain_text("Short, but to the point.")
     expect(told).to_be_focused()
     expect(page.locator("#points-2")).to_have_value("2")
@@ -150,14 +150,14 @@ def test_the_whole_class(careful: Page, school: School, site: str, pictures: Pat
     page.goto(f"{site}/assignments/{school.assignment}/review/curve")
     page.get_by_label("Rule").select_option("root")
     page.get_by_role("button", name="Preview").click()
-    expect(page.get_by_text("grades would move")).to_be_visible()
+    expect(page.get_by_text("grades would change")).to_be_visible()
     look(page, pictures, "review-6-curve", all_widths=True)
-    page.get_by_label("Why (students can read it beside their points)").fill("The task was long.")
+    page.get_by_label("Reason (visible to students)").fill("The task was long.")
     page.get_by_role("button", name="Apply to").click()
     expect(page.get_by_text("The task was long.")).to_be_visible()
     page.goto(f"{site}/assignments/{school.assignment}/review/release")
     page.get_by_label("Date and time").fill("2031-05-01T12:30")
-    expect(page.get_by_label("At a date")).to_be_checked()
+    expect(page.get_by_label("On a date")).to_be_checked()
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_label("Date and time")).to_have_value("2031-05-01T12:30")
     look(page, pictures, "review-7-release")
@@ -168,16 +168,16 @@ def test_second_marking_and_comments(careful: Page, school: School, site: str, p
     come_in(page, site, school, "admin")
     page.goto(f"{site}/assignments/{school.assignment}/second-marking")
     page.get_by_label("How many").fill("2")
-    follow(page, page.get_by_role("button", name="Draw"))
+    follow(page, page.get_by_role("button", name="Select"))
     look(page, pictures, "review-8-draw")
-    page.get_by_role("link", name="Go on").click()
+    page.get_by_role("link", name="Continue").click()
     expect(page.get_by_text(report().feedback.next_step if report().feedback else "")).to_have_count(0)
     look(page, pictures, "review-9-mark", all_widths=True)
     for box in page.locator(".review-marking fieldset").all():
         box.get_by_role("radio").nth(3).check()
-    page.get_by_role("button", name="Keep and go on").click()
-    expect(page.get_by_text("Kept.")).to_be_visible()
+    page.get_by_role("button", name="Save and next").click()
+    expect(page.get_by_text("Saved.")).to_be_visible()
     page.goto(f"{site}/courses/{school.course}/comments")
-    page.get_by_label("Another comment").fill("Name your axes.")
-    follow(page, page.get_by_role("button", name="Keep it"))
+    page.get_by_label("New comment").fill("Name your axes.")
+    follow(page, page.get_by_role("button", name="Save"))
     look(page, pictures, "review-a-comments")

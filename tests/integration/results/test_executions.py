@@ -105,7 +105,7 @@ def test_notes_on_the_run_are_in_plain_words(school: School) -> None:
     assert "details of not_run." not in mine
     assert "details of tests_broken." not in mine
     assert theirs.count("details of ") == 4
-    assert "Worth a look" not in mine
+    assert "Flags" not in mine
 
 
 def test_before_the_release_a_student_sees_the_run_and_no_test(school: School) -> None:

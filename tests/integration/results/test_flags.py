@@ -40,7 +40,7 @@ def shown(school: School, who: str, *, released: bool = True) -> str:
     submission = school.submit("anna")
     school.grade(submission, report(flags=FLAGS), released=released)
     text = school.client(who).get(f"/submissions/{submission}").get_data(as_text=True)
-    return text.partition("Worth a look")[2].partition("Points by criterion")[0]
+    return text.partition("Flags")[2].partition("Points by criterion")[0]
 
 
 def test_signs_of_manipulation_are_one_note_with_their_places_and_what_to_do(school: School) -> None:
@@ -50,7 +50,7 @@ def test_signs_of_manipulation_are_one_note_with_their_places_and_what_to_do(sch
     assert "<li>notes.R, line 3: text that states a full score</li>" in text
     assert "<li>give_points.R: text that asks" in text
     assert "before you release the grade" in text
-    assert text.count("held for a person") == 4
+    assert text.count("held for review") == 4
     assert "raise max_output_tokens" in text
     assert text.index("One quote was") < text.index("signs of talking") < text.index("repeated words")
 
@@ -60,5 +60,5 @@ def test_a_student_is_told_what_is_theirs_and_not_what_staff_should_do(school: S
     assert "notes.R, line 3: text that states a full score" in text
     assert "No points were taken off" in text
     assert "Some texts end early." in text
-    for words in ("held for a person", "before you", "max_output_tokens", "repeated", "level"):
+    for words in ("held for review", "before you", "max_output_tokens", "repeated", "level"):
         assert words not in text

@@ -376,7 +376,7 @@ def test_a_student_asks_withdraws_and_asks_again(either: School) -> None:
         as_text=True
     )
     short = post(school, "anna", f"/submissions/{submission}/regrades", criterion="load", reason="no")
-    assert "Nothing was sent" in short.get_data(as_text=True)
+    assert "Not sent" in short.get_data(as_text=True)
     first, whole = requests(school)
     assert (whole.criterion, whole.state) == ("", "open")
     assert post(school, "ben", f"/regrades/{first.id}/withdraw").status_code == 404
@@ -456,7 +456,7 @@ def test_other_points_are_an_answer(either: School) -> None:
             school, "grader", f"/regrades/{one.id}", verdict="points", points=bad, words="You are right."
         )
         assert answer.status_code == 422
-        assert "Give points from 0 to 6." in answer.get_data(as_text=True)
+        assert "Enter points from 0 to 6." in answer.get_data(as_text=True)
     assert post(school, "grader", f"/regrades/{one.id}", verdict="points", points="6").status_code == 422
     assert post(school, "grader", f"/regrades/{one.id}", verdict="x", words="Hm.").status_code == 422
     post(school, "grader", f"/regrades/{one.id}", verdict="points", points="5,5", words="You are right.")

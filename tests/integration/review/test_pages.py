@@ -215,7 +215,7 @@ def test_late_and_regrade_filters(school: School) -> None:
     assert names(teacher.get(url, query_string={"late": 1}).get_data(as_text=True)) == ["Anna"]
     page = teacher.get(url, query_string={"look": "regrade"}).get_data(as_text=True)
     assert names(page) == ["Anna"]
-    assert "regrade asked" in page
+    assert "regrade requested" in page
     assert two not in page
 
 
@@ -235,8 +235,8 @@ def test_the_best_counts_where_the_assignment_says_so(school: School) -> None:
 
 def test_empty_lists_say_what_they_are(school: School) -> None:
     teacher, url = school.client("teacher"), f"/assignments/{school.assignment}/review"
-    assert "Nobody has submitted yet." in teacher.get(url).get_data(as_text=True)
-    assert "No submission fits this filter." in teacher.get(f"{url}?q=x").get_data(as_text=True)
+    assert "No submissions yet." in teacher.get(url).get_data(as_text=True)
+    assert "No submissions match this filter." in teacher.get(f"{url}?q=x").get_data(as_text=True)
     waiting = school.submit("anna")
     page = teacher.get(f"/submissions/{waiting}/review").get_data(as_text=True)
     assert "still being graded" in page
@@ -410,7 +410,7 @@ def test_nothing_is_overwritten_when_two_change_at_once(school: School) -> None:
     late = change(grader, submission, seen=early, **form)
     page = late.get_data(as_text=True)
     assert late.status_code == 409
-    assert "Somebody changed this grade" in page
+    assert "Someone changed this grade" in page
     assert "Teacher" in page
     assert "theirs" in page
     assert 'value="mine"' in page  # what was typed is still there
@@ -434,7 +434,7 @@ def test_nothing_is_overwritten_when_two_change_at_once(school: School) -> None:
     post(grader, f"/submissions/{submission}/review/undo", change=newest, seen=stale)
     answer = change(teacher, submission, seen=stale, **form)
     assert answer.status_code == 409
-    assert "took back:" in answer.get_data(as_text=True)
+    assert "undid:" in answer.get_data(as_text=True)
 
 
 def test_two_at_the_same_moment_make_one_change(school_url: str) -> None:
@@ -490,7 +490,7 @@ def test_accept_goes_on_to_the_next_of_the_list(school: School) -> None:
     assert grade.reviewed_at is not None
     answer = post(grader, f"/submissions/{ben}/review/accept?look=unreviewed", seen=stamp(grader, ben))
     assert answer.headers["Location"] == f"/submissions/{ben}/review?look=unreviewed"
-    assert "That was the last one" in grader.get(answer.headers["Location"]).get_data(as_text=True)
+    assert "That was the last submission" in grader.get(answer.headers["Location"]).get_data(as_text=True)
     assert len(audited(school, "grade.accept")) == 2
 
 
@@ -645,7 +645,7 @@ def test_a_curve_is_previewed_applied_and_undone_as_one(school: School) -> None:
     teacher, url = school.client("teacher"), f"/assignments/{school.assignment}/review/curve"
     form = {"kind": "best", "points": "10"}
     page = teacher.get(url, query_string=form).get_data(as_text=True)
-    assert "2 of 2 grades would move." in page
+    assert "2 of 2 grades would change." in page
     seen = re.search(r'name="seen" value="([^"]+)"', page)
     assert seen is not None
     assert post(teacher, url, seen=seen[1], reason=" ", **form).status_code == 422

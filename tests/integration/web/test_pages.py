@@ -204,8 +204,8 @@ def test_partial_and_failed_in_plain_words(school: School) -> None:
         session.query(tables.Round).filter_by(submission_id=two).one().state = "failed"
     client = school.client("anna")
     page = client.get(f"/submissions/{one}").get_data(as_text=True)
-    assert "points so far, no total yet" in page
-    assert "Personal feedback did not work." in page
+    assert "points so far, total pending" in page
+    assert "Personal feedback failed." in page
     assert "This does not mean zero points" in client.get(f"/submissions/{two}").get_data(as_text=True)
 
 
