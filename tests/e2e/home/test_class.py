@@ -118,7 +118,7 @@ def measured(school: School, page: Page) -> None:
         change(school, submission, "think", 3)
     page.reload()
     follow(page, page.get_by_role("button", name="Regrade 9 submissions"))
-    expect(page.get_by_role("status").first).to_contain_text("9 submissions are graded again")
+    expect(page.get_by_role("status").first).to_contain_text("Regrading 9 submissions")
     found = a_report(4, 2)
     shown = found.stages["feedback"].model_copy(update={"examples": (key,)})
     found = found.model_copy(update={"stages": {**found.stages, "feedback": shown}})
