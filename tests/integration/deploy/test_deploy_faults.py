@@ -185,25 +185,39 @@ def clock_off(fault: Fault) -> Said:
 
 
 def host_gone(fault: Fault) -> Said:
-    """The machine's end of all connections is killed while it fetches a model."""
-    fault.script("bin/ollama", f"echo $$ > {fault.folder}/pulls; exec sleep 600")
-    site, folder = fault.site, fault.folder
+    """The machine ends all connections while it fetches a model."""
+    return while_it_fetches(fault, signal.SIGKILL)
+
+
+def network_cut(fault: Fault) -> Said:
+    """Nothing is heard of the machine any more, and it hears nothing."""
+    return while_it_fetches(fault, signal.SIGSTOP)
+
+
+def while_it_fetches(fault: Fault, number: int) -> Said:
+    """What serves the connections gets a signal in the middle of a step; what the step had begun ends."""
+    site, folder, stopped = fault.site, fault.folder, list[int]()
+    fault.script("bin/ollama", f"echo $$ > {folder}/pulls; exec sleep 600")
     wrapper = fault.script("python", f'PATH={folder}/bin:$PATH exec {sys.executable} "$@"')
+
+    def hit() -> None:
+        until((folder / "pulls").exists, 30, "the model is fetched")
+        stopped.extend(sessions(site.server.pid))
+        for pid in stopped:
+            os.kill(pid, number)
+
     with tags() as url:
         site.write(python=wrapper, engine="ollama", more=f"[machines.engines.ollama]\nurl = '{url}'")
         fault.monkeypatch.setenv("GRADER_SSH_CONFIG", str(site.server.write_config("alone_config")))
-
-        def kill() -> None:
-            until((folder / "pulls").exists, 30, "the model is fetched")
-            for pid in sessions(site.server.pid):
-                os.kill(pid, signal.SIGKILL)
-
-        killer = threading.Thread(target=kill)
-        killer.start()
+        hitter = threading.Thread(target=hit)
+        hitter.start()
         said = fault.deploy()
-        killer.join()
-    pulls = int((folder / "pulls").read_text())
-    until(lambda: not Path("/proc", str(pulls)).exists(), 10, "what it had begun has ended")
+        hitter.join()
+    pulls = Path("/proc", (folder / "pulls").read_text().strip())
+    until(lambda: not pulls.exists(), 30, "what it had begun has ended")
+    if number == signal.SIGSTOP:
+        for pid in stopped:
+            os.kill(pid, signal.SIGKILL)
     return said
 
 
@@ -325,10 +339,11 @@ FAULTS: dict[Callable[[Fault], Said], str] = {
     does_not_start: r"lab-1: the new release ended right after its start, so \w+, the one before, runs "
     r"again\. Correct it and deploy again\. Its log ends:\n(.*\n)*no module named celery",
     clock_off: r"lab-1: its clock is 60 min behind this computer's, .*timedatectl set-ntp true",
-    host_gone: r"The connection to lab-1 .* ended early; what it did there ends too\. Deploy again: it goes",
+    host_gone: r"The connection to lab-1 .* ended early; what it did there ends too\. Deploy again: it",
 }
 """What ends a deployment, and its sentence."""
 SLOW: dict[Callable[[Fault], Said], str] = {
+    network_cut: r"The connection to lab-1 .* ended early; what it did there ends too\. Deploy again: it",
     disk_full: r"lab-1: /mnt/there needs 0 B, and the disk has \d+ MB left, of which 1 GB must stay free",
     disk_fills: r"lab-1: .*No space left on device.* Free some space there and deploy again; what runs was",
     broken_wheel: r"tiny_thing-1\.0-py3-none-any\.whl is damaged\. Remove it, .* and deploy again",
@@ -366,6 +381,7 @@ def play(fault: Fault, how: Callable[[Fault], Said], sentence: str) -> None:
     said = how(fault)
     took_s = time.monotonic() - begun
     fault.site.write()
+    fault.monkeypatch.setenv("GRADER_SSH_CONFIG", str(fault.site.server.config))
     assert said.status == 1, said
     assert re.search(sentence, said.error), said.error
     assert "Traceback" not in said.error.partition("Its log ends")[0]
@@ -373,6 +389,10 @@ def play(fault: Fault, how: Callable[[Fault], Said], sentence: str) -> None:
     with Heartbeats(Settings(fault.site.config).config) as heartbeats:
         until(lambda: heartbeats.of("lab-1"), BEATS_S, "the release before sends heartbeats")
     assert kept(fault.site) == state
+    # nothing that the fault left behind is in the way of the next one
+    again = fault.deploy()
+    assert again.status == 0, again.error
+    assert again.out.endswith("lab-1: nothing changed\n")
 
 
 def kept(site: Site) -> tuple[str, str]:

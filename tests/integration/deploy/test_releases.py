@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from cli.deploy.file_transfer import DEPLOY_SCRIPT
 from cli.deploy.releases import Lock
 from cli.deploy.services import Heartbeats
 from cli.deploy.ssh import MachineError, remote_of
 from cli.settings import Settings
 from tests.integration.deploy.conftest import ENVIRONMENT, Grader, Site
+from tests.integration.deploy.test_deploy import tiny_wheel
 from tests.support.system import until
 
 
@@ -33,23 +40,6 @@ def beats(site: Site) -> set[str]:
         return heartbeats.of("lab-1")
 
 
-def test_a_release_that_does_not_start_gives_way_to_the_one_before(
-    site: Site, grader: Grader, tmp_path: Path
-) -> None:
-    assert deploy(grader).status == 0
-    config, before = (site.there / "config.toml").read_text(), beats(site)
-    site.write(slots=5)
-    hangs = broken(tmp_path / "hangs", "exec sleep 600")
-    failed = deploy(grader, "--wait", "1", environment=hangs)
-    assert failed.status == 1
-    assert "lab-1: the new release sent no heartbeat within 1 s, so " in failed.error
-    assert ", the one before, runs again. Correct it and deploy again; --wait gives it more" in failed.error
-    assert (site.there / "config.toml").read_text() == config
-    site.write()
-    until(lambda: beats(site) - before, 20, "the release before sends heartbeats again")
-    assert "runs and heartbeats; nothing had changed\nlab-1: nothing changed\n" in deploy(grader).out
-
-
 def test_an_operator_goes_back(site: Site, grader: Grader) -> None:
     nothing = grader("deploy", "lab-1", "--rollback")
     assert "lab-1: there is no release here to go back to" in nothing.error
@@ -62,6 +52,86 @@ def test_an_operator_goes_back(site: Site, grader: Grader) -> None:
     assert "lab-1: config.toml changed" in back.out
     assert "slots = 2\n" in (site.there / "config.toml").read_text()
     assert len(os.listdir(site.there / "states")) == 2
+
+
+@pytest.mark.soak
+def test_a_release_without_heartbeats_gives_way_to_the_one_before(
+    site: Site, grader: Grader, tmp_path: Path
+) -> None:
+    assert deploy(grader).status == 0
+    config, before = (site.there / "config.toml").read_text(), beats(site)
+    site.write(slots=5)
+    hangs = broken(tmp_path / "hangs", "exec sleep 600")
+    failed = deploy(grader, "--wait", "1", environment=hangs)
+    assert failed.status == 1
+    assert "lab-1: the new release sent no heartbeat within 1 s, so " in failed.error
+    assert ", the one before, runs again. Correct it and deploy again; --wait gives it more" in failed.error
+    assert (site.there / "config.toml").read_text() == config
+    until(lambda: beats(site) - before, 20, "the release before sends heartbeats again")
+    site.write()
+    assert "runs and heartbeats; nothing had changed\nlab-1: nothing changed\n" in deploy(grader).out
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("after_s", [0.0, 0.15, 0.5])
+@pytest.mark.parametrize("step", range(1, 9))
+def test_it_can_be_broken_off_at_any_step(site: Site, grader: Grader, step: int, after_s: float) -> None:
+    assert deploy(grader).status == 0
+    an_older_release(site.there)
+    before = beats(site)
+    site.write(slots=3)
+    command = [sys.executable, "-m", "cli", "deploy", "lab-1", "--environment", ENVIRONMENT]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    ) as begun:
+        assert begun.stdout is not None
+        while step > 1 and not begun.stdout.readline().startswith(f"{step - 1}/8 "):
+            assert begun.poll() is None
+        time.sleep(after_s)  # somewhere in the step
+        os.killpg(begun.pid, signal.SIGKILL)
+    until(lambda: beats(site), 30, "a worker sends heartbeats")
+    again = deploy(grader)
+    assert again.status == 0, again.error
+    assert "8/8 start: " in again.out
+    assert "slots = 3\n" in (site.there / "config.toml").read_text()
+    assert beats(site) - before
+    left = [path for path in site.there.rglob(".new*") if path.parent.name in ("releases", "states")]
+    assert not left
+
+
+def an_older_release(there: Path) -> None:
+    """As if another version of Grader had been deployed."""
+    release, state = (there / "current").resolve(), (there / "state").resolve()
+    release.rename(release.with_name("0123456789ab"))
+    (state / "release").unlink()
+    (state / "release").symlink_to("../../releases/0123456789ab")
+
+
+@pytest.mark.soak
+def test_packages_can_be_broken_off(site: Site, tmp_path: Path) -> None:
+    remote = remote_of(Settings(site.config).config.machine("lab-1"))
+    wheels = site.there / "wheels"
+    lock = tiny_wheel(wheels).encode()
+    grows = site.there / "environments"
+    for _ in range(3):
+        with remote.session(DEPLOY_SCRIPT, "environment", "made", "wheels") as session:
+            session.send(lock)
+            session.end_input()
+            until(lambda: list(grows.glob(".new-*/bin")), 20, "it grows")
+    assert not (grows / "made").exists()
+    remote.call(DEPLOY_SCRIPT, "environment", "made", "wheels", stdin=lock, timeout_s=120)
+    python = grows / "made" / "bin" / "python"
+    said = subprocess.run(
+        [python, "-c", "import tiny_thing as t; print(t.SAYS)"], capture_output=True, check=True
+    )
+    assert said.stdout == b"hello\n"
+    assert ".new-" not in (grows / "made" / "bin" / "pip").read_text()
+    Lock(remote, "0123456789ab").close()
+    assert os.listdir(grows) == ["made"]
 
 
 def test_a_second_deployment_is_told_of_the_first(site: Site, grader: Grader) -> None:
