@@ -22,7 +22,7 @@ from cli.deploy.file_transfer import (
     program,
     size,
 )
-from cli.deploy.machine_config import config_for, secrets_for, used_by
+from cli.deploy.machine_config import authority, config_for, secrets_for, used_by
 from cli.deploy.models import Models, wanted
 from cli.deploy.packages import lock_for, wheels_for
 from cli.deploy.releases import Begun, Change, Lock, see_through
@@ -295,7 +295,7 @@ class Deployment:
 
     def _install(self) -> str:
         config, folder = self.settings.config, self.facts["folder"]
-        ca = Path(config.redis.ca_file).read_text(encoding="utf-8") if config.redis.ca_file else ""
+        ca = authority(config.redis.ca_file) if config.redis.ca_file else ""
         services = []
         for one in self._services:
             kind, described = self._kinds[one.name], one.described(self.facts)

@@ -43,6 +43,14 @@ def config_for(name: str, path: Path, ca_file: str | None) -> str:
     return "\n".join(lines)
 
 
+def authority(ca_file: str) -> str:
+    """The certificate authority's file. MachineError when it cannot be read."""
+    try:
+        return Path(ca_file).read_text(encoding="utf-8")
+    except OSError as error:
+        raise MachineError(f"redis.ca_file: {ca_file} cannot be read: {error.strerror}.") from None
+
+
 def used_by(name: str, config: Config) -> str:
     """The values that the services of a machine use: the same however they are written."""
     values = {

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 LOG_LINES = 15
+LINGER = "services of {user} end when nobody is signed in; run there once: sudo loginctl enable-linger {user}"
 
 
 class Refused(Exception):
@@ -74,7 +75,12 @@ class Systemd:
 
     def control(self, *words: str, timeout_s: float = 60) -> str:
         """Run systemctl."""
-        return tool("systemctl", *self.scope, *words, timeout_s=timeout_s)
+        try:
+            return tool("systemctl", *self.scope, *words, timeout_s=timeout_s)
+        except Refused as error:
+            if self.scope and "connect to bus" in str(error):  # nobody's systemd runs
+                raise Refused(LINGER.format(user=getpass.getuser())) from None
+            raise
 
     def install(self, content: bytes) -> bool:
         """Write what describes it; True when that changed."""
@@ -90,10 +96,7 @@ class Systemd:
             tool("loginctl", "enable-linger", check=False)
             user = getpass.getuser()
             if "Linger=no" in tool("loginctl", "show-user", user, "--property=Linger", check=False):
-                raise Refused(
-                    f"services of {user} end when nobody is signed in; run there once: "
-                    f"sudo loginctl enable-linger {user}"
-                )
+                raise Refused(LINGER.format(user=user))
 
     def start(self) -> None:
         """Start it, unless it runs."""

@@ -79,7 +79,8 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     script = f"""#!/bin/sh
 echo "${{0##*/}} $*" >> {log}
 case "${{0##*/}} $*" in
-    *" show "*) printf 'LoadState=loaded\\nActiveState=active\\nSubState=running\\n'
+    *"--user show "*) [ ! -e {tmp_path}/nobody ] || {{ echo "Failed to connect to bus" >&2; exit 1; }}
+        printf 'LoadState=loaded\\nActiveState=active\\nSubState=running\\n'
         printf 'MainPID=7\\nNRestarts=2\\n' ;;
     *" bootstrap gui/"*) echo "Domain does not support specified action" >&2; exit 125 ;;
     *" print user/"*) [ -e {tmp_path}/loaded ] &&
@@ -125,6 +126,9 @@ def test_systemd_of_a_user(tools: Path, tmp_path: Path) -> None:
     assert unit.read_bytes() == b"[Unit]\n"
     assert "systemctl --user start grader-worker-lab-1.service\n" in tools.read_text()
     assert "systemctl --user stop grader-worker-lab-1.service\n" in tools.read_text()
+    (tmp_path / "nobody").touch()
+    with pytest.raises(service.Refused, match="run there once: sudo loginctl enable-linger ada"):
+        one.state()
     (tmp_path / "forbidden").touch()
     with pytest.raises(service.Refused, match="sudo loginctl enable-linger"):
         one.ready()
