@@ -54,10 +54,10 @@ def config(folder: Path, text: str) -> Config:
 
 def test_a_machine_is_told_its_own_part(tmp_path: Path) -> None:
     path = written(tmp_path, SHARED + OWN + OTHER)
-    text = config_for("lab-1", path, "/home/grader/grader/state/ca.pem")
+    text = config_for("lab-1", path, "/opt/grader/state/ca.pem")
     for kept_here in ("SECRET", "lab-2.school", "lab-1.school", "grader.school"):
         assert kept_here not in text
-    assert 'ca_file = "/home/grader/grader/state/ca.pem"' in text
+    assert 'ca_file = "/opt/grader/state/ca.pem"' in text
     there, here = config(tmp_path, config_for("lab-1", path, None)), config(tmp_path, SHARED + OWN + OTHER)
     assert there.machine("lab-1") == here.machine("lab-1").model_copy(update={"ssh": None})
     assert there.stages == here.stages
