@@ -133,7 +133,8 @@ class Host:
             timeout=COMMAND_S,
         )
         self.write(f"{folder}.bundle", bundle.stdout, user=user)
-        self.run(f'git init -q -b main "{folder}" && git -C "{folder}" pull -q "{folder}.bundle" HEAD', user)
+        pull = f'git -C "{folder}" pull -q "$(realpath "{folder}.bundle")" HEAD'
+        self.run(f'git init -q -b main "{folder}"\n{pull}', user)
 
     def read(self, path: str) -> str:
         """A file on the host."""

@@ -186,14 +186,15 @@ def test_a_redis_for_everybody_is_refused_beyond_loopback(
     refuse_open(url)  # away: no reason not to start
 
 
-def test_a_worker_does_not_start_on_a_redis_for_everybody(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_part_starts_on_a_redis_for_everybody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "config.toml").write_text(MACHINES)
     monkeypatch.setattr(redis_acl, "on_loopback", lambda _url: False)
     with redis_server(tmp_path / "redis") as port:
         monkeypatch.setenv("GRADER_REDIS_URL", f"redis://127.0.0.1:{port}/0")
-        for command in (["worker", "one"], ["store"], ["sweep"], ["web"]):
+        for command in (
+            ["worker", "one"],
+            *([part] for part in ("web", "store", "sandbox", "sweep", "gateway")),
+        ):
             refused = _invoke(tmp_path, *command)
             assert isinstance(refused.exception, RedisOpen), command
 

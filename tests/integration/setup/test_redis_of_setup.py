@@ -97,6 +97,13 @@ def test_a_certificate_is_renewed_before_it_ends_and_for_another_name(
     monkeypatch.setattr(made, "CERTIFICATE_DAYS", 31)
     assert made.certificate(host, "10.0.0.5")
     assert not made.certificate(host, "10.0.0.5")
+    # what Python 3.13 and newer look for, too
+    verify = ["openssl", "verify", "-x509_strict", "-CAfile", made.AUTHORITY, made.CERTIFICATE]
+    assert subprocess.run(verify, capture_output=True, timeout=60, check=False).returncode == 0
+    shown = ["openssl", "x509", "-in", made.CERTIFICATE, "-noout", "-ext", "authorityKeyIdentifier"]
+    assert (
+        "Identifier" in subprocess.run(shown, capture_output=True, text=True, timeout=60, check=True).stdout
+    )
     assert made.certificate(host, "grader.school.example")
     assert not made.certificate(host, "grader.school.example")
     Path(made.AUTHORITY).unlink()

@@ -1,0 +1,88 @@
+"""The blocks of the documents that operators follow: which of them a test plays, and why others are not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PAGES = ("README.md", "docs/operations.md", "docs/cluster.md", "docs/years.md", "docs/redis.md")
+PART = re.compile(r"^#+ ([^\n]+)$|^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+MACHINE = ("docs/cluster.md: A DGX Spark with Ollama",)
+KEYS = ("docs/cluster.md: What has to be there first (2)",)
+SET_UP = ("docs/operations.md: Set up the server",)
+PEOPLE = ("docs/operations.md: People, assignments, tokens",)
+EVERY_DAY = (
+    "README.md: Write an assignment",
+    "docs/cluster.md: The cluster in one hand",
+    "README.md: 3. Is it well?",
+)
+BACK_UP = ("docs/years.md: Back-up", "docs/years.md: Back-up (2)")
+EVERY_NIGHT = ("docs/years.md: Back-up (5)",)
+RESTORE = ("docs/years.md: Restore", "docs/years.md: Restore (2)")
+STUDENT = ("docs/years.md: What is held on a student", "docs/years.md: Erasing a student")
+UPDATE = ("docs/years.md: Update",)
+ROTATION = (
+    "docs/years.md: Change passwords and certificates",
+    "docs/years.md: Change passwords and certificates (2)",
+)
+MOVE_FROM = ("docs/years.md: Moving to another computer",)
+MOVE_TO = ("docs/years.md: Moving to another computer (2)",)
+CERTIFICATE = ("docs/redis.md: TLS",)
+PLAYED = (
+    *(*MACHINE, *KEYS, *SET_UP, *PEOPLE, *EVERY_DAY, *BACK_UP, *EVERY_NIGHT, *RESTORE, *STUDENT),
+    *(*UPDATE, *ROTATION, *MOVE_FROM, *MOVE_TO, *CERTIFICATE),
+)
+"""Blocks that tests/integration/deploy/test_howtos.py plays."""
+
+WITHOUT = "`grader setup` does it"
+MODELS = "a model is fetched, and no test does that"
+MACOS = "macOS"
+CONTAINERS = "the image is not built by tests; tests/integration/deploy/test_compose.py checks the file"
+DEMO = "tests/integration/cli/test_demo.py runs the demo"
+NOT_PLAYED = {
+    "README.md: Try it": DEMO,
+    "README.md: Try it (3)": DEMO,
+    "README.md: Try it (4)": "runs all tests",
+    "README.md: 1. The server": "docs/operations.md: Set up the server has the same commands",
+    "README.md: 2. The four machines": "docs/operations.md: Set up the server names the machines at once",
+    "README.md: 2. The four machines (2)": "docs/operations.md: Set up the server has the same command",
+    "docs/operations.md: The server with containers": CONTAINERS,
+    "docs/operations.md: A DGX Spark with Ollama": MODELS,
+    "docs/operations.md: A Mac Studio with MLX": MACOS,
+    "docs/cluster.md: What has to be there first (3)": f"{WITHOUT}; tests/integration/deploy/test_cluster.py",
+    "docs/cluster.md: A Mac Studio with MLX": MACOS,
+    "docs/cluster.md: Machines without internet": MODELS,
+    "docs/cluster.md: By hand": "tests/integration/deploy/test_service_managers.py",
+    "docs/years.md: Back-up (6)": CONTAINERS,
+    "docs/redis.md: A user a machine": f"{WITHOUT}; tests/integration/broker/test_redis_security.py",
+}
+"""Blocks of commands that are not played there, and why."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block. Its name is page and heading, with a number where that has several."""
+
+    name: str
+    language: str
+    text: str
+
+
+def blocks(root: Path) -> dict[str, Block]:
+    """All blocks of the pages by their names."""
+    found = (block for page in PAGES for block in _of_page(page, (root / page).read_text(encoding="utf-8")))
+    return {block.name: block for block in found}
+
+
+def _of_page(page: str, text: str) -> Iterator[Block]:
+    heading, number = "", 0
+    for part in PART.finditer(text):
+        if part[1]:
+            heading, number = part[1], 0
+            continue
+        number += 1
+        name = f"{page}: {heading}" + (f" ({number})" if number > 1 else "")
+        yield Block(name, part[2], part[3])
