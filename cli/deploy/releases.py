@@ -78,6 +78,8 @@ class Change:
     ) -> None:
         """Use what is wanted, or without it what was used before."""
         self._remote, self._services, self._tell = remote, services, say
+        self._what = "the release before" if wanted is None else "the new release"
+        self._kept = False
         self._stop_s = sum(one.grace_s + 20 for one in services) + SPARE_S
         verb = "back" if wanted is None else "activate"
         self._session = remote.session(RELEASES_SCRIPT, verb, own_s=2 * self._stop_s)
@@ -107,8 +109,9 @@ class Change:
 
     def keep(self) -> None:
         """It is well: keep it."""
-        self._say("keep")
-        self._answer()
+        if not self._kept:
+            self._say("keep")
+            self._answer()
 
     def until(self, reached: Callable[[], bool], wait_s: float, what: str) -> float:
         """Wait until it is well; the seconds it took. Else it is put back, and MachineError says why."""
@@ -121,13 +124,28 @@ class Change:
                     self._say("back")
                     raise self._failed(f"{what} within {wait_s:.0f} s", self._answer()) from None
                 continue
-            raise self._failed("ended right after its start", self._read(line))
+            answer = self._read(line)
+            if not answer["kept"]:
+                raise self._failed("ended right after its start", answer)
+            self._kept = True  # nothing was started
+            return self._runs_on(reached, wait_s, what)
+        return time.monotonic() - begun
+
+    def _runs_on(self, reached: Callable[[], bool], wait_s: float, what: str) -> float:
+        begun = time.monotonic()
+        while not reached():
+            if time.monotonic() - begun > wait_s:
+                raise MachineError(
+                    f"{self._remote.machine}: nothing had changed and its worker runs, but it {what} within "
+                    f"{wait_s:.0f} s; see `grader cluster logs`, or use `grader cluster restart`."
+                )
+            time.sleep(POLL_S)
         return time.monotonic() - begun
 
     def _failed(self, what: str, answer: dict[str, Any]) -> MachineError:
         """What went wrong, what runs now, and what to do."""
         reason = f" ({answer['why']})" if what.startswith("could") else ""
-        message = f"{self._remote.machine}: the new release {what}{reason}"
+        message = f"{self._remote.machine}: {self._what} {what}{reason}"
         if answer["version"]:
             runs = "runs again" if answer["runs"] else "is in use again and was not running"
             message += f", so {answer['version']}, the one before, {runs}"

@@ -206,7 +206,8 @@ class Change:
             one.install(content.encode())
             if self.ran.get(one.name):
                 one.start()
-        return {**answer, "version": release_of(self.old), "runs": any(self.ran.values())}
+        again = [one.state()["running"] for one, _ in self.services(self.old) if self.ran.get(one.name)]
+        return {**answer, "version": release_of(self.old), "runs": bool(again) and all(again)}
 
 
 def release_of(state: Path) -> str:
