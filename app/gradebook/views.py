@@ -109,7 +109,7 @@ def notes() -> Callable[..., str]:
         "open": _("not graded yet"),
         "partial": _("partly graded"),
         "failed": _("not graded"),
-        "missing": _("nothing submitted"),
+        "missing": _("not submitted"),
     }
     late, adjusted = _("late, %(percent)s %%"), _("adjusted by %(points)s")
     held, hidden, left_out = _("held"), _("not released"), _("dropped")
@@ -257,7 +257,7 @@ def preview_import(assignment_id: int) -> str | tuple[str, int]:
     try:
         text = decode_text(file.read()) if file and file.filename else request.form.get("table", "")
         if not reason:
-            raise TableUnreadable(_("Say why the points change; students and colleagues read it."))
+            raise TableUnreadable(_("Enter a reason for the change. Students and staff can see it."))
         return _import_preview_page(assignment, text, reason)
     except DocumentError as error:
         return _import_form_page(
@@ -272,7 +272,7 @@ def apply_import(assignment_id: int) -> str | tuple[str, int] | BaseResponse:
     text, reason = request.form.get("table", ""), request.form.get("reason", "").strip()[:LONGEST_REASON]
     digest = request.form.get("digest", "")
     if not reason:
-        return _import_form_page(assignment, _("Say why the points change."), reason, text), 422
+        return _import_form_page(assignment, _("Enter a reason for the change."), reason, text), 422
     try:
         with services().store.write() as session:
             found = session.get_one(Assignment, assignment_id)

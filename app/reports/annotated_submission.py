@@ -105,8 +105,8 @@ def numbered(
 def of_the_run(ran: Iterable[Ran]) -> Iterator[Placed]:
     """Paths that were replaced for the run."""
     for repair in chain.from_iterable(one.repairs for one in ran):
-        now = _("its own folder") if repair.now == "." else f"“{repair.now}”"
-        words = _("“%(was)s” was read as %(now)s when we ran it", was=repair.was, now=now)
+        now = _("the working folder") if repair.now == "." else f"“{repair.now}”"
+        words = _("“%(was)s” was replaced by %(now)s when we ran your work", was=repair.was, now=now)
         yield repair.location, Comment("path", words)
 
 

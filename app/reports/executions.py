@@ -28,57 +28,56 @@ RUN_NOTES = {
     "not_run": (
         N_("The work was not run"),
         N_(
-            "Your work could not be run on the server, which is no fault of yours. "
-            "What needs a run is left out."
+            "Your work could not be run on the server. This does not count against you. Checks that "
+            "need a run were skipped."
         ),
-        N_("The work could not be run on the server; checks that need a run are left out."),
+        N_("The work could not be run on the server. Checks that need a run were skipped."),
     ),
     "run_stopped": (
         N_("The run was stopped"),
-        N_("Your work ran, but was stopped before its end, as it reached a limit or ended itself."),
-        N_("The work was stopped before its end."),
+        N_("Your work was stopped early because it reached a limit or ended itself."),
+        N_("The run was stopped early."),
     ),
     "missing_packages": (
         N_("Packages are missing on the server"),
-        N_("Your work asks for packages that the server does not have. That does not count against you."),
+        N_("Your work uses packages that the server does not have. This does not count against you."),
         N_(
-            "The work asks for packages that the sandbox does not have. Where many need them, add them there."
+            "The work uses packages that the sandbox does not have. If many students need them, add "
+            "them to the sandbox."
         ),
     ),
     "unknown_packages": (
-        N_("Packages that the assignment does not use"),
+        N_("Packages not used by the assignment"),
         N_(
-            "Your work asks for packages that are not available here and that the assignment does not use. "
-            "What fails for want of them counts as an error."
+            "Your work uses packages that are not available and not part of the assignment. Failures "
+            "caused by them count as errors."
         ),
         N_(
-            "The work asks for packages that nothing in the assignment asks for, and that are not installed. "
-            "That counts as an error of the work. Where students may use them, name them in sandbox.packages "
-            "in config.toml and install them, then grade again."
+            "The work uses packages that are not installed and not part of the assignment. This "
+            "counts as an error of the work. To allow them, add them to sandbox.packages in "
+            "config.toml, install them, then regrade."
         ),
     ),
     "outputs_as_submitted": (
-        N_("Not all of it could be run"),
-        N_(
-            "Some of your code could not be run on the server. There the outputs count as you submitted them."
-        ),
-        N_("Some code could not be run here. There the outputs count as they were submitted."),
+        N_("Some code could not be run"),
+        N_("Some of your code could not be run on the server. Your submitted outputs count instead."),
+        N_("Some code could not be run here. Its submitted outputs count instead."),
     ),
     "path_repaired": (
         N_("Paths were replaced"),
         N_(
-            "Your code names files where only you have them. For the run that was changed, "
-            "see the lines below."
+            "Your code uses file paths that exist only on your computer. They were replaced for the "
+            "run. See the lines below."
         ),
-        N_("Paths to files were replaced for the run, see the lines below."),
+        N_("File paths were replaced for the run. See the lines below."),
     ),
     "tests_broken": (
         N_("Some tests are broken"),
         N_(
-            "Some tests of this assignment do not work. They do not count against you; "
-            "your instructor was told."
+            "Some tests of this assignment are broken. They do not count against you. Your "
+            "instructor was notified."
         ),
-        N_("Some of the assignment's own tests do not work. Mend them, then grade again."),
+        N_("Some of the assignment's tests are broken. Fix them, then regrade."),
     ),
 }
 """Code of a flag -> title, words for the student, words for staff."""
@@ -196,7 +195,7 @@ def _row(test: TestOutcome) -> TestRow:
     measured = (
         (_("Input"), test.input),
         (_("Expected"), test.expected),
-        (_("Came out"), test.got),
+        (_("Actual"), test.got),
         (_("Reason"), "" if test.message == both else test.message),  # that stands there already
     )
     title = " ".join(test.name.split())[:200] or _("A test")
@@ -235,25 +234,25 @@ def _sentences(found: ShownDocument, staff: bool) -> Iterator[str]:
     ran = sum(played.state == "ran" for played in found.cells)
     if len(found.cells) > 1:
         yield _(
-            "When we ran it, %(ran)s of %(all)s code cells ran without an error.",
+            "When we ran your work, %(ran)s of %(all)s code cells ran without errors.",
             ran=ran,
             all=len(found.cells),
         )
     elif ran:
-        yield _("When we ran it, it ran to its end without an error.")
+        yield _("When we ran your work, it finished without errors.")
     elif found.end == "finished":
-        yield _("When we ran it, it did not come to its end.")
+        yield _("When we ran your work, it did not finish.")
     if found.end != "finished":
-        yield found.reason or _("It was stopped before its end.")
+        yield found.reason or _("The run was stopped early.")
     if found.missing:
         yield _(
-            "Not installed on the server: %(names)s. That is no fault of the work.",
+            "Not installed on the server: %(names)s. This does not count against the work.",
             names=", ".join(found.missing),
         )
     if found.unknown:
         yield _(
-            "Not available here, and not used by the assignment: %(names)s. What fails for want of it "
-            "counts as an error of the work.",
+            "Not available and not used by the assignment: %(names)s. Failures caused by these "
+            "packages count as errors of the work.",
             names=", ".join(found.unknown),
         )
 
@@ -271,22 +270,22 @@ def ran_cell(cell: Cell, played: Played | None, noted: bool, excused: bool = Fal
     same = _plain(texts) == _plain(output.text for output in submitted)
     same = same and bool(images) == any(output.image for output in submitted)
     if played.state == "not reached":
-        return RanCell(_("Not reached when we ran it."))
+        return RanCell(_("Not reached when we ran your work."))
     if played.state == "too long":
-        return RanCell(_("When we ran it, it took too long and was stopped."), texts, images)
+        return RanCell(_("When we ran your work, it reached the time limit and was stopped."), texts, images)
     if played.state == "failed":
         why = f": {played.error}" if played.error and not noted else "."
-        words = _("When we ran it, it stopped with an error") + why
+        words = _("When we ran your work, it stopped with an error") + why
         if excused:
             missing = _("A package, a file or the network may be missing here, which does not count.")
             words = f"{words} {missing}"
         return RanCell(words, () if same else texts, images)
     if same and (cell.outputs or cell.execution_count is not None):
         failed_before = any(output.kind == "error" for output in cell.outputs)
-        return RanCell(_("When we ran it, it ran without an error.")) if failed_before else None
+        return RanCell(_("When we ran your work, it ran without errors.")) if failed_before else None
     if not texts and not images:
-        return RanCell(_("When we ran it, it ran and put out nothing."))
-    return RanCell(_("When we ran it:"), texts, images)
+        return RanCell(_("When we ran your work, it produced no output."))
+    return RanCell(_("When we ran your work:"), texts, images)
 
 
 def _plain(texts: Iterable[str]) -> str:

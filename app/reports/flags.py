@@ -15,12 +15,12 @@ from grading.domain.report import Report
 
 MANIPULATION = "manipulation"
 ADVICE = {
-    MANIPULATION: N_("Read these places, and the levels and reasons below, before you release the grade."),
+    MANIPULATION: N_("Check these places, and the levels and reasons below, before you release the grade."),
     "answer_shortened": N_("If this happens often, raise max_output_tokens of the stage in config.toml."),
-    "shortened": N_("Judge for yourself what the model did not see; with more context_tokens it sees more."),
-    "other_weights": N_("The page Machines says which machine differs, and what to do; then grade it again."),
+    "shortened": N_("Review the parts that the model did not see. A higher context_tokens lets it see more."),
+    "other_weights": N_("The Machines page shows which machine differs and what to do. Then regrade."),
     "invisible_text": N_(
-        "They may come from a copied page; an editor that shows such characters tells more."
+        "They may come from a copied page. Use an editor that shows such characters to check."
     ),
 }
 """Code of a flag -> what staff can do."""
@@ -60,7 +60,9 @@ def flag_notes(report: Report, staff: bool) -> tuple[FlagNote, ...]:
                 )
             )
         elif flag is signs[0]:
-            words = _("The submission has signs of talking to the grader. No points were taken off for that.")
+            words = _(
+                "The submission seems to address the automatic grading. No points were deducted for that."
+            )
             parts = tuple(_placed(sign) for sign in signs)
             notes.append(FlagNote(words, parts, _advice(flag.code, staff), flag.hold and staff))
     return tuple(notes)

@@ -19,49 +19,44 @@ Rows = list[tuple[str, list[str]]]
 NOTHING = "–"
 
 NOT_KEPT: Mapping[Missing, str] = {
-    "not over": N_("This run is not over yet. Its prompt comes with its result."),
-    "lost": N_("There is no prompt: the machine was lost before it answered."),
-    "no prompt": N_("There is no prompt: the run failed before one was made."),
+    "not over": N_("This run has not finished. Its prompt is stored with its result."),
+    "lost": N_("No prompt: the machine stopped responding before it answered."),
+    "no prompt": N_("No prompt: the run failed before the prompt was built."),
     "not sent": N_(
-        "The prompt was not kept: the machine did not send it along. It may run an older version of "
-        "Grader, or its answer was found again in a copy without the prompt."
+        "The prompt was not stored: the machine did not send it. It may run an older version of "
+        "Grader, or its answer was recovered from a copy without the prompt."
     ),
-    "too large": N_("The prompt was not kept: it is larger than 4 MB."),
-    "erased": N_(
-        "The prompt is no longer kept: it showed an example from the work of somebody who was erased."
-    ),
+    "too large": N_("The prompt was not stored: it is larger than 4 MB."),
+    "erased": N_("The prompt was deleted because it contained an example from the work of an erased person."),
     "removed": N_(
-        "The prompt is no longer kept: what machines were sent and answered is removed after the days "
-        "that results_days in config.toml says."
+        "The prompt was deleted: prompts and raw answers are kept for results_days (see config.toml)."
     ),
 }
 _SAMPLING: Mapping[str, Callable[[Any], str]] = {
     "temperature": lambda t: (
-        _("temperature %(number)s", number=number(t)) if t else _("temperature 0: always the likeliest token")
+        _("temperature %(number)s", number=number(t)) if t else _("temperature 0 (greedy)")
     ),
-    "top_p": lambda p: _("from the likeliest tokens that together have %(part)s", part=number(p)),
+    "top_p": lambda p: _("top-p %(part)s", part=number(p)),
     "seed": lambda seed: _("seed %(number)s", number=seed),
-    "max_tokens": lambda n: _("at most %(count)s tokens", count=n),
-    "num_predict": lambda n: _("at most %(count)s tokens", count=n),
-    "num_ctx": lambda n: _("a context of %(count)s tokens", count=n),
+    "max_tokens": lambda n: _("up to %(count)s tokens", count=n),
+    "num_predict": lambda n: _("up to %(count)s tokens", count=n),
+    "num_ctx": lambda n: _("context %(count)s tokens", count=n),
     "format": lambda name: _(_FORMATS[name]) if name in _FORMATS else _("format %(name)s", name=name),
     "rules": lambda version: _("rules %(version)s", version=version),
 }
 _FORMATS: Mapping[Any, str] = {
-    "json_schema_bound": N_("every token bound to the answer's schema"),
-    "json_schema": N_("the server was asked to bind the answer to its schema"),
-    "json_schema, not proved to be enforced": N_(
-        "the server was asked to bind the answer to its schema, which it may not have done"
-    ),
-    "none: the server ignores json_schema": N_("the answer not bound to a schema, as the server ignores it"),
-    "none: the server refuses json_schema": N_("the answer not bound to a schema, as the server refuses it"),
-    "none": N_("the answer not bound to a schema"),
+    "json_schema_bound": N_("constrained to the answer schema"),
+    "json_schema": N_("schema sent to the server"),
+    "json_schema, not proved to be enforced": N_("schema sent to the server, which may ignore it"),
+    "none: the server ignores json_schema": N_("not constrained to a schema (ignored by the server)"),
+    "none: the server refuses json_schema": N_("not constrained to a schema (refused by the server)"),
+    "none": N_("not constrained to a schema"),
 }
 _TIMINGS = (
-    (N_("Waited for room"), "queued_s"),
-    (N_("Loaded the model"), "load_s"),
-    (N_("Read the prompt"), "prompt_s"),
-    (N_("Wrote the answer"), "output_s"),
+    (N_("Queue time"), "queued_s"),
+    (N_("Model load time"), "load_s"),
+    (N_("Prompt processing"), "prompt_s"),
+    (N_("Generation"), "output_s"),
 )
 
 
@@ -86,15 +81,18 @@ def rows(found: Sequence[Provenance]) -> Rows:
         ),
         (_("Model digest"), [p.digest or NOTHING for p in found]),
         (_("Prompt"), [f"{p.prompt_version} {p.prompt_hash[:16]}".strip() or NOTHING for p in found]),
-        (_("Tokens of the prompt"), [_prompt_tokens(p) for p in found]),
-        (_("Tokens written"), [str(p.tokens.output) for p in found]),
-        (_("First token after"), [seconds(p.first_token_s) for p in found]),
-        (_("Took"), [f"{fixed(p.seconds, 1)} s" for p in found]),
+        (_("Prompt tokens"), [_prompt_tokens(p) for p in found]),
+        (_("Output tokens"), [str(p.tokens.output) for p in found]),
+        (_("Time to first token"), [seconds(p.first_token_s) for p in found]),
+        (_("Duration"), [f"{fixed(p.seconds, 1)} s" for p in found]),
         *timed,
         *detail_rows(found),
         (_("Sampling"), [sampling(p.sampling) for p in found]),
         *examples_row(found),
-        (_("Answer repaired"), [_("yes") if p.repaired else _("no") for p in found]),
+        (
+            _("Answer corrected after an invalid first try"),
+            [_("yes") if p.repaired else _("no") for p in found],
+        ),
     ]
 
 
@@ -103,9 +101,7 @@ def examples_row(found: Sequence[Provenance]) -> Rows:
     if not any(p.examples for p in found):
         return []
     numbers = [", ".join(key.partition(":")[0] for key in p.examples) for p in found]
-    return [
-        (_("Examples from people"), [_("numbers %(list)s", list=one) if one else NOTHING for one in numbers])
-    ]
+    return [(_("Examples used"), [_("numbers %(list)s", list=one) if one else NOTHING for one in numbers])]
 
 
 def detail_rows(found: Sequence[Provenance]) -> Rows:

@@ -122,8 +122,8 @@ def _counted(
     rule = _("the best one counts") if terms.counts == "best" else _("the latest one counts")
     values = {"count": len(attempts), "rule": rule, "number": counts.number}
     if counts.id == view.id:
-        return _("Of %(count)s submissions %(rule)s: this one.", **values)
-    return _("Of %(count)s submissions %(rule)s: submission %(number)s.", **values)
+        return _("Of %(count)s submissions, %(rule)s: this one.", **values)
+    return _("Of %(count)s submissions, %(rule)s: submission %(number)s.", **values)
 
 
 def _points_seen(actor: Actor, line: SubmissionLine) -> float:

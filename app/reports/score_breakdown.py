@@ -64,7 +64,7 @@ def _steps(grade: GradeView, late: Lateness) -> str:
     if grade.adjustment > 0:
         steps.append(_("%(points)s added by a person", points=number(grade.adjustment)))
     elif grade.adjustment < 0:
-        steps.append(_("%(points)s taken off by a person", points=number(-grade.adjustment)))
+        steps.append(_("%(points)s deducted by a person", points=number(-grade.adjustment)))
     if grade.credit != 1:
         steps.append(_late_penalty(number(100 * (1 - grade.credit)), late.days))
     return f"{', '.join(steps)}: {number(grade.final_points)}"
@@ -144,9 +144,9 @@ def adjustments_sum(report: Report) -> str:
     lost = report.bonus_lost
     if not total and not lost:
         return ""
-    steps = [_("The criteria give %(points)s", points=number(judged))]
-    steps += [_("deductions take %(points)s", points=number(total))] if total else []
-    steps += [_("%(points)s of the bonus are above its limit", points=number(lost))] if lost else []
+    steps = [_("Criteria: %(points)s", points=number(judged))]
+    steps += [_("deductions: %(points)s", points=number(total))] if total else []
+    steps += [_("%(points)s bonus points exceed the limit", points=number(lost))] if lost else []
     return f"{', '.join(steps)}: {number(report.points_so_far)}"
 
 
@@ -157,21 +157,19 @@ def rule_words(one: Adjusted | Adjustment | ShownAdjustment, titles: Mapping[str
     if one.cap is not None:
         percent = number(100 * one.cap)
         if about:
-            return _(
-                "leaves at most %(percent)s %% of the points of %(criteria)s", percent=percent, criteria=about
-            )
-        return _("leaves at most %(percent)s %% of all points", percent=percent)
+            return _("caps %(criteria)s at %(percent)s %%", percent=percent, criteria=about)
+        return _("caps the total at %(percent)s %%", percent=percent)
     percent = number(100 * (one.deduct or 0.0))
     if about:
-        return _("takes %(percent)s %% of the points of %(criteria)s", percent=percent, criteria=about)
-    return _("takes %(percent)s %% of all points", percent=percent)
+        return _("deducts %(percent)s %% of the points of %(criteria)s", percent=percent, criteria=about)
+    return _("deducts %(percent)s %% of all points", percent=percent)
 
 
 def offered_words(one: Adjustment | ShownAdjustment, titles: Mapping[str, str] = MappingProxyType({})) -> str:
     """The same before anything is submitted."""
     words = rule_words(one, titles)
-    words += _(", for each thing that is missing") if one.each else ""
-    return words + (_(", in proportion to what is missing") if one.partly else "")
+    words += _(", for each missing item") if one.each else ""
+    return words + (_(", in proportion to the missing items") if one.partly else "")
 
 
 def _quoted(names: Sequence[str]) -> str:
@@ -201,10 +199,10 @@ def _state(one: Adjusted) -> str:
     if one.corrected is not None:
         return _("applied by a person") if one.applies else _("waived by a person")
     if one.undecided:
-        return _("not decided: a check could not be run")
+        return _("undecided: a check could not run")
     if not one.applies:
         return _("does not apply")
-    return _("applies") if one.points else _("applies, but nothing is left to take")
+    return _("applies") if one.points else _("applies, but no points remain to deduct")
 
 
 @dataclass(frozen=True)
@@ -242,7 +240,7 @@ def _undone(one: MadeChange) -> str:
     if one.undone_at is None:
         return ""
     by = one_line(one.undone_by) or _("someone")
-    return _("Taken back by %(name)s,", name=by)
+    return _("Undone by %(name)s,", name=by)
 
 
 def _words(one: MadeChange, titles: Mapping[str, str]) -> str:

@@ -16,8 +16,8 @@ from typing import Any
 from grading.domain.errors import GraderError
 from grading.domain.messages import MessageType, define_message
 
-TOO_MANY_PDFS = define_message("pdf.too_many_pdfs", "Many PDFs are being made right now.")
-PDF_FAILED = define_message("pdf.pdf_failed", "The PDF could not be made.")
+TOO_MANY_PDFS = define_message("pdf.too_many_pdfs", "The server is creating many PDFs right now.")
+PDF_FAILED = define_message("pdf.pdf_failed", "The PDF could not be created.")
 
 log = logging.getLogger(__name__)
 HERE = Path(__file__).parent
@@ -32,15 +32,15 @@ MOST_SAID = 10_000
 _turns = threading.BoundedSemaphore(AT_ONCE)
 
 
-TRY_AGAIN = define_message("pdf.try_again", "%(why)s Try again in a minute, or print the page of the result.")
+TRY_AGAIN = define_message("pdf.try_again", "%(why)s Try again in a minute, or print the result page.")
 
 
 class NotPrinted(GraderError):
-    """The PDF could not be made."""
+    """The PDF could not be created."""
 
     status = 503
     code = "not_printed"
-    default_message = define_message("error.not_printed", "The PDF could not be made.")
+    default_message = define_message("error.not_printed", "The PDF could not be created.")
 
     def __init__(self, why: MessageType) -> None:
         super().__init__(TRY_AGAIN(why=why))

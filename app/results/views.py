@@ -30,7 +30,7 @@ from grading.store import tables
 from grading.store.views import grade_history, submission
 from grading.store.views.submission import SubmissionView
 
-NO_SUCH_IMAGE = define_message("results.no_such_image", "There is no such picture.")
+NO_SUCH_IMAGE = define_message("results.no_such_image", "This image does not exist.")
 
 PRINTS = "20 per minute"
 """PDFs for one person: each takes a turn, and whoever waits for theirs holds a thread."""

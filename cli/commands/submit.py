@@ -44,7 +44,7 @@ SERVER = click.option(
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=FILE)
 @click.option("--assignment", required=True, metavar="COURSE/SLUG", help="What this is submitted for.")
-@click.option("--student", required=True, metavar="ID", help="The student's id.")
+@click.option("--student", required=True, metavar="ID", help="The student's ID.")
 @click.option("--priority", type=click.Choice(["interactive", "batch"]), default="interactive",
               help="batch waits until no interactive work does.")  # fmt: skip
 @click.option("--wait", is_flag=True, help="Wait for the grade.")

@@ -66,7 +66,7 @@ def test_from_sign_in_to_the_result(careful: Page, school: School, site: str, pi
     expect(status.locator("[data-draft]:visible")).to_have_count(0)
     expect(status).not_to_contain_text("You read")
     assert page.evaluate("window.stayed") is True
-    page.get_by_text("How this came about").click()
+    page.get_by_text("How this result was produced").click()
     look(page, pictures, "4-result")
     page.set_viewport_size({"width": 390, "height": 844})
     look(page, pictures, "5-result-phone")
@@ -132,7 +132,7 @@ def test_tests_and_runs_are_shown(careful: Page, school: School, site: str, pict
     tests.get_by_text("2 passed", exact=True).focus()
     page.keyboard.press("Enter")
     expect(tests.get_by_text("✓ passed").first).to_be_visible()
-    expect(page.get_by_text("When we ran it: it stopped at this line")).to_be_visible()
+    expect(page.get_by_text("When we ran your work: it stopped at this line")).to_be_visible()
     assert page.evaluate("window.pwned") is None
     assert page.locator("main script, main img, main iframe").count() == 0
     look(page, pictures, "b-tests")
@@ -261,7 +261,7 @@ def test_an_instructor_reads_the_exact_prompt(
     school.ran(submission, "analysis", SentPrompt(system=words, user="\n+ 1| x = 1\n"), prompt_hash="0" * 64)
     come_in(page, site, school, "teacher")
     page.goto(f"{site}/submissions/{submission}")
-    page.get_by_text("How this came about").click()
+    page.get_by_text("How this result was produced").click()
     page.get_by_role("link", name="the exact prompt of Technical review").press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("What the model read")
     expect(page.get_by_role("alert")).to_contain_text("This differs from what the machine reported.")

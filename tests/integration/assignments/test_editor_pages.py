@@ -157,7 +157,7 @@ def test_deductions_and_bonus_are_made_and_kept_in_the_form(school: School, clie
         "adjustments.0.unless.0.any_of": "%>%\n|>",
     }
     previewed = client.post(address, data={**fields(page), **typed, "do": "preview"}).get_data(as_text=True)
-    assert "takes 20 % of the points of “Loads the data”, in proportion to what is missing" in previewed
+    assert "deducts 20 % of the points of “Loads the data”, in proportion to the missing items" in previewed
     assert client.post(address, data={**fields(page), **typed, "do": "save"}).status_code == 303
     with school.store.read() as session:
         rubric = rubric_versions.comparable(

@@ -182,7 +182,7 @@ def test_a_fault_ends_in_a_partial_round_and_two_sentences(school: School, fault
     assert str(escape(sentence)) in anna.get(page).get_data(as_text=True)  # before the release, too
     teacher.post(f"{page}/release", data={"csrf_token": form_token(teacher)})
     seen = anna.get(page).get_data(as_text=True)
-    assert f"{escape(sentence)} Its points are open, not zero." in seen
+    assert f"{escape(sentence)} Its points are pending, not zero." in seen
     assert address not in seen
     assert str(escape(stage.message)) not in seen
     for staff in (teacher, school.client("grader")):

@@ -67,10 +67,10 @@ def test_a_student_sees_which_tests_failed_and_how_the_work_ran(school: School, 
     assert text.index("✗ failed") < text.index("✓ passed")
     assert "search(42, (-5, 1, 3, 5, 7, 10))" in text
     assert "&#39;north&#39;: 12.5" in text
-    assert "When we ran it, 4 of 5 code cells ran without an error." in text
+    assert "When we ran your work, 4 of 5 code cells ran without errors." in text
     assert "(120, 6)" in text
     assert text.count("NameError: name &#39;totl&#39; is not defined") == 1
-    assert "“D:/homework/sales.csv” was read as “data/sales.csv”" in text
+    assert "“D:/homework/sales.csv” was replaced by “data/sales.csv”" in text
     assert "Not installed on the server: polars." in text
 
 
@@ -89,7 +89,7 @@ def test_staff_see_all_of_it(school: School, who: str) -> None:
     assert all(word in text for word in NEVER)
     assert '<span class="state">hidden</span>' in text
     assert "The expected value of case 9 cannot be evaluated." in text
-    assert "Mend them, then grade again." in text
+    assert "Fix them, then regrade." in text
 
 
 def test_notes_on_the_run_are_in_plain_words(school: School) -> None:
@@ -99,7 +99,7 @@ def test_notes_on_the_run_are_in_plain_words(school: School) -> None:
     )
     submission = submit_tested(school, flags=flags)
     mine, theirs = page(school, "anna", submission), page(school, "teacher", submission)
-    assert "which is no fault of yours" in mine
+    assert "This does not count against you" in mine
     assert "details of run_stopped." in mine
     assert "details of missing_packages." in mine
     assert "details of not_run." not in mine
@@ -135,9 +135,9 @@ def test_the_api_gives_students_what_they_may_see(school: School) -> None:
 def test_a_page_without_a_run_is_as_before(school: School) -> None:
     submission = school.submit("anna", data=notebook(), name="work.ipynb")
     text = page(school, "anna", submission)
-    assert "When we ran it" not in text
+    assert "When we ran your work" not in text
     school.prepared(submission, {"documents": []})
-    assert "When we ran it" not in page(school, "anna", submission)
+    assert "When we ran your work" not in page(school, "anna", submission)
 
 
 def test_only_the_execution_is_read_of_what_was_prepared(database_url: str) -> None:

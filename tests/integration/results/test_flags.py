@@ -45,20 +45,20 @@ def shown(school: School, who: str, *, released: bool = True) -> str:
 
 def test_signs_of_manipulation_are_one_note_with_their_places_and_what_to_do(school: School) -> None:
     text = shown(school, "teacher", released=False)
-    assert text.count("signs of talking to the grader") == 1
+    assert text.count("seems to address the automatic grading") == 1
     assert "<li>work.ipynb, cell 9, line 5: text that asks for points: “&lt;b&gt;10" in text
     assert "<li>notes.R, line 3: text that states a full score</li>" in text
     assert "<li>give_points.R: text that asks" in text
     assert "before you release the grade" in text
     assert text.count("held for review") == 4
     assert "raise max_output_tokens" in text
-    assert text.index("One quote was") < text.index("signs of talking") < text.index("repeated words")
+    assert text.index("One quote was") < text.index("seems to address") < text.index("repeated words")
 
 
 def test_a_student_is_told_what_is_theirs_and_not_what_staff_should_do(school: School) -> None:
     text = shown(school, "anna")
     assert "notes.R, line 3: text that states a full score" in text
-    assert "No points were taken off" in text
+    assert "No points were deducted" in text
     assert "Some texts end early." in text
     for words in ("held for review", "before you", "max_output_tokens", "repeated", "level"):
         assert words not in text

@@ -111,7 +111,7 @@ ONE, TWO = "Submitted one day late.", "Submitted 2 days late."
         (grade(27, 29, adjustment=2), 0, "27 of 30, 2 added by a person: 29", ""),
         (
             grade(27, 22.95, adjustment=-1.5, credit=0.9), 1,
-            "27 of 30, 1.5 taken off by a person, 10 % off for one day late: 22.95", ONE,
+            "27 of 30, 1.5 deducted by a person, 10 % off for one day late: 22.95", ONE,
         ),
         (grade(27, 27), 1, "", "Submitted one day late. That takes no points off."),
         (grade(None, None, credit=0.9), 1, "", ONE),
@@ -134,7 +134,7 @@ def test_the_sum_and_which_submission_counts_stand_on_the_page(school: School) -
     change(school, first, kind="points", target="think", points=6, reason="Well argued.")
     page = plain(shown(school, first))
     assert "10 of 10, 20 % off for 2 days late: 8" in page
-    assert "Of 2 submissions the best one counts: this one." in page
+    assert "Of 2 submissions, the best one counts: this one." in page
     assert "the best one counts: submission 1." in plain(shown(school, second))
 
 
@@ -178,7 +178,7 @@ def test_a_change_that_was_taken_back_says_so_to_staff(school: School) -> None:
         row = session.get_one(tables.Change, number)
         row.undone_at, row.undone_by = now(session), school.users["grader"]
         update_final_score(session, session.query(tables.Grade).one())
-    assert "Taken back by Grader," in plain(shown(school, submission, "teacher"))
+    assert "Undone by Grader," in plain(shown(school, submission, "teacher"))
     assert "changed by a person" not in shown(school, submission)
 
 
@@ -200,8 +200,8 @@ def test_the_gradings_of_a_submission_are_its_history(school: School) -> None:
         add_round(session, row, row.assignment, reason="regrade", priority="interactive")
     school.grade(submission, report(points=9, points_so_far=9))
     page = plain(shown(school, submission))
-    assert "Grading 2 (this one) , after a request for a regrade" in page
-    assert "Grading 1, the first one" in page
+    assert "Grading 2 (current) , after a regrade request" in page
+    assert "Grading 1, first" in page
     assert "8.5 of 10 points" in page
     assert "9 of 10 points" not in page  # not released
     assert "9 of 10 points" in plain(shown(school, submission, "teacher"))
@@ -284,7 +284,7 @@ def test_what_only_says_it_is_a_picture_is_not_shown(school: School) -> None:
     data = notebook(text("x"), code("x", display(image_svg="<svg onload=alert(1)>"), picture(evil)))
     page = shown(school, school.submit("anna", data=data, name=NOTEBOOK))
     assert "<img" not in page
-    assert "2 pictures of a kind that is not shown" in page
+    assert "2 images in an unsupported format" in page
 
 
 def test_jpegs_lose_what_the_camera_said() -> None:
@@ -396,7 +396,7 @@ def test_nobody_asks_before_the_release_or_for_others(school: School) -> None:
     assert ask(school, submission, "ben").status_code == 404
     assert ask(school, submission, "teacher").status_code == 403
     assert requests(school) == []
-    assert "Ask for a regrade" not in shown(school, submission)
+    assert "Request a regrade" not in shown(school, submission)
 
 
 def test_two_at_once_ask_once(either: School) -> None:
@@ -441,7 +441,7 @@ def test_staff_see_requests_of_their_courses_open_ones_first(school: School) -> 
     assert answer.status_code == 409
     told = plain(shown(school, first.submission_id))
     assert "declined Thinks about it" in told
-    assert "Your request for a regrade was answered. declined Read the answer" in told
+    assert "Your regrade request was answered. declined View response" in told
     assert "It names no reason." in told
 
 
@@ -462,7 +462,7 @@ def test_other_points_are_an_answer(either: School) -> None:
     post(school, "grader", f"/regrades/{one.id}", verdict="points", points="5,5", words="You are right.")
     post(school, "teacher", f"/regrades/{whole.id}", verdict="points", points="-0.5", words="But too long.")
     page = plain(shown(school, submission))
-    assert "9.5 of 10, 0.5 taken off by a person: 9" in page
+    assert "9.5 of 10, 0.5 deducted by a person: 9" in page
     assert "accepted Thinks about it" in page
     assert "You are right." in page
     with school.store.read() as session:

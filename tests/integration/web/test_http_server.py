@@ -139,10 +139,10 @@ def _answer_to_drops(slow: socket.socket) -> bytes:
 
 def test_who_does_not_read_a_large_answer_keeps_no_thread_and_is_let_go(port: int) -> None:
     with ExitStack() as stack:
-        readers = [
-            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20)) for _ in range(8)
-        ]
-        for reader in readers:
+        readers: list[socket.socket] = []
+        for _ in range(8):  # each asks at once: a connection without a request is closed soon
+            reader = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20))
+            readers.append(reader)
             reader.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
             assert reader.recv(1) == b"H"
         assert answered(port)  # by the one thread there is

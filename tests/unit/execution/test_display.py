@@ -185,15 +185,15 @@ def test_names_in_what_tests_saw_stay_here() -> None:
 @pytest.mark.parametrize(
     ("cell", "one", "words"),
     [
-        (code(1), played(1, "42"), "When we ran it:"),
-        (code(1), played(1), "put out nothing"),
+        (code(1), played(1, "42"), "When we ran your work:"),
+        (code(1), played(1), "produced no output"),
         (code(1, outputs=(out("<A at 0x1f>\n"),)), played(1, "<A  at 0x2f>"), None),
-        (code(1, outputs=(out("41"),)), played(1, "42"), "When we ran it:"),
+        (code(1, outputs=(out("41"),)), played(1, "42"), "When we ran your work:"),
         (code(1, execution_count=2), played(1), None),
         (code(1), played(1, state="failed", error="NameError: x"), "with an error: NameError: x"),
-        (code(1), played(1, state="too long"), "took too long"),
+        (code(1), played(1, state="too long"), "reached the time limit"),
         (code(1), played(1, state="not reached"), "Not reached"),
-        (code(1, outputs=(Output(kind="error", text="E"),)), played(1), "without an error"),
+        (code(1, outputs=(Output(kind="error", text="E"),)), played(1), "without errors"),
         (code(1), None, None),
     ],
 )
@@ -208,12 +208,12 @@ def test_how_a_documents_run_went_in_sentences() -> None:
         values = {"end": "finished", "cells": (played(1), played(2, state="failed")), **more}
         return " ".join(ran_document(ShownDocument(path="a.py", **values), staff))
 
-    assert said() == "When we ran it, 1 of 2 code cells ran without an error."
+    assert said() == "When we ran your work, 1 of 2 code cells ran without errors."
     assert "stopped after 120 s" in said(end="too long", reason="It was stopped after 120 s.")
     assert "polars" in said(missing=("polars",))
     assert "bwrap" not in said(end="not run", reason="bwrap is missing")
     assert "bwrap" in said(staff=True, end="not run", reason="bwrap is missing")
-    assert said(cells=(played(1),)) == "When we ran it, it ran to its end without an error."
+    assert said(cells=(played(1),)) == "When we ran your work, it finished without errors."
     assert ran_document(None, staff=True) == ()
 
 

@@ -200,7 +200,7 @@ def _lacking(outcomes: tuple[CheckOutcome, ...]) -> Iterator[str]:
             continue
         name = outcome.label or outcome.check
         message = "" if _PATTERN_SIGNS.search(outcome.message) else outcome.message.rstrip(".")
-        state = "not met" if outcome.earned <= 0 else "met in part"
+        state = "not met" if outcome.earned <= 0 else "partly met"
         yield f"'{name}' is {state}{f' ({message})' if message and message != name else ''}."
 
 
