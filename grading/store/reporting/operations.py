@@ -232,10 +232,16 @@ def database_bytes(session: Session) -> int:
 
 
 def last_backup_age_s(session: Session) -> float | None:
-    """Seconds since a back-up was last made, by the database's clock; nothing when none ever was."""
-    made = select(Audit.at).where(Audit.action == "database.backup").order_by(Audit.id.desc()).limit(1)
-    at = session.scalar(made)
-    return None if at is None else (now(session) - at).total_seconds()
+    """Seconds since a back-up was last made, by the database's clock; nothing when none ever was.
+
+    A database that was restored does not know the back-ups made since, but that one.
+    """
+    told = Audit.action.in_(("database.backup", "database.restore"))
+    row = session.scalar(select(Audit).where(told).order_by(Audit.id.desc()).limit(1))
+    if row is None:
+        return None
+    at = datetime.fromisoformat(row.detail["of"]) if row.action == "database.restore" else row.at
+    return (now(session) - at).total_seconds()
 
 
 @dataclass(frozen=True)

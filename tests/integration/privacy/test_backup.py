@@ -24,6 +24,7 @@ from grading.store import Store, schema
 from grading.store.privacy import backup, erasure
 from grading.store.privacy.backup import BackupDamaged, BackupFailed, Manifest
 from grading.store.privacy.erasure import find_student
+from grading.store.reporting.operations import last_backup_age_s
 from grading.store.tables import Audit, Base, Grade, Round, Submission, SubmissionFile, User
 from tests.support.aging import Fresh, Played, everything, played
 from tests.support.factories import add_assignment, submit
@@ -121,6 +122,8 @@ def test_what_comes_back_is_what_was_there(system: Played, fresh_database: Fresh
         assert everything(restored, "audit") == {k: v for k, v in before.items() if k != "audit"}
         with restored.read() as session:
             last = session.scalars(select(Audit).order_by(Audit.id.desc()).limit(1)).one()
+            # that it came from one shows that there is one, though nobody told this database
+            assert last_backup_age_s(session) == pytest.approx(0, abs=60)
         assert (last.action, last.object) == ("database.restore", "database")
         # ids go on where they were
         submit(restored, assignment, "ben")
