@@ -22,7 +22,6 @@ Work = Literal["server", "sandbox", "models"]
 ANY_MANAGER = """NoNewPrivileges=true
 LockPersonality=true
 RestrictRealtime=true
-RestrictSUIDSGID=true
 SystemCallArchitectures=native
 SystemCallErrorNumber=EPERM
 """
@@ -33,6 +32,7 @@ PrivateMounts=true
 ProtectKernelModules=true
 ProtectControlGroups=true
 ProtectClock=true
+ProtectProc=invisible
 CapabilityBoundingSet=
 AmbientCapabilities=
 RemoveIPC=true
@@ -41,9 +41,8 @@ RemoveIPC=true
 WITHOUT_SANDBOXES = """ProtectKernelTunables=true
 ProtectKernelLogs=true
 ProtectHostname=true
-ProtectProc=invisible
 """
-NO_NAMESPACES = "RestrictNamespaces=true\n"
+NO_NAMESPACES = "RestrictNamespaces=true\nRestrictSUIDSGID=true\n"
 NETWORK = "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6"
 FOR_WORK: dict[Work, str] = {
     "server": f"""{NO_NAMESPACES}{NETWORK}
@@ -51,7 +50,8 @@ MemoryDenyWriteExecute=true
 SystemCallFilter=@system-service
 SystemCallFilter=~@privileged
 """,
-    # bubblewrap makes namespaces and mounts, brings up their loopback and gives up what it may do in them
+    # bubblewrap makes namespaces and mounts, brings up their loopback and gives up what it may do in them;
+    # newer ones call openat2, which RestrictSUIDSGID refuses, as it cannot see that call's flags
     "sandbox": f"""RestrictNamespaces=user mnt pid net ipc uts cgroup
 {NETWORK} AF_NETLINK
 SystemCallFilter=@system-service @mount sethostname

@@ -271,6 +271,8 @@ class Setup:
             for part, (path, _) in paths.items()
         ]
         self._until_ready()
+        if why := system.not_run(self.host):
+            self.say(f"! {why}")
         return self._changed([*started, *(written for _, written in paths.values())])
 
     def _files(self, unit: str) -> tuple[str, ...]:

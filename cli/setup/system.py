@@ -34,6 +34,8 @@ R_PACKAGES = (
     ),
 )
 NEEDED_ELSEWHERE = ("redis-server", "psql", "bwrap", "openssl", "ssh", "runuser", "useradd", "systemctl")
+RUN_IN = "work is run in:"
+"""What the sandbox worker says when it starts."""
 PROFILE = "/etc/apparmor.d/bwrap-userns-restrict"
 FREE_GB = 3.0
 STOP_S = 30.0
@@ -156,6 +158,13 @@ def start(host: Host, unit: str, files: Sequence[str]) -> bool:
         return False
     host.run("systemctl", "restart", unit)
     return True
+
+
+def not_run(host: Host) -> str:
+    """Why the sandbox worker, in its unit, runs no work; empty if it does."""
+    words = ("journalctl", "--unit=grader-sandbox.service", "--output=cat", "--no-pager", "--lines=1000")
+    said = [line for line in host.run(*words).splitlines() if f"{RUN_IN} " in line]
+    return said[-1].partition(f"{RUN_IN} none ")[2] if said else ""
 
 
 def verify(host: Host, units: Sequence[str]) -> None:

@@ -125,6 +125,7 @@ def test_setup_goes_on_after_it_was_killed_and_takes_back_what_it_made(hosts: Ho
         server.try_run(killed)
     done = server.run("cd /srv/grader && sudo scripts/setup --yes --sample")
     assert "sandbox: work in Python is run" in done
+    assert "Nothing that students submit is run" not in done
     again = steps_of(server.run("sudo grader setup --yes"))
     changed = {name for name, did in again.items() if did != "already so"}
     assert changed <= {"system", "tables", "doctor"}, again
