@@ -131,7 +131,7 @@ def _all(settings: Settings, options: Options, rollback: bool, dry_run: bool) ->
                     overview.begin(machine.name, f"{number}/{len(steps)} {name}")
                     overview.result(machine.name, does if dry_run else one.run(step))
                 if not dry_run:
-                    overview.result(machine.name, _summary(one))
+                    overview.finish(machine.name, _summary(one))
                     done.append(one)
 
         failed = overview.all_at_once(machines, work)

@@ -252,16 +252,17 @@ class Deployment:
             )
         words = ["environment", name]
         if self.options.offline:
-            wheels = wheels_for(lock, self.facts, self.options.wheels, self.say)
+            wheels = wheels_for(self.machine.name, lock, self.facts, self.options.wheels, self.say)
             sent = copy(self.remote, wheels, "wheels", self.progress)
             self.say(f"{len(wheels)} wheels, {size(sent)} copied")
             words.append("wheels")
         self.say(f"installing {count} packages, which takes a few minutes")
         self._run_remote(*words, stdin=lock.encode(), timeout_s=INSTALL_S)
+        self.facts["environments"].append(name)
         return f"{count} packages installed" + (" from wheels" if self.options.offline else "")
 
     def _wheels(self) -> list[File]:
-        return wheels_for(self._locked, self.facts, self.options.wheels, self.say)
+        return wheels_for(self.machine.name, self._locked, self.facts, self.options.wheels, self.say)
 
     @property
     def _bring(self) -> Models:

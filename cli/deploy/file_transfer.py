@@ -131,10 +131,10 @@ def _missing(remote: Remote, files: Sequence[File], where: str, quick: bool) -> 
 
 def full(machine: str, where: str, needed: int, free: int) -> MachineError:
     """There is too little room for what is to be copied."""
+    what = f"{where} needs {size(needed)}, and its disk" if needed else f"the disk of {where}"
     return MachineError(
-        f"{machine}: {where} needs {size(needed)}, and the disk has {size(free)} left, of which "
-        f"{size(SPARE)} must stay free; remove something there, or set folder or models "
-        "in [machines.ssh] to a larger disk."
+        f"{machine}: {what} has {size(free)} left, of which {size(SPARE)} must stay free; remove something "
+        "there, or set folder or models in [machines.ssh] to a larger disk."
     )
 
 

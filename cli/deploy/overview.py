@@ -57,6 +57,12 @@ class Overview:
         if self._live is None:
             click.echo(f"{machine} {step}: {text}")
 
+    def finish(self, machine: str, text: str) -> None:
+        """What came of a machine in all."""
+        self._set(machine, self._rows[machine][0], text)
+        if self._live is None:
+            click.echo(f"{machine}: {text}")
+
     def all_at_once(self, machines: Sequence[Machine], work: Callable[[Machine], None]) -> int:
         """Do something for all machines; how many failed."""
 
@@ -65,7 +71,7 @@ class Overview:
                 work(machine)
             except GraderError as error:
                 self._errors[machine.name] = error.message
-                self.result(machine.name, f"✗ {error.message.splitlines()[0]}")
+                self.finish(machine.name, f"✗ {error.message.splitlines()[0]}")
 
         with ThreadPoolExecutor(len(machines)) as pool:
             list(pool.map(one, machines))

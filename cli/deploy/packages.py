@@ -81,7 +81,7 @@ def platforms(facts: Mapping[str, Any]) -> list[str]:
     return [*tags, f"manylinux2014_{arch}", f"linux_{arch}"]
 
 
-def fetch_wheels(lock: str, facts: Mapping[str, Any], folder: Path) -> list[Path]:
+def fetch_wheels(machine: str, lock: str, facts: Mapping[str, Any], folder: Path) -> list[Path]:
     """The wheels of a lock for a machine, kept in `folder`; nothing is fetched that is there already.
 
     MachineError when a package has no wheel for that platform or no package index is within reach.
@@ -109,12 +109,14 @@ def fetch_wheels(lock: str, facts: Mapping[str, Any], folder: Path) -> list[Path
             return sorted(folder.glob("*.whl"))
         problem = " ".join((done.stderr or done.stdout).split())[-400:]
     raise MachineError(
-        f"This computer cannot fetch all wheels for {facts['platform']} with Python {version}: {problem} "
-        f"Put what is missing into {folder}, or give the machine a way to a package index."
+        f"{machine}: there are not all wheels here for {facts['platform']} with Python {version}: {problem}. "
+        f"Put what is missing into {folder}, or give this computer or the machine a way to a package index."
     )
 
 
-def wheels_for(lock: str, facts: Mapping[str, Any], folder: Path, say: Callable[[str], None]) -> list[File]:
+def wheels_for(
+    machine: str, lock: str, facts: Mapping[str, Any], folder: Path, say: Callable[[str], None]
+) -> list[File]:
     """The wheels of a lock for a machine, those that are missing here fetched; MachineError otherwise."""
     version = ".".join(facts["version"].split(".")[:2])
     kept = folder / f"{platforms(facts)[0]}-{version}"
@@ -123,7 +125,7 @@ def wheels_for(lock: str, facts: Mapping[str, Any], folder: Path, say: Callable[
     with (kept / ".lock").open("w") as alone:  # machines of one kind are deployed at the same time
         fcntl.flock(alone, fcntl.LOCK_EX)
         _refuse_damaged(kept, lock)
-        files = [file(path.name, path) for path in fetch_wheels(lock, facts, kept)]
+        files = [file(path.name, path) for path in fetch_wheels(machine, lock, facts, kept)]
     return [one for one in files if one.sha256 in lock]
 
 

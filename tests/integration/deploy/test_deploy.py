@@ -116,7 +116,7 @@ def test_copies_stay_in_their_folder_and_on_their_disk(remote: Remote, tmp_path:
     with pytest.raises(MachineError, match="does not stay in its folder"):
         copy(remote, [one], "x", silent)
     huge = replace(one, path="huge", size=10**18)
-    with pytest.raises(MachineError, match=r"needs 1000000\.0 TB, and the disk has"):
+    with pytest.raises(MachineError, match=r"needs 1000000\.0 TB, and its disk has"):
         copy(remote, [huge], "x", silent)
     assert not (tmp_path / "escaped").exists()
 
@@ -359,6 +359,7 @@ def test_wheels_that_cannot_be_had_are_named(
         "markers": {"sys_platform": "linux", "platform_machine": "aarch64"},
     }
     with pytest.raises(
-        MachineError, match=r"wheels for linux-aarch64 with Python 3\.12: .*grader-has-no-such-thing"
+        MachineError,
+        match=r"lab-1: .* wheels here for linux-aarch64 with Python 3\.12: .*grader-has-no-such",
     ):
-        fetch_wheels(lock, facts, tmp_path)
+        fetch_wheels("lab-1", lock, facts, tmp_path)

@@ -344,10 +344,10 @@ FAULTS: dict[Callable[[Fault], Said], str] = {
 """What ends a deployment, and its sentence."""
 SLOW: dict[Callable[[Fault], Said], str] = {
     network_cut: r"The connection to lab-1 .* ended early; what it did there ends too\. Deploy again: it",
-    disk_full: r"lab-1: /mnt/there needs 0 B, and the disk has \d+ MB left, of which 1 GB must stay free",
+    disk_full: r"lab-1: the disk of /mnt/there has \d+ MB left, of which 1 GB must stay free; remove",
     disk_fills: r"lab-1: .*No space left on device.* Free some space there and deploy again; what runs was",
     broken_wheel: r"tiny_thing-1\.0-py3-none-any\.whl is damaged\. Remove it, .* and deploy again",
-    wrong_architecture: r"cannot fetch all wheels for linux-i686 .* tiny-thing.* Put what is missing into",
+    wrong_architecture: r"lab-1: there are not all wheels here for linux-i686 .* tiny-thing.*\. Put what is",
     full_temporary_folder: r"lab-1: the new release ended right after its start, so \w+, the one before, ",
     read_only_home: r"lab-1: the disk of /mnt/there is mounted read-only; .* make it writable again",
     no_sudo: r"lab-1: services of ada end when nobody is signed in; run there once: sudo loginctl enable",
