@@ -124,7 +124,8 @@ def test_a_log_is_followed_until_nobody_looks(remote: Remote, tmp_path: Path) ->
         with log.open("a") as more:
             more.write("it goes on\n")
         assert next(lines) == b"it goes on\n"
-    tails = [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(log).encode() in content(path)]
+        tails = [one for one in Path("/proc").glob("[0-9]*/cmdline") if str(log).encode() in content(one)]
+        assert tails
     until(lambda: not any(path.exists() for path in tails), 10, "nobody follows it any more")
 
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,8 @@ def test_packages_can_be_broken_off(site: Site, tmp_path: Path) -> None:
         with remote.session(DEPLOY_SCRIPT, "environment", "made", "wheels") as session:
             session.send(lock)
             session.end_input()
-            until(lambda: list(grows.glob(".new-*/bin")), 20, "it grows")
+            until(lambda: working_in(grows) and list(grows.glob(".new-*/bin")), 20, "it grows")
+        until(lambda: not working_in(grows), 10, "nobody goes on with it")
     assert not (grows / "made").exists()
     remote.call(DEPLOY_SCRIPT, "environment", "made", "wheels", stdin=lock, timeout_s=120)
     python = grows / "made" / "bin" / "python"
@@ -118,6 +120,16 @@ def test_packages_can_be_broken_off(site: Site, tmp_path: Path) -> None:
     assert ".new-" not in (grows / "made" / "bin" / "pip").read_text()
     Lock(remote, "0123456789ab").close()
     assert os.listdir(grows) == ["made"]
+
+
+def working_in(folder: Path) -> list[Path]:
+    """The processes whose command names a folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if str(folder).encode() in path.read_bytes():
+                found.append(path.parent)
+    return found
 
 
 def test_a_second_deployment_is_told_of_the_first(site: Site, grader: Grader) -> None:
