@@ -23,7 +23,7 @@ from grading.store.accounts.sign_in_attempts import TriedTooOften
 from grading.store.courses import user_admin
 from grading.store.courses.user_admin import Preferences
 
-TOKEN_DAYS = define_message("profile.token_days", "Say how many days the token is valid: 1 to 730.")
+TOKEN_DAYS = define_message("profile.token_days", "Enter a validity of 1 to 730 days.")
 
 PASSWORDS = "20 per minute"
 """For one person who changes their password."""
@@ -53,7 +53,7 @@ def save() -> tuple[str, int] | Response:
         return _page(render_error(error), wanted), error.status
     session.pop("language", None)  # what this browser chose before
     speak(wanted.language)
-    flash(_("Your settings are saved."))
+    flash(_("Settings saved."))
     return redirect(url_for("profile.show"), 303)
 
 
@@ -65,7 +65,7 @@ def password() -> tuple[str, int] | tuple[str, int, dict[str, str]] | Response:
     old, new = request.form.get("old", "")[:1000], request.form.get("password", "")
     try:
         if new != request.form.get("again", ""):
-            raise GraderError(_("The two new passwords differ. Type the same one twice."))
+            raise GraderError(_("The new passwords do not match. Type the same password twice."))
         ended = "tokens" in request.form
         caller = sign_in.caller_of(auth.user())
         credentials.change_password(services().store, actor.user_id, old, new, caller, tokens_end=ended)
@@ -73,8 +73,12 @@ def password() -> tuple[str, int] | tuple[str, int, dict[str, str]] | Response:
         return _page(sign_in.waits(error)), error.status, {"Retry-After": str(error.retry_after_s)}
     except GraderError as error:
         return _page(render_error(error)), error.status
-    message = _("Your password is changed. Other sessions of yours have ended.")
-    flash(_("Your password is changed. Other sessions and your API tokens have ended.") if ended else message)
+    message = _("Password changed. Your other sessions have ended.")
+    flash(
+        _("Password changed. Other sessions have ended and your API tokens are revoked.")
+        if ended
+        else message
+    )
     return _go_on(actor.user_id)
 
 
@@ -84,7 +88,7 @@ def end_other_sessions() -> Response:
     actor = auth.actor()
     with services().store.write() as store:
         credentials.end_sessions(store, actor.user_id)
-    flash(_("You are signed out everywhere else."))
+    flash(_("Signed out of all other sessions."))
     return _go_on(actor.user_id)
 
 

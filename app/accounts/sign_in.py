@@ -50,7 +50,7 @@ def enter() -> tuple[str, int] | tuple[str, int, dict[str, str]] | Response:
             {"Retry-After": str(error.retry_after_s)},
         )
     if user_id is None:
-        return _form(target, name, _("Name and password do not fit. Check both and try again.")), 401
+        return _form(target, name, _("Wrong name or password. Check both and try again.")), 401
     found = auth.begin_session(user_id)
     session.clear()
     session.permanent = True
@@ -104,7 +104,7 @@ def set_password() -> tuple[str, int] | Response:
     password = request.form.get("password", "")
     try:
         if password != request.form.get("again", ""):
-            raise GraderError(_("The two passwords differ. Type the same one twice."))
+            raise GraderError(_("The passwords do not match. Type the same password twice."))
         user_id = invitations.use_link(services().store, session.get("reset", ""), password)
     except invitations.LinkGone:
         session.pop("reset", None)
@@ -113,7 +113,7 @@ def set_password() -> tuple[str, int] | Response:
         return _set_page(render_error(error)), error.status
     session.clear()
     session["signs_in_as"] = request.form.get("username", "")[:200]
-    flash(_("Your password is set. Sign in with it now."))
+    flash(_("Password set. Sign in with it now."))
     # so that whoever is slowed down by strangers gets in by a link
     return remember(redirect(url_for("sign_in.form"), 303), user_id)
 
@@ -155,10 +155,8 @@ def remember(answer: Response, user_id: int) -> Response:
 def waits(error: TriedTooOften) -> str:
     """When to try again, in words."""
     return ngettext(
-        "After several wrong passwords for this name there is a pause between tries. Nothing is lost. "
-        "Try again in %(count)s second.",
-        "After several wrong passwords for this name there is a pause between tries. Nothing is lost. "
-        "Try again in %(count)s seconds.",
+        "Too many wrong passwords for this name. Try again in %(count)s second.",
+        "Too many wrong passwords for this name. Try again in %(count)s seconds.",
         error.retry_after_s,
     )
 

@@ -80,7 +80,7 @@ def administrator(user_id: int) -> Response:
     actor, value = _administrator(), request.form.get("value") == "1"
     with services().store.write() as session:
         user_admin.set_flag(session, user_id, "administrator", value, actor)
-    flash(_("They are an administrator now.") if value else _("They are no administrator any more."))
+    flash(_("Administrator role granted.") if value else _("Administrator role removed."))
     return redirect(url_for("users.person", user_id=user_id), 303)
 
 
@@ -90,11 +90,7 @@ def disabled(user_id: int) -> Response:
     actor, value = _administrator(), request.form.get("value") == "1"
     with services().store.write() as session:
         user_admin.set_flag(session, user_id, "disabled", value, actor)
-    message = (
-        _("The account is disabled; its sessions have ended.")
-        if value
-        else _("The account can be used again.")
-    )
+    message = _("Account disabled. Its sessions have ended.") if value else _("Account enabled.")
     flash(message)
     return redirect(url_for("users.person", user_id=user_id), 303)
 
@@ -105,7 +101,7 @@ def link(user_id: int) -> str:
     actor = _administrator()
     with services().store.write() as session:
         if user_admin.load_account(session, user_id).person.disabled:
-            raise Forbidden(_("The account is disabled; let it be used again first."))
+            raise Forbidden(_("This account is disabled. Enable it first."))
         back = url_for("users.person", user_id=user_id)
         return auth.show_password_link(session, user_id, actor, back)
 
@@ -152,12 +148,10 @@ def erase_user(user_id: int) -> str | tuple[str, int] | Response:
     with store.read() as session:
         student = find_identity(session, f"user:{user_id}")
     if request.form.get("typed", "").strip() not in _ids(student):
-        return _erase_page(user_id, _("That is not the id of this student; nothing was erased.")), 422
+        return _erase_page(user_id, _("Nothing was erased: the ID does not match this student.")), 422
     with store.write() as session:
         erasure.erase_student(session, student, actor.name)
-    flash(
-        _("Everything of %(who)s was erased. Back-ups made before still hold it.", who=_confirmation(student))
-    )
+    flash(_("All data of %(who)s was erased. Earlier backups still contain it.", who=_confirmation(student)))
     response = redirect(url_for("home.home"), 303)
     # after the answer: rewriting the file takes as long as it is large
     response.call_on_close(lambda: _compact(store))
@@ -191,8 +185,8 @@ def _counted(name: str, count: int) -> str:
         "runs": ngettext("%(count)s run on machines", "%(count)s runs on machines", count),
         "tokens": ngettext("%(count)s token", "%(count)s tokens", count),
         "class zips": ngettext(
-            "%(count)s class zip that may hold their work",
-            "%(count)s class zips that may hold their work",
+            "%(count)s class ZIP file that may contain their work",
+            "%(count)s class ZIP files that may contain their work",
             count,
         ),
     }

@@ -46,7 +46,7 @@ def give(assignment_id: int) -> tuple[str, int] | Response:
         return _page(actor, assignment_id, render_error(error)), error.status
     message = ngettext("%(count)s student has", "%(count)s students have", count)
     when = dates.spoken(until, zone)
-    flash(_("%(who)s until %(when)s. Grades that are there were worked out anew.", who=message, when=when))
+    flash(_("%(who)s until %(when)s. Existing grades were recalculated.", who=message, when=when))
     return redirect(url_for("extensions.listing", assignment_id=assignment_id), 303)
 
 
@@ -59,8 +59,8 @@ def revoke(assignment_id: int, student_id: int) -> Response:
     with services().store.write() as session:
         found = _assignment(session, actor, assignment_id)
         done = extensions.revoke_extension(session, found, student_id, actor)
-    message = _("The extension was taken back. Grades that are there were worked out anew.")
-    flash(message if done else _("There was no extension any more."))
+    message = _("Extension removed. Existing grades were recalculated.")
+    flash(message if done else _("This extension no longer exists."))
     return redirect(url_for("extensions.listing", assignment_id=assignment_id), 303)
 
 
@@ -87,7 +87,7 @@ def _page(actor: Actor, assignment_id: int, problem: str = "") -> str:
 
 def _picks(students: Sequence[Student], chosen: frozenset[int]) -> Markup:
     """A box for each student to be ticked, by name; of hundreds, so they are written here."""
-    has_one = Markup(' <span class="small text-body-secondary">({})</span>').format(_("has one"))
+    has_one = Markup(' <span class="small text-body-secondary">({})</span>').format(_("extension given"))
     made = []
     for number, name, extended in students:
         ticked, more = " checked" if number in chosen else "", has_one if extended else ""

@@ -38,17 +38,17 @@ def own(assignment_id: int) -> BaseResponse:
 
 def _do(session: Session, found: tables.Assignment, actor: Actor, wish: str) -> str:
     if found.group_size < 2 or actor.roles.get(found.course_id) != "student":
-        raise GroupProblem(_("This assignment is done alone, or you are no student of the course."))
+        raise GroupProblem(_("This assignment has no groups, or you are not a student of the course."))
     if wish == "invite":
         invited = groups.invite(session, found, actor.user_id, request.form.get("name", "")[:200])
-        return _("%(name)s was invited and has to accept.", name=invited.name)
+        return _("%(name)s was invited and must accept.", name=invited.name)
     if wish == "confirm":
         groups.confirm_invitation(session, found, actor.user_id)
-        return _("You are in the group now. What one of you submits counts for all.")
+        return _("You joined the group. A submission by one member counts for everyone.")
     if wish == "leave":
         groups.leave_group(session, found, actor.user_id)
-        return _("You are in no group now.")
-    raise GroupProblem(_("Choose what to do with the group."))
+        return _("You left the group.")
+    raise GroupProblem(_("Choose an action for the group."))
 
 
 @pages.get("/assignments/<int(max=2147483647):assignment_id>/groups")
@@ -65,7 +65,7 @@ def arrange(assignment_id: int) -> tuple[str, int] | BaseResponse:
         with services().store.write() as session:
             found = _shared(session, actor, assignment_id)
             if request.form.get("state") != groups.groups_digest(session, assignment_id):
-                raise GroupProblem(_("Somebody changed the groups meanwhile. Look at them and try again."))
+                raise GroupProblem(_("Someone changed the groups in the meantime. Check them and try again."))
             made = groups.arrange_groups(session, found, _typed(), actor.name)
     except GroupProblem as error:
         return _page(actor, assignment_id, render_error(error)), error.status
@@ -122,7 +122,7 @@ def neutral(text: str) -> str:
 def _done(assignment_id: int, made: tuple[int, int]) -> BaseResponse:
     there, changed = made
     message = ngettext("%(count)s student was moved.", "%(count)s students were moved.", changed)
-    flash(message + " " + ngettext("There is %(count)s group now.", "There are %(count)s groups now.", there))
+    flash(message + " " + ngettext("%(count)s group saved.", "%(count)s groups saved.", there))
     return redirect(url_for("groups.listing", assignment_id=assignment_id), 303)
 
 

@@ -112,8 +112,8 @@ def invite(course_id: int) -> Response | BaseResponse:
     if not made:
         flash(
             _(
-                "Nobody was chosen for whom you can make a link. An administrator makes links for staff and "
-                "for people who are also in courses that you do not teach."
+                "You cannot create links for any of the selected people. An administrator creates "
+                "links for staff and for people who are also in courses that you do not teach."
             )
         )
         return redirect(url_for("roster.listing", course_id=course_id), 303)
@@ -147,7 +147,7 @@ def change_role(course_id: int, user_id: int) -> BaseResponse:
     actor = auth.in_course("roster.change", course_id)
     with services().store.write() as session:
         roster.set_role(session, course_id, user_id, request.form.get("role", ""), actor)
-    flash(_("The role is changed."))
+    flash(_("Role changed."))
     return redirect(url_for("roster.person", course_id=course_id, user_id=user_id), 303)
 
 
@@ -157,7 +157,7 @@ def remove(course_id: int, user_id: int) -> BaseResponse:
     actor = auth.in_course("roster.change", course_id)
     with services().store.write() as session:
         roster.remove_member(session, course_id, user_id, actor)
-    flash(_("They are no longer in this course. What they submitted is kept."))
+    flash(_("Removed from the course. Their submissions are kept."))
     return redirect(url_for("roster.listing", course_id=course_id), 303)
 
 
@@ -202,9 +202,9 @@ def _preview_page(course_id: int, text: str, table: Roster, actor: Actor, proble
 def _summary(plan: Plan) -> str:
     added, changed = len(plan.of("new", "add")), len(plan.of("change"))
     if not added and not changed:
-        return _("Everybody was in the course already; nothing was changed.")
+        return _("No changes: everyone is already in the course.")
     first = ngettext("%(count)s person added", "%(count)s people added", added)
     message = first + ", " + ngettext("%(count)s changed.", "%(count)s changed.", changed)
     left = len(plan.problems)
-    out = ngettext("%(count)s line was left out.", "%(count)s lines were left out.", left) if left else ""
+    out = ngettext("%(count)s line was skipped.", "%(count)s lines were skipped.", left) if left else ""
     return f"{message} {out}".rstrip()

@@ -49,7 +49,7 @@ def create() -> tuple[str, int] | Response:
             course_id = courses.create_course(session, **fields, actor=actor)
     except GraderError as error:
         return render_template("courses/new.html", form=fields, problem=render_error(error)), error.status
-    flash(_("The course is there. Add its people next."))
+    flash(_("Course created. Add people next."))
     return redirect(url_for("roster.listing", course_id=course_id), 303)
 
 
@@ -123,8 +123,8 @@ def send_scores_again(course_id: int) -> Response:
             for name, one in _sections()
         )
     if not sent:
-        raise NotFound(_("There is nothing of this kind to send again."))
-    flash(_("It is sent again in a moment."))
+        raise NotFound(_("Nothing to send again."))
+    flash(_("Queued to be sent again."))
     return redirect(url_for("courses.platforms", course_id=course_id), 303)
 
 

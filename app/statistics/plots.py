@@ -52,8 +52,8 @@ def criteria(figures: Overview) -> Plot:
         found = one.item.shares
         if found is None:
             continue
-        tip = _("%(title)s: %(mean)s of the points on average, the middle half from %(low)s to %(high)s; "
-                "%(zero)s with none, %(full)s with all, of %(n)s",
+        tip = _("%(title)s: mean score %(mean)s, interquartile range %(low)s to %(high)s; %(zero)s "
+                "with zero points, %(full)s with full points, of %(n)s",
                 title=one.title, mean=_percent(found.mean), low=_percent(found.lower),
                 high=_percent(found.upper), zero=one.item.at_zero, full=one.item.at_full,
                 n=found.n)  # fmt: skip
@@ -64,11 +64,11 @@ def criteria(figures: Overview) -> Plot:
         )  # fmt: skip
     return Plot(
         name="criteria",
-        title=_("Mean share of the points, by criterion"),
-        description=_("A bar for each criterion, with a line where the middle half of the class lies."),
-        head=(_("Criterion"), _("Points"), _("Submissions"), _("Mean share"), _("Standard deviation"),
-              _("Lower quarter"), _("Median"), _("Upper quarter"), _("With nothing"), _("With all"),
-              _("Not judged"), _("Discrimination")),
+        title=_("Mean score by criterion"),
+        description=_("One bar per criterion, with a line for the interquartile range."),
+        head=(_("Criterion"), _("Points"), _("Submissions"), _("Mean score"), _("Standard deviation"),
+              _("Lower quartile"), _("Median"), _("Upper quartile"), _("Zero points"), _("Full points"),
+              _("Not rated"), _("Discrimination")),
         rows=tuple(
             (one.title, one.max_points, *_shares(one.item.shares), one.item.at_zero, one.item.at_full,
              one.ungraded, one.item.discrimination)
@@ -93,12 +93,12 @@ def people(figures: Overview) -> Plot:
     ticks = [part * step for part in range(-round(reach / step), round(reach / step) + 1)]
     return Plot(
         name="people",
-        title=_("How people's levels differ from the grader's"),
+        title=_("Difference between people's and automatic levels"),
         description=_("A dot for each criterion, with its 95 % interval. To the right people gave more."),
         head=(_("Criterion"), _("Levels by people"), _("Mean difference"), _("From"), _("To"),
-              _("Mean distance"), _("Within half a level"), _("Weighted kappa"), _("Left as they were"),
-              _("Changed"), _("Blind levels"), _("Kappa of blind ones"), _("Pairs of people"),
-              _("Within half a level, people"), _("Kappa of people")),
+              _("Mean difference"), _("Within half a level"), _("Weighted kappa"), _("Unchanged"),
+              _("Changed"), _("Blind levels"), _("Kappa, blind levels"), _("Pairs of people"),
+              _("Within half a level, people"), _("Kappa between people")),
         rows=tuple(
             (one.title, one.people.n, one.people.difference, *(one.people.interval or (None, None)),
              one.people.absolute, one.people.close, one.people.kappa, one.accepted, one.changed, one.blind.n,
@@ -109,7 +109,7 @@ def people(figures: Overview) -> Plot:
         start=-reach,
         end=reach,
         ticks=tuple((tick, f"{tick:+g}" if tick else "0") for tick in ticks),
-        axis=_("Levels: people − grader"),
+        axis=_("Levels: people − automatic"),
         zero=0.0,
     )  # fmt: skip
 
@@ -127,7 +127,7 @@ def _difference(one: CriterionFacts) -> Lane:
             difference=fixed(found.difference or 0.0, sign=True), n=found.n)  # fmt: skip
     if low is not None and high is not None:
         tip += _(
-            "; with 95 %% confidence between %(low)s and %(high)s",
+            "; 95 %% confidence interval %(low)s to %(high)s",
             low=fixed(low, sign=True),
             high=fixed(high, sign=True),
         )
@@ -142,7 +142,8 @@ def tested(figures: Overview) -> Plot:
     lanes = [
         Lane(
             one.label,
-            _("%(label)s, for “%(title)s”: %(failed)s of %(n)s did not earn all, %(nothing)s earned nothing",
+            _("%(label)s, for “%(title)s”: %(failed)s of %(n)s below full points, %(nothing)s with "
+              "zero points",
               label=one.label, title=titles.get(one.criterion, one.criterion), failed=one.failed, n=one.n,
               nothing=one.nothing),
             bar=one.part,
@@ -153,10 +154,10 @@ def tested(figures: Overview) -> Plot:
     ]  # fmt: skip
     return Plot(
         name="tested",
-        title=_("Checks and tests that were failed most"),
-        description=_("A bar for each check or test: the part of submissions that did not earn all of it."),
-        head=(_("Check or test"), _("Criterion"), _("Kind"), _("Hidden"), _("Submissions"), _("Not all"),
-              _("Nothing"), _("Mean")),
+        title=_("Checks and tests that fail most often"),
+        description=_("One bar per check or test: the share of submissions below full points."),
+        head=(_("Check or test"), _("Criterion"), _("Kind"), _("Hidden"), _("Submissions"),
+              _("Below full points"), _("Zero points"), _("Mean")),
         rows=tuple(
             (one.label, titles.get(one.criterion, one.criterion), _("test") if one.test else _("check"),
              _("yes") if one.hidden else _("no"), one.n, one.failed, one.nothing, one.mean)
@@ -180,7 +181,7 @@ def times(figures: Overview) -> Plot:
     lanes = [
         Lane(
             label,
-            _("%(label)s: half of them within %(median)s, the middle half between %(low)s and %(high)s",
+            _("%(label)s: median %(median)s, interquartile range %(low)s to %(high)s",
               label=label, median=duration(one.median), low=duration(one.lower), high=duration(one.upper)),
             low=one.lower, high=one.upper, dot=one.median, note=duration(one.median), faint=one.n < FEWEST,
         )
@@ -190,8 +191,8 @@ def times(figures: Overview) -> Plot:
         name="times",
         title=_("Time to grade"),
         description=_("A dot for the median of each part, on a line where the middle half lies."),
-        head=(_("Part"), _("Submissions"), _("Mean, s"), _("Lower quarter, s"), _("Median, s"),
-              _("Upper quarter, s"), _("Longest, s")),
+        head=(_("Part"), _("Submissions"), _("Mean, s"), _("Lower quartile, s"), _("Median, s"),
+              _("Upper quartile, s"), _("Longest, s")),
         rows=tuple(
             (label, one.n, one.mean, one.lower, one.median, one.upper, one.most) for label, one in found
         ),

@@ -18,9 +18,7 @@ from grading.domain.messages import define_message
 from grading.store.courses import invitations, user_admin
 from grading.store.courses.roster import Person
 
-ACCOUNT_DISABLED = define_message(
-    "users_api.account_disabled", "The account is disabled; let it be used again first."
-)
+ACCOUNT_DISABLED = define_message("users_api.account_disabled", "This account is disabled. Enable it first.")
 ONE = "/users/<int:user_id>"
 Email = Annotated[str, Field(max_length=200)]
 

@@ -27,7 +27,7 @@ from grading.store.tables import Assignment, Extension, Grade, Round, Submission
 
 NO_STUDENT_CHOSEN = define_message("extensions.no_student_chosen", "Choose at least one student.")
 NO_DUE_DATE = define_message(
-    "extensions.no_due_date", "This assignment has no due date, so nobody needs an extension."
+    "extensions.no_due_date", "This assignment has no due date, so extensions are not needed."
 )
 BEFORE_DUE_DATE = define_message(
     "extensions.before_due_date", "An extension ends after the due date that holds for all."

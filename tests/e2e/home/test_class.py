@@ -29,7 +29,7 @@ def test_the_class_at_a_glance(careful: Page, school: School, site: str, picture
     page = careful
     come_in(page, site, school, "teacher")
     page.goto(f"{site}/assignments/{school.assignment}/statistics")
-    expect(page.get_by_role("heading", name="Nothing to show yet")).to_be_visible()
+    expect(page.get_by_role("heading", name="No data yet")).to_be_visible()
     look(page, pictures, "class-empty")
     whole_class(school, 24)
     page.reload()
@@ -47,9 +47,9 @@ def test_the_class_at_a_glance(careful: Page, school: School, site: str, picture
     saved = pictures / "alone.svg"
     download.value.save_as(saved)
     with page.expect_download() as download:
-        page.get_by_role("link", name="Numbers as CSV Time to grade").click()
+        page.get_by_role("link", name="Data as CSV Time to grade").click()
     assert download.value.suggested_filename == "hw1-times.csv"
-    page.locator("summary", has_text="The numbers as a table Final points").click()
+    page.locator("summary", has_text="Data table Final points").click()
     expect(page.get_by_role("columnheader", name="Submissions").first).to_be_visible()
     page.locator("summary", has_text="Affected submissions Missing values").click()
     follow(page, page.get_by_role("link", name="Student0").first)

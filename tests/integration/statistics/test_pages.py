@@ -99,7 +99,7 @@ def test_the_page_says_all_of_it(school: School) -> None:
         "Student003",
         "Pearson",
         'class="few"',
-        "the newest one",
+        "the latest",
     ):
         assert words in page, words
     assert page.count("<svg class=") == 2 * len(PLOTS)
@@ -111,11 +111,11 @@ def test_the_page_says_all_of_it(school: School) -> None:
 def test_a_class_without_submissions_or_grades(school: School) -> None:
     url = f"/assignments/{school.assignment}/statistics"
     client = school.client("teacher")
-    assert "Nothing to show yet" in client.get(url).get_data(as_text=True)
+    assert "No data yet" in client.get(url).get_data(as_text=True)
     school.submit("anna")
     page = client.get(url).get_data(as_text=True)
     assert "No submission has a total yet." in page
-    assert "No person has given a level yet." in page
+    assert "No levels by people yet." in page
     for name in PLOTS:
         for ending in ("svg", "csv"):
             assert client.get(f"{url}/{name}.{ending}").status_code == 200

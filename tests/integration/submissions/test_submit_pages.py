@@ -529,11 +529,11 @@ def test_a_group_submits_together(both: School) -> None:
     anna, ben = both.client("anna"), both.client("ben")
     assert "No other student of this course" in group(both, anna, "invite", "teacher")
     assert "No other student of this course" in group(both, anna, "invite", "anna")
-    assert "has to accept" in group(both, anna, "invite", "ben")
+    assert "must accept" in group(both, anna, "invite", "ben")
     alone = both.submit("anna")  # nobody has agreed yet
     assert ben.get(f"/submissions/{alone}").status_code == 404
     assert "invites you" in ben.get("/").get_data(as_text=True)
-    assert "You are in the group now" in group(both, ben, "confirm")
+    assert "You joined the group" in group(both, ben, "confirm")
     together = send(ben, both.assignment).headers["Location"]
     with both.store.read() as session:
         row = session.query(Submission).filter_by(student_id=both.users["ben"]).one()
@@ -574,14 +574,14 @@ def test_a_group_has_its_bounds(school: School) -> None:
     assert "is in a group already" in group(school, cleo, "invite", "ben")
     assert "yours is full" in group(school, anna, "invite", "cleo")
     assert "Accept or decline that first" in group(school, ben, "invite", "cleo")
-    assert "You are in no group now" in group(school, ben, "leave")
+    assert "You left the group" in group(school, ben, "leave")
     assert school.count(GroupMember) == 0  # one person is no group
     assert "Ask your classmate to invite you again" in post(
         ben, f"/assignments/{school.assignment}/group", wish="confirm"
     ).get_data(as_text=True)
     group(school, cleo, "invite", "ben")
     change(school, group_size=1)
-    assert "done alone" in group(school, anna, "invite", "dan")
+    assert "has no groups" in group(school, anna, "invite", "dan")
 
 
 def test_two_who_invite_the_same_person_at_once(both: School) -> None:
@@ -639,7 +639,7 @@ def test_staff_make_groups_by_hand_by_chance_and_by_file(school: School) -> None
     assert post(teacher, url, state=stale, **typed).status_code == 303
     answer = post(teacher, url, state=stale, **{f"group-{anna}": ""})
     assert answer.status_code == 422
-    assert "Somebody changed the groups" in answer.get_data(as_text=True)
+    assert "Someone changed the groups" in answer.get_data(as_text=True)
     with school.store.read() as session:
         first = groups.group_of(session, school.assignment, anna)
         assert first is not None
