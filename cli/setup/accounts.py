@@ -21,6 +21,7 @@ set -eu
 case ${1-} in
     setup | service) user=root file=/dev/null ;;
     deploy | cluster) user=@DEPLOY@ file=@DEPLOY_FILE@ ;;
+    sandbox) user=@SANDBOX@ file=@SANDBOX_FILE@ ;;
     *) user=@SERVER@ file=@SERVER_FILE@ ;;
 esac
 if [ "$(id -un)" != "$user" ]; then
@@ -57,6 +58,8 @@ def wrapper(python: str) -> str:
     words = {
         "DEPLOY": DEPLOY_ACCOUNT.name,
         "DEPLOY_FILE": DEPLOY_ACCOUNT.env_file,
+        "SANDBOX": SANDBOX_ACCOUNT.name,
+        "SANDBOX_FILE": SANDBOX_ACCOUNT.env_file,
         "SERVER": SERVER_ACCOUNT.name,
         "SERVER_FILE": SERVER_ACCOUNT.env_file,
         "CONFIG": CONFIG,

@@ -313,6 +313,8 @@ class Setup:
     def _machines(self) -> str:
         made = machines.make_key(self.host)
         chosen = [one for one in self._read().machines if one.ssh is not None]
+        if not chosen:
+            return "the key is made; no machine is named yet" if made else ALREADY
         new = [one for one in chosen if not machines.reached(self.host, one)]
         self.unreached = [one for one in new if not self._introduced(one)]
         if self.unreached:

@@ -102,7 +102,13 @@ def test_variables_are_set_beside_those_of_the_operator(host: Host) -> None:
 
 @pytest.mark.parametrize(
     ("words", "user"),
-    [("deploy --all", "grader-deploy"), ("setup", "root"), ("doctor", "grader"), ("", "grader")],
+    [
+        ("deploy --all", "grader-deploy"),
+        ("sandbox", "grader-sandbox"),
+        ("setup", "root"),
+        ("doctor", "grader"),
+        ("", "grader"),
+    ],
 )
 def test_the_command_becomes_the_user_that_it_needs(words: str, user: str, tmp_path: Path) -> None:
     (tmp_path / "id").write_text("#!/bin/sh\necho nobody\n")
