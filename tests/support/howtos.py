@@ -27,13 +27,15 @@ UPDATE = ("docs/years.md: Update",)
 ROTATION = (
     "docs/years.md: Change passwords and certificates",
     "docs/years.md: Change passwords and certificates (2)",
+    "docs/years.md: Change passwords and certificates (3)",
 )
+WITHOUT_INTERNET = ("docs/cluster.md: Machines without internet",)
 MOVE_FROM = ("docs/years.md: Moving to another computer",)
 MOVE_TO = ("docs/years.md: Moving to another computer (2)",)
 CERTIFICATE = ("docs/redis.md: TLS",)
 PLAYED = (
     *(*MACHINE, *KEYS, *SET_UP, *PEOPLE, *EVERY_DAY, *BACK_UP, *EVERY_NIGHT, *RESTORE, *STUDENT),
-    *(*UPDATE, *ROTATION, *MOVE_FROM, *MOVE_TO, *CERTIFICATE),
+    *(*UPDATE, *ROTATION, *WITHOUT_INTERNET, *MOVE_FROM, *MOVE_TO, *CERTIFICATE),
 )
 """Blocks that tests/integration/deploy/test_howtos.py plays."""
 
@@ -54,7 +56,6 @@ NOT_PLAYED = {
     "docs/operations.md: A Mac Studio with MLX": MACOS,
     "docs/cluster.md: What has to be there first (3)": f"{WITHOUT}; tests/integration/deploy/test_cluster.py",
     "docs/cluster.md: A Mac Studio with MLX": MACOS,
-    "docs/cluster.md: Machines without internet": MODELS,
     "docs/cluster.md: By hand": "tests/integration/deploy/test_service_managers.py",
     "docs/years.md: Back-up (6)": CONTAINERS,
     "docs/redis.md: A user a machine": f"{WITHOUT}; tests/integration/broker/test_redis_security.py",

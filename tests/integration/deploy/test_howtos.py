@@ -32,6 +32,14 @@ REPLACED = {
     "s123456": "cleo",
     "grader-20261120T031000.123Z.zip": "before-the-exam.zip",
 }
+NO_MODELS = {
+    f" --model-folder {folder}": ""
+    for folder in (
+        "/srv/models/ollama",
+        "/srv/models/huggingface/hub",
+        "mlx-community/gemma-3-27b-it-bf16=/srv/models/gemma",
+    )
+}
 ANSWERS = {
     "Enter file in which to save the key": "",
     "nter passphrase": "",
@@ -66,8 +74,8 @@ class School:
     machines: dict[str, Host]
     texts: Mapping[str, howtos.Block]
     played: list[str] = field(default_factory=list)
-    said: dict[str, str] = field(default_factory=dict)
     took: dict[str, float] = field(default_factory=dict)
+    token: str = ""
 
     def play(self, names: tuple[str, ...], host: Host | None = None, **replaced: str) -> str:
         """What was said when these blocks were typed in as they stand."""
@@ -126,13 +134,17 @@ def test_a_server_and_its_machines_are_set_up(school: School) -> None:
 
 def test_people_assignments_and_a_submission(school: School) -> None:
     said = school.play(howtos.PEOPLE) + school.play(howtos.EVERY_DAY, **{"user add ben": "user add bea"})
-    (token,) = re.findall(r"\bgrd_\S+", said)
-    work = "samples/submissions/python-basket/excellent.py"
-    graded = school.server.run(
+    (school.token,) = re.findall(r"\bgrd_\S+", said)
+    assert "graded" in submit(school.server, school.token, "excellent.py", "cleo")
+
+
+def submit(host: Host, token: str, work: str, student: str) -> str:
+    """What a command for one submission says when it has been graded."""
+    return host.run(
         f"cd /srv/grader; export GRADER_SERVER=http://127.0.0.1:8080 GRADER_TOKEN={token}\n"
-        f".venv/bin/grader submit {work} --assignment business-analytics/python-basket --student cleo --wait"
+        f".venv/bin/grader submit samples/submissions/python-basket/{work} --student {student}"
+        " --assignment business-analytics/python-basket --wait"
     )
-    assert "graded" in graded
 
 
 def test_back_ups_are_made_restored_and_tried_out(school: School) -> None:
@@ -167,10 +179,22 @@ def test_the_server_is_updated(school: School) -> None:
 def test_passwords_and_certificates_are_changed(school: School) -> None:
     secrets = "sudo cat /etc/grader/grader.env /etc/grader/deploy.env | grep -o '[A-Za-z0-9._-]\\{24,\\}'"
     before = set(school.server.run(secrets).split())
-    certificate = school.server.run("sudo cat /etc/redis/grader/redis.pem")
+    files = "/etc/redis/grader/redis.pem /etc/grader/ca.pem /var/lib/grader-deploy/.ssh/id_ed25519.pub"
+    old = [school.server.run(f"sudo cat {file}") for file in files.split()]
     school.play(howtos.ROTATION)
     assert not before & set(school.server.run(secrets).split())
-    assert school.server.run("sudo cat /etc/redis/grader/redis.pem") != certificate
+    assert not set(old) & {school.server.run(f"sudo cat {file}") for file in files.split()}
+    school.all_well()
+
+
+def test_machines_are_set_up_without_internet(school: School) -> None:
+    machines = school.machines.values()
+    for machine in machines:
+        machine.run("sudo ip route del default")
+    gone = school.machines["lab-1"]
+    gone.run("sudo loginctl terminate-user grader; sudo rm -r ~grader/grader")
+    school.play(howtos.WITHOUT_INTERNET, **{"mac-studio-1": "lab-2", "mac-studio-2": "lab-2", **NO_MODELS})
+    assert gone.run("sudo ls ~grader/grader/wheels") != ""
     school.all_well()
 
 
@@ -187,6 +211,7 @@ def test_the_server_moves_to_another_computer(school: School, root: Path) -> Non
     school.play(howtos.MOVE_TO, new)  # ends with the doctor, who must not find anything
     assert new.run(people) == before
     assert new.run("sudo grader cluster status").count("as here") == 2
+    assert "graded" in submit(new, school.token, "partial.py", "dan")
 
 
 def test_every_block_was_played(school: School) -> None:
