@@ -55,7 +55,7 @@ def db_upgrade(settings: Settings) -> None:
 def db_current(settings: Settings) -> None:
     """Say the revision of the database and of this code; exit 1 if this code does not work with it."""
     with closing(Store(settings.config.database.url)) as store:
-        at = schema.current_revision(store)
+        at = schema.reached_revision(store)
     click.echo(f"database: {at or 'no tables'}")
     click.echo(f"this code: {schema.newest_revision()}")
     if schema.fit_of(at) not in ("same", "newer"):

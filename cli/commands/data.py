@@ -54,6 +54,7 @@ def backup(
         click.echo(f"{file} is whole: {_sentence(backups.verify_backup(file))}")
         return
     with closing(Store(settings.config.database.url)) as store:
+        schema.reached_revision(store)  # whichever it is: one before an upgrade is backed up, too
         if to_folder is not None:
             file, manifest = backups.rotate_backups(store, to_folder, keep)
         else:

@@ -78,7 +78,7 @@ def downgrade(url: str, revision: str) -> None:
 def _require_known(url: str) -> None:
     store = Store(url)
     try:
-        at = _reached_revision(store)
+        at = reached_revision(store)
     finally:
         store.close()
     if fit_of(at) in ("newer", "unknown"):
@@ -140,12 +140,12 @@ UPDATE = (
 
 def require_usable(store: Store) -> None:
     """Raise StoreOutdated, with the remedy, unless this code works with the tables."""
-    at = _reached_revision(store)
+    at = reached_revision(store)
     if fit_of(at) not in ("same", "newer"):
         raise StoreOutdated(sentence(at))
 
 
-def _reached_revision(store: Store) -> str | None:
+def reached_revision(store: Store) -> str | None:
     """The revision of the database. Raises DatabaseAway, with the remedy, where there is no way to it."""
     try:
         return current_revision(store)

@@ -316,3 +316,26 @@ def test_what_is_submitted_while_the_server_starts_again_arrives_once(tmp_path: 
         assert first.result(30) == {"id": "one"}
     assert len(keys) == 3
     assert len(set(keys)) == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("db", "upgrade"),
+        ("db", "current"),
+        ("backup", "x.zip"),
+        ("retention",),
+        ("token", "create", "--user", "ada"),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.usefixtures("empty")
+def test_a_database_that_is_away_is_one_sentence(
+    words: tuple[str, ...], grader: Grader, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GRADER_DATABASE_URL", f"postgresql://grader:secret@127.0.0.1:{free_port()}/grader")
+    said = grader(*words)
+    assert said.status == 1
+    assert said.error.startswith("grader: The database does not answer (connection failed")
+    assert said.error.count("\n") == 1
