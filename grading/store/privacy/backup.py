@@ -151,6 +151,8 @@ def restore_backup(
         manifest = _extract(path, folder / CONTENT, kind)
         store = Store(url)
         try:
+            if kind == "postgresql":
+                schema.reached_revision(store)
             require_unused(store.engine)
             saved = _make_way(store, safety, replace)
             erased = _erased_since(store, manifest.created) if saved else []

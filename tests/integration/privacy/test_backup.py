@@ -251,6 +251,16 @@ def test_backups_of_other_versions_and_databases_are_refused(archive: Path, tmp_
         assert not (tmp_path / "new.db").exists()
 
 
+def test_a_database_that_is_away_is_told(archive: Path, tmp_path: Path) -> None:
+    with pytest.raises(schema.DatabaseAway, match="does not answer"):
+        backup.restore_backup(
+            "postgresql://grader:secret@127.0.0.1:1/grader",
+            rewritten(archive, kind="postgresql"),
+            replace=False,
+            safety=tmp_path,
+        )
+
+
 def test_a_full_disk_leaves_nothing_half(system: Played, tmp_path: Path) -> None:
     submit(system.store, add_assignment(system.store), "ada", source_text=secrets.token_hex(400_000))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
