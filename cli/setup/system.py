@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cli.setup import redis
 from cli.setup.host import Host, SetupError
@@ -39,7 +40,7 @@ RUN_IN = "work is run in:"
 PROFILE = "/etc/apparmor.d/bwrap-userns-restrict"
 FREE_GB = 3.0
 STOP_S = 30.0
-LOCK_S, LONG_S = 300, 1800.0
+LOCK_S, LONG_S = 300.0, 1800.0
 
 
 @dataclass(frozen=True)
@@ -120,13 +121,25 @@ def installed(host: Host, package: str) -> bool:
 
 
 def install(host: Host, packages: Sequence[str]) -> None:
-    """Install system packages, also after an installation that broke off or while another one ends."""
-    quiet = {"DEBIAN_FRONTEND": "noninteractive"}
-    apt = ("apt-get", "-q", "-o", f"DPkg::Lock::Timeout={LOCK_S}")
-    host.run("dpkg", "--configure", "-a", environ=quiet, timeout_s=LONG_S)
-    host.run(*apt, "update", environ=quiet, timeout_s=LONG_S)
-    words = ("install", "-y", "--no-install-recommends", *packages)
-    host.run(*apt, *words, environ=quiet, timeout_s=LONG_S)
+    """Install system packages, also after an installation that broke off, and when another one has ended."""
+    end = time.monotonic() + LOCK_S
+    while True:
+        try:
+            _install(host, packages)
+            return
+        except SetupError as error:
+            locked = "get lock" in error.message or "locked by another" in error.message
+            if not locked or time.monotonic() > end:
+                raise
+        time.sleep(1)
+
+
+def _install(host: Host, packages: Sequence[str]) -> None:
+    how: dict[str, Any] = {"environ": {"DEBIAN_FRONTEND": "noninteractive"}, "timeout_s": LONG_S}
+    host.run("apt-get", "update", "-q", **how)
+    if host.attempt("dpkg", "--configure", "-a", **how).returncode:
+        host.run("apt-get", "--fix-broken", "install", "-q", "-y", **how)
+    host.run("apt-get", "install", "-q", "-y", "--no-install-recommends", *packages, **how)
 
 
 def allow_sandboxes(host: Host) -> bool:
