@@ -23,12 +23,12 @@ class MatchMissing(GraderError):
 
 
 class Changed(GraderError):
-    """Somebody changed this since you looked at it; nothing was done. Look at it again."""
+    """Nothing was changed: someone changed this in the meantime. Check it again."""
 
     code = "changed_meanwhile"
     status = 412
     default_message = define_message(
-        "error.changed", "Somebody changed this since you looked at it; nothing was done. Look at it again."
+        "error.changed", "Nothing was changed: someone changed this in the meantime. Check it again."
     )
 
 

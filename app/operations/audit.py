@@ -65,7 +65,7 @@ DETAILS: Mapping[str, str] = {
     "criterion": N_("criterion"),
     "deployment": N_("installation"),
     "due": N_("due"),
-    "enabled": N_("switched on"),
+    "enabled": N_("turned on"),
     "failures": N_("failed tries"),
     "fields": N_("what"),
     "issuer": N_("address of the platform"),
@@ -88,7 +88,7 @@ WORDS: Mapping[str, str] = {
     "review": N_("while reviewing"),
     "example": N_("for an example"),
     "pdf": N_("as a PDF"),
-    "zip": N_("as PDFs in a zip"),
+    "zip": N_("as PDFs in a ZIP file"),
     "api": N_("by a program"),
     # what a person changed of a result
     "points": N_("points"),
@@ -132,7 +132,7 @@ SENTENCES: Mapping[str, str] = {
     "grade.replace": N_("%(who)s let a new grading of %(what)s take the place of the old one."),
     "grades.export": N_("%(who)s downloaded the grades of %(what)s as a table."),
     "grades.import": N_("%(who)s changed grades of %(what)s by a table."),
-    "grade.accept": N_("%(who)s looked through %(what)s and accepted its grade."),
+    "grade.accept": N_("%(who)s reviewed %(what)s and accepted its grade."),
     "grade.release": N_("%(who)s released the grade of %(what)s."),
     "grade.release_all": N_("%(who)s released grades of %(what)s."),
     "grade.withdraw": N_("%(who)s withdrew the grade of %(what)s."),
@@ -147,24 +147,24 @@ SENTENCES: Mapping[str, str] = {
     "example.on": N_("%(who)s switched an example of %(what)s on."),
     "example.off": N_("%(who)s switched an example of %(what)s off."),
     "example.remove": N_("%(who)s removed an example of %(what)s."),
-    "round.replay": N_("%(who)s had %(what)s graded again after it had not worked."),
+    "round.replay": N_("%(who)s retried %(what)s after it failed."),
     "comment.save": N_("%(who)s saved a comment to use again, in %(what)s."),
     "comment.delete": N_("%(who)s deleted a saved comment, in %(what)s."),
     "batch.upload": N_("%(who)s uploaded the class zip %(what)s."),
     "batch.confirm": N_("%(who)s submitted for the students of the class zip %(what)s."),
     "group.arrange": N_("%(who)s arranged the groups of %(what)s."),
-    "group.invite": N_("%(who)s asked somebody into their group for %(what)s."),
+    "group.invite": N_("%(who)s invited someone to their group for %(what)s."),
     "group.confirm": N_("%(who)s joined a group for %(what)s."),
     "group.leave": N_("%(who)s left a group for %(what)s."),
     "extension.give": N_("%(who)s gave an extension for %(what)s."),
     "extension.revoke": N_("%(who)s took an extension for %(what)s back."),
-    "student.export": N_("%(who)s made a zip of all that is kept of %(what)s."),
+    "student.export": N_("%(who)s exported all data of %(what)s."),
     "student.erase": N_("%(who)s erased %(what)s with all their work."),
     "assignment.create": N_("%(who)s made the assignment %(what)s."),
     "assignment.save": N_("%(who)s saved a draft of %(what)s."),
     "assignment.publish": N_("%(who)s published a version of %(what)s."),
     "assignment.settings": N_("%(who)s changed the settings of %(what)s."),
-    "assignment.export": N_("%(who)s downloaded everything of %(what)s as a zip."),
+    "assignment.export": N_("%(who)s downloaded %(what)s as ZIP file."),
     "dry_run.begin": N_("%(who)s began a dry run for %(what)s."),
     "dry_run.apply": N_("%(who)s put the grades of a dry run in force for %(what)s."),
     "dry_run.discard": N_("%(who)s threw away a dry run for %(what)s."),
@@ -178,7 +178,7 @@ SENTENCES: Mapping[str, str] = {
     "link.make": N_("%(who)s made a link by which %(what)s can set a password."),
     "user.create": N_("%(who)s made the account of %(what)s."),
     "user.change": N_("%(who)s changed the name or address of %(what)s."),
-    "user.email": N_("%(who)s changed the e-mail address of %(what)s."),
+    "user.email": N_("%(who)s changed the email address of %(what)s."),
     "user.password": N_("%(who)s set the password of %(what)s."),
     "user.administrator": N_("%(who)s made %(what)s an administrator."),
     "user.not_administrator": N_("%(who)s made %(what)s an administrator no longer."),
@@ -293,10 +293,10 @@ def _who(actor: NamedObject) -> str:
             "%(name)s, by the token “%(token)s”", name=actor.of or _("someone"), token=actor.name or actor.id
         )
     if actor.kind == "user":
-        return actor.name or _("somebody (number %(number)s)", number=actor.id)
+        return actor.name or _("someone (number %(number)s)", number=actor.id)
     names = {
         "system": _("The system"),
-        "cli": _("Somebody at the command line"),
+        "cli": _("Someone at the command line"),
     }
     for pages_of in platform_pages().values():
         names |= {kind: _(title) for kind, title in pages_of.audit_actors.items()}
@@ -312,7 +312,7 @@ def _what(thing: NamedObject) -> str:
     if thing.name:
         return thing.name if thing.kind == "user" else _("“%(title)s”", title=thing.name)
     if thing.kind == "user":
-        return _("somebody (number %(number)s)", number=thing.id)
+        return _("someone (number %(number)s)", number=thing.id)
     noun = NOUNS.get(thing.kind)
     return f"{_(noun) if noun else ''} {thing.id}".strip()
 

@@ -37,7 +37,7 @@ KINDS = {
     "prepare": N_("Submissions to be prepared"),
     "execute": N_("Work to be run"),
     "event": N_("Events to be told"),
-    "mail": N_("E-mails"),
+    "mail": N_("Emails"),
 }
 PHASES = {
     "waiting": N_("waiting in the queue"),

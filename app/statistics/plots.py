@@ -190,7 +190,7 @@ def times(figures: Overview) -> Plot:
     return Plot(
         name="times",
         title=_("Time to grade"),
-        description=_("A dot for the median of each part, on a line where the middle half lies."),
+        description=_("One dot per part for the median, on a line for the interquartile range."),
         head=(_("Part"), _("Submissions"), _("Mean, s"), _("Lower quartile, s"), _("Median, s"),
               _("Upper quartile, s"), _("Longest, s")),
         rows=tuple(

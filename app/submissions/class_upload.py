@@ -116,7 +116,7 @@ def _choices(entries: tuple[StudentFiles, ...]) -> tuple[list[Choice], list[str]
         try:
             content = intake.read(entry.files)
         except DocumentError as error:
-            problems.append(_("%(name)s was left out: %(why)s", name=entry.label, why=render_error(error)))
+            problems.append(_("%(name)s was skipped: %(why)s", name=entry.label, why=render_error(error)))
             continue
         choices.append(Choice(entry, content, None if chosen == "create" else int(chosen)))
     return choices, problems

@@ -290,8 +290,8 @@ def set_mail(submission_id: str) -> BaseResponse:
         if not _theirs(actor, view):
             raise NotFound(SUBMISSION_NOT_YOURS)
         mail_notifications.set_mail_preference(session, submission_id, actor.user_id, wanted=wanted)
-    message = _("You will get an e-mail when you can see the result.")
-    flash(message if wanted else _("You will get no e-mail about this submission."))
+    message = _("You will get an email when the result is available.")
+    flash(message if wanted else _("You will not get an email about this submission."))
     return _to_submission(submission_id)
 
 
@@ -321,9 +321,7 @@ def retry_failed() -> BaseResponse:
             raise NotFound
     done = sum(_replay(round_id, actor) for round_id in chosen if round_id in listed)
     if chosen:
-        message = ngettext(
-            "%(count)s submission will be graded again.", "%(count)s submissions will be graded again.", done
-        )
+        message = ngettext("Retrying %(count)s submission.", "Retrying %(count)s submissions.", done)
         flash(message if done else _("No changes made."), "success" if done else "info")
     return redirect(url_for("submissions.failed"), 303)
 

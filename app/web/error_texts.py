@@ -33,15 +33,15 @@ FAULTS = {
     404: Fault(
         N_("Nothing here"),
         N_(
-            "The address may be mistyped, or what was here is gone, or it belongs to somebody else. "
-            "The start page lists all that is yours."
+            "The address may be mistyped, or the page was deleted or belongs to someone else. The "
+            "home page lists everything you have access to."
         ),
     ),
     405: Fault(
         N_("That way round does not work"),
         N_("This address only takes what a form sends. Go back and use the buttons of the page."),
     ),
-    409: Fault(N_("Somebody was quicker"), N_("Go back and load the page again to see how things stand.")),
+    409: Fault(N_("Changed by someone else"), N_("Go back and load the page again to see how things stand.")),
     413: Fault(
         N_("Too large"),
         N_("Leave out data and pictures that the task does not ask for. Nothing was stored."),

@@ -191,7 +191,7 @@ def _full(error: Exception) -> Response | BaseResponse:
     log.error("the disk is full: %s", str(error))
     security.read_rest()
     sentence = _(
-        "The server's disk is full, so nothing was stored. Tell whoever runs this server; "
-        "once there is room again, send the same again."
+        "The server's disk is full, so nothing was stored. Tell the operator of this server, and "
+        "send it again later."
     )
     return answer(507, "disk_full", sentence)

@@ -140,7 +140,7 @@ def state_words(state: str) -> str:
 
 def badge(state: str, waits_for_review: bool = False) -> Markup:
     """The same as a mark."""
-    kind, words = ("review", _("waits for review")) if waits_for_review else (state, state_words(state))
+    kind, words = ("review", _("awaits review")) if waits_for_review else (state, state_words(state))
     return Markup(f'<span class="state state-{escape(kind)}">{escape(words)}</span>')  # noqa: S704 - escaped
 
 

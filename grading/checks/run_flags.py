@@ -42,8 +42,8 @@ NOT_COUNTED = define_plural(
 )
 UNKNOWN = define_message(
     "flag.unknown_packages",
-    "The work asks for packages that are not installed here, and that the assignment does not use: "
-    "%(packages)s. What fails for want of them counts as an error of the work.",
+    "The work uses packages that are not installed and not part of the assignment: %(packages)s. "
+    "Failures caused by them count as errors of the work.",
 )
 WRONG_TESTS = define_message("flag.tests_broken", "Tests that are wrong themselves do not count.")
 WRONG_TEST = define_message("flag.test_broken", "%(before)s %(test)s.")
@@ -56,10 +56,8 @@ SOLUTION_FAILS = define_message(
 )
 AS_SUBMITTED = define_plural(
     "flag.as_submitted",
-    "%(count)s cell counts as submitted: "
-    "for want of a file, a package or the network the work did not run that far here.",
-    "%(count)s cells count as submitted: "
-    "for want of a file, a package or the network the work did not run that far here.",
+    "%(count)s cell counts as submitted: a missing file, package or network stopped the run before it.",
+    "%(count)s cells count as submitted: a missing file, package or network stopped the run before them.",
 )
 BROKEN = "tests_broken"
 """The flag that names tests for the instructor; students do not see it."""

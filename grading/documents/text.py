@@ -18,7 +18,7 @@ OTHER_CONTENT = define_message(
 )
 PDF = define_message("text.kind.pdf", "a PDF")
 PICTURE = define_message("text.kind.picture", "a picture")
-ZIP_OR_OFFICE = define_message("text.kind.zip_or_office", "a zip or Office file")
+ZIP_OR_OFFICE = define_message("text.kind.zip_or_office", "a ZIP or Office file")
 OFFICE = define_message("text.kind.office", "an Office file")
 RICH_TEXT = define_message("text.kind.rich_text", "a rich-text file")
 PROGRAM = define_message("text.kind.program", "a program")

@@ -27,13 +27,13 @@ _ENCRYPTED = 0x1 | 0x40 | 0x2000
 _CHUNK = 64 * 1024
 DAMAGED = define_message(
     "zip.damaged",
-    "%(zip)s is not a zip file or is damaged; make the zip again with your computer's own "
-    "zip command and upload it again.",
+    "%(zip)s is damaged or not a ZIP file. Create the ZIP file again with your computer's zip "
+    "command and upload it again.",
 )
 OVERLAPPING = define_message(
     "zip.overlapping",
-    "%(zip)s has entries that overlap (%(name)s); make the zip again with your computer's own "
-    "zip command and upload it again.",
+    "%(zip)s has entries that overlap (%(name)s). Create the ZIP file again with your computer's zip "
+    "command and upload it again.",
 )
 SAME_NAME = define_message("zip.same_name", "%(zip)s holds %(name)s twice; rename one of the two.")
 TOO_MANY_FILES = define_message(
@@ -41,13 +41,13 @@ TOO_MANY_FILES = define_message(
 )
 WRONG_CHECKSUM = define_message(
     "zip.wrong_checksum",
-    "%(zip)s is damaged: %(name)s is not what its checksum says; make the zip again with your computer's own "
-    "zip command and upload it again.",
+    "%(zip)s is damaged: %(name)s does not match its checksum. Create the ZIP file again with your "
+    "computer's zip command and upload it again.",
 )
 TOO_DENSE = define_message(
     "zip.too_dense",
-    "%(zip)s unpacks to far more than its size (%(name)s); make the zip again with your computer's own "
-    "zip command and upload it again.",
+    "%(zip)s expands to far more than its size (%(name)s). Create the ZIP file again with your "
+    "computer's zip command and upload it again.",
 )
 FILE_TOO_LARGE = define_message(
     "zip.file_too_large", "%(zip)s has %(name)s in it, which is larger than %(most)s; make that file smaller."
@@ -60,8 +60,8 @@ TOO_MANY_ENTRIES = define_message(
 )
 MULTIPART = define_message(
     "zip.multipart",
-    "%(zip)s is one part of several; make the zip again with your computer's own "
-    "zip command and upload it again.",
+    "%(zip)s is one part of a split archive. Create the ZIP file again with your computer's zip "
+    "command and upload it again.",
 )
 SPECIAL_FILE = define_message(
     "zip.special_file", "%(zip)s has a link or special file in it (%(name)s); put the file itself into it."
@@ -71,18 +71,18 @@ ENCRYPTED = define_message(
 )
 UNKNOWN_COMPRESSION = define_message(
     "zip.unknown_compression",
-    "%(zip)s uses a compression that cannot be read here; make the zip again with your computer's own "
-    "zip command and upload it again.",
+    "%(zip)s uses an unsupported compression. Create the ZIP file again with your computer's zip "
+    "command and upload it again.",
 )
 CONTRADICTORY = define_message(
     "zip.contradictory",
-    "%(zip)s contradicts itself (%(name)s); make the zip again with your computer's own "
-    "zip command and upload it again.",
+    "%(zip)s is inconsistent (%(name)s). Create the ZIP file again with your computer's zip command "
+    "and upload it again.",
 )
 OUTSIDE = define_message(
     "zip.outside",
-    "%(zip)s has a file in it that points outside of it (%(name)s); make the zip again with your "
-    "computer's own zip command and upload it again.",
+    "%(zip)s contains a path that points outside of it (%(name)s). Create the ZIP file again with "
+    "your computer's zip command and upload it again.",
 )
 UNUSABLE_NAME = define_message(
     "zip.unusable_name", "%(zip)s has a file name in it that cannot be used (%(name)s); rename that file."

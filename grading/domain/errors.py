@@ -70,10 +70,10 @@ class UploadTooLarge(DocumentError):
 
 
 class ArchiveRefused(DocumentError):
-    """The zip file is not safe to open."""
+    """The ZIP file is not safe to open."""
 
     code = "archive_refused"
-    default_message = define_message("error.archive_refused", "The zip file is not safe to open.")
+    default_message = define_message("error.archive_refused", "The ZIP file is not safe to open.")
 
 
 class UnsupportedFile(DocumentError):
@@ -358,8 +358,7 @@ class Exhausted(EngineError):
 
 _AGAIN = define_message(
     "student.again",
-    "%(what)s Your work is safe, and a person can have this part graded again; you do not need to do "
-    "anything.",
+    "%(what)s Your work is safe, and a person can start this part again. You do not need to do anything.",
 )
 _PERSON = define_message(
     "student.person",

@@ -85,7 +85,7 @@ UNGRADED = define_message("flag.ungraded", "'%(title)s' could not be judged; a p
 NOTHING_WRITTEN = define_message("report.nothing_written", "No part of this report could be written.")
 BY_RULES = define_message(
     "report.by_rules",
-    "No language model was used: points and words come from fixed rules that look at the code, "
+    "No language model was used: points and text come from the rules engine, which reads the code, "
     "its outputs and the text.",
 )
 BY_MODELS = define_message(

@@ -52,11 +52,9 @@ NAME_NOT_PRINTABLE = define_message(
 )
 NAME_TOO_LONG = define_message("roster_csv.name_too_long", "The name is longer than %(most)s characters.")
 EMAIL_TOO_LONG = define_message(
-    "roster_csv.email_too_long", "The e-mail address is longer than %(most)s characters."
+    "roster_csv.email_too_long", "The email address is longer than %(most)s characters."
 )
-EMAIL_WRONG = define_message(
-    "roster_csv.email_wrong", "The e-mail address is not one: it needs an @, and no blanks."
-)
+EMAIL_WRONG = define_message("roster_csv.email_wrong", "Invalid email address: it needs an @ and no spaces.")
 ROLE_WRONG = define_message("roster_csv.role_wrong", "The role is not student, grader or instructor.")
 NO_SUCH_STUDENT = define_message(
     "groups_csv.no_such_student", "line %(line)s: no student of this course signs in as “%(name)s”"

@@ -17,14 +17,15 @@ ANSWER_SHORTENED = define_message(
 )
 QUOTES_NOT_FOUND = define_plural(
     "stage.quotes_not_found",
-    "One quote was not found in the submission and left out.",
-    "%(count)s quotes were not found in the submission and left out.",
+    "One quote was not found in the submission and removed.",
+    "%(count)s quotes were not found in the submission and removed.",
 )
 INVISIBLE_CHARACTERS = define_plural(
     "stage.invisible_characters",
-    "One invisible character was left out of what the model read; they can hide words or change their order.",
-    "%(count)s invisible characters were left out of what the model read; they can hide words or change "
-    "their order.",
+    "One invisible character was removed before the model read the text. Such characters can hide "
+    "words or change their order.",
+    "%(count)s invisible characters were removed before the model read the text. Such characters can "
+    "hide words or change their order.",
 )
 
 SHORTENED = define_message("stage.shortened", "To fit the model's context, %(clauses)s.")
@@ -50,27 +51,27 @@ LONG_LINES_CUT = define_plural(
 )
 LONG_TEXTS_CUT = define_plural(
     "stage.shortened.long_texts",
-    "the middle of %(count)s long text was left out",
-    "the middle of %(count)s long texts was left out",
+    "the middle of %(count)s long text omitted",
+    "the middle of %(count)s long texts omitted",
 )
 LONG_CODE_CUT = define_plural(
     "stage.shortened.long_code",
-    "the middle of %(count)s long piece of code was left out",
-    "the middle of %(count)s long pieces of code was left out",
+    "the middle of %(count)s long piece of code omitted",
+    "the middle of %(count)s long pieces of code omitted",
 )
 PIECES_LEFT_OUT = define_plural(
     "stage.shortened.pieces",
-    "%(count)s piece in the middle of the submission was left out",
-    "%(count)s pieces in the middle of the submission were left out",
+    "%(count)s piece in the middle of the submission omitted",
+    "%(count)s pieces in the middle of the submission omitted",
 )
 EXAMPLES_LEFT_OUT = define_plural(
     "stage.shortened.examples",
-    "%(count)s example of corrections was left out",
-    "%(count)s examples of corrections were left out",
+    "%(count)s example omitted",
+    "%(count)s examples omitted",
 )
-SOLUTION_CUT = define_message("stage.shortened.solution", "the middle of the solution was left out")
-STARTER_CUT = define_message("stage.shortened.starter", "the middle of the starter was left out")
-TASK_CUT = define_message("stage.shortened.task", "the middle of the task was left out")
+SOLUTION_CUT = define_message("stage.shortened.solution", "the middle of the solution omitted")
+STARTER_CUT = define_message("stage.shortened.starter", "the middle of the starter file omitted")
+TASK_CUT = define_message("stage.shortened.task", "the middle of the task omitted")
 
 EXHAUSTED = define_message(
     "run.exhausted", "This work was begun three times and never came to an end; it is not begun again."

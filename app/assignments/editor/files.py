@@ -98,7 +98,7 @@ def import_folder(assignment_id: int) -> tuple[str, int] | BaseResponse:
         content = content_of(read, files)
         with services().store.write() as session:
             found = assignment_pages.changeable(session, actor, assignment_id)
-            note = request.form.get("note", "") or _("Imported from a zip")
+            note = request.form.get("note", "") or _("Imported from ZIP file")
             if request.form.get("settings"):
                 imported = from_folder(settings.settings_of(found), read)
                 extensions.apply_settings(session, found, imported, actor)

@@ -59,7 +59,7 @@ const watchSubmitForm = (form) => {
     const size = chosen.reduce((sum, file) => sum + file.size, 0);
     if (chosen.length > Number(form.dataset.maxFiles))
       return say(
-        "These are %(count)s files; at most %(most)s fit in one submission. Put them into a zip or choose fewer.",
+        "A submission can have up to %(most)s files, and you chose %(count)s. Choose fewer, or put them into one ZIP file.",
         { count: chosen.length, most: form.dataset.maxFiles },
       );
     if (size > Number(form.dataset.maxMb) * 1048576)

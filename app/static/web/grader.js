@@ -38,7 +38,7 @@ const watchUpload = (form) => {
     let text = "";
     if (files.length > maxFiles) {
       text = say(
-        "These are %(count)s files; at most %(most)s fit in one submission. Put them into a zip or choose fewer.",
+        "A submission can have up to %(most)s files, and you chose %(count)s. Choose fewer, or put them into one ZIP file.",
         { count: files.length, most: maxFiles },
       );
     } else if (size > maxMb * 1024 * 1024) {

@@ -13,9 +13,9 @@ from grading.domain.messages import MessageType, define_message
 # ruff: noqa: E501 - a pattern is read better whole
 
 
-ORDERS = define_message("manipulation.orders", "text that tells the grader to ignore its instructions")
+ORDERS = define_message("manipulation.orders", "text that tells the model to ignore its instructions")
 POINTS = define_message("manipulation.points", "text that asks for points")
-ROLE = define_message("manipulation.role", "text that gives the grader another role")
+ROLE = define_message("manipulation.role", "text that gives the model another role")
 SPOKEN_TO = define_message("manipulation.spoken_to", "text that speaks to a grading machine")
 SETTLED = define_message("manipulation.settled", "text that says the grade is already settled")
 OTHER_RULES = define_message("manipulation.other_rules", "text that brings grading rules of its own")

@@ -42,11 +42,11 @@ class CanvasFailed(GraderError):
 
 
 class CanvasSilent(CanvasFailed):
-    """Canvas does not answer, or asks to be left alone for a while."""
+    """Canvas does not answer or limits the request rate."""
 
     code = "canvas_silent"
     default_message = define_message(
-        "error.canvas_silent", "Canvas does not answer, or asks to be left alone for a while."
+        "error.canvas_silent", "Canvas does not answer or limits the request rate."
     )
 
 

@@ -239,15 +239,15 @@ VERSIONS_PER_PAGE = 200
 MAX_NOTE = 500
 
 
-SAVED_BY = define_message("versions.saved_by", "%(name)s saved version %(version)s while you were writing.")
-SAVED = define_message("versions.saved", "Somebody saved version %(version)s while you were writing.")
+SAVED_BY = define_message("versions.saved_by", "%(name)s saved version %(version)s while you were editing.")
+SAVED = define_message("versions.saved", "Someone saved version %(version)s while you were editing.")
 
 
 class SavedMeanwhile(Conflict):
-    """Somebody else saved a version while this one was being written."""
+    """Someone else saved a version at the same time."""
 
     default_message = define_message(
-        "error.saved_meanwhile", "Somebody else saved a version while this one was being written."
+        "error.saved_meanwhile", "Someone else saved a version at the same time."
     )
 
     def __init__(self, number: int, by: str) -> None:

@@ -36,10 +36,10 @@ SLUG_FORM = define_message(
 SLUG_TAKEN = define_message("courses.slug_taken", "There is a course with the short name '%(slug)s' already.")
 NO_SUCH_INSTRUCTOR = define_message(
     "courses.no_such_instructor",
-    "Nobody signs in as '%(name)s'. Make the account first, on the page Accounts.",
+    "No account has the sign-in name '%(name)s'. Create it first, on the Accounts page.",
 )
 DROPPED_RANGE = define_message(
-    "courses.dropped_range", "Between 0 and %(most)s of the lowest grades can be left out."
+    "courses.dropped_range", "Between 0 and %(most)s lowest grades can be dropped."
 )
 TITLE_FORM = define_message("courses.title_form", "A course needs a title of 1 to 200 printable characters.")
 

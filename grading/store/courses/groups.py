@@ -25,7 +25,7 @@ NO_SUCH_CLASSMATE = define_message(
 )
 ALREADY_IN_GROUP = define_message(
     "groups.already_in_group",
-    "%(name)s is in a group already, or was invited by somebody. They can leave it first.",
+    "%(name)s is already in a group or was invited to one. They must leave it first.",
 )
 INVITED_YOURSELF = define_message(
     "groups.invited_yourself", "You were invited to a group yourself. Accept or decline that first."
@@ -35,13 +35,13 @@ GROUP_HAS_SUBMITTED = define_message(
     "groups.group_has_submitted", "Your group has submitted already. Ask your instructor to change it."
 )
 CHANGED_MEANWHILE = define_message(
-    "groups.changed_meanwhile", "Somebody changed this group at the same moment. Try it again."
+    "groups.changed_meanwhile", "Someone changed this group at the same time. Try again."
 )
 INVITATION_GONE = define_message(
     "groups.invitation_gone", "This invitation is not there any more. Ask your classmate to invite you again."
 )
 GROUP_CHANGED = define_message(
-    "groups.group_changed", "Somebody changed this group at the same moment. Load the page again."
+    "groups.group_changed", "Someone changed this group at the same time. Reload the page."
 )
 GROUP_TOO_LARGE = define_message(
     "groups.group_too_large", "Group “%(group)s” has %(people)s people; at most %(most)s submit together."

@@ -53,7 +53,7 @@ OWN_MEMBERSHIP = define_message(
 )
 MEMBER_ADDED_MEANWHILE = define_message(
     "roster.member_added_meanwhile",
-    "Somebody added one of these people at this moment. Look again, then confirm.",
+    "Someone else just added one of these people. Check the list again, then confirm.",
 )
 
 PER_PAGE = 25

@@ -26,10 +26,10 @@ OWN_ACCOUNT = define_message(
     "user_admin.own_account", "You cannot do this to your own account; ask another administrator."
 )
 NO_EMAIL = define_message(
-    "user_admin.no_email", "Give an e-mail address, or leave out the mail about results."
+    "user_admin.no_email", "Enter an email address, or turn off the email about results."
 )
 EMAIL_FORM = define_message(
-    "user_admin.email_form", "This is no e-mail address; write it like name@school.example."
+    "user_admin.email_form", "Invalid email address. Use the form name@school.example."
 )
 NAME_FORM = define_message("user_admin.name_form", "A name has 1 to 200 printable characters.")
 

@@ -20,7 +20,7 @@ from grading.store import tables
 from grading.store.tables.assignments import SAMPLE
 
 NO_SUCH_CORRECTION = define_message(
-    "corrections.no_such_correction", "There is no such correction; somebody may have changed it again."
+    "corrections.no_such_correction", "This correction no longer exists. Someone may have changed it."
 )
 
 PER_PAGE = 20

@@ -48,7 +48,7 @@ REASON_TOO_LONG = define_message(
     "examples.reason_too_long", "The reason has %(found)s characters; %(most)s are the most."
 )
 SPEAKS_TO_GRADER = define_message(
-    "examples.speaks_to_grader", "Take out the words that speak to the grader. %(sign)s"
+    "examples.speaks_to_grader", "Remove the text that addresses the automatic grading. %(sign)s"
 )
 
 PER_CRITERION = 4

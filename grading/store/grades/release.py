@@ -34,13 +34,13 @@ EVER = timedelta(days=36_500)
 
 
 class PolicyRefused(GraderError):
-    """Choose when grades are released: at once, after review, or at a date, with its day and time."""
+    """Choose when grades are released: immediately, manually, or on a date with day and time."""
 
     code = "release_refused"
     status = 422
     default_message = define_message(
         "error.policy_refused",
-        "Choose when grades are released: at once, after review, or at a date, with its day and time.",
+        "Choose when grades are released: immediately, manually, or on a date with day and time.",
     )
 
 

@@ -34,7 +34,7 @@ SAME_SUBMISSION = define_message(
     "grades_import.same_submission", "line %(line)s is about the same submission"
 )
 WORKED_OUT_COLUMN = define_message(
-    "grades_import.worked_out_column", "'%(name)s' is worked out; change a criterion or 'adjustment'"
+    "grades_import.worked_out_column", "'%(name)s' is calculated; change a criterion or 'adjustment'"
 )
 NO_STUDENT_OF_COURSE = define_message("grades_import.no_student", "'%(name)s' is no student of this course")
 NO_GRADE = define_message("grades_import.no_grade", "'%(name)s' has no grade that could be changed")
@@ -93,12 +93,12 @@ class Plan(Value):
 
 
 class PlanChanged(Conflict):
-    """Somebody changed these grades meanwhile; look at the preview again. Nothing was changed yet."""
+    """Nothing was changed: someone changed these grades in the meantime. Check the preview again."""
 
     code = "plan_changed"
     default_message = define_message(
         "error.plan_changed",
-        "Somebody changed these grades meanwhile; look at the preview again. Nothing was changed yet.",
+        "Nothing was changed: someone changed these grades in the meantime. Check the preview again.",
     )
 
 

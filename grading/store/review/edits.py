@@ -70,12 +70,12 @@ class ChangeRefused(GraderError):
 
 
 class ChangedMeanwhile(Conflict):
-    """Somebody changed this grade while you were looking at it; nothing of yours was saved yet."""
+    """Not saved: someone changed this grade while you were viewing it."""
 
     code = "changed_meanwhile"
     default_message = define_message(
         "error.changed_meanwhile",
-        "Somebody changed this grade while you were looking at it; nothing of yours was saved yet.",
+        "Not saved: someone changed this grade while you were viewing it.",
     )
 
     def __init__(self, since: tuple[Made, ...] = ()) -> None:

@@ -35,13 +35,13 @@ ANSWERED_ALREADY = define_message(
 )
 ANSWERED_MEANWHILE = define_message(
     "regrade_requests.answered_meanwhile",
-    "Somebody has answered this request, or it was withdrawn. Nothing was changed.",
+    "Nothing was changed: this request was already answered or withdrawn.",
 )
 BEING_GRADED = define_message(
     "regrade_requests.being_graded", "This submission is being graded right now. Wait until that is done."
 )
 NO_GRADE_NOW = define_message(
-    "regrade_requests.no_grade_now", "There is no grade right now: the submission is being graded again."
+    "regrade_requests.no_grade_now", "There is no grade now: the submission is being regraded."
 )
 
 MOST_OF_ONE = 30

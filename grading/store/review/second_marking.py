@@ -30,11 +30,11 @@ SEEN = ("grade.view", "grade.change", "grade.undo", "grade.accept")
 
 
 class MarkRefused(GraderError):
-    """These levels do not fit the rubric."""
+    """These levels do not match the rubric."""
 
     code = "mark_refused"
     status = 422
-    default_message = define_message("error.mark_refused", "These levels do not fit the rubric.")
+    default_message = define_message("error.mark_refused", "These levels do not match the rubric.")
 
 
 class ToMark(Value):

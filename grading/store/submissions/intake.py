@@ -208,21 +208,19 @@ class SubmissionRefused(GraderError):
 
 
 class Archived(SubmissionRefused):
-    """This course is over; nothing can be submitted any more."""
+    """This course has ended. You can no longer submit."""
 
     code = "course_archived"
-    default_message = define_message(
-        "error.archived", "This course is over; nothing can be submitted any more."
-    )
+    default_message = define_message("error.archived", "This course has ended. You can no longer submit.")
 
 
 class SubmissionsClosed(SubmissionRefused):
-    """Nothing more is accepted for this assignment; ask your instructor for an extension."""
+    """Submissions for this assignment are closed. Ask your instructor for an extension."""
 
     code = "submission_closed"
     default_message = define_message(
         "error.submissions_closed",
-        "Nothing more is accepted for this assignment; ask your instructor for an extension.",
+        "Submissions for this assignment are closed. Ask your instructor for an extension.",
     )
 
 

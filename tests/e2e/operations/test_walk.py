@@ -71,7 +71,7 @@ def test_an_administrator_sees_how_it_is_and_sets_it_right(
     expect(page.get_by_role("heading", name="Events for lms: 3")).to_be_visible()
     look(page, pictures, "operations-messages", all_widths=True)
     page.get_by_label("graded:1", exact=True).first.check()
-    page.get_by_role("button", name="Send the chosen ones again").click()
+    page.get_by_role("button", name="Resend selected").click()
     expect(page.get_by_role("status")).to_have_text("One message will be sent again.")
     page.get_by_role("button", name="Send all 2 again").click()
     expect(page.get_by_text("No message was given up")).to_be_visible()

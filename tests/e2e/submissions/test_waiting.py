@@ -52,7 +52,7 @@ def test_waiting_leaving_and_coming_back(careful: Page, school: School, site: st
     expect(status).to_contain_text("In the queue")
     expect(page).to_have_title(re.compile(r"^Position 1 · "))
     page.get_by_label("Email me at anna@school.example").check()
-    expect(page.get_by_text("You will get an e-mail when you can see the result.")).to_be_visible()
+    expect(page.get_by_text("You will get an email when the result is available.")).to_be_visible()
     expect(page.get_by_label("Email me at anna@school.example")).to_be_checked()
     look(page, pictures, "waiting", all_widths=True)
 

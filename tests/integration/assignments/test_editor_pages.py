@@ -96,7 +96,7 @@ def test_a_changed_rubric_is_a_draft_that_counts_when_it_is_published(
     again = client.post(address, data={**sent, "criteria.0.points": "9", "do": "save"})
     text = again.get_data(as_text=True)
     assert again.status_code == 409
-    assert "Teacher saved version 2 while you were writing." in text
+    assert "Teacher saved version 2 while you were editing." in text
     assert "Points was changed" in text
     assert fields(text)["criteria.0.points"] == "9"
     assert fields(text)["base"] == "2"

@@ -184,7 +184,7 @@ def test_problems_are_named_by_line_and_the_rest_is_imported(school: School) -> 
     page = text(post(school.client("teacher"), f"{people(school)}/import", table=table))
     assert re.search(r"Line 2:</strong> The account &#39;ben&#39; is disabled", page)
     assert "Line 3:</strong> There is no id." in page
-    assert "Line 5:</strong> The e-mail address is not one" in page
+    assert "Line 5:</strong> Invalid email address" in page
     with school.store.write() as session:
         session.get_one(tables.User, school.users["teacher"]).language = "de"
     german = text(post(school.client("teacher"), f"{people(school)}/import", table=table))
@@ -983,7 +983,7 @@ def test_the_audit_of_a_course_in_plain_sentences(both: School) -> None:
     grades = text(teacher.get(f"{url}?kind=grades"))
     assert "released the grade" in grades
     assert "made a link" not in grades
-    assert "Nothing fits that" in text(teacher.get(f"{url}?person=stranger"))
+    assert "No results" in text(teacher.get(f"{url}?person=stranger"))
     assert "released the grade" in text(teacher.get(f"{url}?person=TEACH&kind=grades"))
     everything = text(both.client("admin").get("/audit"))
     assert "Stranger released the grade of submission 1 of Ben" in everything

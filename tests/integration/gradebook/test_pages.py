@@ -337,7 +337,7 @@ def test_a_sum_that_is_changed_is_not_passed_over(school: School) -> None:
     graded(school, "anna", 8.5)
     page = upload(school, "id,load,points,final\nanna,4.5,9,8.5\n")[1]
     assert "no changes" in page
-    assert "Line 2: &#39;points&#39; is worked out; change a criterion or &#39;adjustment&#39;" in page
+    assert "Line 2: &#39;points&#39; is calculated; change a criterion or &#39;adjustment&#39;" in page
     assert "final&#39; is calculated" not in page
     assert "is calculated" not in upload(school, "id,load,points,final\nanna,1,5,5\n")[1]
     teacher, table = school.client("teacher"), "id,load\nanna,99\n"

@@ -143,7 +143,7 @@ def test_an_administrator_ends_anybodys_token(school: School) -> None:
     header = school.token("anna")
     client = school.client("admin")
     page = client.get("/operations/tokens").get_data(as_text=True)
-    assert '<td data-label="May">read status and results; submit</td>' in page
+    assert '<td data-label="Scopes">read status and results; submit</td>' in page
     (number,) = re.findall(r"/operations/tokens/(\d+)/end", page)
     url = f"/operations/tokens/{number}/end"
     form = {"csrf_token": form_token(client)}

@@ -193,13 +193,15 @@ def fail(school: School, who: str) -> tuple[str, str]:
 def test_staff_see_what_is_dead_and_try_it_again(school: School) -> None:
     submission, round_id = fail(school, "anna")
     teacher = school.client("teacher")
-    assert "try again here: <a" in teacher.get(f"/submissions/{submission}").get_data(as_text=True)
+    assert "After fixing the cause, retry: <a" in teacher.get(f"/submissions/{submission}").get_data(
+        as_text=True
+    )
     page = teacher.get("/failed").get_data(as_text=True)
     assert "model_missing" in page
     assert "ollama pull &lt;m&gt;" in page
     form = {"csrf_token": form_token(teacher), "round": round_id}
     answer = teacher.post("/failed", data=form, follow_redirects=True)
-    assert "1 submission will be graded again." in answer.get_data(as_text=True)
+    assert "Retrying 1 submission." in answer.get_data(as_text=True)
     assert "Nothing has failed." in answer.get_data(as_text=True)
     assert school.dispatch.announced == [round_id]
     with school.store.read() as session:

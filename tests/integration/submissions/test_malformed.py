@@ -55,14 +55,14 @@ def notebook(**changes: Any) -> bytes:
 
 
 ZIPS: dict[str, tuple[bytes, str]] = {
-    "bomb": (zipped(("1_a.py", b" " * 60_000_000)), "unpacks to far more"),
+    "bomb": (zipped(("1_a.py", b" " * 60_000_000)), "expands to far more"),
     "parent": (zipped(("../1_a.py", CODE)), "points outside"),
     "backslashes": (zipped(("..\\..\\1_a.py", CODE)), "points outside"),
     "absolute": (zipped(("/etc/1_a.py", CODE)), "points outside"),
     "link": (zipped(("1_a.py", b"/etc/passwd"), mode=stat.S_IFLNK | 0o777), "has a link"),
     "full overlap": (full_overlap(), "overlap"),
     "quoted overlap": (quoted_overlap(), "overlap"),
-    "no zip": (b"PK\x03\x04 no zip", "not a zip file"),
+    "no zip": (b"PK\x03\x04 no zip", "not a ZIP file"),
     "nothing to grade": (zipped(("a.exe", b"MZ")), "nothing in it that can be graded"),
 }
 CASES: dict[str, tuple[Files, int, str]] = {
@@ -184,7 +184,7 @@ def test_a_class_zip_with_nothing_readable_can_be_tried_again(school: School, te
     fields = {"csrf_token": form_token(teacher, preview), "student-0": "create", "student-1": "create"}
     page = teacher.post(preview, data=fields, follow_redirects=True).get_data(as_text=True)
     assert "Nothing was submitted" in page
-    assert "77 was left out: a.ipynb is damaged" in page
+    assert "77 was skipped: a.ipynb is damaged" in page
     assert "Submit for these students" in page
     assert school.count(tables.Submission) == before
 

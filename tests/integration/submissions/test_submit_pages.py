@@ -571,7 +571,7 @@ def test_a_group_has_its_bounds(school: School) -> None:
     change(school, group_size=2)
     anna, ben, cleo = (school.client(name) for name in ("anna", "ben", "cleo"))
     group(school, anna, "invite", "ben")
-    assert "is in a group already" in group(school, cleo, "invite", "ben")
+    assert "is already in a group" in group(school, cleo, "invite", "ben")
     assert "yours is full" in group(school, anna, "invite", "cleo")
     assert "Accept or decline that first" in group(school, ben, "invite", "cleo")
     assert "You left the group" in group(school, ben, "leave")

@@ -201,7 +201,7 @@ def test_unsafe_zip_is_refused_quickly_in_little_memory(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("bomb with a lying size", "unpacks to far more|larger than|checksum"),
+        ("bomb with a lying size", "expands to far more|larger than|checksum"),
         ("quoted overlap", "overlap"),
         ("full overlap", "overlap"),
         ("parent", "outside"),

@@ -66,8 +66,8 @@ def test_the_canary_stands_before_the_fence_and_is_another_one_in_each_job() -> 
 def test_invisible_characters_are_told_and_do_not_hold() -> None:
     given = job(documents=(code("total = 1  # a\u202eb\u200bc" + "".join(chr(0xE0000 + n) for n in b"hi")),))
     [flag] = [flag for flag in run(Scripted(GOOD), given).flags if flag.code == "invisible_text"]
-    assert flag.message.startswith("4 invisible characters were left out")
-    assert in_german(flag.coded).startswith("4 unsichtbare Zeichen fehlen")
+    assert flag.message.startswith("4 invisible characters were removed")
+    assert in_german(flag.coded).startswith("4 unsichtbare Zeichen wurden entfernt")
     assert not flag.hold
     ordinary = (
         "x = '❤️ 👩\u200d💻 🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f Auf\u00adlage'"

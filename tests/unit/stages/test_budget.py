@@ -185,7 +185,7 @@ def test_shared_material_is_cut_no_more_than_it_must_be_and_the_same_for_all(tin
     one = known_stages()["analysis"].render(small(material=material), 9_000, tiny.count)
     two = known_stages()["analysis"].render(small(material=material, documents=()), 9_000, tiny.count)
     assert one.system == two.system
-    assert "the middle of the solution was left out" in one.flags[0].message
+    assert "the middle of the solution omitted" in one.flags[0].message
     assert "task" not in one.flags[0].message
     assert in_german(one.flags[0].coded) == (
         "Damit alles in den Kontext des Modells passt, gilt: die Mitte der Lösung wurde weggelassen."

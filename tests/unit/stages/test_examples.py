@@ -125,7 +125,7 @@ def test_what_does_not_fit_is_left_out_and_flagged() -> None:
     assert prompt.examples == tuple(one.key for one in many[: len(prompt.examples)])
     (flag,) = prompt.flags
     left_out = 8 - len(prompt.examples)
-    assert f"{left_out} examples of corrections were left out" in flag.message
+    assert f"{left_out} examples omitted" in flag.message
     assert MATERIAL.solution in prompt.system
 
 

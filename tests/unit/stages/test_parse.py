@@ -227,7 +227,7 @@ def test_invented_quotes_and_places_are_dropped() -> None:
     assert [[q.text for q in j.quotes] for j in checked.judgements] == [["nrow(sales)"], []]
     assert [f.location is not None for f in checked.findings] == [True, False, False, False, True]
     assert [(f.code, f.message) for f in flags] == [
-        ("quote_not_found", "2 quotes were not found in the submission and left out.")
+        ("quote_not_found", "2 quotes were not found in the submission and removed.")
     ]
 
 

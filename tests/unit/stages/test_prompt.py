@@ -209,10 +209,10 @@ def many(kind: str) -> tuple[Document, ...]:
     [
         ("outputs", "output was cut", "row 8999"),
         ("starter", "left as in the starter", "mine = 2"),
-        ("prose", "1 long text was", "Sentence number 2999"),
+        ("prose", "1 long text omitted", "Sentence number 2999"),
         ("line", "long lines", "x = 'yyy"),
-        ("code", "1 long piece of code was", "value_4999 = 4999"),
-        ("cells", "were left out", "v299 = 299"),
+        ("code", "1 long piece of code omitted", "value_4999 = 4999"),
+        ("cells", "omitted", "v299 = 299"),
     ],
 )
 def test_what_does_not_fit_is_shortened_and_flagged(kind: str, said: str, kept: str) -> None:

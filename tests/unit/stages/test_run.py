@@ -201,8 +201,8 @@ def test_flags_tell_of_invented_quotes() -> None:
     assert result.ok
     [flag] = result.flags
     assert flag.code == "quote_not_found"
-    assert flag.message == "One quote was not found in the submission and left out."
-    assert in_german(flag.coded) == "Ein Zitat wurde in der Abgabe nicht gefunden und weggelassen."
+    assert flag.message == "One quote was not found in the submission and removed."
+    assert in_german(flag.coded) == "Ein Zitat wurde in der Abgabe nicht gefunden und entfernt."
 
 
 def test_the_prompt_is_told_word_for_word_when_it_works_and_when_it_fails() -> None:

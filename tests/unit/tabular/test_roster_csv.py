@@ -83,7 +83,7 @@ def test_problems_name_their_line_and_leave_the_others() -> None:
     assert [(problem.line, problem.said.message) for problem in found.problems] == [
         (3, "There is no id."),
         (4, "The id 's-1' stands in line 2 already."),
-        (5, "The e-mail address is not one: it needs an @, and no blanks."),
+        (5, "Invalid email address: it needs an @ and no spaces."),
         (6, "The role is not student, grader or instructor."),
         (7, "The name has characters that cannot be shown."),
         (8, "The id is longer than 200 characters."),

@@ -93,8 +93,9 @@ ROSTER_TOO_LONG = define_message(
 
 NO_ROLE = define_message(
     "error.no_role",
-    "The learning platform gives you no role in this course that can be used here. Students submit, and "
-    "teachers and teaching assistants review. Ask whoever runs the course to enrol you as one of them.",
+    "The learning platform gives you no role in this course that Grader can use. Students submit; "
+    "teachers and their assistants review. Ask the person who runs the course to enrol you in one of "
+    "these roles.",
 )
 
 RANKS = ("student", "grader", "instructor")
