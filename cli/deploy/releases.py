@@ -111,7 +111,10 @@ class Change:
         """It is well: keep it."""
         if not self._kept:
             self._say("keep")
-            self._answer()
+            answer = self._answer()
+            if not answer["kept"]:
+                raise self._failed("ended right after its start", answer)
+            self._kept = True
 
     def until(self, reached: Callable[[], bool], wait_s: float, what: str) -> float:
         """Wait until it is well; the seconds it took. Else it is put back, and MachineError says why."""

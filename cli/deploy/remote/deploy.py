@@ -24,6 +24,8 @@ from typing import Any, BinaryIO
 
 CHUNK = 1 << 20
 FULL = 10**7
+CHANGE_S = 45.0
+"""How long what an earlier deployment changes or puts back is waited for; the server waits a minute."""
 LAST_S = 10.0
 """How long a copy whose connection broke may take to end."""
 
@@ -235,6 +237,17 @@ def locked(file: int, seconds: float = 0) -> bool:
             return True
 
 
+def settled(folder: Path) -> None:
+    """Wait until no change is under way: one whose connection ended goes back by itself."""
+    change = os.open(folder / ".change.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    if not locked(change, CHANGE_S):
+        raise Refused(
+            "a deployment before this one has not ended there: it waits for its service to stop or puts back "
+            "what it changed; wait a few minutes, then deploy again"
+        )
+    os.close(change)
+
+
 def hold(folder: Path, who: str, version: str) -> bool:
     """Keep others from deploying here for as long as standard input lasts; remove what they left.
 
@@ -251,6 +264,7 @@ def hold(folder: Path, who: str, version: str) -> bool:
         )
     os.ftruncate(lock, 0)
     os.pwrite(lock, f"{who}\n{time.time()}".encode(), 0)
+    settled(folder)
     for kind in ("releases", "environments", "states"):
         for path in (folder / kind).glob(".new*"):
             if path.name != f".new-{version}":

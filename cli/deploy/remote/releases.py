@@ -10,6 +10,7 @@ Grader there, the second the verb; each line printed is JSON.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import select
@@ -39,6 +40,8 @@ WORDS = {
 }
 """What a state consists of, and how people are told that it changed."""
 POLL_S = 0.5
+WAIT_S = 45.0
+"""How long another change that has not ended here is waited for; the server waits a minute."""
 MOST_MISSED = 3
 """How often a service may be seen not to run before it counts as ended."""
 
@@ -291,10 +294,29 @@ def say(answer: dict[str, Any]) -> None:
         pass
 
 
+def take(folder: Path) -> None:
+    """Lock the folder until this process ends, which may be long after its connection has.
+
+    Refused when another change has not ended for too long.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = os.open(folder / ".change.lock", os.O_RDWR | os.O_CREAT, 0o600)
+
+    def taken() -> bool:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    service.wait(taken, WAIT_S, "another deployment is not through with its change here; it did not end")
+
+
 def main(folder: str, verb: str) -> int:
     """Do a verb; a refusal is one sentence and status 1."""
     os.umask(0o077)
     try:
+        take(Path(folder))
         answer = {"activate": activate, "back": back}[verb](Path(folder))
     except (service.Refused, OSError, ValueError) as error:
         sys.stderr.write(f"refused: {error}\n")

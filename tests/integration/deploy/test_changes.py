@@ -1,0 +1,117 @@
+"""Changes of what a machine uses, on this computer without SSH: one at a time, kept or put back."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.deploy.releases import Change, Lock
+from cli.deploy.remote import deploy as there
+from cli.deploy.remote import releases, service
+from cli.deploy.services import services_of
+from cli.deploy.ssh import MachineError, Remote
+from grading.config.settings import Machine, Ssh
+from tests.support.system import until
+
+SLOW = "trap 'sleep 2.5; exit' TERM; while :; do sleep 0.05; done"
+MACHINE = Machine.model_validate(
+    {"name": "lab-1", "grace_s": 5, "stages": {"feedback": {"engine": "rules", "model": "r"}}}
+)
+
+
+class Here(Remote):
+    """This computer as a machine."""
+
+    def argv(self, command: Iterable[str]) -> list[str]:
+        """The command line as it is: nothing stands between."""
+        return list(command)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """A machine's folder, and the changes of it."""
+
+    folder: Path
+    remote: Remote
+
+    def to(self, version: str, *names: str, does: str = "exec sleep 1000") -> dict[str, Any]:
+        """A release whose services all run one script."""
+        content = {"command": ["/bin/sh", "-c", does], "folder": str(self.folder), "environment": {}}
+        services = [
+            {"name": name, "kind": "supervised", "content": json.dumps(content), "stop_s": 5.0}
+            for name in names or ("worker-lab-1",)
+        ]
+        texts = {"config": "", "secrets": "", "ca": "", "used": version}
+        return {"version": version, "environment": "/usr", "services": services, **texts}
+
+    def begin(self, wanted: dict[str, Any] | None, say: Callable[[str], None] = str) -> Change:
+        """Start a change, which is put back unless it is kept."""
+        return Change(self.remote, services_of(MACHINE, self.remote), wanted, say)
+
+    def keep(self, wanted: dict[str, Any]) -> None:
+        """Change to a release that is well."""
+        with self.begin(wanted) as change:
+            change.begun()
+            change.keep()
+
+    def one(self, name: str = "worker-lab-1") -> service.Supervised:
+        """A service there."""
+        return service.Supervised(self.folder, name, 5.0)
+
+    @property
+    def version(self) -> str:
+        """The release in use."""
+        return os.path.realpath(self.folder / "current").rpartition("/")[2]
+
+
+@pytest.fixture
+def changes(tmp_path: Path) -> Iterator[Changes]:
+    folder = tmp_path / "there"
+    folder.mkdir()
+    ssh = Ssh(host="127.0.0.1", folder=str(folder), python=sys.executable)
+    yield Changes(folder, Here("lab-1", ssh))
+    for path in (folder / "var").glob("*.service.json"):
+        service.Supervised(folder, path.name.removesuffix(".service.json"), 0.1).stop()
+
+
+def test_nobody_deploys_until_a_change_that_was_broken_off_is_put_back(changes: Changes) -> None:
+    changes.keep(changes.to("good"))
+    change = changes.begin(changes.to("better", does=SLOW))
+    assert change.begun().version == "better"
+    change.close()  # the connection ends; the machine goes on
+    lock = Lock(changes.remote, "0123456789ab")
+    try:
+        assert changes.version == "good"
+        assert changes.one().state()["running"]
+    finally:
+        lock.close()
+
+
+def test_a_change_that_does_not_end_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(there, "CHANGE_S", 0.0)
+    monkeypatch.setattr(releases, "WAIT_S", 0.0)
+    releases.take(tmp_path)
+    assert there.main(str(tmp_path), "hold", "ada", "0123456789ab") == 1
+    assert "refused: a deployment before this one has not ended there" in capsys.readouterr().err
+    assert releases.main(str(tmp_path), "activate") == 1
+    assert "refused: another deployment is not through with its change here" in capsys.readouterr().err
+
+
+def test_what_ended_before_it_was_kept_is_a_failure(changes: Changes) -> None:
+    changes.keep(changes.to("good"))
+    with changes.begin(changes.to("better")) as change:
+        change.begun()
+        os.killpg(changes.one().pid(), signal.SIGKILL)
+        until(lambda: changes.version == "good" and changes.one().pid(), 20, "the release before is back")
+        with pytest.raises(MachineError, match="the new release ended right after its start, so good, the"):
+            change.keep()
