@@ -101,8 +101,10 @@ class Change:
     def begun(self) -> Begun:
         """What it has done; MachineError when it failed and was put back."""
         while "stopping" in (answer := self._answer()):
-            one = next(one for one in self._services if one.name == answer["stopping"])
-            self._tell(f"stopping {one.name} first; it has {one.grace_s:g} s to finish or hand back its work")
+            name = answer["stopping"]
+            one = next((one for one in self._services if one.name == name), None)
+            has = f"has {one.grace_s:g} s to finish or hand back its work" if one else "is no longer needed"
+            self._tell(f"stopping {name} first; it {has}")
         if "started" not in answer:
             raise self._failed("could not be started", answer)
         return Begun(answer["changed"], answer["started"], answer["ran"], answer["version"])
@@ -148,13 +150,19 @@ class Change:
     def _failed(self, what: str, answer: dict[str, Any]) -> MachineError:
         """What went wrong, what runs now, and what to do."""
         reason = f" ({answer['why']})" if what.startswith("could") else ""
+        log = f" Its log ends:\n{answer['log']}" if answer["log"] else ""
+        if answer.get("same"):
+            name = self._remote.machine
+            return MachineError(
+                f"{name}: nothing had changed, but the release in use {what}{reason}; "
+                f"see `grader cluster logs {name}`, or go back with --rollback.{log}"
+            )
         message = f"{self._remote.machine}: {self._what} {what}{reason}"
         if answer["version"]:
             runs = "runs again" if answer["runs"] else "is in use again and was not running"
             message += f", so {answer['version']}, the one before, {runs}"
         else:
             message += "; there is none before it to go back to"
-        log = f" Its log ends:\n{answer['log']}" if answer["log"] else ""
         more = "; --wait gives it more time" if "within" in what else ""
         return MachineError(f"{message}. Correct it and deploy again{more}.{log}")
 

@@ -80,10 +80,14 @@ class States:
 
     def settle(self, made: Path) -> Path:
         """Give a new state its number."""
-        numbers = [int(path.name) for path in made.parent.iterdir() if path.name.isdigit()]
+        numbers = [int(path.name) for path in self.numbered()]
         final = made.with_name(str(max(numbers, default=0) + 1))
         os.replace(made, final)
         return final
+
+    def numbered(self) -> list[Path]:
+        """All states that were ever used and not removed since."""
+        return [path for path in (self.folder / "states").iterdir() if path.name.isdigit()]
 
     def use(self, state: Path, before: Path | None) -> None:
         """From now on use this state, all of it at once; `before` is the one to go back to."""
@@ -151,35 +155,49 @@ class Change:
     new: Path
     previous: Path | None
     """What could be gone back to before."""
-    ran: dict[str, bool] = field(default_factory=dict)
+    ran: dict[Path, bool] = field(default_factory=dict)
     """Whether each service ran before."""
     pids: dict[str, int] = field(default_factory=dict)
     missed: int = 0
 
     def services(self, state: Path) -> list[tuple[Any, str]]:
         """The services of a state, each with its text."""
-        rows = json.loads(text(state / "services.json"))
+        rows = json.loads(text(state / "services.json") or "[]")
         return [
             (service.KINDS[row["kind"]](self.states.folder, row["name"], row["stop_s"]), row["content"])
             for row in rows
         ]
 
+    def others(self, state: Path) -> list[Any]:
+        """The installed services of other states that this one does not have."""
+        own = {one.path for one, _ in self.services(state)}
+        found = {one.path: one for other in self.states.numbered() for one, _ in self.services(other)}
+        return [one for path, one in found.items() if path not in own and path.exists()]
+
+    @property
+    def ran_before(self) -> list[str]:
+        """The services of the new state that ran before."""
+        return [one.name for one, _ in self.services(self.new) if self.ran.get(one.path)]
+
     def apply(self, changed: list[str], force: bool) -> list[str]:
         """Use the new state, start what does not run and start again what has changed; what was started."""
-        both = self.services(self.new)
-        self.ran = {one.name: one.state()["running"] for one, _ in both}
+        both, gone = self.services(self.new), self.others(self.new)
+        self.ran = {one.path: one.state()["running"] for one in (*gone, *(one for one, _ in both))}
         again = force or any(what != "config.toml" for what in changed)
         # what no worker notices leaves the release to go back to as it is
         self.states.use(self.new, self.old if again else self.previous)
+        for one in gone:
+            say({"stopping": one.name})
+            one.remove()
         for one, content in both:
             if one.install(content.encode()):
                 again = True
                 changed += [] if "service" in changed else ["service"]
         started = []
         for one, _ in both:
-            if self.ran[one.name] and not again:
+            if self.ran[one.path] and not again:
                 continue
-            if self.ran[one.name]:
+            if self.ran[one.path]:
                 say({"stopping": one.name})
                 one.stop()
             one.start()
@@ -201,15 +219,17 @@ class Change:
         logs = [one.log(service.LOG_LINES) for one, _ in self.services(self.new)]
         answer = {"kept": False, "log": "\n".join(logs).strip(), "version": "", "runs": False}
         if self.old is None or self.old == self.new:
-            return answer
+            return {**answer, "same": self.old == self.new}
         for one, _ in self.services(self.new):
             one.stop()
+        for one in self.others(self.old):
+            one.remove()
         self.states.use(self.old, self.previous)
         for one, content in self.services(self.old):
             one.install(content.encode())
-            if self.ran.get(one.name):
+            if self.ran.get(one.path):
                 one.start()
-        again = [one.state()["running"] for one, _ in self.services(self.old) if self.ran.get(one.name)]
+        again = [one.state()["running"] for one, _ in self.services(self.old) if self.ran.get(one.path)]
         return {**answer, "version": release_of(self.old), "runs": bool(again) and all(again)}
 
 
@@ -237,8 +257,8 @@ def carry_out(change: Change, changed: list[str], force: bool) -> dict[str, Any]
     try:
         started = change.apply(changed, force)
         change.died()  # what runs now is what must go on
-        ran = [name for name, running in change.ran.items() if running]
-        say({"changed": changed, "started": started, "ran": ran, "version": release_of(change.new)})
+        begun = {"changed": changed, "started": started, "ran": change.ran_before}
+        say({**begun, "version": release_of(change.new)})
         decided = word(change) if started else "keep"
     except (service.Refused, OSError) as error:
         return {**change.back(), "why": str(error)}

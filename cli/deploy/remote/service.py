@@ -106,6 +106,13 @@ class Systemd:
         """End it, after the time it may take."""
         self.control("stop", self.unit, timeout_s=self.stop_s + 30)
 
+    def remove(self) -> None:
+        """End it, and let nothing start it again."""
+        self.stop()
+        self.control("disable", self.unit)
+        self.path.unlink(missing_ok=True)
+        self.control("daemon-reload")
+
     def state(self) -> dict[str, Any]:
         """Whether it is installed and running."""
         output = self.control(
@@ -181,6 +188,11 @@ class Launchd:
             return
         tool("launchctl", "bootout", f"{domain}/{self.label}", timeout_s=self.stop_s + 30, check=False)
         wait(lambda: not self.loaded()[0], self.stop_s + 30, "launchd did not end it")
+
+    def remove(self) -> None:
+        """End it, and let nothing start it again."""
+        self.stop()
+        self.path.unlink(missing_ok=True)
 
     def state(self) -> dict[str, Any]:
         """Whether it is installed and running."""
@@ -276,6 +288,11 @@ class Supervised:
                 time.sleep(0.05)
         if self.pid():
             raise Refused("the process did not end")
+
+    def remove(self) -> None:
+        """End it, and forget what it was."""
+        self.stop()
+        self.path.unlink(missing_ok=True)
 
     def state(self) -> dict[str, Any]:
         """Whether it is installed and running."""

@@ -115,3 +115,39 @@ def test_what_ended_before_it_was_kept_is_a_failure(changes: Changes) -> None:
         until(lambda: changes.version == "good" and changes.one().pid(), 20, "the release before is back")
         with pytest.raises(MachineError, match="the new release ended right after its start, so good, the"):
             change.keep()
+
+
+def test_a_service_that_the_new_release_does_not_have_ends_and_comes_back_with_the_old_one(
+    changes: Changes,
+) -> None:
+    worker, prefill = changes.one(), changes.one("prefill-lab-1")
+    changes.keep(changes.to("both", worker.name, prefill.name))
+    assert prefill.pid()
+    said: list[str] = []
+    with changes.begin(changes.to("one"), said.append) as change:
+        change.begun()
+        assert "stopping prefill-lab-1 first; it is no longer needed" in said
+        assert prefill.state() == {"installed": False, "running": False, "pid": 0, "detail": ""}
+    until(lambda: changes.version == "both" and prefill.pid() and worker.pid(), 20, "both are back")
+    Lock(changes.remote, "0123456789ab").close()
+
+    changes.keep(changes.to("one"))
+    with changes.begin(None) as change:
+        assert change.begun().version == "both"
+        assert prefill.pid()
+    until(lambda: changes.version == "one" and worker.pid(), 20, "the worker is back alone")
+    Lock(changes.remote, "0123456789ab").close()
+    assert not prefill.state()["installed"]
+
+
+def test_a_release_in_use_that_does_not_beat_is_not_said_to_have_none_before_it(changes: Changes) -> None:
+    wanted = changes.to("good")
+    changes.keep(wanted)
+    changes.one().stop()
+    with changes.begin(wanted) as change, pytest.raises(MachineError) as failed:
+        assert change.begun().changed == []
+        change.until(lambda: False, 0.1, "sent no heartbeat")
+    assert str(failed.value) == (
+        "lab-1: nothing had changed, but the release in use sent no heartbeat within 0 s; "
+        "see `grader cluster logs lab-1`, or go back with --rollback."
+    )

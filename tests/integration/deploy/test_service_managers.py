@@ -126,6 +126,13 @@ def test_systemd_of_a_user(tools: Path, tmp_path: Path) -> None:
     assert unit.read_bytes() == b"[Unit]\n"
     assert "systemctl --user start grader-worker-lab-1.service\n" in tools.read_text()
     assert "systemctl --user stop grader-worker-lab-1.service\n" in tools.read_text()
+    one.remove()
+    assert tools.read_text().splitlines()[-3:] == [
+        "systemctl --user stop grader-worker-lab-1.service",
+        "systemctl --user disable grader-worker-lab-1.service",
+        "systemctl --user daemon-reload",
+    ]
+    assert not unit.exists()
     (tmp_path / "nobody").touch()
     with pytest.raises(service.Refused, match="run there once: sudo loginctl enable-linger ada"):
         one.state()
@@ -143,8 +150,9 @@ def test_launchd_of_a_user_without_a_screen(tools: Path, tmp_path: Path) -> None
     one.start()  # again: nothing happens
     one.logfile.touch()
     assert one.shows(100, follow=True) == ["tail", "-n", "100", "-F", str(one.logfile)]
-    one.stop()
+    one.remove()
     assert one.state()["running"] is False
+    assert one.state()["installed"] is False
     plist = tmp_path / "Library/LaunchAgents/grader.worker-lab-1.plist"
     calls = [line for line in tools.read_text().splitlines() if " print " not in line]
     assert calls == [
