@@ -34,7 +34,7 @@ set -a
 . "$file"
 set +a
 export HOME GRADER_CONFIG="${GRADER_CONFIG:-@CONFIG@}"
-exec @PYTHON@ -m cli "$@"
+exec @PYTHON@ -P -m cli "$@"
 """
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import grp
 import json
 import os
 import pwd
 import shutil
+import stat
 import subprocess
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from grading.domain.errors import GraderError
@@ -74,7 +76,11 @@ class Journal:
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
         rows = [[one.kind, one.name] for one in self.made]
         content = json.dumps({"answers": self.answers, "made": rows}, indent=1) + "\n"
-        _replace(self.path, content.encode(), 0o600)
+        folder = os.open(self.path.parent, os.O_DIRECTORY)
+        try:
+            _replace(folder, self.path.name, content.encode(), 0o600)
+        finally:
+            os.close(folder)
 
 
 @dataclass
@@ -144,38 +150,68 @@ class Host:
         return subprocess.run(words, check=False).returncode == 0
 
     def read(self, path: str) -> str | None:
-        """A file as text; None where there is none."""
+        """A file as text; None where there is none. Raises SetupError for another user's link."""
         try:
-            return self.path(path).read_text(encoding="utf-8")
+            with (
+                self._folder_of(path) as (folder, name),
+                _opened(folder, name, os.O_NONBLOCK) as file,
+                os.fdopen(file, encoding="utf-8", closefd=False) as text,
+            ):
+                return text.read()
         except FileNotFoundError:
             return None
 
     def write(self, path: str, content: str, mode: int, owner: str = "root", group: str = "root") -> bool:
         """Write a file whole or not at all; False when it was the same already."""
-        place, numbers = self.path(path), (self._uid(owner), self._gid(group))
-        with suppress(OSError):
-            found = place.stat()
-            same = (found.st_mode & 0o777, found.st_uid, found.st_gid) == (mode, *numbers)
-            if same and place.read_bytes() == content.encode():
-                return False
-        if not place.exists():
+        numbers = (self._uid(owner), self._gid(group))
+        if not self.path(path).exists():
             self.journal.add("file", path)
-        _replace(place, content.encode(), mode, numbers)
+        with self._folder_of(path) as (folder, name):
+            with suppress(FileNotFoundError):
+                found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                same = (found.st_mode & 0o777, found.st_uid, found.st_gid) == (mode, *numbers)
+                if same and stat.S_ISREG(found.st_mode) and self.read(path) == content:
+                    return False
+            _replace(folder, name, content.encode(), mode, numbers)
         return True
 
     def folder(self, path: str, mode: int, owner: str = "root", group: str = "root") -> bool:
-        """Make a folder; False when it was the same already."""
-        place, numbers = self.path(path), (self._uid(owner), self._gid(group))
-        with suppress(FileNotFoundError):
-            found = place.stat()
-            if (found.st_mode & 0o7777, found.st_uid, found.st_gid) == (mode, *numbers):
-                return False
-        if not place.exists():
+        """Make a folder; False when it was the same already. Raises SetupError for another user's link."""
+        numbers = (self._uid(owner), self._gid(group))
+        if not self.path(path).exists():
             self.journal.add("folder", path)
-        place.mkdir(exist_ok=True, mode=0o700)
-        os.chown(place, *numbers)
-        place.chmod(mode)
+        with self._folder_of(path) as (above, name):
+            with suppress(FileExistsError):
+                os.mkdir(name, mode=0o700, dir_fd=above)
+            with _opened(above, name, os.O_DIRECTORY) as folder:
+                found = os.fstat(folder)
+                if (found.st_mode & 0o7777, found.st_uid, found.st_gid) == (mode, *numbers):
+                    return False
+                os.fchown(folder, *numbers)
+                os.fchmod(folder, mode)
         return True
+
+    def remove(self, path: str) -> None:
+        """Remove a file, or a folder with all in it; a link, not what it leads to."""
+        with suppress(FileNotFoundError), self._folder_of(path) as (above, name):
+            if stat.S_ISDIR(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode):
+                shutil.rmtree(name, dir_fd=above)
+            else:
+                os.unlink(name, dir_fd=above)
+
+    @contextmanager
+    def _folder_of(self, path: str) -> Iterator[tuple[int, str]]:
+        """The open folder that a path lies in, and the name in it.
+
+        Users of services own some folders; a link that they put on the way would lead root elsewhere.
+        """
+        *above, name = PurePosixPath(path).relative_to("/").parts
+        with ExitStack() as stack:
+            folder = os.open(self.root, os.O_DIRECTORY)
+            stack.callback(os.close, folder)
+            for one in above:
+                folder = stack.enter_context(_opened(folder, one, os.O_DIRECTORY))
+            yield folder, name
 
     def _uid(self, name: str) -> int:
         return os.geteuid() if name == "root" else pwd.getpwnam(name).pw_uid
@@ -184,14 +220,41 @@ class Host:
         return os.getegid() if name == "root" else grp.getgrnam(name).gr_gid
 
 
-def _replace(path: Path, content: bytes, mode: int, owner: tuple[int, int] | None = None) -> None:
+@contextmanager
+def _opened(folder: int, name: str, flags: int) -> Iterator[int]:
+    """What lies in an open folder; a link there is followed only where nobody but root can have made it."""
+    found = os.fstat(folder)
+    ours = found.st_uid in (0, os.geteuid()) and not found.st_mode & 0o022
+    try:
+        opened = os.open(name, flags | (0 if ours else os.O_NOFOLLOW), dir_fd=folder)
+    except OSError as error:
+        is_link = error.errno in (errno.ELOOP, errno.ENOTDIR) and _is_link(folder, name)
+        if not is_link:
+            raise
+        raise SetupError(
+            f"{name} is a link, in a folder that others than root can change; remove it, or put there "
+            "what it leads to."
+        ) from None
+    try:
+        yield opened
+    finally:
+        os.close(opened)
+
+
+def _is_link(folder: int, name: str) -> bool:
+    return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+
+
+def _replace(folder: int, name: str, content: bytes, mode: int, owner: tuple[int, int] | None = None) -> None:
     """A file appears with all of its content, owner and mode, or stays as it was."""
-    new = path.with_name(f".{path.name}.new")
-    new.unlink(missing_ok=True)
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+    new = f".{name}.new"
+    with suppress(FileNotFoundError):
+        os.unlink(new, dir_fd=folder)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    with os.fdopen(os.open(new, flags, 0o600, dir_fd=folder), "wb") as file:
         file.write(content)
         if owner is not None:
             os.fchown(file.fileno(), *owner)
         os.fchmod(file.fileno(), mode)
         os.fsync(file.fileno())
-    os.replace(new, path)
+    os.replace(new, name, src_dir_fd=folder, dst_dir_fd=folder)

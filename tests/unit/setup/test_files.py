@@ -6,6 +6,7 @@ import os
 import re
 import stat
 import subprocess
+import sys
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,6 +55,39 @@ def test_what_cannot_be_written_is_known_to_the_journal_all_the_same(host: Host)
     with pytest.raises(FileNotFoundError):
         host.write("/missing/one", "a", 0o600)
     assert Host.at(host.root).journal.made == [Made("file", "/missing/one")]
+
+
+def test_links_of_the_users_of_services_lead_root_nowhere(host: Host) -> None:
+    theirs, root = host.path("/var/redis"), host.path("/etc")
+    for one in (theirs, root):
+        one.mkdir(parents=True)
+    theirs.chmod(0o777)
+    root.chmod(0o755)
+    (root / "shadow").write_text("secret")
+    (theirs / "grader").symlink_to(root)
+    (theirs / "known_hosts").symlink_to(root / "shadow")
+    for follow in (
+        lambda: host.folder("/var/redis/grader", 0o700),
+        lambda: host.write("/var/redis/grader/shadow", "theirs", 0o666),
+        lambda: host.read("/var/redis/known_hosts"),
+        lambda: host.remove("/var/redis/grader/shadow"),
+    ):
+        with pytest.raises(SetupError, match=r"is a link, in a folder that others"):
+            follow()
+    assert (mode(root), (root / "shadow").read_text()) == (0o755, "secret")
+    host.write("/var/redis/known_hosts", "key", 0o600)  # takes the place of the link
+    assert ((root / "shadow").read_text(), host.read("/var/redis/known_hosts")) == ("secret", "key")
+
+
+def test_links_of_the_operator_are_followed(host: Host) -> None:
+    for one in ("/srv/grader", "/data"):
+        host.path(one).mkdir(parents=True)
+    host.path("/srv/grader/var").symlink_to(host.path("/data"))
+    host.folder("/srv/grader/var", 0o750)
+    host.write("/srv/grader/var/one", "a", 0o600)
+    assert (mode(host.path("/data")), host.read("/data/one")) == (0o750, "a")
+    host.remove("/srv/grader/var")
+    assert host.read("/data/one") == "a"
 
 
 def test_a_program_that_fails_is_said_with_its_last_words(host: Host) -> None:
@@ -121,6 +155,25 @@ def test_the_command_becomes_the_user_that_it_needs(words: str, user: str, tmp_p
     command = str(tmp_path / "grader")
     said = subprocess.run([command, *words.split()], capture_output=True, text=True, check=True, env=environ)
     assert said.stdout.split() == ["-u", user, "--", command, *words.split()]
+
+
+def test_the_command_takes_no_program_from_the_folder_it_is_given_in(tmp_path: Path) -> None:
+    (tmp_path / "cli").mkdir()
+    (tmp_path / "cli" / "__init__.py").write_text("")
+    (tmp_path / "cli" / "__main__.py").write_text("print('stolen')")
+    (tmp_path / "id").write_text("#!/bin/sh\necho root\n")
+    (tmp_path / "grader").write_text(accounts.wrapper(sys.executable))
+    for name in ("id", "grader"):
+        (tmp_path / name).chmod(0o755)
+    said = subprocess.run(
+        [str(tmp_path / "grader"), "setup", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+        env={"PATH": f"{tmp_path}:{os.defpath}"},
+    )
+    assert "Set up this server" in said.stdout
 
 
 # --- machines -----------------------------------------------------------------------------------------
