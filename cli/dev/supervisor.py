@@ -8,6 +8,7 @@ import os
 import queue
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -127,7 +128,9 @@ def processes(folder: Path) -> dict[str, int]:
 
 def part_argv(python: str, config: Path, command: Sequence[str]) -> tuple[str, ...]:
     """The command line of a part of the system."""
-    return (python, "-m", "cli", "--config", str(config), *command)
+    # a parent that takes no programs from the current folder has children that take none either
+    safe = ("-P",) if sys.flags.safe_path else ()
+    return (python, *safe, "-m", "cli", "--config", str(config), *command)
 
 
 def end_with_supervisor(environ: Mapping[str, str]) -> None:

@@ -115,10 +115,12 @@ def _entry(one: Named, engine: str) -> Table:
 
 def make_key(host: Host) -> bool:
     """The key with which this server reaches its machines; False when there is one."""
-    if host.read(f"{KEY}.pub") is not None:
+    pair = (KEY, f"{KEY}.pub")
+    if all(host.read(one) is not None for one in pair):
         return False
-    host.journal.add("file", KEY)
-    host.journal.add("file", f"{KEY}.pub")
+    for one in pair:
+        host.remove(one)
+        host.journal.add("file", one)
     comment = f"{DEPLOY_ACCOUNT.name}@{host.run('hostname').strip()}"
     host.run(
         *("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", KEY), user=DEPLOY_ACCOUNT.name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from cli.setup.host import Host, SetupError
 
@@ -13,6 +13,13 @@ ADMINISTRATOR = "postgres"
 def url(password: str) -> str:
     """The address of the database for the server's parts."""
     return f"postgresql://{NAME}:{quote(password, safe='')}@localhost/{NAME}"
+
+
+def is_ours(address: str) -> bool:
+    """Whether this is an address that setup writes, with whatever password."""
+    found = urlsplit(address)
+    named = (found.scheme, found.username, found.hostname, found.port, found.path, found.query)
+    return named == ("postgresql", NAME, "localhost", None, f"/{NAME}", "")
 
 
 def ask(host: Host, statement: str) -> str:

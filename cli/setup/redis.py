@@ -41,6 +41,12 @@ def password_of(address: str) -> str:
     return unquote(urlsplit(address).password or "")
 
 
+def is_ours(address: str) -> bool:
+    """Whether this is an address that setup writes for this computer, with whatever password."""
+    found = urlsplit(address)
+    return found.username == signing.SERVER and found.hostname in LOCAL and found.port == PORT
+
+
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 

@@ -105,9 +105,20 @@ class Setup:
 
     def _system(self) -> str:
         self.facts = system.look(self.host, self.checkout)
+        self._no_other_redis()
         self.host.journal.answers |= {"address": self.answers.address, "r": self.answers.r}
         self.host.journal.write()
         return str(self.facts)
+
+    def _no_other_redis(self) -> None:
+        """Setup makes a Redis of its own. Raises SetupError where the variables name another."""
+        known = accounts.variables(self.host, SERVER_ACCOUNT).get("GRADER_REDIS_URL", "")
+        if known and not redis.is_ours(known):
+            raise SetupError(
+                f"GRADER_REDIS_URL in {SERVER_ACCOUNT.env_file} names a Redis that setup did not make. Setup "
+                f"makes one on port {redis.PORT}: remove that line; what waits in the other is in the "
+                "database, and is sent again."
+            )
 
     def _packages(self) -> str:
         missing = [one for one in system.packages(self.answers.r) if not system.installed(self.host, one)]
@@ -175,8 +186,9 @@ class Setup:
 
     def _database(self) -> str:
         known = accounts.variables(self.host, SERVER_ACCOUNT).get("GRADER_DATABASE_URL", "")
-        if known and "@localhost/" not in known:
-            return "another database is in grader.env, left alone"
+        if known and not postgresql.is_ours(known):
+            told = accounts.keep_variables(self.host, SANDBOX_ACCOUNT, {"GRADER_DATABASE_URL": known})
+            return f"another database is in grader.env, left alone; {self._changed([told])}"
         if not postgresql.answers(self.host):
             system.start_postgresql(self.host, self._systemd)
         password = redis.password_of(known) or secrets.token_urlsafe(24)

@@ -37,6 +37,7 @@ R_PACKAGES = (
 NEEDED_ELSEWHERE = ("redis-server", "psql", "bwrap", "openssl", "ssh", "runuser", "useradd", "systemctl")
 RUN_IN = "work is run in:"
 """What the sandbox worker says when it starts."""
+OLD_VARIABLES = "/etc/grader.env"
 PROFILE = "/etc/apparmor.d/bwrap-userns-restrict"
 FREE_GB = 3.0
 STOP_S = 30.0
@@ -60,7 +61,7 @@ class Facts:
 def look(host: Host, checkout: Path) -> Facts:
     """What the system is. Raises SetupError with all that keeps setup from working."""
     free_gb = shutil.disk_usage(checkout).free / 1e9
-    problems = [*wrong_system(host), *_unreadable(checkout)]
+    problems = [*wrong_system(host), *_unreadable(checkout), *_changeable(checkout), *_made_by_hand(host)]
     if os.geteuid() != 0:
         problems.append("Setup changes the system: run it as root (sudo).")
     if free_gb < FREE_GB:
@@ -107,6 +108,31 @@ def _unreadable(checkout: Path) -> list[str]:
         if shut:
             return [f"The services cannot read {place}, because {shut[-1]} is shut to others; {help_}."]
     return []
+
+
+def _changeable(checkout: Path) -> list[str]:
+    """Root runs the program, so nobody else may change it."""
+    for place in (checkout, checkout / ".git", checkout / ".venv"):
+        if not place.exists():
+            continue
+        found = place.stat()
+        by_group = found.st_mode & 0o020 and found.st_gid != 0
+        if found.st_uid != 0 or by_group or found.st_mode & 0o002:
+            words = [f"sudo chown -R root:root {checkout}", f"sudo chmod -R go-w {checkout}"]
+            if (checkout / "var").exists():
+                words.append(f"sudo chown -R grader: {checkout}/var")
+            return [f"Others than root can change {place}, which root runs: {' && '.join(words)}"]
+    return []
+
+
+def _made_by_hand(host: Host) -> list[str]:
+    """Setup keeps variables in a folder; a file of older instructions would silently be worth nothing."""
+    if not host.path(OLD_VARIABLES).exists():
+        return []
+    return [
+        f"{OLD_VARIABLES} is of a server that was made by hand, and is not read any more: move its lines to "
+        "/etc/grader/grader.env (but for GRADER_REDIS_URL, as setup makes a Redis), then remove it."
+    ]
 
 
 def packages(r: bool) -> tuple[str, ...]:

@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from cli.deploy.units import Account
+from cli.deploy.units import SANDBOX_ACCOUNT, SERVER_ACCOUNT, Account
 from cli.main import grader
-from cli.setup import accounts, machines, system, undo
+from cli.setup import accounts, machines, postgresql, redis, system, undo
 from cli.setup.host import Host, Journal, Made, SetupError
 from cli.setup.machines import Named
+from cli.setup.steps import Answers, Setup
 from grading.config.settings import parse
 
 SAMPLE = Path("config.toml")
@@ -231,6 +232,9 @@ class Recorder(Host):
         self.ran.append(" ".join(words))
         return subprocess.CompletedProcess(words, 0, "", "")
 
+    def _gid(self, name: str) -> int:
+        return os.getegid()
+
 
 def computer(folder: Path, release: str) -> Recorder:
     one = Recorder(folder, Journal(folder / "journal"))
@@ -276,6 +280,85 @@ def test_a_checkout_that_services_cannot_reach_is_refused(tmp_path: Path) -> Non
     (checkout / "cli" / "main.py").chmod(0o600)
     with pytest.raises(SetupError, match=r"chmod -R go\+rX"):
         system.look(one, checkout)
+
+
+@pytest.mark.parametrize("changeable", [".", ".git", ".venv"])
+def test_a_program_that_others_can_change_is_refused(changeable: str, tmp_path: Path) -> None:
+    checkout = tmp_path / "grader"
+    for one in ("cli", ".git", ".venv", "var"):
+        (checkout / one).mkdir(parents=True)
+    (checkout / "cli" / "main.py").touch(0o644)
+    (checkout / changeable).chmod(0o777)
+    place = re.escape(str(checkout / changeable))
+    if os.geteuid() == 0:
+        with pytest.raises(SetupError, match=f"Others than root can change {place},"):
+            system.look(computer(tmp_path, ""), checkout)
+    with pytest.raises(SetupError, match=f"sudo chown -R root:root {checkout} && .* grader: {checkout}/var"):
+        system.look(computer(tmp_path / "other", ""), checkout)
+
+
+def test_variables_of_a_server_made_by_hand_are_named(tmp_path: Path) -> None:
+    one = computer(tmp_path, "")
+    one.path("/etc/grader.env").touch()
+    with pytest.raises(SetupError, match=r"move its lines to /etc/grader/grader\.env"):
+        system.look(one, Path.cwd())
+
+
+# --- addresses ----------------------------------------------------------------------------------------
+
+
+def setup_with(folder: Path, variables: str) -> Setup:
+    one = computer(folder, "")
+    one.path("/etc/grader").mkdir()
+    one.path("/etc/grader/grader.env").write_text(variables)
+    return Setup(one, Answers("10.0.0.5"), Path.cwd(), lambda _text: None, lambda _question: False)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["postgresql://u:p@db.school.example/grades", "postgresql://grader:p@localhost/term_2"],
+)
+def test_another_database_is_left_alone_and_told_to_the_sandbox(address: str, tmp_path: Path) -> None:
+    one = setup_with(tmp_path, f"GRADER_DATABASE_URL={address}\n")
+    step = {name: step for name, _, step in one.steps()}["database"]
+    assert "left alone; done" in step()
+    for account in (SERVER_ACCOUNT, SANDBOX_ACCOUNT):
+        assert accounts.variables(one.host, account) == {"GRADER_DATABASE_URL": address}
+    assert "left alone; already so" in step()
+
+
+def test_what_setup_writes_is_known_again() -> None:
+    assert postgresql.is_ours(postgresql.url("a/b"))
+    assert redis.is_ours(redis.url("server", "a/b", "127.0.0.1"))
+
+
+@pytest.mark.parametrize(
+    "address", ["redis://:p@127.0.0.1:6379/0", "rediss://server:p@redis.school.example:6380/0"]
+)
+def test_another_redis_is_named_before_anything_is_changed(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = setup_with(tmp_path, f"GRADER_REDIS_URL={address}\n")
+    monkeypatch.setattr(system, "look", lambda *_: system.Facts("Debian", True, 9))
+    with pytest.raises(SetupError, match="names a Redis that setup did not make"):
+        one.steps()[0][2]()
+    assert not one.host.journal.path.exists()
+
+
+# --- the key ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("left", [machines.KEY, f"{machines.KEY}.pub"])
+def test_half_a_key_is_made_anew(left: str, tmp_path: Path) -> None:
+    one = computer(tmp_path, "")
+    one.path(machines.KEY).parent.mkdir(parents=True)
+    one.path(left).write_text("old")
+    assert machines.make_key(one)
+    assert not one.path(left).exists()
+    assert one.ran[-1].endswith(f"-f {machines.KEY}")
+    for half in (machines.KEY, f"{machines.KEY}.pub"):
+        one.path(half).write_text("new")
+    assert not machines.make_key(one)
 
 
 def test_apparmor_lets_bubblewrap_through_where_it_keeps_users_from_it(tmp_path: Path) -> None:
