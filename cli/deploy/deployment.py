@@ -158,7 +158,7 @@ class Deployment:
         self._refuse(begun, time())
         self.version, self._files = program()
         with Heartbeats(self.settings.config) as heartbeats:
-            self._before = heartbeats.of(self.machine.name)
+            heartbeats.of(self.machine.name)  # Redis must answer before anything is changed
         self._kinds = {one.name: one.do("ready").kind for one in self._services}
         self._lock = Lock(self.remote, self.version)
         # what another deployment has left is known only now
@@ -320,6 +320,9 @@ class Deployment:
 
     def _begin(self, wanted_now: dict[str, Any] | None) -> str:
         """Start the change; it is put back unless a heartbeat comes."""
+        # not earlier: a worker that starts again during the steps before is not the new one
+        with Heartbeats(self.settings.config) as heartbeats:
+            self._before = heartbeats.of(self.machine.name)
         self._change = Change(self.remote, self._services, wanted_now, self.say)
         self._begun = self._change.begun()
         self.version = self._begun.version

@@ -13,11 +13,15 @@ from typing import Any
 
 import pytest
 
+from cli.deploy.deployment import Deployment, Options
 from cli.deploy.releases import Change, Lock
 from cli.deploy.remote import deploy as there
 from cli.deploy.remote import releases, service
 from cli.deploy.services import services_of
 from cli.deploy.ssh import MachineError, Remote
+from cli.settings import Settings
+from grading.broker.heartbeats import Heartbeat
+from grading.broker.leases import Leases, connect
 from grading.config.settings import Machine, Ssh
 from tests.support.system import until
 
@@ -151,3 +155,23 @@ def test_a_release_in_use_that_does_not_beat_is_not_said_to_have_none_before_it(
         "lab-1: nothing had changed, but the release in use sent no heartbeat within 0 s; "
         "see `grader cluster logs lab-1`, or go back with --rollback."
     )
+
+
+def test_a_worker_that_started_during_a_deployment_is_not_the_new_one(
+    changes: Changes, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRADER_REDIS_URL", redis_url)
+    path = tmp_path / "config.toml"
+    path.write_text(
+        "[[machines]]\nname = 'lab-1'\n[machines.stages]\nanalysis = { engine = 'rules', model = 'r' }\n"
+        "feedback = { engine = 'rules', model = 'r' }\n"
+    )
+    options = Options(wait_s=0.1)
+    made = Deployment(Settings(path), MACHINE, changes.remote, options, {}, str, lambda _done, _total: None)
+    with made as one:
+        one.run(one.steps()[0])
+        with connect(redis_url) as client:
+            Leases(client).heartbeat(Heartbeat("started since", "lab-1", 2, 0, {}))
+        one._begin(changes.to("good"))
+        with pytest.raises(MachineError, match=r"the new release sent no heartbeat within"):
+            one._wait()
