@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import plistlib
+import shlex
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Literal
@@ -128,7 +129,7 @@ StartLimitIntervalSec=0
 [Service]
 {user}WorkingDirectory={_path(service.folder)}
 EnvironmentFile={_path(service.env_file)}
-{environment}ExecStart={" ".join(_word(word) for word in service.command)}
+{environment}ExecStart={" ".join(_word(word.replace("$", "$$")) for word in service.command)}
 Restart=always
 RestartSec=2
 KillMode=mixed
@@ -149,19 +150,25 @@ def confinement(service: Service) -> str:
     if service.work != "sandbox":
         lines += WITHOUT_SANDBOXES
     lines += f"ProtectHome={'read-only' if _below_home(service) else 'true'}\n"
-    return lines + "".join(f"ReadWritePaths=-{_path(folder)}\n" for folder in service.writes)
+    return lines + "".join(f"ReadWritePaths={_listed(f'-{folder}')}\n" for folder in service.writes)
 
 
 def _below_home(service: Service) -> bool:
-    """Whether something that the part reads lies where homes are."""
-    named = (*service.command, str(service.folder), *(str(folder) for folder in service.writes))
-    return any(PurePosixPath(one).is_relative_to(home) for one in named for home in HOMES)
+    """Whether something that the part reads lies where homes are; root's models do."""
+    folders = (str(folder) for folder in (service.folder, *service.writes))
+    named = (*service.command, *service.environment.values(), *folders)
+    return service.user in (None, "root") or any(
+        PurePosixPath(one).is_relative_to(home) for one in named for home in HOMES
+    )
 
 
 def _word(word: str) -> str:
-    """A word as a unit has it: quoted, with what systemd would fill in written twice."""
+    """A word as a unit has it: quoted, with what systemd would fill in written twice.
+
+    Variables are filled in only where commands stand, whose `$` is written twice before.
+    """
     escaped = _refuse_lines(word).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
-    return f'"{escaped.replace("$", "$$")}"' if set(escaped) - _SAFE else escaped
+    return f'"{escaped}"' if set(escaped) - _SAFE else escaped
 
 
 _SAFE = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789./_-=:+@,")
@@ -170,6 +177,11 @@ _SAFE = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789./_-=
 def _path(path: PurePosixPath) -> str:
     # not quoted: these settings take the rest of the line
     return _refuse_lines(str(path)).replace("%", "%%")
+
+
+def _listed(path: str) -> str:
+    # one of several in a line, where quotes work as in a shell and backslashes are as they are
+    return shlex.quote(_refuse_lines(path).replace("%", "%%"))
 
 
 def _refuse_lines(text: str) -> str:

@@ -9,7 +9,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
@@ -26,7 +26,7 @@ from tests.unit.deploy.test_service_units import ODD, described
 @pytest.mark.parametrize("part", ["odd", *PARTS, "dgx-spark-1"])
 def test_systemd_accepts_the_unit(part: str, tmp_path: Path) -> None:
     one = (
-        described(tmp_path)
+        described(tmp_path, system=True, writes=(PurePosixPath(tmp_path, f"it's {ODD}"),))
         if part == "odd"
         else unit_command.described(Settings(Path("config.toml")), part, system=True)
     )

@@ -49,6 +49,7 @@ def test_a_unit_is_valid_and_lets_the_worker_finish(tmp_path: Path) -> None:
     assert int(service["TimeoutStopSec"]) >= 100 + 10
     assert service["EnvironmentFile"] == str(tmp_path / "grader.env")
     assert '"a \\"b\\" %%h $$HOME \\\\ c"' in service["ExecStart"]
+    assert service["Environment"] == '"ODD=a \\"b\\" %%h $HOME \\\\ c"'  # nothing is expanded there
     assert unit["Install"]["WantedBy"] == "default.target"
 
 
@@ -112,7 +113,15 @@ def test_the_manager_of_a_user_is_asked_for_nothing_that_it_cannot_do() -> None:
 def test_what_lies_in_a_home_stays_readable(home: str) -> None:
     unit = described(Path(home, "grader"), system=True).rendered("systemd")
     assert "ProtectHome=read-only\n" in unit
-    assert "ProtectHome=true\n" in described(Path("/srv/grader"), system=True).rendered("systemd")
+
+    def of(user: str | None, **environment: str) -> str:
+        one = described(Path("/srv/grader"), system=True, user=user, environment=environment)
+        return one.rendered("systemd")
+
+    assert "ProtectHome=true\n" in of("grader")
+    assert "ProtectHome=read-only\n" in of("grader", HF_HUB_CACHE=f"{home}/ada/models")
+    for root in (None, "root"):  # whose models lie in its home
+        assert "ProtectHome=read-only\n" in of(root)
 
 
 @pytest.mark.parametrize("value", ["it's", "two\nlines", "back\\slash", "\x1b[31m"])
