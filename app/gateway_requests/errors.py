@@ -138,7 +138,7 @@ def answer(error: GraderError) -> Response:
 def _http(error: HTTPException) -> Response:
     status = error.code or 500
     sentences = {
-        404: "There is nothing at this address.",
+        404: "This page does not exist.",
         413: "The request is larger than this server takes.",
     }
     refused = Refused(sentences.get(status, error.description))

@@ -26,6 +26,6 @@ navigation = (
         below=("deliveries",),
     ),
     NavigationEntry(Menu.OPERATIONS, 60, "operations.tokens", N_("Tokens"), "administer"),
-    NavigationEntry(Menu.OPERATIONS, 80, "audit.everything", N_("Audit"), "administer"),
-    NavigationEntry(Menu.COURSE, 70, "audit.course", N_("Audit"), "course.audit"),
+    NavigationEntry(Menu.OPERATIONS, 80, "audit.everything", N_("Audit log"), "administer"),
+    NavigationEntry(Menu.COURSE, 70, "audit.course", N_("Audit log"), "course.audit"),
 )  # fmt: skip

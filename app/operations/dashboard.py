@@ -29,14 +29,14 @@ LITTLE_ROOM = 0.1
 """Below this part of the disk free it is said."""
 PARTS = {
     "store": (N_("Store"), N_("writes results and grades")),
-    "sweeper": (N_("Sweeper"), N_("finds what was lost and sends events")),
+    "sweeper": (N_("Sweeper"), N_("recovers lost work and sends events")),
     "sandbox": (N_("Sandbox"), N_("runs students' work in a sandbox")),
 }
 PART_COMMANDS = {"store": "grader store", "sweeper": "grader sweep", "sandbox": "grader sandbox"}
 KINDS = {
-    "prepare": N_("Submissions to be prepared"),
-    "execute": N_("Work to be run"),
-    "event": N_("Events to be told"),
+    "prepare": N_("Submissions to prepare"),
+    "execute": N_("Work to run"),
+    "event": N_("Events to deliver"),
     "mail": N_("Emails"),
 }
 PHASES = {
@@ -197,13 +197,19 @@ def _troubles(states: ClusterState, parts: Sequence[Part], room: Room) -> Iterat
     if states.queues is None and services().dispatch.password_refused():
         yield Trouble(
             _("Redis refuses the password."),
-            _("Submissions wait in the database. Correct GRADER_REDIS_URL of every part and start it again."),
+            _(
+                "Submissions are queued in the database. Correct GRADER_REDIS_URL for every service, "
+                "then restart the services."
+            ),
             grave=True,
         )
     elif states.queues is None:
         yield Trouble(
-            _("Redis is away."),
-            _("Submissions are still accepted and wait in the database. Start Redis again; that is all."),
+            _("Redis is not reachable."),
+            _(
+                "Submissions are still accepted and queued in the database. Restart Redis; nothing "
+                "else is needed."
+            ),
             grave=True,
         )
     else:
@@ -213,7 +219,7 @@ def _troubles(states: ClusterState, parts: Sequence[Part], room: Room) -> Iterat
         free = whole(room.free / 1024**3)
         yield Trouble(
             _("The disk is nearly full: %(free)s GB are free.", free=free),
-            _("Make room, or set shorter times under [retention] in config.toml."),
+            _("Free disk space, or set shorter retention times under [retention] in config.toml."),
             grave=room.free < 1024**3,
         )
 
@@ -221,8 +227,8 @@ def _troubles(states: ClusterState, parts: Sequence[Part], room: Room) -> Iterat
 def _silent(part: Part) -> Trouble:
     command = PART_COMMANDS[part.name]
     return Trouble(
-        _("No process of “%(part)s” lives; it %(does)s.", part=part.title, does=part.does),
-        _("Start it with %(command)s and look at its log.", command=f"`{command}`"),
+        _("No “%(part)s” process is running. It %(does)s.", part=part.title, does=part.does),
+        _("Start it with %(command)s and check its log.", command=f"`{command}`"),
         grave=part.name != "sandbox",
     )
 
@@ -237,14 +243,14 @@ def _slow_sandbox(figures: Figures, parts: Sequence[Part]) -> Iterator[Trouble]:
         return
     yield Trouble(
         ngettext(
-            "A submission waits for the sandbox and not for machines, for about %(time)s.",
-            "%(count)s submissions wait for the sandbox and not for machines, the last for about %(time)s.",
+            "A submission is queued for the sandbox, for about %(time)s.",
+            "%(count)s submissions are queued for the sandbox, the last for about %(time)s.",
             waiting,
             time=span(left_s),
         ),
         _(
-            "It runs %(slots)s at a time, each for %(seconds)s. More cores for the checks, or fewer and"
-            " shorter tests, make it faster.",
+            "The sandbox runs %(slots)s submissions at a time, %(seconds)s each. Add cores, or use "
+            "fewer and shorter tests.",
             slots=whole(rate.slots),
             seconds=span(rate.seconds),
         ),
@@ -256,8 +262,8 @@ def _machine_troubles(states: ClusterState) -> Iterator[Trouble]:
     for stage in sorted({stage for one in states.machines for stage in one.state.stages}):
         if not any(stage in one.state.stages for one in works):
             yield Trouble(
-                _("No machine does “%(stage)s” now.", stage=title_of(stage)),
-                _("Submissions wait until one is back. Look at the machines."),
+                _("No machine is available for “%(stage)s”.", stage=title_of(stage)),
+                _("Submissions are queued until a machine is back. Check the machines."),
                 grave=True,
                 endpoint="operations.machines",
             )
@@ -265,18 +271,21 @@ def _machine_troubles(states: ClusterState) -> Iterator[Trouble]:
     if names:
         yield Trouble(
             ngettext(
-                "A machine needs a look: %(names)s.",
-                "%(count)s machines need a look: %(names)s.",
+                "A machine needs attention: %(names)s.",
+                "%(count)s machines need attention: %(names)s.",
                 len(names),
                 names=", ".join(names),
             ),
-            _("Each says on the page Machines what is wrong with it."),
+            _("The Machines page shows the cause for each."),
             endpoint="operations.machines",
         )  # fmt: skip
     if states.differences:
         yield Trouble(
-            _("Machines have different weights under one name, so their grades cannot be compared."),
-            _("The page Machines says which, and what to do."),
+            _(
+                "Machines have different model weights under the same name, so their grades are not "
+                "comparable."
+            ),
+            _("The Machines page shows which ones and what to do."),
             endpoint="operations.machines",
         )
 
@@ -289,19 +298,19 @@ def _to_look_at(actor: Actor, figures: Figures) -> Iterator[Trouble]:
                 "%(count)s submissions were not graded, or only in part.",
                 dead_rounds,
             ),
-            _("See why, mend the cause, and try again. Nothing is lost."),
+            _("Check the reason, fix the cause, then retry. Nothing is lost."),
             endpoint="submissions.failed",
         )
     if actor.administrator and figures.paused:
         yield Trouble(
             _("These receivers of events are paused: %(names)s.", names=", ".join(figures.paused)),
-            _("They took nothing for two days. Their messages wait; see what they answered, then go on."),
+            _("Deliveries failed for two days. Messages are kept. Check the responses, then resume."),
             endpoint="deliveries.list_deliveries",
         )
     if actor.administrator and figures.dead:
         count = sum(figures.dead.values())
         yield Trouble(
             ngettext("A message could not be sent.", "%(count)s messages could not be sent.", count),
-            _("See what the receivers answered, and send again."),
+            _("Check the receivers' responses, then send again."),
             endpoint="operations.messages",
         )

@@ -28,15 +28,15 @@ from grading.store.reporting.operations import RecentRun, list_recent_runs
 SLOW = 0.75
 """Below this part of its usual speed a machine is called slow."""
 WORDS = {
-    "up": (N_("up"), "good", N_("It takes work.")),
-    "slow": (N_("slow"), "warn", N_("It is slower than usual, and gets less.")),
-    "broken": (N_("limited"), "warn", N_("An engine of it gets no work.")),
-    "out": (N_("out"), "warn", N_("An operator took it out.")),
-    "hung": (N_("hung"), "bad", N_("It says that it lives, but takes no work. Start it again.")),
-    "down": (N_("down"), "bad", N_("It was not heard of lately. Others do its work.")),
+    "up": (N_("up"), "good", N_("Takes work.")),
+    "slow": (N_("slow"), "warn", N_("Slower than usual, so it receives less work.")),
+    "broken": (N_("limited"), "warn", N_("An engine is unavailable (circuit open).")),
+    "out": (N_("drained"), "warn", N_("Drained by an operator.")),
+    "hung": (N_("hung"), "bad", N_("Sends heartbeats but takes no work. Restart it.")),
+    "down": (N_("down"), "bad", N_("No recent heartbeat. Other machines take over its work.")),
 }
 """How a machine is -> a word for it, how it is marked, a sentence."""
-RESERVED = {"batch": N_("Takes batch work only."), "testing": N_("Takes only what is sent to it by name.")}
+RESERVED = {"batch": N_("Takes batch work only."), "testing": N_("Takes only work addressed to it.")}
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def _notes(how: Condition) -> Iterator[str]:
     yield from (_circuit(one) for one in how.circuits)
     for stage, seconds in how.loading_s.items():
         yield _(
-            "The model of %(stage)s is not loaded; that takes about %(time)s.",
+            "The model for %(stage)s is not loaded. Loading takes about %(time)s.",
             stage=stage,
             time=span(seconds),
         )
@@ -142,11 +142,11 @@ def _circuit(one: CircuitTold) -> str:
     """An engine without work, and why."""
     what = f"{one.engine} ({', '.join(one.stages)})" if one.stages else one.engine
     if one.state == "probing":
-        doing = _("%(engine)s is being tried", engine=what)
+        doing = _("%(engine)s: circuit half-open", engine=what)
     elif one.since_s:
-        doing = _("%(engine)s gets no work for %(time)s", engine=what, time=span(one.since_s))
+        doing = _("%(engine)s: circuit open for %(time)s", engine=what, time=span(one.since_s))
     else:
-        doing = _("%(engine)s gets no work", engine=what)
+        doing = _("%(engine)s: circuit open", engine=what)
     why = render_message(one.why).rstrip(".")
     return f"{doing}: {why}." if why else f"{doing}."
 

@@ -105,7 +105,7 @@ def service(machine: str) -> BaseResponse:
     auth.require(actor, "administer")
     app_services, out = services(), request.form.get("out") == "1"
     if machine not in {one.name for one in app_services.config.machines}:
-        raise NotFound(_("There is no such machine in the configuration."))
+        raise NotFound(_("This machine is not in the configuration."))
     with app_services.store.write() as session:
         why = " ".join(request.form.get("why", "")[:200].split())
         gone = operations.set_drained(session, machine, actor.name, out=out, why=why)
@@ -113,11 +113,15 @@ def service(machine: str) -> BaseResponse:
     if heard and not out:
         app_services.dispatch.release()
     message = (
-        _("%(name)s finishes what it has and gets nothing new.", name=machine)
+        _("Draining %(name)s: it finishes its running work and receives no new work.", name=machine)
         if out
-        else _("%(name)s gets work again.", name=machine)
+        else _("%(name)s takes work again.", name=machine)
     )
-    flash(message if heard else _("Redis is away; %(name)s hears of it when Redis is back.", name=machine))
+    flash(
+        message
+        if heard
+        else _("Redis is not reachable. The change reaches %(name)s when Redis is back.", name=machine)
+    )
     return redirect(url_for("operations.machines", _anchor=f"machine-{machine}"), 303)
 
 
@@ -165,5 +169,5 @@ def end_token(token_id: int) -> BaseResponse:
     auth.require(actor, "administer")
     with services().store.write() as session:
         name = operations.revoke_token(session, token_id, actor.name)
-    flash(_("The token “%(name)s” is ended; who uses it is refused from now on.", name=name), "success")
+    flash(_("Token “%(name)s” revoked. Requests with it are refused.", name=name), "success")
     return redirect(url_for("operations.tokens"), 303)

@@ -54,7 +54,7 @@ def replay_delivery(delivery_id: int) -> Response:
     auth.require(actor, "administer")
     with services().store.write() as session:
         sent = webhooks.replay_delivery(session, delivery_id, actor.name)
-    flash(_("The message will be sent to %(name)s again, under the same id.", name=sent.receiver), "success")
+    flash(_("The message will be sent to %(name)s again, with the same ID.", name=sent.receiver), "success")
     return redirect(url_for("deliveries.list_deliveries", receiver=sent.receiver), 303)
 
 
@@ -66,10 +66,10 @@ def resume_receiver(receiver: str) -> Response:
     with services().store.write() as session:
         count = webhooks.resume_receiver(session, receiver[:40], actor.name)
     message = ngettext(
-        "One message goes out to %(name)s now.", "%(count)s messages go out to %(name)s now.", count,
+        "Sending one message to %(name)s.", "Sending %(count)s messages to %(name)s.", count,
         name=receiver,
     )  # fmt: skip
-    nothing = _("%(name)s hears of events again; nothing waits for it now.", name=receiver)
+    nothing = _("%(name)s receives events again. No messages are queued.", name=receiver)
     flash(message if count else nothing, "success")
     return redirect(url_for("deliveries.list_deliveries", receiver=receiver), 303)
 
@@ -89,7 +89,7 @@ def add_secret() -> str:
     """A second live secret for a connection, or its first; shown in this answer only."""
     actor, connection = _administrator(), request.form.get("connection", "")
     if connection not in services().config.server.lms_connections:
-        raise NotFound(_("There is no such connection in server.lms_connections of config.toml."))
+        raise NotFound(_("This connection is not in server.lms_connections of config.toml."))
     with services().store.write() as store:
         made = webhooks.create_secret(store, connection, services().secret_key, actor.name)
     return _secrets_page(made, connection)
@@ -102,7 +102,7 @@ def end_secret(secret_id: int) -> Response:
     with services().store.write() as store:
         connection = webhooks.revoke_secret(store, secret_id, actor.name)
     flash(
-        _("Secret %(number)s of %(name)s verifies nothing more.", number=secret_id, name=connection),
+        _("Secret %(number)s of %(name)s revoked.", number=secret_id, name=connection),
         "success",
     )
     return redirect(url_for("webhook_secrets.list_secrets"), 303)

@@ -19,54 +19,52 @@ class Fault:
 
 FAULTS = {
     400: Fault(
-        N_("That did not arrive as it should"),
-        N_("Go back, load the page again and try once more. What you typed may still be there."),
+        N_("Invalid request"),
+        N_("Go back, reload the page and try again. Your input may still be there."),
     ),
-    401: Fault(N_("Sign in first"), N_("Your session may have ended. Sign in and you come back here.")),
+    401: Fault(N_("Sign in first"), N_("Your session may have ended. Sign in to return here.")),
     403: Fault(
-        N_("Not for you"),
-        N_(
-            "Your account may not open or do this. If you think it should, ask the person who teaches "
-            "your course."
-        ),
+        N_("No access"),
+        N_("Your account does not have access. If you think it should, ask your instructor."),
     ),
     404: Fault(
-        N_("Nothing here"),
+        N_("Page not found"),
         N_(
             "The address may be mistyped, or the page was deleted or belongs to someone else. The "
             "home page lists everything you have access to."
         ),
     ),
     405: Fault(
-        N_("That way round does not work"),
-        N_("This address only takes what a form sends. Go back and use the buttons of the page."),
+        N_("Method not allowed"),
+        N_("This address accepts only form submissions. Go back and use the buttons on the page."),
     ),
-    409: Fault(N_("Changed by someone else"), N_("Go back and load the page again to see how things stand.")),
+    409: Fault(N_("Changed by someone else"), N_("Go back and reload the page to see the current state.")),
     413: Fault(
         N_("Too large"),
-        N_("Leave out data and pictures that the task does not ask for. Nothing was stored."),
+        N_("Nothing was stored. Remove data and images that the task does not require."),
     ),
-    415: Fault(N_("This kind of file does not work here")),
-    422: Fault(N_("Something in it does not fit")),
-    429: Fault(
-        N_("A moment, please"), N_("Nothing is lost. Wait a minute before you try again."), again=True
-    ),
+    415: Fault(N_("Unsupported file type")),
+    422: Fault(N_("Invalid input")),
+    429: Fault(N_("Please wait"), N_("Nothing is lost. Wait a minute before you try again."), again=True),
     500: Fault(
-        N_("Our mistake"),
-        N_("It is not your fault. It was written down for whoever runs this server; try again in a minute."),
+        N_("Server error"),
+        N_(
+            "This is not your fault. The error was logged for the operator of this server. Try again "
+            "in a minute."
+        ),
         again=True,
     ),
     503: Fault(
         N_("Back in a moment"),
         N_(
-            "What you submitted before is safe. If you were just submitting, nothing was stored: keep your "
-            "files and send them again."
+            "Earlier submissions are safe. If you were submitting, nothing was stored: keep your "
+            "files and submit them again."
         ),
         again=True,
     ),
-    507: Fault(N_("The server is full"), N_("Keep your files; nothing that was stored before is lost.")),
+    507: Fault(N_("Server disk full"), N_("Keep your files. Nothing stored earlier is lost.")),
 }
-OTHER = Fault(N_("That did not work"))
+OTHER = Fault(N_("Request failed"))
 
 
 def fault(status: int) -> Fault:

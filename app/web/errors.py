@@ -125,22 +125,20 @@ def _http(error: HTTPException) -> Response | BaseResponse:
 def _sentence(error: HTTPException, status: int) -> str:
     if isinstance(error, CSRFError):
         return _(
-            "This form is too old or was sent from another site. Go back, load the page again, "
-            "sign in if it asks for that, and try again."
+            "This form has expired or was sent from another site. Go back, reload the page, sign in "
+            "if asked, and try again."
         )
     limit, length = services().config.server.max_upload_mb, request.content_length
     if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE and length is not None and length <= limit * 1024 * 1024:
-        return _(
-            "The form has too many fields or too much text in one. Put your work into files and send them."
-        )
+        return _("The form has too many fields or too much text in one field. Upload your work as files.")
     return {
-        404: _("There is nothing at this address."),
-        405: _("This address does not take that kind of request."),
+        404: _("This page does not exist."),
+        405: _("This address does not support this request method."),
         413: _(
             "The upload is larger than the %(limit)s MB this server accepts. Submit fewer or smaller files.",
             limit=limit,
         ),
-        429: _("That was a lot of requests in a short time. Wait a minute and try again."),
+        429: _("Too many requests. Wait a minute and try again."),
     }.get(status, error.description or _("The request could not be understood."))
 
 
@@ -155,7 +153,7 @@ def _store(error: SQLAlchemyError) -> Response | BaseResponse:
         return _unknown(error)
     log.error("the database cannot be used: %s", error)
     security.read_rest()
-    sentence = _("The database cannot be used right now. Nothing was lost or stored; try again in a minute.")
+    sentence = _("The database is not available. Nothing was lost or stored. Try again in a minute.")
     response = answer(503, "store_away", sentence)
     response.headers["Retry-After"] = "30"
     return response
@@ -171,8 +169,8 @@ def _unknown(error: Exception) -> Response | BaseResponse:
         500,
         "internal",
         _(
-            "Something went wrong on our side. It was recorded as %(reference)s; name that when you report "
-            "it.",
+            "Something went wrong on the server. It was logged as %(reference)s. Include this "
+            "reference when you report it.",
             reference=reference,
         ),
     )

@@ -23,7 +23,7 @@ from grading.domain.errors import NotFound
 from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
 
-NO_SUCH_ADDRESS = define_message("pages.no_such_address", "There is nothing at this address.")
+NO_SUCH_ADDRESS = define_message("pages.no_such_address", "This page does not exist.")
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment

@@ -34,25 +34,27 @@ from grading.store.integrations import lms_rosters, webhooks
 from grading.store.submissions.intake import IncomingSubmission
 
 FILE_TOO_SLOW = define_message(
-    "webhooks.file_too_slow", "data.files: %(name)s could not be got in time; send fewer files, or one zip."
+    "webhooks.file_too_slow",
+    "data.files: %(name)s could not be downloaded in time. Send fewer files, or one ZIP file.",
 )
 FILE_SERVER_ANSWERED = define_message(
-    "webhooks.file_server_answered", "data.files: %(name)s could not be got: its server answered %(status)s."
+    "webhooks.file_server_answered",
+    "data.files: %(name)s could not be downloaded: its server answered %(status)s.",
 )
 FILE_SERVER_REFUSED = define_message(
     "webhooks.file_server_refused",
-    "data.files: %(name)s cannot be got: its server answered %(status)s. Redirects are not followed.",
+    "data.files: %(name)s cannot be downloaded: its server answered %(status)s. Redirects are not followed.",
 )
 NO_SUCH_EVENT_TYPE = define_message(
-    "webhooks.no_such_event_type", "There is no such type of messages; there are %(kinds)s."
+    "webhooks.no_such_event_type", "Unknown message type. Supported types: %(kinds)s."
 )
 WEBHOOK_ID_FORM = define_message("webhooks.webhook_id_form", "webhook-id: at most 200 printable characters.")
 FILE_ADDRESS_REFUSED = define_message(
-    "webhooks.file_address_refused", "data.files: the address of %(name)s is not asked. %(why)s"
+    "webhooks.file_address_refused", "data.files: the address of %(name)s is not allowed. %(why)s"
 )
-FILE_TOO_LARGE = define_message("webhooks.file_too_large", "data.files: %(name)s cannot be taken: %(why)s.")
+FILE_TOO_LARGE = define_message("webhooks.file_too_large", "data.files: %(name)s is refused: %(why)s.")
 FILE_NOT_FETCHED = define_message(
-    "webhooks.file_not_fetched", "data.files: %(name)s could not be got: %(why)s."
+    "webhooks.file_not_fetched", "data.files: %(name)s could not be downloaded: %(why)s."
 )
 BODY_FORM = define_message("webhooks.body_form", "body: JSON with 'type' and 'data' is expected.")
 WEBHOOK_ID_USED = define_message(
@@ -79,24 +81,24 @@ WITHIN_S = 10.0
 
 
 class FileRefused(GraderError):
-    """A file cannot be got from the address in the message, however often it is tried."""
+    """A file cannot be downloaded from the address in the message. Retrying does not help."""
 
     code = "file_refused"
     status = 422
     default_message = define_message(
         "error.file_refused",
-        "A file cannot be got from the address in the message, however often it is tried.",
+        "A file cannot be downloaded from the address in the message. Retrying does not help.",
     )
 
 
 class FileAway(GraderError):
-    """A file could not be got from the address in the message just now; send the message again."""
+    """A file could not be downloaded from the address in the message. Send the message again."""
 
     code = "file_away"
     status = 503
     default_message = define_message(
         "error.file_away",
-        "A file could not be got from the address in the message just now; send the message again.",
+        "A file could not be downloaded from the address in the message. Send the message again.",
     )
 
 
@@ -131,12 +133,13 @@ without_token(endpoints)
 
 
 class TooLate(GraderError):
-    """The message could not be taken within 10 s, so nothing was stored; send it again."""
+    """The message could not be processed within 10 s, so nothing was stored. Send it again."""
 
     code = "too_late"
     status = 503
     default_message = define_message(
-        "error.too_late", "The message could not be taken within 10 s, so nothing was stored; send it again."
+        "error.too_late",
+        "The message could not be processed within 10 s, so nothing was stored. Send it again.",
     )
 
 

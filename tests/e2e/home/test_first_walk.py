@@ -177,12 +177,12 @@ def test_the_machines_are_readable_on_a_phone_and_on_a_wall(
         page.set_viewport_size({"width": width, "height": 900})
         page.goto(f"{site}/machines")
         expect(page.get_by_text("Runs at 33 % of its usual speed.")).to_be_visible()
-        page.get_by_text("Last work").first.click()
+        page.get_by_text("Recent runs").first.click()
         look(page, pictures, f"8-machines-{width}")
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     monkeypatch.setattr(school.dispatch, "away", True)
     page.goto(f"{site}/machines")
-    expect(page.get_by_text("Redis is away.")).to_be_visible()
+    expect(page.get_by_text("Redis is not reachable.")).to_be_visible()
 
 
 def four_machines() -> list[MachineState]:

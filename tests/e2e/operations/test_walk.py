@@ -74,12 +74,12 @@ def test_an_administrator_sees_how_it_is_and_sets_it_right(
     page.get_by_role("button", name="Resend selected").click()
     expect(page.get_by_role("status")).to_have_text("One message will be sent again.")
     page.get_by_role("button", name="Send all 2 again").click()
-    expect(page.get_by_text("No message was given up")).to_be_visible()
+    expect(page.get_by_text("No failed messages")).to_be_visible()
     follow(page, page.get_by_label("Operations").get_by_role("link", name="Tokens"))
     look(page, pictures, "operations-tokens", all_widths=True)
     row = page.get_by_role("row").filter(has_text="Anna")
-    row.get_by_text("End", exact=False).first.click()
-    row.get_by_role("button", name="End the token").click()
+    row.get_by_text("Revoke", exact=False).first.click()
+    row.get_by_role("button", name="Revoke token").click()
     expect(page.get_by_role("row").filter(has_text="Anna")).to_have_count(0)
     page.goto(f"{site}/failed")
     look(page, pictures, "not-graded", all_widths=True)
@@ -92,12 +92,12 @@ def test_what_runs_is_shown_without_a_reload_and_can_stand_still(
     come_in(page, site, school, "teacher")
     page.clock.install()
     page.goto(f"{site}/machines")
-    page.get_by_text("Last work").first.click()
+    page.get_by_text("Recent runs").first.click()
     page.locator("h1").click()  # the fold stays open, and nothing in the region is in use
     school.dispatch.away = True
     try:
         page.clock.run_for(6_000)
-        expect(page.get_by_text("Redis is away.")).to_be_visible()
+        expect(page.get_by_text("Redis is not reachable.")).to_be_visible()
         expect(page.get_by_text("None yet.").first).to_be_visible()
         page.get_by_role("button", name="Pause").click()
     finally:
@@ -106,7 +106,7 @@ def test_what_runs_is_shown_without_a_reload_and_can_stand_still(
         page.get_by_role("button", name="Pause").click()
         page.clock.run_for(1_000)
     assert asked.value.method == "GET"
-    expect(page.get_by_text("Redis is away.")).to_be_hidden()
+    expect(page.get_by_text("Redis is not reachable.")).to_be_hidden()
 
 
 def test_the_menu_the_colours_and_the_language(

@@ -335,7 +335,7 @@ def test_unknown_errors_have_a_reference(
     detail = answer.get_json()["detail"]
     assert answer.status_code == 500
     assert "secret" not in detail
-    reference = detail.split("recorded as ")[1].split(";")[0]
+    reference = detail.split("logged as ")[1].split(".")[0]
     assert reference in caplog.text
 
 

@@ -71,7 +71,7 @@ def test_ready_and_the_overview_say_it(tmp_path: Path) -> None:
     assert ready["redis"] == "password refused; work waits in the database until GRADER_REDIS_URL is right"
     page = school.client("admin").get("/operations").get_data(as_text=True)
     assert "Redis refuses the password." in page
-    assert "Redis is away." not in page
+    assert "Redis is not reachable." not in page
     school.close()
 
 

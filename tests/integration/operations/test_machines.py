@@ -279,14 +279,14 @@ def test_the_page_says_how_fast_a_machine_is_and_what_it_takes_and_why(
     shown = " ".join(page(school).split())
     for words in (
         "Runs at 33 % of its usual speed.",
-        "ollama (analysis) gets no work for 12 s: it &lt;b&gt;fails.",
-        "The model of analysis is not loaded; that takes about 40 s.",
-        "joins when work has waited for 2 s",
-        "takes 6 at once, which it measured to be best",
-        "Listens to analysis, analysis.batch: it takes analysis.",
+        "ollama (analysis): circuit open for 12 s: it &lt;b&gt;fails.",
+        "The model for analysis is not loaded. Loading takes about 40 s.",
+        "joins after work has been queued for 2 s",
+        "measured concurrency limit: 6",
+        "Queues: analysis, analysis.batch: it takes analysis.",
         "Technical review: done, 31 s, 900 tokens",
         "227 an hour",  # 6 of 31.4 s each at usual speed, now three times as long
-        "1 more submission waits in the database.",
+        "1 more submission is queued in the database.",
     ):
         assert words in shown, words
     assert submission not in shown
@@ -311,7 +311,7 @@ def test_why_an_engine_gets_no_work_is_said_in_the_readers_language(
     why = REFUSED_CONNECTION(engine="ollama at 127.0.0.1", seconds="5")
     told = {"state": "probing", "stages": ["analysis"], "since_s": 12.0, **reason(why)}
     monkeypatch.setattr(school.dispatch, "machines", lambda: [alive_machine(circuits={"ollama": told})])
-    assert "ollama (analysis) is being tried: ollama at 127.0.0.1 refused the connection" in page(school)
+    assert "ollama (analysis): circuit half-open: ollama at 127.0.0.1 refused the connection" in page(school)
     answered = school.client("teacher").get("/machines", headers={"Accept-Language": "de"})
     assert "ollama at 127.0.0.1 hat die Verbindung abgelehnt" in answered.get_data(as_text=True)
     answer = school.client().get("/api/v1/machines", headers=school.token("teacher")).get_json()
@@ -372,8 +372,8 @@ def test_a_machine_that_tells_nothing_or_nonsense_is_shown_all_the_same(
     shown = page(school)
     assert "not measured yet" in shown
     assert shown.count("None yet.") == 3
-    assert "at once, which it measured" not in shown
-    assert "Listens to" in shown
+    assert "measured concurrency limit" not in shown
+    assert "Queues:" in shown
     answer = school.client().get("/api/v1/machines", headers=school.token("teacher")).get_json()
     assert [one["speeds"] for one in answer["machines"]] == [{}, {}, {}]
 
@@ -381,9 +381,9 @@ def test_a_machine_that_tells_nothing_or_nonsense_is_shown_all_the_same(
 @pytest.mark.parametrize(
     ("told", "words"),
     [
-        ({"reserved": "testing"}, "Takes only what is sent to it by name."),
+        ({"reserved": "testing"}, "Takes only work addressed to it."),
         ({"reserved": "batch"}, "Takes batch work only."),
-        ({"takes": (), "why": "all slots are in use"}, "Takes nothing now: all slots are in use."),
+        ({"takes": (), "why": "all slots are in use"}, "Takes no work now: all slots are in use."),
     ],
 )
 def test_why_a_machine_takes_little_is_said(

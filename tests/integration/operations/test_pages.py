@@ -95,8 +95,8 @@ def test_the_overview_says_that_a_class_waits_for_the_sandbox(
         with school.store.write() as session:
             round_id = session.query(tables.Round).filter_by(submission_id=submission).one().id
             preparing.hand_on(session, round_id)
-    assert "3 submissions wait for the sandbox and not for machines, the last for about" in shown()
-    assert "It runs 2 at a time, each for 40 s." in shown()
+    assert "3 submissions are queued for the sandbox, the last for about" in shown()
+    assert "The sandbox runs 2 submissions at a time, 40 s each." in shown()
 
 
 def test_the_overview_names_what_is_wrong_gravest_first(school: School) -> None:
@@ -106,14 +106,14 @@ def test_the_overview_names_what_is_wrong_gravest_first(school: School) -> None:
     admin = school.client("admin").get("/operations").get_data(as_text=True)
     assert "A submission was not graded." in admin
     assert "A message could not be sent." in admin
-    assert "No process of “Store” lives" in admin
-    assert admin.index("No process of “Store”") < admin.index("A submission was not graded.")
+    assert "No “Store” process is running" in admin
+    assert admin.index("No “Store” process") < admin.index("A submission was not graded.")
     teacher = school.client("teacher").get("/operations").get_data(as_text=True)
     assert "A message could not be sent." not in teacher  # only who may send it again is told
     school.dispatch.away = True
     away = school.client("admin").get("/operations").get_data(as_text=True)
-    assert "Redis is away." in away
-    assert "No process of" not in away  # that is not known then
+    assert "Redis is not reachable." in away
+    assert "process is running" not in away  # that is not known then
 
 
 def test_messages_are_sent_again_one_kind_or_those_chosen(database_url: str) -> None:
@@ -150,7 +150,7 @@ def test_an_administrator_ends_anybodys_token(school: School) -> None:
     for _ in range(2):  # a second click does no harm
         assert client.post(url, data=form).status_code == 303
     assert school.client().get("/api/v1/submissions/x", headers=header).status_code == 401
-    assert "No token is in use" in client.get("/operations/tokens").get_data(as_text=True)
+    assert "No tokens" in client.get("/operations/tokens").get_data(as_text=True)
     with school.store.read() as session:
         assert session.query(tables.Audit).filter_by(action="token.revoke").count() == 1
     assert client.post("/operations/tokens/2147483647/end", data=form).status_code == 404
@@ -190,7 +190,7 @@ def test_what_nobody_thought_of_is_our_mistake_and_has_a_number(school: School) 
     answer = school.client("anna").get("/broken")
     page = answer.get_data(as_text=True)
     assert answer.status_code == 500
-    assert re.search(r"recorded as [0-9a-f]{12}", page)
+    assert re.search(r"logged as [0-9a-f]{12}", page)
     assert "secret words" not in page
     assert "Try again" in page
 

@@ -252,7 +252,7 @@ def test_a_database_that_is_away_is_503_in_plain_words(
     monkeypatch.setattr("app.web.auth.users.load_reader_of_session", away)
     answer = client.get("/")
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "30")
-    assert "cannot be used right now" in answer.get_data(as_text=True)
+    assert "is not available" in answer.get_data(as_text=True)
 
 
 def test_days_of_a_token_that_are_no_number_of_days_are_refused(school: School) -> None:
@@ -340,7 +340,7 @@ def test_the_page_of_machines_says_why_one_is_out(school: School, monkeypatch: p
     states = [replace(state, drained=state.alive) for state in school.dispatch.machines()]
     monkeypatch.setattr(school.dispatch, "machines", lambda: states)
     page = school.client("teacher").get("/machines").get_data(as_text=True)
-    assert page.count("Taken out by an operator: a new &lt;fan&gt;") == page.count("Taken out") == 1
+    assert page.count("Drained by an operator: a new &lt;fan&gt;") == 1
 
 
 def test_administrators_take_machines_out_and_in_again(school: School) -> None:
@@ -353,12 +353,12 @@ def test_administrators_take_machines_out_and_in_again(school: School) -> None:
     assert admin.post(url, data=form).headers["Location"] == "/machines#machine-dgx-spark-1"
     assert school.dispatch.out == ("dgx-spark-1",)
     page = admin.get("/machines").get_data(as_text=True)
-    assert "dgx-spark-1 finishes what it has" in page
-    assert "Give it work again" in page
+    assert "Draining dgx-spark-1" in page
+    assert "Resume" in page
     school.dispatch.away = True
     assert admin.post(url, data={"csrf_token": token, "out": "0"}).status_code == 303
     assert (school.dispatch.out, school.dispatch.released) == ((), 0)
-    assert "hears of it when Redis is back" in admin.get("/machines").get_data(as_text=True)
+    assert "when Redis is back" in admin.get("/machines").get_data(as_text=True)
     school.dispatch.away = False
     assert admin.post(url, data={"csrf_token": token, "out": "0"}).status_code == 303
     assert school.dispatch.released == 1

@@ -1,4 +1,4 @@
-"""Limits are counted together by all web processes, and by each alone while Redis is away."""
+"""Limits are counted together by all web processes, and by each alone while Redis is not reachable."""
 
 from __future__ import annotations
 
