@@ -126,7 +126,7 @@ def test_a_rubric_with_a_stage_nobody_does_holds_nobody_up(server: Server) -> No
         dead = session.get_one(Round, first)
         assert dead.state == RoundState.FAILED
         assert dead.failure == NO_JOB()
-        assert "die Teile des Rasters" in in_german(dead.failure)
+        assert "die Teile des Bewertungsrasters" in in_german(dead.failure)
         assert [one.round_id for one in retry.list_dead_rounds(session)] == [first]
     admit_runs(server)
     with server.store.write() as session:
@@ -280,7 +280,7 @@ def test_erasing_and_recording_do_not_wait_for_each_other(server: Server) -> Non
 
 def test_a_drain_does_not_call_a_machine_ended_while_redis_is_away(root: Path) -> None:
     dispatch = open_dispatch(load(root / "config.toml", {"GRADER_REDIS_URL": "redis://127.0.0.1:1/0"}))
-    with pytest.raises(GraderError, match="Redis is away"):
+    with pytest.raises(GraderError, match="Redis does not answer"):
         _wait_out(dispatch, HERE, 5)
     close_dispatch(dispatch)
 

@@ -88,7 +88,7 @@ def test_runs_are_counted_with_their_tokens_and_seconds(store: Store) -> None:
         results = begun(store, assignment, student)
         record(store, measured(results["analysis"], seconds))
     record(store, failed(results["feedback"]))
-    totals, now_open = History(store).read()
+    totals, now_open, *_ = History(store).read()
     assert counted(totals) == {("analysis", "done", ""): 2, ("feedback", "failed", "engine_failed"): 1}
     sums = totals.runs["analysis", "dgx-spark-1", "qwen", "done", ""]
     assert (sums.prompt_tokens, sums.cached_tokens, sums.output_tokens) == (2000, 1500, 400)
@@ -103,7 +103,7 @@ def test_runs_are_counted_with_their_tokens_and_seconds(store: Store) -> None:
     unknown = {"seconds": None, "first_token_s": None, "prompt_tokens": None, "model": None}
     with store.write() as session:
         session.execute(update(Run).values(unknown))
-    totals, _ = History(store).read()
+    totals, *_ = History(store).read()
     sums = totals.runs["analysis", "dgx-spark-1", "", "done", ""]
     assert (sums.runs, sums.prompt_tokens, sums.seconds.count) == (2, 0, 0)
 
@@ -113,7 +113,7 @@ def test_rounds_are_measured_from_submission_to_grade(store: Store) -> None:
     ids = [submit(store, assignment, student).round_id for student in ("s1", "s2", "s3")]
     for round_id, after, state in zip(ids, (6.0, 22.0, 22.0), ("graded", "graded", "failed"), strict=True):
         end(later(store, after), round_id, state)
-    totals, now_open = History(store).read()
+    totals, now_open, *_ = History(store).read()
     spread = totals.rounds["graded", "interactive"]
     assert spread.count == 2
     assert 28 <= spread.total < 60
@@ -133,9 +133,9 @@ def test_every_process_says_the_same_however_long_it_runs(local: Store) -> None:
         record(local, results["analysis"])
         history.read()
         end(local, results["analysis"].round_id, "graded")
-        seen, _ = history.read()
+        seen, *_ = history.read()
         clock += LATE_S * 0.75
-    fresh, _ = History(local).read()
+    fresh, *_ = History(local).read()
     assert counted(seen) == counted(fresh) == {("analysis", "done", ""): 4}
     (mine,), (its,) = seen.rounds.values(), fresh.rounds.values()
     assert (mine.count, mine.at_most) == (its.count, its.at_most)
@@ -176,10 +176,10 @@ def test_counts_of_runs_never_fall(local: Store) -> None:
 def test_dead_stages_are_counted_and_remembered(store: Store) -> None:
     results = begun(store, add_assignment(store), "s1")
     record(store, failed(results["analysis"], error="model_missing"))
-    _, now_open = History(store).read()
+    _, now_open, *_ = History(store).read()
     assert now_open.dead == {("analysis", "model_missing"): 1}
     end(store, results["analysis"].round_id, "partial")
-    totals, _ = History(store).read()
+    totals, *_ = History(store).read()
     assert totals.dead == {("analysis", "model_missing"): 1}
 
 
