@@ -20,10 +20,11 @@ from grading.config.settings import Machine
 
 @dataclass
 class TransferOutput:
-    """How far a copy is: in place on a terminal, else a line at every quarter."""
+    """How far a copy is: each percentage in place on a terminal, else a line at every quarter."""
 
     terminal: bool
     _quarter: int = 0
+    _percent: int = -1
 
     def line(self, text: str) -> None:
         """Something that a step says while it works."""
@@ -33,12 +34,16 @@ class TransferOutput:
         """So many bytes of so many were sent."""
         share = done / total if total else 1.0
         if self.terminal:
-            end = "\r" if done < total else "\n"
-            click.echo(f"    {share:4.0%} of {size(total)}", nl=False)
-            click.echo(end, nl=False)
+            self._in_place(int(share * 100), size(total), ended=done >= total)
         elif int(share * 4) != self._quarter and total > 1e8:
             self.line(f"{share:.0%} of {size(total)}")
         self._quarter = int(share * 4)
+
+    def _in_place(self, percent: int, of: str, *, ended: bool) -> None:
+        if percent != self._percent or ended:
+            click.echo(f"    {percent:3}% of {of}", nl=False)
+            click.echo("\n" if ended else "\r", nl=False)
+        self._percent = -1 if ended else percent
 
 
 @click.command()

@@ -13,7 +13,7 @@ from typing import Any
 
 from packaging.markers import Marker
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from cli.deploy.file_transfer import File, file
 from cli.deploy.ssh import MachineError
@@ -124,17 +124,29 @@ def wheels_for(
     kept.mkdir(parents=True, exist_ok=True)
     with (kept / ".lock").open("w") as alone:  # machines of one kind are deployed at the same time
         fcntl.flock(alone, fcntl.LOCK_EX)
-        _refuse_damaged(kept, lock)
-        files = [file(path.name, path) for path in fetch_wheels(machine, lock, facts, kept)]
+        odd = _refuse_damaged(kept, lock)
+        for path in odd:
+            say(f"{path} is left out: no wheel is named so")
+        wheels = [path for path in fetch_wheels(machine, lock, facts, kept) if path not in odd]
+        files = [file(path.name, path) for path in wheels]
     return [one for one in files if one.sha256 in lock]
 
 
-def _refuse_damaged(folder: Path, lock: str) -> None:
-    """MachineError for a wheel of a locked version with other content: pip would say that none is there."""
+def _refuse_damaged(folder: Path, lock: str) -> list[Path]:
+    """MachineError for a wheel of a locked version with other content: pip would say that none is there.
+
+    Returns the files that are not named as wheels are, which pip passes over.
+    """
     locked = set(re.findall(r"^([^\s;]+==[^\s;]+)", lock, re.MULTILINE))
+    odd = []
     for path in sorted(folder.glob("*.whl")):
-        name, version, _, _ = parse_wheel_filename(path.name)
+        try:
+            name, version, _, _ = parse_wheel_filename(path.name)
+        except InvalidWheelFilename:
+            odd.append(path)
+            continue
         if f"{name}=={version}" in locked and file(path.name, path).sha256 not in lock:
             raise MachineError(
                 f"{path} is damaged. Remove it, so that it is fetched again, and deploy again."
             )
+    return odd

@@ -16,10 +16,11 @@ from typing import Any
 
 import pytest
 
+from cli.deploy.commands import TransferOutput
 from cli.deploy.deployment import Deployment, Options
 from cli.deploy.file_transfer import DEPLOY_SCRIPT, copy, file, files_of
 from cli.deploy.models import Models, Wanted
-from cli.deploy.packages import fetch_wheels, platforms
+from cli.deploy.packages import fetch_wheels, platforms, wheels_for
 from cli.deploy.ssh import MachineError, Remote
 from cli.settings import Settings
 from grading.config.settings import Machine, Ssh
@@ -302,6 +303,13 @@ def test_a_model_of_mlx_is_copied_into_the_hubs_cache_and_verified(
 
 # --- packages ---------------------------------------------------------------------------------------
 
+FACTS = {
+    "version": "3.12.3",
+    "glibc": "2.39",
+    "platform": "linux-aarch64",
+    "markers": {"sys_platform": "linux", "platform_machine": "aarch64"},
+}
+
 
 def tiny_wheel(folder: Path, tag: str = "py3-none-any") -> str:
     """A wheel in a folder; its lock."""
@@ -352,14 +360,32 @@ def test_wheels_that_cannot_be_had_are_named(
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
     lock = "grader-has-no-such-thing==1.0 \\\n    --hash=sha256:" + "0" * 64 + "\n"
-    facts = {
-        "version": "3.12.3",
-        "glibc": "2.39",
-        "platform": "linux-aarch64",
-        "markers": {"sys_platform": "linux", "platform_machine": "aarch64"},
-    }
     with pytest.raises(
         MachineError,
         match=r"lab-1: .* wheels here for linux-aarch64 with Python 3\.12: .*grader-has-no-such",
     ):
-        fetch_wheels("lab-1", lock, facts, tmp_path)
+        fetch_wheels("lab-1", lock, FACTS, tmp_path)
+
+
+def test_a_file_that_is_named_unlike_a_wheel_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    kept = tmp_path / "manylinux_2_39_aarch64-3.12"
+    lock = tiny_wheel(kept)
+    wheel = kept / "tiny_thing-1.0-py3-none-any.whl"
+    odd = kept / "tiny_thing (1).whl"
+    odd.write_bytes(wheel.read_bytes())
+    said: list[str] = []
+    assert [one.path for one in wheels_for("lab-1", lock, FACTS, tmp_path, said.append)] == [wheel.name]
+    assert f"{odd} is left out: no wheel is named so" in said
+
+
+def test_a_terminal_shows_each_percentage_once(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = TransferOutput(terminal=True)
+    for done in range(1001):
+        shown.progress(done, 1000)
+    assert capsys.readouterr().out.count("of 1 kB") == 101
+    shown.progress(1000, 1000)  # the next copy
+    assert capsys.readouterr().out == "    100% of 1 kB\n"
