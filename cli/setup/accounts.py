@@ -15,6 +15,7 @@ DEPLOY_ACCOUNT = Account("grader-deploy", f"{FOLDER}/deploy.env")
 """Reaches machines by SSH; the parts that strangers talk to have no key for that."""
 DEPLOY_HOME = "/var/lib/grader-deploy"
 COMMAND = "/usr/local/bin/grader"
+MADE_BY = b"# Made by `grader setup`"
 WRAPPER = """#!/bin/sh
 # Made by `grader setup`: Grader's commands as the user that they need, with what that user is told.
 set -eu
@@ -69,6 +70,13 @@ def wrapper(python: str) -> str:
     for name, value in words.items():
         text = text.replace(f"@{name}@", value)
     return text
+
+
+def no_other_command(host: Host) -> None:
+    """Raises SetupError where another program has the name of the command."""
+    path = host.path(COMMAND)
+    if path.exists() and MADE_BY not in path.read_bytes():
+        raise SetupError(f"{COMMAND} is a program that setup did not make; move it away, or remove it.")
 
 
 def variables(host: Host, account: Account) -> dict[str, str]:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import click
 
-from cli.setup import machines, redis, undo
+from cli.setup import machines, redis, system, undo
 from cli.setup.host import Host, SetupError
 from cli.setup.machines import Named
 from cli.setup.steps import Answers, Setup
 
-LOCK = Path("/run/lock/grader-setup")
+LOCK = Path("/run/grader-setup.lock")
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
@@ -80,11 +81,9 @@ def _set_up(host: Host, answers: Answers, yes: bool, dry_run: bool) -> None:
 @contextmanager
 def alone() -> Iterator[None]:
     """Only one setup at a time. Raises SetupError."""
-    try:
-        lock = LOCK.open("a")
-    except PermissionError:
-        raise SetupError("Setup changes the system: run it as root (sudo).") from None
-    with lock:
+    if os.geteuid() != 0:
+        raise SetupError(system.NOT_ROOT)
+    with LOCK.open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -110,11 +109,18 @@ def _asked(answers: Answers) -> Answers:
 
 def _undo(host: Host, data: bool, yes: bool, dry_run: bool) -> None:
     steps = undo.steps(host, data)
-    if data and not (yes or dry_run):
+    if steps and data and not (yes or dry_run):
         click.confirm("All submissions, grades and secrets of this server will be gone. Go on?", abort=True)
+    failed = 0
     for number, (does, step) in enumerate(steps, 1):
         click.echo(f"{number}/{len(steps)} {does}")
-        if not dry_run:
-            step()
+        try:
+            if not dry_run:
+                step()
+        except (SetupError, OSError) as error:
+            failed += 1
+            _say(f"! {error}")
     for line in undo.left(host, data):
         click.echo(line)
+    if failed:
+        raise SetupError("See ! above: that is still there; `scripts/setup --undo` tries it again.")

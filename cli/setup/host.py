@@ -66,14 +66,16 @@ class Journal:
             self.made.append(Made(kind, name))
             self.write()
 
-    def remove(self, one: Made) -> None:
+    def remove(self, *gone: Made) -> None:
         """Something was taken back."""
-        self.made.remove(one)
+        self.made = [one for one in self.made if one not in gone]
         self.write()
 
     def write(self) -> None:
         """Keep it."""
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+        if not self.path.parent.exists():
+            self.made.insert(0, Made("folder", str(PurePosixPath(JOURNAL).parent)))
+            self.path.parent.mkdir(parents=True, mode=0o755)
         rows = [[one.kind, one.name] for one in self.made]
         content = json.dumps({"answers": self.answers, "made": rows}, indent=1) + "\n"
         folder = os.open(self.path.parent, os.O_DIRECTORY)

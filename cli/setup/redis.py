@@ -87,7 +87,26 @@ def addresses_of(name: str) -> tuple[str, ...]:
         raise SetupError(
             f"The address {name} is not known here ({error}); name another with --address."
         ) from None
+    for one in sorted(found):
+        if not _is_own(one):
+            raise SetupError(f"{name} is {one}, which is not this computer; name another with --address.")
+    by_name = name not in LOCAL and not _is_address(name)
+    if by_name and all(ipaddress.ip_address(one).is_loopback for one in found):
+        raise SetupError(
+            f"{name} is {', '.join(sorted(found))} here, by which no machine reaches this computer; "
+            "name another with --address."
+        )
     return tuple(sorted(found))
+
+
+def _is_own(address: str) -> bool:
+    """Whether a server of this computer can listen there."""
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError:
+            return False
+        return True
 
 
 def own_address() -> str:

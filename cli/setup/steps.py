@@ -105,6 +105,8 @@ class Setup:
 
     def _system(self) -> str:
         self.facts = system.look(self.host, self.checkout)
+        redis.addresses_of(self.answers.address)
+        accounts.no_other_command(self.host)
         self._no_other_redis()
         self.host.journal.answers |= {"address": self.answers.address, "r": self.answers.r}
         self.host.journal.write()
@@ -276,7 +278,8 @@ class Setup:
             return "units written; no systemd runs here, so start these yourself: " + ", ".join(
                 f"`grader {part}`" for part in parts
             )
-        if any(written for _, written in paths.values()):
+        dropped = self.drop_others(parts)
+        if dropped or any(written for _, written in paths.values()):
             self.host.run("systemctl", "daemon-reload")
         started = [
             system.start(self.host, f"grader-{part}.service", self._files(path))
@@ -285,7 +288,19 @@ class Setup:
         self._until_ready()
         if why := system.not_run(self.host):
             self.say(f"! {why}")
-        return self._changed([*started, *(written for _, written in paths.values())])
+        return self._changed([dropped, *started, *(written for _, written in paths.values())])
+
+    def drop_others(self, parts: list[str]) -> bool:
+        """Stop parts that an earlier run started and that the configuration wants no more."""
+        wanted = {f"grader-{part}.service" for part in parts}
+        dropped = False
+        for made in [one for one in self.host.journal.made if one.kind == "unit"]:
+            if made.name.startswith("grader-") and made.name not in wanted:
+                system.drop(self.host, made.name)
+                self.host.remove(f"{UNITS}/{made.name}")
+                self.host.journal.remove(made, Made("file", f"{UNITS}/{made.name}"))
+                dropped = True
+        return dropped
 
     def _files(self, unit: str) -> tuple[str, ...]:
         """What a part was started with: where one of these is newer, it is started again."""

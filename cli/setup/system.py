@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +36,7 @@ NEEDED_ELSEWHERE = ("redis-server", "psql", "bwrap", "openssl", "ssh", "runuser"
 RUN_IN = "work is run in:"
 """What the sandbox worker says when it starts."""
 OLD_VARIABLES = "/etc/grader.env"
+NOT_ROOT = "Setup changes the system: run it as root (sudo)."
 PROFILE = "/etc/apparmor.d/bwrap-userns-restrict"
 FREE_GB = 3.0
 STOP_S = 30.0
@@ -63,7 +62,7 @@ def look(host: Host, checkout: Path) -> Facts:
     free_gb = shutil.disk_usage(checkout).free / 1e9
     problems = [*wrong_system(host), *_unreadable(checkout), *_changeable(checkout), *_made_by_hand(host)]
     if os.geteuid() != 0:
-        problems.append("Setup changes the system: run it as root (sudo).")
+        problems.append(NOT_ROOT)
     if free_gb < FREE_GB:
         problems.append(f"{free_gb:.1f} GB are free for {checkout}; {FREE_GB:.0f} GB are needed.")
     if problems:
@@ -199,6 +198,13 @@ def start(host: Host, unit: str, files: Sequence[str]) -> bool:
     return True
 
 
+def drop(host: Host, unit: str) -> None:
+    """Stop a unit that setup started, and keep it from starting. Raises SetupError if it goes on."""
+    host.attempt("systemctl", "disable", "--now", unit, timeout_s=300)
+    if host.attempt("systemctl", "is-active", "--quiet", unit).returncode == 0:
+        raise SetupError(f"{unit} still runs; `systemctl stop {unit}` says why.")
+
+
 def not_run(host: Host) -> str:
     """Why the sandbox worker, in its unit, runs no work; empty if it does."""
     words = ("journalctl", "--unit=grader-sandbox.service", "--output=cat", "--no-pager", "--lines=1000")
@@ -230,15 +236,30 @@ def start_postgresql(host: Host, systemd: bool) -> None:
 
 def start_redis(host: Host, changed: bool) -> bool:
     """Start Redis where no systemd does, again if its files changed."""
-    pid = int(host.read(redis.PID) or 0)
-    if pid and Path(f"/proc/{pid}").exists():
+    if _redis_process(host):
         if not changed:
             return False
-        os.kill(pid, signal.SIGTERM)
-        end = time.monotonic() + STOP_S
-        while Path(f"/proc/{pid}").exists() and time.monotonic() < end:
-            time.sleep(0.05)
-    with suppress(FileNotFoundError):
-        host.path(redis.PID).unlink()
+        stop_redis(host)
+    host.journal.add("process", redis.PID)
     host.run("redis-server", redis.CONFIG, "--daemonize", "yes", user="redis")
     return True
+
+
+def stop_redis(host: Host) -> None:
+    """End the Redis that `start_redis` started. Raises SetupError if it goes on."""
+    pid = _redis_process(host)
+    if pid:
+        # as the user whose file names it, who cannot have another user's process ended
+        host.run("sh", "-c", 'kill "$1"', "sh", str(pid), user="redis")
+    end = time.monotonic() + STOP_S
+    while pid and Path(f"/proc/{pid}").exists():
+        if time.monotonic() > end:
+            raise SetupError(f"Redis (process {pid}) does not end; end it with `kill {pid}`.")
+        time.sleep(0.05)
+    host.remove(redis.PID)
+
+
+def _redis_process(host: Host) -> int:
+    """Its number; 0 if it does not run."""
+    pid = int(host.read(redis.PID) or 0)
+    return pid if pid and Path(f"/proc/{pid}").exists() else 0

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 
-from cli.setup import accounts, postgresql
-from cli.setup.host import Host, Made
+from cli.setup import accounts, postgresql, system
+from cli.setup.host import JOURNAL, Host, Made, SetupError
 
 DATA_KINDS = ("user", "role", "database")
+FOLDER = Made("folder", accounts.FOLDER)
 KEPT_FOLDERS = (accounts.FOLDER, accounts.DEPLOY_HOME)
 """Configuration, secrets and keys: they are data, as nobody could make them again."""
 
@@ -21,19 +20,27 @@ def steps(host: Host, data: bool) -> list[tuple[str, Callable[[], object]]]:
     found: list[tuple[str, Callable[[], object]]] = [
         (f"remove the {one.kind} {one.name}", partial(_take_back, host, one))
         for one in made
-        if one.kind != "package"
+        if one.kind != "package" and one != FOLDER
     ]
     if any(one.kind == "unit" for one in made):
         found.append(("have systemd forget the units", partial(host.attempt, "systemctl", "daemon-reload")))
-    if data:
-        # the journal itself goes last
-        folder = host.path(accounts.FOLDER)
-        found.append((f"remove {accounts.FOLDER}", partial(shutil.rmtree, folder, ignore_errors=True)))
+    if data and host.journal.path.exists():
+        found.append((f"remove {JOURNAL}, and {accounts.FOLDER} if setup made it", partial(_end, host)))
     return found
+
+
+def _end(host: Host) -> None:
+    """The journal itself goes last, when nothing is left in it that could be tried again."""
+    made = [one for one in host.journal.made if one.kind != "package"]
+    if made not in ([], [FOLDER]):
+        raise SetupError(f"{JOURNAL} stays, because something in it is still there.")
+    host.remove(accounts.FOLDER if made else JOURNAL)
 
 
 def left(host: Host, data: bool) -> list[str]:
     """What stays, in sentences."""
+    if not (host.journal.made or host.journal.answers):
+        return [f"Setup made nothing here: there is no {JOURNAL}."]
     packages = [one.name for one in host.journal.made if one.kind == "package"]
     lines = [f"Packages stay; remove them with: apt-get remove {' '.join(packages)}"] if packages else []
     if not data:
@@ -51,15 +58,15 @@ def _is_data(one: Made) -> bool:
 
 
 def _take_back(host: Host, one: Made) -> None:
+    """Raises SetupError or OSError if it is still there; it stays in the journal then."""
     if one.kind == "unit":
-        host.attempt("systemctl", "disable", "--now", one.name, timeout_s=300)
-    elif one.kind == "file":
-        host.path(one.name).unlink(missing_ok=True)
-    elif one.kind == "folder":
-        with suppress(FileNotFoundError):
-            shutil.rmtree(host.path(one.name))
-    elif one.kind == "user":
-        host.attempt("userdel", one.name)
+        system.drop(host, one.name)
+    elif one.kind == "process":
+        system.stop_redis(host)
+    elif one.kind in ("file", "folder"):
+        host.remove(one.name)
+    elif one.kind == "user" and host.attempt("getent", "passwd", one.name).returncode == 0:
+        host.run("userdel", one.name)
     elif one.kind == "database":
         postgresql.ask(host, f"DROP DATABASE IF EXISTS {one.name} WITH (FORCE);")
     elif one.kind == "role":

@@ -128,7 +128,7 @@ def test_files_that_are_named_exist(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_services_of_the_server_are_stopped_and_started_together(page: Path) -> None:
     """Who restores while one of them runs is refused, or writes beside it."""
-    every, text = {"web", "store", "sandbox", "sweep"}, page.read_text(encoding="utf-8")
+    every, text = {"web", "store", "sandbox", "sweep", "gateway"}, page.read_text(encoding="utf-8")
     lists = [set(re.findall(r"grader-(\w+)", line)) for line in re.findall(r"systemctl .*", text)]
     lists += [set(words.split()) for words in re.findall(r"for part in ([\w ]+);", text)]
     assert [found for found in lists if found & every and found != every] == []

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import stat
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,10 +19,10 @@ from click.testing import CliRunner
 
 from cli.deploy.units import SANDBOX_ACCOUNT, SERVER_ACCOUNT, Account
 from cli.main import grader
-from cli.setup import accounts, machines, postgresql, redis, system, undo
+from cli.setup import accounts, command, machines, postgresql, redis, system, undo
 from cli.setup.host import Host, Journal, Made, SetupError
 from cli.setup.machines import Named
-from cli.setup.steps import Answers, Setup
+from cli.setup.steps import UNITS, Answers, Setup
 from grading.config.settings import parse
 
 SAMPLE = Path("config.toml")
@@ -48,14 +50,14 @@ def test_a_file_is_written_whole_once_and_known_to_the_journal(host: Host) -> No
     assert host.write("/srv/one", "b", 0o640)
     assert [*host.path("/srv").iterdir()] == [host.path("/srv/one")]
     again = Host.at(host.root)
-    assert again.journal.made == [Made("file", "/srv/one")]
+    assert again.journal.made == [Made("folder", "/etc/grader"), Made("file", "/srv/one")]
     assert mode(again.journal.path) == 0o600
 
 
 def test_what_cannot_be_written_is_known_to_the_journal_all_the_same(host: Host) -> None:
     with pytest.raises(FileNotFoundError):
         host.write("/missing/one", "a", 0o600)
-    assert Host.at(host.root).journal.made == [Made("file", "/missing/one")]
+    assert Host.at(host.root).journal.made[-1] == Made("file", "/missing/one")
 
 
 def test_links_of_the_users_of_services_lead_root_nowhere(host: Host) -> None:
@@ -102,7 +104,6 @@ def test_a_program_that_fails_is_said_with_its_last_words(host: Host) -> None:
 
 
 def test_undo_leaves_data_unless_asked(host: Host) -> None:
-    host.path("/etc/grader").mkdir(parents=True)
     for path in ("/etc/grader.unit", "/etc/grader/grader.env"):
         host.write(path, "secret", 0o600)
     host.journal.add("package", "redis-server")
@@ -114,6 +115,55 @@ def test_undo_leaves_data_unless_asked(host: Host) -> None:
     for _, step in undo.steps(host, data=True):
         step()
     assert not host.path("/etc/grader").exists()
+
+
+def taken_back(host: Host) -> list[str]:
+    """What `--undo --data` says of a step that failed."""
+    said = []
+    for _, step in undo.steps(host, data=True):
+        try:
+            step()
+        except (SetupError, OSError) as error:
+            said.append(str(error))
+    return said
+
+
+def test_undo_removes_nothing_that_setup_did_not_make(host: Host) -> None:
+    host.path("/etc/grader").mkdir(parents=True)
+    host.path("/etc/grader/config.toml").write_text("own")
+    assert undo.steps(host, data=True) == []
+    assert undo.left(host, data=True) == ["Setup made nothing here: there is no /etc/grader/setup.json."]
+    host.write("/etc/grader/grader.env", "secret", 0o600)
+    assert taken_back(host) == []
+    assert [one.name for one in host.path("/etc/grader").iterdir()] == ["config.toml"]
+
+
+def test_what_could_not_be_taken_back_stays_in_the_journal(host: Host) -> None:
+    host.path("/srv").mkdir()
+    host.write("/srv/one", "a", 0o600)
+    host.path("/srv").chmod(0o777)
+    host.path("/srv/one").unlink()
+    host.path("/srv/theirs").symlink_to("/")
+    host.journal.add("file", "/srv/theirs/etc")
+    assert [one.partition(";")[0] for one in taken_back(host)] == [
+        "theirs is a link, in a folder that others than root can change",
+        "/etc/grader/setup.json stays, because something in it is still there.",
+    ]
+    assert Host.at(host.root).journal.made[1:] == [Made("file", "/srv/theirs/etc")]
+    host.path("/srv/theirs").unlink()
+    again = Host.at(host.root)
+    assert taken_back(again) == []
+    assert not host.path("/etc/grader").exists()
+
+
+def test_another_program_of_the_name_stays(host: Host) -> None:
+    host.path("/usr/local/bin").mkdir(parents=True)
+    accounts.no_other_command(host)
+    host.write(accounts.COMMAND, accounts.wrapper("/x/python"), 0o755)
+    accounts.no_other_command(host)
+    host.path(accounts.COMMAND).write_bytes(b"\x7fELF\xff")
+    with pytest.raises(SetupError, match="/usr/local/bin/grader is a program that setup did not make"):
+        accounts.no_other_command(host)
 
 
 # --- variables ----------------------------------------------------------------------------------------
@@ -153,9 +203,9 @@ def test_the_command_becomes_the_user_that_it_needs(words: str, user: str, tmp_p
     for one in tmp_path.iterdir():
         one.chmod(0o755)
     environ = {"PATH": f"{tmp_path}:{os.defpath}"}
-    command = str(tmp_path / "grader")
-    said = subprocess.run([command, *words.split()], capture_output=True, text=True, check=True, env=environ)
-    assert said.stdout.split() == ["-u", user, "--", command, *words.split()]
+    program = str(tmp_path / "grader")
+    said = subprocess.run([program, *words.split()], capture_output=True, text=True, check=True, env=environ)
+    assert said.stdout.split() == ["-u", user, "--", program, *words.split()]
 
 
 def test_the_command_takes_no_program_from_the_folder_it_is_given_in(tmp_path: Path) -> None:
@@ -227,10 +277,17 @@ class Recorder(Host):
     """A computer on which programs do nothing but end well."""
 
     ran: list[str] = field(default_factory=list)
+    fails: tuple[str, ...] = ()
+    """Words of programs that fail."""
+    ends: subprocess.Popen[bytes] | None = None
+    """Ended by `kill`, and waited for, as init does it."""
 
     def attempt(self, *words: str, **_how: Any) -> subprocess.CompletedProcess[str]:
         self.ran.append(" ".join(words))
-        return subprocess.CompletedProcess(words, 0, "", "")
+        if self.ends is not None and words[-1] == str(self.ends.pid):
+            self.ends.kill()
+            self.ends.wait()
+        return subprocess.CompletedProcess(words, int(any(one in words for one in self.fails)), "", "")
 
     def _gid(self, name: str) -> int:
         return os.getegid()
@@ -311,7 +368,7 @@ def setup_with(folder: Path, variables: str) -> Setup:
     one = computer(folder, "")
     one.path("/etc/grader").mkdir()
     one.path("/etc/grader/grader.env").write_text(variables)
-    return Setup(one, Answers("10.0.0.5"), Path.cwd(), lambda _text: None, lambda _question: False)
+    return Setup(one, Answers("127.0.0.1"), Path.cwd(), lambda _text: None, lambda _question: False)
 
 
 @pytest.mark.parametrize(
@@ -325,6 +382,69 @@ def test_another_database_is_left_alone_and_told_to_the_sandbox(address: str, tm
     for account in (SERVER_ACCOUNT, SANDBOX_ACCOUNT):
         assert accounts.variables(one.host, account) == {"GRADER_DATABASE_URL": address}
     assert "left alone; already so" in step()
+
+
+def test_a_part_that_is_wanted_no_more_is_stopped(tmp_path: Path) -> None:
+    one = setup_with(tmp_path, "")
+    one.facts = system.Facts("Debian", True, 9)
+    units = [f"{UNITS}/grader-{part}.service" for part in ("web", "gateway")]
+    one.host.path(UNITS).mkdir(parents=True)
+    for unit in units:
+        one.host.write(unit, "", 0o644)
+        one.host.journal.add("unit", Path(unit).name)
+    one.host.journal.add("unit", redis.SERVICE)
+    computer_of(one).fails = ("is-active",)
+    assert one.drop_others(["web", "store"])
+    assert [one.host.path(unit).exists() for unit in units] == [True, False]
+    assert [made.name for made in one.host.journal.made] == [units[0], "grader-web.service", redis.SERVICE]
+    assert "systemctl disable --now grader-gateway.service" in computer_of(one).ran
+    assert not one.drop_others(["web", "store"])
+    computer_of(one).fails = ()
+    with pytest.raises(SetupError, match=r"grader-web\.service still runs"):
+        one.drop_others(["store"])
+
+
+def computer_of(one: Setup) -> Recorder:
+    assert isinstance(one.host, Recorder)
+    return one.host
+
+
+def named(addresses: list[str]) -> Callable[..., list[tuple[object, ...]]]:
+    return lambda *_args, **_how: [(0, 0, 0, "", (one, redis.PORT)) for one in addresses]
+
+
+@pytest.mark.parametrize(
+    ("name", "addresses", "said"),
+    [
+        ("server.school.example", ["127.0.1.1"], "is 127.0.1.1 here, by which no machine reaches"),
+        ("server.school.example", ["192.0.2.7", "127.0.1.1"], "is 192.0.2.7, which is not this computer"),
+        ("192.0.2.7", ["192.0.2.7"], "is 192.0.2.7, which is not this computer"),
+        ("localhost", ["127.0.0.1"], None),
+        ("127.0.0.1", ["127.0.0.1"], None),
+    ],
+)
+def test_redis_listens_where_machines_reach_it(
+    name: str, addresses: list[str], said: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis.socket, "getaddrinfo", named(addresses))
+    if said is None:
+        assert redis.addresses_of(name) == tuple(addresses)
+    else:
+        with pytest.raises(SetupError, match=f"{re.escape(said)}.*name another with --address"):
+            redis.addresses_of(name)
+
+
+def test_redis_without_systemd_is_known_to_the_journal_and_ended(tmp_path: Path) -> None:
+    one = computer(tmp_path, "")
+    one.path(redis.DATA).mkdir(parents=True)
+    assert system.start_redis(one, changed=True)
+    with subprocess.Popen(["sleep", "60"]) as process:
+        one.path(redis.PID).write_text(f"{process.pid}\n")
+        assert not system.start_redis(one, changed=False)
+        one.ends = process
+        assert taken_back(one) == []
+        assert process.wait() != 0
+    assert not one.path(redis.PID).exists()
 
 
 def test_what_setup_writes_is_known_again() -> None:
@@ -387,6 +507,29 @@ def test_a_dry_run_prints_every_step_and_changes_nothing() -> None:
     assert [line.split(" ")[0] for line in lines] == [f"{n}/{len(lines)}" for n in range(1, len(lines) + 1)]
     assert "with lab-1" in said.stdout
     assert [path.exists() for path in made] == before
+
+
+def test_nobody_but_root_touches_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "LOCK", tmp_path / "lock")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(SetupError, match=r"run it as root \(sudo\)"), command.alone():
+        pass
+    assert not (tmp_path / "lock").exists()
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with command.alone(), pytest.raises(SetupError, match="Another `grader setup` runs"), command.alone():
+        pass
+
+
+def test_a_dry_run_makes_no_environment(tmp_path: Path) -> None:
+    (tmp_path / "scripts").mkdir()
+    shutil.copy("scripts/setup", tmp_path / "scripts")
+    (tmp_path / "scripts" / "bootstrap").write_text("#!/bin/sh\ntouch made\n")
+    (tmp_path / "scripts" / "bootstrap").chmod(0o755)
+    said = subprocess.run(
+        [str(tmp_path / "scripts" / "setup"), "--dry-run"], capture_output=True, text=True, check=False
+    )
+    assert not (tmp_path / "made").exists()
+    assert (said.returncode, "scripts/bootstrap run makes it" in said.stderr) == (1, True)
 
 
 def test_data_are_removed_by_undo_only() -> None:
