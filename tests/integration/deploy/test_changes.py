@@ -25,7 +25,7 @@ from grading.broker.leases import Leases, connect
 from grading.config.settings import Machine, Ssh
 from tests.support.system import until
 
-SLOW = "trap 'sleep 2.5; exit' TERM; while :; do sleep 0.05; done"
+SLOW = "trap 'sleep 2.5; exit' TERM; sleep 1000 & wait"
 MACHINE = Machine.model_validate(
     {"name": "lab-1", "grace_s": 5, "stages": {"feedback": {"engine": "rules", "model": "r"}}}
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -113,3 +114,14 @@ def test_a_release_that_ends_gives_way_to_the_one_before(tmp_path: Path) -> None
         with services[0].logs(100, follow=False) as session:
             shown = [json.dumps(line.decode()) for line in iter(lambda: session.line(60), None)]
         assert any("gone wrong" in line for line in shown)
+
+        both = wanted("better")
+        both["services"].append({**both["services"][0], "name": "prefill-lab-1"})
+        unit, prefill = "grader-prefill-lab-1.service", replace(services[0], part="prefill")
+        for one, enabled in ((both, True), (wanted("good"), False)):
+            with Change(remote, services, one, said.append) as change:
+                change.begun()
+                change.keep()
+            assert prefill.do("state").running is enabled
+            assert (host.try_run(f"systemctl --user is-enabled {unit}").returncode == 0) is enabled
+        assert not prefill.do("state").installed
