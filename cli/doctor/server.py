@@ -11,6 +11,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import requests
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from cli.doctor.finding import Bounds, Finding, Installation, certificate, disk, failure, ok, warning
 from cli.settings import KEPT_KEY, MIN_SECRET, event_secrets, key_fingerprint
@@ -18,6 +20,7 @@ from grading.broker.canaries import OVERDUE_S, Canaries, PartHeartbeat, Waiting
 from grading.broker.celery_app import SANDBOX, STORE
 from grading.broker.dispatch import AWAY
 from grading.broker.leases import connect
+from grading.config.settings import SandboxSettings
 from grading.domain.errors import ConfigError
 from grading.execution.values import CodeLanguage
 from grading.shared.certificates import certificate_end
@@ -25,6 +28,7 @@ from grading.shared.code_version import code_folder
 from workers.sandbox.backends import open_backend
 from workers.sandbox.backends.bubblewrap import Bubblewrap
 from workers.sandbox.runtimes import find_runtime
+from workers.sandbox.runtimes.base import Runtime
 
 PARTS = {"store": "grader store", "sweeper": "grader sweep", "sandbox": "grader sandbox"}
 CANARIES = {"store": STORE, "sandbox": SANDBOX}
@@ -211,7 +215,9 @@ def _part(name: str, command: str, heartbeats: list[PartHeartbeat], waiting: Wai
 
 LANGUAGES: tuple[tuple[CodeLanguage, str], ...] = (("python", "Python"), ("r", "R"))
 STUDENTS_PYTHON = ("IPython", "matplotlib", "numpy", "pandas", "pytest")
-"""What students' Python can import: the extra `sandbox` of pyproject.toml."""
+"""What a Python that the operator chose can import, in whatever version."""
+LOCK = "requirements-sandbox.lock"
+SHOWN = 5
 REMEDY = "mend it, or set [sandbox] backend to none, if nothing is to be run; docs/sandbox.md has more"
 
 
@@ -232,14 +238,34 @@ def sandbox(installation: Installation) -> Iterator[Finding]:
     for language, name in LANGUAGES:
         runtime = find_runtime(language, settings)
         message = f"work in {name} is run"
-        missing = sorted(set(STUDENTS_PYTHON) - runtime.packages) if language == "python" else []
+        missing = _missing(runtime, settings) if language == "python" else []
         if runtime.problem:
             remedy = f"mend it, unless no course uses {name}; its work is graded without a run until then"
             yield warning("language_missing", "sandbox", runtime.problem, remedy)
         elif missing and runtime.packages:  # those of an image are not known
             remedy = "run `make sandbox`, then start the sandbox worker again"
-            yield warning(
-                "packages_missing", "sandbox packages", f"{message} without {', '.join(missing)}", remedy
-            )
+            more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
+            message += f" without {', '.join(missing[:SHOWN])}{more}"
+            yield warning("packages_missing", "sandbox packages", message, remedy)
         else:
             yield ok("sandbox", message)
+
+
+def _missing(runtime: Runtime, settings: SandboxSettings) -> list[str]:
+    """What students' Python lacks: the environment that we make has the locked versions."""
+    lock = Path(code_folder(), LOCK)
+    if settings.python or not lock.exists():
+        return sorted(set(STUDENTS_PYTHON) - runtime.packages)
+    there = {(canonicalize_name(name), version) for name, version in map(str.split, runtime.installed)}
+    return [f"{name} {version}" for name, version in locked(lock) if (name, version) not in there]
+
+
+def locked(lock: Path) -> list[tuple[str, str]]:
+    """Names and versions of a lock file's packages for this computer and this Python."""
+    lines = [line for line in lock.read_text(encoding="utf-8").splitlines() if line[:1].isalnum()]
+    wanted = [Requirement(line.removesuffix("\\").strip()) for line in lines]
+    return [
+        (canonicalize_name(one.name), str(one.specifier).removeprefix("=="))
+        for one in wanted
+        if one.marker is None or one.marker.evaluate()
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 import tomllib
 import venv
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,7 +23,7 @@ from sqlalchemy import text
 from cli.dev.embedded_redis import free_port
 from cli.doctor import database as database_checks
 from cli.doctor.command import MARKS
-from cli.doctor.server import STUDENTS_PYTHON
+from cli.doctor.server import STUDENTS_PYTHON, locked
 from cli.main import grader
 from cli.settings import forget_redis, key_fingerprint, remember_redis
 from grading.broker.canaries import CANARIES, PARTS, Canaries
@@ -196,6 +197,18 @@ def _no_lms_secret(case: Case, _stack: ExitStack) -> None:
 def _bare_python(case: Case, _stack: ExitStack) -> None:
     venv.create(case.folder / "bare", with_pip=False)
     case.toml = f'[sandbox]\npython = "{case.folder}/bare/bin/python"\n{case.toml}'
+
+
+def _old_numpy(case: Case, stack: ExitStack) -> None:
+    """The environment that we make, as it was before the lock file changed."""
+    venv.create(case.folder / "sandbox", with_pip=False)
+    (site,) = (case.folder / "sandbox" / "lib").glob("python*/site-packages")
+    for name, version in locked(Path("requirements-sandbox.lock")):
+        about = site / f"{name}.dist-info"
+        about.mkdir()
+        old = "1.0" if name == "numpy" else version
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {old}\n")
+    stack.enter_context(pytest.MonkeyPatch.context()).setattr(sys, "prefix", str(case.folder))
 
 
 def _no_python(case: Case, _stack: ExitStack) -> None:
@@ -422,6 +435,7 @@ FAULTS: list[tuple[Break, str, str, str, str]] = [
         _bare_python, "! sandbox packages", "packages_missing",
         "without IPython, matplotlib, numpy", "make sandbox",
     ),
+    (_old_numpy, "! sandbox packages", "packages_missing", "is run without numpy ", "make sandbox"),
     (_no_python, "! sandbox", "language_missing", "there is no program", "no course uses Python"),
     (_no_sandbox, "! sandbox", "sandbox_missing", "no-such-engine", "[sandbox] backend to none"),
     (_no_database, "✗ database", "database_missing", "there is no database", "grader db upgrade"),

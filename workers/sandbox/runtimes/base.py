@@ -29,6 +29,8 @@ class Runtime:
     """SHA-256 over the interpreter, its packages and our drivers."""
     packages: frozenset[str] = frozenset()
     """What can be imported here, unknown of images: work that says that one is missing is not believed."""
+    installed: frozenset[str] = frozenset()
+    """Names and versions of the packages that were installed into it, of Python only."""
     problem: str = ""
     """Why nothing in this language can be run here, as a sentence that says what to do."""
     fork_argv: tuple[str, ...] = ()

@@ -84,6 +84,7 @@ def _find(named: str, by_setting: bool) -> Runtime:
         environ=_ENVIRON,
         digest=_digest([about["version"], *about["packages"]]),
         packages=frozenset(about["modules"]),
+        installed=frozenset(about["packages"]),
     )
 
 
