@@ -10,6 +10,7 @@ from cli.setup.host import JOURNAL, Host, Made, SetupError
 
 DATA_KINDS = ("user", "role", "database")
 FOLDER = Made("folder", accounts.FOLDER)
+VERBS = {"process": "end"}
 KEPT_FOLDERS = (accounts.FOLDER, accounts.DEPLOY_HOME)
 """Configuration, secrets and keys: they are data, as nobody could make them again."""
 
@@ -18,7 +19,7 @@ def steps(host: Host, data: bool) -> list[tuple[str, Callable[[], object]]]:
     """What each step takes back, and the step."""
     made = [one for one in reversed(host.journal.made) if data or not _is_data(one)]
     found: list[tuple[str, Callable[[], object]]] = [
-        (f"remove the {one.kind} {one.name}", partial(_take_back, host, one))
+        (f"{VERBS.get(one.kind, 'remove')} the {one.kind} {one.name}", partial(_take_back, host, one))
         for one in made
         if one.kind != "package" and one != FOLDER
     ]

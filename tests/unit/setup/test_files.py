@@ -442,6 +442,7 @@ def test_redis_without_systemd_is_known_to_the_journal_and_ended(tmp_path: Path)
         one.path(redis.PID).write_text(f"{process.pid}\n")
         assert not system.start_redis(one, changed=False)
         one.ends = process
+        assert undo.steps(one, data=False)[0][0] == f"end the process {redis.PID}"
         assert taken_back(one) == []
         assert process.wait() != 0
     assert not one.path(redis.PID).exists()
