@@ -235,7 +235,8 @@ def conflict_words(one: Conflict) -> str:
             **values,
         ),
         "judged": lambda: _(
-            "“%(name)s” is judged %(after)s now instead of %(before)s; the %(person)s a person gave stay.",
+            "“%(name)s” is now rated %(after)s instead of %(before)s; the %(person)s given by a "
+            "person are kept.",
             **values,
         ),
         "remark": lambda: _(

@@ -15,9 +15,9 @@ from grading.domain.messages import define_message, define_plural
 UNTOUCHED = define_message("flag.untouched", "Nothing was added to the starter.")
 ONLY_PLACEHOLDERS = define_message(
     "flag.only_placeholders",
-    "What was submitted holds only brackets, placeholders or lines such as a name.",
+    "The submission contains only brackets, placeholders or lines such as a name.",
 )
-EMPTY = define_message("flag.empty", "What was submitted is empty.")
+EMPTY = define_message("flag.empty", "The submission is empty.")
 TOO_LONG = define_message(
     "flag.code_too_long",
     "There is more code than is checked (1 MB); checks on code saw only a part of it.",

@@ -112,11 +112,11 @@ class AssignmentError(GraderError):
 
 
 class NotFound(GraderError):
-    """There is nothing here under that name."""
+    """Not found."""
 
     code = "not_found"
     status = 404
-    default_message = define_message("error.not_found", "There is nothing here under that name.")
+    default_message = define_message("error.not_found", "Not found.")
 
 
 class Forbidden(GraderError):
@@ -267,7 +267,7 @@ class OutputTruncated(EngineError):
     )
     retry: Retry = "later"
     student = define_message(
-        "student.output_truncated", "What was written about this part became too long and broke off."
+        "student.output_truncated", "The text for this part was too long and was cut off."
     )
 
 
@@ -287,7 +287,7 @@ class OutputEndless(EngineError):
         "error.output_endless",
         "The model wrote far more than it was allowed to, or nothing but blanks without end.",
     )
-    student = define_message("student.output_endless", "What was written about this part came to no end.")
+    student = define_message("student.output_endless", "The text for this part did not end.")
 
 
 class OutputInvalid(EngineError):
@@ -297,9 +297,7 @@ class OutputInvalid(EngineError):
     default_message = define_message(
         "error.output_invalid", "The model's answer does not follow the schema, also after one repair try."
     )
-    student = define_message(
-        "student.output_invalid", "What was written about this part did not make sense, so it was not used."
-    )
+    student = define_message("student.output_invalid", "The text for this part was invalid and was not used.")
 
 
 class JobInvalid(EngineError):

@@ -81,7 +81,7 @@ QUOTES_NOTHING = define_message(
 CHECKS_GIVE = define_message(
     "flag.checks_give", "but the checks of the whole work give %(share)s. A person must look."
 )
-UNGRADED = define_message("flag.ungraded", "'%(title)s' could not be judged; a person must.")
+UNGRADED = define_message("flag.ungraded", "'%(title)s' could not be rated. A person must rate it.")
 NOTHING_WRITTEN = define_message("report.nothing_written", "No part of this report could be written.")
 BY_RULES = define_message(
     "report.by_rules",

@@ -50,7 +50,7 @@ const watchSubmitForm = (form) => {
   };
 
   const why = (file) => {
-    if (!endings.some((ending) => file.name.toLowerCase().endsWith(ending))) return say("cannot be graded, take it out");
+    if (!endings.some((ending) => file.name.toLowerCase().endsWith(ending))) return say("cannot be graded, remove it");
     if (file.size === 0) return say("is empty: save your work and choose it again");
     return "";
   };

@@ -18,9 +18,7 @@ FORM_NOT_READ = define_message(
 NO_SECTION = define_message(
     "legacy_rubric.no_section", "is missing; a rubric needs at least one section there"
 )
-NO_MAX_POINTS = define_message(
-    "legacy_rubric.no_max_points", "is missing; say how many points the section has"
-)
+NO_MAX_POINTS = define_message("legacy_rubric.no_max_points", "is missing; enter the points of the section")
 
 HINTS = ("note", "grading_note", "accepts", "accepts_approaches", "required_scenarios", "category")
 """Keys of a task that tell whoever judges it what to accept."""

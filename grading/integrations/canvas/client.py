@@ -39,10 +39,10 @@ from grading.integrations.http_client import Allowed, Answer, OutsideFailed, Ref
 
 FILE_REDIRECTS = define_message("canvas.file_redirects", "a file's address redirects too often")
 FILE_SERVER_ANSWERED = define_message(
-    "canvas.file_server_answered", "a file could not be got: its server answered %(status)s"
+    "canvas.file_server_answered", "a file could not be downloaded: its server answered %(status)s"
 )
 FILE_SERVER_REFUSED = define_message(
-    "canvas.file_server_refused", "a file cannot be got: its server answered %(status)s"
+    "canvas.file_server_refused", "a file cannot be downloaded: its server answered %(status)s"
 )
 OTHER_ADDRESS = define_message(
     "canvas.other_address", "Canvas named another address than its own for a list; the token stays here."
@@ -58,7 +58,7 @@ FILE_ADDRESS_REFUSED = define_message("canvas.file_address_refused", "a file's a
 FILE_TOO_LARGE = define_message(
     "canvas.file_too_large", "a file is larger than the %(most)s bytes that may still be taken"
 )
-FILE_NOT_FETCHED = define_message("canvas.file_not_fetched", "a file could not be got: %(why)s")
+FILE_NOT_FETCHED = define_message("canvas.file_not_fetched", "a file could not be downloaded: %(why)s")
 OTHER_STUDENT = define_message("canvas.other_student", "Canvas answered with another student's submission.")
 LIST_TOO_LONG = define_message("canvas.list_too_long", "Canvas' list has more than %(most)s lines.")
 NO_SUCH_THING = define_message(
@@ -173,12 +173,12 @@ def session(outside: Outside) -> requests.Session:
 
 
 class FileGone(CanvasFailed):
-    """A file of Canvas cannot be got, however often it is tried."""
+    """A file cannot be downloaded from Canvas. Retrying does not help."""
 
     code = "canvas_file_gone"
     status = 422
     default_message = define_message(
-        "error.file_gone", "A file of Canvas cannot be got, however often it is tried."
+        "error.file_gone", "A file cannot be downloaded from Canvas. Retrying does not help."
     )
 
 

@@ -46,9 +46,7 @@ GROUP_CHANGED = define_message(
 GROUP_TOO_LARGE = define_message(
     "groups.group_too_large", "Group “%(group)s” has %(people)s people; at most %(most)s submit together."
 )
-DONE_ALONE = define_message(
-    "groups.done_alone", "This assignment is done alone; set how many work together first."
-)
+DONE_ALONE = define_message("groups.done_alone", "This assignment has no groups. Set the group size first.")
 
 
 class Person(Value):

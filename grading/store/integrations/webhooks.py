@@ -35,7 +35,7 @@ MESSAGE_GONE = define_message(
 )
 TWO_LIVE_SECRETS = define_message(
     "webhooks.two_live_secrets",
-    "'%(connection)s' has two live secrets already. End the old one first: grader webhook secret end ID.",
+    "'%(connection)s' already has two valid secrets. Revoke the old one first: grader webhook secret end ID.",
 )
 NO_SUCH_SECRET = define_message(
     "webhooks.no_such_secret", "There is no secret %(number)s; `grader webhook secret list` has them."

@@ -36,7 +36,7 @@ NOTHING_WRITTEN = define_message(
 )
 PART_FIXED = define_message("edits.part_fixed", "This part of the report cannot be changed.")
 NO_SUCH_PART = define_message("edits.no_such_part", "The report has no such part.")
-NO_POINTS = define_message("edits.no_points", "Say how many points to add, or to take away with a minus.")
+NO_POINTS = define_message("edits.no_points", "Enter the points to add (negative to deduct).")
 NO_SUCH_ADJUSTMENT = define_message(
     "edits.no_such_adjustment", "This grading has no such deduction or cap; load the page again."
 )

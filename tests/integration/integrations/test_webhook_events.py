@@ -251,7 +251,7 @@ def test_two_secrets_live_while_one_takes_the_place_of_the_other(school: School)
     assert (status(old.secret, "a"), status(elsewhere.secret, "b")) == (200, 401)
     with school.store.write() as session:
         new = webhooks.create_secret(session, "canvas", key, "test")
-        with pytest.raises(Conflict, match="two live secrets"):
+        with pytest.raises(Conflict, match="already has two valid secrets"):
             webhooks.create_secret(session, "canvas", key, "test")
     assert (status(old.secret, "c"), status(new.secret, "d")) == (200, 200)
     with school.store.write() as session:

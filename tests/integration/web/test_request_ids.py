@@ -58,7 +58,7 @@ def test_an_error_says_it_and_the_log_too(
     if answer.is_json:
         said = answer.get_json()
         assert said["request_id"] == "<mine>"
-        assert "recorded as <mine>;" in said["detail"]
+        assert "logged as <mine>." in said["detail"]
     else:
         assert "Error code 500, request &lt;mine&gt;." in answer.get_data(as_text=True)
     assert "about <mine>" in caplog.text

@@ -51,7 +51,7 @@ def test_brackets_without_a_starter_are_code_that_does_not_parse(content: str) -
         (
             "# Name: somebody\n()\n",
             None,
-            "What was submitted holds only brackets, placeholders or lines such as a name.",
+            "The submission contains only brackets, placeholders or lines such as a name.",
         ),
     ],
 )
@@ -60,7 +60,7 @@ def test_untouched_says_why_nothing_counts(content: str, starter: str | None, me
 
 
 def test_untouched_is_said_of_an_empty_notebook() -> None:
-    assert flags((notebook(cell("", added=[])),)) == [("untouched", "What was submitted is empty.")]
+    assert flags((notebook(cell("", added=[])),)) == [("untouched", "The submission is empty.")]
 
 
 def test_the_rules_engine_names_no_starter_where_there_is_none() -> None:
