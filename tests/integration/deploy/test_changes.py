@@ -99,6 +99,16 @@ def test_nobody_deploys_until_a_change_that_was_broken_off_is_put_back(changes: 
         lock.close()
 
 
+@pytest.fixture
+def umask() -> Iterator[None]:
+    """That of this process, which programs for machines set for themselves."""
+    before = os.umask(0o022)
+    os.umask(before)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("umask")
 def test_a_change_that_does_not_end_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

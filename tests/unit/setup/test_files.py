@@ -330,7 +330,8 @@ def test_a_checkout_that_services_cannot_reach_is_refused(tmp_path: Path) -> Non
     one = computer(tmp_path, 'ID=debian\nVERSION_ID="12"')
     checkout = tmp_path / "shut" / "grader"
     (checkout / "cli").mkdir(parents=True)
-    (checkout / "cli" / "main.py").touch(0o644)
+    (checkout / "cli" / "main.py").touch()
+    (checkout / "cli" / "main.py").chmod(0o644)
     (tmp_path / "shut").chmod(0o700)
     with pytest.raises(SetupError, match=r"because .* is shut to others; move the checkout"):
         system.look(one, checkout)
@@ -344,7 +345,8 @@ def test_a_program_that_others_can_change_is_refused(changeable: str, tmp_path: 
     checkout = tmp_path / "grader"
     for one in ("cli", ".git", ".venv", "var"):
         (checkout / one).mkdir(parents=True)
-    (checkout / "cli" / "main.py").touch(0o644)
+    (checkout / "cli" / "main.py").touch()
+    (checkout / "cli" / "main.py").chmod(0o644)
     (checkout / changeable).chmod(0o777)
     place = re.escape(str(checkout / changeable))
     if os.geteuid() == 0:
