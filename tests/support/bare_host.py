@@ -21,6 +21,7 @@ from pathlib import Path
 
 from tests.support import terminal
 from tests.support.bare_base import CACHE, bare_base, configure_packages
+from tests.support.networks import HOLD, held
 from tests.support.services import ServiceMissing
 
 SUBNET, OUT, NAMES = "10.0.0.", 2, 3
@@ -38,7 +39,6 @@ PROGRAMS = (
 )
 OPERATOR = "debian"
 PARTS = ("top", "work", "merged")
-HOLD = ("sh", "-c", "echo ready; exec cat")
 WITH_THIS = ("setpriv", "--pdeathsig", "KILL")
 """What ends when the tests do, however they end."""
 # cgroups without those of the systemd here; all processes in one space, so that none outlives the first
@@ -179,7 +179,7 @@ class Hosts:
     def add(self, name: str, number: int) -> Host:
         """A new bare host, booted; the address of the network's host number."""
         address = f"{SUBNET}{number}"
-        network = self.stack.enter_context(_held("unshare", "--net", *HOLD))
+        network = self.stack.enter_context(held("unshare", "--net", *HOLD, installed_by="soak"))
         _plug(self.switch, network, len(self.made), address)
         folder = _own_folder(name)
         self.stack.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -200,7 +200,7 @@ def bare_hosts() -> Iterator[Hosts]:
     if os.geteuid() != 0:
         raise ServiceMissing("Bare hosts are booted by root only.")
     with ExitStack() as stack:
-        switch = stack.enter_context(_held("unshare", "--net", *HOLD))
+        switch = stack.enter_context(held("unshare", "--net", *HOLD, installed_by="soak"))
         _ip(switch, "link", "add", "hosts", "type", "bridge")
         _ip(switch, "link", "set", "hosts", "up")
         stack.enter_context(_way_out(switch))
@@ -348,19 +348,6 @@ def _ip(network: int, *words: str) -> None:
     )
     if done.returncode:
         raise ServiceMissing(f"ip {' '.join(words)}: {done.stderr.strip()}. Run scripts/bootstrap soak.")
-
-
-@contextmanager
-def _held(*command: str) -> Iterator[int]:
-    """A process that holds a namespace; its process id."""
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            if process.stdout.readline().strip() != "ready":
-                raise ServiceMissing("No network namespaces can be made here. Run scripts/bootstrap soak.")
-            yield process.pid
-        finally:
-            process.kill()
 
 
 # --- groups of processes ------------------------------------------------------------------------------

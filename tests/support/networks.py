@@ -54,10 +54,10 @@ class End:
 @contextmanager
 def two_networks() -> Iterator[tuple[End, End]]:
     """Both ends of a cable. Nothing but it leads in or out, and nothing is left of them."""
-    with _held("unshare", "--user", "--map-root-user", "--net", *HOLD) as first:
+    with held("unshare", "--user", "--map-root-user", "--net", *HOLD) as first:
         one = End(first, "grader-one", "10.213.78.1")
         inside = ("nsenter", "--target", str(first), "--user", "--preserve-credentials")
-        with _held(*inside, "unshare", "--net", *HOLD) as second:
+        with held(*inside, "unshare", "--net", *HOLD) as second:
             two = End(second, "grader-two", "10.213.78.2")
             pair = ("type", "veth", "peer", "name", two.interface, "netns", str(second))
             one.ip("link", "add", one.interface, *pair)
@@ -68,13 +68,15 @@ def two_networks() -> Iterator[tuple[End, End]]:
 
 
 @contextmanager
-def _held(*command: str) -> Iterator[int]:
-    """A process that holds a namespace; its process id."""
+def held(*command: str, installed_by: str = "test") -> Iterator[int]:
+    """A process that holds a namespace; its process id. Raises ServiceMissing."""
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             if process.stdout.readline().strip() != "ready":
-                raise ServiceMissing("No network namespaces can be made here. Run scripts/bootstrap test.")
+                raise ServiceMissing(
+                    f"No network namespaces can be made here. Run scripts/bootstrap {installed_by}."
+                )
             yield process.pid
         finally:
             process.kill()

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import http.server
 import json
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,12 +13,13 @@ from sqlalchemy import select
 
 from cli.dev.embedded_redis import free_port
 from cli.dev.local_stack import accepts_uploads
-from cli.main import COMMANDS, main
+from cli.main import COMMANDS
 from cli.settings import OWN_FOLDER, remember_redis
 from grader_client import Client
 from grading.store import Store
 from grading.store.accounts import users
 from grading.store.tables import Assignment, Membership
+from tests.support.commands import Grader, in_process
 from tests.support.services import SqliteDatabases
 from tests.support.system import SECRET_KEY, Site, site, until
 
@@ -37,33 +36,10 @@ feedback = {{ engine = "rules", model = "rules" }}
 ASSIGNMENT = "business-analytics/python-basket"
 
 
-@dataclass(frozen=True)
-class Said:
-    """How a command ended."""
-
-    status: int
-    out: str
-    error: str
-
-
-Grader = Callable[..., Said]
-
-
 @pytest.fixture
 def grader(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Grader:
     """Run a command in this process."""
-
-    def run(*arguments: str) -> Said:
-        monkeypatch.setattr(sys, "argv", ["grader", *arguments])
-        status = 0
-        try:
-            main()
-        except SystemExit as end:
-            status = int(end.code or 0)
-        said = capsys.readouterr()
-        return Said(status, said.out, said.err)
-
-    return run
+    return in_process(monkeypatch, capsys)
 
 
 @pytest.fixture

@@ -6,11 +6,10 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 
-from cli.main import main
+from tests.support.commands import Grader, in_process
 from tests.support.ssh_server import SshServer, ssh_server
 
 CONFIG = """
@@ -40,36 +39,10 @@ analysis = {{ engine = "rules", model = "rules" }}
 ENVIRONMENT = str(Path(sys.executable).parent.parent)
 
 
-@dataclass(frozen=True)
-class Said:
-    """How a command ended."""
-
-    status: int
-    out: str
-    error: str
-
-
-class Grader(Protocol):
-    """Runs a command in this process."""
-
-    def __call__(self, *arguments: str) -> Said: ...
-
-
 @pytest.fixture
 def grader(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Grader:
     """Run a command in this process."""
-
-    def run(*arguments: str) -> Said:
-        monkeypatch.setattr(sys, "argv", ["grader", *arguments])
-        status = 0
-        try:
-            main()
-        except SystemExit as end:
-            status = int(end.code or 0)
-        said = capfd.readouterr()
-        return Said(status, said.out, said.err)
-
-    return run
+    return in_process(monkeypatch, capfd)
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,8 @@ from cli.settings import Settings
 from grading.config.settings import Ssh
 from grading.store import Store
 from grading.store.tables import Run
-from tests.integration.deploy.conftest import ENVIRONMENT, Grader, Site
+from tests.integration.deploy.conftest import ENVIRONMENT, Site
+from tests.support.commands import Grader
 from tests.support.engines import ask, quiet
 from tests.support.remote_prefill import SECRET, writing
 from tests.support.ssh_server import SshServer

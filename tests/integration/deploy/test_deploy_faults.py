@@ -29,8 +29,9 @@ from cli.deploy.services import Heartbeats, services_of
 from cli.deploy.ssh import Remote, remote_of
 from cli.dev.embedded_redis import RedisProcess
 from cli.settings import Settings
-from tests.integration.deploy.conftest import ENVIRONMENT, Grader, Said, Site
+from tests.integration.deploy.conftest import ENVIRONMENT, Site
 from tests.integration.deploy.test_deploy import silent, tiny_wheel
+from tests.support.commands import Grader, Said
 from tests.support.ssh_server import SshServer, ssh_server
 from tests.support.system import until
 

@@ -18,8 +18,9 @@ from cli.deploy.releases import Lock
 from cli.deploy.services import Heartbeats
 from cli.deploy.ssh import MachineError, remote_of
 from cli.settings import Settings
-from tests.integration.deploy.conftest import ENVIRONMENT, Grader, Site
+from tests.integration.deploy.conftest import ENVIRONMENT, Site
 from tests.integration.deploy.test_deploy import tiny_wheel
+from tests.support.commands import Grader
 from tests.support.system import until
 
 
