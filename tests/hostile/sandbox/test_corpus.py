@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -44,14 +45,26 @@ class Stage:
     before: set[int]
     alone_s: float
     neighbours: list[Outcome] = field(default_factory=list)
+    watched: threading.Thread | None = None
+    stop: threading.Event = field(default_factory=threading.Event)
 
     def all_through(self) -> list[Outcome]:
         """Wait for the last one."""
         return [future.result() for future in self.futures.values()]
 
-    def watch_neighbour(self, stop: threading.Event) -> None:
-        """Run the innocent one again and again; the body of a thread."""
-        while not stop.wait(REST_S):
+    def start_neighbour(self) -> None:
+        """Run the innocent one again and again in a thread."""
+        self.watched = threading.Thread(target=self._watch_neighbour, name="neighbour")
+        self.watched.start()
+
+    def stop_neighbour(self) -> None:
+        """Wait for its last run."""
+        self.stop.set()
+        if self.watched is not None:
+            self.watched.join()
+
+    def _watch_neighbour(self) -> None:
+        while not self.stop.wait(REST_S):
             self.neighbours.append(self.arena.run(NEIGHBOUR))
 
 
@@ -65,7 +78,6 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
     ]
     # what a sandbox leaves behind becomes a child of this process, where it is seen
     assert ctypes.CDLL(None).prctl(_BECOME_SUBREAPER, 1, 0, 0, 0) == 0
-    stop = threading.Event()
     before = descendants()
     with arena(open_backend("bubblewrap")) as place, ThreadPoolExecutor(AT_ONCE + 1) as pool:
         place.run(NEIGHBOUR)
@@ -73,15 +85,13 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
         before |= descendants()
         futures = {name: pool.submit(place.run, CORPUS[name]) for name in chosen}
         found = Stage(place, futures, before, alone.seconds, [alone])
-        thread = threading.Thread(target=found.watch_neighbour, args=(stop,), name="neighbour")
-        thread.start()
+        found.start_neighbour()
         try:
             yield found
         finally:
-            stop.set()
             for future in futures.values():
                 future.cancel()
-            thread.join()
+            found.stop_neighbour()
     ctypes.CDLL(None).prctl(_BECOME_SUBREAPER, 0, 0, 0, 0)
 
 
@@ -121,25 +131,26 @@ def test_no_process_is_left(stage: Stage) -> None:
     stage.all_through()
     sandbox = stage.arena.sandbox
     assert isinstance(sandbox, Bubblewrap)
+    stage.stop_neighbour()
     sandbox.fork_servers.close()  # they stay for the next work, and end with their sandbox
     until = time.monotonic() + 60
-    # the neighbour still starts sandboxes: what is left of the programs is what does not go away
     left = descendants() - stage.before
     while left and time.monotonic() < until:
+        _reap_orphans()  # a PID namespace ends only after all of its processes were waited for
         time.sleep(0.1)
         left &= descendants()
-    assert left == set(), [_words(pid) for pid in left]
+    assert left == set(), [_command(pid) for pid in left]
 
 
-def _words(pid: int) -> str:
+def _command(pid: int) -> str:
     try:
-        return open(f"/proc/{pid}/cmdline").read().replace("\0", " ")
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
     except OSError:
         return ""
 
 
-def teardown_module() -> None:
-    """Orphans that were adopted are buried."""
+def _reap_orphans() -> None:
+    """Wait for every child that has ended: as their subreaper, this process adopts what a sandbox leaves."""
     while True:
         try:
             pid, _ = os.waitpid(-1, os.WNOHANG)
@@ -147,3 +158,8 @@ def teardown_module() -> None:
             return
         if pid == 0:
             return
+
+
+def teardown_module() -> None:
+    """No zombie stays for the tests that follow."""
+    _reap_orphans()

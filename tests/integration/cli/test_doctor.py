@@ -459,7 +459,7 @@ FAULTS: list[tuple[Break, str, str, str, str]] = [
     (_gone, "✗ sweeper", "part_missing", "does not run", "grader sweep"),
     (_gone, "✗ store", "part_missing", "does not run", "grader store"),
     (_gone, "✗ web app", "web_away", "does not answer at http://127.0.0.1", "grader web"),
-    (_parts, "✗ sweeper", "part_silent", "was last heard of 120 s ago", "grader sweep"),
+    (_parts, "✗ sweeper", "part_silent", "was last heard of 12", "grader sweep"),
     (_parts, "✗ store", "store_hung", "took no work for 9", "look at its log and restart it"),
     (_parts, "! sandbox", "sandbox_hung", "took no work for 9", "busy with long runs, or hangs"),
     (
