@@ -1,6 +1,7 @@
 """The language of the pages by Flask-Babel: English in the code, others in `app/translations/LANGUAGE.po`.
 
-Catalogues are read when a language is first asked for. `docs/translating.md` says how to add one.
+Catalogues are read when a language is first asked for. How to add one:
+`docs/contributing/translating.md`.
 """
 
 from __future__ import annotations

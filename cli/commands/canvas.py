@@ -1,4 +1,7 @@
-"""`grader canvas`: a Canvas by its API, for schools that cannot use LTI; docs/canvas.md says how."""
+"""`grader canvas`: a Canvas by its API, for schools that cannot use LTI.
+
+How to set it up: docs/how-to/administrators/canvas.md.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ def check(settings: Settings) -> None:
     """Ask each Canvas of config.toml who we are there."""
     found = _canvases(settings)
     if not found:
-        click.echo("config.toml has no [[server.canvases]] yet; see docs/canvas.md.")
+        click.echo("config.toml has no [[server.canvases]] yet; see docs/how-to/administrators/canvas.md.")
     with _bridge(settings) as bridge:
         for one in found:
             click.echo(
@@ -202,7 +205,12 @@ def diagnose(installation: Installation) -> Iterator[Finding]:
     for one in canvases:
         problem = shut(one.url, server.allowed)
         if problem:
-            yield warning("canvas_closed", "canvas", f"Canvas {one.name}: {problem}", "see docs/canvas.md")
+            yield warning(
+                "canvas_closed",
+                "canvas",
+                f"Canvas {one.name}: {problem}",
+                "see docs/how-to/administrators/canvas.md",
+            )
         if one.name not in available:
             message = f"server.canvases: '{one.name}' has no token; {one.token_variable} is not set"
             yield failure(

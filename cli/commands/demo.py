@@ -335,7 +335,7 @@ def _say_what_was_not_run(views: Sequence[tuple[Sample, Submission]]) -> None:
     if not_run:
         click.echo(
             f"{len(not_run)} of {len(views)} were graded without being run: `grader doctor` says what is "
-            "missing here, docs/sandbox.md and docs/r.md have more."
+            "missing here, docs/explanation/sandbox.md and docs/how-to/administrators/r.md have more."
         )
         click.echo()
 

@@ -25,7 +25,7 @@ BY = "cli"
 
 @click.group()
 def lti() -> None:
-    """Learning platforms by LTI 1.3; docs/lti.md says how to connect one."""
+    """Learning platforms by LTI 1.3; docs/how-to/administrators/lti.md says how to connect one."""
 
 
 @lti.command("add")

@@ -230,7 +230,7 @@ def plan(
     """How long a class takes: hours, who does what, the bottleneck, and what one more machine would bring.
 
     Without MACHINES, a file that describes some, it plans with those of config.toml as they measured
-    themselves. See docs/planning.md.
+    themselves. See docs/how-to/administrators/planning.md.
     """
     written = _outputs(outputs)
     unknown: list[str] = []
@@ -276,7 +276,7 @@ def _advice(problem: str, unknown: list[str]) -> str:
     return (
         f"There is nothing to plan: {problem} at a speed that is known. Not known: {'; '.join(unknown)}. "
         "Speeds are measured while machines work; before that, write jobs_per_hour beside the model in "
-        "config.toml, or describe machines in a file: see docs/planning.md."
+        "config.toml, or describe machines in a file: see docs/how-to/administrators/planning.md."
     )
 
 

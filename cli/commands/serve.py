@@ -91,7 +91,7 @@ def worker(
 @click.argument("machine")
 @click.pass_obj
 def prefill(settings: Settings, machine: str) -> None:
-    """Read prompts on MACHINE for the hybrid engines of others; see docs/hybrid.md."""
+    """Read prompts on MACHINE for the hybrid engines of others; see docs/how-to/administrators/hybrid.md."""
     from workers.machine.engines.remote_prefill.server import start
 
     configure("prefill", machine)
@@ -151,7 +151,8 @@ def sweep(settings: Settings) -> None:
 def gateway(settings: Settings, port: int | None, host: str | None) -> None:
     """Let other tools use the models behind grading: an OpenAI-compatible address, with tokens.
 
-    Machines answer it where config.toml says `enabled = true` under [gateway]; see docs/gateway.md.
+    Machines answer it where config.toml says `enabled = true` under [gateway]; see
+    docs/how-to/administrators/gateway.md.
     """
     from cli.servers.http import GatewayServer
 

@@ -232,7 +232,9 @@ def _managed(settings: Settings, names: Sequence[str]) -> list[MachineService]:
         else:
             found += services_of(machine, remote_of(machine))
     if not found:
-        raise MachineError("No machine has [machines.ssh] in config.toml; see docs/cluster.md.")
+        raise MachineError(
+            "No machine has [machines.ssh] in config.toml; see docs/how-to/administrators/cluster.md."
+        )
     return found
 
 

@@ -123,7 +123,9 @@ def _all(settings: Settings, options: Options, rollback: bool, dry_run: bool) ->
     """Every machine at the same time; what fails on one leaves the others alone."""
     machines = [one for one in settings.config.machines if one.ssh is not None]
     if not machines:
-        raise MachineError("No machine has [machines.ssh] in config.toml; see docs/cluster.md.")
+        raise MachineError(
+            "No machine has [machines.ssh] in config.toml; see docs/how-to/administrators/cluster.md."
+        )
     done: list[Deployment] = []
     with Overview([one.name for one in machines], live=sys.stdout.isatty()) as overview:
 

@@ -67,7 +67,7 @@ def examine(
                 "configuration_wrong",
                 "configuration",
                 line,
-                "correct it; docs/configuration.md has every key",
+                "correct it; docs/reference/configuration.md has every key",
             )
         return
     yield ok("configuration", f"{settings.path} is valid")

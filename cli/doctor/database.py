@@ -152,7 +152,8 @@ def _clocks(installation: Installation, ahead_s: float, redis: bool) -> Iterator
 
 def _backup(installation: Installation, age_s: float | None) -> Finding:
     name = "back-up"
-    remedy = "run `grader backup --to-folder DIR` every night; docs/years.md has the timer"
+    remedy = "run `grader backup --to-folder DIR` every night; "
+    remedy += "docs/how-to/administrators/maintenance.md has the timer"
     if age_s is None:
         return warning("backup_never", name, "none was ever made", remedy)
     message = f"the newest is {age_s / 3600:.0f} hours old"

@@ -103,7 +103,10 @@ def diagnose_webhooks(installation: Installation) -> Iterator[Finding]:
         problem = shut(receiver.url, server.allowed)
         if problem:
             yield warning(
-                "receiver_closed", "events", f"receiver {receiver.name}: {problem}", "see docs/events.md"
+                "receiver_closed",
+                "events",
+                f"receiver {receiver.name}: {problem}",
+                "see docs/how-to/developers/events.md",
             )
         if receiver.name in paused:
             message = f"receiver {receiver.name} took nothing for two days and is paused; its messages wait"

@@ -47,7 +47,7 @@ REMEDIES = {
         "model_busy", "wait, or let the engine take as many requests at once as the machine has slots"
     ),
 }
-OTHERWISE = Remedy("model_fails", "look at the engine's log there, and at docs/model-faults.md")
+OTHERWISE = Remedy("model_fails", "look at the engine's log there, and at docs/reference/model-faults.md")
 
 Examination = Mapping[str, Any]
 

@@ -218,7 +218,9 @@ STUDENTS_PYTHON = ("IPython", "matplotlib", "numpy", "pandas", "pytest")
 """What a Python that the operator chose can import, in whatever version."""
 LOCK = "requirements-sandbox.lock"
 SHOWN = 5
-REMEDY = "mend it, or set [sandbox] backend to none, if nothing is to be run; docs/sandbox.md has more"
+REMEDY = (
+    "mend it, or set [sandbox] backend to none, if nothing is to be run; docs/explanation/sandbox.md has more"
+)
 
 
 def sandbox(installation: Installation) -> Iterator[Finding]:

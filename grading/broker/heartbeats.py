@@ -79,7 +79,7 @@ class Heartbeat(RoutingFacts):
     limit_why: str = ""
     """Why so many, in one sentence."""
     gateway_requests: int = 0
-    """Requests of other tools in hand, beside `busy`; see docs/gateway.md."""
+    """Requests of other tools in hand, beside `busy`; see docs/how-to/administrators/gateway.md."""
     speed_profiles: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """stage -> the fields of a `grading.scheduling.cluster_view.SpeedProfile`."""
     circuits: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

@@ -40,14 +40,17 @@ class EngineSettings(Value):
     options: dict[str, str | int | float | bool | tuple[str, ...] | dict[str, str]] = Field(
         default_factory=dict
     )
-    """Further settings of the engine, such as keep_alive or api_key_env; see docs/engines.md."""
+    """Further settings of the engine, such as keep_alive or api_key_env; see docs/reference/engines.md."""
 
 
 RemotePath = Annotated[str, StringConstraints(pattern=r"^(~/|/)[A-Za-z0-9._@+/-]+$", max_length=200)]
 
 
 class Ssh(Value):
-    """How the server sets a machine up and starts and stops its worker; see docs/cluster.md."""
+    """How the server sets a machine up and starts and stops its worker.
+
+    See docs/how-to/administrators/cluster.md.
+    """
 
     host: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_:][A-Za-z0-9._:%-]*$", max_length=253)]
     """Name or address of the machine, or a `Host` of the operator's ssh configuration."""
@@ -75,7 +78,10 @@ class Ssh(Value):
 
 
 class Prefill(Value):
-    """What `grader prefill` reads for the `hybrid` engines of other machines; see docs/hybrid.md."""
+    """What `grader prefill` reads for the `hybrid` engines of other machines.
+
+    See docs/how-to/administrators/hybrid.md.
+    """
 
     listen: Annotated[str, StringConstraints(pattern=r"^\S+:\d{1,5}$")]
     """Address and port of a private link, such as 10.0.0.1:7300."""

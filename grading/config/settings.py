@@ -141,7 +141,10 @@ BoundCourse = Annotated[str, StringConstraints(pattern=r"^(\*|[a-z0-9][a-z0-9-]*
 
 
 class EventReceiver(Value):
-    """Who is told what happens to submissions; its secret comes from the environment, see docs/events.md."""
+    """Who is told what happens to submissions; its secret comes from the environment.
+
+    See docs/how-to/developers/events.md.
+    """
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=30)]
     """Lower-case letters, digits and hyphens; unique."""

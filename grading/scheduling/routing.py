@@ -1,4 +1,4 @@
-"""What a machine takes next: pure functions that each machine runs for itself, see docs/routing.md.
+"""What a machine takes next: pure functions that each machine runs for itself, see routing.md.
 
 1. Late binding, longest jobs first: with a free slot it takes the stage with the longest jobs that waits.
 2. Comparative advantage: unless those who are at least as good at a shorter stage as it is, itself included,

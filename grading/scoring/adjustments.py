@@ -1,6 +1,6 @@
 """Deductions, caps and bonus: from the points of the criteria to the points of the whole. Pure.
 
-The formula stands in docs/assignments.md. Shares are of the maximum of the criteria that an adjustment
+The formula is in docs/reference/assignments.md. Shares are of the maximum of the criteria that an adjustment
 concerns, so that what one takes is known beforehand, and no order among deductions matters. Criteria of two
 adjustments are the same, nested or separate (`grading.domain.rubric` sees to it): what is inside comes first.
 """

@@ -27,7 +27,7 @@ MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
 SINCE = "_since_"
 """In the name of a revision that only adds: `0004_since_0002` also suits code that ends at 0002 or later.
 
-A revision without it suits no code that is older than itself. See docs/development.md.
+A revision without it suits no code that is older than itself. See docs/contributing/development.md.
 """
 Fit = Literal["same", "older", "newer", "unknown"]
 """Of a database beside this code. Code works with one that is the same, or newer and made to suit it."""

@@ -7,32 +7,44 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-PAGES = ("README.md", "docs/operations.md", "docs/cluster.md", "docs/years.md", "docs/redis.md")
+PAGES = (
+    "README.md",
+    *(f"docs/how-to/administrators/{name}.md" for name in ("operations", "cluster", "maintenance", "redis")),
+)
 PART = re.compile(r"^#+ ([^\n]+)$|^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
-MACHINE = ("docs/cluster.md: A DGX Spark with Ollama",)
-KEYS = ("docs/cluster.md: What has to be there first (2)",)
-SET_UP = ("docs/operations.md: Set up the server",)
-PEOPLE = ("docs/operations.md: People, assignments, tokens",)
+MACHINE = ("cluster.md: A DGX Spark with Ollama",)
+KEYS = ("cluster.md: What has to be there first (2)",)
+SET_UP = ("operations.md: Set up the server",)
+PEOPLE = ("operations.md: People, assignments, tokens",)
 EVERY_DAY = (
     "README.md: Write an assignment",
-    "docs/cluster.md: The cluster in one hand",
+    "cluster.md: The cluster in one hand",
     "README.md: 3. Is it well?",
 )
-BACK_UP = ("docs/years.md: Back-up", "docs/years.md: Back-up (2)")
-EVERY_NIGHT = ("docs/years.md: Back-up (5)",)
-RESTORE = ("docs/years.md: Restore", "docs/years.md: Restore (2)")
-STUDENT = ("docs/years.md: What is held on a student", "docs/years.md: Erasing a student")
-UPDATE = ("docs/years.md: Update",)
-ROTATION = (
-    "docs/years.md: Change passwords and certificates",
-    "docs/years.md: Change passwords and certificates (2)",
-    "docs/years.md: Change passwords and certificates (3)",
+BACK_UP = (
+    "maintenance.md: Back-up",
+    "maintenance.md: Back-up (2)",
 )
-WITHOUT_INTERNET = ("docs/cluster.md: Machines without internet",)
-MOVE_FROM = ("docs/years.md: Moving to another computer",)
-MOVE_TO = ("docs/years.md: Moving to another computer (2)",)
-CERTIFICATE = ("docs/redis.md: TLS",)
+EVERY_NIGHT = ("maintenance.md: Back-up (5)",)
+RESTORE = (
+    "maintenance.md: Restore",
+    "maintenance.md: Restore (2)",
+)
+STUDENT = (
+    "maintenance.md: What is held on a student",
+    "maintenance.md: Erasing a student",
+)
+UPDATE = ("maintenance.md: Update",)
+ROTATION = (
+    "maintenance.md: Change passwords and certificates",
+    "maintenance.md: Change passwords and certificates (2)",
+    "maintenance.md: Change passwords and certificates (3)",
+)
+WITHOUT_INTERNET = ("cluster.md: Machines without internet",)
+MOVE_FROM = ("maintenance.md: Moving to another computer",)
+MOVE_TO = ("maintenance.md: Moving to another computer (2)",)
+CERTIFICATE = ("redis.md: TLS",)
 PLAYED = (
     *(*MACHINE, *KEYS, *SET_UP, *PEOPLE, *EVERY_DAY, *BACK_UP, *EVERY_NIGHT, *RESTORE, *STUDENT),
     *(*UPDATE, *ROTATION, *WITHOUT_INTERNET, *MOVE_FROM, *MOVE_TO, *CERTIFICATE),
@@ -48,17 +60,17 @@ NOT_PLAYED = {
     "README.md: Try it": DEMO,
     "README.md: Try it (3)": DEMO,
     "README.md: Try it (4)": "runs all tests",
-    "README.md: 1. The server": "docs/operations.md: Set up the server has the same commands",
-    "README.md: 2. The four machines": "docs/operations.md: Set up the server names the machines at once",
-    "README.md: 2. The four machines (2)": "docs/operations.md: Set up the server has the same command",
-    "docs/operations.md: The server with containers": CONTAINERS,
-    "docs/operations.md: A DGX Spark with Ollama": MODELS,
-    "docs/operations.md: A Mac Studio with MLX": MACOS,
-    "docs/cluster.md: What has to be there first (3)": f"{WITHOUT}; tests/integration/deploy/test_cluster.py",
-    "docs/cluster.md: A Mac Studio with MLX": MACOS,
-    "docs/cluster.md: By hand": "tests/integration/deploy/test_service_managers.py",
-    "docs/years.md: Back-up (6)": CONTAINERS,
-    "docs/redis.md: A user a machine": f"{WITHOUT}; tests/integration/broker/test_redis_security.py",
+    "README.md: 1. The server": "operations.md: Set up the server has the same commands",
+    "README.md: 2. The four machines": "operations.md: Set up the server names the machines at once",
+    "README.md: 2. The four machines (2)": "operations.md: Set up the server has the same command",
+    "operations.md: The server with containers": CONTAINERS,
+    "operations.md: A DGX Spark with Ollama": MODELS,
+    "operations.md: A Mac Studio with MLX": MACOS,
+    "cluster.md: What has to be there first (3)": f"{WITHOUT}; tests/integration/deploy/test_cluster.py",
+    "cluster.md: A Mac Studio with MLX": MACOS,
+    "cluster.md: By hand": "tests/integration/deploy/test_service_managers.py",
+    "maintenance.md: Back-up (6)": CONTAINERS,
+    "redis.md: A user a machine": f"{WITHOUT}; tests/integration/broker/test_redis_security.py",
 }
 """Blocks of commands that are not played there, and why."""
 
@@ -74,7 +86,11 @@ class Block:
 
 def blocks(root: Path) -> dict[str, Block]:
     """All blocks of the pages by their names."""
-    found = (block for page in PAGES for block in _of_page(page, (root / page).read_text(encoding="utf-8")))
+    found = (
+        block
+        for page in PAGES
+        for block in _of_page(Path(page).name, (root / page).read_text(encoding="utf-8"))
+    )
     return {block.name: block for block in found}
 
 

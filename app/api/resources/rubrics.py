@@ -48,7 +48,7 @@ class Rubric(BaseModel):
     )
     max_points: float = Field(description="the points of all criteria but bonus criteria", examples=[50.0])
     rubric: dict[str, Any] = Field(
-        description="as docs/assignments.md describes it",
+        description="as docs/reference/assignments.md describes it",
         examples=[{"criteria": [{"id": "load", "title": "Loads the data", "points": 4}]}],
     )
 
@@ -68,7 +68,7 @@ class NewRubric(RequestModel):
     """A rubric to be saved as a new version; what is left out is as in the one before."""
 
     rubric: dict[str, Any] = Field(
-        description="as docs/assignments.md describes it",
+        description="as docs/reference/assignments.md describes it",
         examples=[{"criteria": [{"id": "load", "title": "Loads the data", "points": 4}]}],
     )
     task: Annotated[str, Field(max_length=100_000, pattern=STORABLE)] | None = Field(

@@ -11,7 +11,10 @@ from grading.domain.base_value import Value
 
 
 class Canvas(Value):
-    """A Canvas that is spoken to by its API; its token comes from the environment, see docs/canvas.md."""
+    """A Canvas that is spoken to by its API; its token comes from the environment.
+
+    See docs/how-to/administrators/canvas.md.
+    """
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=30)]
     """Lower-case letters, digits and hyphens; unique. It stays as it is: people are known by it."""

@@ -144,7 +144,7 @@ def test_a_student_is_exported_and_erased_everywhere(
 def test_a_system_moves_to_another_computer_in_the_middle_of_its_work(
     sqlite_databases: SqliteDatabases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stop, back up, restore there, start: docs/years.md. Another folder, Redis and port stand for it."""
+    """Stop, back up, restore there, start, as maintenance.md says. Another folder, Redis and port."""
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
     there.mkdir()

@@ -97,7 +97,7 @@ def test_500_slow_connections_through_a_proxy_keep_nobody_waiting(
     proxy: str, web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ATTACK_TOKEN", web.token)
-    # idle, all is answered within 1 s; without bounds nothing is within 10 s (docs/reliability.md)
+    # idle, all is answered within 1 s; without bounds nothing is within 10 s (reliability.md)
     held = ["--connections", "500", "--seconds", "2", "--every", "0.5", "--within", "10"]
     assert main([proxy, *held, "--assignment", ASSIGNMENT]) == 0
 

@@ -31,7 +31,7 @@ def test_slow_connections_keep_nobody_waiting(
         made.parts.start("web", "web", "--port", str(port), "--var", str(tmp_path / "var"))
         until(lambda: accepts_uploads(url), 60, f"the web app; see {tmp_path}")
         monkeypatch.setenv("ATTACK_TOKEN", furnish(made.store, url).token)
-        # idle, all is answered within 1 s; without bounds nothing is within 10 s (docs/reliability.md)
+        # idle, all is answered within 1 s; without bounds nothing is within 10 s (reliability.md)
         held = ["--seconds", "2", "--every", "0.5", "--within", "10", "--assignment", ASSIGNMENT]
         for kind, connections in attacks:
             assert main([url, *held, "--kind", kind, "--connections", str(connections)]) == 0

@@ -1,6 +1,6 @@
 """Every command of Redis, played as a machine's user against every kind of key: what is allowed is listed.
 
-`docs/redis.md` has the same list in words.
+`docs/how-to/administrators/redis.md` has the same list in words.
 """
 
 from __future__ import annotations

@@ -418,13 +418,13 @@ FAULTS: list[tuple[Break, str, str, str, str]] = [
         "cannot be read (Is a directory)", "as the user whom the web app runs as",
     ),
     (_no_canvas_token, "✗ canvas", "canvas_token_missing", "GRADER_CANVAS_CV_TOKEN", "grader canvas check"),
-    (_closed_canvas, "! canvas", "canvas_closed", "Canvas cv:", "docs/canvas.md"),
+    (_closed_canvas, "! canvas", "canvas_closed", "Canvas cv:", "docs/how-to/administrators/canvas.md"),
     (
         _no_lms_secret, "✗ secrets", "lms_secret_missing",
         "GRADER_LMS_MOODLE_SECRET", "grader webhook secret add moodle",
     ),
     (_receiver, "✗ secrets", "receiver_secret_missing", "GRADER_EVENTS_SIS_SECRET", "signs with"),
-    (_receiver, "! events", "receiver_closed", "receiver sis:", "docs/events.md"),
+    (_receiver, "! events", "receiver_closed", "receiver sis:", "docs/how-to/developers/events.md"),
     (
         _paused_receiver, "✗ events", "receiver_paused",
         "receiver sis took nothing for two days", "grader webhook resume sis",

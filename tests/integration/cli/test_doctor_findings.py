@@ -198,7 +198,7 @@ MACHINE: list[Row] = [
     ("warning", "disk of /", "disk_nearly_full", "6.0 GB free", "make room"),
     ("failure", "machine one model m", "model_stalled", "why", "its log says what it hangs on"),
     ("failure", "machine one model m", "model_busy", "why", "wait, or let the engine take"),
-    ("failure", "machine one model m", "model_fails", "why", "docs/model-faults.md"),
+    ("failure", "machine one model m", "model_fails", "why", "docs/reference/model-faults.md"),
 ]
 BY_SSH: list[Row] = [
     ("failure", "machine one", "machine_never", "it sends no heartbeats", "grader cluster logs one"),

@@ -182,7 +182,7 @@ def test_the_same_upload_at_once_is_one(school_url: str) -> None:
 
 
 def test_the_documented_example_signs_as_expected(school: School, root: Path) -> None:
-    text = (root / "docs" / "webhooks.md").read_text(encoding="utf-8")
+    text = (root / "docs" / "how-to" / "developers" / "webhooks.md").read_text(encoding="utf-8")
     example = text.split("```python\n")[1].split("```")[0]
     names: dict[str, Any] = {}
     exec(compile(example, "webhooks.md", "exec"), names)

@@ -1,6 +1,6 @@
 """LTI with a Moodle and with a Canvas, each as its source has it: roles, names, scores, keys, registration.
 
-Sources are named in cli/dev/platforms; docs/lti.md has the table of roles that is tested here.
+Sources are named in cli/dev/platforms; the table of roles that is tested here is in lti.md.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ def update_roster(here: Campus) -> None:
 
 
 def roles_in_docs() -> list[tuple[str, str, str, str]]:
-    """Product, role there, role here after a launch and by the roster: the table of docs/lti.md."""
-    text = Path("docs/lti.md").read_text("utf-8")
+    """Product, role there, role here after a launch and by the roster: the table of lti.md."""
+    text = Path("docs/how-to/administrators/lti.md").read_text("utf-8")
     row = r"^\| (Moodle|Canvas) \| [^|\n]*?`([A-Za-z-]+)` \| (\S+) \| (\S+) \|$"
     rows: list[tuple[str, str, str, str]] = re.findall(row, text, re.MULTILINE)
     assert {row[0] for row in rows} == {"Moodle", "Canvas"}

@@ -49,7 +49,7 @@ def server_with(hosts: Hosts, root: Path) -> Host:
 
 
 def machines_for(hosts: Hosts, server: Host) -> dict[str, str]:
-    """Machines on which the operator signs in by a key from the server; as docs/cluster.md prepares them."""
+    """Machines on which the operator signs in by a key from the server; as cluster.md prepares them."""
     server.run("ssh-keygen -q -t ed25519 -N '' -f ~/.ssh/id_ed25519")
     key, addresses = server.run("cat ~/.ssh/id_ed25519.pub"), {}
     for number, name in enumerate(MACHINES, 11):

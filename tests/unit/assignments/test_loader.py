@@ -197,7 +197,7 @@ def test_a_starter_that_cannot_be_read_names_its_folder(folder: Path) -> None:
 
 
 def test_the_example_in_the_documentation_is_read(folder: Path) -> None:
-    text = (Path(__file__).parents[3] / "docs" / "assignments.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / "docs" / "reference" / "assignments.md").read_text(encoding="utf-8")
     example = text.partition("```toml\n")[2].partition("```")[0]
     found = read_folder(manifest(folder, example))
     assert [c.id for c in found.rubric.criteria] == ["cleaning", "dates", "runs", "why"]
@@ -205,7 +205,7 @@ def test_the_example_in_the_documentation_is_read(folder: Path) -> None:
 
 
 def test_the_documentation_names_every_check_and_key() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "assignments.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / "docs" / "reference" / "assignments.md").read_text(encoding="utf-8")
     for kind, model in check_kinds().items():
         row = next((line for line in text.split("\n") if line.startswith(f"| `{kind}` |")), "")
         own = set(model.model_fields) - set(CheckBase.model_fields) - {"kind"}

@@ -10,7 +10,7 @@ import pytest
 from grading.domain.errors import EngineError, for_student, model_faults
 from grading.store.rounds.lifecycle import BACKOFF_S
 
-PAGE = Path(__file__).parents[3] / "docs" / "model-faults.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "model-faults.md"
 JARGON = re.compile(
     r"\b(server|machine|model|engine|token|http|url|json|schema|queue|timeout|connection|worker|run|stage|retry)",
     re.IGNORECASE,

@@ -50,7 +50,7 @@ def test_a_machine_of_several_ranks_is_configured() -> None:
 
 
 def test_the_examples_are_valid(root: Path) -> None:
-    text = (root / "docs" / "sharded.md").read_text(encoding="utf-8")
+    text = (root / "docs" / "how-to" / "administrators" / "sharded.md").read_text(encoding="utf-8")
     whole, part = (tomllib.loads(block.partition("```")[0]) for block in text.split("```toml\n")[1:])
     (example,) = whole["machines"]
     for engines in (Machine.model_validate(example).engines, part["machines"]["engines"]):

@@ -145,7 +145,10 @@ def test_names_in_the_architecture_are_in_the_code() -> None:
     sources = [p for top in CODE[:6] for p in (ROOT / top).rglob("*") if p.suffix in suffixes]
     words = set(re.findall(r"\w+", "\n".join(p.read_text(encoding="utf-8") for p in sources)))
     words |= set(CODE) | {"Makefile", "toml", "NAME"}
-    pages = (ROOT / "ARCHITECTURE.md", *(ROOT / "docs" / page for page in ("internals.md", "invariants.md")))
+    pages = (
+        ROOT / "ARCHITECTURE.md",
+        *(ROOT / "docs" / page for page in ("explanation/internals.md", "explanation/invariants.md")),
+    )
     named = {word for page in pages for word in inline(page) if NAME.match(word) and "/" not in word}
     assert len(named) > 60
     assert [word for word in sorted(named) if word.rstrip("_").rpartition(".")[2] not in words] == []
@@ -173,7 +176,9 @@ def test_tables_from_the_code_are_up_to_date(
 
 
 def test_examples_of_the_api_have_its_fields() -> None:
-    accepted, status, *_ = (json.loads(block) for block in blocks(ROOT / "docs/http-api.md", "json"))
+    accepted, status, *_ = (
+        json.loads(block) for block in blocks(ROOT / "docs/reference/http-api.md", "json")
+    )
     assert set(accepted) == set(SubmissionAccepted.model_fields)
     assert set(status) == set(SubmissionStatus.model_fields)
     assert SubmissionStatus.model_fields["queue"].annotation is not None
@@ -182,11 +187,11 @@ def test_examples_of_the_api_have_its_fields() -> None:
 
 
 def test_examples_of_the_configuration_are_valid() -> None:
-    (example,) = blocks(ROOT / "docs/configuration.md", "toml")
+    (example,) = blocks(ROOT / "docs/reference/configuration.md", "toml")
     (machine,) = config.parse(tomllib.loads(example)).machines
     assert machine.name == "lab-pc"
     parts = [machine.engines]
-    for block in blocks(ROOT / "docs/engines.md", "toml"):
+    for block in blocks(ROOT / "docs/reference/engines.md", "toml"):
         engines = tomllib.loads(block)["machines"]["engines"]
         parts.append({kind: config.EngineSettings.model_validate(value) for kind, value in engines.items()})
     for engines in parts:
@@ -209,7 +214,9 @@ def test_every_flag_is_explained() -> None:
     }
     codes |= {MANIPULATION, BROKEN}
     assert {"disagreement", "answer_shortened"} <= codes
-    section = (ROOT / "docs" / "assignments.md").read_text(encoding="utf-8").partition("## Flags")[2]
+    section = (
+        (ROOT / "docs" / "reference" / "assignments.md").read_text(encoding="utf-8").partition("## Flags")[2]
+    )
     assert codes == set(
         re.findall(r"`([a-z_]+)`", "".join(FIRST_CELL.findall(section.partition("\n## ")[0])))
     )

@@ -143,7 +143,7 @@ _UNUSED_UIDS = range(0x70000000, 0x7FFFFFFF)
 
 
 class Bubblewrap:
-    """Boxes by bubblewrap; docs/sandbox.md says what is shut off."""
+    """Boxes by bubblewrap; docs/explanation/sandbox.md says what is shut off."""
 
     name = "bubblewrap"
 

@@ -17,7 +17,7 @@ _LOW_32 = 0xFFFFFFFF
 
 # Looking into other processes, changing the view of the system, the kernel's rarely used doors, memory that
 # belongs to no process, which therefore could not be counted, and what is taken out of a quota that the whole
-# computer or user shares (docs/sandbox.md lists those).
+# computer or user shares (docs/explanation/sandbox.md lists those).
 DENIED = """
 ptrace process_vm_readv process_vm_writev process_madvise process_mrelease kcmp pidfd_getfd
 mount umount umount2 pivot_root chroot unshare setns open_tree move_mount fsopen fsconfig fsmount fspick

@@ -267,7 +267,8 @@ class Bridge(ScoreSync[Link, scores.ScoreLease]):
             )
         if not self.tokens.get(connection):
             raise TokenRefused(
-                f"There is no token for '{connection}' in the environment; see docs/canvas.md."
+                f"There is no token for '{connection}' in the environment; "
+                "see docs/how-to/administrators/canvas.md."
             )
         return found[0]
 
