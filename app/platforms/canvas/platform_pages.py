@@ -49,7 +49,7 @@ PAGES = PlatformPages(
     course_section=CanvasSection(),
     deliveries={"canvas": N_("Scores for Canvas")},
     audit_sentences={
-        "canvas.link": N_("%(who)s joined %(what)s with an assignment in Canvas."),
-        "canvas.unlink": N_("%(who)s parted %(what)s from its assignment in Canvas."),
+        "canvas.link": N_("%(who)s linked %(what)s with an assignment in Canvas."),
+        "canvas.unlink": N_("%(who)s unlinked %(what)s from its assignment in Canvas."),
     },
 )

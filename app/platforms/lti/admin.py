@@ -36,7 +36,7 @@ def add() -> tuple[str, int] | Response:
             registrations.register_platform(store, _form_platform(), actor.name)
     except GraderError as error:
         return _listing(problem=render_error(error)), error.status
-    flash(_("The platform is registered."))
+    flash(_("Platform registered."))
     return redirect(url_for("lti_platforms.listing"), 303)
 
 
@@ -55,7 +55,7 @@ def rotate() -> Response:
     actor, made = _administrator(), new_key()
     with services().store.write() as store:
         registrations.rotate_key(store, made, actor.name)
-    flash(_("A new key signs from now on; the old one is shown for another week."))
+    flash(_("New key created. It signs from now on; the old public key stays published for one week."))
     return redirect(url_for("lti_platforms.listing"), 303)
 
 
@@ -84,7 +84,7 @@ def remove(platform_id: int) -> Response:
     actor = _administrator()
     with services().store.write() as store:
         gone = registrations.remove_platform(store, platform_id, actor.name)
-    flash(_("%(name)s is removed. Accounts, submissions and grades are still here.", name=gone.name))
+    flash(_("%(name)s removed. Accounts, submissions and grades are kept.", name=gone.name))
     return redirect(url_for("lti_platforms.listing"), 303)
 
 
@@ -105,9 +105,9 @@ def deployment(platform_id: int) -> Response:
     with services().store.write() as store:
         registrations.load_platform(store, platform_id)
         if not 0 < len(name) <= 255 or not name.isprintable():
-            raise GraderError(_("An installation has a name of 1 to 255 characters."))
+            raise GraderError(_("The deployment ID must have 1 to 255 characters."))
         registrations.accept_deployment(store, platform_id, name, actor.name)
-    flash(_("Launches of this installation count from now on."))
+    flash(_("Deployment accepted. Launches from it now work."))
     return redirect(url_for("lti_platforms.listing"), 303)
 
 
@@ -118,7 +118,7 @@ def course(context_id: int) -> Response:
     with services().store.write() as store:
         number = int(chosen) if chosen.isdecimal() and len(chosen) < 10 else 0
         launch.link_course(store, context_id, number, actor.name)
-    flash(_("The courses belong together now."))
+    flash(_("Courses linked."))
     return redirect(url_for("lti_platforms.listing"), 303)
 
 

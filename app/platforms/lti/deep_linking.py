@@ -27,11 +27,11 @@ from grading.store.integrations.lti.tables import LtiContext, LtiLaunch
 
 NO_ASSIGNMENT_CHOSEN = define_message("lti_choice.no_assignment_chosen", "Choose an assignment.")
 ONLY_INSTRUCTORS_CHOOSE = define_message(
-    "lti_choice.only_instructors_choose", "Only an instructor of the course can choose this."
+    "lti_choice.only_instructors_choose", "Only an instructor of the course can choose the assignment."
 )
 NO_COURSE_CHOSEN = define_message("lti_choice.no_course_chosen", "Choose the course first.")
 NO_COURSE_NAMED = define_message(
-    "lti_choice.no_course_named", "Choose one of your courses, a new one, or give a course's code."
+    "lti_choice.no_course_named", "Choose one of your courses, create a course, or enter a link code."
 )
 
 pages = Blueprint("lti_deep_linking", __name__, url_prefix="/lti")

@@ -48,18 +48,25 @@ from grading.store.views.submission import load_view
 
 PLATFORM_UNKNOWN = define_message(
     "lti_launch.platform_unknown",
-    "This learning platform is not registered here, or says too little about itself.",
+    "This learning platform is not registered in Grader, or its request names no issuer or client "
+    "ID. Ask an administrator of Grader to register it.",
 )
 PLATFORM_ANSWERED_ERROR = define_message(
     "lti_launch.platform_answered_error", "The learning platform answered with an error: %(error)s."
 )
 REQUEST_TOO_LONG = define_message(
-    "lti_launch.request_too_long", "The learning platform's request is too long."
+    "lti_launch.request_too_long",
+    "The learning platform's request is longer than Grader accepts. "
+    "Report this to the platform's administrator.",
 )
-OTHER_REQUEST = define_message("lti_launch.other_request", "The launch answers another request.")
+OTHER_REQUEST = define_message(
+    "lti_launch.other_request",
+    "The launch belongs to another login request. Open the assignment in the learning platform again.",
+)
 NOT_BEGUN_HERE = define_message(
     "lti_launch.not_begun_here",
-    "This launch did not begin here, or took too long. Open it in the learning platform again.",
+    "This launch has expired or was started in another browser. Open the assignment in the learning "
+    "platform again.",
 )
 
 log = logging.getLogger(__name__)
@@ -80,12 +87,13 @@ LONGEST = 8000
 
 
 class DeploymentUnknown(LaunchRefused):
-    """This installation of the tool is not accepted yet. Ask whoever runs this server to accept it."""
+    """This deployment of the tool is not accepted yet."""
 
     status = 403
     default_message = define_message(
         "error.deployment_unknown",
-        "This installation of the tool is not accepted yet. Ask whoever runs this server to accept it.",
+        "This deployment of the tool is not accepted yet. Ask an administrator of Grader to accept "
+        "it on the page Learning platforms.",
     )
 
 

@@ -43,7 +43,7 @@ def update(course_id: int) -> Response:
         courses.load_course(store, course_id)
         for one in course_page.list_contexts(store, course_id):
             lti_launch.request_roster(store, one.id, actor.name)
-    flash(_("The roster is brought up to date in a moment. Load this page again to see it."))
+    flash(_("Updating the roster. Reload this page in a few seconds."))
     return redirect(url_for("courses.platforms", course_id=course_id), 303)
 
 
@@ -91,17 +91,19 @@ PAGES = PlatformPages(
         "lti-roster": N_("Rosters of learning platforms"),
     },
     audit_sentences={
-        "lti.launch": N_("%(who)s came by a learning platform: %(what)s."),
-        "lti.link": N_("%(who)s let a link in a learning platform lead to %(what)s."),
-        "lti.course": N_("%(who)s joined %(what)s with a course of a learning platform."),
-        "lti.roster": N_("%(who)s brought the people of %(what)s up to date from a learning platform."),
+        "lti.launch": N_("%(who)s signed in from a learning platform: %(what)s."),
+        "lti.link": N_("%(who)s linked %(what)s in a learning platform."),
+        "lti.course": N_("%(who)s linked %(what)s with a course in a learning platform."),
+        "lti.roster": N_("%(who)s updated the roster of %(what)s from a learning platform."),
         "lti.platform": N_("%(who)s registered the learning platform %(what)s."),
-        "lti.platform.change": N_("%(who)s changed what is registered of the learning platform %(what)s."),
-        "lti.platform.remove": N_("%(who)s removed the learning platform %(what)s; grades stayed."),
+        "lti.platform.change": N_("%(who)s changed the settings of the learning platform %(what)s."),
+        "lti.platform.remove": N_("%(who)s removed the learning platform %(what)s. Grades were kept."),
         "lti.platform.enabled": N_("%(who)s turned the learning platform %(what)s on or off."),
-        "lti.deployment": N_("%(who)s accepted an installation in the learning platform %(what)s."),
-        "lti.ticket": N_("%(who)s made a link or code for a learning platform: %(what)s."),
-        "lti.key": N_("%(who)s made the key %(what)s for learning platforms."),
+        "lti.deployment": N_("%(who)s accepted a deployment of the learning platform %(what)s."),
+        "lti.ticket": N_(
+            "%(who)s created a registration link or a link code for a learning platform: %(what)s."
+        ),
+        "lti.key": N_("%(who)s created the signing key %(what)s for learning platforms."),
     },
     audit_actors={"lti": N_("A launch from a learning platform")},
 )

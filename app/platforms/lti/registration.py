@@ -20,19 +20,24 @@ from grading.store.integrations.lti.registrations import NewPlatform, TicketGone
 
 NOT_DESCRIBED = define_message(
     "lti_registration.not_described",
-    "The platform did not say how it is set up. Give this link to its registration.",
+    "This link is for the platform's dynamic registration, not for a browser. Enter it in the platform.",
 )
 NO_ISSUER_OR_REGISTRATION = define_message(
     "lti_registration.no_issuer_or_registration",
-    "The platform's description names no issuer or no address of registration.",
+    "The platform's OpenID configuration has no issuer or no registration endpoint.",
 )
 OTHER_ISSUER = define_message(
-    "lti_registration.other_issuer", "The platform's description belongs to another issuer."
+    "lti_registration.other_issuer",
+    "The platform's OpenID configuration is of another issuer than its address.",
 )
 NOT_REGISTERED = define_message(
-    "lti_registration.not_registered", "The platform did not register the tool. Look at its own messages."
+    "lti_registration.not_registered",
+    "The platform did not register the tool. Check the messages "
+    "in the platform, then create a new registration link.",
 )
-TOKEN_UNUSABLE = define_message("lti_registration.token_unusable", "The registration token cannot be used.")
+TOKEN_UNUSABLE = define_message(
+    "lti_registration.token_unusable", "The registration token is not valid. Create a new registration link."
+)
 
 REGISTRATIONS = "20 per minute"
 """For one address."""

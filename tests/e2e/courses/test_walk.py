@@ -158,6 +158,6 @@ def test_an_administrator_runs_the_school(careful: Page, school: School, site: s
     page.goto(f"{site}/courses")
     faults(page, "people-courses")
     page.goto(f"{site}/audit?kind=people")
-    expect(page.get_by_text(re.compile("Admin made the course"))).to_have_count(0)
-    expect(page.get_by_text("Admin made the account of Prof. Emmy Noether.").first).to_be_visible()
+    expect(page.get_by_text(re.compile("Admin created the course"))).to_have_count(0)
+    expect(page.get_by_text("Admin created the account of Prof. Emmy Noether.").first).to_be_visible()
     look(page, pictures, "people-audit-all", all_widths=True)

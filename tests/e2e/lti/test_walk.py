@@ -33,15 +33,15 @@ def test_launches_in_a_frame_and_a_grade_that_comes_back(careful: Page, here: Ca
     page = careful
     page.set_default_timeout(WAIT_MS)
     frame = opened(page, here, "teacher-1")
-    frame.get_by_role("button", name="Make a course").click()
-    expect(frame.get_by_text("The course has no assignments yet.")).to_be_visible()
+    frame.get_by_role("button", name="Create course").click()
+    expect(frame.get_by_text("This course has no assignments yet. Create one first:")).to_be_visible()
     # an instructor of the course that is here already gives its code instead
     with here.school.store.write() as session:
         session.query(LtiContext).one().course_id = None
         code = registrations.make_ticket(session, "test", here.school.course)
     frame = opened(page, here, "teacher-1")
     frame.get_by_label("Code").fill(code)
-    frame.get_by_role("button", name="Take this course").click()
+    frame.get_by_role("button", name="Link course").click()
     frame.get_by_label("Homework hw1").check()
     frame.get_by_role("button", name="Choose").click()
     expect(frame.get_by_role("heading", level=1)).to_contain_text("Homework hw1")

@@ -972,7 +972,7 @@ def test_the_audit_of_a_course_in_plain_sentences(both: School) -> None:
     url = f"/courses/{both.course}/audit"
     page = text(teacher.get(url))
     assert "Teacher released the grade of submission 1 of Anna for “Homework hw1”." in page
-    assert "Teacher made a link by which Anna can set a password." in page
+    assert "Teacher created a link for Anna to set a password." in page
     post(teacher, f"{people(both)}/{both.users['anna']}/role", role="grader")
     assert "student → grader" in text(teacher.get(url))
     due = {"before": None, "due": "2026-11-25T21:59:00+00:00", "student": both.users["anna"], "points": 1.5}
@@ -982,7 +982,7 @@ def test_the_audit_of_a_course_in_plain_sentences(both: School) -> None:
     assert "Stranger" not in page
     grades = text(teacher.get(f"{url}?kind=grades"))
     assert "released the grade" in grades
-    assert "made a link" not in grades
+    assert "created a link" not in grades
     assert "No results" in text(teacher.get(f"{url}?person=stranger"))
     assert "released the grade" in text(teacher.get(f"{url}?person=TEACH&kind=grades"))
     everything = text(both.client("admin").get("/audit"))
@@ -1004,7 +1004,7 @@ def test_the_audit_names_learning_platforms_and_says_what_other_things_are(both:
     shown = text(both.client("admin").get("/audit"))
     assert "turned the learning platform “Moodle of the school” on or off." in shown
     assert "machine mac-studio-1" in shown
-    assert "may: submit; read status and results; later" in shown
+    assert "scopes: submit; read status and results; later" in shown
     assert "999" in shown, "of what is gone the number stays"
 
 
@@ -1029,12 +1029,12 @@ def test_the_audit_is_paged_and_asks_the_same_for_any_length(school: School) -> 
     with queries(school) as many:
         page = text(teacher.get(url))
     assert len(many) <= len(few) + 1  # submissions are looked up, too
-    assert page.count("looked at the grade") == 25
+    assert page.count("viewed the grade") == 25
     assert "<script>alert" not in page
     seen = 25
     while older := re.search(r'href="([^"]+before=\d+)"', page):
         page = text(teacher.get(older[1].replace("&amp;", "&")))
-        seen += page.count("looked at the grade")
+        seen += page.count("viewed the grade")
     assert seen == 120
 
 

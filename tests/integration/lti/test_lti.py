@@ -111,7 +111,7 @@ def test_a_platform_that_is_down_for_an_hour_has_the_score_afterwards(here: Camp
         assert "does not answer" in seen.failed[0].error
     here.world.base = up
     staff = here.school.client("teacher").get(f"/courses/{here.school.course}/platform")
-    assert "Scores that did not arrive" in staff.get_data(as_text=True)
+    assert "Scores that were not sent" in staff.get_data(as_text=True)
     links = f"/api/v1/courses/{here.school.course}/platform-links"
     (link,) = here.school.client().get(links, headers=here.school.token("teacher")).get_json()["items"]
     told = {name: link[name] for name in ("platform", "assignment_id", "sent", "failed", "problem")}
@@ -147,7 +147,7 @@ def test_the_comparison_finds_a_planted_difference_and_overwrites_nothing(here: 
     assert sender.send_due() == 0, "nothing is sent without a person"
     teacher = here.school.client("teacher")
     page = f"/courses/{here.school.course}/platform"
-    assert "here 8.5, there 3" in teacher.get(page).get_data(as_text=True)
+    assert "8.5 points here, 3 in the learning platform" in teacher.get(page).get_data(as_text=True)
     chosen = [f"1:{here.user(one)}" for one in ("student-1", "student-2")]
     token = form_token(teacher, page)
     assert teacher.post(f"{page}/again", data={"csrf_token": token, "lti": chosen}).status_code == 303
@@ -203,16 +203,16 @@ def test_launches_are_refused_that_are_used_again_or_of_another_browser_or_insta
     token = form["id_token"]
     # without the cookie nobody is signed in
     stranger = here.browser()
-    assert "did not begin here" in refused(stranger, **form)
+    assert "has expired or was started" in refused(stranger, **form)
     assert stranger.get(f"/framed/assignments/{here.school.assignment}").status_code == 401
     assert browser.post("/lti/launch", data=form).status_code == 303
     assert "used before" in refused(browser, **form)
     other = here.login(browser, "student-1", "link-1")
-    assert "another request" in refused(
+    assert "another login request" in refused(
         browser, id_token=here.id_token("student-1", "link-1", "x"), state=other["state"]
     )
-    assert "did not begin here" in refused(browser, id_token=token, state=other["state"] + "x")
-    assert "did not begin here" in refused(browser, id_token=token)
+    assert "has expired or was started" in refused(browser, id_token=token, state=other["state"] + "x")
+    assert "has expired or was started" in refused(browser, id_token=token)
     claims = world.claims(world.people["student-1"], world.links["link-1"], other["nonce"])
     strange = signed(new_key(), claims)
     assert "does not publish" in refused(browser, id_token=strange, state=other["state"])
@@ -376,8 +376,8 @@ def test_a_platform_is_changed_and_removed_and_grades_stay(here: Campus) -> None
     release(here, submission)
     token = form_token(boss, page)
     shown = boss.get(page).get_data(as_text=True)
-    assert "The connection of one course." in shown
-    assert "One link to an assignment." in shown
+    assert "The link of one course." in shown
+    assert "One assignment link." in shown
     with here.school.store.read() as session:
         said = registrations.load_registration(session, here.platform_id)
     form: dict[str, str] = {key: value for key, value in vars(said).items() if isinstance(value, str)}

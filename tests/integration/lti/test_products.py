@@ -390,7 +390,7 @@ def test_a_launch_that_is_over_says_so_in_the_platforms_words(canvas: Campus) ->
     page = pages[1].get_data(as_text=True)
     assert "launch_no_longer_valid: The launch has either expired or already been consumed" in page
     assert f"Error code 401, request {pages[1].headers['X-Request-ID']}." in page
-    assert "open it there again" in page
+    assert "open the assignment again" in page
 
 
 def test_the_hint_of_a_platform_is_sent_back_once(canvas: Campus) -> None:
@@ -415,7 +415,7 @@ def test_cookies_are_tried_before_the_platform_is_asked(moodle: Campus) -> None:
     answer = window.get(way[1].replace("&amp;", "&"))
     assert window.get(answer.location).location.startswith(moodle.world.addresses()["authorize_url"])
     alone = stranger.get(first.location, headers={"Sec-Fetch-Dest": "document"}).get_data(as_text=True)
-    assert "Cookies are needed" in alone
+    assert "Allow cookies" in alone
     assert "Open in a new window" not in alone
 
 

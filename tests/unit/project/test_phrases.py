@@ -136,6 +136,20 @@ ENGLISH = (
     r"its words go",
     r"what counts then",
     r"came about",
+    r"brought? .{1,40} up to date",
+    r"(scores?|grades) told",
+    r"know each other",
+    r"to let it rest",
+    r"belongs? together",
+    r"with blanks between",
+    r"out of work",
+    r"take the place of",
+    r"moved with it",
+    r"by a table",
+    r"says too little",
+    r"did not arrive",
+    r"count from now on",
+    r"as it was (better|released)",
 )
 """Regular expressions, whatever the case."""
 GERMAN = (
