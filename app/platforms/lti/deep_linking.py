@@ -31,7 +31,7 @@ ONLY_INSTRUCTORS_CHOOSE = define_message(
 )
 NO_COURSE_CHOSEN = define_message("lti_choice.no_course_chosen", "Choose the course first.")
 NO_COURSE_NAMED = define_message(
-    "lti_choice.no_course_named", "Choose one of your courses, create a course, or enter a link code."
+    "lti_choice.no_course_named", "Choose one of your courses, create a course, or enter a course code."
 )
 
 pages = Blueprint("lti_deep_linking", __name__, url_prefix="/lti")

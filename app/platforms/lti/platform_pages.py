@@ -101,7 +101,7 @@ PAGES = PlatformPages(
         "lti.platform.enabled": N_("%(who)s turned the learning platform %(what)s on or off."),
         "lti.deployment": N_("%(who)s accepted a deployment of the learning platform %(what)s."),
         "lti.ticket": N_(
-            "%(who)s created a registration link or a link code for a learning platform: %(what)s."
+            "%(who)s created a registration link or course code for a learning platform: %(what)s."
         ),
         "lti.key": N_("%(who)s created the signing key %(what)s for learning platforms."),
     },

@@ -352,7 +352,7 @@ def test_a_planted_difference_is_found_and_mended_when_asked(here: Bridged) -> N
     assert here.bridge.push() == 0
     assert here.canvas.told(ADA)[0] == 3.0  # nothing is overwritten by itself
     browser, page = here.school.client("teacher"), f"/courses/{here.school.course}/platform"
-    assert "here 17, there 3" in browser.get(page).get_data(as_text=True)
+    assert "17 points here, 3 in the learning platform" in browser.get(page).get_data(as_text=True)
     links = f"/api/v1/courses/{here.school.course}/platform-links"
     (link,) = browser.get(links, headers=here.school.token("teacher")).get_json()["items"]
     assert (link["platform"], link["sent"], link["compared_at"] is None) == ("canvas", 1, False)
