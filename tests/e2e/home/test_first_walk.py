@@ -62,7 +62,7 @@ def test_from_sign_in_to_the_result(careful: Page, school: School, site: str, pi
     look(page, pictures, "3-running")
     school.grade(submission, report(), released=True)
     expect(page.locator("#points").get_by_text("8.5 of 10 points")).to_be_visible(timeout=60_000)
-    expect(page.locator("aside.comment").filter(has_text="Good use of pandas")).to_be_visible()
+    expect(page.locator(".comment").filter(has_text="Good use of pandas")).to_be_visible()
     expect(status.locator("[data-draft]:visible")).to_have_count(0)
     expect(status).not_to_contain_text("You read")
     assert page.evaluate("window.stayed") is True
@@ -114,7 +114,7 @@ def test_a_hostile_notebook_runs_nothing(careful: Page, school: School, site: st
     come_in(page, site, school, "anna")
     page.goto(f"{site}/submissions/{submission}")
     expect(page.get_by_text("Cell 2, code")).to_be_visible()
-    expect(page.locator("aside.comment").filter(has_text="Important: ")).to_have_count(2)
+    expect(page.locator(".comment").filter(has_text="Important: ")).to_have_count(2)
     assert page.evaluate("window.pwned") is None
     assert page.locator("main script, main img, main iframe").count() == 0
     look(page, pictures, "a-notebook")
