@@ -9,7 +9,7 @@ SHARED := -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 export VENV
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test tests test-fast lint format types imports programs soak bench-guard bench sandbox screenshots lock install clean
+.PHONY: help demo test tests test-fast lint format types imports programs soak bench-guard bench sandbox screenshots docs lock install clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -66,6 +66,10 @@ sandbox: ## the Python that students' work is run with, for servers
 screenshots: ## pictures of the main pages, into var/screens and docs/screens; NAME=… for one
 	@scripts/bootstrap test
 	@$(BIN)/python scripts/screenshots var/screens $(NAME)
+
+docs: install ## the site of docs/, into build/docs; warnings are errors
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "build/docs/index.html"
 
 lock: install ## solve the dependencies again; UPGRADE=1 takes the newest
 	@scripts/lock $(if $(UPGRADE),--upgrade)
