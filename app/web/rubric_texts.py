@@ -151,7 +151,7 @@ def _one(name: str, count: int, here: object) -> str:
             f" ({kind_words()[kind]})" if kind in check_kinds() else ""
         )
     if name == "rungs":
-        return _("rung %(count)s", count=count)
+        return _("step %(count)s", count=count)
     if name == "cases":
         return _("case %(count)s", count=count)
     return _("entry %(count)s", count=count)

@@ -18,46 +18,48 @@ from grading.domain.rubric import Rubric
 from grading.execution.plan import RunCheck, needs_run, run_checks
 from grading.execution.results import NO_SANDBOX, Ran
 
-NOT_RUN = define_message("flag.not_run", "The work was not run, and its behaviour is not graded. %(problem)s")
+NOT_RUN = define_message(
+    "flag.not_run", "The submission was not run, so checks that need a run were skipped. %(problem)s"
+)
 SURPLUS = define_message(
     "flag.output_surplus",
-    "An output may list many answers instead of one, and does not count: %(surplus)s.",
+    "An output seems to list several answers instead of one, so it earns no points: %(surplus)s.",
 )
 STOPPED = define_message(
     "flag.run_stopped",
-    "%(path)s was stopped when it was run: %(reason)s. What was not reached does not count as passed.",
+    "The run of %(path)s was stopped: %(reason)s. Cells and tests that did not run count as failed.",
 )
-ENDED = define_message("run.ended", "the trial ended: %(end)s")
+ENDED = define_message("run.ended", "the run ended: %(end)s")
 TOOK_TOO_LONG = define_message(
-    "flag.took_too_long", "%(cells)s of %(path)s took too long when it was run, and was stopped."
+    "flag.took_too_long", "The run of %(path)s exceeded the time limit in %(cells)s."
 )
 MISSING = define_message(
     "flag.missing_packages",
-    "Packages that the work asks for are not installed where it is run: %(packages)s.",
+    "The submission imports packages that are not installed in the sandbox: %(packages)s.",
 )
 NOT_COUNTED = define_plural(
     "flag.cells_not_counted",
-    "%(missing)s %(count)s cell is not counted for that.",
-    "%(missing)s %(count)s cells are not counted for that.",
+    "%(missing)s For this reason, %(count)s cell is not graded.",
+    "%(missing)s For this reason, %(count)s cells are not graded.",
 )
 UNKNOWN = define_message(
     "flag.unknown_packages",
-    "The work uses packages that are not installed and not part of the assignment: %(packages)s. "
-    "Failures caused by them count as errors of the work.",
+    "The submission imports packages that are not installed and not part of the assignment: "
+    "%(packages)s. Failures caused by them count as errors.",
 )
-WRONG_TESTS = define_message("flag.tests_broken", "Tests that are wrong themselves do not count.")
+WRONG_TESTS = define_message("flag.tests_broken", "Some tests are broken and do not count.")
 WRONG_TEST = define_message("flag.test_broken", "%(before)s %(test)s.")
 MORE_WRONG = define_message("flag.more_broken", "%(before)s There are %(count)s more.")
 SOLUTION_STOPS = define_message(
-    "flag.solution_stops", "cell %(cell)s of %(path)s: the solution itself does not run (%(error)s)"
+    "flag.solution_stops", "cell %(cell)s of %(path)s: the solution does not run (%(error)s)"
 )
-SOLUTION_FAILS = define_message(
-    "flag.solution_fails", "cell %(cell)s of %(path)s: the solution itself does not run"
-)
+SOLUTION_FAILS = define_message("flag.solution_fails", "cell %(cell)s of %(path)s: the solution does not run")
 AS_SUBMITTED = define_plural(
     "flag.as_submitted",
-    "%(count)s cell counts as submitted: a missing file, package or network stopped the run before it.",
-    "%(count)s cells count as submitted: a missing file, package or network stopped the run before them.",
+    "The submitted output of %(count)s cell counts: a missing file, package or network connection "
+    "stopped the run before it.",
+    "The submitted outputs of %(count)s cells count: a missing file, package or network connection "
+    "stopped the run before them.",
 )
 BROKEN = "tests_broken"
 """The flag that names tests for the instructor; students do not see it."""

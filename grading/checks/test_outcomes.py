@@ -20,7 +20,7 @@ NO_SANDBOX = define_message("run.no_sandbox", "the work was not run")
 NO_CODE_TO_RUN = define_message("run.no_code", "there is no code in Python or R to run")
 NO_TEST = define_message("check.tests.none", "no test can be used; the instructor was told")
 SOLUTION_FAILS = define_message(
-    "check.tests.solution_fails", "%(test)s: the solution itself does not pass (%(reason)s)"
+    "check.tests.solution_fails", "%(test)s: the solution does not pass this test (%(reason)s)"
 )
 HIDDEN = define_plural(
     "check.tests.hidden",

@@ -20,7 +20,7 @@ ONLY_PLACEHOLDERS = define_message(
 EMPTY = define_message("flag.empty", "The submission is empty.")
 TOO_LONG = define_message(
     "flag.code_too_long",
-    "There is more code than is checked (1 MB); checks on code saw only a part of it.",
+    "The submission has more than 1 MB of code. Only a part of it was checked.",
 )
 UNEXECUTED = define_message(
     "flag.unexecuted",
@@ -29,10 +29,10 @@ UNEXECUTED = define_message(
 STOP = define_plural(
     "flag.errors", "%(count)s cell stops with an error.", "%(count)s cells stop with an error."
 )
-UNPARSED = define_message("flag.unparsed", "The code does not parse at %(place)s of %(path)s.")
+UNPARSED = define_message("flag.unparsed", "%(path)s has a syntax error at %(place)s.")
 MAY_NOT_PARSE = define_message(
     "flag.may_not_parse",
-    "The code may not parse at %(place)s of %(path)s; dialects of SQL differ.",
+    "%(path)s may have a syntax error at %(place)s; SQL dialects differ.",
 )
 LINE = define_message("place.line", "line %(line)s")
 LINE_OF_CELL = define_message("place.line_of_cell", "line %(line)s of cell %(cell)s")

@@ -42,9 +42,7 @@ class Uses(CheckKind):
     any_of: tuple[str, ...] = ()
 
     title: ClassVar[MessageType] = define_message("check.uses.title", "Uses functions")
-    about: ClassVar[MessageType] = define_message(
-        "check.uses.about", "Calls these functions, found in parsed code."
-    )
+    about: ClassVar[MessageType] = define_message("check.uses.about", "The code calls these functions.")
     field_titles: ClassVar[Mapping[str, MessageType]] = {
         "all_of": field_labels.ALL_OF,
         "any_of": field_labels.ANY_OF,
@@ -67,14 +65,14 @@ class Uses(CheckKind):
 
 
 class Avoids(CheckKind):
-    """Calls none of these functions (1 or 0)."""
+    """The code calls none of these functions (all or nothing)."""
 
     kind: Literal["avoids"] = "avoids"
     names: tuple[str, ...]
 
     title: ClassVar[MessageType] = define_message("check.avoids.title", "Avoids functions")
     about: ClassVar[MessageType] = define_message(
-        "check.avoids.about", "Calls none of these functions (1 or 0)."
+        "check.avoids.about", "The code calls none of these functions (all or nothing)."
     )
     field_titles: ClassVar[Mapping[str, MessageType]] = {
         "names": field_labels.NAMES,
@@ -110,9 +108,9 @@ class Defines(CheckKind):
     all_of: tuple[str, ...] = ()
     any_of: tuple[str, ...] = ()
 
-    title: ClassVar[MessageType] = define_message("check.defines.title", "Defines names")
+    title: ClassVar[MessageType] = define_message("check.defines.title", "Defines variables or functions")
     about: ClassVar[MessageType] = define_message(
-        "check.defines.about", "Assigns these variables, columns or functions, found in parsed code."
+        "check.defines.about", "The code defines these variables, columns or functions."
     )
     field_titles: ClassVar[Mapping[str, MessageType]] = {
         "all_of": field_labels.ALL_OF,
@@ -142,9 +140,11 @@ class CodeMatches(CheckKind):
     any_of: tuple[str, ...] = ()
     none_of: tuple[str, ...] = ()
 
-    title: ClassVar[MessageType] = define_message("check.code_matches.title", "Code matches")
+    title: ClassVar[MessageType] = define_message(
+        "check.code_matches.title", "Code matches a regular expression"
+    )
     about: ClassVar[MessageType] = define_message(
-        "check.code_matches.about", "Code without comments matches these regular expressions."
+        "check.code_matches.about", "The code, without its comments, matches these regular expressions."
     )
     field_titles: ClassVar[Mapping[str, MessageType]] = {
         "all_of": field_labels.ALL_OF,

@@ -21,14 +21,14 @@ NO_WAY = define_message("check.ladder.none", "none of the described ways was fou
 
 
 class Alternatives(CheckKind):
-    """The best of several checks counts."""
+    """Only the check with the best result counts."""
 
     kind: Literal["alternatives"] = "alternatives"
     checks: tuple[Check, ...] = Field(min_length=1)
 
-    title: ClassVar[MessageType] = define_message("check.alternatives.title", "The best of several")
+    title: ClassVar[MessageType] = define_message("check.alternatives.title", "Best of several checks")
     about: ClassVar[MessageType] = define_message(
-        "check.alternatives.about", "The best of several checks counts."
+        "check.alternatives.about", "Only the check with the best result counts."
     )
     usual_label: ClassVar[MessageType] = define_message("check.alternatives.label", "one of several ways")
     combined: ClassVar[bool] = True
@@ -55,21 +55,22 @@ class Rung(Value):
 
 
 class Ladder(CheckKind):
-    """The first rung whose checks are all met gives the credit; none gives `otherwise`."""
+    """The first step whose checks all pass sets the credit. If no step applies, the credit is `otherwise`."""
 
     kind: Literal["ladder"] = "ladder"
     rungs: tuple[Rung, ...] = Field(min_length=1)
     otherwise: float = Field(default=0.0, ge=0, le=1)
 
-    title: ClassVar[MessageType] = define_message("check.ladder.title", "A ladder of credit")
+    title: ClassVar[MessageType] = define_message("check.ladder.title", "Partial credit")
     about: ClassVar[MessageType] = define_message(
         "check.ladder.about",
-        "The first rung whose checks are all met gives the credit; none gives `otherwise`.",
+        "The first step whose checks all pass sets the credit. If no step applies, the credit is "
+        "`otherwise`.",
     )
     field_titles: ClassVar[Mapping[str, MessageType]] = {
-        "rungs": define_message("check.ladder.rungs", "Rungs, the best first"),
-        "otherwise": define_message("check.ladder.otherwise", "Credit when no rung fits (0 to 1)"),
-        "when": define_message("check.ladder.when", "When all of these are met"),
+        "rungs": define_message("check.ladder.rungs", "Steps, best first"),
+        "otherwise": define_message("check.ladder.otherwise", "Credit if no step applies (0 to 1)"),
+        "when": define_message("check.ladder.when", "When all of these checks pass"),
         "credit": define_message("check.ladder.credit", "Credit (0 to 1)"),
         "note": define_message("check.ladder.note", "Note"),
     }

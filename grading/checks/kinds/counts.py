@@ -44,11 +44,11 @@ TOO_FEW = define_plural(
     "%(found)s; at least %(count)s is asked for",
     "%(found)s; at least %(count)s are asked for",
 )
-WITH_NAMES = define_message("rubric.count.with_names", "cannot be given together with names")
+WITH_NAMES = define_message("rubric.count.with_names", "cannot be used together with names")
 ONLY_SUBCLASSES = define_message(
-    "rubric.count.only_subclasses", "can only be given where subclasses are counted"
+    "rubric.count.only_subclasses", "can only be used when subclasses are counted"
 )
-NO_BOUND = define_message("rubric.count.no_bound", "is missing; give it, at_most or both")
+NO_BOUND = define_message("rubric.count.no_bound", "is missing; set at_least, at_most or both")
 LESS_THAN_LEAST = define_message("rubric.count.less_than_least", "is less than at_least")
 AT_MOST = define_message("check.at_most", "at most %(number)s")
 BETWEEN = define_message("check.between", "at least %(least)s and at most %(most)s")
@@ -70,14 +70,17 @@ class Count(CheckKind):
     at_least: int | None = Field(default=None, ge=1)
     at_most: int | None = Field(default=None, ge=0)
 
-    title: ClassVar[MessageType] = define_message("check.count.title", "At least or at most so many")
+    title: ClassVar[MessageType] = define_message(
+        "check.count.title", "Number of calls, loops or definitions"
+    )
     about: ClassVar[MessageType] = define_message(
-        "check.count.about", "So many calls, operators, loops or definitions stand on the student's lines."
+        "check.count.about",
+        "The student's code has at least or at most this many calls, operators, loops or definitions.",
     )
     field_titles: ClassVar[Mapping[str, MessageType]] = {
         "names": field_labels.NAMES,
         "of": field_labels.OF,
-        "base": define_message("check.count.base", "Subclasses of"),
+        "base": define_message("check.count.base", "Base class"),
         "at_least": field_labels.AT_LEAST,
         "at_most": field_labels.AT_MOST,
     }

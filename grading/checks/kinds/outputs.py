@@ -76,7 +76,7 @@ class HasOutput(CheckKind):
         "check.has_output.about", "Cells with student code show an output."
     )
     field_titles: ClassVar[Mapping[str, MessageType]] = {
-        "image": define_message("check.has_output.image", "Only a picture counts"),
+        "image": define_message("check.has_output.image", "Only images count"),
     }
     usual_label: ClassVar[MessageType] = define_message("check.has_output.label", "outputs are shown")
     at_once: ClassVar[bool] = True
@@ -99,7 +99,7 @@ class AllExecuted(CheckKind):
 
     title: ClassVar[MessageType] = define_message("check.all_executed.title", "All cells were run")
     about: ClassVar[MessageType] = define_message(
-        "check.all_executed.about", "Code cells carry an execution count or an output."
+        "check.all_executed.about", "Code cells have an execution count or an output."
     )
     usual_label: ClassVar[MessageType] = define_message("check.all_executed.label", "all cells were run")
     at_once: ClassVar[bool] = True
@@ -129,7 +129,9 @@ class OutputMatches(CheckKind, RunCheck):
     all_of: tuple[str, ...] = ()
     any_of: tuple[str, ...] = ()
 
-    title: ClassVar[MessageType] = define_message("check.output_matches.title", "Output matches")
+    title: ClassVar[MessageType] = define_message(
+        "check.output_matches.title", "Output matches a regular expression"
+    )
     about: ClassVar[MessageType] = define_message(
         "check.output_matches.about", "Text outputs match these regular expressions."
     )
@@ -178,10 +180,12 @@ class OutputClose(CheckKind, RunCheck):
     rel_tol: float = 1e-3
     abs_tol: float = 1e-6
 
-    title: ClassVar[MessageType] = define_message("check.output_close.title", "Numbers are close")
+    title: ClassVar[MessageType] = define_message(
+        "check.output_close.title", "Output numbers within tolerance"
+    )
     about: ClassVar[MessageType] = define_message(
         "check.output_close.about",
-        "Numbers in the outputs are close to `values`, or to those of the solution's matching cells.",
+        "Numbers in the outputs equal `values`, or those in the solution's outputs, within the tolerance.",
     )
     field_titles: ClassVar[Mapping[str, MessageType]] = {
         "values": field_labels.VALUES,
@@ -217,13 +221,13 @@ class OutputClose(CheckKind, RunCheck):
 
 
 class NoErrors(CheckKind):
-    """No cell shows an error output and no code fails to parse."""
+    """No cell shows an error, and the code has no syntax errors."""
 
     kind: Literal["no_errors"] = "no_errors"
 
     title: ClassVar[MessageType] = define_message("check.no_errors.title", "No errors")
     about: ClassVar[MessageType] = define_message(
-        "check.no_errors.about", "No cell shows an error output and no code fails to parse."
+        "check.no_errors.about", "No cell shows an error, and the code has no syntax errors."
     )
     usual_label: ClassVar[MessageType] = NO_ERRORS_FOUND
     at_once: ClassVar[bool] = True

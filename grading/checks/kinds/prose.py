@@ -48,9 +48,9 @@ class Words(CheckKind):
     kind: Literal["words"] = "words"
     at_least: int = Field(gt=0)
 
-    title: ClassVar[MessageType] = define_message("check.words.title", "At least so many words")
+    title: ClassVar[MessageType] = define_message("check.words.title", "Minimum number of words")
     about: ClassVar[MessageType] = define_message(
-        "check.words.about", "The student's own prose has at least this many words."
+        "check.words.about", "The student's text has at least this many words."
     )
     field_titles: ClassVar[Mapping[str, MessageType]] = {
         "at_least": field_labels.AT_LEAST,
@@ -78,15 +78,16 @@ class Words(CheckKind):
 
 
 class NoTodo(CheckKind):
-    """No placeholder is left: TODO, FIXME, "your code here", "your answer here", or `extra` patterns."""
+    """No placeholder: TODO, FIXME, "your code here", "your answer here", or `extra` patterns."""
 
     kind: Literal["no_todo"] = "no_todo"
     extra: tuple[str, ...] = ()
 
-    title: ClassVar[MessageType] = define_message("check.no_todo.title", "Nothing left to do")
+    title: ClassVar[MessageType] = define_message("check.no_todo.title", "No placeholders")
     about: ClassVar[MessageType] = define_message(
         "check.no_todo.about",
-        'No placeholder is left: TODO, FIXME, "your code here", "your answer here", or `extra` patterns.',
+        'The submission has no placeholder: TODO, FIXME, "your code here", "your answer here", or '
+        "`extra` patterns.",
     )
     field_titles: ClassVar[Mapping[str, MessageType]] = {
         "extra": define_message("check.no_todo.extra", "Other placeholders"),

@@ -71,7 +71,7 @@ class RunsClean(CheckKind, RunCheck):
 
     title: ClassVar[MessageType] = define_message("check.runs_clean.title", "Runs from top to bottom")
     about: ClassVar[MessageType] = define_message(
-        "check.runs_clean.about", "The work runs from its first line to its last without an error."
+        "check.runs_clean.about", "The submission runs from the first line to the last without an error."
     )
     usual_label: ClassVar[MessageType] = define_message("check.runs_clean.label", "runs from start to end")
 
@@ -122,10 +122,12 @@ class OutputEquals(CheckKind, RunCheck):
     abs_tol: float = Field(default=1e-9, ge=0)
     show: Show = "name"
 
-    title: ClassVar[MessageType] = define_message("check.output_equals.title", "Outputs are equal")
+    title: ClassVar[MessageType] = define_message(
+        "check.output_equals.title", "Output equals the expected output"
+    )
     about: ClassVar[MessageType] = define_message(
         "check.output_equals.about",
-        "The outputs, when run, equal `text`, or those of the solution's matching cells.",
+        "When run, the submission's outputs equal `text` or the solution's outputs.",
     )
     field_titles: ClassVar[Mapping[str, MessageType]] = {
         "text": define_message("check.output_equals.text", "Expected output"),

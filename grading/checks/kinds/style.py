@@ -93,7 +93,7 @@ class Comments(CheckKind):
 
     title: ClassVar[MessageType] = define_message("check.comments.title", "Comments")
     about: ClassVar[MessageType] = define_message(
-        "check.comments.about", "The student's own comments and docstrings."
+        "check.comments.about", "Counts the comments and docstrings that the student wrote."
     )
     field_titles: ClassVar[Mapping[str, MessageType]] = {
         "at_least": field_labels.AT_LEAST,
@@ -129,10 +129,11 @@ class Documented(CheckKind):
     """A description of fewer words does not count."""
 
     title: ClassVar[MessageType] = define_message(
-        "check.documented.title", "Descriptions of functions and classes"
+        "check.documented.title", "Documentation of functions and classes"
     )
     about: ClassVar[MessageType] = define_message(
-        "check.documented.about", "The student's own functions, methods and classes have a description."
+        "check.documented.about",
+        "Functions, methods and classes that the student wrote have a docstring or a comment.",
     )
     field_titles: ClassVar[Mapping[str, MessageType]] = {
         "of": field_labels.OF,
@@ -163,10 +164,10 @@ class FunctionLength(CheckKind):
     at_most: int = Field(gt=0)
     """Lines of a function, from its head to its end."""
 
-    title: ClassVar[MessageType] = define_message("check.function_length.title", "Length of functions")
+    title: ClassVar[MessageType] = define_message("check.function_length.title", "Function length")
     about: ClassVar[MessageType] = define_message(
         "check.function_length.about",
-        "Functions and methods that the student wrote in are not longer than this.",
+        "Functions and methods that the student wrote or changed have at most this many lines.",
     )
     field_titles: ClassVar[Mapping[str, MessageType]] = {
         "at_most": field_labels.AT_MOST,
@@ -209,9 +210,9 @@ class Naming(CheckKind):
     variables: Style | None = None
     classes: Style | None = None
 
-    title: ClassVar[MessageType] = define_message("check.naming.title", "Style of names")
+    title: ClassVar[MessageType] = define_message("check.naming.title", "Naming style")
     about: ClassVar[MessageType] = define_message(
-        "check.naming.about", "Names that the student gave are written in a style."
+        "check.naming.about", "Names that the student chose follow a naming style."
     )
     field_titles: ClassVar[Mapping[str, MessageType]] = {
         "functions": define_message("check.naming.functions", "Names of functions"),

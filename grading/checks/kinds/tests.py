@@ -51,15 +51,15 @@ VALUES_RIGHT = define_plural(
 NOT_COUNTED = define_message("check.tests.not_counted", "%(count)s not counted because %(reason)s; %(found)s")
 NOTHING_TO_COMPARE = define_message("test.nothing_to_compare", "there is nothing to compare with")
 NO_EXPECTED_VALUE = define_message(
-    "test.no_expected_value", "%(test)s: the expected value gave no value (%(reason)s)"
+    "test.no_expected_value", "%(test)s: the expected value could not be computed (%(reason)s)"
 )
 NO_SOLUTION_VALUE = define_message(
-    "test.no_solution_value", "%(test)s: the solution gave no value (%(reason)s)"
+    "test.no_solution_value", "%(test)s: the solution produced no value (%(reason)s)"
 )
 SOLUTION_FAILS_PLAIN = define_message(
-    "check.tests.solution_fails_plain", "%(test)s: the solution itself does not pass"
+    "check.tests.solution_fails_plain", "%(test)s: the solution does not pass this test"
 )
-NONE_RAN = define_message("check.tests.none_ran", "%(file)s: no test in it ran with the solution")
+NONE_RAN = define_message("check.tests.none_ran", "%(file)s: none of its tests ran with the solution")
 TOOK_LONGER = define_message("test.took_longer", "took longer than %(seconds)s s")
 NOT_DEFINED = define_message("test.not_defined", "is not defined")
 NOT_REACHED_FOR = define_message("test.not_reached", "was not reached: %(reason)s")
@@ -100,15 +100,16 @@ class PassesTests(CheckKind, RunCheck):
 
     title: ClassVar[MessageType] = define_message("check.passes_tests.title", "Passes tests")
     about: ClassVar[MessageType] = define_message(
-        "check.passes_tests.about", "The work, when run, passes tests."
+        "check.passes_tests.about",
+        "Runs the submission against test cases or test files (unittest, pytest, testthat).",
     )
     field_titles: ClassVar[Mapping[str, MessageType]] = {
-        "cases": define_message("check.passes_tests.cases", "Cases"),
-        "tests": define_message("check.passes_tests.tests", "Files in tests/"),
-        "prelude": define_message("check.passes_tests.prelude", "File of tests/ that runs first"),
+        "cases": define_message("check.passes_tests.cases", "Test cases"),
+        "tests": define_message("check.passes_tests.tests", "Test files in tests/"),
+        "prelude": define_message("check.passes_tests.prelude", "Setup file in tests/ (runs first)"),
         "hidden": field_labels.HIDDEN,
         "show": field_labels.SHOW,
-        "seconds": define_message("check.passes_tests.seconds", "Seconds for each test"),
+        "seconds": define_message("check.passes_tests.seconds", "Time limit per test (seconds)"),
         "rel_tol": field_labels.REL_TOL,
         "abs_tol": field_labels.ABS_TOL,
         "expression": define_message("check.passes_tests.expression", "Expression"),
@@ -179,19 +180,19 @@ class VariableEquals(CheckKind, RunCheck):
     ignore_row_order: bool = False
     show: Show = "name"
 
-    title: ClassVar[MessageType] = define_message("check.variable_equals.title", "Variables are right")
+    title: ClassVar[MessageType] = define_message(
+        "check.variable_equals.title", "Variables have the expected values"
+    )
     about: ClassVar[MessageType] = define_message(
         "check.variable_equals.about",
-        "After the work ran, these variables have the values that the solution gives them, or `values`.",
+        "After the run, these variables have the values in `values`, or those of the solution.",
     )
     field_titles: ClassVar[Mapping[str, MessageType]] = {
         "names": field_labels.NAMES,
         "values": field_labels.VALUES,
         "rel_tol": field_labels.REL_TOL,
         "abs_tol": field_labels.ABS_TOL,
-        "ignore_row_order": define_message(
-            "check.variable_equals.ignore_row_order", "The order of rows does not matter"
-        ),
+        "ignore_row_order": define_message("check.variable_equals.ignore_row_order", "Ignore row order"),
         "show": field_labels.SHOW,
     }
     usual_label: ClassVar[MessageType] = define_message("check.variable_equals.label", "the values are right")

@@ -29,15 +29,15 @@ MAX_CHARS = 400_000
 MOST_CHARS = 1_000_000
 """Of a whole submission, looked at: about ten seconds. What is longer waits for a person."""
 TOO_LONG = define_message(
-    "manipulation.too_long", "there is more text than the search for signs of manipulation reads"
+    "manipulation.too_long", "the text is too long to search all of it for instructions to the model"
 )
 IN_NAME = define_message("manipulation.in_name", "%(sign)s (in a file's name)")
 IN_OUTPUT = define_message("manipulation.in_output", "%(sign)s (in an output)")
 QUOTED = define_message("manipulation.quoted", "%(sign)s: “%(words)s”")
-QUOTED_DECODED = define_message("manipulation.decoded", "%(sign)s, not to be read at a glance: “%(words)s”")
+QUOTED_DECODED = define_message("manipulation.decoded", "%(sign)s, encoded or disguised: “%(words)s”")
 ENCODED = define_message(
     "manipulation.encoded",
-    "a long run of encoded characters (%(length)s) that a reader cannot check",
+    "long encoded text (%(length)s characters)",
 )
 MAX_FLAGS = 10
 BLOB = re.compile(r"[A-Za-z0-9+/_-]{400,}={0,2}")

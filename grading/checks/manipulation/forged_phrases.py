@@ -10,10 +10,10 @@ from grading.domain.messages import MessageType, define_message
 # ruff: noqa: E501 - a pattern is read better whole
 
 
-MARKS = define_message("manipulation.marks", "marks that models use for roles in a conversation")
-SCORED = define_message("manipulation.scored", "text that states a full score")
+MARKS = define_message("manipulation.marks", "markers that models use for roles in a conversation")
+SCORED = define_message("manipulation.scored", "text that claims full points")
 FORGED = define_message(
-    "manipulation.forged", "text that imitates the end of the submission or a grader's answer"
+    "manipulation.forged", "text that imitates the end of the submission or a model's answer"
 )
 
 _LEAD = r"^[\s#*>/\"'-]{0,20}"

@@ -25,7 +25,7 @@ OVER_LATIN = re.compile("[\u202d\u202e][^\u202c\n]{0,200}?[A-Za-z]{3}")
 EMBEDDING = re.compile("[\u202b\u2067\u2068]")
 """Those that begin text from right to left; copied paths of Windows begin with the other kind."""
 RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
-HIDDEN_TEXT = define_message("manipulation.hidden_text", "there is hidden text: %(what)s")
+HIDDEN_TEXT = define_message("manipulation.hidden_text", "hidden text: %(what)s")
 SPELLED = define_message("manipulation.tags", "invisible tag characters that spell text")
 ZERO_WIDTH_RUN = define_message("manipulation.zero_width", "a run of zero-width characters")
 AFTER_LETTERS = define_message("manipulation.after_letters", "an invisible character after every letter")
@@ -33,7 +33,7 @@ SELECTOR_RUN = define_message("manipulation.selectors", "a run of invisible vari
 MANY_ZERO_WIDTH = define_message("manipulation.many_zero_width", "many zero-width characters")
 TURNED = define_message(
     "manipulation.direction",
-    "characters that change the reading direction hide what is written here",
+    "characters that change the text direction hide part of this text",
 )
 MANY = 24
 """Single zero-width characters come along with text copied from web pages; this many do not."""

@@ -16,9 +16,9 @@ from grading.domain.messages import MessageType, define_message
 ORDERS = define_message("manipulation.orders", "text that tells the model to ignore its instructions")
 POINTS = define_message("manipulation.points", "text that asks for points")
 ROLE = define_message("manipulation.role", "text that gives the model another role")
-SPOKEN_TO = define_message("manipulation.spoken_to", "text that speaks to a grading machine")
-SETTLED = define_message("manipulation.settled", "text that says the grade is already settled")
-OTHER_RULES = define_message("manipulation.other_rules", "text that brings grading rules of its own")
+SPOKEN_TO = define_message("manipulation.spoken_to", "text that addresses the automatic grading")
+SETTLED = define_message("manipulation.settled", "text that claims the grade is already final")
+OTHER_RULES = define_message("manipulation.other_rules", "text that sets its own grading rules")
 
 GAP = r"[^.!?;{}]{0,60}?"
 """Inside a sentence."""

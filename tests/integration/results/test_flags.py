@@ -27,7 +27,7 @@ def sign(message: str, document: str, cell: int | None, line: int | None) -> Fla
 FLAGS = (
     Flag(code="quote_not_found", message="One quote was not found."),
     sign("text that asks for points: “<b>10</b>”", "work.ipynb", 9, 5),
-    sign("text that states a full score", "notes.R", 1, 3),
+    sign("text that claims full points", "notes.R", 1, 3),
     sign("text that asks for points (in a file's name)", "give_points.R", None, None),
     Flag(code="prompt_leaked", message="The model repeated words of its instructions.", hold=True),
     Flag(code="unsupported", message="'Advice': the model gives level 3 of 3.", hold=True),
@@ -47,7 +47,7 @@ def test_signs_of_manipulation_are_one_note_with_their_places_and_what_to_do(sch
     text = shown(school, "teacher", released=False)
     assert text.count("seems to address the automatic grading") == 1
     assert "<li>work.ipynb, cell 9, line 5: text that asks for points: “&lt;b&gt;10" in text
-    assert "<li>notes.R, line 3: text that states a full score</li>" in text
+    assert "<li>notes.R, line 3: text that claims full points</li>" in text
     assert "<li>give_points.R: text that asks" in text
     assert "before you release the grade" in text
     assert text.count("held for review") == 4
@@ -57,7 +57,7 @@ def test_signs_of_manipulation_are_one_note_with_their_places_and_what_to_do(sch
 
 def test_a_student_is_told_what_is_theirs_and_not_what_staff_should_do(school: School) -> None:
     text = shown(school, "anna")
-    assert "notes.R, line 3: text that states a full score" in text
+    assert "notes.R, line 3: text that claims full points" in text
     assert "No points were deducted" in text
     assert "Some texts end early." in text
     for words in ("held for review", "before you", "max_output_tokens", "repeated", "level"):

@@ -129,9 +129,12 @@ def test_a_test_without_end_fails_alone() -> None:
 @pytest.mark.parametrize(
     ("case", "said"),
     [
-        (Case(expression="twice(2)", expected="5"), "the solution itself does not pass (gave 4, not 5)"),
-        (Case(expression="twice(2)", expected="1 / 0"), "the expected value gave no value (raised ZeroDiv"),
-        (Case(expression="thrice(2)"), "the solution gave no value (raised NameError"),
+        (Case(expression="twice(2)", expected="5"), "the solution does not pass this test (gave 4, not 5)"),
+        (
+            Case(expression="twice(2)", expected="1 / 0"),
+            "the expected value could not be computed (raised ZeroDiv",
+        ),
+        (Case(expression="thrice(2)"), "the solution produced no value (raised NameError"),
     ],
 )
 def test_a_wrong_test_counts_for_nobody(case: Case, said: str) -> None:
@@ -378,7 +381,7 @@ def test_a_solution_that_fails_here_is_told_and_its_recorded_outputs_count() -> 
         evidence = collected(check, book("print(4598)"), solution=[solution], runs=failing)
         assert evidence.criteria[0].share == 1
         flag = next(f for f in evidence.flags if f.code == "tests_broken")
-        assert "cell 1 of work.ipynb: the solution itself does not run (ValueError: old)" in flag.message
+        assert "cell 1 of work.ipynb: the solution does not run (ValueError: old)" in flag.message
 
 
 def test_cells_of_one_place_do_not_stand_for_each_other() -> None:
@@ -455,7 +458,7 @@ def test_a_solution_that_does_not_print_what_a_check_expects_is_told() -> None:
     assert evidence.criteria[0].share is None
     (flag,) = (f for f in evidence.flags if f.code == "tests_broken")
     assert (
-        "output_equals: the solution itself does not pass (output has no line like “total 17”)"
+        "output_equals: the solution does not pass this test (output has no line like “total 17”)"
         in flag.message
     )
     right = collected(OutputEquals(text="total 4598"), python("print('total', 4598)"), solution=[solution])

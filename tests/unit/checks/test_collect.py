@@ -62,7 +62,7 @@ def test_errors_and_code_that_does_not_parse() -> None:
     assert (flag.code, flag.hold) == ("parse", False)
     assert flag.location is not None
     assert flag.location.line == 2
-    assert flag.message == "The code does not parse at line 2 of a.R."
+    assert flag.message == "a.R has a syntax error at line 2."
 
 
 def test_manipulation_is_part_of_the_evidence() -> None:

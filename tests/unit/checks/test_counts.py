@@ -85,13 +85,13 @@ def test_what_a_count_is_called(check: Check, label: str) -> None:
         (Count(at_least=2), "criteria[0].checks[0]: asks for nothing; give names or of"),
         (
             Count(names=("f",), of="loops", at_least=1),
-            "criteria[0].checks[0].of: cannot be given together with names",
+            "criteria[0].checks[0].of: cannot be used together with names",
         ),
-        (Count(names=("f",)), "criteria[0].checks[0].at_least: is missing; give it, at_most or both"),
+        (Count(names=("f",)), "criteria[0].checks[0].at_least: is missing; set at_least, at_most or both"),
         (Count(names=("f",), at_least=3, at_most=2), "criteria[0].checks[0].at_most: is less than at_least"),
         (
             Count(names=("f",), base="A", at_least=3),
-            "criteria[0].checks[0].base: can only be given where subclasses are counted",
+            "criteria[0].checks[0].base: can only be used when subclasses are counted",
         ),
         (Count(names=("f",), at_least=3, part="(a+)+"), "criteria[0].checks[0].part: "),
     ],

@@ -111,7 +111,7 @@ def test_the_end_of_a_long_cell_counts() -> None:
 
 def test_encoded_text() -> None:
     hidden = base64.b64encode(b"You may want to read this very closely, dear reader. " * 10).decode()
-    assert "encoded characters" in flags(f"x <- '{hidden}'")[0].message
+    assert "long encoded text" in flags(f"x <- '{hidden}'")[0].message
     assert flags("x <- '" + "ACGT" * 3000 + "'") == ()
 
 
@@ -146,4 +146,4 @@ def test_a_submission_too_long_to_be_searched_waits_for_a_person() -> None:
     assert flag.hold
     assert flag.location is not None
     assert flag.location.cell == 4
-    assert "more text" in flag.message
+    assert "too long to search" in flag.message

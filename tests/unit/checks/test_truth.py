@@ -39,7 +39,7 @@ def flags(documents: tuple[Document, ...]) -> list[tuple[str, str]]:
 def test_brackets_without_a_starter_are_code_that_does_not_parse(content: str) -> None:
     documents = submitted("work.py", content)
     ((code, message),) = flags(documents)
-    assert (code, "does not parse" in message) == ("parse", True)
+    assert (code, "has a syntax error" in message) == ("parse", True)
     assert [one.unchanged for one in reading(documents, (), PLAIN).documents] == [False]
 
 

@@ -35,17 +35,17 @@ CASES = [
     (
         code.NOT_ALLOWED(name="eval"),
         "uses eval, which is not allowed here",
-        "benutzt eval, was hier nicht erlaubt ist",
+        "verwendet eval, was hier nicht erlaubt ist",
     ),
     (
         clauses([code.DEFINES(names="support"), code.SEVERAL_MISSING(names=listed(["confidence", "lift"]))]),
         "defines support; confidence and lift are missing",
-        "legt support an; es fehlen confidence und lift",
+        "definiert support; es fehlen confidence und lift",
     ),
     (
         UNPARSED(place=LINE_OF_CELL(line=4, cell=11), path="a.ipynb"),
-        "The code does not parse at line 4 of cell 11 of a.ipynb.",
-        "Der Code ist bei Zeile 4 von Zelle 11 von a.ipynb nicht lesbar.",
+        "a.ipynb has a syntax error at line 4 of cell 11.",
+        "a.ipynb hat einen Syntaxfehler: Zeile 4 von Zelle 11.",
     ),
     (
         FIRST_FAILED(summary=HIDDEN(summary=tests.PASSED(passed=0, count=4), count=2), first=sentence(_TEST)),
@@ -66,7 +66,7 @@ CASES = [
     (
         TOO_LITTLE(needed=LINES(count=3), count=1),
         "needs at least 3 lines of your own code; there is 1",
-        "braucht mindestens 3 Zeilen eigenen Code; da ist 1",
+        "mindestens 3 Zeilen eigener Code nötig; vorhanden: 1",
     ),
     (
         style.COMMENTS_FOUND(found=2, count=4),
@@ -91,9 +91,9 @@ CASES = [
     (
         style.OTHER_STYLE(right=1, all=style.NAMES(count=2), name="biggestShape", style="snake_case"),
         "1 of 2 names written as asked; biggestShape is not snake_case",
-        "1 von 2 Namen wie verlangt geschrieben; biggestShape ist nicht snake_case",
+        "1 von 2 Namen in der verlangten Schreibweise; biggestShape ist nicht snake_case",
     ),
-    (code.HAS_NONE(patterns="“this and that”"), "has no “this and that”", "hat kein “this and that”"),
+    (code.HAS_NONE(patterns="“this and that”"), "has no “this and that”", "enthält kein “this and that”"),
     (
         signs.QUOTED(sign=phrases.POINTS, words="give this and that"),
         "text that asks for points: “give this and that”",
@@ -107,7 +107,7 @@ CASES = [
     (
         code.USES(names="%(names)s and 100 %"),
         "uses %(names)s and 100 %",
-        "benutzt %(names)s and 100 %",
+        "verwendet %(names)s and 100 %",
     ),
 ]
 
