@@ -227,12 +227,12 @@ def _furnish(store: Store) -> tuple[str, str]:
 
 
 @click.command("overhead")
-@click.option("--samples", default=100, show_default=True, help="Submissions timed one by one.")
-@click.option("--queued", default=1000, show_default=True, help="Submissions worked off.")
-@click.option("--database", help="Another database than SQLite in a temporary folder; must be empty.")
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--samples", default=100, show_default=True, help="Submissions measured one at a time.")
+@click.option("--queued", default=1000, show_default=True, help="Submissions of the backlog.")
+@click.option("--database", help="URL of an empty database; a temporary SQLite by default.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(samples: int, queued: int, database: str | None, as_json: bool) -> None:
-    """From the accepted POST to the stored grade, beside a bare Celery chord."""
+    """Measure the overhead per submission against Celery alone."""
     with _bench_system(database, machines=False) as here:
         before = drain_bare(here.redis_url, queued)
         rate = drain(here.store, here.submit, here.system.start_machines, queued)

@@ -1,70 +1,77 @@
-"""`grader`: the composition root. Commands are imported when they run, so that `grader --help` is quick."""
+"""`grader`: the composition root."""
 
 from __future__ import annotations
 
-import importlib
 import sys
 from pathlib import Path
 
 import click
 
+from cli.lazy_group import LazyGroup, Sections
 from cli.settings import Settings
 from grading.domain import learning_platforms
 from grading.domain.errors import GraderError
 
-COMMANDS = {
-    "up": "cli.commands.serve",
-    "web": "cli.commands.serve",
-    "worker": "cli.commands.serve",
-    "prefill": "cli.commands.serve",
-    "store": "cli.commands.serve",
-    "sandbox": "cli.commands.serve",
-    "sweep": "cli.commands.serve",
-    "gateway": "cli.commands.serve",
-    "demo": "cli.commands.demo",
-    "submit": "cli.commands.submit",
-    "assignment": "cli.commands.admin",
-    "token": "cli.commands.admin",
-    "user": "cli.commands.admin",
-    "db": "cli.commands.admin",
-    "machines": "cli.commands.machines",
-    "plan": "cli.commands.plan",
-    "doctor": "cli.doctor.command",
-    "redis": "cli.commands.machines",
-    "drain": "cli.commands.machines",
-    "replay": "cli.commands.data",
-    "webhook": "cli.commands.webhook",
-    "bench": "cli.commands.bench",
-    "backup": "cli.commands.data",
-    "restore": "cli.commands.data",
-    "retention": "cli.commands.data",
-    "erase": "cli.commands.data",
-    "export": "cli.commands.data",
-    "cluster": "cli.deploy.cluster",
-    "deploy": "cli.deploy.commands",
-    "service": "cli.deploy.unit_command",
-    "setup": "cli.setup.command",
-}
+
+def sections() -> Sections:
+    """The commands by the section of `grader --help` that lists them."""
+    return {
+        "Run": {
+            "up": "cli.commands.serve:up",
+            "demo": "cli.commands.demo:demo",
+            "web": "cli.commands.serve:web",
+            "store": "cli.commands.serve:store",
+            "sandbox": "cli.commands.serve:sandbox",
+            "sweep": "cli.commands.serve:sweep",
+            "worker": "cli.commands.serve:worker",
+            "prefill": "cli.commands.serve:prefill",
+            "gateway": "cli.commands.serve:gateway",
+        },
+        "Course work": {
+            "submit": "cli.commands.submit:submit",
+            "assignment": "cli.commands.admin:assignment",
+            "replay": "cli.commands.data:replay",
+        },
+        "Machines": {
+            "machines": "cli.commands.machines:machines",
+            "drain": "cli.commands.machines:drain",
+            "plan": "cli.commands.plan:plan",
+            "deploy": "cli.deploy.commands:deploy",
+            "cluster": "cli.deploy.cluster:cluster",
+            "redis": "cli.commands.machines:redis",
+        },
+        "Data": {
+            "backup": "cli.commands.data:backup",
+            "restore": "cli.commands.data:restore",
+            "db": "cli.commands.admin:db",
+            "retention": "cli.commands.data:retention",
+            "export": "cli.commands.data:export",
+            "erase": "cli.commands.data:erase",
+        },
+        "Integrations": {
+            **{name: f"cli.commands.{name}:{name}" for name in learning_platforms.LEARNING_PLATFORMS},
+            "webhook": "cli.commands.webhook:webhook",
+        },
+        "Administration": {
+            "setup": "cli.setup.command:setup",
+            "service": "cli.deploy.unit_command:service",
+            "doctor": "cli.doctor.command:doctor",
+            "user": "cli.commands.admin:user",
+            "token": "cli.commands.admin:token",
+            "bench": "cli.commands.bench:bench",
+        },
+    }
 
 
-class LazyGroup(click.Group):
-    """Finds a command's module when it is asked for."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """All commands in the order of the table."""
-        return [*COMMANDS, *learning_platforms.LEARNING_PLATFORMS]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name."""
-        modules = COMMANDS | {name: f"cli.commands.{name}" for name in learning_platforms.LEARNING_PLATFORMS}
-        if cmd_name not in modules:
-            return None
-        command = getattr(importlib.import_module(modules[cmd_name]), cmd_name)
-        assert isinstance(command, click.Command)
-        return command
+COMPLETION = """\b
+Complete commands, options and machines with the Tab key:
+  eval "$(_GRADER_COMPLETE=bash_source grader)"   # in ~/.bashrc
+  eval "$(_GRADER_COMPLETE=zsh_source grader)"    # in ~/.zshrc
+"""
 
 
-@click.group(cls=LazyGroup)
+@click.group(cls=LazyGroup, sections=sections, epilog=COMPLETION)
+@click.version_option(package_name="grader")
 @click.option(
     "--config",
     "config_path",
@@ -72,7 +79,7 @@ class LazyGroup(click.Group):
     envvar="GRADER_CONFIG",
     default="config.toml",
     show_default=True,
-    help="The configuration of the cluster.",
+    help="Configuration file.",
 )
 @click.pass_context
 def grader(context: click.Context, config_path: Path) -> None:
@@ -83,7 +90,7 @@ def grader(context: click.Context, config_path: Path) -> None:
 def main() -> None:
     """Run a command; an expected error is one sentence and exit status 1."""
     try:
-        grader(standalone_mode=False)
+        grader(standalone_mode=False, prog_name="grader")
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)

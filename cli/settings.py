@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import click
+
 from grading.config import settings
 from grading.config.settings import Config
 from grading.domain.errors import ConfigError
@@ -43,6 +45,15 @@ class Settings:
     def with_engine(self, engine: str | None) -> Config:
         """The configuration, all stages on another engine if one is named."""
         return self.config.with_engine(engine) if engine else self.config
+
+
+def complete_machine(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The machines of config.toml that begin with `incomplete`, for completion in a shell."""
+    try:
+        config = Settings(context.find_root().params["config_path"]).config
+    except ConfigError:
+        return []
+    return [machine.name for machine in config.machines if machine.name.startswith(incomplete)]
 
 
 def secret_key(folder: Path) -> str:

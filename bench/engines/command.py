@@ -15,30 +15,33 @@ import click
 
 
 @click.command("engines")
-@click.option("--models", default="tiny,24m", show_default=True, help="Which of these two.")
-@click.option("--quick", is_flag=True, help="Less of everything: a minute instead of nine.")
+@click.option("--models", default="tiny,24m", show_default=True, help="Models, separated by commas.")
+@click.option("--quick", is_flag=True, help="Short benchmark of one minute instead of nine.")
 @click.option(
     "--blas",
     type=click.Choice(["openblas", "as-is"]),
     default="openblas",
     show_default=True,
-    help="On a Linux CPU: OpenBLAS where it is installed, which is far faster, or what mlx brings along.",
+    help="BLAS on Linux CPUs: OpenBLAS if installed, which is far faster, or the one of mlx.",
 )
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(models: str, quick: bool, blas: str, as_json: bool) -> None:
-    """The mlx engine beside a real mlx_lm.server: batches, prefix cache, schemas, same tokens."""
+    """Compare the mlx engine with mlx_lm.server.
+
+    It measures batches, the prefix cache and schemas, and checks that the tokens are the same.
+    """
     if blas == "openblas":
         _begin_with_openblas()
     from bench.engines import benchmark, report, systems
 
     plan = replace(benchmark.QUICK if quick else benchmark.FULL, models=tuple(models.split(",")))
     if unknown := set(plan.models) - set(benchmark.FULL.models):
-        raise click.BadParameter(f"{min(unknown)!r} is none of {', '.join(benchmark.FULL.models)}.")
+        raise click.BadParameter(f"{min(unknown)!r} is not one of {', '.join(benchmark.FULL.models)}.")
     try:
         with _leaving_in_order():
             figures = benchmark.measure(plan, lambda line: click.echo(line, err=True))
     except ModuleNotFoundError as exc:
-        raise click.ClickException(f"{exc.name} is not installed: install Grader's mlx extra.") from exc
+        raise click.ClickException(f"{exc.name} is not installed. Install Grader's extra mlx.") from exc
     except systems.BenchmarkBroken as exc:
         raise click.ClickException(str(exc)) from exc
     if as_json:

@@ -29,13 +29,13 @@ feedback = { engine = "instant", model = "gemma3:27b" }
 
 
 @click.command("pages")
-@click.option("--submissions", default=100_000, show_default=True, help="Submissions of 300 students.")
-@click.option("--times", default=100, show_default=True, help="How often each page is asked for.")
-@click.option("--only", default="", help="Only pages whose name has this in it.")
-@click.option("--database", help="Another database than SQLite in a temporary folder; must be empty.")
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--submissions", default=100_000, show_default=True, help="Submissions, of 300 students.")
+@click.option("--times", default=100, show_default=True, help="Requests per page.")
+@click.option("--only", default="", help="Only pages with this text in their name.")
+@click.option("--database", help="URL of an empty database; a temporary SQLite by default.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(submissions: int, times: int, only: str, database: str | None, as_json: bool) -> None:
-    """What pages cost the server, in milliseconds; pages above 100 ms are named."""
+    """Measure the response times of pages."""
     with tempfile.TemporaryDirectory(prefix="grader-bench-") as name:
         folder = Path(name)
         url = database or f"sqlite:///{folder / 'bench.db'}"
@@ -58,7 +58,7 @@ def _walk(
     began = time.monotonic()
     made = dataset.make(store, dataset.Size(submissions=submissions, audit=submissions))
     dataset.add_activity(store, made, min(submissions // 50, 300))
-    click.echo(f"made {submissions} submissions in {time.monotonic() - began:.0f} s", err=True)
+    click.echo(f"Created {submissions} submissions in {time.monotonic() - began:.0f} s.", err=True)
     with start_redis(folder / "redis") as redis:
         config = parse({**tomllib.loads(CONFIG), "redis": {"url": redis.url}})
         services = Services(config, store, open_dispatch(config), secret_key="only for measuring")  # noqa: S106

@@ -23,43 +23,43 @@ QUICK_WAYS = "ours,roles,shortest"
     "--scenario",
     "scenarios",
     multiple=True,
-    help="One of them; may be repeated. Also backlogN, lostN, slowN.  "
+    help="Scenario; can be repeated: also backlogN, lostN, slowN.  "
     "[default: backlog400, backlog1000, poisson80]",
 )
 @click.option(
     "--only",
-    help="Ways with commas between, of: ours, pinned, roles, shortest, litellm-…, sglang-…, vllm-….",
+    help="Routers, separated by commas: ours, pinned, roles, shortest, litellm-…, sglang-…, vllm-….",
 )
 @click.option(
     "--compress",
     default=20.0,
     show_default=True,
     type=click.FloatRange(1, 20),
-    help="Emulated seconds in one.",
+    help="Emulated seconds per second.",
 )
-@click.option("--slots", default=16, show_default=True, help="Generations at once of each machine.")
-@click.option("--at-once", default=64, show_default=True, help="Requests that a client has under way.")
-@click.option("--seed", default=1, show_default=True, help="Other submissions.")
+@click.option("--slots", default=16, show_default=True, help="Slots of each machine.")
+@click.option("--at-once", default=64, show_default=True, help="Concurrent requests of the client.")
+@click.option("--seed", default=1, show_default=True, help="Seed of the submissions.")
 @click.option(
     "--cluster-model",
     default="own",
     show_default=True,
-    help="Machines and costs: own, other, flat, one-mac, long; all but own for ours only.",
+    help="Cost model: own, other, flat, one-mac or long; all except own need --only ours.",
 )
 @click.option(
     "--learn",
     default=0,
     show_default=True,
-    help="So many submissions are worked off before, for those that learn.",
+    help="Submissions graded before, for routers that learn.",
 )
-@click.option("--tune", is_flag=True, help="Let the product find its slots by measurement.")
-@click.option("--quick", is_flag=True, help="Small and short: a minute, nothing is installed.")
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--tune", is_flag=True, help="Tune the number of slots by measurement.")
+@click.option("--quick", is_flag=True, help="Short benchmark of one minute; installs nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(
     scenarios: tuple[str, ...], only: str | None, compress: float, slots: int, at_once: int, seed: int,
     cluster_model: str, learn: int, tune: bool, quick: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """The product beside other people's routers, on the same emulated machines."""
+    """Compare routing with other routers, on emulated machines."""
     from bench.router import competitors, results
     from bench.router.results import Plan
 

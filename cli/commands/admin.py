@@ -39,13 +39,13 @@ def writing(settings: Settings) -> Iterator[Session]:
 
 @click.group()
 def db() -> None:
-    """The database's tables."""
+    """Create and upgrade the tables of the database."""
 
 
 @db.command("upgrade")
 @click.pass_obj
 def db_upgrade(settings: Settings) -> None:
-    """Bring the tables to the newest revision; makes them on an empty database."""
+    """Create the tables or upgrade them to the newest revision."""
     schema.upgrade(settings.config.database.url)
     click.echo(f"The database is at revision {schema.newest_revision()}.")
 
@@ -53,7 +53,10 @@ def db_upgrade(settings: Settings) -> None:
 @db.command("current")
 @click.pass_obj
 def db_current(settings: Settings) -> None:
-    """Say the revision of the database and of this code; exit 1 if this code does not work with it."""
+    """Show the revisions of the database and of this code.
+
+    Exits with status 1 if this code does not work with the database.
+    """
     with closing(Store(settings.config.database.url)) as store:
         at = schema.reached_revision(store)
     click.echo(f"database: {at or 'no tables'}")
@@ -65,19 +68,19 @@ def db_current(settings: Settings) -> None:
 
 @click.group()
 def assignment() -> None:
-    """Assignments."""
+    """Import assignments."""
 
 
 @assignment.command("import")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--course", help="Course, if assignment.toml names none.")
-@click.option("--force", is_flag=True, help="Import a translated rubric that its own solution does not pass.")
+@click.option("--course", help="Course, if assignment.toml has none.")
+@click.option("--force", is_flag=True, help="Import a translated rubric even if its solution fails.")
 @click.pass_obj
 def import_assignment(settings: Settings, folder: Path, course: str | None, force: bool) -> None:
-    """Read an assignment FOLDER and make it the version that counts from now on.
+    """Import FOLDER as the current version of an assignment.
 
-    Its solution and starter are run through its rubric, and what they earn is printed. A rubric of another
-    autograder is refused where its solution earns less than 95 %, or its starter more than 5 %.
+    The solution and the starter are graded by the rubric, and their points are printed. A rubric translated
+    from another autograder is refused if its solution gets less than 95 % or its starter more than 5 %.
     """
     from cli.commands.admin import tried
 
@@ -97,7 +100,7 @@ def _refuse_unknown_stages(settings: Settings, read: Assignment) -> None:
     for criterion in read.rubric.criteria:
         if criterion.stage not in stages:
             raise AssignmentError(
-                f"criterion '{criterion.id}': there is no stage '{criterion.stage}'; config.toml has "
+                f"criterion '{criterion.id}': stage '{criterion.stage}' is not in config.toml; it has "
                 f"{', '.join(stages)}."
             )
 
@@ -111,7 +114,7 @@ def store_assignment(
     """
     course_slug = read.course or course
     if not course_slug:
-        raise AssignmentError("assignment.toml: course: this key is missing; or give --course.")
+        raise AssignmentError("assignment.toml: course: this key is missing. Add it or use --course.")
     row, version, added = versions.import_version(
         session, course_slug, versions.version_of_folder(read, release)
     )
@@ -123,40 +126,40 @@ def store_assignment(
 
 @click.group()
 def token() -> None:
-    """API tokens."""
+    """Create API tokens."""
 
 
 @token.command("create")
-@click.option("--user", "sign_in_name", default="admin", show_default=True, help="Whose token it is.")
+@click.option("--user", "sign_in_name", default="admin", show_default=True, help="User the token belongs to.")
 @click.option("--scope", "scopes", multiple=True, default=("submit", "read"), show_default=True,
-              help="submit, read, grade, manage, chat or admin; may be given several times.")  # fmt: skip
-@click.option("--days", default=90, show_default=True, help="How long it is valid.")
-@click.option("--name", default="made by grader token create", help="What it is for; shown in lists.")
+              help="Scope: submit, read, grade, manage, chat or admin; can be repeated.")  # fmt: skip
+@click.option("--days", default=90, show_default=True, help="Days until it expires.")
+@click.option("--name", default="made by grader token create", help="Name shown in lists.")
 @click.pass_obj
 def token_create(
     settings: Settings, sign_in_name: str, scopes: tuple[str, ...], days: int, name: str
 ) -> None:
-    """Make a token and print it; it is shown only this once."""
+    """Create a token and print it, once only."""
     with writing(settings) as session:
         user = users.find_user(session, "local", sign_in_name)
         if user is None:
-            raise NotFound(f"There is no user '{sign_in_name}'; `grader user add` makes one.")
+            raise NotFound(f"There is no user '{sign_in_name}'. Create one with `grader user add`.")
         made = users.create_token(session, user.id, name, scopes, timedelta(days=days))
     click.echo(made.secret)
 
 
 @click.group()
 def user() -> None:
-    """People who sign in."""
+    """Create accounts and set passwords."""
 
 
 @user.command("add")
 @click.argument("sign_in_name")
-@click.option("--name", default="", help="The person's name.")
-@click.option("--email", default="", help="Their e-mail address; taken out of their work, too.")
-@click.option("--role", type=click.Choice(["student", "grader", "instructor"]), help="With --course.")
-@click.option("--course", help="Course of the role.")
-@click.option("--administrator", is_flag=True, help="May do everything, in all courses.")
+@click.option("--name", default="", help="Full name.")
+@click.option("--email", default="", help="Email address; also removed from submissions.")
+@click.option("--role", type=click.Choice(["student", "grader", "instructor"]), help="Role in --course.")
+@click.option("--course", help="Course to enrol in.")
+@click.option("--administrator", is_flag=True, help="Give all permissions in all courses.")
 @click.password_option(help="Asked for when not given.")
 @click.pass_obj
 def user_add(
@@ -169,7 +172,7 @@ def user_add(
     administrator: bool,
     password: str,
 ) -> None:
-    """Add a person who signs in as SIGN_IN_NAME."""
+    """Create the account SIGN_IN_NAME."""
     if bool(role) != bool(course):
         raise click.UsageError("--role and --course go together.")
     with writing(settings) as session:
@@ -179,7 +182,7 @@ def user_add(
         if role and course:
             users.enrol(session, made.id, versions.find_or_create_course(session, course).id, role)
         write_audit(session, "cli", "user.create", f"user:{made.id}", {"role": role, "course": course})
-    click.echo(f"'{sign_in_name}' can sign in now.")
+    click.echo(f"Created account '{sign_in_name}'.")
 
 
 @user.command("password")
@@ -187,24 +190,25 @@ def user_add(
 @click.password_option(help="Asked for when not given.")
 @click.pass_obj
 def user_password(settings: Settings, sign_in_name: str, password: str) -> None:
-    """Set the password of SIGN_IN_NAME, also of a student who came from an upload or the API.
+    """Set the password of SIGN_IN_NAME.
 
-    Their sessions and API tokens end.
+    Sessions and API tokens of the account end. Accounts of students created by uploads or the API get a
+    password this way, too.
     """
     with writing(settings) as session:
         found = users.find_user(session, "local", sign_in_name)
         if found is None:
-            raise NotFound(f"There is no user '{sign_in_name}'; `grader user add` makes one.")
+            raise NotFound(f"There is no user '{sign_in_name}'. Create one with `grader user add`.")
         users.set_password(session, found, password)
         credentials.revoke_tokens(session, found.id, "cli")
         write_audit(session, "cli", "user.password", f"user:{found.id}", {})
-    click.echo(f"'{sign_in_name}' can sign in with it now.")
+    click.echo(f"Set the password of '{sign_in_name}'.")
 
 
 def tried(settings: Settings, read: Assignment, *, refuse: bool) -> None:
     """Run solution and starter through the rubric and print what they earn. Raises RubricNotProven."""
     if not (read.solution or read.starter):
-        click.echo("There is neither a solution nor a starter: nobody tried this rubric yet.")
+        click.echo("The rubric is not tested: the folder has no solution and no starter.")
         return
     config = settings.config.sandbox
     with closing(Store(settings.config.database.url)) as store, Shelf() as shelf:
@@ -212,11 +216,11 @@ def tried(settings: Settings, read: Assignment, *, refuse: bool) -> None:
         sandbox = open_backend(config.backend, engine=config.engine, image=config.image)
         executor = Executor(sandbox, lambda language: find_runtime(language, config))
         if sandbox.problem():
-            click.echo(f"⚠ Nothing was run, so checks that need a run do not count: {sandbox.problem()}")
+            click.echo(f"⚠ Checks that run code are not counted: {sandbox.problem()}")
         try:
             found = scores(read, Runner(store, executor, shelf, contents(read)), config.limits)
         except SandboxUnavailable as error:
-            click.echo(f"⚠ Solution and starter could not be run: {error.message}")
+            click.echo(f"⚠ Solution and starter were not run: {error.message}")
             return
     for line in table(read, found):
         click.echo(line)
@@ -234,10 +238,10 @@ def table(read: Assignment, found: Sequence[Score]) -> list[str]:
         cells = [_cell(criterion.points * one.shares.get(criterion.id, 0), criterion.points) for one in found]
         lines.append(_line(criterion.id, wide, heads, cells))
     totals = [f"{_cell(one.points, one.most)} ({one.share:.0%})" for one in found]
-    lines = [*lines, _line("all", wide, heads, totals)] if by_checks else ["No check decides any criterion."]
+    lines = [*lines, _line("total", wide, heads, totals)] if by_checks else ["No check grades a criterion."]
     if open_ones:
         names = ", ".join(f"{one.id} ({one.points:g})" for one in open_ones)
-        lines.append(f"Not counted, as a model or a person decides: {names}")
+        lines.append(f"Not counted, graded by a model or a person: {names}")
     return lines + _losses(found)
 
 

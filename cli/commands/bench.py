@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import importlib
-
 import click
 
-BENCHMARKS = {
-    "overhead": "bench.overhead",
-    "router": "bench.router.command",
-    "pages": "bench.pages.command",
-    "engines": "bench.engines.command",
-    "sandbox": "bench.sandbox",
-}
+from cli.lazy_group import LazyGroup, Sections
 
 
-class Benchmarks(click.Group):
-    """Imports a benchmark when it is asked for."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """All benchmarks in the order of the table."""
-        return [*BENCHMARKS]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The benchmark of that name."""
-        if cmd_name not in BENCHMARKS:
-            return None
-        command = importlib.import_module(BENCHMARKS[cmd_name]).command
-        assert isinstance(command, click.Command)
-        return command
+def benchmarks() -> Sections:
+    """All benchmarks; each has a module or package of its own."""
+    return {
+        "Commands": {
+            "overhead": "bench.overhead:command",
+            "router": "bench.router.command:command",
+            "pages": "bench.pages.command:command",
+            "engines": "bench.engines.command:command",
+            "sandbox": "bench.sandbox:command",
+        }
+    }
 
 
-@click.group(cls=Benchmarks)
+@click.group(cls=LazyGroup, sections=benchmarks)
 def bench() -> None:
-    """Benchmarks."""
+    """Measure Grader itself."""

@@ -13,6 +13,7 @@ import click
 
 from cli.commands.admin import writing
 from cli.doctor.finding import Finding, Installation, failure, shut, warning
+from cli.output import counted
 from cli.settings import Settings
 from grading.domain.errors import GraderError
 from grading.integrations.canvas.settings import Canvas
@@ -25,25 +26,30 @@ from workers.server.context import open_server
 from workers.server.delivery.canvas import Bridge, Pulled
 
 BY = "cli"
-LINK = click.option("--link", "only", type=click.IntRange(1, 2**31 - 1), help="Only this one of the list.")
+LINK = click.option(
+    "--link", "only", type=click.IntRange(1, 2**31 - 1), help="Only the link with this number."
+)
 
 
 @click.group()
 def canvas() -> None:
-    """A Canvas by its API, where LTI cannot be used. The sweeper does all of it by itself."""
+    """Connect Canvas by its API, where LTI cannot be used.
+
+    The sweeper pulls and pushes automatically; these commands do it now.
+    """
 
 
 @canvas.command("check")
 @click.pass_obj
 def check(settings: Settings) -> None:
-    """Ask each Canvas of config.toml who we are there."""
+    """Check the connection to each Canvas of config.toml."""
     found = _canvases(settings)
     if not found:
-        click.echo("config.toml has no [[server.canvases]] yet; see docs/how-to/administrators/canvas.md.")
+        click.echo("config.toml has no [[server.canvases]]. See docs/how-to/administrators/canvas.md.")
     with _bridge(settings) as bridge:
         for one in found:
             click.echo(
-                f"{one.name}: {one.url} answers; the token belongs to its user {bridge.talk(one.name).me}."
+                f"{one.name}: {one.url} answers. The token belongs to its user {bridge.talk(one.name).me}."
             )
 
 
@@ -52,7 +58,10 @@ def check(settings: Settings) -> None:
 @click.argument("course")
 @click.pass_obj
 def listed(settings: Settings, name: str, course: str) -> None:
-    """The assignments of a COURSE (its number there) of the Canvas NAME, and which can be linked."""
+    """List the assignments of COURSE in the Canvas NAME.
+
+    COURSE is the course's number in Canvas. Each line says whether the assignment can be linked.
+    """
     with _bridge(settings) as bridge:
         talk = bridge.talk(name)
         for one in talk.tasks(course):
@@ -65,10 +74,13 @@ def listed(settings: Settings, name: str, course: str) -> None:
 @click.argument("assignment")
 @click.pass_obj
 def link(settings: Settings, address: str, assignment: str) -> None:
-    """Let the assignment at ADDRESS, as the browser shows it in Canvas, be ASSIGNMENT (course/slug) here."""
+    """Link the Canvas assignment at ADDRESS to ASSIGNMENT.
+
+    ADDRESS is the one that the browser shows in Canvas; ASSIGNMENT is course/slug.
+    """
     found = [one for one in _canvases(settings) if address.startswith(f"{one.url}/")]
     if not found:
-        raise NotForTheBridge("No [[server.canvases]] of config.toml has this address.")
+        raise NotForTheBridge("config.toml has no [[server.canvases]] with this address.")
     course, number = place(address, found[0].url)
     with _bridge(settings) as bridge:
         talk = bridge.talk(found[0].name)
@@ -77,25 +89,28 @@ def link(settings: Settings, address: str, assignment: str) -> None:
         meant = versions.find_by_name(session, assignment)
         versions.published_version(session, meant)
         made = links.link_assignment(session, found[0].name, task, title, meant.id, BY)
-    click.echo(f"Link {made}: “{task.title}” in Canvas is {assignment} here. The sweeper pulls it soon.")
+    click.echo(f"Link {made}: “{task.title}” in Canvas to {assignment}. The sweeper pulls submissions soon.")
     if not task.published:
-        click.echo("It is not published in Canvas yet.")
+        click.echo("The assignment is not published in Canvas yet.")
 
 
 @canvas.command("unlink")
 @click.argument("number", type=click.IntRange(1, 2**31 - 1))
 @click.pass_obj
 def unlink(settings: Settings, number: int) -> None:
-    """Pull and post nothing more for link NUMBER; submissions and grades stay, here and there."""
+    """Remove the link NUMBER.
+
+    Submissions and grades stay, in Grader and in Canvas.
+    """
     with writing(settings) as session:
         links.unlink(session, number, BY)
-    click.echo(f"Link {number} has ended.")
+    click.echo(f"Removed link {number}.")
 
 
 @canvas.command("list")
 @click.pass_obj
 def listing(settings: Settings) -> None:
-    """All links, and how they do."""
+    """List links with their last pull, scores and errors."""
     with writing(settings) as session:
         found = links.list_links(session)
     for one in found:
@@ -103,30 +118,30 @@ def listing(settings: Settings) -> None:
         at = f"{one.link.connection} {one.link.canvas_course}/{one.link.canvas_assignment}"
         click.echo(f"{one.link.id}  {at} → {one.link.course}, {one.link.title}: {when}")
         click.echo(
-            f"   {one.imported} attempts pulled, {one.refused} of them without a submission; "
-            f"{one.sent} scores there, {one.failed} did not arrive, {one.differ} differ"
+            f"   {one.imported} attempts pulled, {one.refused} of them refused; "
+            f"{one.sent} scores sent, {one.failed} failed, {one.differ} differ"
         )
         for error in one.errors:
             click.echo(f"   {error}")
     if not found:
-        click.echo("Nothing is linked yet: grader canvas link ADDRESS COURSE/ASSIGNMENT")
+        click.echo("There are no links. Create one: grader canvas link ADDRESS COURSE/ASSIGNMENT")
 
 
 @canvas.command("pull")
 @LINK
 @click.pass_obj
 def pull(settings: Settings, only: int | None) -> None:
-    """Bring people and new submissions now."""
+    """Pull people and new submissions now."""
     with _bridge(settings) as bridge:
         _say(bridge.pull(only))
 
 
 @canvas.command("push")
-@click.option("--again", is_flag=True, help="Also what failed, was given up, or differs there.")
+@click.option("--again", is_flag=True, help="Also scores that failed or differ.")
 @LINK
 @click.pass_obj
 def push(settings: Settings, again: bool, only: int | None) -> None:
-    """Post released scores that are due now."""
+    """Push released scores now."""
     with _bridge(settings) as bridge:
         bridge.reconcile()
         if again:
@@ -137,7 +152,7 @@ def push(settings: Settings, again: bool, only: int | None) -> None:
 @canvas.command("sync")
 @click.pass_obj
 def sync(settings: Settings) -> None:
-    """Pull, then push."""
+    """Pull and push now."""
     with _bridge(settings) as bridge:
         brought = bridge.pull()
         bridge.reconcile()
@@ -149,12 +164,15 @@ def sync(settings: Settings) -> None:
 @LINK
 @click.pass_obj
 def compare(settings: Settings, only: int | None) -> None:
-    """Compare the scores in Canvas with ours; nothing is changed. Exit 1 where some differ."""
+    """Compare the scores in Canvas with Grader's.
+
+    Changes nothing. Exits with status 1 if scores differ.
+    """
     with _bridge(settings) as bridge:
         count = bridge.compare(only)
-    click.echo(f"{count} scores differ." if count else "No score differs.")
+    click.echo(f"{counted(count, 'score')} differ." if count else "All scores match.")
     if count:
-        raise GraderError("`grader canvas push --again` posts what counts here.")
+        raise GraderError("Send them again: grader canvas push --again")
 
 
 def _again(bridge: Bridge, only: int | None) -> None:
@@ -167,17 +185,15 @@ def _posted(bridge: Bridge) -> None:
     count = bridge.push()
     with bridge.server.store.read() as session:
         failed = sum(one.failed for one in links.list_links(session))
-    click.echo(f"{count} scores were posted.")
+    click.echo(f"{counted(count, 'score')} sent.")
     if failed:
-        raise GraderError(
-            f"{failed} scores did not arrive yet; they are tried again. See grader canvas list."
-        )
+        raise GraderError(f"{counted(failed, 'score')} failed and will be retried. See `grader canvas list`.")
 
 
 def _say(brought: Pulled) -> None:
     click.echo(
-        f"{brought.people} people, {brought.submitted} new submissions, "
-        f"{brought.refused} attempts that cannot be any."
+        f"{brought.people} people and {brought.submitted} new submissions pulled, "
+        f"{brought.refused} attempts refused."
     )
     if brought.errors:
         raise GraderError(" ".join(brought.errors))

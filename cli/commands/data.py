@@ -1,4 +1,4 @@
-"""Commands on stored data: back-up, retention, erasure, export, and retries of submissions."""
+"""Commands on stored data: backup, retention, erasure, export, and retries of submissions."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 
 @click.command()
 @click.argument("file", type=FILE, required=False)
-@click.option("--verify", is_flag=True, help="Read FILE and say whether it is whole; write nothing.")
+@click.option("--verify", is_flag=True, help="Check that FILE is complete; write nothing.")
 @click.option(
     "--to-folder",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write there under the time's name, for timers and cron.",
+    help="Write a file named by date and time into this folder, for timers and cron.",
 )
-@click.option("--keep", type=click.IntRange(1), help="With --to-folder: keep only so many, the newest.")
+@click.option("--keep", type=click.IntRange(1), help="With --to-folder: keep this many, the newest.")
 @click.pass_obj
 def backup(
     settings: Settings, file: Path | None, verify: bool, to_folder: Path | None, keep: int | None
 ) -> None:
-    """Back the database up into FILE while everything runs."""
+    """Back up the database to FILE while the system runs."""
     if (file is None) == (to_folder is None) or (verify and file is None):
-        raise click.UsageError("Give a FILE, or --to-folder DIR.")
+        raise click.UsageError("Give FILE or --to-folder.")
     if keep is not None and to_folder is None:
-        raise click.UsageError("--keep goes with --to-folder.")
+        raise click.UsageError("--keep needs --to-folder.")
     if verify:
         assert file is not None
-        click.echo(f"{file} is whole: {_sentence(backups.verify_backup(file))}")
+        click.echo(f"{file} is complete: {_sentence(backups.verify_backup(file))}")
         return
     with closing(Store(settings.config.database.url)) as store:
         schema.reached_revision(store)  # whichever it is: one before an upgrade is backed up, too
@@ -61,27 +61,30 @@ def backup(
             assert file is not None
             manifest = backups.write_backup(store, file)
     click.echo(f"{file}: {_sentence(manifest)}")
-    click.echo("Keep config.toml and the secrets apart from it: they are not in it.")
+    click.echo("config.toml and the secrets are not in it. Store them separately.")
 
 
 @click.command()
 @click.argument("file", type=FILE)
-@click.option("--replace", is_flag=True, help="Put it in the place of what the database holds.")
+@click.option("--replace", is_flag=True, help="Replace the data in the database.")
 @click.option(
     "--safety",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder for the back-up that --replace makes first; that of FILE unless given.",
+    help="Folder for the backup of the replaced data; the folder of FILE by default.",
 )
 @click.pass_obj
 def restore(settings: Settings, file: Path, replace: bool, safety: Path | None) -> None:
-    """Bring the configured database to the state of the back-up FILE. Stop the system first."""
+    """Restore the database from the backup FILE.
+
+    Stop the system first.
+    """
     manifest, saved = backups.restore_backup(
         settings.config.database.url, file, replace=replace, safety=safety or file.resolve().parent
     )
     if saved:
-        click.echo(f"What was there before is in {saved}")
+        click.echo(f"The replaced data is in {saved}")
     click.echo(f"Restored: {_sentence(manifest)}")
-    click.echo("Start everything again; work that was under way is set going again by itself.")
+    click.echo("Start the system. Interrupted runs are dispatched again.")
 
 
 def _sentence(manifest: Manifest) -> str:
@@ -93,32 +96,35 @@ def _sentence(manifest: Manifest) -> str:
 
 
 class RedisAway(GraderError):
-    """Redis does not answer, and it may hold the student's work: start it, or give --without-redis."""
+    """Redis does not answer, and it can hold the student's work: start it, or use --without-redis."""
 
     code = "redis_away"
     status = 503
     default_message = define_message(
         "error.redis_away",
-        "Redis does not answer, and it may hold the student's work: start it, or give --without-redis.",
+        "Redis does not answer, and it can hold the student's work. Start it or use --without-redis.",
     )
 
 
 class RedisRefuses(GraderError):
-    """Redis refuses the password, and it may hold the student's work: correct GRADER_REDIS_URL."""
+    """Redis refuses the password, and it can hold the student's work: correct GRADER_REDIS_URL."""
 
     code = "redis_refuses"
     status = 503
     default_message = define_message(
         "error.redis_refuses",
-        "Redis refuses the password, and it may hold the student's work: correct GRADER_REDIS_URL.",
+        "Redis refuses the password, and it can hold the student's work. Correct GRADER_REDIS_URL.",
     )
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="Only count what is older than config.toml keeps it.")
+@click.option("--dry-run", is_flag=True, help="Only count; delete nothing.")
 @click.pass_obj
 def retention(settings: Settings, dry_run: bool) -> None:
-    """Remove what is older than [retention] in config.toml keeps it; the sweeper does so once a day."""
+    """Delete data older than [retention] in config.toml.
+
+    The sweeper does this once a day.
+    """
     periods = settings.config.retention
     with closing(Store(settings.config.database.url)) as store:
         schema.require_usable(store)
@@ -129,26 +135,33 @@ def retention(settings: Settings, dry_run: bool) -> None:
             while more:
                 with store.write() as session:
                     more = bool(retention_store.delete_chunk(session, periods))
-    _tell(counts, "Would be removed" if dry_run else "Removed", "Nothing is older than it is kept.")
+    _tell(counts, "To delete" if dry_run else "Deleted", "No data is older than [retention] allows.")
 
 
 @click.command()
 @click.argument("student")
-@click.option("--dry-run", is_flag=True, help="Only count what would go.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--without-redis", is_flag=True, help="Also while Redis is away; the sweeper cleans it later.")
+@click.option("--dry-run", is_flag=True, help="Only count; erase nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--without-redis", is_flag=True, help="Also without Redis; the sweeper removes the rest later.")
 @click.pass_obj
 def erase(settings: Settings, student: str, dry_run: bool, yes: bool, without_redis: bool) -> None:
-    """Erase everything of STUDENT (sign-in name, student id, e-mail address or user:NUMBER)."""
+    """Erase all data about STUDENT.
+
+    STUDENT is a sign-in name, a student ID, an email address or user:NUMBER.
+    """
     with closing(Store(settings.config.database.url)) as store:
         schema.require_usable(store)
         with store.read() as session:
             found, counts = erasure.preview_erasure(session, student)
-        _tell(counts, f"Of {student} ({found.name})", f"There is no work of {student} ({found.name}).")
+        _tell(
+            counts,
+            f"Data about {student} ({found.name})",
+            f"There is no data about {student} ({found.name}).",
+        )
         if dry_run:
             return
         if not yes:
-            click.confirm("Erase all of it? Nothing brings it back but a back-up", abort=True)
+            click.confirm("Erase all of it? Only a backup can restore it", abort=True)
         if not without_redis:
             _require_redis(settings)
         with store.write() as session:
@@ -157,7 +170,7 @@ def erase(settings: Settings, student: str, dry_run: bool, yes: bool, without_re
         if not without_redis:
             _withdraw(settings, erased.student)
         erasure.compact_database(store)
-    click.echo("Back-ups made before still hold it, until they are removed.")
+    click.echo("Earlier backups still contain the data until you delete them.")
 
 
 @click.command()
@@ -165,9 +178,12 @@ def erase(settings: Settings, student: str, dry_run: bool, yes: bool, without_re
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.pass_obj
 def export(settings: Settings, student: str, file: Path) -> None:
-    """Write everything held on STUDENT into FILE, a zip."""
+    """Export all data about STUDENT to FILE, a ZIP file.
+
+    STUDENT is a sign-in name, a student ID, an email address or user:NUMBER.
+    """
     if file.exists():
-        raise click.UsageError(f"{file} is there already; choose another name.")
+        raise click.UsageError(f"{file} already exists. Choose another name.")
     part = file.with_name(f".{file.name}.{os.getpid()}")
     with closing(Store(settings.config.database.url)) as store:
         schema.require_usable(store)
@@ -181,7 +197,7 @@ def export(settings: Settings, student: str, file: Path) -> None:
             raise GraderError(f"{file} cannot be written: {error.strerror or error}.") from error
         finally:
             part.unlink(missing_ok=True)
-    _tell(counts, f"{file}: of {found.name}", f"{file}: nothing is held.")
+    _tell(counts, f"{file}: data about {found.name}", f"{file}: there is no data.")
 
 
 def _require_redis(settings: Settings) -> None:
@@ -198,9 +214,9 @@ def _withdraw(settings: Settings, found: Student) -> None:
     dispatch = open_dispatch(settings.running)
     try:
         ids = (*found.submissions, *found.rounds, *found.runs)
-        click.echo(f"Withdrawn from Redis: {withdraw(dispatch.registry.redis, ids)} entries.")
+        click.echo(f"Removed from Redis: {withdraw(dispatch.registry.redis, ids)} entries.")
     except (RedisError, OSError) as error:
-        click.echo(f"Redis stopped answering ({error}); the sweeper does its part once it is back.")
+        click.echo(f"Redis does not answer ({error}). The sweeper removes the rest later.")
     finally:
         dispatch.registry.redis.close()
 
@@ -217,13 +233,14 @@ AT_ONCE = 200
 
 @click.command()
 @click.argument("submissions", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="All that were given up.")
-@click.option("--error", "code", help="Only those with a stage that ended with this error code.")
+@click.option("--all", "everything", is_flag=True, help="Retry all failed runs.")
+@click.option("--error", "code", help="Only failures with this error code.")
 @click.pass_obj
 def replay(settings: Settings, submissions: tuple[str, ...], everything: bool, code: str | None) -> None:
-    """Try again what was given up: SUBMISSIONS by id, or --all; without either, list it.
+    """List failed runs, or retry those of SUBMISSIONS.
 
-    Parts that are done stay done, and students keep what they have submitted.
+    SUBMISSIONS are IDs; --all retries all failed runs. Completed stages are not run again, and submissions
+    do not change.
     """
     with writing(settings) as session:
         listed = [one for one in retry.list_dead_rounds(session, limit=None) if _has(one, code)]
@@ -231,7 +248,7 @@ def replay(settings: Settings, submissions: tuple[str, ...], everything: bool, c
         listed_ids = {one.submission_id for one in listed}
         unknown = [one for one in submissions if one not in listed_ids]
         if unknown:
-            raise NotFound(f"Not among those that were given up: {', '.join(unknown)}.")
+            raise NotFound(f"These submissions have no failed runs: {', '.join(unknown)}.")
     elif not everything:
         return _show(listed)
     chosen = [one for one in listed if everything or one.submission_id in submissions]
@@ -239,7 +256,7 @@ def replay(settings: Settings, submissions: tuple[str, ...], everything: bool, c
     for some in chunks(chosen, AT_ONCE):
         with writing(settings) as session:
             done += sum(retry.retry_round(session, one.round_id, BY) for one in some)
-    click.echo(f"{done} of {len(chosen)} are tried again; the sweeper sets them going within seconds.")
+    click.echo(f"Retrying {done} of {len(chosen)} submissions. The sweeper dispatches them within seconds.")
 
 
 def _has(one: DeadRound, code: str | None) -> bool:
@@ -260,4 +277,4 @@ def _show(listed: list[DeadRound]) -> None:
             )
         if not one.stages:
             click.echo(f"    {one.failure}")
-    click.echo("Try again: grader replay SUBMISSION…, or grader replay --all [--error CODE]")
+    click.echo("Retry: grader replay SUBMISSION…, or grader replay --all [--error CODE]")

@@ -210,14 +210,19 @@ class Sample:
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="Stop after grading; exit 0 only if all were graded.")
-@click.option("--port", type=click.IntRange(1, 65535), help="Port of the web app (8080, or a free one).")
+@click.option("--once", is_flag=True, help="Stop after grading; exit status 0 if all samples were graded.")
+@click.option("--port", type=click.IntRange(1, 65535), help="Port of the web app; server.port or a free one.")
 @click.option(
-    "--var", "folder", type=click.Path(path_type=Path), default=".demo", show_default=True, help="Its data."
+    "--var",
+    "folder",
+    type=click.Path(path_type=Path),
+    default=".demo",
+    show_default=True,
+    help="Data folder.",
 )
 @click.pass_obj
 def demo(settings: Settings, once: bool, port: int | None, folder: Path) -> None:
-    """Start everything with the rules engine, submit the samples, show what each scored."""
+    """Run the whole system with sample submissions and no model."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     os.environ["GRADER_DATABASE_URL"] = f"sqlite:///{(folder / 'grader.db').resolve()}"
     os.environ.pop("GRADER_REDIS_URL", None)

@@ -1,4 +1,4 @@
-"""Commands on machines: their state, taking them out of service, their users of Redis."""
+"""Commands on machines: their state, draining them, their users of Redis."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import click
 from rich.table import Table
 
 from cli.commands.admin import writing
-from cli.settings import MIN_SECRET, Settings
+from cli.output import counted
+from cli.settings import MIN_SECRET, Settings, complete_machine
 from cli.tables import show
 from grading.broker.dispatch import Dispatch, open_dispatch
 from grading.broker.heartbeats import DEAD_AFTER_S, reason
@@ -29,12 +30,12 @@ from grading.store.reporting import operations
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @click.pass_obj
 def machines(settings: Settings, as_json: bool) -> None:
-    """Each machine: alive, busy, stages, models and how fast, what it takes now and why."""
+    """Show machines: heartbeat, slots, models, speed and queues."""
     dispatch = open_dispatch(settings.running)
     states, backlog = dispatch.machines(), dispatch.backlog()
     differences = machines_that_differ(states)
     if backlog is None:
-        raise GraderError(f"{_away(dispatch)}, so nothing is known of the machines.")
+        raise GraderError(f"{_away(dispatch)}. The state of the machines is not known.")
     if as_json:
         rows = [{**asdict(state), "condition": _as_dict(condition(state))} for state in states]
         warnings = [f"{one.message}: {one.remedy}." for one in differences]
@@ -49,7 +50,7 @@ def machines(settings: Settings, as_json: bool) -> None:
 
 
 def _away(dispatch: Dispatch) -> str:
-    refused = "Redis refuses the password of GRADER_REDIS_URL"
+    refused = "Redis refuses the password in GRADER_REDIS_URL"
     return refused if dispatch.password_refused() else "Redis does not answer"
 
 
@@ -82,14 +83,14 @@ def _say_more(state: MachineState) -> None:
     for note in how.notes:
         click.echo(f"{state.name}: {note}")
     if how.gateway_requests:
-        click.echo(f"{state.name} has {how.gateway_words}: requests by the gateway, beside its runs")
+        click.echo(f"{state.name}: {how.gateway_words}")
     if how.takes or how.why.message:
-        takes = f"listens to {', '.join(how.takes)}" if how.takes else "takes nothing now"
+        takes = f"takes runs from {', '.join(how.takes)}" if how.takes else "takes no runs now"
         click.echo(f"{state.name} {takes}" + (f": {how.why}" if how.why.message else ""))
-    for engine, counted in state.engines.items():
-        if counted.get("prompt_tokens") and "cached_tokens" in counted:
-            cached, prompt = counted["cached_tokens"], counted["prompt_tokens"]
-            click.echo(f"{state.name}, {engine}: {cached:,.0f} of {prompt:,.0f} prompt tokens from the cache")
+    for engine, counters in state.engines.items():
+        if counters.get("prompt_tokens") and "cached_tokens" in counters:
+            cached, prompt = counters["cached_tokens"], counters["prompt_tokens"]
+            click.echo(f"{state.name}, {engine}: {cached:,.0f} of {prompt:,.0f} prompt tokens cached")
 
 
 def _model(place: Mapping[str, str]) -> str:
@@ -102,26 +103,29 @@ LOOK_S = 0.5
 
 
 @click.command()
-@click.argument("machine")
-@click.option("--back", is_flag=True, help="Take the machine in again.")
-@click.option("--why", default="", help="Why it is out; shown on the page Machines.")
+@click.argument("machine", shell_complete=complete_machine)
+@click.option("--back", is_flag=True, help="Undo: give MACHINE work again.")
+@click.option("--why", default="", help="Reason, shown on the page Machines.")
 @click.option(
     "--wait",
     "patience_s",
     type=click.FloatRange(0),
     default=900,
     show_default=True,
-    help="Seconds it may take to finish.",
+    help="Longest wait, in seconds.",
 )
 @click.pass_obj
 def drain(settings: Settings, machine: str, back: bool, why: str, patience_s: float) -> None:
-    """Take MACHINE out: it gets nothing new, and this returns when it has finished what it had."""
+    """Drain MACHINE: finish its runs and send it no new ones.
+
+    Returns when MACHINE has finished its runs.
+    """
     settings.config.machine(machine)
     with writing(settings) as session:
         out = operations.set_drained(session, machine, BY, out=not back, why=why)
     dispatch = open_dispatch(settings.running)
     if not dispatch.tell_out(out):
-        click.echo(f"{_away(dispatch)}; the machine hears of it when that is over.")
+        click.echo(f"{_away(dispatch)}. The change is stored and is sent when Redis answers again.")
         return
     if back:
         _wait_back(dispatch, machine)
@@ -135,9 +139,7 @@ def _wait_back(dispatch: Dispatch, machine: str) -> None:
     while (state := _state(dispatch, machine)).drained and time.monotonic() < end:
         pause.wait(LOOK_S)
     dispatch.release()
-    click.echo(
-        f"{machine} is back{' and takes work again' if state.alive else '; its worker is not running'}."
-    )
+    click.echo(f"{machine} takes work again{'' if state.alive else ' when its worker runs'}.")
 
 
 def _wait_out(dispatch: Dispatch, machine: str, patience_s: float) -> None:
@@ -147,19 +149,19 @@ def _wait_out(dispatch: Dispatch, machine: str, patience_s: float) -> None:
         state = _state(dispatch, machine)
         if not state.alive:
             if dispatch.backlog() is None:
-                raise GraderError(f"{_away(dispatch)}: nobody knows what {machine} still does. It stays out.")
-            click.echo(f"{machine} is not running; it gets nothing when it starts again.")
+                raise GraderError(f"{_away(dispatch)}. {machine} stays drained; its runs are not known.")
+            click.echo(f"{machine} is drained. Its worker is not running.")
             return
         if state.drained and state.busy == 0:
-            click.echo(f"{machine} is out and does nothing any more. Back: grader drain {machine} --back")
+            click.echo(f"{machine} is drained and has no runs. Undo: grader drain {machine} --back")
             return
         if state.busy not in (0, printed):
             printed = state.busy
-            click.echo(f"{machine} finishes {printed} run{'' if printed == 1 else 's'} …")
+            click.echo(f"{machine}: waiting for {counted(printed, 'run')} …")
         if time.monotonic() >= end:
             raise GraderError(
-                f"{machine} still works on {state.busy} run(s) after {patience_s:g} s. It stays out; "
-                "wait longer with --wait, or stop its worker: what it has goes to others."
+                f"{machine} still has {counted(state.busy, 'run')} after {patience_s:g} s. It stays drained. "
+                "Wait longer with --wait, or stop its worker: other machines take its runs."
             )
         pause.wait(LOOK_S)
 
@@ -173,18 +175,19 @@ VARIABLE = "GRADER_REDIS_PASSWORD_SERVER"
 
 @click.group()
 def redis() -> None:
-    """The Redis that server and machines share."""
+    """Print the users of Redis for server and machines."""
 
 
 @redis.command()
-@click.option("--machine", "only", help="Only this machine's user.")
+@click.option("--machine", "only", shell_complete=complete_machine, help="Only the user of this machine.")
 @click.pass_obj
 def acl(settings: Settings, only: str | None) -> None:
-    """Print users.acl: a user for the server and one a machine, each with the least it needs.
+    """Print users.acl: one user for the server and each machine.
 
-    The server's password comes from GRADER_REDIS_PASSWORD_SERVER or the server's GRADER_REDIS_URL, else it
-    is made. Those of machines are made of it and of chance. users.acl holds their hashes only; each
-    computer's GRADER_REDIS_URL goes to standard error, once.
+    Each user has the least rights it needs. The server's password comes from GRADER_REDIS_PASSWORD_SERVER or
+    the server's GRADER_REDIS_URL; without either, a new one is generated. Machines' passwords are derived
+    from it. users.acl contains hashes only; each computer's GRADER_REDIS_URL is printed once, to standard
+    error.
     """
     from grading.broker import redis_acl, signing
 
@@ -199,7 +202,7 @@ def acl(settings: Settings, only: str | None) -> None:
     for user, password in users.items():
         click.echo(f"{user}: GRADER_REDIS_URL={redis_acl.url_of(config, user, password)}", err=True)
     if on_loopback(config.redis.url):
-        click.echo("On the machines, put the server's address in the place of this computer's.", err=True)
+        click.echo("On the machines, replace the loopback address by the server's address.", err=True)
 
 
 def _password(url: str, *, must_be_known: bool) -> str:
@@ -213,10 +216,10 @@ def _password(url: str, *, must_be_known: bool) -> str:
             return keys.password
         if must_be_known:
             raise ConfigError(
-                "The password of one machine is made of the server's: set GRADER_REDIS_URL to the address of "
-                f"its user '{signing.SERVER}', or {VARIABLE} to its password."
+                "The password of a machine is derived from the server's. Set GRADER_REDIS_URL to the address "
+                f"of its user '{signing.SERVER}', or {VARIABLE} to its password."
             )
         return secrets.token_urlsafe(32)
     if len(password) < MIN_SECRET:
-        raise ConfigError(f"{VARIABLE}: needs at least {MIN_SECRET} characters.")
+        raise ConfigError(f"{VARIABLE}: use at least {MIN_SECRET} characters.")
     return password

@@ -83,7 +83,7 @@ class PlanFile(Value):
         names = [machine.name for machine in self.machines]
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"'{name}' stands there twice; write count, or another name")
+                raise ValueError(f"'{name}' is there twice; use count or another name")
         return self
 
 
@@ -136,7 +136,7 @@ def _speed_profile(
     if place.model is None or place.model not in models:
         known = ", ".join(sorted(models))
         raise ConfigError(
-            f"{where}: model '{place.model}' is not known; known: {known}. Add it under [models]."
+            f"{where}: model '{place.model}' is unknown. Use {known}, or add it under [models]."
         )
     card, model, size = _card(machine), models[place.model], sizes.get(stage, Size())
     alone_s, full_s = (n / cost_model.rate(card, model, size, n) for n in (1, machine.slots))
@@ -147,11 +147,11 @@ def _card(machine: PlannedMachine) -> Card:
     if machine.card is not None:
         if machine.card not in cost_model.CARDS:
             names = ", ".join(sorted(cost_model.CARDS))
-            raise ConfigError(f"machine {machine.name}: card '{machine.card}' is not known; known: {names}.")
+            raise ConfigError(f"machine {machine.name}: card '{machine.card}' is unknown. Use {names}.")
         return cost_model.CARDS[machine.card]
     if machine.bandwidth_gb_s is None or machine.tflops is None:
         raise ConfigError(
-            f"machine {machine.name}: a model's cost needs a card, or bandwidth_gb_s and tflops."
+            f"machine {machine.name}: to calculate a model's speed, set card, or bandwidth_gb_s and tflops."
         )
     return Card(machine.bandwidth_gb_s, machine.tflops, machine.efficiency, machine.efficiency)
 
@@ -204,17 +204,21 @@ OUTPUT = {row.name: row.max_output_tokens for row in STAGES.values()}
     default=5000,
     show_default=True,
     type=click.IntRange(min=0),
-    help="Prompt tokens of a job, all together.",
+    help="Prompt tokens of a run.",
 )
 @click.option(
     "--shared",
     default=4000,
     show_default=True,
     type=click.IntRange(min=0),
-    help="Of these, what the whole class shares.",
+    help="Of these, tokens that the class shares.",
 )
 @click.option(
-    "--output", "outputs", multiple=True, metavar="STAGE=TOKENS", help="Tokens written; once a stage."
+    "--output",
+    "outputs",
+    multiple=True,
+    metavar="STAGE=TOKENS",
+    help="Output tokens of a run; repeatable.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @click.pass_obj
@@ -227,10 +231,10 @@ def plan(
     outputs: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """How long a class takes: hours, who does what, the bottleneck, and what one more machine would bring.
+    """Estimate how long a class takes and find the bottleneck.
 
-    Without MACHINES, a file that describes some, it plans with those of config.toml as they measured
-    themselves. See docs/how-to/administrators/planning.md.
+    MACHINES is a file that describes machines. Without it, the machines of config.toml and their measured
+    speeds are used. See docs/how-to/administrators/planning.md.
     """
     written = _outputs(outputs)
     unknown: list[str] = []
@@ -246,7 +250,7 @@ def plan(
         sandbox = rate_of_checks(dispatch.parts())
         stages = list(config.stages)
     if strange := sorted(written.keys() - stages):
-        raise click.BadParameter(f"no machine does {', '.join(strange)}", param_hint="--output")
+        raise click.BadParameter(f"No machine has the stage {', '.join(strange)}.", param_hint="--output")
     try:
         found = planning.plan(stations, stages, submissions)
     except planning.NobodyDoes as error:
@@ -264,7 +268,7 @@ def _outputs(options: tuple[str, ...]) -> dict[str, int]:
         stage, _, tokens = one.partition("=")
         if not tokens.isdecimal() or not int(tokens):
             raise click.BadParameter(
-                f"'{one}' is not STAGE=TOKENS, such as analysis=1200", param_hint="--output"
+                f"Write STAGE=TOKENS, such as analysis=1200, not '{one}'.", param_hint="--output"
             )
         found[stage] = int(tokens)
     return found
@@ -272,11 +276,11 @@ def _outputs(options: tuple[str, ...]) -> dict[str, int]:
 
 def _advice(problem: str, unknown: list[str]) -> str:
     if not unknown:
-        return f"There is nothing to plan: {problem}."
+        return f"No plan: {problem}."
     return (
-        f"There is nothing to plan: {problem} at a speed that is known. Not known: {'; '.join(unknown)}. "
-        "Speeds are measured while machines work; before that, write jobs_per_hour beside the model in "
-        "config.toml, or describe machines in a file: see docs/how-to/administrators/planning.md."
+        f"No plan: {problem} at a known speed. Unknown: {'; '.join(unknown)}. Speeds are measured while "
+        "machines work. Before that, set jobs_per_hour beside the model in config.toml, or describe machines "
+        "in a file: see docs/how-to/administrators/planning.md."
     )
 
 
@@ -305,15 +309,15 @@ def _show(
     console = Console()
     console.print(
         f"{found.submissions:,} submissions at once: about [bold]{_hours(found.hours)}[/bold] "
-        f"({found.an_hour:,.0f} an hour)."
+        f"({found.an_hour:,.0f} per hour)."
     )
     console.print(found.bottleneck)
     if sandbox := _sandbox(found, rate):
         slowest = "sandbox" if sandbox["hours"] > found.hours else "machines"
         console.print(
-            f"Where work is run, the sandbox takes about {_hours(sandbox['hours'])} for all of them "
+            f"If code is run, the sandbox takes about {_hours(sandbox['hours'])} for all of them "
             f"({sandbox['slots']} at once, {sandbox['seconds']:.1f} s each): "
-            f"the {slowest} would be the bottleneck."
+            f"the {slowest} limits the time."
         )
     table = Table("machine", "does of them", "jobs an hour, all slots", "speeds are", "1 % faster saves")
     for part, station in zip(found.parts, stations, strict=True):
@@ -321,16 +325,19 @@ def _show(
         rates = "\n".join(f"{stage}: {rate:,.0f}" for stage, rate in _an_hour(station).items())
         table.add_row(part.machine, does or "nothing", rates, station.known, f"{part.saves_s:.1f} s")
     show(table)
-    more = Table("change", "hours", "beside now")
+    more = Table("change", "time", "difference")
     for kind, hours in sorted(found.more.items(), key=lambda item: item[1]):
         more.add_row(f"one more {kind}", _hours(hours), f"{hours / found.hours - 1:+.0%}")
-    for words, fixed in (("each at its first stage only", found.own), ("best fixed roles", found.fixed)):
+    for words, fixed in (
+        ("first stage of each machine only", found.own),
+        ("best fixed stages", found.fixed),
+    ):
         if fixed is not None:
             label = f"{words}: {_roles(fixed)}" if fixed is found.fixed else words
             more.add_row(label, _hours(fixed.hours), f"{fixed.hours / found.hours - 1:+.0%}")
     show(more)
     for one in unknown:
-        console.print(f"Not counted, as its speed is not known: {one}")
+        console.print(f"Not counted, speed unknown: {one}")
 
 
 def _roles(fixed: planning.Fixed) -> str:

@@ -10,7 +10,7 @@ import click
 
 from cli.dev.supervisor import end_with_supervisor
 from cli.logs import configure
-from cli.settings import OWN_FOLDER, Settings, event_secrets, mail_password
+from cli.settings import OWN_FOLDER, Settings, complete_machine, event_secrets, mail_password
 from grading.broker import redis_acl
 from grading.config.settings import Config
 from grading.shared import telemetry
@@ -20,7 +20,7 @@ TRANSLATIONS = Path(__file__).parents[2] / "app" / "translations"
 ENGINE = click.option(
     "--engine",
     type=click.Choice(["rules", "instant"]),
-    help="Stand in for every machine's engine: rules (no model) or instant (benchmarks).",
+    help="Replace the engine of every machine: rules (no model) or instant (benchmarks).",
 )
 FOLDER = click.option(
     "--var",
@@ -28,18 +28,18 @@ FOLDER = click.option(
     type=click.Path(path_type=Path),
     default=OWN_FOLDER,
     show_default=True,
-    help="Folder for generated secrets, the embedded Redis and process ids.",
+    help="Folder of generated secrets, the embedded Redis and process IDs.",
 )
-PORT = click.option("--port", type=click.IntRange(1, 65535), help="Another port than server.port.")
+PORT = click.option("--port", type=click.IntRange(1, 65535), help="Override server.port.")
 
 
 @click.command()
 @PORT
-@click.option("--host", help="Another address than server.host.")
+@click.option("--host", help="Override server.host.")
 @FOLDER
 @click.pass_obj
 def web(settings: Settings, port: int | None, host: str | None, folder: Path) -> None:
-    """The web app: pages, API, webhooks."""
+    """Run the web app: pages, API and webhooks."""
     from cli.servers.http import WebServer
 
     server = settings.config.server
@@ -60,19 +60,19 @@ def _linked(config: Config, port: int | None) -> Config:
 
 
 @click.command()
-@click.argument("machine")
+@click.argument("machine", shell_complete=complete_machine)
 @ENGINE
-@click.option("--grace", type=click.FloatRange(0, 3600), help="Other than the machine's grace_s, seconds.")
+@click.option("--grace", type=click.FloatRange(0, 3600), help="Override grace_s of the machine, in seconds.")
 @click.option(
     "--service",
     type=click.Choice(["systemd", "launchd"]),
-    help="Run nothing; print what keeps this worker running, as `grader service` does.",
+    help="Only print the unit or property list of this worker, as `grader service` does.",
 )
 @click.pass_obj
 def worker(
     settings: Settings, machine: str, engine: str | None, grace: float | None, service: str | None
 ) -> None:
-    """The worker of one MACHINE of config.toml; run it on that machine."""
+    """Run the worker of MACHINE, on that machine."""
     if service is not None:
         from cli.deploy.unit_command import show
 
@@ -88,10 +88,10 @@ def worker(
 
 
 @click.command()
-@click.argument("machine")
+@click.argument("machine", shell_complete=complete_machine)
 @click.pass_obj
 def prefill(settings: Settings, machine: str) -> None:
-    """Read prompts on MACHINE for the hybrid engines of others; see docs/how-to/administrators/hybrid.md."""
+    """Run the prefill server of MACHINE for hybrid engines."""
     from workers.machine.engines.remote_prefill.server import start
 
     configure("prefill", machine)
@@ -102,7 +102,7 @@ def prefill(settings: Settings, machine: str) -> None:
 @click.command()
 @click.pass_obj
 def store(settings: Settings) -> None:
-    """The worker that writes to the database."""
+    """Run the worker that writes to the database."""
     from workers.server.tasks import start_store
 
     configure("store")
@@ -115,7 +115,7 @@ def store(settings: Settings) -> None:
 @click.command()
 @click.pass_obj
 def sandbox(settings: Settings) -> None:
-    """The pool that runs students' work in a sandbox."""
+    """Run the worker that runs students' code in a sandbox."""
     from workers.sandbox.worker import start_sandbox_worker
 
     configure("sandbox")
@@ -128,7 +128,7 @@ def sandbox(settings: Settings) -> None:
 @click.command()
 @click.pass_obj
 def sweep(settings: Settings) -> None:
-    """The sweeper: sets going again what was lost."""
+    """Run the sweeper: recovery, dispatch and delivery."""
     from workers.server.tasks import start_sweeper
 
     configure("sweeper")
@@ -145,14 +145,14 @@ def sweep(settings: Settings) -> None:
 
 
 @click.command()
-@click.option("--port", type=click.IntRange(1, 65535), help="Another port than gateway.port.")
-@click.option("--host", help="Another address than gateway.host.")
+@click.option("--port", type=click.IntRange(1, 65535), help="Override gateway.port.")
+@click.option("--host", help="Override gateway.host.")
 @click.pass_obj
 def gateway(settings: Settings, port: int | None, host: str | None) -> None:
-    """Let other tools use the models behind grading: an OpenAI-compatible address, with tokens.
+    """Run the OpenAI-compatible gateway to the models.
 
-    Machines answer it where config.toml says `enabled = true` under [gateway]; see
-    docs/how-to/administrators/gateway.md.
+    Grading has priority over the gateway's requests. It needs `enabled = true` under [gateway] of config.toml
+    and API tokens with the scope chat.
     """
     from cli.servers.http import GatewayServer
 
@@ -169,14 +169,17 @@ def gateway(settings: Settings, port: int | None, host: str | None) -> None:
 @FOLDER
 @click.pass_obj
 def up(settings: Settings, engine: str | None, port: int | None, folder: Path) -> None:
-    """The whole system of config.toml on this machine; restarts what dies."""
+    """Run the whole system of config.toml on this machine.
+
+    It restarts processes that end. It starts a Redis if redis.url is on loopback and nothing answers there.
+    """
     from cli.dev.local_stack import System
 
     configure("up")
     with System(settings, engine=engine, port=port, folder=folder) as system:
-        click.echo(f"Grader answers at {system.url}")
+        click.echo(f"Grader runs at {system.url}. Press Ctrl-C to stop it.")
         if system.key_notice:
             click.echo(system.key_notice)
         if system.first_password:
-            click.echo(f"First start: sign in as 'admin' with the password {system.first_password}")
+            click.echo(f"Sign in as 'admin' with the password {system.first_password}")
         system.wait()

@@ -27,7 +27,7 @@ def client_from_environment(server: str) -> Client:
     """A client with the token of GRADER_TOKEN."""
     token = os.environ.get("GRADER_TOKEN")
     if not token:
-        raise GraderError("Set GRADER_TOKEN to an API token; `grader token create` makes one.")
+        raise GraderError("GRADER_TOKEN is not set. Create an API token with `grader token create`.")
     return Client(server, token)
 
 
@@ -37,19 +37,19 @@ SERVER = click.option(
     envvar="GRADER_SERVER",
     default="http://127.0.0.1:8080",
     show_default=True,
-    help="Address of the Grader server.",
+    help="URL of the Grader server.",
 )
 
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=FILE)
-@click.option("--assignment", required=True, metavar="COURSE/SLUG", help="What this is submitted for.")
-@click.option("--student", required=True, metavar="ID", help="The student's ID.")
+@click.option("--assignment", required=True, metavar="COURSE/SLUG", help="Assignment.")
+@click.option("--student", required=True, metavar="ID", help="Student ID.")
 @click.option("--priority", type=click.Choice(["interactive", "batch"]), default="interactive",
-              help="batch waits until no interactive work does.")  # fmt: skip
+              help="Queue; batch runs after all interactive work.")  # fmt: skip
 @click.option("--wait", is_flag=True, help="Wait for the grade.")
-@click.option("--timeout", default=900.0, show_default=True, help="Seconds to wait at most.")
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+@click.option("--timeout", default=900.0, show_default=True, help="Longest wait, in seconds.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @SERVER
 def submit(
     files: tuple[Path, ...],
@@ -61,7 +61,10 @@ def submit(
     as_json: bool,
     server: str,
 ) -> None:
-    """Submit FILE… as one submission. Needs GRADER_TOKEN."""
+    """Submit FILES as one submission.
+
+    GRADER_TOKEN must be an API token with the scope submit; --wait needs read, too.
+    """
     client = client_from_environment(server)
     with client_errors():
         accepted = client.submit(files, assignment, student, priority=priority)
@@ -69,7 +72,7 @@ def submit(
     sentence = _sentence(view) if view else f"{accepted['id']} {accepted['status']}"
     click.echo(json.dumps(view or accepted, indent=2) if as_json else sentence)
     if view and view["status"] != "graded":
-        raise GraderError(f"Submission {view['id']} ended {view['status']}.")
+        raise GraderError(f"Submission {view['id']} is {view['status']}, not graded.")
 
 
 def _sentence(view: Submission) -> str:

@@ -16,21 +16,29 @@ from cli.deploy.file_transfer import program
 from cli.deploy.models import Wanted, look, wanted
 from cli.deploy.services import Heartbeats, MachineService, services_of
 from cli.deploy.ssh import MachineError, plain, remote_of
-from cli.settings import Settings
+from cli.settings import Settings, complete_machine
 from cli.tables import show as show_table
 from grading.config.settings import Machine
 
 WAIT_S = 60.0
 LOG_LINES = 100
-MACHINES = click.argument("machines", nargs=-1, metavar="[MACHINE]...")
+MACHINES = click.argument("machines", nargs=-1, metavar="[MACHINE]...", shell_complete=complete_machine)
 WAIT = click.option(
-    "--wait", "wait_s", type=float, default=WAIT_S, show_default=True, help="Seconds to wait for a heartbeat."
+    "--wait",
+    "wait_s",
+    type=float,
+    default=WAIT_S,
+    show_default=True,
+    help="Seconds to wait for a heartbeat.",
 )
 
 
 @click.group()
 def cluster() -> None:
-    """Look at, start and stop the workers of all machines that config.toml has [machines.ssh] for."""
+    """Show, start and stop workers over SSH.
+
+    The commands apply to all machines in config.toml that have [machines.ssh], or to those that are named.
+    """
 
 
 # --- status ---------------------------------------------------------------------------------------
@@ -56,8 +64,9 @@ class Row:
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @click.pass_obj
 def status(settings: Settings, machines: tuple[str, ...], as_json: bool) -> None:
-    """Each machine: reachable, service, last heartbeat, version of Grader, models; exit 1 unless all is
-    well.
+    """Show SSH, service, heartbeat, version and models of machines.
+
+    Exits with status 1 if a machine has a problem.
     """
     chosen = _chosen(settings, machines)
     version, _ = program()
@@ -82,7 +91,7 @@ def status(settings: Settings, machines: tuple[str, ...], as_json: bool) -> None
     if away:
         raise MachineError(away)
     if not all(row.ok for row in rows):
-        raise MachineError("Not all machines are well.")
+        raise MachineError("Some machines have problems, see above.")
 
 
 def _row(machine: Machine, version: str, age: float | None, away: bool) -> Row:
@@ -136,14 +145,14 @@ def _model(service: MachineService, one: Wanted) -> _ModelState:
 @WAIT
 @click.pass_obj
 def start(settings: Settings, machines: tuple[str, ...], wait_s: float) -> None:
-    """Start the workers of all or some machines and wait for their heartbeats."""
+    """Start workers and wait for their heartbeats."""
     with Heartbeats(settings.config) as heartbeats:
 
         def one(service: MachineService) -> str:
             if service.part == "prefill":
-                return "listens" if service.listen(wait_s).changed else "runs already"
+                return "listening" if service.listen(wait_s).changed else "already running"
             state, seconds = service.start(heartbeats, wait_s)
-            return f"heartbeats, {seconds:.1f} s after its start" if state.changed else "runs already"
+            return f"started, heartbeat after {seconds:.1f} s" if state.changed else "already running"
 
         _all_at_once(_managed(settings, machines), one)
 
@@ -152,7 +161,10 @@ def start(settings: Settings, machines: tuple[str, ...], wait_s: float) -> None:
 @MACHINES
 @click.pass_obj
 def stop(settings: Settings, machines: tuple[str, ...]) -> None:
-    """Stop the workers of all or some machines; each finishes or hands back its work first (grace_s)."""
+    """Stop workers.
+
+    Each finishes or returns its runs first, within grace_s.
+    """
 
     def one(service: MachineService) -> str:
         begun = time.monotonic()
@@ -165,21 +177,21 @@ def stop(settings: Settings, machines: tuple[str, ...]) -> None:
 @cluster.command()
 @MACHINES
 @WAIT
-@click.option("--together", is_flag=True, help="All at once; otherwise one after the other.")
+@click.option("--together", is_flag=True, help="Restart all machines in parallel.")
 @click.pass_obj
 def restart(settings: Settings, machines: tuple[str, ...], wait_s: float, together: bool) -> None:
-    """Restart workers, one machine after the other; the next waits for the heartbeat of the one before.
+    """Restart workers, one machine at a time.
 
-    Each finishes or hands back its work first. When one does not come back, the rest is left alone.
+    Each finishes or returns its runs first. If a machine sends no heartbeat, the others are not restarted.
     """
     with Heartbeats(settings.config) as heartbeats:
 
         def one(service: MachineService) -> str:
             if service.part == "prefill":
                 service.listen(wait_s, again=True)
-                return "listens again"
+                return "restarted, listening"
             _, seconds = service.start(heartbeats, wait_s, again=True)
-            return f"sends heartbeats again, {seconds:.1f} s after its start"
+            return f"restarted, heartbeat after {seconds:.1f} s"
 
         services = _managed(settings, machines)
         if together:
@@ -190,7 +202,7 @@ def restart(settings: Settings, machines: tuple[str, ...], wait_s: float, togeth
                 _say(service, one(service))
             except MachineError as error:
                 left = ", ".join(s.label for s in services[index + 1 :])
-                rest = f" Left alone: {left}." if left else ""
+                rest = f" Not restarted: {left}." if left else ""
                 raise MachineError(f"{error.message}{rest}") from None
 
 
@@ -199,10 +211,10 @@ def restart(settings: Settings, machines: tuple[str, ...], wait_s: float, togeth
 
 @cluster.command()
 @MACHINES
-@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until it is broken off.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the logs until Ctrl-C.")
 @click.pass_obj
 def logs(settings: Settings, machines: tuple[str, ...], follow: bool) -> None:
-    """Show the last 100 lines of the workers' logs, each behind its machine where there are several."""
+    """Show the last 100 lines of the workers' logs."""
     services, stopped = _managed(settings, machines), Event()
 
     def one(service: MachineService) -> None:
@@ -228,12 +240,12 @@ def _managed(settings: Settings, names: Sequence[str]) -> list[MachineService]:
     found: list[MachineService] = []
     for machine in _chosen(settings, names):
         if machine.ssh is None and not names:
-            click.echo(f"{machine.name}: has no [machines.ssh] in config.toml, left alone")
+            click.echo(f"{machine.name}: skipped, it has no [machines.ssh] in config.toml")
         else:
             found += services_of(machine, remote_of(machine))
     if not found:
         raise MachineError(
-            "No machine has [machines.ssh] in config.toml; see docs/how-to/administrators/cluster.md."
+            "No machine in config.toml has [machines.ssh]. See docs/how-to/administrators/cluster.md."
         )
     return found
 

@@ -14,7 +14,7 @@ from cli.deploy.deployment import Deployment, Options, differences
 from cli.deploy.file_transfer import Progress, size
 from cli.deploy.overview import Overview
 from cli.deploy.ssh import MachineError, remote_of
-from cli.settings import Settings
+from cli.settings import Settings, complete_machine
 from grading.config.settings import Machine
 
 
@@ -47,35 +47,40 @@ class TransferOutput:
 
 
 @click.command()
-@click.argument("machine", required=False)
+@click.argument("machine", required=False, shell_complete=complete_machine)
 @click.option(
-    "--all", "everywhere", is_flag=True, help="All machines that have [machines.ssh], at the same time."
+    "--all", "everywhere", is_flag=True, help="Deploy to all machines with [machines.ssh], in parallel."
 )
 @click.option(
-    "--rollback", is_flag=True, help="Go back to the release before, with its settings and secrets."
+    "--rollback", is_flag=True, help="Restore the previous release with its configuration and secrets."
 )
-@click.option("--dry-run", is_flag=True, help="Only print the steps; nothing is reached or changed.")
-@click.option("--offline", is_flag=True, help="The machine has no internet: wheels come from this computer.")
+@click.option("--dry-run", is_flag=True, help="Only print the steps; change nothing.")
+@click.option("--offline", is_flag=True, help="For machines without internet: copy wheels from here.")
 @click.option(
     "--model-folder",
     "model_folders",
     multiple=True,
     metavar="[MODEL=]PATH",
-    help="Copy models from a folder here: an MLX model, a Hugging Face cache, or Ollama's models.",
+    help="Copy models from this folder: an MLX model, a Hugging Face cache or Ollama's models.",
 )
 @click.option(
-    "--environment", metavar="PATH", help="An environment that is already on the machine; none is made."
+    "--environment", metavar="PATH", help="Use this Python environment on the machine; install none."
 )
 @click.option(
     "--wheels",
     type=click.Path(path_type=Path),
     default="var/wheels",
     show_default=True,
-    help="Where wheels for machines without internet are kept on this computer.",
+    help="Folder of wheels on this computer, for --offline.",
 )
-@click.option("--quick", is_flag=True, help="Compare sizes of model files only, not their hashes.")
+@click.option("--quick", is_flag=True, help="Compare model files by size only, not by hash.")
 @click.option(
-    "--wait", "wait_s", type=float, default=60.0, show_default=True, help="Seconds to wait for a heartbeat."
+    "--wait",
+    "wait_s",
+    type=float,
+    default=60.0,
+    show_default=True,
+    help="Seconds to wait for a heartbeat.",
 )
 @click.pass_obj
 def deploy(
@@ -91,15 +96,15 @@ def deploy(
     quick: bool,
     wait_s: float,
 ) -> None:
-    """Set up MACHINE over SSH, or bring it up to date: program, packages, settings, models, service.
+    """Install or update Grader on MACHINE over SSH.
 
-    The machine's address of Redis comes from GRADER_REDIS_URL_<MACHINE> (DGX_SPARK_1 for dgx-spark-1), else
-    from GRADER_REDIS_URL. Running it again changes only what is different; what runs is started again only
-    then, after it has finished or handed back its work. A release that sends no heartbeat within --wait is
-    replaced by the one before.
+    It copies the program, installs packages, checks models, and starts the worker as a service. The machine's
+    Redis URL comes from GRADER_REDIS_URL_<MACHINE> (DGX_SPARK_1 for dgx-spark-1), else from GRADER_REDIS_URL.
+    Running it again changes only what is different. A worker is restarted only if something changed, after it
+    has finished or returned its runs. Without a heartbeat within --wait, the previous release is restored.
     """
     if everywhere == bool(machine):
-        raise click.UsageError("Name one MACHINE, or give --all.")
+        raise click.UsageError("Give one MACHINE or --all.")
     options = Options(environment, offline, model_folders, wheels, quick, wait_s)
     if machine:
         _one(settings, settings.config.machine(machine), options, rollback, dry_run)
@@ -124,7 +129,7 @@ def _all(settings: Settings, options: Options, rollback: bool, dry_run: bool) ->
     machines = [one for one in settings.config.machines if one.ssh is not None]
     if not machines:
         raise MachineError(
-            "No machine has [machines.ssh] in config.toml; see docs/how-to/administrators/cluster.md."
+            "No machine in config.toml has [machines.ssh]. See docs/how-to/administrators/cluster.md."
         )
     done: list[Deployment] = []
     with Overview([one.name for one in machines], live=sys.stdout.isatty()) as overview:

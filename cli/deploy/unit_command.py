@@ -24,24 +24,24 @@ KIND = click.Choice(["systemd", "launchd"])
 
 @click.command()
 @click.argument("name")
-@click.option("--kind", type=KIND, help="Of which service manager; this computer's own otherwise.")
+@click.option("--kind", type=KIND, help="Service manager; this computer's own by default.")
 @click.option(
     "--env-file",
     type=click.Path(path_type=Path),
-    help="The file with the secrets; for root /etc/grader/grader.env, sandbox.env there for sandbox, else "
+    help="File with the secrets. By default /etc/grader/grader.env (sandbox.env for sandbox) for root, else "
     "grader.env beside config.toml.",
 )
-@click.option("--user", help="Whom a service of the system runs as; grader, or grader-sandbox for sandbox.")
-@click.option("--prefill", is_flag=True, help="Of a machine: what reads prompts for others, not its worker.")
+@click.option("--user", help="User of a system service; by default grader, or grader-sandbox for sandbox.")
+@click.option("--prefill", is_flag=True, help="Of a machine: its prefill server instead of its worker.")
 @click.pass_obj
 def service(
     settings: Settings, name: str, kind: str | None, env_file: Path | None, user: str | None, prefill: bool
 ) -> None:
-    """Print the systemd unit or launchd property list of NAME: a part of the server, or a machine.
+    """Print the systemd unit or launchd property list of NAME.
 
-    Parts are web, store, sandbox, sweep, gateway and up.
-    It names this environment, this config.toml and a file of secrets (GRADER_REDIS_URL='…' in each line).
-    For machines in reach of SSH, `grader deploy` does all of it.
+    NAME is web, store, sandbox, sweep, gateway, up or a machine. The unit uses this environment, this
+    config.toml and a file of secrets with lines such as GRADER_REDIS_URL='…'. For machines with SSH,
+    `grader deploy` does all of it.
     """
     show(settings, name, kind, env_file, user, prefill=prefill)
 
@@ -118,7 +118,7 @@ def _systemd_help(one: Service) -> str:
     where = "/etc/systemd/system" if one.system else "~/.config/systemd/user"
     scope = "" if one.system else " --user"
     linger = "" if one.system else "\n  loginctl enable-linger        # to run while nobody is signed in"
-    return f"""This goes to {where}/{unit}. Then:
+    return f"""Save it as {where}/{unit}. Then run:
   systemctl{scope} daemon-reload && systemctl{scope} enable --now {unit}{linger}
 {_secrets(one)}"""
 
@@ -127,7 +127,7 @@ def _launchd_help(one: Service) -> str:
     where = "/Library/LaunchDaemons" if one.system else "~/Library/LaunchAgents"
     domain = "system" if one.system else "gui/$(id -u)"
     plist = f"{where}/grader.{one.name}.plist"
-    return f"""This goes to {plist}. Then:
+    return f"""Save it as {plist}. Then run:
   launchctl bootstrap {domain} {plist}
 {_secrets(one)}"""
 
@@ -139,4 +139,4 @@ def _secrets(one: Service) -> str:
     if one.work == "server" or one.name == "up":
         names += ", GRADER_SECRET_KEY"
     reader = f"root and group {one.user}, mode 0640" if one.system else "its owner, mode 0600"
-    return f"Secrets stand in {one.env_file}, readable by {reader}, a line each: {names}\n"
+    return f"Write the secrets to {one.env_file}, readable by {reader}, one per line: {names}\n"

@@ -12,6 +12,7 @@ import click
 
 from cli.commands.serve import ENGINE, FOLDER, PORT
 from cli.doctor.finding import Bounds, Finding, Installation, failure, ok
+from cli.output import counted
 from cli.settings import Settings, with_own_redis
 from grading.config.settings import Config
 from grading.domain.errors import ConfigError, GraderError
@@ -25,9 +26,9 @@ MARKS = {"ok": "✓", "warning": "!", "failure": "✗"}
 @FOLDER
 @PORT
 @click.option("--patience", type=click.FloatRange(0.1, 600), default=60, show_default=True,
-              help="Seconds each model has for one token.")  # fmt: skip
+              help="Longest wait for a model's token, in seconds.")  # fmt: skip
 @click.option("--min-free-gb", type=click.FloatRange(0), default=5, show_default=True,
-              help="Less free disk space is a fault.")  # fmt: skip
+              help="Least free disk space, in GB.")  # fmt: skip
 @click.pass_obj
 def doctor(
     settings: Settings,
@@ -38,7 +39,10 @@ def doctor(
     patience: float,
     min_free_gb: float,
 ) -> None:
-    """Examine configuration, Redis, database, parts and machines; exit 1 if something does not work."""
+    """Check configuration, services, machines and models.
+
+    Exits with status 1 if something does not work, and says how to fix it.
+    """
     bounds = Bounds(patience_s=patience, free_gb=min_free_gb)
     found = []
     for finding in examine(settings, engine, folder, port, bounds):
@@ -52,7 +56,9 @@ def doctor(
         rows = [asdict(finding) for finding in found]
         click.echo(json.dumps({"ok": not counts["failure"], "counts": counts, "findings": rows}, indent=2))
     if counts["failure"]:
-        raise GraderError(f"{counts['failure']} fault(s) and {counts['warning']} warning(s).")
+        raise GraderError(
+            f"{counted(counts['failure'], 'failure')}, {counted(counts['warning'], 'warning')}."
+        )
 
 
 def examine(
@@ -67,7 +73,7 @@ def examine(
                 "configuration_wrong",
                 "configuration",
                 line,
-                "correct it; docs/reference/configuration.md has every key",
+                "correct it; docs/reference/configuration.md lists every key",
             )
         return
     yield ok("configuration", f"{settings.path} is valid")

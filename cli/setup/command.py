@@ -21,16 +21,16 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 
 @click.command()
 @click.option("--machine", "named", multiple=True, metavar="NAME=USER@HOST",
-              help="A machine with models, for config.toml; may be given several times.")  # fmt: skip
+              help="Add a machine to config.toml; can be repeated.")  # fmt: skip
 @click.option("--engine", type=click.Choice(list(machines.STAGES)), default="ollama", show_default=True,
-              help="What machines run that config.toml does not have yet; rules needs no model.")  # fmt: skip
-@click.option("--address", help="Name or address by which machines reach this server; found out otherwise.")
-@click.option("--r/--no-r", default=None, help="Install R, for courses that are taught in it.")
-@click.option("--sample", is_flag=True, help="Import the sample assignment, to submit something for.")
-@click.option("--yes", is_flag=True, help="Ask nothing: take what is given and the defaults.")
-@click.option("--dry-run", is_flag=True, help="Only print the steps; nothing is changed.")
-@click.option("--undo", "undone", is_flag=True, help="Take back what setup made, but for data and secrets.")
-@click.option("--data", is_flag=True, help="With --undo: the database, secrets and users, too.")
+              help="Engine of added machines; rules needs no model.")  # fmt: skip
+@click.option("--address", help="Name or address of this server for machines; detected by default.")
+@click.option("--r/--no-r", default=None, help="Install R, for courses that use it.")
+@click.option("--sample", is_flag=True, help="Import the sample assignment.")
+@click.option("--yes", is_flag=True, help="Ask no questions; use the options and the defaults.")
+@click.option("--dry-run", is_flag=True, help="Only print the steps; change nothing.")
+@click.option("--undo", "undone", is_flag=True, help="Remove what setup created, except data and secrets.")
+@click.option("--data", is_flag=True, help="With --undo: also remove database, secrets and users.")
 def setup(
     named: tuple[str, ...],
     engine: str,
@@ -42,13 +42,14 @@ def setup(
     undone: bool,
     data: bool,
 ) -> None:
-    """Set up this server: packages, users, secrets, Redis, database, services, first administrator.
+    """Set up or update this server, on Debian or Ubuntu.
 
-    For Debian and Ubuntu, as root. Running it again changes only what is different, also after a run that
-    broke off; packages and tables of a newer version are brought in by it, too.
+    It installs packages and creates users, secrets, certificates, Redis, the database, services and the first
+    administrator. Run it as root. Running it again changes only what is different, also after an interruption
+    or an update of Grader.
     """
     if data and not undone:
-        raise click.UsageError("--data goes with --undo.")
+        raise click.UsageError("--data needs --undo.")
     host = Host.at(Path("/"))
     with nullcontext() if dry_run else alone():
         if undone:
@@ -73,7 +74,7 @@ def _set_up(host: Host, answers: Answers, yes: bool, dry_run: bool) -> None:
         if not dry_run:
             _say(step())
     if not dry_run:
-        click.echo("\nNow:")
+        click.echo("\nNext:")
         for line in one.next():
             click.echo(f"  {line}")
 
@@ -87,7 +88,7 @@ def alone() -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise SetupError("Another `grader setup` runs on this computer; wait for its end.") from None
+            raise SetupError("Another `grader setup` is running. Wait until it ends.") from None
         yield
 
 
@@ -96,12 +97,12 @@ def _say(text: str) -> None:
 
 
 def _asked(answers: Answers) -> Answers:
-    """The answers after a question each; what stands there is taken with the enter key."""
+    """The answers after a question each; the enter key takes the default."""
     address = click.prompt("Address by which machines reach this server", answers.address)
     named = list(answers.machines)
-    while text := click.prompt("Another machine, NAME=USER@HOST (none: enter)", "", show_default=False):
+    while text := click.prompt("Add a machine, NAME=USER@HOST (Enter: none)", "", show_default=False):
         named.append(Named.read(text))
-    r = click.confirm("Install R, for courses that are taught in it?", answers.r)
+    r = click.confirm("Install R, for courses that use it?", answers.r)
     sample = click.confirm("Import the sample assignment?", answers.sample)
     click.confirm("Set up this computer now?", default=True, abort=True)
     return Answers(address, tuple(named), answers.engine, r, sample)
@@ -110,7 +111,7 @@ def _asked(answers: Answers) -> Answers:
 def _undo(host: Host, data: bool, yes: bool, dry_run: bool) -> None:
     steps = undo.steps(host, data)
     if steps and data and not (yes or dry_run):
-        click.confirm("All submissions, grades and secrets of this server will be gone. Go on?", abort=True)
+        click.confirm("Delete all submissions, grades and secrets of this server?", abort=True)
     failed = 0
     for number, (does, step) in enumerate(steps, 1):
         click.echo(f"{number}/{len(steps)} {does}")
@@ -123,4 +124,4 @@ def _undo(host: Host, data: bool, yes: bool, dry_run: bool) -> None:
     for line in undo.left(host, data):
         click.echo(line)
     if failed:
-        raise SetupError("See ! above: that is still there; `scripts/setup --undo` tries it again.")
+        raise SetupError("Some steps failed, see ! above. Retry with `scripts/setup --undo`.")

@@ -10,6 +10,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 from urllib.parse import urlsplit
@@ -399,8 +400,9 @@ class Config(Value):
         for machine in self.machines:
             if machine.name == name:
                 return machine
-        names = ", ".join(machine.name for machine in self.machines)
-        raise ConfigError(f"There is no machine '{name}' in the configuration; it has: {names}.")
+        names = [machine.name for machine in self.machines]
+        like = "".join(f" Did you mean '{one}'?" for one in get_close_matches(name, names, 1))
+        raise ConfigError(f"There is no machine '{name}' in config.toml.{like} It has {', '.join(names)}.")
 
     def with_engine(self, engine: str) -> Config:
         """The same machines with every stage on another in-process engine."""

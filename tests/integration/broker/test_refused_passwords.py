@@ -78,9 +78,9 @@ def test_ready_and_the_overview_say_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["machines"], "Redis refuses the password of GRADER_REDIS_URL, so nothing is known"),
-        (["drain", "one"], "Redis refuses the password of GRADER_REDIS_URL; the machine hears of it"),
-        (["erase", "s-1", "--yes"], "Redis refuses the password, and it may hold the student's work"),
+        (["machines"], "Redis refuses the password in GRADER_REDIS_URL. The state of"),
+        (["drain", "one"], "Redis refuses the password in GRADER_REDIS_URL. The change is stored"),
+        (["erase", "s-1", "--yes"], "Redis refuses the password, and it can hold the student's work"),
     ],
 )
 def test_commands_say_it(rotated: Config, tmp_path: Path, words: list[str], said: str) -> None:

@@ -70,8 +70,8 @@ def test_a_machine_from_nothing_to_its_heartbeat_and_back(site: Site, grader: Gr
 
     restarted = grader("cluster", "restart")
     assert (restarted.status, restarted.error) == (0, "")
-    assert "lab-1: sends heartbeats again" in restarted.out
-    assert "lab-2: has no [machines.ssh] in config.toml, left alone" in restarted.out
+    assert "lab-1: restarted, heartbeat after" in restarted.out
+    assert "lab-2: skipped, it has no [machines.ssh] in config.toml" in restarted.out
     assert pid.read_text() != before
 
     before = pid.read_text()
@@ -129,7 +129,7 @@ def test_a_machine_that_reads_for_others_has_a_second_service(
 
         assert "lab-1, prefill: stopped after" in grader("cluster", "stop", "lab-1").out
         assert json.loads(grader("cluster", "status", "lab-1", "--json").out)[0]["ok"] is False
-        assert "lab-1, prefill: listens" in grader("cluster", "start", "lab-1").out
+        assert "lab-1, prefill: listening" in grader("cluster", "start", "lab-1").out
     finally:
         grader("cluster", "stop", "lab-1")
 

@@ -101,7 +101,7 @@ def test_the_command_machines_shows_weights_and_cached_tokens(leases: Leases, tm
     said = CliRunner().invoke(grader, words, env={"COLUMNS": "200"})
     assert said.exit_code == 0, said.output
     assert said.output.count("(ollama, aabb)") == 2
-    assert "lab-1, ollama: 3,000 of 4,000 prompt tokens from the cache" in said.output
+    assert "lab-1, ollama: 3,000 of 4,000 prompt tokens cached" in said.output
     assert "lab-2 differs from most" in said.output
     assert f"  → run `ollama pull {MODEL}` on lab-2" in said.output
     told = json.loads(CliRunner().invoke(grader, [*words, "--json"]).output)

@@ -465,15 +465,15 @@ def test_by_the_command_line(here: Bridged, monkeypatch: pytest.MonkeyPatch, red
     code, said = run("pull")
     assert (code, "1 new submissions" in said) == (0, True)
     here.graded(ADA)
-    assert "1 scores were posted" in run("push")[1]
-    assert "0 scores were posted" in run("sync")[1]
+    assert "1 score sent" in run("push")[1]
+    assert "0 scores sent" in run("sync")[1]
     here.canvas.of(ADA)["entered_score"] = 1.0
     assert run("compare")[0] == 1
     assert "1 differ" in run("list")[1]
-    assert "1 scores were posted" in run("push", "--again")[1]
+    assert "1 score sent" in run("push", "--again")[1]
     assert run("compare")[0] == 0
     assert here.canvas.token not in run("list")[1]
-    assert "has ended" in run("unlink", "1")[1]
+    assert "Removed link 1" in run("unlink", "1")[1]
     assert here.bridge.pull().people == 0
     run("link", page, "ba/hw1")
     assert here.bridge.pull().submitted == 0  # what was pulled stays known

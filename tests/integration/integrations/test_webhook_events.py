@@ -334,9 +334,9 @@ def test_messages_are_sent_by_the_command_line(
         assert set(roles(school)) == {"c9"}
         assert ": 401" in send("--secret", "whsec_" + "eA" * 20)[1]
         data.write_text("[]")
-        assert "write an object" in send("--data", str(data))[1]
+        assert "write a JSON object" in send("--data", str(data))[1]
         monkeypatch.delenv("GRADER_LMS_CANVAS_SECRET")
-        assert "Say what to sign with" in send()[1]
+        assert "There is no signing secret for" in send()[1]
     finally:
         server.shutdown()
         server.server_close()
@@ -377,9 +377,9 @@ def test_secrets_by_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyP
     code, made, _ = run("secret", "add", "canvas", "--var", str(tmp_path))
     assert (code, made.startswith("whsec_")) == (0, True)
     code, listed, _ = run("secret", "list")
-    assert "1  canvas  live" in listed
+    assert "1  canvas  valid" in listed
     assert made.split("\n")[0] not in listed
     assert run("secret", "end", "1")[0] == 0
-    assert "ended" in run("secret", "list")[1]
+    assert "revoked" in run("secret", "list")[1]
     assert "There is no connection 'moodle'" in str(run("secret", "add", "moodle")[2])
     assert "There is no secret 9" in str(run("secret", "end", "9")[2])

@@ -292,8 +292,8 @@ def test_the_commands(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert isinstance(run(store.url, "backup", newest).exception, Conflict)
     assert run(store.url, "backup", newest, "--to-folder", "x").exit_code == 2
     url = f"sqlite:///{tmp_path / 'new.db'}"
-    assert "is set going again" in run(url, "restore", newest).output
+    assert "Interrupted runs are dispatched again" in run(url, "restore", newest).output
     assert isinstance(run(url, "restore", newest).exception, Conflict)
-    assert "What was there before is in" in run(url, "restore", newest, "--replace").output
+    assert "The replaced data is in" in run(url, "restore", newest, "--replace").output
     with zipfile.ZipFile(newest) as archive:
         assert Manifest.model_validate_json(archive.read("manifest.json")).kind == "sqlite"

@@ -430,7 +430,7 @@ def test_the_commands(
         assert run("export", f"{CANARY}-id", str(file)).exit_code == 2
         assert isinstance(run("export", "nobody", str(tmp_path / "x.zip")).exception, NotFound)
         assert [path.name for path in tmp_path.iterdir()] == ["export.zip"]
-        assert "Nothing is older" in run("retention", "--dry-run").output
+        assert "No data is older" in run("retention", "--dry-run").output
         assert "1 submissions" in run("erase", f"{CANARY}-id", "--dry-run").output
         assert run("erase", f"{CANARY}-id", input="n\n").exit_code == 1
         assert hits(system.store)
@@ -441,7 +441,7 @@ def test_the_commands(
         assert hits(system.store)
         done = run("erase", f"{CANARY}-id", "--yes")
         assert done.exit_code == 0, done.output
-        assert "Back-ups made before" in done.output
+        assert "Earlier backups still contain" in done.output
         assert hits(system.store) == {}
         with sqlite3.connect(system.store.engine.url.database or "") as connection:
             assert connection.execute("pragma integrity_check").fetchone() == ("ok",)

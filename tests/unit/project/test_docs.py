@@ -89,7 +89,8 @@ def wrong(words: list[str]) -> str | None:
             return f"no command {rest[0]!r} in {' '.join(words)!r}"
         command = below
         rest.pop(0)
-    known = {option for parameter in (*command.params, *grader.params) for option in parameter.opts}
+    parameters = (*command.params, *grader.params)
+    known = {"--help", *(option for parameter in parameters for option in parameter.opts)}
     unknown = [word for word in rest if word.startswith("--") and word.strip("[],.") not in known]
     return f"no options {unknown} in {' '.join(words)!r}" if unknown else None
 

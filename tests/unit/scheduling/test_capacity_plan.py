@@ -142,11 +142,11 @@ def test_a_file_of_machines_is_planned(run: Callable[..., Result]) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("gb10", "gb11", "card 'gb11' is not known; known: gb10, m3-ultra, m4-max"),
-        ("qwen3-coder-30b", "qwen9", "model 'qwen9' is not known"),
+        ("gb10", "gb11", "card 'gb11' is unknown. Use gb10, m3-ultra, m4-max"),
+        ("qwen3-coder-30b", "qwen9", "model 'qwen9' is unknown"),
         ("jobs_per_hour = 320", "", "machines.1.stages.feedback: write either jobs_per_hour or model"),
         ("{ jobs_per_hour = 320 }", "{ model = 'x' }\n[[", "machines.toml"),
-        ('"studio"', '"spark"', "'spark' stands there twice"),
+        ('"studio"', '"spark"', "'spark' is there twice"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(run: Callable[..., Result], old: str, new: str, said: str) -> None:
@@ -156,8 +156,8 @@ def test_what_is_wrong_with_a_file_is_said(run: Callable[..., Result], old: str,
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--output", "analysis=²"), "is not STAGE=TOKENS"),
-        (("--output", "anlysis=2000"), "no machine does anlysis"),
+        (("--output", "analysis=²"), "Write STAGE=TOKENS"),
+        (("--output", "anlysis=2000"), "No machine has the stage anlysis"),
         (("--prompt", "-5"), "--prompt"),
     ],
 )
@@ -196,4 +196,4 @@ def test_the_sandbox_is_named_where_it_is_the_bottleneck(
     sandbox = json.loads(told.output)["sandbox"]
     assert sandbox == {"slots": 2, "seconds": seconds, "hours": pytest.approx(400 / 2 * seconds / 3600)}
     shown = " ".join(CliRunner().invoke(command, [], obj=Settings(path)).output.split())
-    assert f"(2 at once, {seconds:.1f} s each): {bottleneck} would be the bottleneck." in shown
+    assert f"(2 at once, {seconds:.1f} s each): {bottleneck} limits the time." in shown

@@ -224,7 +224,7 @@ def test_the_command_takes_no_program_from_the_folder_it_is_given_in(tmp_path: P
         cwd=tmp_path,
         env={"PATH": f"{tmp_path}:{os.defpath}"},
     )
-    assert "Set up this server" in said.stdout
+    assert "Set up or update this server" in said.stdout
 
 
 # --- machines -----------------------------------------------------------------------------------------
@@ -519,7 +519,11 @@ def test_nobody_but_root_touches_the_lock(tmp_path: Path, monkeypatch: pytest.Mo
         pass
     assert not (tmp_path / "lock").exists()
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    with command.alone(), pytest.raises(SetupError, match="Another `grader setup` runs"), command.alone():
+    with (
+        command.alone(),
+        pytest.raises(SetupError, match="Another `grader setup`"),
+        command.alone(),
+    ):
         pass
 
 
