@@ -392,7 +392,7 @@ class Setup:
         if not config.server.public_url.startswith("https://"):
             lines.append(
                 f"Put a proxy with HTTPS before it, and server.public_url into {accounts.CONFIG}: "
-                "docs/how-to/administrators/maintenance.md#https-by-a-proxy"
+                "docs/how-to/administrators/https.md"
             )
         lines.append("Look again at any time:  sudo grader doctor")
         return lines

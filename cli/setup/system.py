@@ -89,7 +89,7 @@ def wrong_system(host: Host) -> list[str]:
     named = f" Missing here: {', '.join(missing)}." if missing else ""
     return [
         f"Setup knows Debian 12, Ubuntu 24.04 and newer; this is {release.get('PRETTY_NAME', kind)}.{named} "
-        "docs/how-to/administrators/operations.md says what a server consists of."
+        "docs/how-to/administrators/server.md says what a server consists of."
     ]
 
 

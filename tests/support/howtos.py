@@ -1,4 +1,4 @@
-"""The blocks of the documents that operators follow: which of them a test plays, and why others are not."""
+"""The blocks of commands in the documents: which of them a test plays, and why others are not."""
 
 from __future__ import annotations
 
@@ -7,34 +7,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-PAGES = (
-    "README.md",
-    *(f"docs/how-to/administrators/{name}.md" for name in ("operations", "cluster", "maintenance", "redis")),
-)
 PART = re.compile(r"^#+ ([^\n]+)$|^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 MACHINE = ("cluster.md: A DGX Spark with Ollama",)
-KEYS = ("cluster.md: What has to be there first (2)",)
-SET_UP = ("operations.md: Set up the server",)
-PEOPLE = ("operations.md: People, assignments, tokens",)
-EVERY_DAY = (
-    "README.md: Write an assignment",
-    "cluster.md: The cluster in one hand",
-    "README.md: 3. Is it well?",
-)
-BACK_UP = (
-    "maintenance.md: Back-up",
-    "maintenance.md: Back-up (2)",
-)
-EVERY_NIGHT = ("maintenance.md: Back-up (5)",)
-RESTORE = (
-    "maintenance.md: Restore",
-    "maintenance.md: Restore (2)",
-)
-STUDENT = (
-    "maintenance.md: What is held on a student",
-    "maintenance.md: Erasing a student",
-)
+KEYS = ("cluster.md: Before the first deployment (2)",)
+SET_UP = ("server.md: Set up the server",)
+PEOPLE = ("server.md: Add people, an assignment and a token",)
+EVERY_DAY = ("README.md: Set it up (2)", "cluster.md: Set up the machines", "server.md: Check the server")
+BACK_UP = ("maintenance.md: Back up", "maintenance.md: Back up (2)")
+EVERY_NIGHT = ("maintenance.md: Back up (5)",)
+RESTORE = ("maintenance.md: Restore", "maintenance.md: Restore (2)")
+STUDENT = ("maintenance.md: Export what is stored about a student", "maintenance.md: Erase a student")
 UPDATE = ("maintenance.md: Update",)
 ROTATION = (
     "maintenance.md: Change passwords and certificates",
@@ -42,35 +25,55 @@ ROTATION = (
     "maintenance.md: Change passwords and certificates (3)",
 )
 WITHOUT_INTERNET = ("cluster.md: Machines without internet",)
-MOVE_FROM = ("maintenance.md: Moving to another computer",)
-MOVE_TO = ("maintenance.md: Moving to another computer (2)",)
-CERTIFICATE = ("redis.md: TLS",)
+MOVE_FROM = ("maintenance.md: Move to another computer",)
+MOVE_TO = ("maintenance.md: Move to another computer (2)",)
+CERTIFICATE = ("redis.md: Use TLS",)
 PLAYED = (
     *(*MACHINE, *KEYS, *SET_UP, *PEOPLE, *EVERY_DAY, *BACK_UP, *EVERY_NIGHT, *RESTORE, *STUDENT),
     *(*UPDATE, *ROTATION, *WITHOUT_INTERNET, *MOVE_FROM, *MOVE_TO, *CERTIFICATE),
 )
 """Blocks that tests/integration/deploy/test_howtos.py plays."""
 
-WITHOUT = "`grader setup` does it"
-MODELS = "a model is fetched, and no test does that"
-MACOS = "macOS"
-CONTAINERS = "the image is not built by tests; tests/integration/deploy/test_compose.py checks the file"
-DEMO = "tests/integration/cli/test_demo.py runs the demo"
+MODELS = "needs a real machine: a model is downloaded"
+MACHINES = "needs real machines"
+MACOS = "needs a real machine: macOS"
+CONTAINERS = "needs a container engine; tests/integration/deploy/test_compose.py checks the file"
+PLATFORM = "needs a real Canvas; tests/integration/lti registers a stand-in"
+TESTS = "runs tests"
+BENCH = "a benchmark, which runs for minutes"
 NOT_PLAYED = {
-    "README.md: Try it": DEMO,
-    "README.md: Try it (3)": DEMO,
-    "README.md: Try it (4)": "runs all tests",
-    "README.md: 1. The server": "operations.md: Set up the server has the same commands",
-    "README.md: 2. The four machines": "operations.md: Set up the server names the machines at once",
-    "README.md: 2. The four machines (2)": "operations.md: Set up the server has the same command",
-    "operations.md: The server with containers": CONTAINERS,
-    "operations.md: A DGX Spark with Ollama": MODELS,
-    "operations.md: A Mac Studio with MLX": MACOS,
-    "cluster.md: What has to be there first (3)": f"{WITHOUT}; tests/integration/deploy/test_cluster.py",
+    "README.md: Try it": "tests/integration/cli/test_demo.py runs the demo, and make test is what runs",
+    "README.md: Set it up": "server.md: Set up the server has the same commands",
+    "demo.md: Start it": "tests/integration/cli/test_demo.py runs the demo",
+    "demo.md: Use the commands on the running demo": "tests/integration/cli/test_demo.py runs the demo",
+    "submit.md: Keep the receipt": "tests/integration/submissions/test_submit_pages.py verifies a receipt so",
+    "server.md: In containers": CONTAINERS,
+    "maintenance.md: Back up (6)": CONTAINERS,
+    "monitoring.md: Prometheus, Grafana and Flower in containers": CONTAINERS,
+    "sandbox.md: Three kinds": CONTAINERS,
+    "cluster.md: A DGX Spark with Ollama (2)": MODELS,
     "cluster.md: A Mac Studio with MLX": MACOS,
-    "cluster.md: By hand": "tests/integration/deploy/test_service_managers.py",
-    "maintenance.md: Back-up (6)": CONTAINERS,
-    "redis.md: A user a machine": f"{WITHOUT}; tests/integration/broker/test_redis_security.py",
+    "cluster.md: Before the first deployment (3)": "tests/integration/deploy/test_cluster.py",
+    "cluster.md: Without SSH": "tests/integration/deploy/test_service_managers.py",
+    "doctor.md: The doctor": "tests/integration/cli/test_doctor.py",
+    "planning.md: Planning: how long a class takes": "tests/unit/scheduling/test_capacity_plan.py",
+    "gateway.md: Turn it on (2)": "tests/integration/gateway/test_gateway.py",
+    "hybrid.md: Set it up (2)": MACHINES,
+    "hybrid.md: Set it up (3)": f"{MACHINES} with CUDA",
+    "hybrid.md: Set it up (4)": MACHINES,
+    "canvas.md: In Grader": PLATFORM,
+    "redis.md: One user for each machine": "tests/integration/broker/test_redis_security.py",
+    "events.md: Try it on one computer": "tests/integration/integrations/test_webhook_events.py",
+    "events.md: Answers": "tests/integration/integrations/test_webhook_events.py",
+    "webhooks.md: Change secrets": "tests/integration/integrations/test_webhook_events.py",
+    "reliability.md: How to repeat it": TESTS,
+    "sandbox.md: How to check it": TESTS,
+    "benchmarks.md: Cost beside a bare Celery chord": BENCH,
+    "benchmarks.md: Sandbox": BENCH,
+    "benchmarks.md: Engines": BENCH,
+    "benchmarks.md: Pages": BENCH,
+    "benchmarks-router.md: Benchmarks of the router": BENCH,
+    "http-api.md: HTTP API": "tests/integration/api/test_generated_client.py generates a client",
 }
 """Blocks of commands that are not played there, and why."""
 
@@ -86,12 +89,17 @@ class Block:
 
 def blocks(root: Path) -> dict[str, Block]:
     """All blocks of the pages by their names."""
-    found = (
-        block
-        for page in PAGES
-        for block in _of_page(Path(page).name, (root / page).read_text(encoding="utf-8"))
-    )
+    pages = [root / "README.md", root / "CONTRIBUTING.md", *sorted((root / "docs").rglob("*.md"))]
+    found = (block for page in pages for block in _of_page(page.name, page.read_text(encoding="utf-8")))
     return {block.name: block for block in found}
+
+
+def calls(block: Block) -> list[str]:
+    """The commands of a block that only asks the HTTP API, continued lines joined; nothing of others."""
+    lines = block.text.replace("\\\n", " ").splitlines()
+    asked = [line for line in lines if line.startswith("curl ")]
+    others = [line for line in lines if line and line not in asked and not re.match("#|[A-Z]+=", line)]
+    return [] if others else asked
 
 
 def _of_page(page: str, text: str) -> Iterator[Block]:

@@ -150,7 +150,7 @@ def submit(host: Host, token: str, work: str, student: str) -> str:
 def test_back_ups_are_made_restored_and_tried_out(school: School) -> None:
     school.play(howtos.BACK_UP)
     for number, kind in ((3, "service"), (4, "timer")):
-        text = school.texts[f"maintenance.md: Back-up ({number})"].text
+        text = school.texts[f"maintenance.md: Back up ({number})"].text
         school.server.write(f"/etc/systemd/system/grader-backup.{kind}", text, user="root")
     school.play(howtos.EVERY_NIGHT)
     assert "grader-backup.timer" in school.server.run("systemctl list-timers")
