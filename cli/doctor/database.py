@@ -179,7 +179,7 @@ def _backlog(installation: Installation, now_open: Open) -> Iterator[Finding]:
     if waiting.oldest_s > installation.bounds.backlog_s:
         yield warning("backlog_old", "backlog", message, "look at the machines below; add slots or machines")
     else:
-        yield ok("backlog", message if waiting.count else "nothing waits")
+        yield ok("backlog", message if waiting.count else "the queues are empty")
     if dead := sum(now_open.dead.values()):
         message = f"{dead} parts of submissions could not be done, and wait for a person"
         yield warning("dead_letters", "dead letters", message, "put right what failed, then `grader replay`")

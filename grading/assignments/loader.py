@@ -33,20 +33,22 @@ NOT_A_FOLDER = define_message(
 )
 MISSING_FROM_FOLDER = define_message("folder.missing_from_folder", "is missing from the folder")
 RUBRIC_AND_CRITERIA = define_message(
-    "folder.rubric_and_criteria", "names a file, but there are criteria too; keep one of them"
+    "folder.rubric_and_criteria", "names a file, but criteria are set here too; keep one of them"
 )
 RUBRIC_AND_ADJUSTMENTS = define_message(
     "folder.rubric_and_adjustments",
-    "names a file, but adjustments or bonus_at_most stand beside it; write them there",
+    "names a file, but adjustments or bonus_at_most are set here too; move them to that file",
 )
 NO_RUBRIC_FILE = define_message("folder.no_rubric_file", "there is no file %(name)s in the folder")
-TWO_TASKS = define_message("folder.two_tasks", "is given, but there is a task.md too; keep one of them")
+TWO_TASKS = define_message("folder.two_tasks", "is set, but the folder has a task.md too; keep one of them")
 NO_SLUG = define_message(
     "folder.no_slug", 'is missing, and the folder\'s name gives none; write slug = "homework-1"'
 )
 IS_A_LINK = define_message("folder.is_a_link", "is a link; put the file itself into the folder")
-FOLDER_TOO_LARGE = define_message("folder.folder_too_large", "makes the folder larger than is allowed")
-TOO_MANY_FILES = define_message("folder.too_many_files", "the folder holds more than %(most)s files")
+FOLDER_TOO_LARGE = define_message(
+    "folder.folder_too_large", "exceeds the size limit of the folder; remove or shorten files"
+)
+TOO_MANY_FILES = define_message("folder.too_many_files", "the folder has more than %(most)s files")
 NOT_TOML = define_message("folder.not_toml", "is not valid TOML: %(why)s")
 NOT_UTF8 = define_message("folder.not_utf8", "is not UTF-8 text; save it as UTF-8")
 NOT_JSON = define_message("folder.not_json", "is not valid JSON: %(why)s")

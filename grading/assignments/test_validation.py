@@ -19,9 +19,9 @@ from grading.execution.planned_requests import MAX_EXPRESSIONS
 from grading.execution.values import CodeLanguage
 
 LANGUAGE_NOT_RUN = define_message(
-    "test_files.language_not_run", "only work in Python or R can be run; leave out the checks that do"
+    "test_files.language_not_run", "only Python and R can be run; remove the checks that need a run"
 )
-TESTS_TOO_LARGE = define_message("test_files.tests_too_large", "hold more than 5 MB; put data into data/")
+TESTS_TOO_LARGE = define_message("test_files.tests_too_large", "have more than 5 MB; put data into data/")
 NOT_UTF8 = define_message("test_files.not_utf8", "is not UTF-8 text; put data into data/")
 
 MAX_TESTS_BYTES = 5_000_000
@@ -67,12 +67,12 @@ def _problems(
     check: CheckBase, tests: Mapping[str, str], solved: bool, language: CodeLanguage
 ) -> Iterator[str]:
     if isinstance(check, OutputEquals) and check.text is None and not solved:
-        yield ": has nothing to compare with; give text or a solution"
+        yield ": has no expected output; set text or add a solution"
     if isinstance(check, VariableEquals):
         if not check.names and not check.values:
-            yield ": asks for nothing; give names or values"
+            yield ": checks nothing; set names or values"
         if not set(check.names) <= set(check.values) and not solved:
-            yield ".names: have nothing to compare with; give values or a solution"
+            yield ".names: have no expected values; set values or add a solution"
         for name, code in check.values.items():
             yield from _wrong(code, language, f".values.{name}")
     if isinstance(check, PassesTests):
@@ -83,7 +83,7 @@ def _suite(
     check: PassesTests, tests: Mapping[str, str], solved: bool, language: CodeLanguage
 ) -> Iterator[str]:
     if not check.cases and check.tests is None:
-        yield ": asks for nothing; give cases or tests"
+        yield ": checks nothing; set cases or tests"
     if check.prelude is not None and not {check.prelude, FOLDER + check.prelude} & set(tests):
         yield f".prelude: there is no file {check.prelude} in tests/"
     for n, case in enumerate(check.cases):
@@ -91,7 +91,7 @@ def _suite(
         if case.expected is not None:
             yield from _wrong(case.expected, language, f".cases[{n}].expected", single=True)
         elif not solved:
-            yield f".cases[{n}].expected: is missing, and there is no solution that could give it"
+            yield f".cases[{n}].expected: is missing; set it or add a solution"
     if check.tests is not None:
         yield from _files(check, tests, language)
 
@@ -102,7 +102,7 @@ def _files(check: PassesTests, tests: Mapping[str, str], language: CodeLanguage)
     if not paths or not (suite.files or len(suite.cases) > len(check.cases)):
         kinds = "test_*.py" if language == "python" else "test*.R"
         pairs = "input_*.txt with output_*.txt"
-        yield f".tests: no file of tests/ fits {check.tests}; there should be {kinds}, or {pairs}"
+        yield f".tests: no file in tests/ matches {check.tests}; add {kinds}, or {pairs}"
     if len(suite.cases) > MAX_EXPRESSIONS:
         yield f".tests: are more than {MAX_EXPRESSIONS}"
     for path in paths:

@@ -21,7 +21,7 @@ from grading.domain.messages import define_message
 
 NOTHING_TO_GRADE = define_message(
     "archive.nothing_to_grade",
-    "%(where)s has nothing in it that can be graded; put your notebooks or scripts into it.",
+    "%(where)s contains no file that can be graded; add your notebooks or scripts to it.",
 )
 
 __all__ = ["Budget", "Unpacked", "unpack"]

@@ -24,10 +24,10 @@ TOO_MANY_CELLS = define_message(
     "notebook.too_many_cells", "%(name)s has more than %(most)s cells; submit a shorter notebook."
 )
 NO_CELLS = define_message(
-    "notebook.no_cells", "%(name)s has no cells with anything in them; save the notebook and upload it again."
+    "notebook.no_cells", "All cells of %(name)s are empty; save the notebook and upload it again."
 )
 TOO_MUCH_DATA = define_message(
-    "notebook.too_much_data", "%(name)s holds too much data; clear its large outputs and upload it again."
+    "notebook.too_much_data", "%(name)s contains too much data; clear its large outputs and upload it again."
 )
 OLD_FORMAT = define_message(
     "notebook.old_format",

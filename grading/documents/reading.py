@@ -30,7 +30,7 @@ from grading.domain.errors import DocumentError, EmptyUpload, UnsupportedFile, U
 from grading.domain.messages import define_message
 
 ONLY_DATA = define_message(
-    "upload.only_data", "There is only data, and nothing to grade; submit %(allowed)s, too."
+    "upload.only_data", "The upload contains only data files; also submit %(allowed)s."
 )
 EMPTY_FILE = define_message("upload.empty_file", "%(name)s is empty; save your work and upload it again.")
 FILE_TOO_LONG = define_message(
@@ -40,11 +40,11 @@ FILE_TOO_LONG = define_message(
 NO_FILE = define_message("upload.no_file", "No file was uploaded; choose at least one file.")
 TOO_MANY_UPLOADED = define_message(
     "upload.too_many_uploaded",
-    "%(found)s files were uploaded, at most %(most)s can be; submit only your own work.",
+    "You uploaded %(found)s files, but at most %(most)s are allowed; submit only your own work.",
 )
 UPLOAD_TOO_LARGE = define_message(
     "upload.upload_too_large",
-    "The upload is larger than %(most)s in all; clear large outputs and leave data files out.",
+    "The upload is larger than %(most)s in total; clear large outputs and remove data files.",
 )
 DATA_TOO_LARGE = define_message(
     "upload.data_too_large",
@@ -53,7 +53,8 @@ DATA_TOO_LARGE = define_message(
 )
 TOO_MANY_TO_GRADE = define_message(
     "upload.too_many_to_grade",
-    "The upload holds %(found)s files to grade, at most %(most)s can be; submit only your own work.",
+    "The upload contains %(found)s files to grade, but at most %(most)s are allowed; submit only "
+    "your own work.",
 )
 NO_NAME = define_message(
     "upload.no_name", "A file without a name was uploaded; give it a name that ends in %(allowed)s."
@@ -61,7 +62,9 @@ NO_NAME = define_message(
 NAME_TOO_LONG = define_message(
     "upload.name_too_long", "The name of %(name)s is too long; rename the file and upload it again."
 )
-NOT_GRADABLE = define_message("upload.not_gradable", "%(name)s cannot be graded; submit %(allowed)s.")
+NOT_GRADABLE = define_message(
+    "upload.not_gradable", "%(name)s has a file type that cannot be graded; submit %(allowed)s."
+)
 TOO_MANY_PARTS = define_message(
     "upload.too_many_parts", "%(name)s has more than %(most)s parts; submit a shorter file."
 )

@@ -14,10 +14,10 @@ from grading.domain.messages import define_message
 
 NOT_TEXT = define_message("text.not_text", "%(name)s is not text; save it as UTF-8 text and upload it again.")
 OTHER_CONTENT = define_message(
-    "text.other_content", "%(name)s is %(what)s and not text, whatever its name says; save your work as text."
+    "text.other_content", "%(name)s is %(what)s, not text; save your work as a text file."
 )
 PDF = define_message("text.kind.pdf", "a PDF")
-PICTURE = define_message("text.kind.picture", "a picture")
+PICTURE = define_message("text.kind.picture", "an image")
 ZIP_OR_OFFICE = define_message("text.kind.zip_or_office", "a ZIP or Office file")
 OFFICE = define_message("text.kind.office", "an Office file")
 RICH_TEXT = define_message("text.kind.rich_text", "a rich-text file")

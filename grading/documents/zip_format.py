@@ -35,9 +35,9 @@ OVERLAPPING = define_message(
     "%(zip)s has entries that overlap (%(name)s). Create the ZIP file again with your computer's zip "
     "command and upload it again.",
 )
-SAME_NAME = define_message("zip.same_name", "%(zip)s holds %(name)s twice; rename one of the two.")
+SAME_NAME = define_message("zip.same_name", "%(zip)s contains %(name)s twice; rename one of the two.")
 TOO_MANY_FILES = define_message(
-    "zip.too_many_files", "%(zip)s holds more than %(most)s files to grade; submit only your own work."
+    "zip.too_many_files", "%(zip)s contains more than %(most)s files to grade; submit only your own work."
 )
 WRONG_CHECKSUM = define_message(
     "zip.wrong_checksum",
@@ -50,13 +50,13 @@ TOO_DENSE = define_message(
     "computer's zip command and upload it again.",
 )
 FILE_TOO_LARGE = define_message(
-    "zip.file_too_large", "%(zip)s has %(name)s in it, which is larger than %(most)s; make that file smaller."
+    "zip.file_too_large", "%(zip)s contains %(name)s, which is larger than %(most)s; make that file smaller."
 )
 TOO_LARGE = define_message(
-    "zip.too_large", "%(zip)s holds more than %(most)s when unpacked; submit only your own work."
+    "zip.too_large", "%(zip)s expands to more than %(most)s; submit only your own work."
 )
 TOO_MANY_ENTRIES = define_message(
-    "zip.too_many_entries", "%(zip)s has more than %(most)s entries; put only your own files into it."
+    "zip.too_many_entries", "%(zip)s has more than %(most)s entries; include only your own files."
 )
 MULTIPART = define_message(
     "zip.multipart",
@@ -64,10 +64,10 @@ MULTIPART = define_message(
     "command and upload it again.",
 )
 SPECIAL_FILE = define_message(
-    "zip.special_file", "%(zip)s has a link or special file in it (%(name)s); put the file itself into it."
+    "zip.special_file", "%(zip)s contains a link or special file (%(name)s); add the file itself instead."
 )
 ENCRYPTED = define_message(
-    "zip.encrypted", "%(zip)s is protected with a password; make it again without one."
+    "zip.encrypted", "%(zip)s is protected with a password; create it again without one."
 )
 UNKNOWN_COMPRESSION = define_message(
     "zip.unknown_compression",
@@ -85,13 +85,14 @@ OUTSIDE = define_message(
     "your computer's zip command and upload it again.",
 )
 UNUSABLE_NAME = define_message(
-    "zip.unusable_name", "%(zip)s has a file name in it that cannot be used (%(name)s); rename that file."
+    "zip.unusable_name", "%(zip)s contains a file name that cannot be used (%(name)s); rename that file."
 )
 NESTED_TOO_DEEP = define_message(
-    "zip.nested_too_deep", "%(zip)s has zips in zips in it; unpack them and zip the files themselves."
+    "zip.nested_too_deep",
+    "%(zip)s contains ZIP files inside ZIP files; unpack them and add the files themselves.",
 )
 SAME_NAME_UNPACKED = define_message(
-    "zip.same_name_unpacked", "%(zip)s holds two files of the same name; rename one of them."
+    "zip.same_name_unpacked", "%(zip)s contains two files of the same name; rename one of them."
 )
 
 

@@ -16,12 +16,12 @@ Retry = Literal["elsewhere", "later", "never"]
 
 
 class GraderError(Exception):
-    """Something Grader refuses or cannot do, said in one plain sentence."""
+    """Grader refused this request or could not complete it."""
 
     code = "error"
     status = 400
     default_message: ClassVar[MessageType] = define_message(
-        "error.grader_error", "Something Grader refuses or cannot do, said in one plain sentence."
+        "error.grader_error", "Grader refused this request or could not complete it."
     )
     """What is said where nothing else is; subclasses declare their own."""
 
@@ -85,19 +85,19 @@ class UnsupportedFile(DocumentError):
 
 
 class EmptyUpload(DocumentError):
-    """The upload has nothing in it."""
+    """The upload is empty."""
 
     code = "upload_empty"
-    default_message = define_message("error.empty_upload", "The upload has nothing in it.")
+    default_message = define_message("error.empty_upload", "The upload is empty.")
 
 
 class AssignmentError(GraderError):
-    """The assignment folder or rubric contradicts itself or lacks something."""
+    """The assignment folder or the rubric is incomplete or contradicts itself."""
 
     code = "assignment_invalid"
     status = 422
     default_message = define_message(
-        "error.assignment_error", "The assignment folder or rubric contradicts itself or lacks something."
+        "error.assignment_error", "The assignment folder or the rubric is incomplete or contradicts itself."
     )
 
     def __init__(self, message: Message | MessageType | str | None = None, at: str = "") -> None:
@@ -136,30 +136,32 @@ class NotSignedIn(GraderError):
 
 
 class SignatureInvalid(GraderError):
-    """The message's signature, time or id could not be verified."""
+    """The message's signature, time or ID could not be verified."""
 
     code = "signature_invalid"
     status = 401
     default_message = define_message(
-        "error.signature_invalid", "The message's signature, time or id could not be verified."
+        "error.signature_invalid", "The message's signature, time or ID could not be verified."
     )
 
 
 class Conflict(GraderError):
-    """This was already done with other content."""
+    """The same request was already sent with different content."""
 
     code = "conflict"
     status = 409
-    default_message = define_message("error.conflict", "This was already done with other content.")
+    default_message = define_message(
+        "error.conflict", "The same request was already sent with different content."
+    )
 
 
 class SandboxUnavailable(GraderError):
-    """Nothing can be run in a sandbox here now; nobody's work is to blame."""
+    """No sandbox is available now. This is not caused by the submission."""
 
     status = 503
     code = "sandbox_unavailable"
     default_message = define_message(
-        "error.sandbox_unavailable", "Nothing can be run in a sandbox here now; nobody's work is to blame."
+        "error.sandbox_unavailable", "No sandbox is available now. This is not caused by the submission."
     )
 
 
@@ -171,7 +173,7 @@ class EngineError(GraderError):
     retry: Retry = "elsewhere"
     """What may help."""
     student = define_message(
-        "student.engine_failed", "A fault stopped the computer that was working on this part."
+        "student.engine_failed", "An error stopped the computer that was grading this part."
     )
     """What happened, for the student: without names, addresses and jargon."""
 
@@ -184,78 +186,76 @@ class EngineUnreachable(EngineError):
         "error.engine_unreachable", "The engine refused the connection or did not answer within 5 s."
     )
     student = define_message(
-        "student.engine_unreachable", "The computer that should work on this part could not be reached."
+        "student.engine_unreachable", "The computer that should grade this part could not be reached."
     )
     refused = False
     """No connection was made at all: so it is for everyone, whatever was asked."""
 
 
 class EngineBusy(EngineError):
-    """The engine's own queue is full."""
+    """The queue of the engine is full."""
 
     code = "engine_busy"
-    default_message = define_message("error.engine_busy", "The engine's own queue is full.")
+    default_message = define_message("error.engine_busy", "The queue of the engine is full.")
     retry: Retry = "later"
-    student = define_message(
-        "student.engine_busy", "The computers that work on this part had too much to do."
-    )
+    student = define_message("student.engine_busy", "The computers that grade this part were overloaded.")
 
 
 class ModelMissing(EngineError):
-    """The model is not present on the machine."""
+    """The model is not installed on the machine."""
 
     code = "model_missing"
-    default_message = define_message("error.model_missing", "The model is not present on the machine.")
+    default_message = define_message("error.model_missing", "The model is not installed on the machine.")
     student = define_message(
-        "student.model_missing", "The computer that should work on this part was not fully set up."
+        "student.model_missing", "The computer that should grade this part was not set up completely."
     )
 
 
 class EngineStalled(EngineError):
-    """The engine sent nothing for longer than it may."""
+    """The engine timed out: it sent nothing for longer than its time limit."""
 
     code = "engine_stalled"
     default_message = define_message(
-        "error.engine_stalled", "The engine sent nothing for longer than it may."
+        "error.engine_stalled", "The engine timed out: it sent nothing for longer than its time limit."
     )
     student = define_message(
-        "student.engine_stalled", "The computer that was working on this part stopped responding."
+        "student.engine_stalled", "The computer that was grading this part stopped responding."
     )
 
 
 class EngineBrokeOff(EngineError):
-    """The engine began to answer and ended before the answer was complete."""
+    """The engine stopped before its answer was complete."""
 
     code = "engine_broke_off"
     default_message = define_message(
-        "error.engine_broke_off", "The engine began to answer and ended before the answer was complete."
+        "error.engine_broke_off", "The engine stopped before its answer was complete."
     )
     student = define_message(
-        "student.engine_broke_off", "The computer that was working on this part stopped before it was done."
+        "student.engine_broke_off", "The computer that was grading this part stopped before it finished."
     )
 
 
 class EngineGarbled(EngineError):
-    """What answered does not speak the engine's protocol."""
+    """The answer does not follow the engine's protocol."""
 
     code = "engine_garbled"
     default_message = define_message(
-        "error.engine_garbled", "What answered does not speak the engine's protocol."
+        "error.engine_garbled", "The answer does not follow the engine's protocol."
     )
     student = define_message(
         "student.engine_garbled",
-        "The computer that should work on this part gave an answer that could not be read.",
+        "The computer that should grade this part sent an invalid answer.",
     )
 
 
 class BudgetExceeded(EngineError):
-    """The stage did not finish within its time budget."""
+    """The stage did not finish within its time limit."""
 
     code = "budget_exceeded"
     default_message = define_message(
-        "error.budget_exceeded", "The stage did not finish within its time budget."
+        "error.budget_exceeded", "The stage did not finish within its time limit."
     )
-    student = define_message("student.budget_exceeded", "This part took longer than it may.")
+    student = define_message("student.budget_exceeded", "This part took longer than its time limit.")
 
 
 class OutputTruncated(EngineError):
@@ -272,39 +272,39 @@ class OutputTruncated(EngineError):
 
 
 class OutputEmpty(EngineError):
-    """The model finished without writing anything."""
+    """The model returned an empty answer."""
 
     code = "output_empty"
-    default_message = define_message("error.output_empty", "The model finished without writing anything.")
-    student = define_message("student.output_empty", "Nothing was written about this part.")
+    default_message = define_message("error.output_empty", "The model returned an empty answer.")
+    student = define_message("student.output_empty", "The feedback on this part is empty.")
 
 
 class OutputEndless(EngineError):
-    """The model wrote far more than it was allowed to, or nothing but blanks without end."""
+    """The model did not stop: it exceeded its token limit by far, or wrote only white space."""
 
     code = "output_endless"
     default_message = define_message(
         "error.output_endless",
-        "The model wrote far more than it was allowed to, or nothing but blanks without end.",
+        "The model did not stop: it exceeded its token limit by far, or wrote only white space.",
     )
-    student = define_message("student.output_endless", "The text for this part did not end.")
+    student = define_message("student.output_endless", "The text for this part was not finished.")
 
 
 class OutputInvalid(EngineError):
-    """The model's answer does not follow the schema, also after one repair try."""
+    """The model's answer does not follow the JSON schema, even after one retry."""
 
     code = "output_invalid"
     default_message = define_message(
-        "error.output_invalid", "The model's answer does not follow the schema, also after one repair try."
+        "error.output_invalid", "The model's answer does not follow the JSON schema, even after one retry."
     )
     student = define_message("student.output_invalid", "The text for this part was invalid and was not used.")
 
 
 class JobInvalid(EngineError):
-    """The job cannot be done by any machine as it is."""
+    """The job is invalid, so no machine can run it."""
 
     code = "job_invalid"
-    default_message = define_message("error.job_invalid", "The job cannot be done by any machine as it is.")
+    default_message = define_message("error.job_invalid", "The job is invalid, so no machine can run it.")
     retry: Retry = "never"
     student = define_message(
         "student.job_invalid", "This part of your submission cannot be graded automatically as it is."
@@ -312,55 +312,58 @@ class JobInvalid(EngineError):
 
 
 class Cancelled(EngineError):
-    """Nobody waits for this run any more, so it was not finished."""
+    """The run was canceled because its result is no longer needed."""
 
     code = "cancelled"
     default_message = define_message(
-        "error.cancelled", "Nobody waits for this run any more, so it was not finished."
+        "error.cancelled", "The run was canceled because its result is no longer needed."
     )
-    student = define_message("student.cancelled", "The work on this part was called off before it was done.")
+    student = define_message("student.cancelled", "The grading of this part was canceled.")
 
 
 class MachineLost(EngineError):
-    """The machine that did this run no longer answers."""
+    """The machine stopped sending heartbeats during this run."""
 
     code = "machine_lost"
-    default_message = define_message("error.machine_lost", "The machine that did this run no longer answers.")
-    student = define_message("student.machine_lost", "The computer that was working on this part went off.")
+    default_message = define_message(
+        "error.machine_lost", "The machine stopped sending heartbeats during this run."
+    )
+    student = define_message(
+        "student.machine_lost", "The computer that was grading this part is no longer available."
+    )
 
 
 class MachineStalled(EngineError):
-    """The machine is alive but this run made no progress for longer than it may."""
+    """The machine sends heartbeats, but this run made no progress within its time limit."""
 
     code = "machine_stalled"
     default_message = define_message(
-        "error.machine_stalled", "The machine is alive but this run made no progress for longer than it may."
+        "error.machine_stalled",
+        "The machine sends heartbeats, but this run made no progress within its time limit.",
     )
     student = define_message(
-        "student.machine_stalled", "The computer that was working on this part got stuck."
+        "student.machine_stalled", "The computer that was grading this part made no progress."
     )
 
 
 class Exhausted(EngineError):
-    """The work was begun as often as it may be and never came to an end."""
+    """The run was retried as often as allowed and never finished."""
 
     code = "exhausted"
     default_message = define_message(
-        "error.exhausted", "The work was begun as often as it may be and never came to an end."
+        "error.exhausted", "The run was retried as often as allowed and never finished."
     )
     retry: Retry = "never"
-    student = define_message(
-        "student.exhausted", "This part was begun several times and never came to an end."
-    )
+    student = define_message("student.exhausted", "This part was started several times and never finished.")
 
 
 _AGAIN = define_message(
     "student.again",
-    "%(what)s Your work is safe, and a person can start this part again. You do not need to do anything.",
+    "%(what)s Your submission is saved, and staff can regrade this part. You do not need to do anything.",
 )
 _PERSON = define_message(
     "student.person",
-    "%(what)s Your work is safe, and a person will look at this part; you do not need to do anything.",
+    "%(what)s Your submission is saved, and a person will review this part. You do not need to do anything.",
 )
 
 

@@ -16,25 +16,40 @@ DAY = timedelta(days=1)
 LONGEST = 366
 """Days that are looked at for what is lost; no rule takes more away after these."""
 PERCENT = define_message("late.percent", "%(number)s %%")
-COST_PER_DAY = define_message("late.cost_per_day", "Each day begun after that costs %(part)s of the points.")
-KEPT_AT_LEAST = define_message("late.kept_at_least", "At least %(part)s are kept.")
+COST_PER_DAY = define_message(
+    "late.cost_per_day", "Late penalty after that: %(part)s of the points per day or part of a day."
+)
+KEPT_AT_LEAST = define_message(
+    "late.kept_at_least", "Late submissions earn at least %(part)s of their points."
+)
 
 
 class LateRule(Value):
     """What being late costs. The default costs nothing."""
 
-    grace_minutes: int = Field(default=0, ge=0, le=1440, description="so late is still in time")
+    grace_minutes: int = Field(
+        default=0,
+        ge=0,
+        le=1440,
+        description="grace period: minutes after the due date that still count as on time",
+    )
     per_day: float = Field(
-        default=0.0, ge=0, le=1, description="part of the points that each day begun takes away"
+        default=0.0,
+        ge=0,
+        le=1,
+        description="late penalty: part of the points deducted per day or part of a day",
     )
     at_least: float = Field(
         default=0.0,
         ge=0,
         le=1,
-        description="part of the points that is kept however late, until nothing is accepted any more",
+        description="minimum credit: part of the points that a late submission earns at least",
     )
     days: int | None = Field(
-        default=None, ge=0, le=365, description="nothing is accepted after so many days; `null`: always"
+        default=None,
+        ge=0,
+        le=365,
+        description="days after the due date during which late submissions are accepted; `null`: no limit",
     )
 
     def penalty(self) -> tuple[Message, ...]:

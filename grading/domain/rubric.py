@@ -9,8 +9,8 @@ from grading.domain.check import Check
 from grading.domain.messages import define_message
 
 TWO_LEVELS = define_message("rubric.two_levels", "needs at least two levels, the lowest first")
-EITHER = define_message("rubric.either", "give either deduct or cap")
-WITH_DEDUCT = define_message("rubric.with_deduct", "each and partly go with deduct only")
+EITHER = define_message("rubric.either", "set either deduct or cap")
+WITH_DEDUCT = define_message("rubric.with_deduct", "each and partly can only be used with deduct")
 NAMED_TWICE = define_message("rubric.named_twice", "names a criterion twice")
 CRITERIA_TWICE = define_message("rubric.criteria_twice", "criterion ids must be unique; twice: %(ids)s")
 ADJUSTMENTS_TWICE = define_message(
@@ -18,7 +18,7 @@ ADJUSTMENTS_TWICE = define_message(
 )
 ONLY_BONUS = define_message("rubric.only_bonus", "needs at least one criterion that is not a bonus")
 NO_BONUS = define_message(
-    "rubric.no_bonus", "bonus_at_most goes with bonus criteria; mark one with bonus = true"
+    "rubric.no_bonus", "bonus_at_most needs a bonus criterion; mark one with bonus = true"
 )
 UNKNOWN_CRITERION = define_message(
     "rubric.unknown_criterion",
@@ -26,12 +26,13 @@ UNKNOWN_CRITERION = define_message(
 )
 BONUS_AND_OTHERS = define_message(
     "rubric.bonus_and_others",
-    "adjustment '%(adjustment)s' concerns bonus criteria and others; make two of it",
+    "adjustment '%(adjustment)s' applies to bonus criteria and to other criteria; split it into two "
+    "adjustments",
 )
 OVERLAP = define_message(
     "rubric.overlap",
-    "adjustments '%(first)s' and '%(second)s' share some criteria, but neither concerns "
-    "all of the other's; name the same ones, or separate ones",
+    "adjustments '%(first)s' and '%(second)s' share some of their criteria; give both the same "
+    "criteria, or none in common",
 )
 MAX_LEVEL = 4
 DEFAULT_LEVELS = ("nothing usable", "a beginning", "partly there", "good", "complete and convincing")

@@ -22,7 +22,7 @@ UNKNOWN = define_message("rubric.unknown", "is not a known key")
 UNKNOWN_KEY = define_message("rubric.unknown_key", "is not a known key; allowed are %(known)s")
 ONE_OF = define_message("rubric.one_of", "must be one of %(kinds)s")
 MUST_BE = define_message("rubric.must_be", "must be %(expected)s")
-ASKS_FOR_NOTHING = define_message("rubric.asks_for_nothing", "asks for nothing; give %(keys)s")
+ASKS_FOR_NOTHING = define_message("rubric.asks_for_nothing", "checks nothing; set %(keys)s")
 MOMENT = define_message(
     "rubric.moment",
     "must be a date and time with its offset from UTC, such as 2026-12-01T23:59:00+01:00",
@@ -39,7 +39,7 @@ PLAIN = {
     "model_attributes_type": _TABLE,
     "string_pattern_mismatch": define_message(
         "rubric.name",
-        "may hold only small letters, digits, '-', '_' and '.', and starts with a letter or digit",
+        "may contain only lowercase letters, digits, '-', '_' and '.', and must start with a letter or digit",
     ),
 }
 """Of kinds of pydantic's errors."""

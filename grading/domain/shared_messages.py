@@ -9,11 +9,12 @@ from grading.domain.messages import Message, define_message
 NO_SUCH_COURSE = define_message("shared.no_such_course", "There is no such course.")
 NO_SUCH_ASSIGNMENT = define_message("shared.no_such_assignment", "This assignment does not exist.")
 NO_SUCH_SUBMISSION = define_message("shared.no_such_submission", "There is no such submission.")
-NO_SUCH_FILE_OF_SUBMISSION = define_message("shared.no_such_file", "The submission has no such file.")
+NO_SUCH_FILE_OF_SUBMISSION = define_message("shared.no_such_file", "The submission has no file of this name.")
 NO_SUCH_PERSON = define_message("shared.no_such_person", "There is no such person.")
 NO_SUCH_REQUEST = define_message("shared.no_such_request", "There is no such request.")
 NOT_A_STUDENT = define_message(
-    "shared.not_a_student", "One of these is not a student of this course; load the page again."
+    "shared.not_a_student",
+    "One of these people is not a student in this course. Reload the page and try again.",
 )
 ACCOUNT_DISABLED = define_message("shared.account_disabled", "This student's account is disabled.")
 SENTENCES = define_message("shared.sentences", "%(first)s %(then)s")

@@ -48,16 +48,14 @@ _LOW_PORTS = (80, 443)
 
 
 FORBIDDEN_CHARACTERS = define_message(
-    "outside.forbidden_characters", "The address has characters that must be escaped, or is too long."
+    "outside.forbidden_characters", "The address is too long or has characters that must be percent-encoded."
 )
-UNREADABLE = define_message("outside.unreadable", "The address cannot be read.")
-OTHER_SCHEME = define_message(
-    "outside.other_scheme", "Only addresses that begin with https:// or http:// are asked."
-)
+UNREADABLE = define_message("outside.unreadable", "The address is not valid.")
+OTHER_SCHEME = define_message("outside.other_scheme", "The address must begin with https:// or http://.")
 USER_OR_FRAGMENT = define_message(
-    "outside.user_or_fragment", "An address with a user's name, a password or a # is not asked."
+    "outside.user_or_fragment", "The address must not contain a user name, a password or a #."
 )
-NO_PORT = define_message("outside.no_port", "The port of the address is not one.")
+NO_PORT = define_message("outside.no_port", "The port of the address is not valid.")
 NO_HOST = define_message(
     "outside.no_host",
     "The host of the address is neither a name nor a plain IP address. Write names with other letters in "
@@ -65,26 +63,26 @@ NO_HOST = define_message(
 )
 NOT_PUBLIC = define_message(
     "outside.not_public",
-    "%(host)s is at %(address)s, which is not an address of the public internet. If that is "
-    "meant, name the host or its network in server.outside_allowed of config.toml.",
+    "%(host)s has the address %(address)s, which is not public. To allow it, add the host or its "
+    "network to server.outside_allowed in config.toml.",
 )
 HTTPS_ONLY = define_message(
     "outside.https_only",
-    "%(host)s is asked by https:// only, unless it stands in server.outside_allowed of config.toml.",
+    "Use https:// for %(host)s, or add the host to server.outside_allowed in config.toml.",
 )
 OTHER_PORT = define_message(
     "outside.other_port",
-    "Port %(port)s of %(host)s is not one of a web server. If that is meant, name the "
-    "host in server.outside_allowed of config.toml.",
+    "Port %(port)s of %(host)s is not a usual port of web servers. To allow it, add the host to "
+    "server.outside_allowed in config.toml.",
 )
 
 
 class Refused(GraderError):
-    """This system does not speak to that address."""
+    """Grader is not allowed to connect to this address."""
 
     code = "outside_refused"
     status = 422
-    default_message = define_message("error.refused", "This system does not speak to that address.")
+    default_message = define_message("error.refused", "Grader is not allowed to connect to this address.")
 
 
 @dataclass(frozen=True)

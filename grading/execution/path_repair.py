@@ -41,11 +41,11 @@ _FOLDER = re.compile(r"^(?:~|/|\\|[A-Za-z]:|\.\.?(?:[/\\]|$))|[/\\]")
 
 OWN_FOLDER = define_message(
     "run.own_folder",
-    "The folder “%(folder)s” is not there when the work is run; it ran in its own instead.",
+    "The folder “%(folder)s” does not exist in the sandbox; the submission ran in its own folder instead.",
 )
 OTHER_PATH = define_message(
     "run.other_path",
-    "The path “%(was)s” was read as “%(now)s”, where the file lies when the work is run.",
+    "The path “%(was)s” was replaced by “%(now)s”, where the file is in the sandbox.",
 )
 
 

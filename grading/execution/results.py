@@ -14,8 +14,8 @@ from grading.execution.plan import Plan
 from grading.execution.planned_requests import Slot
 from grading.execution.values import Answer, Execution, Played, Request, Tested
 
-NO_RUN = define_message("run.none", "No trial was made.")
-NO_SANDBOX = define_message("run.no_sandbox_here", "There is no sandbox on this server.")
+NO_RUN = define_message("run.none", "The sandbox returned no result.")
+NO_SANDBOX = define_message("run.no_sandbox_here", "This server has no sandbox.")
 NOT_REACHED = Answer(state="not reached")
 _PACKAGE = re.compile(
     r"No module named ['\"](?P<python>[\w.]+)|there is no package called .?(?P<r>[\w.]+)"

@@ -24,19 +24,19 @@ SWITCH, SWITCH_LOW_LOAD = 1.1, 2.5
 who is `FAR` times better at what it does than those who would go on with it."""
 FAR = 4.0
 """Less than that learned speeds reach by being wrong."""
-ONLY_BY_NAME = define_message("machine.only_by_name", "takes only what is sent to it by name")
-NOTHING_NOW = define_message("machine.nothing_now", "can do nothing now")
+ONLY_BY_NAME = define_message("machine.only_by_name", "takes only runs that are assigned to it by name")
+NOTHING_NOW = define_message("machine.nothing_now", "no stage is available")
 SLOTS_IN_USE = define_message("machine.slots_in_use", "all slots are in use")
-COMES_SOON = define_message("machine.comes_soon", "%(stage)s comes soon")
-TAKES = define_message("machine.takes", "it takes %(stage)s")
-OTHERS_EARLIER = define_message("machine.others_earlier", "others are done with it earlier")
-NOTHING_WAITS = define_message("machine.nothing_waits", "nothing waits")
-NOT_LOOKED_YET = define_message("machine.not_looked_yet", "it has not looked yet")
+COMES_SOON = define_message("machine.comes_soon", "more runs of %(stage)s are expected soon")
+TAKES = define_message("machine.takes", "it takes runs of %(stage)s")
+OTHERS_EARLIER = define_message("machine.others_earlier", "other machines should finish sooner")
+NOTHING_WAITS = define_message("machine.nothing_waits", "the queues are empty")
+NOT_LOOKED_YET = define_message("machine.not_looked_yet", "it has not checked the queues yet")
 SPARE_JUST_STARTED = define_message(
-    "machine.spare_just_started", "a spare that has just started leaves work to others"
+    "machine.spare_just_started", "a spare machine that has just started waits for other machines"
 )
 JUST_TAKEN_IN = define_message(
-    "machine.just_taken_in", "it was just taken in again and looks at the others first"
+    "machine.just_taken_in", "it has just rejoined and waits for the state of the other machines"
 )
 CROWDED = 7.0
 """So many runs of a stage wait in Redis for each slot: nearly all that may, and others stay in SQL."""

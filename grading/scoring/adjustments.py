@@ -21,12 +21,13 @@ NEARLY = 1e-9
 
 UNDECIDED = define_message(
     "flag.undecided",
-    "Whether '%(title)s' applies could not be decided. Only what is certain is taken until a person decides.",
+    "Grader could not decide whether '%(title)s' applies. Until this is reviewed, only the part that "
+    "is certain is deducted.",
 )
 UNDECIDED_FOR = define_message(
     "flag.undecided_for",
-    "Whether '%(title)s' applies could not be decided: %(reason)s. "
-    "Only what is certain is taken until a person decides.",
+    "Grader could not decide whether '%(title)s' applies: %(reason)s. Until this is reviewed, only "
+    "the part that is certain is deducted.",
 )
 
 

@@ -61,28 +61,30 @@ FEWEST_IN_PLACE = 6
 
 DISAGREEMENT = define_message(
     "flag.disagreement",
-    "'%(title)s': the checks give level %(checks)s, the model %(model)s of %(highest)s. "
-    "The checks count until a person decides.",
+    "'%(title)s': the checks give level %(checks)s, the model gives level %(model)s of %(highest)s. "
+    "The level of the checks counts until this is reviewed.",
 )
 UNSUPPORTED = define_message(
     "flag.unsupported", "'%(title)s': the model gives level %(level)s of %(highest)s, %(reason)s"
 )
 ALL_HIGHEST = define_message(
     "flag.all_highest",
-    "Everything has its highest level, and no check confirms any of it. A person must look.",
+    "Every criterion has its highest level, and no check confirms any of them. This needs review.",
 )
 WROTE_NOTHING = define_message(
     "flag.wrote_nothing",
-    "but the student wrote next to nothing there (%(words)s words). A person must look.",
+    "but the student wrote only %(words)s words there. This needs review.",
 )
 QUOTES_NOTHING = define_message(
-    "flag.quotes_nothing", "but quotes no line that the student wrote. A person must look."
+    "flag.quotes_nothing", "but quotes no line that the student wrote. This needs review."
 )
 CHECKS_GIVE = define_message(
-    "flag.checks_give", "but the checks of the whole work give %(share)s. A person must look."
+    "flag.checks_give", "but the checks of the whole submission earn only %(share)s. This needs review."
 )
-UNGRADED = define_message("flag.ungraded", "'%(title)s' could not be rated. A person must rate it.")
-NOTHING_WRITTEN = define_message("report.nothing_written", "No part of this report could be written.")
+UNGRADED = define_message("flag.ungraded", "'%(title)s' could not be rated automatically and needs review.")
+NOTHING_WRITTEN = define_message(
+    "report.nothing_written", "No part of this submission could be graded automatically."
+)
 BY_RULES = define_message(
     "report.by_rules",
     "No language model was used: points and text come from the rules engine, which reads the code, "
@@ -90,8 +92,8 @@ BY_RULES = define_message(
 )
 BY_MODELS = define_message(
     "report.by_models",
-    "Written by language models (%(models)s) on the school's own machines. Points are computed "
-    "from the rubric's levels and checks; a person can change every one of them.",
+    "Written by language models (%(models)s) on the school's own machines. Points are computed from "
+    "the rubric's levels and checks. An instructor can change them.",
 )
 
 

@@ -12,7 +12,7 @@ from grading.domain.model_digests import Claim, differing, short
 
 OTHER_WEIGHTS = define_message(
     "flag.other_weights",
-    "The parts were written with different weights under the name %(model)s: %(digests)s.",
+    "The machines that wrote this report have different versions of the model %(model)s: %(digests)s.",
 )
 DIGEST_ON = define_message("flag.digest_on", "%(digest)s on %(machines)s")
 

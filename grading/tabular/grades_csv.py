@@ -21,22 +21,22 @@ TABLE_EMPTY = define_message(
     "grades_csv.table_empty", "The table is empty. Its first line names the columns, one of them 'id'."
 )
 TOO_MANY_LINES = define_message(
-    "grades_csv.too_many_lines", "The table has more than %(most)s lines; upload it in parts."
+    "grades_csv.too_many_lines", "The table has more than %(most)s lines; split it and upload the parts."
 )
 NO_STUDENT_COLUMN = define_message(
-    "grades_csv.no_student_column", "No column names the students. Call it 'id'."
+    "grades_csv.no_student_column", "No column identifies the students. Name it 'id'."
 )
 NO_POINTS_COLUMN = define_message(
-    "grades_csv.no_points_column", "No column says anything about points. They may be called: %(wanted)s."
+    "grades_csv.no_points_column", "No column has points. Use one of these names: %(wanted)s."
 )
 TABLE_UNREADABLE = define_message(
-    "grades_csv.table_unreadable", "The table cannot be read: %(why)s. Save it as CSV once more."
+    "grades_csv.table_unreadable", "The table cannot be read: %(why)s. Save it as CSV again."
 )
-NO_STUDENT = define_message("grades_csv.no_student", "no student is named")
-STUDENT_TWICE = define_message("grades_csv.student_twice", "'%(name)s' stands in line %(line)s already")
-NOT_A_NUMBER = define_message("grades_csv.not_a_number", "'%(text)s' is no number of points")
+NO_STUDENT = define_message("grades_csv.no_student", "the student's ID is missing")
+STUDENT_TWICE = define_message("grades_csv.student_twice", "'%(name)s' is already in line %(line)s")
+NOT_A_NUMBER = define_message("grades_csv.not_a_number", "'%(text)s' is not a number of points")
 COLUMN_TWICE = define_message(
-    "grades_csv.column_twice", "Two columns are called '%(name)s'; leave one of them out."
+    "grades_csv.column_twice", "Two columns are called '%(name)s'; delete one of them."
 )
 
 SEPARATORS: Mapping[str, str] = {"comma": ",", "semicolon": ";", "tab": "\t"}
@@ -55,12 +55,12 @@ WORKED_OUT = ("points", "final")
 
 
 class TableUnreadable(DocumentError):
-    """The table cannot be read; its first line must name the columns, one of them the student's id."""
+    """The table cannot be read. Its first line must name the columns, one of them the student's ID."""
 
     code = "table_unreadable"
     default_message = define_message(
         "error.table_unreadable",
-        "The table cannot be read; its first line must name the columns, one of them the student's id.",
+        "The table cannot be read. Its first line must name the columns, one of them the student's ID.",
     )
 
 

@@ -13,10 +13,10 @@ from grading.domain.errors import DocumentError, GraderError
 from grading.domain.messages import Message, MessageType, define_message
 
 TABLE_TOO_LARGE = define_message(
-    "roster_csv.table_too_large", "The table is larger than %(most_kb)s KB; import it in parts."
+    "roster_csv.table_too_large", "The table is larger than %(most_kb)s KB; split it and import the parts."
 )
 NOT_TEXT = define_message(
-    "roster_csv.not_text", "This is no text file. In a spreadsheet choose 'Save as' and CSV."
+    "roster_csv.not_text", "This is not a text file. In a spreadsheet, choose 'Save as' and CSV."
 )
 TABLE_EMPTY = define_message(
     "roster_csv.table_empty", "The table is empty. Its first line names the columns: id, name, email."
@@ -29,26 +29,26 @@ NO_GROUPS_FILE = define_message(
     "roster_csv.no_groups_file", "Choose a CSV file with the columns group and student."
 )
 GROUPS_TOO_LARGE = define_message(
-    "roster_csv.groups_too_large", "This file is too large for a list of groups; it may have 1 MB."
+    "roster_csv.groups_too_large", "The file is too large. A list of groups can have up to 1 MB."
 )
 NO_GROUP_COLUMNS = define_message(
-    "roster_csv.no_group_columns", "The first line of the file names its columns; it needs group and student."
+    "roster_csv.no_group_columns", "The first line of the file must name the columns group and student."
 )
 TOO_MANY_PEOPLE = define_message(
-    "roster_csv.too_many_people", "The table has more than %(most)s people; import it in parts."
+    "roster_csv.too_many_people", "The table has more than %(most)s people; split it and import the parts."
 )
 LINE_UNREADABLE = define_message(
     "roster_csv.line_unreadable",
     "Line %(line)s cannot be read: a quotation mark is not closed or in the middle of a field.",
 )
-ID_TWICE = define_message("roster_csv.id_twice", "The id '%(id)s' stands in line %(line)s already.")
-NO_ID = define_message("roster_csv.no_id", "There is no id.")
+ID_TWICE = define_message("roster_csv.id_twice", "The ID '%(id)s' is already in line %(line)s.")
+NO_ID = define_message("roster_csv.no_id", "The ID is missing.")
 ID_NOT_PRINTABLE = define_message(
-    "roster_csv.id_not_printable", "The id has characters that cannot be shown."
+    "roster_csv.id_not_printable", "The ID has characters that cannot be displayed."
 )
-ID_TOO_LONG = define_message("roster_csv.id_too_long", "The id is longer than %(most)s characters.")
+ID_TOO_LONG = define_message("roster_csv.id_too_long", "The ID is longer than %(most)s characters.")
 NAME_NOT_PRINTABLE = define_message(
-    "roster_csv.name_not_printable", "The name has characters that cannot be shown."
+    "roster_csv.name_not_printable", "The name has characters that cannot be displayed."
 )
 NAME_TOO_LONG = define_message("roster_csv.name_too_long", "The name is longer than %(most)s characters.")
 EMAIL_TOO_LONG = define_message(
@@ -57,17 +57,15 @@ EMAIL_TOO_LONG = define_message(
 EMAIL_WRONG = define_message("roster_csv.email_wrong", "Invalid email address: it needs an @ and no spaces.")
 ROLE_WRONG = define_message("roster_csv.role_wrong", "The role is not student, grader or instructor.")
 NO_SUCH_STUDENT = define_message(
-    "groups_csv.no_such_student", "line %(line)s: no student of this course signs in as “%(name)s”"
+    "groups_csv.no_such_student", "line %(line)s: this course has no student with the login “%(name)s”"
 )
-STUDENT_TWICE = define_message(
-    "groups_csv.student_twice", "line %(line)s: “%(name)s” stands in the file twice"
-)
+STUDENT_TWICE = define_message("groups_csv.student_twice", "line %(line)s: “%(name)s” is in the file twice")
 AND_ANOTHER = define_message("groups_csv.and_another", "%(first)s; %(second)s")
 NOTHING_CHANGED = define_message("groups_csv.nothing_changed", "Nothing was changed: %(problems)s.")
 NOTHING_CHANGED_MORE = define_message(
     "groups_csv.nothing_changed_more", "Nothing was changed: %(problems)s, and %(more)s more."
 )
-NOT_CSV = define_message("roster_csv.not_csv", "This is no CSV file in UTF-8: %(why)s.")
+NOT_CSV = define_message("roster_csv.not_csv", "This is not a CSV file in UTF-8: %(why)s.")
 
 MAX_BYTES = 1024 * 1024
 MAX_ROWS = 5000
@@ -274,11 +272,11 @@ MOST_PROBLEMS = 5
 
 
 class GroupProblem(GraderError):
-    """This group cannot be made so."""
+    """This group cannot be created."""
 
     code = "group_invalid"
     status = 422
-    default_message = define_message("error.group_problem", "This group cannot be made so.")
+    default_message = define_message("error.group_problem", "This group cannot be created.")
 
 
 def read_groups(data: bytes, students: Mapping[str, int]) -> dict[int, str]:

@@ -224,6 +224,4 @@ NO_WORD_BEFORE_LIMIT = define_message(
     "output.no_word_before_limit", "The model reached its token limit before it wrote a word."
 )
 WROTE_NOTHING = define_message("output.wrote_nothing", "%(engine)s finished without writing anything.")
-MODEL_WROTE_NOTHING = define_message(
-    "output.model_wrote_nothing", "The model finished without writing anything."
-)
+MODEL_WROTE_NOTHING = define_message("output.model_wrote_nothing", "The model returned an empty answer.")

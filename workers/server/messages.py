@@ -9,18 +9,18 @@ from grading.domain.messages import define_message
 
 CHECKS_FAILED = define_message(
     "round.checks_failed",
-    "This submission could not be examined: the checks failed on it. A person must look at it.",
+    "The checks of this submission failed. A person must review it.",
 )
 CHECKS_NEVER_ENDED = define_message(
     "round.checks_never_ended",
-    "The checks never came to an end on this submission; a person must look at it.",
+    "The checks of this submission never finished. A person must review it.",
 )
 NO_JOB = define_message(
     "round.no_job",
-    "No work for the machines could be made of this submission; a person must look at the rubric's stages.",
+    "No job could be created for this submission. A person must check the stages of the rubric.",
 )
 NO_REPORT = define_message(
-    "round.no_report", "No report could be put together from the results; a person must look at it."
+    "round.no_report", "The results could not be combined into a report. A person must review the submission."
 )
 PHASES = {
     "waiting": define_message("run.phase.waiting", "waiting"),
@@ -31,13 +31,19 @@ PHASES = {
     "generating": define_message("run.phase.generating", "generating"),
 }
 """What a run is doing, in the words of leases."""
-MACHINE_DIED = define_message("run.machine_died", "Machine %(machine)s stopped answering before it was done.")
+MACHINE_DIED = define_message(
+    "run.machine_died", "Machine %(machine)s stopped sending heartbeats before the run finished."
+)
 MACHINE_STALLED = define_message(
     "run.machine_stalled",
-    "Machine %(machine)s has not moved for %(seconds)s s while %(phase)s; others are tried first.",
+    "Machine %(machine)s made no progress for %(seconds)s s while %(phase)s. The run is retried, on "
+    "another machine if possible.",
 )
-ORDER_LOST = define_message("run.order_lost", "The order to do this was lost on its way; it is sent again.")
+ORDER_LOST = define_message(
+    "run.order_lost", "The task for this run was lost in the queue. It is sent again."
+)
 NO_RESULT = define_message(
     "run.no_result",
-    "The machine's answer has not the shape of a result; it may run another version than the server.",
+    "The machine's result does not follow the schema. It may run another version than the server: "
+    "update it with grader deploy.",
 )

@@ -22,7 +22,7 @@ from grading.domain.rubric import Criterion, Rubric
 from grading.domain.stages import STAGES
 
 ANSWER_NO_RUBRIC = define_message(
-    "proposal.answer_no_rubric", "The model's answer is no rubric; try again, or begin with the template."
+    "proposal.answer_no_rubric", "The model's answer is not a rubric. Try again, or start from the template."
 )
 
 MOST_CHARS = 24_000
@@ -35,10 +35,10 @@ CUT = "\n[… the rest is left out]"
 
 
 class NoProposal(GraderError):
-    """What the model wrote is no rubric."""
+    """The model's answer is not a rubric."""
 
     code = "no_proposal"
-    default_message = define_message("error.no_proposal", "What the model wrote is no rubric.")
+    default_message = define_message("error.no_proposal", "The model's answer is not a rubric.")
 
 
 class ProposedCount(Value):

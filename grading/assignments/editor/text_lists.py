@@ -12,11 +12,11 @@ from typing import Any
 from grading.domain.base_value import InvalidValue
 from grading.domain.messages import define_message
 
-NO_SIGN = define_message("form.no_sign", "write a name, = and what belongs to it, such as: total = 42")
+NO_SIGN = define_message("form.no_sign", "write a name, = and a value, such as: total = 42")
 NO_JSON = define_message("form.no_json", "begins with { and is not valid JSON")
-NO_TEXTS = define_message("form.no_texts", "must be names with texts")
+NO_TEXTS = define_message("form.no_texts", "must be pairs of a name and a text")
 NO_NUMBER = define_message("form.no_number", "“%(text)s” is not a number")
-ENDLESS = define_message("form.endless", "must be a number with an end")
+ENDLESS = define_message("form.endless", "must be a finite number")
 NOT_WHOLE = define_message("form.not_whole", "must be a whole number")
 
 

@@ -21,9 +21,9 @@ NO_RUBRIC_ELEMENTS = define_message(
 NOT_AN_OBJECT_OF_ENTRIES = define_message(
     "legacy_rubric.not_an_object_of_entries", "must be an object with named entries"
 )
-NOT_A_LIST_OF_TEXTS = define_message("legacy_rubric.not_a_list_of_texts", "must be a list of texts")
-NOT_A_TEXT = define_message("legacy_rubric.not_a_text", "must be a text")
-NOT_A_NUMBER_FROM_0 = define_message("legacy_rubric.not_a_number_from_0", "must be a number from 0 on")
+NOT_A_LIST_OF_TEXTS = define_message("legacy_rubric.not_a_list_of_texts", "must be a list of strings")
+NOT_A_TEXT = define_message("legacy_rubric.not_a_text", "must be a string")
+NOT_A_NUMBER_FROM_0 = define_message("legacy_rubric.not_a_number_from_0", "must be a number of at least 0")
 RUBRIC_NOT_JSON = define_message("legacy_rubric.rubric_not_json", "the rubric is not valid JSON: %(why)s")
 NOT_AN_OBJECT = define_message("legacy_rubric.not_an_object", "must be an object")
 

@@ -13,7 +13,8 @@ from grading.domain.messages import define_message
 
 FORM_NOT_READ = define_message(
     "legacy_rubric.form_not_read",
-    "rubrics of this form are not read; write their criteria as rubric_elements, or in Grader's own form",
+    "this format of rubrics is not supported; write the criteria as rubric_elements, or in Grader's "
+    "own format",
 )
 NO_SECTION = define_message(
     "legacy_rubric.no_section", "is missing; a rubric needs at least one section there"

@@ -109,7 +109,7 @@ def test_from_home_to_the_receipt(careful: Page, school: School, site: str, pict
     look(page, pictures, "home-student", all_widths=True)
     follow(page, page.get_by_role("link", name="Submit Sales of a year"))
     expect(page.get_by_role("link", name="sales.csv")).to_be_visible()
-    page.get_by_text("Each day begun after that costs").click()
+    page.get_by_text("Late penalty after that").click()
     page.get_by_text("Loads the data").click()
     with page.expect_download() as download:
         page.get_by_role("link", name="sales.csv").click()

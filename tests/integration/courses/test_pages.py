@@ -183,13 +183,13 @@ def test_problems_are_named_by_line_and_the_rest_is_imported(school: School) -> 
     table = "id,name,email\nben,Ben,\n,Nobody,\ns-2,<script>alert(1)</script>,\ns-3,C,none\n"
     page = text(post(school.client("teacher"), f"{people(school)}/import", table=table))
     assert re.search(r"Line 2:</strong> The account &#39;ben&#39; is disabled", page)
-    assert "Line 3:</strong> There is no id." in page
+    assert "Line 3:</strong> The ID is missing." in page
     assert "Line 5:</strong> Invalid email address" in page
     with school.store.write() as session:
         session.get_one(tables.User, school.users["teacher"]).language = "de"
     german = text(post(school.client("teacher"), f"{people(school)}/import", table=table))
     assert "Zeile 2:</strong> Das Konto „ben“ ist gesperrt" in german
-    assert "Zeile 3:</strong> Es gibt keine Kennung." in german
+    assert "Zeile 3:</strong> Die ID fehlt." in german
     assert "<script>alert" not in page
     imported(school, table)
     assert school.count(tables.Membership) == 6

@@ -253,7 +253,7 @@ def parse(text: str) -> grades_csv.GradeTable:
 def test_a_quoted_decimal_comma_is_one_where_commas_separate_columns() -> None:
     table = parse('id,think\nanna,"2,5"\nben,"1,000"\n')
     assert [(one.student, one.points) for one in table.wishes] == [("anna", 2.5)]
-    assert [(line, str(said)) for line, said in table.problems] == [(3, "'1,000' is no number of points")]
+    assert [(line, str(said)) for line, said in table.problems] == [(3, "'1,000' is not a number of points")]
 
 
 def test_what_is_written_can_be_read() -> None:
@@ -267,8 +267,8 @@ def test_what_is_written_can_be_read() -> None:
     ("text", "why"),
     [
         ("", "empty"),
-        ("name,load\n", "No column names the students"),
-        ("id,name\n", "says anything about points"),
+        ("name,load\n", "No column identifies the students"),
+        ("id,name\n", "No column has points"),
         ("id,load,Loads the data\n", "Two columns"),
         ('id,load\n"anna,3\n', "cannot be read"),
         ("id,load\n" + "a,1\n" * 5001, "more than 5000"),
@@ -395,7 +395,7 @@ def test_imports_are_refused_without_reason_or_with_nonsense(school: School) -> 
     teacher = school.client("teacher")
     form = {"csrf_token": form_token(teacher), "reason": "x", "file": (io.BytesIO(b"PK\x03\x04zip"), "x.csv")}
     answer = teacher.post(f"/assignments/{school.assignment}/grades/import", data=form)
-    assert (answer.status_code, "no text file" in answer.get_data(as_text=True)) == (422, True)
+    assert (answer.status_code, "not a text file" in answer.get_data(as_text=True)) == (422, True)
     script = upload(school, "id,load\n<script>alert(1)</script>,x\n")[1]
     assert "<script>alert" not in script
 

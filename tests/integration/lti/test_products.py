@@ -300,7 +300,7 @@ def test_used_up_attempts_are_told_with_what_to_do(canvas: Campus) -> None:
     sender.send_due()
     with canvas.school.store.read() as session:
         (failed,) = course_page.load_course_page(session, canvas.school.course).failed
-    assert failed.error.startswith("Canvas takes no more attempts of this student. Allow more attempts")
+    assert failed.error.startswith("Canvas accepts no more attempts of this student. Allow more attempts")
     canvas.world.allowed_attempts = 2  # type: ignore[union-attr]
     later(canvas, 6)
     assert sender.send_due() == 1

@@ -267,8 +267,8 @@ def test_numbers_moments_and_errors_in_the_readers_language(school: School) -> N
         assert i18n.render_message(verbatim("nobody knows this sentence")) == "nobody knows this sentence"
         assert i18n.render_message(NO_SUCH_COURSE()) == "Diesen Kurs gibt es nicht."
         assert i18n.gettext("") == ""
-        assert i18n.render_message(TAKES(stage="analysis")) == "sie nimmt analysis"
-        assert i18n.render_message(NOTHING_WAITS()) == "nichts wartet"
+        assert i18n.render_message(TAKES(stage="analysis")) == "Läufe für analysis werden übernommen"
+        assert i18n.render_message(NOTHING_WAITS()) == "die Warteschlangen sind leer"
     with school.app.test_request_context():
         assert (i18n.number(1234.5), i18n.whole(1234567)) == ("1234.5", "1,234,567")
         assert i18n.when(moment) == "05 Mar 2026, 14:07"

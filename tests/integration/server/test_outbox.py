@@ -287,7 +287,7 @@ def test_a_receiver_inside_the_school_must_be_opened_in_config(server: Server) -
         assert Relay(closed, (to(there.url),)).relay() == 0
         assert there.posted == []
         (row,) = rows(server.store, "to:lms")
-        assert "server.outside_allowed of config.toml" in row.error
+        assert "server.outside_allowed in config.toml" in row.error
         server.store.clock_offset_s = 60
         assert Relay(server, (to(there.url),)).relay() == 1
 

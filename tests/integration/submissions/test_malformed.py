@@ -59,11 +59,11 @@ ZIPS: dict[str, tuple[bytes, str]] = {
     "parent": (zipped(("../1_a.py", CODE)), "points outside"),
     "backslashes": (zipped(("..\\..\\1_a.py", CODE)), "points outside"),
     "absolute": (zipped(("/etc/1_a.py", CODE)), "points outside"),
-    "link": (zipped(("1_a.py", b"/etc/passwd"), mode=stat.S_IFLNK | 0o777), "has a link"),
+    "link": (zipped(("1_a.py", b"/etc/passwd"), mode=stat.S_IFLNK | 0o777), "contains a link"),
     "full overlap": (full_overlap(), "overlap"),
     "quoted overlap": (quoted_overlap(), "overlap"),
     "no zip": (b"PK\x03\x04 no zip", "not a ZIP file"),
-    "nothing to grade": (zipped(("a.exe", b"MZ")), "nothing in it that can be graded"),
+    "nothing to grade": (zipped(("a.exe", b"MZ")), "contains no file that can be graded"),
 }
 CASES: dict[str, tuple[Files, int, str]] = {
     "empty": ([("a.py", b"")], 422, "is empty; save your work"),
@@ -76,7 +76,7 @@ CASES: dict[str, tuple[Files, int, str]] = {
     "old notebook": ([("a.ipynb", notebook(nbformat=3))], 422, "old notebook format 3; open it"),
     "new notebook": ([("a.ipynb", notebook(nbformat=5))], 422, "save it in format 4"),
     "odd notebook": ([("a.ipynb", notebook(nbformat=True))], 422, "is not a Jupyter notebook"),
-    "60 files": ([(f"{n}.py", CODE) for n in range(60)], 413, "at most 50 can be"),
+    "60 files": ([(f"{n}.py", CODE) for n in range(60)], 413, "at most 50 are allowed"),
     "same name": ([("a.py", CODE), ("A.py", CODE)], 422, "rename one of them"),
     **{f"zip: {name}": ([("w.zip", data)], 422, words) for name, (data, words) in ZIPS.items()},
 }

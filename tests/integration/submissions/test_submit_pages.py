@@ -356,7 +356,10 @@ def test_the_late_rule_in_dates() -> None:
     assert closes(due, LateRule()) is None
     assert steps(due, LateRule()) == [(due, 1.0)]
     assert [credit for _, credit in steps(due, LateRule(per_day=0.5))] == [1.0, 0.5, 0.0]
-    said = ["Each day begun after that costs 20 % of the points.", "At least 50 % are kept."]
+    said = [
+        "Late penalty after that: 20 % of the points per day or part of a day.",
+        "Late submissions earn at least 50 % of their points.",
+    ]
     assert [one.message for one in rule.penalty()] == said
     assert LateRule(grace_minutes=10).penalty() == ()
 
@@ -656,8 +659,8 @@ def test_staff_make_groups_by_hand_by_chance_and_by_file(school: School) -> None
     for content, status, words in (
         (too_many, 422, "at most 3 submit together"),
         ("group,student\n1,nobody\n1,anna\n1,anna\n", 422, "line 2: no student of this course"),
-        ("a,b\n", 422, "needs group and student"),
-        ("\xff\x00".encode("latin-1").decode("latin-1"), 422, "needs group and student"),
+        ("a,b\n", 422, "must name the columns group and student"),
+        ("\xff\x00".encode("latin-1").decode("latin-1"), 422, "must name the columns group and student"),
         ("", 422, "Choose a CSV file"),
         (swapped, 303, ""),
     ):

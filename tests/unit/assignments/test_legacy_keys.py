@@ -94,7 +94,7 @@ def test_deductions_bonus_and_demands_become_adjustments() -> None:
 
 
 def test_a_file_of_yet_another_form_is_refused_by_its_key() -> None:
-    with pytest.raises(AssignmentError, match=r"^rubric_categories: rubrics of this form are not read"):
+    with pytest.raises(AssignmentError, match=r"^rubric_categories: this format of rubrics is not supported"):
         read_legacy_rubric({"rubric_categories": {"a": {"points": 1}}})
 
 

@@ -298,7 +298,7 @@ def test_scaled_keeps_the_sum() -> None:
         ),
         (
             b'{"rubric_elements": {"a": {"max_points": 1, "criteria": [1]}}}',
-            "a.criteria: must be a list of texts",
+            "a.criteria: must be a list of strings",
         ),
     ],
 )

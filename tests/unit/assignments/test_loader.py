@@ -125,10 +125,13 @@ def test_a_rubric_file_of_our_own(folder: Path) -> None:
         ('title = "T"\ndue = 2026-12-01', "due: must be a date and time with its offset"),
         ('title = "T"\nrelease = "now"', "release: must be 'at_once', 'after_review' or 'at'"),
         ('title = "T"\nlanguage = "cobol"', "language: must be 'r', 'python'"),
-        ('title = "T"\nslug = "A b"', "slug: may hold only small letters"),
+        ('title = "T"\nslug = "A b"', "slug: may contain only lowercase letters"),
         ('title = "T"\nrubric = "../r.json"', "rubric: there is no file ../r.json in the folder"),
-        (HEAD.replace("[[", 'rubric = "r.json"\n[[', 1), "rubric: names a file, but there are criteria too"),
-        (HEAD.replace("[[", 'task = "x"\n[[', 1), "task: is given, but there is a task.md too"),
+        (
+            HEAD.replace("[[", 'rubric = "r.json"\n[[', 1),
+            "rubric: names a file, but criteria are set here too",
+        ),
+        (HEAD.replace("[[", 'task = "x"\n[[', 1), "task: is set, but the folder has a task.md too"),
         (HEAD + HEAD.partition("\n")[2], "criterion ids must be unique; twice: a"),
         (HEAD + 'levels = ["x"]', r"criteria[0].levels: needs at least two levels"),
         (HEAD + "levls = 1", "criteria[0].levls: is not a known key; allowed are bonus, checks"),
@@ -139,7 +142,7 @@ def test_a_rubric_file_of_our_own(folder: Path) -> None:
         (HEAD + "[[criteria.checks]]\nat_least = 1", "criteria[0].checks[0].kind: must be one of uses"),
         (
             HEAD + '[[criteria.checks]]\nkind = "uses"',
-            "criteria[0].checks[0]: asks for nothing; give all_of or any_of",
+            "criteria[0].checks[0]: checks nothing; set all_of or any_of",
         ),
         (
             HEAD + '[[criteria.checks]]\nkind = "uses"\nall_of = "x"',
@@ -183,7 +186,7 @@ def test_missing_and_odd_files(folder: Path) -> None:
 
 
 def test_links_and_large_files_are_refused(folder: Path) -> None:
-    with pytest.raises(AssignmentError, match="larger than is allowed"):
+    with pytest.raises(AssignmentError, match="exceeds the size limit"):
         read_folder(folder, Limits(max_file_bytes=10))
     (folder / "data" / "link").symlink_to("/etc/hostname")
     with pytest.raises(AssignmentError, match="data/link: is a link"):

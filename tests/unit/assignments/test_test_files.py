@@ -51,16 +51,16 @@ def test_what_can_be_run_is_taken(tmp_path: Path, check: str, files: dict[str, s
 @pytest.mark.parametrize(
     ("check", "files", "said"),
     [
-        ('kind = "passes_tests"', SOLUTION, ": asks for nothing; give cases or tests"),
+        ('kind = "passes_tests"', SOLUTION, ": checks nothing; set cases or tests"),
         (
             'kind = "passes_tests"\ntests = "test_*.py"',
             {"tests/other.py": "x = 1"},
-            ".tests: no file of tests/ fits test_*.py; there should be test_*.py, or input_",
+            ".tests: no file in tests/ matches test_*.py; add test_*.py, or input_",
         ),
         (
             'kind = "passes_tests"\ntests = "input_*"',
             {"tests/input_1.txt": "f(1)"},
-            ".tests: no file of tests/ fits input_*",
+            ".tests: no file in tests/ matches input_*",
         ),
         (
             'kind = "passes_tests"\ntests = "test_*.py"\nprelude = "global.py"',
@@ -70,7 +70,7 @@ def test_what_can_be_run_is_taken(tmp_path: Path, check: str, files: dict[str, s
         (
             'kind = "passes_tests"\ncases = [{ expression = "f(1)" }]',
             {},
-            ".cases[0].expected: is missing, and there is no solution that could give it",
+            ".cases[0].expected: is missing; set it or add a solution",
         ),
         (
             'kind = "passes_tests"\ncases = [{ expression = "f(1)", expected = 1 }]',
@@ -97,12 +97,12 @@ def test_what_can_be_run_is_taken(tmp_path: Path, check: str, files: dict[str, s
             {"tests/test_f.py": "def test_f(:"},
             ".tests: tests/test_f.py: is not valid Python",
         ),
-        ('kind = "output_equals"', {}, ": has nothing to compare with; give text or a solution"),
-        ('kind = "variable_equals"', SOLUTION, ": asks for nothing; give names or values"),
+        ('kind = "output_equals"', {}, ": has no expected output; set text or add a solution"),
+        ('kind = "variable_equals"', SOLUTION, ": checks nothing; set names or values"),
         (
             'kind = "variable_equals"\nnames = ["x"]',
             {},
-            ".names: have nothing to compare with; give values or a solution",
+            ".names: have no expected values; set values or add a solution",
         ),
         ('kind = "variable_equals"\nvalues = { x = "(" }', {}, ".values.x: is not valid Python"),
     ],
@@ -114,7 +114,7 @@ def test_mistakes_name_the_key(tmp_path: Path, check: str, files: dict[str, str]
 
 
 def test_only_python_and_r_can_be_run(tmp_path: Path) -> None:
-    with pytest.raises(AssignmentError, match="only work in Python or R can be run"):
+    with pytest.raises(AssignmentError, match="only Python and R can be run"):
         read(tmp_path, 'kind = "runs_clean"', {}, language="java")
     case = 'kind = "passes_tests"\ncases = [{ expression = "f(c(1, 2))", expected = "c(a = 1)" }]'
     assert read(tmp_path, case, {}, language="r").language == "r"

@@ -399,7 +399,7 @@ def test_repaired_paths_are_told() -> None:
     executions = {key: play(key, request) for key, request in plan.requests.items()}
     (flag,) = collect([work], rubric_of(RunsClean()), (), Ran(plan, executions)).flags
     assert (flag.code, flag.hold) == ("path_repaired", False)
-    assert "“/q/a.csv” was read as “data/a.csv”" in flag.message
+    assert "“/q/a.csv” was replaced by “data/a.csv”" in flag.message
 
 
 def test_pictures_of_an_execution_count() -> None:

@@ -82,7 +82,7 @@ def test_what_a_count_is_called(check: Check, label: str) -> None:
 @pytest.mark.parametrize(
     ("check", "sentence"),
     [
-        (Count(at_least=2), "criteria[0].checks[0]: asks for nothing; give names or of"),
+        (Count(at_least=2), "criteria[0].checks[0]: checks nothing; set names or of"),
         (
             Count(names=("f",), of="loops", at_least=1),
             "criteria[0].checks[0].of: cannot be used together with names",

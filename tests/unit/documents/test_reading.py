@@ -330,7 +330,7 @@ def test_binary_content_is_refused(data: bytes) -> None:
 def test_refusals_are_german_throughout() -> None:
     with pytest.raises(DocumentError) as caught:
         read([UploadedFile("a.py", b"%PDF-1.7 x")])
-    assert caught.value.message.startswith("a.py is a PDF and not text")
+    assert caught.value.message.startswith("a.py is a PDF, not text")
     assert in_german(caught.value.coded).startswith("a.py ist eine PDF-Datei und kein Text")
     with pytest.raises(UnsupportedFile) as caught:
         read([UploadedFile("a.exe", b"x")])

@@ -209,7 +209,7 @@ def test_unsafe_zip_is_refused_quickly_in_little_memory(name: str) -> None:
         ("password", "password"),
         ("checksum", "checksum"),
         ("lzma", "compression"),
-        ("three deep", "zips in zips"),
+        ("three deep", "ZIP files inside ZIP files"),
         ("same name in another case", "twice"),
         ("too many entries", "1000 entries"),
         ("many files", "32 MB|more than 50"),
@@ -271,7 +271,7 @@ def test_large_file_format_and_streamed_zips_are_read() -> None:
 
 
 def test_zip_without_anything_to_grade_is_empty() -> None:
-    assert "nothing in it" in refuse(zipped(("a.csv", b"1")), EmptyUpload)
+    assert "contains no file that can be graded" in refuse(zipped(("a.csv", b"1")), EmptyUpload)
     refuse(zipped(), EmptyUpload)
 
 

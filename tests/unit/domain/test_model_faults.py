@@ -21,7 +21,7 @@ JARGON = re.compile(
 def test_students_read_plain_words(code: str) -> None:
     sentence = for_student(code).message
     assert not JARGON.search(sentence)
-    assert "Your work is safe" in sentence
+    assert "Your submission is saved" in sentence
     assert "ou do not need to do anything" in sentence
     assert sentence.endswith(".")
     assert "_" not in sentence

@@ -90,10 +90,10 @@ def test_packages_that_the_assignment_does_not_know_are_the_works_own_error() ->
 
 def test_what_was_not_run() -> None:
     ran = ran_of(("ran", ""), end="not run")
-    assert str(ran.problem) == "There is no sandbox on this server."
+    assert str(ran.problem) == "This server has no sandbox."
     assert ran.played("work.ipynb") is None
     assert ran.stopped == ()
-    assert str(Ran(ran.plan).problem) == "No trial was made."
+    assert str(Ran(ran.plan).problem) == "The sandbox returned no result."
     answered = ran_of(("ran", ""))
     assert answered.problem is None
     assert answered.outputs("work.ipynb", 1) == ()

@@ -71,7 +71,7 @@ def test_a_machine_without_work_of_its_own_helps() -> None:
 def test_the_last_job_is_left_to_who_is_done_with_it_earlier() -> None:
     nearly = replace(STUDIO, running={"feedback": 2}, remaining={"feedback": 1.0})
     choice = decide(view("spark", SPARK, nearly, feedback=1))
-    assert (str(choice.why), choice.deferrals) == ("others are done with it earlier", {"feedback": 0.0})
+    assert (str(choice.why), choice.deferrals) == ("other machines should finish sooner", {"feedback": 0.0})
     # with a slot free it is the first to be done with the next analysis
     assert {stage for stage, _ in choice.queues} == {"analysis"}
     assert stages(view("studio", SPARK, nearly, feedback=1)) == ["feedback"]
@@ -197,7 +197,7 @@ def test_short_jobs_get_a_machine_before_they_would_be_what_all_wait_for() -> No
 
 def test_a_machine_alone_does_the_long_jobs_first() -> None:
     assert stages(view("spark", SPARK, analysis=400, feedback=10)) == ["feedback"]
-    assert str(decide(view("spark", SPARK, analysis=400, feedback=10)).why) == "it takes feedback"
+    assert str(decide(view("spark", SPARK, analysis=400, feedback=10)).why) == "it takes runs of feedback"
 
 
 def test_when_others_were_to_have_begun_it_stays_as_first_foreseen_until_it_is_left_no_more() -> None:
@@ -211,7 +211,7 @@ def test_when_others_were_to_have_begun_it_stays_as_first_foreseen_until_it_is_l
 def test_an_idle_cluster_listens_so_that_the_fastest_takes_what_comes() -> None:
     assert set(stages(view("studio", SPARK, STUDIO))) == set(STAGES)
     assert stages(view("spark", SPARK, STUDIO)) == []
-    assert str(decide(view("spark", SPARK, STUDIO)).why) == "nothing waits"
+    assert str(decide(view("spark", SPARK, STUDIO)).why) == "the queues are empty"
 
 
 def test_batch_work_of_another_stage_gets_its_turn_although_people_wait() -> None:

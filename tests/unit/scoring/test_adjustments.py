@@ -174,9 +174,9 @@ def test_what_a_person_adds_to_bonus_is_not_swallowed() -> None:
 @pytest.mark.parametrize(
     ("said", "what"),
     [
-        ({"deduct": 0.1, "cap": 0.5}, "give either deduct or cap"),
-        ({}, "give either deduct or cap"),
-        ({"cap": 0.5, "each": True}, "each and partly go with deduct only"),
+        ({"deduct": 0.1, "cap": 0.5}, "set either deduct or cap"),
+        ({}, "set either deduct or cap"),
+        ({"cap": 0.5, "each": True}, "each and partly can only be used with deduct"),
         ({"deduct": 0.1, "unless": []}, "at least 1 item"),
         ({"deduct": 1.5}, "less than or equal to 1"),
     ],
@@ -190,13 +190,16 @@ def test_an_adjustment_that_makes_no_sense_is_refused(said: dict[str, Any], what
     ("adjustments", "what"),
     [
         ([{"criteria": ["nothing"], "deduct": 0.1}], "names no criterion of this rubric: nothing"),
-        ([{"criteria": ["clean", "extra"], "deduct": 0.1}], "concerns bonus criteria and others"),
+        (
+            [{"criteria": ["clean", "extra"], "deduct": 0.1}],
+            "applies to bonus criteria and to other criteria",
+        ),
         (
             [
                 {"criteria": ["clean", "style"], "deduct": 0.1},
                 {"criteria": ["plots", "style"], "deduct": 0.1},
             ],
-            "share some criteria",
+            "share some of their criteria",
         ),
     ],
 )
@@ -210,7 +213,7 @@ def test_adjustments_that_do_not_fit_the_criteria_are_refused(
 def test_a_rubric_needs_something_that_is_no_bonus() -> None:
     with pytest.raises(ValidationError, match="not a bonus"):
         Rubric(criteria=CRITERIA[3:])
-    with pytest.raises(ValidationError, match="goes with bonus criteria"):
+    with pytest.raises(ValidationError, match="needs a bonus criterion"):
         Rubric(criteria=CRITERIA[:3], bonus_at_most=1)
     with pytest.raises(ValidationError, match="twice: pipes"):
         rubric(adjustment(deduct=0.1), adjustment(deduct=0.1))
@@ -333,7 +336,7 @@ def test_the_checks_of_adjustments_are_run_like_those_of_criteria() -> None:
     [
         Execution(end="finished", cells=(Played(number=1, state="too long"),)),
         Execution(end="too long", reason="It took longer than 60 s"),
-        Execution(end="not run", reason="There is no sandbox on this server."),
+        Execution(end="not run", reason="This server has no sandbox."),
     ],
 )
 def test_a_run_that_was_stopped_or_not_made_decides_no_adjustment(ended: Execution) -> None:
@@ -356,12 +359,12 @@ def test_a_mistake_in_an_adjustment_names_its_key() -> None:
             b'cap = 0.5\n[[adjustments.unless]]\nkind = "usess"',
             "adjustments[0].unless[0].kind: must be one of",
         ),
-        (b'cap = 0.5\n[[adjustments.unless]]\nkind = "uses"', "adjustments[0].unless[0]: asks for nothing"),
+        (b'cap = 0.5\n[[adjustments.unless]]\nkind = "uses"', "adjustments[0].unless[0]: checks nothing"),
         (
             b'cap = 0.5\nwhere = "("\n[[adjustments.unless]]\nkind = "no_todo"',
             "adjustments[0].where: the regular",
         ),
-        (b'[[adjustments.unless]]\nkind = "no_todo"', "adjustments[0]: give either deduct or cap"),
+        (b'[[adjustments.unless]]\nkind = "no_todo"', "adjustments[0]: set either deduct or cap"),
     ):
         with pytest.raises(AssignmentError) as caught:
             read_files({"assignment.toml": head + text}, Limits())
@@ -372,7 +375,7 @@ def test_a_mistake_in_an_adjustment_names_its_key() -> None:
         "assignment.toml": b'slug = "s"\nbonus_at_most = 1\ntitle = "T"\nrubric = "r.json"',
         "r.json": b"{}",
     }
-    with pytest.raises(AssignmentError, match="write them there"):
+    with pytest.raises(AssignmentError, match="move them to that file"):
         read_files(beside, Limits())
 
 

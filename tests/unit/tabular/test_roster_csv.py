@@ -49,7 +49,7 @@ def test_blanks_and_marks_have_one_form() -> None:
     text = "id,name\ns-1,Zoe\u0308\u00a0\u2003Mu\u0308ller \ns-\u202e2,Ben\n"
     found = parse_roster(text)
     assert found.rows == (Row(2, "s-1", "Zo\u00eb M\u00fcller"),)
-    assert found.problems[0].said.message == "The id has characters that cannot be shown."
+    assert found.problems[0].said.message == "The ID has characters that cannot be displayed."
 
 
 def test_columns_as_other_systems_call_them_in_any_order() -> None:
@@ -81,12 +81,12 @@ def test_problems_name_their_line_and_leave_the_others() -> None:
     assert [row.id for row in found.rows] == ["s-1", "s-5"]
     assert found.rows[1].role == "grader"
     assert [(problem.line, problem.said.message) for problem in found.problems] == [
-        (3, "There is no id."),
-        (4, "The id 's-1' stands in line 2 already."),
+        (3, "The ID is missing."),
+        (4, "The ID 's-1' is already in line 2."),
         (5, "Invalid email address: it needs an @ and no spaces."),
         (6, "The role is not student, grader or instructor."),
-        (7, "The name has characters that cannot be shown."),
-        (8, "The id is longer than 200 characters."),
+        (7, "The name has characters that cannot be displayed."),
+        (8, "The ID is longer than 200 characters."),
     ]
 
 
@@ -99,7 +99,7 @@ def test_problems_name_their_line_and_leave_the_others() -> None:
         (b'id,name\ns-1,"Ada\n', "Line 2"),
         (b'id,name\ns-1,"Ada"x\n', "Line 2"),
         (b"PK\x03\x04 a workbook", "Save as"),
-        (b"id,name\ns-1,\x00\x00", "no text file"),
+        (b"id,name\ns-1,\x00\x00", "not a text file"),
         (b"id\n" + b"x" * MAX_BYTES, "larger than 1024 KB"),
         (b"id\n" + b"\n".join(b"s-%d" % n for n in range(5001)), "more than 5000"),
         (b"id,name\ns-1," + b"x" * 200_000, "Line 2"),
@@ -125,7 +125,7 @@ def test_no_bytes_lead_to_another_error(data: bytes) -> None:
 
 def test_one_person_by_a_form() -> None:
     assert single_person(" s-1 ", "Ada", "", "student").rows == (Row(1, "s-1", "Ada", "", "student"),)
-    assert single_person("", "Ada", "", "").problems[0].said.message == "There is no id."
+    assert single_person("", "Ada", "", "").problems[0].said.message == "The ID is missing."
 
 
 def test_tables_for_spreadsheets_hold_no_formulas() -> None:

@@ -35,18 +35,18 @@ ATTEMPTS_USED = b"maximum number of allowed attempts"
 """In what Canvas answers to the score of a submission beyond its assignment's attempts."""
 NO_COLUMN = define_message(
     "lti_scores.no_column",
-    "The platform named no column of its gradebook for this link. Let its administrator give the "
-    "tool the right to manage line items and scores, then open the link there once.",
+    "The platform named no gradebook column for this link. Ask its administrator to allow the tool "
+    "to manage line items and scores, then open the link there once.",
 )
 NO_MORE_ATTEMPTS = define_message(
     "lti_scores.no_more_attempts",
-    "Canvas takes no more attempts of this student. Allow more attempts in the settings of its assignment, "
-    "then send the score again.",
+    "Canvas accepts no more attempts of this student. Allow more attempts in the settings of the "
+    "assignment in Canvas, then send the score again.",
 )
 NO_ASSIGNMENT = define_message(
     "lti_scores.no_assignment",
-    "This link in Canvas belongs to no assignment, so Canvas has no place for its grades. Make an "
-    "assignment there with the submission type External Tool, and choose Grader in it.",
+    "This link in Canvas belongs to no assignment, so Canvas cannot store its grades. Create an "
+    "assignment in Canvas with the submission type External Tool, and choose Grader.",
 )
 
 
