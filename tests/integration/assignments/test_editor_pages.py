@@ -148,7 +148,7 @@ def test_deductions_and_bonus_are_made_and_kept_in_the_form(school: School, clie
     for said in ("Leaves at most (0 to 1)", "0.2 takes 20 %", "Unless these checks are met"):
         assert said in page
     empty = client.post(address, data={**fields(page), "do": "save"}).get_data(as_text=True)
-    assert "Deduction 1, check 1 (Uses functions): Asks for nothing" in empty or "give either" in empty
+    assert "Deduction 1, check 1 (Uses functions): Checks nothing" in empty or "set either" in empty
     typed = {
         "adjustments.0.title": "No pipe",
         "adjustments.0.criteria": "Loads the data",

@@ -658,7 +658,7 @@ def test_staff_make_groups_by_hand_by_chance_and_by_file(school: School) -> None
     swapped = "group,student\nx,anna\nx,student0\n"
     for content, status, words in (
         (too_many, 422, "at most 3 submit together"),
-        ("group,student\n1,nobody\n1,anna\n1,anna\n", 422, "line 2: no student of this course"),
+        ("group,student\n1,nobody\n1,anna\n1,anna\n", 422, "line 2: this course has no student with"),
         ("a,b\n", 422, "must name the columns group and student"),
         ("\xff\x00".encode("latin-1").decode("latin-1"), 422, "must name the columns group and student"),
         ("", 422, "Choose a CSV file"),
