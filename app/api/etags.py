@@ -12,23 +12,24 @@ from grading.domain.messages import define_message
 
 
 class MatchMissing(GraderError):
-    """Send If-Match with the ETag of what you saw, or * to change it whatever it is now."""
+    """Send If-Match with the ETag of the version you read, or * to change any version."""
 
     code = "if_match_missing"
     status = 428
     default_message = define_message(
         "error.match_missing",
-        "Send If-Match with the ETag of what you saw, or * to change it whatever it is now.",
+        "Send If-Match with the ETag of the version you read, or * to change any version.",
     )
 
 
 class Changed(GraderError):
-    """Nothing was changed: someone changed this in the meantime. Check it again."""
+    """Nothing was changed: someone else changed this in the meantime. Read it again, then retry."""
 
     code = "changed_meanwhile"
     status = 412
     default_message = define_message(
-        "error.changed", "Nothing was changed: someone changed this in the meantime. Check it again."
+        "error.changed",
+        "Nothing was changed: someone else changed this in the meantime. Read it again, then retry.",
     )
 
 

@@ -27,20 +27,20 @@ from grading.store import idempotency_keys
 from grading.store.idempotency_keys import Idempotency
 
 IDEMPOTENCY_KEY_FORM = define_message(
-    "api.idempotency_key_form", "Idempotency-Key: 1 to %(most)s printable characters of ASCII."
+    "api.idempotency_key_form", "Idempotency-Key: use 1 to %(most)s printable ASCII characters."
 )
-NO_SUCH_NUMBER = define_message("api.no_such_number", "There is nothing under this number.")
+NO_SUCH_NUMBER = define_message("api.no_such_number", "Nothing with this ID exists.")
 
 LONGEST_KEY = 200
 
 
 class StillDoing(Conflict):
-    """A request with this Idempotency-Key is being answered right now; send it again in a moment."""
+    """A request with this Idempotency-Key is still in progress. Send it again in a few seconds."""
 
     code = "idempotency_key_in_use"
     default_message = define_message(
         "error.still_doing",
-        "A request with this Idempotency-Key is being answered right now; send it again in a moment.",
+        "A request with this Idempotency-Key is still in progress. Send it again in a few seconds.",
     )
 
 

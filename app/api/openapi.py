@@ -101,7 +101,7 @@ class Problem(BaseModel):
     status: int = Field(description="the status of the answer", examples=[404])
     detail: str = Field(
         description="what is wrong, as a sentence for people",
-        examples=["There is nothing under this number."],
+        examples=["Nothing with this ID exists."],
     )
     code: str = Field(description="which error it is; it stays the same", examples=["not_found"])
     request_id: str = Field(

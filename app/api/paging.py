@@ -24,13 +24,13 @@ USUAL = 50
 
 
 class CursorInvalid(GraderError):
-    """This cursor is none of this list; begin without one, and go on with what `next` says."""
+    """The cursor is not valid for this list. Start without a cursor, then use the value of `next`."""
 
     code = "cursor_invalid"
     status = 422
     default_message = define_message(
         "error.cursor_invalid",
-        "This cursor is none of this list; begin without one, and go on with what `next` says.",
+        "The cursor is not valid for this list. Start without a cursor, then use the value of `next`.",
     )
 
 

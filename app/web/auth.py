@@ -25,7 +25,7 @@ from grading.store.views.submission import SubmissionView
 
 TOKEN_NEEDED = define_message("sign_in.token_needed", "Send a token: Authorization: Bearer grd_….")
 TOKEN_UNKNOWN = define_message(
-    "sign_in.token_unknown", "The token is unknown, expired or revoked. Make a new one on the page Tokens."
+    "sign_in.token_unknown", "The token is unknown, expired or revoked. Create a new one on the page Tokens."
 )
 
 SCOPE_TEXTS: Mapping[str, str] = {
@@ -33,7 +33,7 @@ SCOPE_TEXTS: Mapping[str, str] = {
     "read": N_("read status and results"),
     "grade": N_("change, release and regrade"),
     "manage": N_("manage courses, people, assignments and rubrics"),
-    "chat": N_("let a tool use the models, behind grading"),
+    "chat": N_("use the models through the gateway, with lower priority than grading"),
     "admin": N_("administer"),
 }
 """What a scope lets a program do."""

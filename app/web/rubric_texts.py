@@ -225,7 +225,9 @@ def conflict_words(one: Conflict) -> str:
     after = number(one.after) if one.after is not None else "–"
     values = {"name": one.name, "person": person, "before": before, "after": after}
     sentences: dict[str, Callable[[], str]] = {
-        "gone": lambda: _("“%(name)s” is not in the new rubric; the change of it is left behind.", **values),
+        "gone": lambda: _(
+            "“%(name)s” is not in the new rubric. The change by a person is not kept.", **values
+        ),
         "too_many": lambda: _(
             "“%(name)s” is worth %(after)s points now; the %(person)s a person gave are cut to that.",
             **values,
@@ -240,7 +242,7 @@ def conflict_words(one: Conflict) -> str:
             **values,
         ),
         "remark": lambda: _(
-            "The remark “%(name)s” that a person changed is not there any more; the change is left behind.",
+            "The remark “%(name)s”, changed by a person, no longer exists. The change is not kept.",
             **values,
         ),
     }

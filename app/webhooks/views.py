@@ -48,7 +48,9 @@ FILE_SERVER_REFUSED = define_message(
 NO_SUCH_EVENT_TYPE = define_message(
     "webhooks.no_such_event_type", "Unknown message type. Supported types: %(kinds)s."
 )
-WEBHOOK_ID_FORM = define_message("webhooks.webhook_id_form", "webhook-id: at most 200 printable characters.")
+WEBHOOK_ID_FORM = define_message(
+    "webhooks.webhook_id_form", "webhook-id: use at most 200 printable characters."
+)
 FILE_ADDRESS_REFUSED = define_message(
     "webhooks.file_address_refused", "data.files: the address of %(name)s is not allowed. %(why)s"
 )
@@ -56,9 +58,9 @@ FILE_TOO_LARGE = define_message("webhooks.file_too_large", "data.files: %(name)s
 FILE_NOT_FETCHED = define_message(
     "webhooks.file_not_fetched", "data.files: %(name)s could not be downloaded: %(why)s."
 )
-BODY_FORM = define_message("webhooks.body_form", "body: JSON with 'type' and 'data' is expected.")
+BODY_FORM = define_message("webhooks.body_form", "body: send JSON with 'type' and 'data'.")
 WEBHOOK_ID_USED = define_message(
-    "webhooks.webhook_id_used", "Another message was sent under this webhook-id."
+    "webhooks.webhook_id_used", "This webhook-id was already used for another message. Send a new webhook-id."
 )
 COURSE_NOT_BOUND = define_message(
     "webhooks.course_not_bound",
@@ -144,13 +146,14 @@ class TooLate(GraderError):
 
 
 class CourseNotBound(GraderError):
-    """This connection may not send for this course; an administrator binds it in config.toml."""
+    """This connection may not send for this course."""
 
     code = "course_not_bound"
     status = 403
     default_message = define_message(
         "error.course_not_bound",
-        "This connection may not send for this course; an administrator binds it in config.toml.",
+        "This connection may not send for this course. An administrator adds the course to "
+        "server.lms_connections in config.toml.",
     )
 
 

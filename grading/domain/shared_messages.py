@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from grading.domain.messages import Message, define_message
 
-NO_SUCH_COURSE = define_message("shared.no_such_course", "There is no such course.")
+NO_SUCH_COURSE = define_message("shared.no_such_course", "This course does not exist.")
 NO_SUCH_ASSIGNMENT = define_message("shared.no_such_assignment", "This assignment does not exist.")
-NO_SUCH_SUBMISSION = define_message("shared.no_such_submission", "There is no such submission.")
+NO_SUCH_SUBMISSION = define_message("shared.no_such_submission", "This submission does not exist.")
 NO_SUCH_FILE_OF_SUBMISSION = define_message("shared.no_such_file", "The submission has no file of this name.")
-NO_SUCH_PERSON = define_message("shared.no_such_person", "There is no such person.")
-NO_SUCH_REQUEST = define_message("shared.no_such_request", "There is no such request.")
+NO_SUCH_PERSON = define_message("shared.no_such_person", "This person does not exist.")
+NO_SUCH_REQUEST = define_message("shared.no_such_request", "This request does not exist.")
 NOT_A_STUDENT = define_message(
     "shared.not_a_student",
     "One of these people is not a student in this course. Reload the page and try again.",

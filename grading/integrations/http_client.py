@@ -33,33 +33,36 @@ _PIECE = 65_536
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-TOO_LATE = define_message("outside.too_late", "no whole answer within %(seconds)s\N{NO-BREAK SPACE}s")
+TOO_LATE = define_message("outside.too_late", "no complete response within %(seconds)s\N{NO-BREAK SPACE}s")
 UNWRITABLE = define_message(
-    "outside.unwritable", "the request cannot be written: a header or the path has forbidden characters"
+    "outside.unwritable",
+    "the request cannot be sent: a header or the path has characters that are not allowed",
 )
-LOOKUP_TOO_LATE = define_message("outside.lookup_too_late", "%(host)s was not looked up in time")
-NO_SUCH_HOST = define_message("outside.no_such_host", "there is no host %(host)s")
-BROKEN_HEAD = define_message("outside.broken_head", "the head of the answer is broken off or is none")
-ANSWER_TOO_LARGE = define_message("outside.answer_too_large", "the answer is larger than %(most)s bytes")
-ENDED_TOO_EARLY = define_message("outside.ended_too_early", "the answer ended too early")
+LOOKUP_TOO_LATE = define_message("outside.lookup_too_late", "the DNS lookup of %(host)s timed out")
+NO_SUCH_HOST = define_message("outside.no_such_host", "the host %(host)s does not exist")
+BROKEN_HEAD = define_message("outside.broken_head", "the response has no valid HTTP header")
+ANSWER_TOO_LARGE = define_message("outside.answer_too_large", "the response is larger than %(most)s bytes")
+ENDED_TOO_EARLY = define_message("outside.ended_too_early", "the response ended early")
 INVALID_CERTIFICATE = define_message(
     "outside.invalid_certificate", "its certificate is not valid for this address: %(problem)s"
 )
 
 
 class OutsideFailed(GraderError):
-    """The other server gave no whole answer."""
+    """The other server did not send a complete response."""
 
     code = "outside_failed"
     status = 502
-    default_message = define_message("error.outside_failed", "The other server gave no whole answer.")
+    default_message = define_message(
+        "error.outside_failed", "The other server did not send a complete response."
+    )
 
 
 class TooMuch(OutsideFailed):
-    """The other server's answer is larger than it may be."""
+    """The other server's response is too large."""
 
     code = "outside_too_much"
-    default_message = define_message("error.too_much", "The other server's answer is larger than it may be.")
+    default_message = define_message("error.too_much", "The other server's response is too large.")
 
 
 @dataclass(frozen=True)

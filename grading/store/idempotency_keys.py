@@ -22,12 +22,12 @@ class Idempotency:
 
 
 class KeyUsed(GraderError):
-    """This Idempotency-Key was used for another request; send a new key."""
+    """This Idempotency-Key was already used for another request. Send a new key."""
 
     code = "idempotency_key_reused"
     status = 422
     default_message = define_message(
-        "error.key_used", "This Idempotency-Key was used for another request; send a new key."
+        "error.key_used", "This Idempotency-Key was already used for another request. Send a new key."
     )
 
 

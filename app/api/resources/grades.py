@@ -31,7 +31,7 @@ from grading.store.views import api_lists
 from grading.store.views.gradebook import Row
 from grading.store.views.submission import SubmissionView
 
-NO_VISIBLE_RESULT = define_message("grades_api.no_visible_result", "There is no result that you may see yet.")
+NO_VISIBLE_RESULT = define_message("grades_api.no_visible_result", "No result is available to you yet.")
 
 Points = Annotated[float, Field(ge=-10_000, le=10_000, allow_inf_nan=False)]
 Target = Annotated[str, Field(max_length=100, pattern=r"^[^\x00]*$")]
@@ -244,12 +244,12 @@ class StudentGrade(BaseModel):
 
 
 class NothingNamed(GraderError):
-    """Name the submissions in submissions, or send everything as true."""
+    """List the submissions in `submissions`, or set `everything` to true."""
 
     code = "nothing_named"
     status = 422
     default_message = define_message(
-        "error.nothing_named", "Name the submissions in submissions, or send everything as true."
+        "error.nothing_named", "List the submissions in `submissions`, or set `everything` to true."
     )
 
 

@@ -31,7 +31,7 @@ from grading.store.views import submission
 from grading.store.views.submission import SubmissionView
 
 WHICH_OR_SUBMISSIONS = define_message(
-    "regrades_api.which_or_submissions", "Say either which, or submissions."
+    "regrades_api.which_or_submissions", "Send either `which` or `submissions`."
 )
 
 ASSIGNMENT = "/assignments/<int:assignment_id>"
@@ -41,11 +41,13 @@ Words = Annotated[str, Field(min_length=1, max_length=regrade_store.LONGEST, pat
 
 
 class NotAnswerable(GraderError):
-    """This cannot be asked or answered so."""
+    """This regrade request cannot be sent or answered with these values."""
 
     code = "regrade_refused"
     status = 422
-    default_message = define_message("error.not_answerable", "This cannot be asked or answered so.")
+    default_message = define_message(
+        "error.not_answerable", "This regrade request cannot be sent or answered with these values."
+    )
 
 
 class RerunWanted(RequestModel):

@@ -154,14 +154,16 @@ def _table(body: NewMembers) -> Roster:
     return Roster(tuple(rows))
 
 
-SAME_ID_TWICE = define_message("rosters_api.same_id_twice", "The same id is there twice.")
+SAME_ID_TWICE = define_message("rosters_api.same_id_twice", "The same ID appears twice.")
 
 
 class MemberRefused(InvalidField):
-    """One of the people cannot be added; nobody was."""
+    """Nobody was added, because one of the people cannot be added."""
 
     code = "member_refused"
-    default_message = define_message("error.member_refused", "One of the people cannot be added; nobody was.")
+    default_message = define_message(
+        "error.member_refused", "Nobody was added, because one of the people cannot be added."
+    )
 
 
 def _refused(problems: tuple[Problem, ...]) -> MemberRefused:

@@ -90,11 +90,11 @@ class VersionMade(BaseModel):
 
 
 class RubricRefused(InvalidField):
-    """This is no rubric; the sentence names the field that is wrong."""
+    """The rubric is not valid. The message names the field that is wrong."""
 
     code = "rubric_invalid"
     default_message = define_message(
-        "error.rubric_refused", "This is no rubric; the sentence names the field that is wrong."
+        "error.rubric_refused", "The rubric is not valid. The message names the field that is wrong."
     )
 
 

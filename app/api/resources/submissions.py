@@ -40,7 +40,7 @@ from grading.store.views.submission_lists import SubmissionLine
 
 NO_ASSIGNMENT_OF_NAME = define_message(
     "submissions_api.no_assignment_of_name",
-    "There is no assignment '%(assignment)s'; write it as course/assignment.",
+    "The assignment '%(assignment)s' does not exist. Write it as course/assignment.",
 )
 ONLY_OWN_WORK = define_message(
     "submissions_api.only_own_work",
@@ -230,12 +230,13 @@ class WrongType(GraderError):
 
 
 class UnknownStudent(Forbidden):
-    """Nobody in this course has that id; ask an instructor to add them, or use an instructor's token."""
+    """Nobody in this course has this ID."""
 
     code = "student_unknown"
     default_message = define_message(
         "error.unknown_student",
-        "Nobody in this course has that id; ask an instructor to add them, or use an instructor's token.",
+        "Nobody in this course has this ID. Ask an instructor to add the student, or use an "
+        "instructor's token.",
     )
 
 

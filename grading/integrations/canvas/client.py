@@ -45,24 +45,30 @@ FILE_SERVER_REFUSED = define_message(
     "canvas.file_server_refused", "a file cannot be downloaded: its server answered %(status)s"
 )
 OTHER_ADDRESS = define_message(
-    "canvas.other_address", "Canvas named another address than its own for a list; the token stays here."
+    "canvas.other_address",
+    "Canvas continues a list at the address of another server. Grader does not send the token there.",
 )
-LIST_WITHOUT_END = define_message("canvas.list_without_end", "Canvas' lists do not end.")
+LIST_WITHOUT_END = define_message("canvas.list_without_end", "Canvas' list has too many pages.")
 REDIRECTED = define_message(
-    "canvas.redirected", "Canvas answers with a redirect (%(status)s); is its address in config.toml right?"
+    "canvas.redirected",
+    "Canvas answered with a redirect (%(status)s). Check the address of Canvas in config.toml.",
 )
-RATE_LIMITED = define_message("canvas.rate_limited", "Canvas asks for fewer requests (rate limit exceeded).")
+RATE_LIMITED = define_message("canvas.rate_limited", "Canvas limits the request rate (rate limit exceeded).")
 ANSWERED = define_message("canvas.answered", "Canvas answered %(status)s.")
-FILE_TOO_SLOW = define_message("canvas.file_too_slow", "a file did not come in time")
-FILE_ADDRESS_REFUSED = define_message("canvas.file_address_refused", "a file's address is not asked. %(why)s")
+FILE_TOO_SLOW = define_message("canvas.file_too_slow", "the download of a file timed out")
+FILE_ADDRESS_REFUSED = define_message(
+    "canvas.file_address_refused", "the address of a file is not allowed. %(why)s"
+)
 FILE_TOO_LARGE = define_message(
-    "canvas.file_too_large", "a file is larger than the %(most)s bytes that may still be taken"
+    "canvas.file_too_large", "a file is larger than the %(most)s bytes that remain of the size limit"
 )
 FILE_NOT_FETCHED = define_message("canvas.file_not_fetched", "a file could not be downloaded: %(why)s")
 OTHER_STUDENT = define_message("canvas.other_student", "Canvas answered with another student's submission.")
-LIST_TOO_LONG = define_message("canvas.list_too_long", "Canvas' list has more than %(most)s lines.")
+LIST_TOO_LONG = define_message("canvas.list_too_long", "Canvas' list has more than %(most)s entries.")
 NO_SUCH_THING = define_message(
-    "canvas.no_such_thing", "%(what)s: Canvas has no such thing, or does not show it to the token's owner."
+    "canvas.no_such_thing",
+    "%(what)s: not found in Canvas, or the token has no access to it. Check "
+    "the address and the permissions of the token's owner.",
 )
 ANSWER_UNREADABLE = define_message(
     "canvas.answer_unreadable", "%(what)s: Canvas' answer cannot be read (%(kind)s)."
@@ -229,11 +235,12 @@ PAGE = 100
 
 
 class TokenRefused(CanvasFailed):
-    """Canvas does not take the token: it is wrong, expired, or was deleted."""
+    """Canvas refuses the token: it is wrong, expired or deleted. Create a new one in Canvas."""
 
     code = "canvas_token"
     default_message = define_message(
-        "error.token_refused", "Canvas does not take the token: it is wrong, expired, or was deleted."
+        "error.token_refused",
+        "Canvas refuses the token: it is wrong, expired or deleted. Create a new one in Canvas.",
     )
 
 

@@ -18,10 +18,10 @@ from grading.integrations.canvas.settings import Canvas
 
 NOT_AN_ASSIGNMENT_PAGE = define_message(
     "canvas.not_an_assignment_page",
-    "Give the address of an assignment's page, such as %(address)s/courses/7/assignments/42.",
+    "Enter the address of an assignment's page, such as %(address)s/courses/7/assignments/42.",
 )
 ASSIGNMENT_WITHOUT_NUMBER = define_message(
-    "canvas.assignment_without_number", "Canvas told of an assignment without a number."
+    "canvas.assignment_without_number", "Canvas returned an assignment without an ID."
 )
 
 ROLES = {"StudentEnrollment": "student", "TaEnrollment": "grader", "TeacherEnrollment": "instructor"}
@@ -34,11 +34,11 @@ NEAR = 0.005
 
 
 class CanvasFailed(GraderError):
-    """Canvas did not do as it was asked."""
+    """Canvas refused the request."""
 
     code = "canvas_failed"
     status = 502
-    default_message = define_message("error.canvas_failed", "Canvas did not do as it was asked.")
+    default_message = define_message("error.canvas_failed", "Canvas refused the request.")
 
 
 class CanvasSilent(CanvasFailed):
@@ -51,13 +51,11 @@ class CanvasSilent(CanvasFailed):
 
 
 class NotForTheBridge(GraderError):
-    """This assignment of Canvas cannot be linked."""
+    """This Canvas assignment cannot be linked."""
 
     code = "canvas_not_linkable"
     status = 422
-    default_message = define_message(
-        "error.not_for_the_bridge", "This assignment of Canvas cannot be linked."
-    )
+    default_message = define_message("error.not_for_the_bridge", "This Canvas assignment cannot be linked.")
 
 
 @dataclass(frozen=True)

@@ -19,21 +19,21 @@ from grading.integrations.lti.keys import ToolKey, signed
 from grading.integrations.lti.messages import assertion, token_form
 from grading.integrations.lti.values import Platform, PlatformFailed, PlatformSilent
 
-NO_KEYS = define_message("lti_platform.no_keys", "The platform's address of keys does not answer with keys.")
+NO_KEYS = define_message("lti_platform.no_keys", "The platform's public keyset URL returns no keys.")
 ANSWERED = define_message("lti_platform.answered", "%(what)s: the platform answered %(status)s%(answer)s")
 ANSWER_NOT_AN_OBJECT = define_message(
     "lti_platform.answer_not_an_object", "The platform's answer is not a JSON object."
 )
 NO_TOKEN = define_message(
-    "lti_platform.no_token", "The platform gives no token: it answered %(status)s%(answer)s"
+    "lti_platform.no_token", "The platform issued no access token: it answered %(status)s%(answer)s"
 )
 NO_TOKEN_IN_ANSWER = define_message(
-    "lti_platform.no_token_in_answer", "The platform's answer has no token in it."
+    "lti_platform.no_token_in_answer", "The platform's answer contains no access token."
 )
 NO_ANSWER = define_message("lti_platform.no_answer", "The platform does not answer: %(why)s")
 ANSWER_NOT_JSON = define_message("lti_platform.answer_not_json", "The platform's answer is not JSON.")
 LIST_WITHOUT_END = define_message(
-    "lti_platform.list_without_end", "The platform's list goes in a circle, or has too many pages."
+    "lti_platform.list_without_end", "The platform's list repeats its pages or has too many of them."
 )
 
 TIMEOUT_S = 15.0

@@ -35,47 +35,50 @@ NOT_RS256 = define_message("lti_launch.not_rs256", "The launch is not signed wit
 CONTENT_UNREADABLE = define_message(
     "lti_launch.content_unreadable", "The content of the launch cannot be read."
 )
-NOT_LTI_1_3 = define_message("lti_launch.not_lti_1_3", "The launch is not of LTI 1.3.")
+NOT_LTI_1_3 = define_message("lti_launch.not_lti_1_3", "The launch is not an LTI 1.3 launch.")
 MESSAGE_TYPE_UNKNOWN = define_message(
-    "lti_launch.message_type_unknown", "Messages of the type '%(kind)s' are not for this tool."
+    "lti_launch.message_type_unknown", "Grader does not support LTI messages of the type '%(kind)s'."
 )
-NO_RESOURCE_LINK = define_message("lti_launch.no_resource_link", "The launch names no resource link.")
+NO_RESOURCE_LINK = define_message("lti_launch.no_resource_link", "The launch has no resource link.")
 NO_RETURN_ADDRESS = define_message(
-    "lti_launch.no_return_address", "The launch does not say where to send what is chosen."
+    "lti_launch.no_return_address", "The launch has no return URL for the chosen assignment."
 )
 OTHER_ISSUER = define_message(
-    "lti_launch.other_issuer", "The launch comes from another issuer than the one that is registered."
+    "lti_launch.other_issuer", "The issuer of the launch is not the registered one."
 )
-OTHER_AUDIENCE = define_message("lti_launch.other_audience", "The launch is meant for another tool.")
+OTHER_AUDIENCE = define_message(
+    "lti_launch.other_audience", "The launch is for another tool: its audience is not Grader's client ID."
+)
 OTHER_AUTHORIZED_PARTY = define_message(
-    "lti_launch.other_authorized_party", "The launch was made for another tool."
+    "lti_launch.other_authorized_party",
+    "The launch is for another tool: its authorized party is not Grader's client ID.",
 )
 TOO_OLD = define_message(
-    "lti_launch.too_old", "The launch is too old. Open the assignment in the learning platform again."
+    "lti_launch.too_old", "The launch has expired. Open the assignment in the learning platform again."
 )
 FROM_THE_FUTURE = define_message(
-    "lti_launch.from_the_future", "The launch comes from the future; the clocks differ too much."
+    "lti_launch.from_the_future",
+    "The launch was issued in the future: the clocks of the platform "
+    "and of this server differ. Correct them.",
 )
 VALID_TOO_LONG = define_message(
-    "lti_launch.valid_too_long", "The launch is valid for too long; one hour is the most."
+    "lti_launch.valid_too_long", "The launch is valid for too long: at most 1 hour is allowed."
 )
-BAD_CLAIM = define_message("lti_launch.bad_claim", "The launch has no good '%(name)s'.")
+BAD_CLAIM = define_message("lti_launch.bad_claim", "The launch has no valid '%(name)s'.")
 BAD_TEXT_CLAIM = define_message(
-    "lti_launch.bad_text_claim", "The launch has no good '%(name)s': 1 to %(most)s printable characters."
+    "lti_launch.bad_text_claim", "The launch has no valid '%(name)s': 1 to %(most)s printable characters."
 )
 CLAIM_WITH_BLANKS = define_message(
-    "lti_launch.claim_with_blanks", "The '%(name)s' of the launch begins or ends with a blank."
+    "lti_launch.claim_with_blanks", "The '%(name)s' of the launch begins or ends with a space."
 )
-NO_ROLES = define_message("lti_launch.no_roles", "The launch says no roles.")
-KEY_ID_UNREADABLE = define_message(
-    "lti_launch.key_id_unreadable", "The launch names its key in a way that cannot be read."
-)
+NO_ROLES = define_message("lti_launch.no_roles", "The launch has no roles.")
+KEY_ID_UNREADABLE = define_message("lti_launch.key_id_unreadable", "The launch has no valid key ID.")
 KEY_TOO_SHORT = define_message(
-    "lti_launch.key_too_short", "The platform's key is too short; %(least)s bits are the least."
+    "lti_launch.key_too_short", "The platform's key is too short: at least %(least)s bits are required."
 )
-NOT_SIGNED = define_message("lti_launch.not_signed", "The launch is no signed token.")
+NOT_SIGNED = define_message("lti_launch.not_signed", "The launch is not a signed token (JWT).")
 PART_UNREADABLE = define_message("lti_launch.part_unreadable", "The %(what)s of the launch cannot be read.")
-SIGNATURE_WRONG = define_message("lti_launch.signature_wrong", "The signature of the launch is wrong.")
+SIGNATURE_WRONG = define_message("lti_launch.signature_wrong", "The signature of the launch is not valid.")
 KEY_UNREADABLE = define_message("lti_launch.key_unreadable", "The platform's key cannot be read.")
 
 ALGORITHMS = ("RS256",)

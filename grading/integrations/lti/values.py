@@ -41,21 +41,21 @@ class LaunchRefused(GraderError):
 
 
 class PlatformRefused(GraderError):
-    """This platform cannot be registered like this."""
+    """The platform cannot be registered with these values."""
 
     code = "platform_refused"
     status = 422
     default_message = define_message(
-        "error.platform_refused", "This platform cannot be registered like this."
+        "error.platform_refused", "The platform cannot be registered with these values."
     )
 
 
 class PlatformFailed(GraderError):
-    """The platform did not do what it was asked."""
+    """The platform refused the request."""
 
     code = "platform_failed"
     status = 502
-    default_message = define_message("error.platform_failed", "The platform did not do what it was asked.")
+    default_message = define_message("error.platform_failed", "The platform refused the request.")
 
     def __init__(
         self,

@@ -16,15 +16,15 @@ from grading.store.accounts.sign_in_attempts import Caller, KnownBrowser
 from grading.store.audit import write_audit
 from grading.store.database import Store, now
 
-NO_SUCH_TOKEN_OF_YOURS = define_message("tokens.no_such_token_of_yours", "There is no such token of yours.")
+NO_SUCH_TOKEN_OF_YOURS = define_message("tokens.no_such_token_of_yours", "You have no such token.")
 
 
 class WrongPassword(Forbidden):
-    """Your present password is not right; nothing changed."""
+    """The current password is wrong. Nothing was changed."""
 
     code = "wrong_password"
     default_message = define_message(
-        "error.wrong_password", "Your present password is not right; nothing changed."
+        "error.wrong_password", "The current password is wrong. Nothing was changed."
     )
 
 

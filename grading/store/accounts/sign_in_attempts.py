@@ -78,13 +78,13 @@ class Caller:
 
 
 class TriedTooOften(GraderError):
-    """There were several wrong passwords for this account; the next try has to wait a little."""
+    """Too many wrong passwords for this account. Wait a few seconds, then try again."""
 
     code = "tried_too_often"
     status = 429
     default_message = define_message(
         "error.tried_too_often",
-        "There were several wrong passwords for this account; the next try has to wait a little.",
+        "Too many wrong passwords for this account. Wait a few seconds, then try again.",
     )
 
     def __init__(self, wait: timedelta) -> None:

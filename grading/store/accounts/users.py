@@ -27,7 +27,9 @@ from grading.store.database import now
 from grading.store.tables import Membership, OpenSession, RegradeRequest, User
 
 SUBJECT_FORM = define_message("accounts.subject_form", "A sign-in name needs 1 to 200 printable characters.")
-SUBJECT_TAKEN = define_message("accounts.subject_taken", "The sign-in name '%(subject)s' is already taken.")
+SUBJECT_TAKEN = define_message(
+    "accounts.subject_taken", "The sign-in name '%(subject)s' is already taken. Choose another one."
+)
 PASSWORD_TOO_SHORT = define_message(
     "accounts.password_too_short", "A password needs at least %(least)s characters."
 )
@@ -35,17 +37,17 @@ PASSWORD_TOO_LONG = define_message(
     "accounts.password_too_long", "A password has at most %(most)s characters."
 )
 STUDENT_ID_FORM = define_message(
-    "accounts.student_id_form", "A student's id needs 1 to 200 printable characters."
+    "accounts.student_id_form", "A student's ID needs 1 to 200 printable characters."
 )
-ROLE_UNKNOWN = define_message("accounts.role_unknown", "A role is one of student, grader, instructor.")
+ROLE_UNKNOWN = define_message("accounts.role_unknown", "Choose a role: student, grader or instructor.")
 NO_SCOPE = define_message("accounts.no_scope", "A token needs at least one of the scopes %(scopes)s.")
 TOKEN_TOO_LONG = define_message("accounts.token_too_long", "A token is valid for at most 730 days.")
 ID_OF_STAFF = define_message(
-    "accounts.id_of_staff", "The id '%(subject)s' belongs to a member of staff; give the student's own id."
+    "accounts.id_of_staff", "The ID '%(subject)s' belongs to staff. Enter the student's ID."
 )
 ACCOUNT_IN_NO_COURSE = define_message(
     "accounts.account_in_no_course",
-    "The account '%(subject)s' is in no course yet; an administrator adds it to its first one.",
+    "The account '%(subject)s' is not in a course yet. Ask an administrator to add it to its first course.",
 )
 
 MIN_PASSWORD = 10

@@ -17,7 +17,8 @@ from grading.store import tables
 from grading.store.audit import write_audit
 
 SLUG_TAKEN = define_message(
-    "assignment_settings.slug_taken", "this course has an assignment “%(slug)s” already; choose another name"
+    "assignment_settings.slug_taken",
+    "this course already has an assignment “%(slug)s”; choose another short name",
 )
 
 

@@ -38,13 +38,14 @@ from grading.store.tables import (
 )
 
 NO_ASSIGNMENT_OF_NAME = define_message(
-    "versions.no_assignment_of_name", "There is no assignment '%(name)s'; write it as course/assignment."
+    "versions.no_assignment_of_name",
+    "The assignment '%(name)s' does not exist. Write it as course/assignment.",
 )
 NO_RUBRIC_YET = define_message(
-    "versions.no_rubric_yet", "The assignment '%(slug)s' has no rubric yet; publish or import one first."
+    "versions.no_rubric_yet", "The assignment '%(slug)s' has no rubric yet. Publish or import one first."
 )
 NO_RUBRIC = define_message("versions.no_rubric", "This assignment has no rubric yet.")
-NO_SUCH_VERSION = define_message("versions.no_such_version", "There is no such version.")
+NO_SUCH_VERSION = define_message("versions.no_such_version", "This version does not exist.")
 NOTHING_CHANGED = define_message("versions.nothing_changed", "Nothing was changed, so nothing was saved.")
 
 
@@ -256,9 +257,11 @@ class SavedMeanwhile(Conflict):
 
 
 class NothingChanged(Conflict):
-    """What is to be saved is what is there."""
+    """The new version is identical to the current one."""
 
-    default_message = define_message("error.nothing_changed", "What is to be saved is what is there.")
+    default_message = define_message(
+        "error.nothing_changed", "The new version is identical to the current one."
+    )
 
 
 class VersionEntry(Value):

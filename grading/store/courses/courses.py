@@ -31,9 +31,11 @@ from grading.store.tables import (
 )
 
 SLUG_FORM = define_message(
-    "courses.slug_form", "The short name has lower-case letters, digits and hyphens, at most 64 of them."
+    "courses.slug_form", "The short name must have 1 to 64 lowercase letters, digits or hyphens."
 )
-SLUG_TAKEN = define_message("courses.slug_taken", "There is a course with the short name '%(slug)s' already.")
+SLUG_TAKEN = define_message(
+    "courses.slug_taken", "A course with the short name '%(slug)s' already exists. Choose another short name."
+)
 NO_SUCH_INSTRUCTOR = define_message(
     "courses.no_such_instructor",
     "No account has the sign-in name '%(name)s'. Create it first, on the Accounts page.",
@@ -41,7 +43,7 @@ NO_SUCH_INSTRUCTOR = define_message(
 DROPPED_RANGE = define_message(
     "courses.dropped_range", "Between 0 and %(most)s lowest grades can be dropped."
 )
-TITLE_FORM = define_message("courses.title_form", "A course needs a title of 1 to 200 printable characters.")
+TITLE_FORM = define_message("courses.title_form", "Enter a title of 1 to 200 printable characters.")
 
 MAX_DROPPED = 50
 

@@ -38,7 +38,7 @@ CHANGED_MEANWHILE = define_message(
     "groups.changed_meanwhile", "Someone changed this group at the same time. Try again."
 )
 INVITATION_GONE = define_message(
-    "groups.invitation_gone", "This invitation is not there any more. Ask your classmate to invite you again."
+    "groups.invitation_gone", "This invitation no longer exists. Ask your classmate to invite you again."
 )
 GROUP_CHANGED = define_message(
     "groups.group_changed", "Someone changed this group at the same time. Reload the page."

@@ -21,11 +21,12 @@ VALID_FOR = timedelta(days=7)
 
 
 class LinkGone(NotFound):
-    """This link was used, is older than 7 days, or a newer one was made; ask for another one."""
+    """This link was already used, is older than 7 days, or was replaced by a newer one."""
 
     default_message = define_message(
         "error.link_gone",
-        "This link was used, is older than 7 days, or a newer one was made; ask for another one.",
+        "This link was already used, is older than 7 days, or was replaced by a newer one. Ask for a "
+        "new link.",
     )
 
 

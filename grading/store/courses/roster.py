@@ -39,17 +39,20 @@ from grading.tabular.roster_csv import ROLES, Problem, Roster, Row
 
 LINK_BY_ADMINISTRATOR = define_message(
     "roster.link_by_administrator",
-    "An administrator makes links for staff, for disabled accounts, and for people who "
-    "are also in courses that you do not teach.",
+    "An administrator creates links for staff, for disabled accounts, and for people who are also in "
+    "courses that you do not teach.",
 )
 COURSE_CHANGED = define_message(
-    "roster.course_changed", "The course has changed since you looked at this. Look again, then confirm."
+    "roster.course_changed",
+    "The course changed after you opened this preview. Check the preview again, then confirm.",
 )
-DISABLED = define_message("roster.disabled", "The account '%(id)s' is disabled; ask an administrator.")
-NO_SUCH_MEMBER = define_message("roster.no_such_member", "There is no such person in this course.")
+DISABLED = define_message(
+    "roster.disabled", "The account '%(id)s' is disabled. Ask an administrator to enable it."
+)
+NO_SUCH_MEMBER = define_message("roster.no_such_member", "This person is not in this course.")
 NO_ROLE = define_message("roster.no_role", "Choose a role: student, grader or instructor.")
 OWN_MEMBERSHIP = define_message(
-    "roster.own_membership", "You cannot change your own place in the course; ask another instructor."
+    "roster.own_membership", "You cannot change your own role in the course. Ask another instructor."
 )
 MEMBER_ADDED_MEANWHILE = define_message(
     "roster.member_added_meanwhile",

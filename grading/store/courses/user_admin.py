@@ -23,7 +23,7 @@ from grading.store.courses import roster
 from grading.store.courses.roster import MemberPage, Person
 
 OWN_ACCOUNT = define_message(
-    "user_admin.own_account", "You cannot do this to your own account; ask another administrator."
+    "user_admin.own_account", "You cannot do this to your own account. Ask another administrator."
 )
 NO_EMAIL = define_message(
     "user_admin.no_email", "Enter an email address, or turn off the email about results."
@@ -31,7 +31,7 @@ NO_EMAIL = define_message(
 EMAIL_FORM = define_message(
     "user_admin.email_form", "Invalid email address. Use the form name@school.example."
 )
-NAME_FORM = define_message("user_admin.name_form", "A name has 1 to 200 printable characters.")
+NAME_FORM = define_message("user_admin.name_form", "Enter a name of 1 to 200 printable characters.")
 
 Flag = L["administrator", "disabled"]
 KINDS = ("administrators", "staff", "disabled", "invited")

@@ -27,7 +27,7 @@ from grading.store.learning_platforms import grade_changed
 from grading.store.review.carry_over import copy_changes
 from grading.store.submissions import mail_notifications
 
-NOT_OF_A_CHANGE = define_message("apply.not_of_a_change", "Only the dry run of a change can be applied.")
+NOT_OF_A_CHANGE = define_message("apply.not_of_a_change", "Only a dry run of a draft can be applied.")
 
 SYSTEM = "system"
 

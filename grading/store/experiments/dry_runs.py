@@ -31,12 +31,12 @@ from grading.store.tables.assignments import SAMPLE
 
 NO_SUBMISSION_CHOSEN = define_message("dry_runs.no_submission_chosen", "Choose at least one submission.")
 NO_SUCH_DRY_RUN = define_message("dry_runs.no_such_dry_run", "This dry run does not exist.")
-APPLIED_ALREADY = define_message("dry_runs.applied_already", "This dry run was applied already.")
+APPLIED_ALREADY = define_message("dry_runs.applied_already", "This dry run was already applied.")
 DISCARDED_ALREADY = define_message("dry_runs.discarded_already", "This dry run was discarded.")
 NEWER_VERSION = define_message(
     "dry_runs.newer_version",
-    "Version %(version)s was published after this dry run began; make a new dry run to "
-    "compare with what counts now.",
+    "Version %(version)s was published after this dry run started. Start a new dry run to compare "
+    "with the version in use.",
 )
 
 Purpose = Literal["try", "rubric", "rerun", "examples"]

@@ -28,12 +28,14 @@ from grading.store.experiments.examples import ExampleEntry, list_examples
 from grading.store.rounds.example_usage import keys_of
 
 MEASURED_ALREADY = define_message(
-    "example_evaluation.measured_already", "The effect is being measured already. Wait until that has ended."
+    "example_evaluation.measured_already", "A measurement is already running. Wait until it has finished."
 )
-NO_EXAMPLE_ON = define_message("example_evaluation.no_example_on", "No example is on. Choose one first.")
+NO_EXAMPLE_ON = define_message(
+    "example_evaluation.no_example_on", "No example is turned on. Turn one on first."
+)
 NO_CORRECTION_HELD_BACK = define_message(
     "example_evaluation.no_correction_held_back",
-    "No correction of these criteria is held back. Correct more submissions first.",
+    "No correction of these criteria is reserved for measuring. Correct more submissions first.",
 )
 
 PURPOSE: Final = "examples"

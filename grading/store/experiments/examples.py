@@ -20,7 +20,7 @@ from grading.documents import Identity
 from grading.documents.pseudonym import pseudonymise_texts
 from grading.domain.document import Cell, Document
 from grading.domain.errors import Conflict, GraderError, NotFound
-from grading.domain.messages import define_message
+from grading.domain.messages import Message, define_message
 from grading.domain.permissions import Actor
 from grading.domain.rubric import Criterion, Rubric
 from grading.domain.shared_messages import NO_SUCH_ASSIGNMENT
@@ -31,21 +31,32 @@ from grading.store.database import now
 from grading.store.experiments.corrections import Correction, load_correction
 from grading.store.rounds.example_usage import to_job_example, version_when_chosen
 
-ALREADY_AN_EXAMPLE = define_message("examples.already_an_example", "This correction is an example already.")
+ALREADY_AN_EXAMPLE = define_message("examples.already_an_example", "This correction is already an example.")
 CRITERION_GONE = define_message(
-    "examples.criterion_gone", "The rubric has this criterion no more, so nobody would be shown the example."
+    "examples.criterion_gone",
+    "This criterion is no longer in the rubric, so models would not use the example.",
 )
 OTHER_LEVELS = define_message(
     "examples.other_levels",
-    "The criterion has other levels since this was graded. Grade the submission again and correct that.",
+    "The levels of this criterion changed after the grading. Regrade the submission, then correct "
+    "the new grade.",
 )
-NO_SUCH_EXAMPLE = define_message("examples.no_such_example", "There is no such example.")
+NO_SUCH_EXAMPLE = define_message("examples.no_such_example", "This example does not exist.")
 NO_EXCERPT = define_message("examples.no_excerpt", "An example needs an excerpt: what the student wrote.")
 EXCERPT_TOO_LONG = define_message(
-    "examples.excerpt_too_long", "The excerpt has %(found)s characters; %(most)s are the most. Shorten it."
+    "examples.excerpt_too_long", "The excerpt has %(found)s characters. Shorten it to at most %(most)s."
 )
 REASON_TOO_LONG = define_message(
-    "examples.reason_too_long", "The reason has %(found)s characters; %(most)s are the most."
+    "examples.reason_too_long", "The reason has %(found)s characters. Shorten it to at most %(most)s."
+)
+TOO_MANY_OF_CRITERION = define_message(
+    "examples.too_many_of_criterion",
+    "At most %(most)s examples per criterion can be on. Turn another example off first.",
+)
+TOO_MANY_CHARACTERS = define_message(
+    "examples.too_many_characters",
+    "All examples that are on can have %(most)s characters in total; %(left)s characters remain. "
+    "Shorten this example, or turn another one off.",
 )
 SPEAKS_TO_GRADER = define_message(
     "examples.speaks_to_grader", "Remove the text that addresses the automatic grading. %(sign)s"
@@ -261,17 +272,14 @@ def _require_room(session: Session, example: tables.Example, chars: int) -> None
         raise ExampleRefused(why)
 
 
-def _full(session: Session, assignment_id: int, criterion: str, chars: int, but: int = 0) -> str:
-    """Why no more examples can be active; empty when one can."""
+def _full(session: Session, assignment_id: int, criterion: str, chars: int, but: int = 0) -> Message | None:
+    """Why no more examples can be active; None when one can."""
     room = remaining_capacity(_on(session, assignment_id, but))
     if room.by_criterion.get(criterion, PER_CRITERION) < 1:
-        return f"At most {PER_CRITERION} examples of a criterion can be on. Switch another one off first."
+        return TOO_MANY_OF_CRITERION(most=PER_CRITERION)
     if room.chars < chars:
-        return (
-            f"All examples that are on may have {MOST_CHARS} characters together; {max(room.chars, 0)} are "
-            "left. Shorten this one, or switch another one off."
-        )
-    return ""
+        return TOO_MANY_CHARACTERS(most=MOST_CHARS, left=max(room.chars, 0))
+    return None
 
 
 def _on(session: Session, assignment_id: int, but: int = 0) -> list[tuple[str, int]]:
@@ -307,11 +315,11 @@ LONGEST_REASON = 500
 
 
 class ExampleRefused(GraderError):
-    """This example cannot be used so."""
+    """This example cannot be used."""
 
     code = "example_refused"
     status = 422
-    default_message = define_message("error.example_refused", "This example cannot be used so.")
+    default_message = define_message("error.example_refused", "This example cannot be used.")
 
 
 def check_texts(session: Session, submission_id: str, excerpt: str, reason: str) -> tuple[str, str]:

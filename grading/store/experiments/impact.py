@@ -22,7 +22,7 @@ from grading.store.review.carry_over import load_carry_over
 from grading.store.tables.assignments import SAMPLE
 
 NO_SUCH_SUBMISSION_IN_RUN = define_message(
-    "impact.no_such_submission_in_run", "There is no such submission in this dry run."
+    "impact.no_such_submission_in_run", "This submission is not in this dry run."
 )
 
 UNSEEN = (REASONS["try"], REASONS["rubric"], "examples")

@@ -30,9 +30,9 @@ NO_DUE_DATE = define_message(
     "extensions.no_due_date", "This assignment has no due date, so extensions are not needed."
 )
 BEFORE_DUE_DATE = define_message(
-    "extensions.before_due_date", "An extension ends after the due date that holds for all."
+    "extensions.before_due_date", "An extension must end after the due date for everyone."
 )
-NO_SUCH_STUDENT = define_message("extensions.no_such_student", "There is no such student in this course.")
+NO_SUCH_STUDENT = define_message("extensions.no_such_student", "This student is not in this course.")
 
 REASON = 1000
 """Maximum length of a reason."""
@@ -59,13 +59,11 @@ class ExtensionRow(NamedTuple):
 
 
 class NotExtended(GraderError):
-    """The due date of these students cannot be changed so."""
+    """This extension cannot be saved."""
 
     code = "extension_invalid"
     status = 422
-    default_message = define_message(
-        "error.not_extended", "The due date of these students cannot be changed so."
-    )
+    default_message = define_message("error.not_extended", "This extension cannot be saved.")
 
 
 def list_students(session: Session, assignment: tables.Assignment) -> list[Student]:

@@ -21,7 +21,7 @@ from grading.store.submissions import mail_notifications
 
 NO_GRADE_TO_RELEASE = define_message("release.no_grade_to_release", "There is no grade to release yet.")
 OTHER_GRADING_COUNTS = define_message(
-    "release.other_grading_counts", "Another grading of this submission counts now; load the page again."
+    "release.other_grading_counts", "This submission was regraded in the meantime. Reload the page."
 )
 
 POLICIES = ("at_once", "after_review", "at")

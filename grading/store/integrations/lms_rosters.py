@@ -24,7 +24,8 @@ from grading.store.database import now
 from grading.store.grades import extensions
 
 NO_COURSE_OF_SLUG = define_message(
-    "lms_rosters.no_course_of_slug", "There is no course '%(slug)s'; an administrator makes it first."
+    "lms_rosters.no_course_of_slug",
+    "The course '%(slug)s' does not exist. Ask an administrator to create it.",
 )
 
 MOST_NAMED = 50

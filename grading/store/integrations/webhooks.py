@@ -25,20 +25,21 @@ from grading.store.database import literal_limit, now
 from grading.store.tables import EventReceiver, Outbox, SentMessage, WebhookSecret
 
 NO_SUCH_RECEIVER = define_message(
-    "webhooks.no_such_receiver", "There is no such receiver, or it never failed."
+    "webhooks.no_such_receiver", "This receiver does not exist or has no failed deliveries."
 )
 NO_SUCH_DELIVERY = define_message(
-    "webhooks.no_such_delivery", "There is no such delivery; old ones are removed after a while."
+    "webhooks.no_such_delivery", "This delivery does not exist. Old deliveries are deleted automatically."
 )
 MESSAGE_GONE = define_message(
-    "webhooks.message_gone", "This message is kept no longer, so it cannot be sent again."
+    "webhooks.message_gone", "This message was deleted automatically, so it cannot be resent."
 )
 TWO_LIVE_SECRETS = define_message(
     "webhooks.two_live_secrets",
     "'%(connection)s' already has two valid secrets. Revoke the old one first: grader webhook secret end ID.",
 )
 NO_SUCH_SECRET = define_message(
-    "webhooks.no_such_secret", "There is no secret %(number)s; `grader webhook secret list` has them."
+    "webhooks.no_such_secret",
+    "Secret %(number)s does not exist. To list secrets, run `grader webhook secret list`.",
 )
 
 PAUSE_AFTER = timedelta(hours=48)

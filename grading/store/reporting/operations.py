@@ -49,7 +49,7 @@ from grading.store.tables import (
     User,
 )
 
-NO_SUCH_TOKEN = define_message("operations.no_such_token", "There is no such token.")
+NO_SUCH_TOKEN = define_message("operations.no_such_token", "This token does not exist.")
 
 SHOWN = 25
 """Rows that are listed of runs in flight, and of dead messages of a kind."""

@@ -16,7 +16,13 @@ from grading.store.audit import write_audit
 from grading.store.database import now
 from grading.store.tables import SavedComment, User
 
-NO_SUCH_COMMENT = define_message("comment_bank.no_such_comment", "There is no such comment.")
+NO_SUCH_COMMENT = define_message("comment_bank.no_such_comment", "This comment does not exist.")
+TEXT_LENGTH = define_message(
+    "comment_bank.text_length", "Enter a comment of 1 to %(most)s characters to save it."
+)
+COURSE_FULL = define_message(
+    "comment_bank.course_full", "This course already has %(most)s saved comments. Delete some first."
+)
 
 MAX_COMMENTS = 500
 """Comments in a course's bank."""
@@ -24,11 +30,11 @@ MAX_CHARS = 2_000
 
 
 class CommentRefused(GraderError):
-    """This comment cannot be kept."""
+    """This comment cannot be saved."""
 
     code = "comment_refused"
     status = 422
-    default_message = define_message("error.comment_refused", "This comment cannot be kept.")
+    default_message = define_message("error.comment_refused", "This comment cannot be saved.")
 
 
 PER_PAGE = 25
@@ -86,12 +92,12 @@ def save_comment(session: Session, course_id: int, text: str, actor: Actor) -> N
     """Save a comment; an equal one stays as it is. Raises CommentRefused."""
     text = text.strip()
     if not text or len(text) > MAX_CHARS:
-        raise CommentRefused(f"Write between 1 and {MAX_CHARS:,} characters to keep a comment.")
+        raise CommentRefused(TEXT_LENGTH(most=MAX_CHARS))
     of_course = select(SavedComment.id).where(SavedComment.course_id == course_id)
     if session.scalar(of_course.where(SavedComment.text == text).limit(1)) is not None:
         return
     if session.execute(select(func.count()).select_from(of_course.subquery())).scalar_one() >= MAX_COMMENTS:
-        raise CommentRefused(f"This course keeps {MAX_COMMENTS} comments already; delete some first.")
+        raise CommentRefused(COURSE_FULL(most=MAX_COMMENTS))
     session.add(SavedComment(course_id=course_id, text=text, by=actor.user_id, at=now(session)))
     write_audit(session, actor.name, "comment.save", f"course:{course_id}", {"text": text[:200]})
 

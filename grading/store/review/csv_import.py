@@ -36,9 +36,11 @@ SAME_SUBMISSION = define_message(
 WORKED_OUT_COLUMN = define_message(
     "grades_import.worked_out_column", "'%(name)s' is calculated; change a criterion or 'adjustment'"
 )
-NO_STUDENT_OF_COURSE = define_message("grades_import.no_student", "'%(name)s' is no student of this course")
-NO_GRADE = define_message("grades_import.no_grade", "'%(name)s' has no grade that could be changed")
-TOO_MUCH = define_message("grades_import.too_much", "%(points)s is too much for an adjustment")
+NO_STUDENT_OF_COURSE = define_message(
+    "grades_import.no_student", "'%(name)s' is not a student in this course"
+)
+NO_GRADE = define_message("grades_import.no_grade", "'%(name)s' has no grade to change")
+TOO_MUCH = define_message("grades_import.too_much", "%(points)s is too large for an adjustment")
 NO_CRITERION = define_message(
     "grades_import.no_criterion", "the grade of '%(name)s' has no criterion '%(criterion)s'"
 )

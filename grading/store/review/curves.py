@@ -27,9 +27,9 @@ from grading.store.grades import release
 from grading.store.grades.final_score import counting_of_assignment
 from grading.store.tables import Assignment, Change, Grade, Round, Submission, User, new_id
 
-NO_REASON = define_message("curves.no_reason", "Say why; students read it beside their points.")
-NO_SUCH_CURVE = define_message("curves.no_such_curve", "There is no such adjustment.")
-NO_SUCH_CRITERION = define_message("curves.no_such_criterion", "The rubric has no such criterion.")
+NO_REASON = define_message("curves.no_reason", "Enter a reason. Students see it next to their points.")
+NO_SUCH_CURVE = define_message("curves.no_such_curve", "This adjustment does not exist.")
+NO_SUCH_CRITERION = define_message("curves.no_such_criterion", "This criterion is not in the rubric.")
 
 
 class CurveRefused(GraderError):
@@ -41,11 +41,13 @@ class CurveRefused(GraderError):
 
 
 class MovedMeanwhile(Conflict):
-    """Grades changed since the preview; look at it again, nothing was saved."""
+    """Nothing was saved: grades changed after the preview."""
 
     code = "moved_meanwhile"
     default_message = define_message(
-        "error.moved_meanwhile", "Grades changed since the preview; look at it again, nothing was saved."
+        "error.moved_meanwhile",
+        "Nothing was saved: grades changed after the preview. Check the new "
+        "preview, then apply the curve again.",
     )
 
 

@@ -26,34 +26,34 @@ from grading.store.grades import release
 from grading.store.grades.change_history import Made, since, stamp
 from grading.store.grades.final_score import list_changes, update_final_score
 
-NO_SUCH_CHANGE = define_message("edits.no_such_change", "There is no such change of this grade.")
-NO_GRADE_YET = define_message("edits.no_grade_yet", "There is no grade of this submission yet.")
+NO_SUCH_CHANGE = define_message("edits.no_such_change", "This change does not exist.")
+NO_GRADE_YET = define_message("edits.no_grade_yet", "This submission has no grade yet.")
 NO_REASON = define_message(
-    "edits.no_reason", "Say why you change the points; the student and your colleagues read it."
+    "edits.no_reason", "Enter a reason for changing the points. The student and other staff can see it."
 )
 NOTHING_WRITTEN = define_message(
-    "edits.nothing_written", "Write something first; to take words away, write others in their place."
+    "edits.nothing_written", "Enter a text. To remove text, replace it with other text."
 )
 PART_FIXED = define_message("edits.part_fixed", "This part of the report cannot be changed.")
-NO_SUCH_PART = define_message("edits.no_such_part", "The report has no such part.")
+NO_SUCH_PART = define_message("edits.no_such_part", "This part of the report does not exist.")
 NO_POINTS = define_message("edits.no_points", "Enter the points to add (negative to deduct).")
 NO_SUCH_ADJUSTMENT = define_message(
-    "edits.no_such_adjustment", "This grading has no such deduction or cap; load the page again."
+    "edits.no_such_adjustment", "This deduction or cap is no longer part of the grade. Reload the page."
 )
 NO_SUCH_CRITERION = define_message(
-    "edits.no_such_criterion", "This grading has no such criterion; load the page again."
+    "edits.no_such_criterion", "This criterion is no longer part of the grade. Reload the page."
 )
-POINTS_RANGE = define_message("edits.points_range", "Give between 0 and %(most)s points for “%(title)s”.")
+POINTS_RANGE = define_message("edits.points_range", "Enter 0 to %(most)s points for “%(title)s”.")
 NO_SUCH_REMARK = define_message(
-    "edits.no_such_remark", "This grading has no such remark; load the page again."
+    "edits.no_such_remark", "This remark is no longer part of the grade. Reload the page."
 )
-NO_REMARK = define_message("edits.no_remark", "Write what the remark should say, or hide it.")
-NO_SUCH_CELL = define_message("edits.no_such_cell", "The file has no such cell.")
+NO_REMARK = define_message("edits.no_remark", "Enter the text of the remark, or hide the remark.")
+NO_SUCH_CELL = define_message("edits.no_such_cell", "This cell does not exist in the file.")
 NO_REASON_FOR_STUDENT = define_message(
-    "edits.no_reason_for_student", "Write the reason the student should read."
+    "edits.no_reason_for_student", "Enter a reason. The student can see it."
 )
 NO_SUCH_LINE = define_message(
-    "edits.no_such_line", "There is no such line there; in notebooks, choose its cell, too."
+    "edits.no_such_line", "This line does not exist. In notebooks, also choose the cell."
 )
 
 TOTAL = "total"
@@ -62,11 +62,13 @@ NEEDS_REASON = ("points", "adjust", "waive", "apply")
 
 
 class ChangeRefused(GraderError):
-    """The change does not fit this grade."""
+    """This change does not match the grade. Reload the page."""
 
     code = "change_refused"
     status = 422
-    default_message = define_message("error.change_refused", "The change does not fit this grade.")
+    default_message = define_message(
+        "error.change_refused", "This change does not match the grade. Reload the page."
+    )
 
 
 class ChangedMeanwhile(Conflict):

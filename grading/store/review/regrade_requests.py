@@ -21,27 +21,30 @@ from grading.store.review import edits
 from grading.store.submissions import mail_notifications
 from grading.store.submissions.intake import add_round
 
-NO_SUCH_CRITERION = define_message("regrade_requests.no_such_criterion", "This grade has no such criterion.")
+NO_SUCH_CRITERION = define_message(
+    "regrade_requests.no_such_criterion", "This criterion is not part of the grade."
+)
 REQUESTED_ALREADY = define_message(
     "regrade_requests.requested_already",
-    "You have asked for this already. Wait for the answer, or withdraw that request.",
+    "You have already sent this request. Wait for the answer, or withdraw the request.",
 )
 TOO_MANY_REQUESTS = define_message(
     "regrade_requests.too_many_requests",
-    "That is a lot of requests for one submission. Please talk to your instructor.",
+    "You have sent the maximum number of regrade requests for this submission. Contact your instructor.",
 )
 ANSWERED_ALREADY = define_message(
-    "regrade_requests.answered_already", "This request was answered or withdrawn already."
+    "regrade_requests.answered_already", "This request was already answered or withdrawn."
 )
 ANSWERED_MEANWHILE = define_message(
     "regrade_requests.answered_meanwhile",
     "Nothing was changed: this request was already answered or withdrawn.",
 )
 BEING_GRADED = define_message(
-    "regrade_requests.being_graded", "This submission is being graded right now. Wait until that is done."
+    "regrade_requests.being_graded", "This submission is still being graded. Wait until grading has finished."
 )
 NO_GRADE_NOW = define_message(
-    "regrade_requests.no_grade_now", "There is no grade now: the submission is being regraded."
+    "regrade_requests.no_grade_now",
+    "This submission has no grade now, because it is being regraded. Try again later.",
 )
 
 MOST_OF_ONE = 30

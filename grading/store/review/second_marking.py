@@ -19,7 +19,7 @@ from grading.store.grades.final_score import counting_of_assignment
 from grading.store.tables import Assignment, Audit, Grade, Mark, Round, RubricVersion, Submission
 
 NO_SUCH_SUBMISSION_TO_MARK = define_message(
-    "second_marking.no_such_submission_to_mark", "There is no such submission."
+    "second_marking.no_such_submission_to_mark", "This submission does not exist."
 )
 LEVELS_MISSING = define_message("second_marking.levels_missing", "Choose a level for: %(missing)s.")
 

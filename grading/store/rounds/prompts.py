@@ -24,7 +24,7 @@ from grading.store.bulk import delete_rows
 from grading.store.rounds import example_usage
 from grading.store.tables import Base, Prompt, Round, Run, SystemMessage
 
-NO_SUCH_RUN = define_message("prompts.no_such_run", "There is no such run of this submission.")
+NO_SUCH_RUN = define_message("prompts.no_such_run", "This run does not exist.")
 
 log = logging.getLogger(__name__)
 MOST_BYTES = 4 * 1024 * 1024

@@ -21,13 +21,13 @@ from grading.store.database import now
 from grading.store.submissions import intake
 from grading.store.submissions.intake import Accepted, IncomingSubmission
 
-NO_SUCH_UPLOAD = define_message("class_uploads.no_such_upload", "There is no such class upload.")
+NO_SUCH_UPLOAD = define_message("class_uploads.no_such_upload", "This class upload does not exist.")
 SUBMITTED_ALREADY = define_message(
     "class_uploads.submitted_already", "This class upload was already submitted."
 )
 STUDENT_NOT_IN_COURSE = define_message(
     "class_uploads.student_not_in_course",
-    "One of the chosen students is not in this course; load the page again.",
+    "One of the chosen students is not in this course. Reload the page.",
 )
 
 

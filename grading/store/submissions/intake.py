@@ -41,7 +41,7 @@ from grading.store.tables.assignments import SAMPLE
 
 CLOSED = define_message(
     "intake.closed",
-    "Nothing is accepted for this assignment after %(when)s. Ask your instructor for an extension.",
+    "Submissions for this assignment closed on %(when)s. Ask your instructor for an extension.",
 )
 NO_SUBMISSION_LEFT = define_message(
     "intake.no_submission_left",
@@ -198,13 +198,11 @@ def add_round(
 
 
 class SubmissionRefused(GraderError):
-    """Nothing can be submitted for this assignment now."""
+    """You cannot submit to this assignment now."""
 
     code = "submission_refused"
     status = 409
-    default_message = define_message(
-        "error.submission_refused", "Nothing can be submitted for this assignment now."
-    )
+    default_message = define_message("error.submission_refused", "You cannot submit to this assignment now.")
 
 
 class Archived(SubmissionRefused):
@@ -225,12 +223,13 @@ class SubmissionsClosed(SubmissionRefused):
 
 
 class NoSubmissionsLeft(SubmissionRefused):
-    """You have used all your submissions for this assignment; ask your instructor if you need another."""
+    """You have used all your submissions for this assignment. Ask your instructor if you need another one."""
 
     code = "no_submissions_left"
     default_message = define_message(
         "error.no_submissions_left",
-        "You have used all your submissions for this assignment; ask your instructor if you need another.",
+        "You have used all your submissions for this assignment. Ask your instructor if you need "
+        "another one.",
     )
 
 

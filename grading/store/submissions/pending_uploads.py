@@ -32,7 +32,7 @@ from grading.store.tables import (
 
 UPLOAD_GONE = define_message(
     "uploads.upload_gone",
-    "This upload is not there any more. If you did not submit it, upload your files again.",
+    "This upload no longer exists. If you did not submit it, upload your files again.",
 )
 
 GRACE_PERIOD = timedelta(minutes=15)

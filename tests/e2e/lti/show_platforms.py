@@ -18,7 +18,7 @@ from grading.store.integrations.lti.tables import LtiContext, LtiDifference, Lti
 from tests.integration.webapp import School
 
 REFUSED = "sending a score: the platform answered 422: Unprocessable: the line item is closed"
-AWAY = "Canvas does not answer: no whole answer within 15\N{NO-BREAK SPACE}s"
+AWAY = "Canvas does not answer: no complete response within 15\N{NO-BREAK SPACE}s"
 
 
 def connect(school: School, shown: int) -> None:
@@ -104,7 +104,7 @@ def _deliveries(session: Session, moment: datetime) -> None:
     ]
     tries += [
         ("lms", 204, "", "submission.completed"),
-        ("archive", None, "no whole answer within 15\N{NO-BREAK SPACE}s", "grade.changed"),
+        ("archive", None, "no complete response within 15\N{NO-BREAK SPACE}s", "grade.changed"),
     ]
     for number, (receiver, status, error, kind) in enumerate(tries):
         session.add(

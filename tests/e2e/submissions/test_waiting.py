@@ -116,7 +116,7 @@ def test_the_gradebook_out_and_in(careful: Page, school: School, site: str, pict
     page.get_by_label("Reason for the change").fill("looked at again")
     look(page, pictures, "import", all_widths=True)
     page.get_by_role("button", name="Preview changes").click()
-    expect(page.get_by_text("'nobody' is no student of this course")).to_be_visible()
+    expect(page.get_by_text("'nobody' is not a student in this course")).to_be_visible()
     look(page, pictures, "import-preview", all_widths=True)
     page.get_by_role("button", name="Apply these 2 changes").click()
     expect(page.get_by_text("2 changes were made.")).to_be_visible()

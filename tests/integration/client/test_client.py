@@ -177,7 +177,7 @@ def test_a_long_list_is_read_page_by_page(school: School, served: Served, teache
 
 
 def test_errors_have_the_code_and_the_id_of_the_request(served: Served, anna: Client, school: School) -> None:
-    with pytest.raises(errors.NotFound, match="There is no assignment 'ba/none'") as missing:
+    with pytest.raises(errors.NotFound, match="The assignment 'ba/none' does not exist") as missing:
         anna.submit({"work.py": CODE}, "ba/none", "anna")
     assert (missing.value.status, missing.value.code) == (404, "not_found")
     assert len(missing.value.request_id) == 32

@@ -143,7 +143,7 @@ def test_what_changed_since_the_preview_is_shown_again(school: School) -> None:
         users.create_user(session, "s-1", name="Somebody else")
     answer = post(client, f"{people(school)}/import/confirm", table=ROSTER, digest=digest)
     assert answer.status_code == 409
-    assert "has changed since you looked" in text(answer)
+    assert "changed after you opened this preview" in text(answer)
     assert school.count(tables.Membership) == 5
 
 
@@ -188,7 +188,7 @@ def test_problems_are_named_by_line_and_the_rest_is_imported(school: School) -> 
     with school.store.write() as session:
         session.get_one(tables.User, school.users["teacher"]).language = "de"
     german = text(post(school.client("teacher"), f"{people(school)}/import", table=table))
-    assert "Zeile 2:</strong> Das Konto „ben“ ist gesperrt" in german
+    assert "Zeile 2:</strong> Das Konto „ben“ ist deaktiviert" in german
     assert "Zeile 3:</strong> Die ID fehlt." in german
     assert "<script>alert" not in page
     imported(school, table)
@@ -372,7 +372,7 @@ def test_a_link_sets_the_password_once(school: School) -> None:
     assert enter(school, "anna", PASSWORD)[1].status_code == 303
     again = set_by(school, other, "another password")
     assert again.status_code == 404
-    assert "ask for another one" in text(again)
+    assert "Ask for a new link" in text(again)
     assert enter(school, "anna", "another password")[1].status_code == 401
 
 
@@ -498,12 +498,12 @@ def test_no_instructor_takes_an_account_of_no_course(school: School) -> None:
     place, stranger = f"/courses/{course_elsewhere(school)}/people", school.client("stranger")
     answer = post(stranger, f"{place}/add", id="prof", name="Mine", email="mine@evil.example")
     assert answer.status_code == 422
-    assert "an administrator adds it to its first one" in text(answer)
+    assert "Ask an administrator to add it to its first course" in text(answer)
     with school.store.write() as session:
         prof = users.find_user(session, "local", "prof")
         assert prof is not None
         assert (prof.name, prof.email) == ("Professor", "")
-        with pytest.raises(Forbidden, match="is in no course yet"):
+        with pytest.raises(Forbidden, match="is not in a course yet"):
             users.find_or_create_student(session, "local", "prof", "", "", course_elsewhere(school))
     assert post(school.client("admin"), f"{place}/add", id="prof").status_code == 303
 

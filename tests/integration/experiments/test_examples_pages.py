@@ -73,7 +73,7 @@ def test_choose_edit_switch_remove(school: School) -> None:
     assert teacher.post("/1", excerpt="other", reason="Because.").status_code == 303
     refused = teacher.post("/1", excerpt="y" * 2_001, reason="Kept words")
     assert refused.status_code == 422
-    assert "2000 are the most" in refused.get_data(as_text=True)
+    assert "at most 2000" in refused.get_data(as_text=True)
     assert "y" * 2_001 in refused.get_data(as_text=True)
     assert teacher.post("/1/switch", on="0").status_code == 303
     assert rows(school) == [(False, "other", "Because.")]
@@ -123,7 +123,7 @@ def test_measuring_begins_once(school: School) -> None:
     assert len(school.dispatch.announced) == before + 2
     again = teacher.post("/measure")
     assert again.status_code == 409
-    assert "being measured already" in again.get_data(as_text=True)
+    assert "already running" in again.get_data(as_text=True)
     with school.store.write() as session:
         rounds = session.query(tables.Round).filter_by(reason=PURPOSE).all()
         assert [(one.current, one.priority) for one in rounds] == [(False, "batch")] * 2

@@ -291,7 +291,7 @@ def test_a_token_that_is_refused_loses_no_score(here: Bridged) -> None:
     here.bridge.pull()
     here.graded(ADA)
     bad = Bridge(here.bridge.server, {"cv": "7~leaked"})
-    assert "does not take the token" in bad.pull().errors[0]
+    assert "refuses the token" in bad.pull().errors[0]
     assert bad.push() == 0
     assert "no token for 'cv'" in Bridge(here.bridge.server, {}).pull().errors[0]
     here.school.store.clock_offset_s += 6
@@ -400,7 +400,7 @@ def test_the_token_goes_to_no_other_address(here: Bridged) -> None:
     assert "cannot be read" in pulled.errors[0]
     assert {host for _, path, host in here.canvas.asked if "/api/" in path} == {urlsplit(real).netloc}
     outside = client.Outside(real, here.school.services.config.server.allowed)
-    with pytest.raises(CanvasFailed, match="the token stays here"):
+    with pytest.raises(CanvasFailed, match="does not send the token there"):
         client.session(outside).get(f"{here.canvas.files_at}/api/v1/users/self")
 
 

@@ -126,9 +126,9 @@ def test_a_letter_says_where_to_look_and_nothing_else(either: School, box: Mailb
 @pytest.mark.parametrize(
     ("language", "subject", "words"),
     [
-        ("de", "Ihr Ergebnis ist da: 100 % Übung", "kann jetzt angesehen werden"),
-        ("", "Your result is ready: 100 % Übung", "can be seen now"),
-        ("../de", "Your result is ready: 100 % Übung", "can be seen now"),
+        ("de", "Ihr Ergebnis ist da: 100 % Übung", "ist verfügbar"),
+        ("", "Your result is ready: 100 % Übung", "is available"),
+        ("../de", "Your result is ready: 100 % Übung", "is available"),
     ],
 )
 def test_a_letter_speaks_the_language_of_its_reader(
@@ -161,7 +161,7 @@ def test_an_answer_to_a_request_is_told_to_who_asked(either: School, box: Mailbo
         regrade_requests.answer_request(session, teacher, asked, declined)
     assert sender(either, box).send_due() == 1
     message = read(box.letters[1][2])
-    assert message["Subject"] == "Your request was answered: Homework hw1"
+    assert message["Subject"] == "Your regrade request was answered: Homework hw1"
     text = box.letters[1][2].decode()
     assert f"https://grader.school.example/submissions/{submission}" in text
     assert "declined" not in text

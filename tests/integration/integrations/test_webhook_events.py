@@ -382,4 +382,4 @@ def test_secrets_by_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert run("secret", "end", "1")[0] == 0
     assert "revoked" in run("secret", "list")[1]
     assert "There is no connection 'moodle'" in str(run("secret", "add", "moodle")[2])
-    assert "There is no secret 9" in str(run("secret", "end", "9")[2])
+    assert "Secret 9 does not exist" in str(run("secret", "end", "9")[2])

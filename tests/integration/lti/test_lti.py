@@ -206,7 +206,7 @@ def test_launches_are_refused_that_are_used_again_or_of_another_browser_or_insta
     assert "has expired or was started" in refused(stranger, **form)
     assert stranger.get(f"/framed/assignments/{here.school.assignment}").status_code == 401
     assert browser.post("/lti/launch", data=form).status_code == 303
-    assert "used before" in refused(browser, **form)
+    assert "already used" in refused(browser, **form)
     other = here.login(browser, "student-1", "link-1")
     assert "another login request" in refused(
         browser, id_token=here.id_token("student-1", "link-1", "x"), state=other["state"]
@@ -361,7 +361,7 @@ def test_keys_are_made_once_and_shown_for_a_week_after_they_were_replaced(here: 
 def test_an_issuer_has_one_address_of_keys(here: Campus) -> None:
     other = registration_of(here.world)
     changed = type(other)(**{**other.__dict__, "client_id": "x", "jwks_url": "https://evil.example/jwks"})
-    with here.school.store.write() as session, pytest.raises(Exception, match="another JWKS address"):
+    with here.school.store.write() as session, pytest.raises(Exception, match="another public keyset URL"):
         registrations.register_platform(session, changed, "test")
 
 

@@ -368,11 +368,11 @@ def test_a_student_asks_withdraws_and_asks_again(either: School) -> None:
     submission = graded(school)
     assert "Your request was sent." in ask(school, submission).get_data(as_text=True)
     again = ask(school, submission).get_data(as_text=True)
-    assert "You have asked for this already." in again
+    assert "You have already sent this request." in again
     assert "why&lt;/b&gt;" in again
     assert [(one.criterion, one.state) for one in requests(school)] == [("think", "open")]
     ask(school, submission, criterion="")
-    assert "This grade has no such criterion." in ask(school, submission, criterion="x").get_data(
+    assert "This criterion is not part of the grade." in ask(school, submission, criterion="x").get_data(
         as_text=True
     )
     short = post(school, "anna", f"/submissions/{submission}/regrades", criterion="load", reason="no")
@@ -385,7 +385,7 @@ def test_a_student_asks_withdraws_and_asks_again(either: School) -> None:
     assert "Your request was withdrawn." in done
     assert "Your request was sent." in ask(school, submission).get_data(as_text=True)
     assert [one.state for one in requests(school)] == ["withdrawn", "open", "open"]
-    assert "answered or withdrawn already" in post(school, "anna", f"/regrades/{first.id}/withdraw").get_data(
+    assert "already answered or withdrawn" in post(school, "anna", f"/regrades/{first.id}/withdraw").get_data(
         as_text=True
     )
 

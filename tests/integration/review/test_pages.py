@@ -324,7 +324,10 @@ def test_points_change_with_a_reason_and_the_original_stays(school: School) -> N
     grader = school.client("grader")
     form = {"kind": "points", "target": "load"}
     refused = change(grader, submission, points="2", reason=" ", **form)
-    assert (refused.status_code, "Say why you change the points" in refused.get_data(as_text=True)) == (
+    assert (
+        refused.status_code,
+        "Enter a reason for changing the points" in refused.get_data(as_text=True),
+    ) == (
         422,
         True,
     )

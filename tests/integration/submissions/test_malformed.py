@@ -211,9 +211,9 @@ def test_larger_than_the_server_accepts(
     [
         ({"student": "anna"}, 422, "assignment: is missing"),
         ({"assignment": "ba/hw1"}, 422, "student: is missing"),
-        ({"assignment": "ba/none", "student": "anna"}, 404, "write it as course/assignment"),
-        ({"assignment": "other/hw1", "student": "anna"}, 404, "write it as course/assignment"),
-        ({"assignment": "hw1", "student": "anna"}, 404, "write it as course/assignment"),
+        ({"assignment": "ba/none", "student": "anna"}, 404, "Write it as course/assignment"),
+        ({"assignment": "other/hw1", "student": "anna"}, 404, "Write it as course/assignment"),
+        ({"assignment": "hw1", "student": "anna"}, 404, "Write it as course/assignment"),
         ({"assignment": "ba/hw1", "student": "ben"}, 403, "only your own work"),
         ({"assignment": "ba/hw1", "student": "a\0b"}, 422, "student: must not"),
         ({"assignment": "ba/hw1", "student": "x" * 1000}, 422, "student: is too long"),

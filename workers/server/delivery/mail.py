@@ -36,13 +36,13 @@ FAILURES = (OSError, smtplib.SMTPException)
 
 
 class NotEncrypted(GraderError):
-    """The mail server offers no encryption (STARTTLS); use smtps, or a server on this computer."""
+    """The mail server offers no encryption (STARTTLS). Use smtps, or a mail server on this computer."""
 
     code = "mail_not_encrypted"
     status = 503
     default_message = define_message(
         "error.not_encrypted",
-        "The mail server offers no encryption (STARTTLS); use smtps, or a server on this computer.",
+        "The mail server offers no encryption (STARTTLS). Use smtps, or a mail server on this computer.",
     )
 
 
@@ -102,16 +102,16 @@ def within(smtp: smtplib.SMTP, seconds: float) -> Iterator[None]:
 SUBJECT = define_message("mail.result_subject", "Your result is ready: %(title)s")
 BODY = define_message(
     "mail.result_body",
-    'Hello,\n\nthe result of your submission for "%(title)s" can be seen now:\n\n%(link)s\n\n'
-    "You get this because you asked for it. "
-    "On the page of your account you can say that you do not want it.\n",
+    'Hello,\n\nyour result for "%(title)s" is available:\n\n%(link)s\n\n'
+    "You receive this email because you turned on emails about results. "
+    'To turn them off, open "My account" in Grader.\n',
 )
-ANSWER_SUBJECT = define_message("mail.answer_subject", "Your request was answered: %(title)s")
+ANSWER_SUBJECT = define_message("mail.answer_subject", "Your regrade request was answered: %(title)s")
 ANSWER_BODY = define_message(
     "mail.answer_body",
-    'Hello,\n\nyour request for a regrade of "%(title)s" was answered. You find the answer here:\n\n'
-    "%(link)s\n\nYou get this because you asked for mail. "
-    "On the page of your account you can say that you do not want it.\n",
+    'Hello,\n\nyour regrade request for "%(title)s" was answered. View the answer:\n\n'
+    "%(link)s\n\nYou receive this email because you turned on emails about results. "
+    'To turn them off, open "My account" in Grader.\n',
 )
 
 

@@ -33,16 +33,16 @@ from grading.store.submissions.intake import Accepted, IncomingSubmission
 from grading.store.tables import Assignment, Course, Identity, Membership, Submission
 
 NO_SUCH_LINK = define_message(
-    "canvas_links.no_such_link", "There is no link %(link)s; `grader canvas list` has them."
+    "canvas_links.no_such_link", "Link %(link)s does not exist. To list links, run `grader canvas list`."
 )
 NOT_LINKABLE = define_message("canvas_links.not_linkable", "“%(title)s” cannot be linked: %(problem)s.")
 LINKED_ALREADY = define_message(
     "canvas_links.linked_already",
-    "It is linked with another assignment here; first: grader canvas unlink %(link)s",
+    "It is already linked with another assignment. Unlink it first: grader canvas unlink %(link)s",
 )
 OTHER_COURSE = define_message(
     "canvas_links.other_course",
-    "This course of Canvas belongs to another course here; unlink its assignments first.",
+    "This Canvas course is linked with another course in Grader. Unlink its assignments first.",
 )
 
 WHOLE_EVERY = timedelta(days=1)

@@ -62,27 +62,30 @@ from grading.store.tables import (
 )
 
 USED_BEFORE = define_message(
-    "lti_launch.used_before", "This launch was used before. Open it in the learning platform again."
+    "lti_launch.used_before",
+    "This launch was already used. Open the assignment in the learning platform again.",
 )
 ACCOUNT_DISABLED_HERE = define_message(
-    "lti_launch.account_disabled_here", "This account is disabled here. Ask whoever runs this server."
+    "lti_launch.account_disabled_here",
+    "Your account in Grader is disabled. Ask an administrator of Grader to enable it.",
 )
 NO_SUCH_ASSIGNMENT_IN_COURSE = define_message(
-    "lti_launch.no_such_assignment_in_course", "There is no such assignment in this course."
+    "lti_launch.no_such_assignment_in_course", "This assignment is not in this course."
 )
 CHOICE_OVER = define_message(
-    "lti_launch.choice_over", "This choice is over. Open the link in the learning platform again."
+    "lti_launch.choice_over", "This choice has expired. Open the link in the learning platform again."
 )
 COURSE_BOUND_ELSEWHERE = define_message(
-    "lti_launch.course_bound_elsewhere", "This course of the platform belongs to another course here already."
+    "lti_launch.course_bound_elsewhere",
+    "This course of the platform is already linked with another course in Grader.",
 )
 NO_ROSTER_SERVICE = define_message(
     "lti_launch.no_roster_service",
-    "The platform does not offer names and roles for this course. Let its administrator "
-    "turn that service on for the tool, then open a link there once.",
+    "The platform does not offer Names and Roles for this course. Ask its administrator to turn this "
+    "service on for the tool, then open a link there once.",
 )
 NO_BOUND_COURSE = define_message(
-    "lti_launch.no_bound_course", "There is no course here that belongs to this one."
+    "lti_launch.no_bound_course", "This course is not linked with a course in Grader."
 )
 ROSTER_UNREADABLE = define_message(
     "lti_launch.roster_unreadable", "The platform's list of people cannot be read."

@@ -36,24 +36,22 @@ from grading.store.integrations.lti.tables import (
 )
 
 REGISTERED_ALREADY = define_message(
-    "lti_platforms.registered_already", "This issuer with this client id is registered already."
+    "lti_platforms.registered_already", "A platform with this issuer and client ID is already registered."
 )
 OTHER_JWKS_ADDRESS = define_message(
     "lti_platforms.other_jwks_address",
-    "This issuer is registered with another JWKS address; an issuer has one.",
+    "This issuer is already registered with another public keyset URL. Enter the same URL.",
 )
 DEPLOYMENT_FORM = define_message(
-    "lti_platforms.deployment_form", "deployment: at most 255 printable characters."
+    "lti_platforms.deployment_form", "deployment: enter at most 255 printable characters."
 )
-NO_SUCH_PLATFORM = define_message("lti_platforms.no_such_platform", "There is no such platform.")
-TEXT_FORM = define_message(
-    "lti_platforms.text_form", "%(name)s: 1 to %(most)s printable characters are needed."
-)
+NO_SUCH_PLATFORM = define_message("lti_platforms.no_such_platform", "This platform does not exist.")
+TEXT_FORM = define_message("lti_platforms.text_form", "%(name)s: enter 1 to %(most)s printable characters.")
 ADDRESS_FORM = define_message(
-    "lti_platforms.address_form", "%(name)s: a whole address is needed, such as https://lms.school.edu/…."
+    "lti_platforms.address_form", "%(name)s: enter a complete address, such as https://lms.school.edu/…."
 )
 ORIGINS_FORM = define_message(
-    "lti_platforms.origins_form", "origins: addresses such as https://lms.school.edu are needed."
+    "lti_platforms.origins_form", "origins: enter addresses such as https://lms.school.edu."
 )
 
 TICKET_FOR = timedelta(days=2)
@@ -63,13 +61,13 @@ MAX_UNKNOWN = 50
 
 
 class TicketGone(GraderError):
-    """This link or code was used before, is too old, or never was one. Ask for a new one."""
+    """This link or code was already used, has expired or is wrong. Ask for a new one."""
 
     code = "ticket_gone"
     status = 404
     default_message = define_message(
         "error.ticket_gone",
-        "This link or code was used before, is too old, or never was one. Ask for a new one.",
+        "This link or code was already used, has expired or is wrong. Ask for a new one.",
     )
 
 
