@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-PART = re.compile(r"^#+ ([^\n]+)$|^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PART = re.compile(r"^#+ ([^\n]+)$|^ *```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+"""A heading, or a fenced block, which stands in a list where it is indented."""
 
 MACHINE = ("cluster.md: A DGX Spark with Ollama",)
 KEYS = ("cluster.md: Before the first deployment (2)",)
@@ -38,7 +39,7 @@ MODELS = "needs a real machine: a model is downloaded"
 MACHINES = "needs real machines"
 MACOS = "needs a real machine: macOS"
 CONTAINERS = "needs a container engine; tests/integration/deploy/test_compose.py checks the file"
-PLATFORM = "needs a real Canvas; tests/integration/lti registers a stand-in"
+PLATFORM = "needs a real platform; tests/integration/lti and integrations have stand-ins"
 TESTS = "runs tests"
 BENCH = "a benchmark, which runs for minutes"
 NOT_PLAYED = {
@@ -61,11 +62,20 @@ NOT_PLAYED = {
     "hybrid.md: Set it up (2)": MACHINES,
     "hybrid.md: Set it up (3)": f"{MACHINES} with CUDA",
     "hybrid.md: Set it up (4)": MACHINES,
-    "canvas.md: In Grader": PLATFORM,
+    "canvas.md: Register it in Grader": PLATFORM,
+    "canvas.md: Set up the bridge (2)": PLATFORM,
+    "canvas.md: Set up the bridge (3)": PLATFORM,
+    "moodle.md: Register by hand": PLATFORM,
+    "lti.md: Connect Brightspace, Blackboard and others": PLATFORM,
     "redis.md: One user for each machine": "tests/integration/broker/test_redis_security.py",
     "events.md: Try it on one computer": "tests/integration/integrations/test_webhook_events.py",
     "events.md: Answers": "tests/integration/integrations/test_webhook_events.py",
     "webhooks.md: Change secrets": "tests/integration/integrations/test_webhook_events.py",
+    "events.md: Set up a receiver (3)": "tests/integration/integrations/test_webhook_events.py has such a secret",
+    "events.md: Set up a receiver (4)": "tests/integration/integrations/test_webhook_events.py has such a secret",
+    "webhooks.md: Set up a connection (2)": "tests/integration/integrations/test_webhook_events.py",
+    "webhooks.md: Set up a connection (3)": "tests/integration/integrations/test_webhooks.py",
+    "cli.md: Commands": "Click's own completion",
     "reliability.md: How to repeat it": TESTS,
     "sandbox.md: How to check it": TESTS,
     "benchmarks.md: Cost beside a bare Celery chord": BENCH,

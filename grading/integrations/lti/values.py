@@ -158,7 +158,7 @@ def role_of(roles: Iterable[str]) -> str | None:
     """The role here of somebody with these roles in the course there; never an administrator.
 
     Only roles in the course count, and of those Instructor, Learner and their sub-roles: an administrator,
-    designer, mentor or observer is nobody here. docs/how-to/administrators/lti.md has the whole table.
+    designer, mentor or observer is nobody here. docs/reference/lti.md has the whole table.
     """
     here = {role for one in roles if (role := _role_in_course(one)) is not None}
     return next((role for role in ("grader", "instructor", "student") if role in here), None)

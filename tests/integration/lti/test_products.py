@@ -110,7 +110,7 @@ def update_roster(here: Campus) -> None:
 
 def roles_in_docs() -> list[tuple[str, str, str, str]]:
     """Product, role there, role here after a launch and by the roster: the table of lti.md."""
-    text = Path("docs/how-to/administrators/lti.md").read_text("utf-8")
+    text = Path("docs/reference/lti.md").read_text("utf-8")
     row = r"^\| (Moodle|Canvas) \| [^|\n]*?`([A-Za-z-]+)` \| (\S+) \| (\S+) \|$"
     rows: list[tuple[str, str, str, str]] = re.findall(row, text, re.MULTILINE)
     assert {row[0] for row in rows} == {"Moodle", "Canvas"}

@@ -23,7 +23,7 @@ from workers.machine.engines import open_engine
 
 ROOT = Path(__file__).parents[3]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "samples").glob("*.md")])
-FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^ *```(\w+)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`([^`\n]+)`")
 CODE = "grading workers app cli grader_client bench migrations scripts tests samples docs".split()
 PATH = re.compile(rf"^(?:{'|'.join(CODE)})/[\w./-]*$")
