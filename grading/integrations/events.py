@@ -58,7 +58,7 @@ class File(Part):
     name: Annotated[str, Field(min_length=1, max_length=400), AfterValidator(_storable)]
     content_base64: str | None = None
     url: Annotated[str, Field(min_length=1, max_length=2000)] | None = None
-    """Asked once, while the message is taken; see docs/how-to/developers/webhooks.md for what is allowed."""
+    """Asked once, while the message is taken; see docs/reference/webhooks.md for what is allowed."""
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
