@@ -9,11 +9,11 @@ from grading.domain.messages import define_message, define_plural
 
 PROMPT_LEAKED = define_message(
     "stage.prompt_leaked",
-    "The model repeated words of its instructions, as it may when a submission asks for them. "
+    "The model repeated words of its instructions. This can happen when a submission asks for them. "
     "Read the texts before you release them.",
 )
 ANSWER_SHORTENED = define_message(
-    "stage.answer_shortened", "The model came near the most it may write, so some of its texts end early."
+    "stage.answer_shortened", "The model almost reached its token limit, so some of its texts are shortened."
 )
 QUOTES_NOT_FOUND = define_plural(
     "stage.quotes_not_found",
@@ -28,7 +28,7 @@ INVISIBLE_CHARACTERS = define_plural(
     "hide words or change their order.",
 )
 
-SHORTENED = define_message("stage.shortened", "To fit the model's context, %(clauses)s.")
+SHORTENED = define_message("stage.shortened", "Shortened to fit the model's context: %(clauses)s.")
 LONG_OUTPUTS_CUT = define_plural(
     "stage.shortened.long_outputs",
     "%(count)s long output was cut to the beginning and end",
@@ -56,8 +56,8 @@ LONG_TEXTS_CUT = define_plural(
 )
 LONG_CODE_CUT = define_plural(
     "stage.shortened.long_code",
-    "the middle of %(count)s long piece of code omitted",
-    "the middle of %(count)s long pieces of code omitted",
+    "the middle of %(count)s long code block was omitted",
+    "the middle of %(count)s long code blocks was omitted",
 )
 PIECES_LEFT_OUT = define_plural(
     "stage.shortened.pieces",
@@ -74,25 +74,28 @@ STARTER_CUT = define_message("stage.shortened.starter", "the middle of the start
 TASK_CUT = define_message("stage.shortened.task", "the middle of the task omitted")
 
 EXHAUSTED = define_message(
-    "run.exhausted", "This work was begun three times and never came to an end; it is not begun again."
+    "run.exhausted", "This run was started three times and never finished. It is not retried."
 )
 STAGE_NOT_HERE = define_message(
     "run.stage_not_here",
-    "The machine that got this work does not do this stage; its configuration differs from the server's.",
+    "The machine does not run this stage: its configuration differs from the server's. Update it "
+    "with grader deploy.",
 )
 OTHER_VERSION = define_message(
     "run.other_version",
-    "The machine that got this work does not understand it; it runs another version than the server.",
+    "The machine cannot read this job: it runs another version than the server. Update it with "
+    "grader deploy.",
 )
 UNEXPECTED_FAILURE = define_message(
-    "run.unexpected_failure", "The engine failed in an unexpected way (%(kind)s)."
+    "run.unexpected_failure",
+    "The engine failed with an unexpected error (%(kind)s). Check the log of the worker.",
 )
 NO_SUCH_STAGE = define_message(
-    "run.no_such_stage", "There is no stage named %(stage)s; this machine knows %(known)s."
+    "run.no_such_stage", "There is no stage %(stage)s. The stages of this machine are %(known)s."
 )
 TASK_TOO_LONG = define_message(
     "run.task_too_long",
-    "The task and the rubric alone fill the model's context. Shorten them or raise the engine's context.",
+    "The task and the rubric alone fill the model's context. Shorten them or increase the engine's context.",
 )
 HAND_IN_TOO_LONG = define_message(
     "run.hand_in_too_long", "The submission cannot be shortened so that it fits the model's context."
@@ -106,122 +109,125 @@ ANSWER_TOO_LONG = define_message("run.answer_too_long", "The answer is far longe
 NO_OBJECT = define_message("run.no_object", "The answer holds no complete JSON object%(where)s")
 CRITERION_TWICE = define_message("run.criterion_twice", "judgements must hold every criterion exactly once")
 
-PROBE_FAILED = define_message("engine.probe_failed", "Asking it for a word failed (%(kind)s).")
+PROBE_FAILED = define_message("engine.probe_failed", "The test request to the engine failed (%(kind)s).")
 REFUSED_CONNECTION = define_message(
     "engine.refused_connection",
     "%(engine)s refused the connection or did not answer within %(seconds)s s. "
     "Start it, or correct its url in config.toml.",
 )
 ANSWER_BROKEN_OFF = define_message(
-    "engine.answer_broken_off", "%(engine)s broke off the answer (%(how)s). Look at its log."
+    "engine.answer_broken_off",
+    "%(engine)s closed the connection before its answer was complete (%(how)s). Check its log.",
 )
 OTHER_PROTOCOL = define_message(
     "engine.other_protocol",
-    "%(engine)s sent something that is not part of its protocol. Look what answers at that url.",
+    "%(engine)s sent an answer that does not follow its protocol. Check which program answers at its url.",
 )
 COMPRESSED_ANSWER = define_message(
     "engine.compressed_answer",
-    "%(engine)s sent a compressed answer, which was not asked for. A proxy may stand before it; "
-    "correct its url in config.toml.",
+    "%(engine)s sent a compressed answer that was not requested. There may be a proxy in front of "
+    "it; correct its url in config.toml.",
 )
 OTHER_CONTENT_TYPE = define_message(
     "engine.other_content_type",
-    "%(engine)s answered with %(type)s, which no engine sends. "
-    "A proxy may stand before it; correct its url in config.toml.",
+    "%(engine)s answered with the content type %(type)s, which no engine sends. There may be a proxy "
+    "in front of it; correct its url in config.toml.",
 )
-NO_ROOM = define_message("engine.no_room", "%(engine)s has no room for another request: %(answer)s")
+NO_ROOM = define_message("engine.no_room", "%(engine)s is at capacity and refused the request: %(answer)s")
 STILL_NO_ROOM = define_message(
     "engine.still_no_room",
-    "%(problem)s It was asked again for %(seconds)s s. Give the machine fewer slots, "
-    "or let the server take more at once.",
+    "%(problem)s The request was retried for %(seconds)s s. Reduce the slots of the machine, or "
+    "allow more parallel requests on the server.",
 )
 PROXY_ANSWERED = define_message(
     "engine.proxy_answered",
-    "A proxy answered for %(engine)s, which does not answer itself: %(answer)s. "
-    "Start the engine, or correct its url in config.toml.",
+    "A proxy answered because %(engine)s does not: %(answer)s. Start the engine, or correct its url "
+    "in config.toml.",
 )
 REDIRECTED = define_message(
     "engine.redirected",
-    "%(engine)s sends on to another address (%(status)s). Correct its url in config.toml.",
+    "%(engine)s redirects to another address (HTTP status %(status)s). Correct its url in config.toml.",
 )
 REFUSED_ACCESS = define_message(
     "engine.refused_access",
-    "%(engine)s refused access with status %(status)s. Check the engine's API key.",
+    "%(engine)s refused access with HTTP status %(status)s. Check the engine's API key.",
 )
 PROMPT_TOO_LONG = define_message(
-    "engine.prompt_too_long", "The prompt does not fit the model's context: %(answer)s"
+    "engine.prompt_too_long", "The prompt exceeds the model's context: %(answer)s"
 )
 ANSWERED_STATUS = define_message(
     "engine.answered_status",
-    "%(engine)s answered with status %(status)s: %(answer)s. Look at its log.",
+    "%(engine)s answered with HTTP status %(status)s: %(answer)s. Check its log.",
 )
 NO_REASON = define_message("engine.no_reason", "no reason given")
 ANSWERED_ERROR = define_message(
-    "engine.answered_error", "%(engine)s answered with an error: %(answer)s. Look at its log."
+    "engine.answered_error", "%(engine)s answered with an error: %(answer)s. Check its log."
 )
-ENGINE_LEFT = define_message("engine.left", "Nobody waits for this run any more; %(engine)s was left.")
+ENGINE_LEFT = define_message("engine.left", "The run was canceled; the connection to %(engine)s was closed.")
 NOT_FINISHED = define_message(
-    "engine.not_finished", "%(engine)s did not finish within the %(seconds)s s of this job."
+    "engine.not_finished", "%(engine)s did not finish within the %(seconds)s s that this job has."
 )
-SENT_NOTHING = define_message("engine.sent_nothing", "%(engine)s sent nothing for %(seconds)s s.")
+SENT_NOTHING = define_message(
+    "engine.sent_nothing", "%(engine)s timed out: it sent nothing for %(seconds)s s."
+)
 NO_TIME_LEFT = define_message(
-    "engine.no_time_left", "No time was left for this job before it reached the engine."
+    "engine.no_time_left", "The time limit of this job passed before it reached the engine."
 )
-NO_PROMPT = define_message("engine.no_prompt", "The job has no prompt, so no model was asked.")
+NO_PROMPT = define_message("engine.no_prompt", "The job has no prompt, so no request was sent to a model.")
 NO_CHATS = define_message(
-    "engine.no_chats", "%(engine)s has no page for chats. Correct its url in config.toml."
+    "engine.no_chats", "%(engine)s has no endpoint for chat completions. Correct its url in config.toml."
 )
 NO_CHATS_V1 = define_message(
     "engine.no_chats_v1",
-    "%(engine)s has no page for chats. Its url in config.toml should end in /v1.",
+    "%(engine)s has no endpoint for chat completions. Its url in config.toml should end in /v1.",
 )
 OLLAMA_MODEL_MISSING = define_message(
     "ollama.model_missing",
-    "%(engine)s does not have the model %(model)s. Run there: ollama pull %(model)s",
+    "%(engine)s does not have the model %(model)s. Run on that machine: ollama pull %(model)s",
 )
 OLLAMA_NO_ROOM_TO_REPAIR = define_message(
     "ollama.no_room_to_repair",
-    "The first answer could not be used, and the context of %(tokens)s tokens has no room to ask for "
-    "another. Raise engines.ollama.num_ctx or shorten the submission.",
+    "The first answer was invalid, and the context of %(tokens)s tokens is too small for a retry. "
+    "Increase engines.ollama.num_ctx or shorten the submission.",
 )
 OLLAMA_PROMPT_CUT = define_message(
     "ollama.prompt_cut",
-    "The prompt does not fit the context of %(tokens)s tokens, so the engine cut it. "
-    "Raise engines.ollama.num_ctx or shorten the submission.",
+    "The prompt exceeds the context of %(tokens)s tokens, so the engine truncated it. Increase "
+    "engines.ollama.num_ctx or shorten the submission.",
 )
 OPENAI_MODEL_MISSING = define_message(
     "openai.model_missing",
-    "%(engine)s does not have the model %(model)s. Load it there "
-    "(for mlx_lm.server: hf download %(model)s), or correct the model in config.toml.",
+    "%(engine)s does not have the model %(model)s. Download the model there (for mlx_lm.server: hf "
+    "download %(model)s), or correct the model in config.toml.",
 )
 OPENAI_MODEL_MISSING_OF = define_message(
     "openai.model_missing_of",
-    "%(engine)s does not have the model %(model)s. It has %(known)s. Load it there "
-    "(for mlx_lm.server: hf download %(model)s), or correct the model in config.toml.",
+    "%(engine)s does not have the model %(model)s. It has %(known)s. Download the model there (for "
+    "mlx_lm.server: hf download %(model)s), or correct the model in config.toml.",
 )
 THREAD_DIED = define_message(
     "openai.thread_died",
-    "%(engine)s answers, but the thread that generates in it died (its /health says so). "
-    "Restart mlx_lm.server.",
+    "%(engine)s answers, but its generation thread has stopped (according to /health). Restart "
+    "mlx_lm.server.",
 )
 ENGINE_CLOSED = define_message("engine.closed", "The engine was closed.")
 
 TEXT_TOO_LONG = define_message(
-    "output.text_too_long", "The model wrote more than %(bytes)s bytes; the answer was dropped."
+    "output.text_too_long", "The model wrote more than %(bytes)s bytes; the answer was discarded."
 )
 TOO_MANY_TOKENS = define_message(
     "output.too_many_tokens",
-    "The model went on after the %(tokens)s tokens it was allowed; the answer was dropped. "
-    "Look whether the server honours its token limit.",
+    "The model exceeded its limit of %(tokens)s tokens; the answer was discarded. Check whether the "
+    "server applies its token limit.",
 )
 ONLY_WHITE_SPACE = define_message(
-    "output.only_white_space", "The model wrote nothing but white space any more; the answer was dropped."
+    "output.only_white_space", "The model wrote only white space; the answer was discarded."
 )
 SENT_TOO_MUCH = define_message(
     "output.sent_too_much", "%(engine)s sent more than %(bytes)s bytes for one answer."
 )
 NO_WORD_BEFORE_LIMIT = define_message(
-    "output.no_word_before_limit", "The model reached its token limit before it wrote a word."
+    "output.no_word_before_limit", "The model reached its token limit before it wrote any text."
 )
-WROTE_NOTHING = define_message("output.wrote_nothing", "%(engine)s finished without writing anything.")
+WROTE_NOTHING = define_message("output.wrote_nothing", "%(engine)s returned an empty answer.")
 MODEL_WROTE_NOTHING = define_message("output.model_wrote_nothing", "The model returned an empty answer.")

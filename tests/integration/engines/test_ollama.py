@@ -165,7 +165,7 @@ def test_a_queue_that_stays_full_is_left_within_a_share_of_the_budget(
 ) -> None:
     monkeypatch.setattr("workers.machine.engines.http.exchange.SHARE", 0.02)
     server.behaviour.fault = "503"
-    with pytest.raises(EngineBusy, match=r"server busy.*asked again for"):
+    with pytest.raises(EngineBusy, match=r"server busy.*retried for"):
         engine_on(server).generate(ask(deadline_s=60.0), quiet)
     assert 2 <= server.stats.requests <= 8
     assert server.stats.active == 0
@@ -196,7 +196,7 @@ def test_a_cancel_ends_the_wait_for_room(server: ModelServer) -> None:
 
 def test_a_missing_model_comes_with_the_command_that_mends_it(server: ModelServer) -> None:
     with pytest.raises(
-        Exception, match=r"does not have the model gemma3:27b\. Run there: ollama pull gemma3:27b$"
+        Exception, match=r"does not have the model gemma3:27b\. Run on that machine: ollama pull gemma3:27b$"
     ):
         engine_on(server, **PATIENT).generate(ask("gemma3:27b"), quiet)
 

@@ -265,12 +265,14 @@ def test_an_error_in_the_middle_says_what_the_server_said(server: ModelServer) -
 def test_a_dead_generation_thread_is_not_a_missing_model(server: ModelServer) -> None:
     engine = like(server, "mlx")
     server.behaviour.dead = True
-    with pytest.raises(EngineUnreachable, match=r"/health says so\). Restart mlx_lm\.server"):
+    with pytest.raises(EngineUnreachable, match=r"according to /health\)\. Restart mlx_lm\.server"):
         engine.generate(ask(), quiet)
     server.behaviour.dead = False
     assert engine.generate(ask(), quiet).text
 
 
 def test_a_missing_model_comes_with_those_there_are(server: ModelServer) -> None:
-    with pytest.raises(EngineError, match=r"does not have the model gemma\. It has tiny\. Load it there"):
+    with pytest.raises(
+        EngineError, match=r"does not have the model gemma\. It has tiny\. Download the model there"
+    ):
         engine_on(server).generate(replace(ask(), model="gemma"), quiet)

@@ -173,7 +173,7 @@ def test_who_has_other_weights_is_told_what_to_do(model: Path, expected: str, tm
     assert made.text == expected
     assert "this machine reads for" in why(made)
     assert "Both sides need the same files: another precision or quantisation is another model" in why(made)
-    assert "So the prompt was read where the answer is written." in why(made)
+    assert "So prefill ran on the machine that wrote the answer." in why(made)
 
 
 def test_layers_in_another_precision_are_refused_though_the_files_are_the_same() -> None:

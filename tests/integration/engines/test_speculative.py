@@ -313,7 +313,7 @@ def test_what_was_measured_decides(pair: tuple[Path, Path], step_s: float, strat
     driven.finish()
     assert second.output == first.output == alone(driven.loaded, ids, 40)
     assert second.details["speculative"].strategy == strategy
-    assert "proposed at a time, of which" in str(second.details["speculative"].reason)
+    assert "proposed tokens per round, of which" in str(second.details["speculative"].reason)
 
 
 # --- what cannot be ---------------------------------------------------------------------------------------

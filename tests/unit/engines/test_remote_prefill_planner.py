@@ -164,8 +164,8 @@ def chosen(**changes: float) -> Choice:
 def test_it_explains_itself() -> None:
     choice = chosen()
     assert (choice.strategy, choice.reader) == ("disaggregated", "reader")
-    assert str(choice.why).startswith("Reading here takes about 1")
-    assert "on reader with sending" in str(choice.why)
+    assert str(choice.why).startswith("Local prefill takes about 1")
+    assert "on reader with transfer" in str(choice.why)
 
 
 def test_short_prompts_stay_here() -> None:

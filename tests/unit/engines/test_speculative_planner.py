@@ -49,7 +49,7 @@ def test_the_fewer_are_accepted_the_fewer_are_proposed(rate: float, tokens: int)
     choice = choose(LARGE, habits(rate), WORK, 8)
     assert choice.tokens == tokens
     assert choice.expected_s["speculative"] < choice.expected_s["direct"] == pytest.approx(39.5)
-    assert str(choice.why).endswith(f"{tokens} proposed at a time, of which {rate:.0%} are accepted.")
+    assert str(choice.why).endswith(f"{tokens} proposed tokens per round, of which {rate:.0%} are accepted.")
 
 
 def test_a_draft_model_that_costs_more_than_it_saves_is_left_alone() -> None:
@@ -77,7 +77,9 @@ def test_what_is_not_known_is_tried_where_it_can_win() -> None:
     assert choose(LARGE, StageStatistics(), WORK, 4).tokens == 4
     never = choose(speeds(plain=0.1, draft=0.2, check=0.1), StageStatistics(), WORK, 4)
     assert never.tokens == 0
-    assert str(never.why).startswith("Even if all proposals were accepted, about 16 more tokens would take")
+    assert str(never.why).startswith(
+        "Even if all proposed tokens were accepted, about 16 more tokens would take"
+    )
 
 
 def test_one_that_nearly_wins_is_tried_again_and_one_that_does_not_is_not() -> None:
@@ -89,7 +91,9 @@ def test_one_that_nearly_wins_is_tried_again_and_one_that_does_not_is_not() -> N
         off = ended(off, 400)
     again = choose(near, off, WORK, 1)
     assert again.tokens == 1
-    assert str(again.why) == f"A draft that nearly pays was not tried for {AGAIN} answers."
+    assert (
+        str(again.why) == f"The draft model was not used for {AGAIN} answers, so its speed is measured again."
+    )
     assert ended(off, 400, token_s=0.1).since == 0
     assert choose(speeds(plain=0.1, draft=0.2, check=0.2), off, WORK, 1).tokens == 0
 

@@ -59,16 +59,16 @@ def one(**details: Detail) -> Provenance:
 
 def test_a_detail_has_its_strategy_why_and_what_was_measured() -> None:
     made = shown([one(remote_prefill=READ_ELSEWHERE), one()])
-    title = "Where the prompt was read"
+    title = "Prefill of the prompt"
     assert made[title] == ["on another machine", "–"]
     assert made[f"{title}: why"] == [
-        "Reading here takes about 14.80 s, on dgx-spark-1 with sending 4.40 s.",
+        "Local prefill takes about 14.80 s, on dgx-spark-1 with transfer 4.40 s.",
         "–",
     ]
-    assert made[f"{title}: reading machine"] == ["dgx-spark-1", "–"]
-    assert made[f"{title}: read"] == ["4.20 s", "–"]
-    assert made[f"{title}: sent in all"] == ["846.0 MB", "–"]
-    assert made[f"{title}: keys and values rounded on their way to"] == ["8 bits", "–"]
+    assert made[f"{title}: prefill machine"] == ["dgx-spark-1", "–"]
+    assert made[f"{title}: prefill"] == ["4.20 s", "–"]
+    assert made[f"{title}: transferred in total"] == ["846.0 MB", "–"]
+    assert made[f"{title}: KV cache quantized for transfer to"] == ["8 bits", "–"]
 
 
 def test_one_that_nobody_declared_is_shown_by_its_names() -> None:
@@ -81,9 +81,9 @@ def test_one_that_nobody_declared_is_shown_by_its_names() -> None:
 
 def test_in_german() -> None:
     made = shown([one(remote_prefill=READ_ELSEWHERE)], "de")
-    assert made["Wo der Prompt gelesen wurde"] == ["auf einer anderen Maschine"]
-    assert made["Wo der Prompt gelesen wurde: warum"] == [
-        "Hier zu lesen dauert etwa 14.80 s, auf dgx-spark-1 mit dem Senden 4.40 s."
+    assert made["Prefill des Prompts"] == ["auf einem anderen Rechner"]
+    assert made["Prefill des Prompts: warum"] == [
+        "Lokales Prefill dauert etwa 14.80 s, auf dgx-spark-1 mit Übertragung 4.40 s."
     ]
 
 

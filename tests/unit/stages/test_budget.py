@@ -188,7 +188,7 @@ def test_shared_material_is_cut_no_more_than_it_must_be_and_the_same_for_all(tin
     assert "the middle of the solution omitted" in one.flags[0].message
     assert "task" not in one.flags[0].message
     assert in_german(one.flags[0].coded) == (
-        "Damit alles in den Kontext des Modells passt, gilt: die Mitte der Lösung wurde weggelassen."
+        "Für den Kontext des Modells gekürzt: die Mitte der Lösung wurde weggelassen."
     )
     share = 0.6 * budget(9_000, ANSWER, tiny.count).room
     assert 0.97 * share < tiny.count(one.system) <= share

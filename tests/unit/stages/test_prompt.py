@@ -211,7 +211,7 @@ def many(kind: str) -> tuple[Document, ...]:
         ("starter", "left as in the starter", "mine = 2"),
         ("prose", "1 long text omitted", "Sentence number 2999"),
         ("line", "long lines", "x = 'yyy"),
-        ("code", "1 long piece of code omitted", "value_4999 = 4999"),
+        ("code", "1 long code block was omitted", "value_4999 = 4999"),
         ("cells", "omitted", "v299 = 299"),
     ],
 )

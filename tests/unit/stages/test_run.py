@@ -241,7 +241,7 @@ def test_timings_of_both_tries_are_added() -> None:
 def test_an_answer_brought_to_an_end_early_is_flagged_and_not_held() -> None:
     flags = run(Scripted(answer(GOOD, closed=True))).flags
     assert [(flag.code, flag.hold) for flag in flags] == [("answer_shortened", False)]
-    assert "enden einige seiner Texte früh" in in_german(flags[0].coded)
+    assert "sind einige seiner Texte gekürzt" in in_german(flags[0].coded)
 
 
 def test_an_answer_that_had_no_room_for_reasons_is_not_repaired() -> None:

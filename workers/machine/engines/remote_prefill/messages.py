@@ -7,38 +7,41 @@ from grading.domain.messages import define_message
 
 DETAIL = "remote_prefill"
 
-define_message(title_code(DETAIL), "Where the prompt was read")
+define_message(title_code(DETAIL), "Prefill of the prompt")
 define_message(strategy_code(DETAIL, "direct"), "on the machine that wrote the answer")
 define_message(strategy_code(DETAIL, "disaggregated"), "on another machine")
-define_message(label_code(DETAIL, "reader"), "reading machine")
-define_message(label_code(DETAIL, "fault"), "error of the reading machine")
-define_message(label_code(DETAIL, "expected_s"), "first token expected after")
-define_message(
-    label_code(DETAIL, "expected_direct_s"), "first token expected after, read where it was written"
-)
-define_message(label_code(DETAIL, "first_s"), "first token after reading began")
-define_message(label_code(DETAIL, "tokenise_s"), "turned into tokens")
-define_message(label_code(DETAIL, "queued_s"), "waited at the reading machine")
-define_message(label_code(DETAIL, "prefill_s"), "read")
-define_message(label_code(DETAIL, "compress_s"), "compressed")
-define_message(label_code(DETAIL, "transfer_s"), "sent, most of it while reading")
-define_message(label_code(DETAIL, "tail_s"), "sent after reading")
-define_message(label_code(DETAIL, "convert_s"), "put into the cache")
-define_message(label_code(DETAIL, "decode_s"), "wrote the answer")
-define_message(label_code(DETAIL, "sent_bytes"), "sent in all")
-define_message(label_code(DETAIL, "kv_bits"), "keys and values rounded on their way to")
-define_message(label_code(DETAIL, "speed_up"), "expected time of the direct way over the time it took")
+define_message(label_code(DETAIL, "reader"), "prefill machine")
+define_message(label_code(DETAIL, "fault"), "error of the prefill machine")
+define_message(label_code(DETAIL, "expected_s"), "expected time to first token")
+define_message(label_code(DETAIL, "expected_direct_s"), "expected time to first token with local prefill")
+define_message(label_code(DETAIL, "first_s"), "time to first token")
+define_message(label_code(DETAIL, "tokenise_s"), "tokenization")
+define_message(label_code(DETAIL, "queued_s"), "queued at the prefill machine")
+define_message(label_code(DETAIL, "prefill_s"), "prefill")
+define_message(label_code(DETAIL, "compress_s"), "compression")
+define_message(label_code(DETAIL, "transfer_s"), "transferred, mostly during prefill")
+define_message(label_code(DETAIL, "tail_s"), "transferred after prefill")
+define_message(label_code(DETAIL, "convert_s"), "loaded into the KV cache")
+define_message(label_code(DETAIL, "decode_s"), "decode")
+define_message(label_code(DETAIL, "sent_bytes"), "transferred in total")
+define_message(label_code(DETAIL, "kv_bits"), "KV cache quantized for transfer to")
+define_message(label_code(DETAIL, "speed_up"), "speed-up: expected local time divided by actual time")
 
-NO_READER = define_message("remote_prefill.no_reader", "There is no reading machine.")
-FEW_TOKENS = define_message("remote_prefill.few_tokens", "Only %(tokens)s tokens have to be read.")
-NOT_MEASURED = define_message("remote_prefill.not_measured", "It is not known yet how long this way takes.")
-NOT_TAKEN = define_message("remote_prefill.not_taken", "This way was not taken for %(jobs)s jobs.")
+NO_READER = define_message("remote_prefill.no_reader", "No prefill machine is available.")
+FEW_TOKENS = define_message("remote_prefill.few_tokens", "Prefill is only %(tokens)s tokens.")
+NOT_MEASURED = define_message(
+    "remote_prefill.not_measured", "The time of this placement has not been measured yet."
+)
+NOT_TAKEN = define_message(
+    "remote_prefill.not_taken",
+    "This placement was not used for %(jobs)s jobs, so its time is measured again.",
+)
 CONFIGURED = define_message("remote_prefill.configured", "The strategy of this stage is %(strategy)s.")
-PREDICTED = define_message("remote_prefill.predicted", "Reading here takes about %(here)s, %(elsewhere)s.")
-ON_READER = define_message("remote_prefill.on_reader", "on %(reader)s with sending %(time)s")
+PREDICTED = define_message("remote_prefill.predicted", "Local prefill takes about %(here)s, %(elsewhere)s.")
+ON_READER = define_message("remote_prefill.on_reader", "on %(reader)s with transfer %(time)s")
 FAILED = define_message(
-    "remote_prefill.failed", "%(error)s So the prompt was read where the answer is written."
+    "remote_prefill.failed", "%(error)s So prefill ran on the machine that wrote the answer."
 )
 FAILED_THERE = define_message(
-    "remote_prefill.failed_there", "%(reason)s %(error)s So the prompt was read where the answer is written."
+    "remote_prefill.failed_there", "%(reason)s %(error)s So prefill ran on the machine that wrote the answer."
 )
