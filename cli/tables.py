@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Console
 from rich.table import Table
 
@@ -9,9 +11,16 @@ WIDEST = 10_000
 """Characters of a line where no terminal has to show it: a file or another program gets every row in one."""
 
 
-def show(table: Table) -> None:
+def table(*headings: str, fold: Sequence[str] = (), title: str | None = None) -> Table:
+    """A table whose last column and those named in `fold` give way in a narrow terminal."""
+    made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, title=title, title_justify="left")
+    for heading in headings:
+        narrow = heading in (*fold, headings[-1])
+        made.add_column(heading, overflow="fold", no_wrap=not narrow)
+    return made
+
+
+def show(rows: Table) -> None:
     """Print a table with every cell in full: folded in a terminal that is too narrow, else in one line."""
     console = Console()
-    for column in table.columns:
-        column.overflow, column.no_wrap = "fold", False
-    Console(width=None if console.is_terminal else WIDEST).print(table, markup=False)
+    Console(width=None if console.is_terminal else WIDEST).print(rows, markup=False)

@@ -6,7 +6,7 @@ import itertools
 import logging
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -84,14 +84,21 @@ class Client:
         """Where a submission stands."""
         return cast(Submission, _content(self._send("GET", _path(submission_id))))
 
-    def wait(self, submission_id: str, timeout_s: float) -> Submission:
+    def wait(
+        self,
+        submission_id: str,
+        timeout_s: float,
+        on_change: Callable[[Submission], None] = lambda _submission: None,
+    ) -> Submission:
         """The submission once it is graded, partly graded or failed. Raises NotGradedYet.
 
-        It asks with the ETag of the answer before, at first often and then every 2 s.
+        It requests with the ETag of the previous answer, at first often and then every 2 s; `on_change` is
+        called with each new answer.
         """
         path, pause, until = _path(submission_id), FIRST_POLL_S, time.monotonic() + timeout_s
         latest = self._send("GET", path)
-        while (known := cast(Submission, _content(latest)))["status"] not in FINAL:
+        on_change(known := cast(Submission, _content(latest)))
+        while known["status"] not in FINAL:
             left = until - time.monotonic()
             if left <= 0:
                 raise NotGradedYet(submission_id, known["status"])
@@ -100,6 +107,7 @@ class Client:
             answer = self._send("GET", path, headers={"If-None-Match": latest.headers.get("ETag", "")})
             if answer.status_code != requests.codes.not_modified:
                 latest = answer
+                on_change(known := cast(Submission, _content(latest)))
         return known
 
     def result(self, submission_id: str) -> Result:

@@ -11,6 +11,7 @@ import click
 from redis.exceptions import RedisError
 
 from cli.commands.admin import writing
+from cli.output import progress_bar
 from cli.settings import Settings
 from grading.broker.away import refuses_password
 from grading.broker.dispatch import open_dispatch
@@ -55,11 +56,16 @@ def backup(
         return
     with closing(Store(settings.config.database.url)) as store:
         schema.reached_revision(store)  # whichever it is: one before an upgrade is backed up, too
-        if to_folder is not None:
-            file, manifest = backups.rotate_backups(store, to_folder, keep)
-        else:
-            assert file is not None
-            manifest = backups.write_backup(store, file)
+        with progress_bar("Copying the database") as report:
+
+            def packed(done: int, total: int) -> None:
+                report(done, total, "Packing")
+
+            if to_folder is not None:
+                file, manifest = backups.rotate_backups(store, to_folder, keep, progress=packed)
+            else:
+                assert file is not None
+                manifest = backups.write_backup(store, file, progress=packed)
     click.echo(f"{file}: {_sentence(manifest)}")
     click.echo("config.toml and the secrets are not in it. Store them separately.")
 

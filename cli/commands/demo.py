@@ -13,7 +13,6 @@ from pathlib import Path
 from types import TracebackType
 
 import click
-from rich.table import Table
 from sqlalchemy.orm import Session
 
 from cli.commands.admin import store_assignment
@@ -22,8 +21,9 @@ from cli.dev.embedded_redis import free_port
 from cli.dev.local_stack import System
 from cli.dev.platforms.moodle import Moodle
 from cli.dev.platforms.server import Running, link_course
+from cli.output import progress_bar
 from cli.settings import Settings
-from cli.tables import show
+from cli.tables import show, table
 from grader_client import Client, Submission
 from grading.assignments.loader import read_folder
 from grading.domain.errors import GraderError, NotFound
@@ -125,7 +125,7 @@ def _instructor(session: Session) -> Actor:
 def _user(session: Session, name: str) -> tables.User:
     found = users.find_user(session, "local", name)
     if found is None:
-        raise NotFound(f"The demo knows no “{name}”.")
+        raise NotFound(f"The demo has no user “{name}”.")
     return found
 
 
@@ -150,7 +150,7 @@ class DemoPlatform:
             self._running = Running(world, HOST, port)
             self.url = world.base
         except (GraderError, OSError) as error:
-            click.echo(f"Without a learning platform to try: {error}", err=True)
+            click.echo(f"The demo runs without a learning platform: {error}", err=True)
 
     def __enter__(self) -> DemoPlatform:
         (self._running or nullcontext()).__enter__()
@@ -237,7 +237,8 @@ def demo(settings: Settings, once: bool, port: int | None, folder: Path) -> None
         if system.key_notice:
             click.echo(system.key_notice)
         people = furnish(settings.config.database.url)
-        system.until_ready(PATIENCE_S)
+        with progress_bar("Starting") as report:
+            system.until_ready(PATIENCE_S, lambda done, total: report(done, total, "Starting"))
         views = _submit(Client(system.url, people.token), samples())
         store = Store(settings.config.database.url)
         bring_to_life(store, {(one.assignment, one.student): view["id"] for one, view in views})
@@ -247,13 +248,13 @@ def demo(settings: Settings, once: bool, port: int | None, folder: Path) -> None
         if once:
             store.close()
             if not graded:
-                raise GraderError("Not every sample was graded; see the logs in " + str(folder))
-            click.echo(f"All were graded. Logs and data are in {system.folder}.")
+                raise GraderError(f"Some samples were not graded. See the logs in {folder}.")
+            click.echo(f"All samples were graded. Logs and data are in {system.folder}.")
             return
         with DemoPlatform(store, f"http://localhost:{chosen}", COURSE) as platform:
             store.close()
             _say_where(system, people, platform.url)
-            click.echo("Ctrl-C ends it.")
+            click.echo("Press Ctrl-C to stop.")
             system.wait()
 
 
@@ -316,22 +317,27 @@ def _submit(client: Client, all_samples: Sequence[Sample]) -> list[tuple[Sample,
             (sample, client.submit([sample.file], sample.assignment, sample.student)["id"])
             for sample in all_samples
         ]
-        return [(sample, client.wait(identifier, PATIENCE_S)) for sample, identifier in accepted]
+        with progress_bar("Grading") as report:
+            views = []
+            for done, (sample, identifier) in enumerate(accepted):
+                report(done, len(accepted), f"Grading {sample.file.name}")
+                views.append((sample, client.wait(identifier, PATIENCE_S)))
+        return views
 
 
 def _show(views: Sequence[tuple[Sample, Submission]]) -> None:
     """A table for each assignment, narrow enough for 80 columns."""
     for assignment in sorted({sample.assignment for sample, _ in views}):
-        table = Table(box=None, padding=(0, 1, 0, 0), title=assignment, title_justify="left")
-        for heading in ("submission", "status", "score", *(f"{stage} by" for stage in STAGES), "flags"):
-            table.add_column(heading)
+        rows = table(
+            "submission", "status", "score", *(f"{stage} by" for stage in STAGES), "flags", title=assignment
+        )
         mine = [view for view in views if view[0].assignment == assignment]
         for sample, view in sorted(mine, key=lambda v: -(v[1].get("score") or 0.0)):
             score = "–" if view["score"] is None else f"{view['score']:.1f} / {view['max_score']:g}"
             flags = ", ".join(sorted({flag["code"] for flag in view["flags"]}))
             machines = [view["stages"].get(stage, {}).get("machine") or "–" for stage in STAGES]
-            table.add_row(sample.file.name, view["status"], score, *machines, flags)
-        show(table)
+            rows.add_row(sample.file.name, view["status"], score, *machines, flags)
+        show(rows)
         click.echo()
 
 
@@ -339,18 +345,18 @@ def _say_what_was_not_run(views: Sequence[tuple[Sample, Submission]]) -> None:
     not_run = [view for _, view in views if any(flag["code"] == NOT_RUN for flag in view["flags"])]
     if not_run:
         click.echo(
-            f"{len(not_run)} of {len(views)} were graded without being run: `grader doctor` says what is "
-            "missing here, docs/explanation/sandbox.md and docs/how-to/administrators/r.md have more."
+            f"{len(not_run)} of {len(views)} submissions were graded without running them: see `grader "
+            "doctor`, docs/explanation/sandbox.md and docs/how-to/administrators/r.md."
         )
         click.echo()
 
 
 def _say_where(system: System, people: People, platform: str) -> None:
-    click.echo(f"Look at {system.url} and sign in as")
+    click.echo(f"Open {system.url} and sign in as")
     for name, password in people.passwords.items():
         click.echo(f"  {name:<11} {password}")
     if platform:
-        click.echo(f"Or come by a learning platform: {platform} shows Grader in a frame, and its grades.")
+        click.echo(f"A learning platform for tests, with Grader in a frame: {platform}")
     click.echo(f"Logs and data are in {system.folder}.")
 
 

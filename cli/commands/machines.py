@@ -16,10 +16,17 @@ from rich.table import Table
 from cli.commands.admin import writing
 from cli.output import counted
 from cli.settings import MIN_SECRET, Settings, complete_machine
-from cli.tables import show
+from cli.tables import show, table
 from grading.broker.dispatch import Dispatch, open_dispatch
 from grading.broker.heartbeats import DEAD_AFTER_S, reason
-from grading.broker.machine_status import Condition, MachineState, an_hour, condition, machines_that_differ
+from grading.broker.machine_status import (
+    Condition,
+    MachineState,
+    StageSpeed,
+    an_hour,
+    condition,
+    machines_that_differ,
+)
 from grading.config.redis_url import on_loopback
 from grading.domain.errors import ConfigError, GraderError
 from grading.domain.model_digests import short
@@ -61,21 +68,30 @@ def _as_dict(how: Condition) -> dict[str, object]:
 
 
 def _table(states: list[MachineState]) -> Table:
-    table = Table("machine", "role", "alive", "busy", "slots", "stages", "jobs an hour")
+    rows = table("machine", "role", "state", "busy", "stage", "runs/h", "model")
     for state in states:
         how = condition(state)
         speeds = {one.stage: one for one in how.speeds}
-        stages = "\n".join(f"{name}: {_model(place)}" for name, place in state.stages.items())
-        rates = "\n".join(
-            "?"
-            if name not in speeds
-            else f"{an_hour(speeds[name].jobs_per_hour)}{'' if speeds[name].measured else ' ?'}"
-            for name in state.stages
-        )
-        alive = "hung" if state.hung else "no" if not state.alive else "out" if state.drained else "yes"
-        slots = f"{how.limit} of {state.slots}" if 0 < how.limit < state.slots else str(state.slots)
-        table.add_row(state.name, state.role, alive, str(state.busy), slots, stages, rates)
-    return table
+        limit = how.limit if 0 < how.limit < state.slots else state.slots
+        first = (state.name, state.role, _state_word(state), f"{state.busy}/{limit}")
+        for stage, place in state.stages.items():
+            rows.add_row(*first, stage, _rate(speeds.get(stage)), _model(place))
+            first = ("", "", "", "")
+        if not state.stages:
+            rows.add_row(*first)
+    return rows
+
+
+def _state_word(state: MachineState) -> str:
+    if not state.alive:
+        return "offline"
+    return "hung" if state.hung else "drained" if state.drained else "running"
+
+
+def _rate(speed: StageSpeed | None) -> str:
+    if speed is None:
+        return "?"
+    return f"{an_hour(speed.jobs_per_hour)}{'' if speed.measured else ' ?'}"
 
 
 def _say_more(state: MachineState) -> None:

@@ -11,11 +11,9 @@ from typing import Annotated
 
 import click
 from pydantic import Field, ValidationError, model_validator
-from rich.console import Console
-from rich.table import Table
 
 from cli.settings import Settings
-from cli.tables import show
+from cli.tables import show, table
 from grading.broker.canaries import rate_of_checks
 from grading.broker.dispatch import open_dispatch
 from grading.broker.machine_status import MachineState, peer
@@ -306,38 +304,38 @@ def _sandbox(found: planning.Plan, rate: Rate | None) -> dict[str, float] | None
 def _show(
     found: planning.Plan, stations: list[planning.Machine], unknown: list[str], rate: Rate | None
 ) -> None:
-    console = Console()
-    console.print(
-        f"{found.submissions:,} submissions at once: about [bold]{_hours(found.hours)}[/bold] "
+    click.echo(
+        f"{found.submissions:,} submissions at once: about {click.style(_hours(found.hours), bold=True)} "
         f"({found.an_hour:,.0f} per hour)."
     )
-    console.print(found.bottleneck)
+    click.echo(found.bottleneck)
     if sandbox := _sandbox(found, rate):
         slowest = "sandbox" if sandbox["hours"] > found.hours else "machines"
-        console.print(
+        click.echo(
             f"If code is run, the sandbox takes about {_hours(sandbox['hours'])} for all of them "
             f"({sandbox['slots']} at once, {sandbox['seconds']:.1f} s each): "
             f"the {slowest} limits the time."
         )
-    table = Table("machine", "does of them", "jobs an hour, all slots", "speeds are", "1 % faster saves")
+    parts = table("machine", "runs", "runs/h", "speed", "1 % faster\nsaves", fold=("speed",))
     for part, station in zip(found.parts, stations, strict=True):
         does = "\n".join(f"{stage}: {jobs:,.0f}" for stage, jobs in part.jobs.items() if jobs >= 0.5)
         rates = "\n".join(f"{stage}: {rate:,.0f}" for stage, rate in _an_hour(station).items())
-        table.add_row(part.machine, does or "nothing", rates, station.known, f"{part.saves_s:.1f} s")
-    show(table)
-    more = Table("change", "time", "difference")
+        parts.add_row(part.machine, does or "none", rates, station.known, _hours(part.saves_s / SECONDS))
+    show(parts)
+    click.echo()
+    more = table("time", "difference", "change")
     for kind, hours in sorted(found.more.items(), key=lambda item: item[1]):
-        more.add_row(f"one more {kind}", _hours(hours), f"{hours / found.hours - 1:+.0%}")
+        more.add_row(_hours(hours), f"{hours / found.hours - 1:+.0%}", f"one more {kind}")
     for words, fixed in (
         ("first stage of each machine only", found.own),
         ("best fixed stages", found.fixed),
     ):
         if fixed is not None:
             label = f"{words}: {_roles(fixed)}" if fixed is found.fixed else words
-            more.add_row(label, _hours(fixed.hours), f"{fixed.hours / found.hours - 1:+.0%}")
+            more.add_row(_hours(fixed.hours), f"{fixed.hours / found.hours - 1:+.0%}", label)
     show(more)
     for one in unknown:
-        console.print(f"Not counted, speed unknown: {one}")
+        click.echo(f"Not counted, speed unknown: {one}")
 
 
 def _roles(fixed: planning.Fixed) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from cli.output import progress_bar
 from grader_client import Client, ClientError, Submission
 from grading.domain.errors import GraderError
 
@@ -68,11 +69,23 @@ def submit(
     client = client_from_environment(server)
     with client_errors():
         accepted = client.submit(files, assignment, student, priority=priority)
-        view = client.wait(accepted["id"], timeout) if wait else None
+        view = _wait(client, accepted["id"], timeout) if wait else None
     sentence = _sentence(view) if view else f"{accepted['id']} {accepted['status']}"
     click.echo(json.dumps(view or accepted, indent=2) if as_json else sentence)
     if view and view["status"] != "graded":
         raise GraderError(f"Submission {view['id']} is {view['status']}, not graded.")
+
+
+def _wait(client: Client, identifier: str, timeout_s: float) -> Submission:
+    with progress_bar("received") as report:
+
+        def show(view: Submission) -> None:
+            stages = [stage["status"] for stage in view["stages"].values()]
+            position = (view["queue"] or {}).get("position")
+            text = f"{view['status']}, position {position}" if position else view["status"]
+            report(stages.count("done"), len(stages) or None, text)
+
+        return client.wait(identifier, timeout_s, show)
 
 
 def _sentence(view: Submission) -> str:

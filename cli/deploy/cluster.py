@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from threading import Event
 
 import click
-from rich.table import Table
 
 from cli.deploy.file_transfer import program
 from cli.deploy.models import Wanted, look, wanted
@@ -18,6 +17,7 @@ from cli.deploy.services import Heartbeats, MachineService, services_of
 from cli.deploy.ssh import MachineError, plain, remote_of
 from cli.settings import Settings, complete_machine
 from cli.tables import show as show_table
+from cli.tables import table
 from grading.config.settings import Machine
 
 WAIT_S = 60.0
@@ -81,10 +81,12 @@ def status(settings: Settings, machines: tuple[str, ...], as_json: bool) -> None
     if as_json:
         click.echo(json.dumps([asdict(row) for row in rows], indent=2))
     else:
-        table = Table("machine", "ssh", "service", "heartbeat", "version", "model")
+        rows_shown = table(
+            "machine", "ssh", "service", "heartbeat", "version", "model", fold=("service", "version")
+        )
         for row in rows:
-            table.add_row(row.machine, row.ssh, row.service, row.heartbeat, row.version, row.model)
-        show_table(table)
+            rows_shown.add_row(row.machine, row.ssh, row.service, row.heartbeat, row.version, row.model)
+        show_table(rows_shown)
         for row in rows:
             for problem in row.problems:
                 click.echo(f"✗ {row.machine}: {problem}")

@@ -20,7 +20,7 @@ from grading.config.settings import Machine
 
 @dataclass
 class TransferOutput:
-    """How far a copy is: each percentage in place on a terminal, else a line at every quarter."""
+    """Progress of a copy: in place on standard error if that is a terminal, else a line at every quarter."""
 
     terminal: bool
     _quarter: int = 0
@@ -41,8 +41,8 @@ class TransferOutput:
 
     def _in_place(self, percent: int, of: str, *, ended: bool) -> None:
         if percent != self._percent or ended:
-            click.echo(f"    {percent:3}% of {of}", nl=False)
-            click.echo("\n" if ended else "\r", nl=False)
+            click.echo(f"    {percent:3}% of {of}", nl=False, err=True)
+            click.echo("\n" if ended else "\r", nl=False, err=True)
         self._percent = -1 if ended else percent
 
 
@@ -113,7 +113,7 @@ def deploy(
 
 
 def _one(settings: Settings, machine: Machine, options: Options, rollback: bool, dry_run: bool) -> None:
-    output = TransferOutput(sys.stdout.isatty())
+    output = TransferOutput(sys.stderr.isatty())
     with _deployment(settings, machine, options, output.line, output.progress) as one:
         steps = one.steps_back() if rollback else one.steps()
         for number, step in enumerate(steps, 1):

@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from cli.tables import show
+from cli.tables import show, table
 from grading.config.settings import Machine
 from grading.domain.errors import GraderError
 
@@ -84,7 +84,7 @@ class Overview:
                 self._live.update(self._table(), refresh=True)
 
     def _table(self) -> Table:
-        table = Table("machine", "step", "result")
+        rows = table("machine", "step", "result")
         for name, (step, text) in self._rows.items():
-            table.add_row(name, step, Text(text))
-        return table
+            rows.add_row(name, step, Text(text))
+        return rows

@@ -98,7 +98,7 @@ class System:
         key, made = own_secret_key(self.folder)
         if made:
             kept = self.folder / KEPT_KEY
-            self.key_notice = f"A secret key was made, as GRADER_SECRET_KEY is not set. It is kept in {kept}."
+            self.key_notice = f"GRADER_SECRET_KEY is not set. A generated key is kept in {kept}."
         return key
 
     def _redis_url(self) -> str:
@@ -134,17 +134,26 @@ class System:
     def _part(self, name: str, *command: str) -> Part:
         return Part(name, part_argv(sys.executable, self.settings.path, command))
 
-    def until_ready(self, timeout_s: float) -> None:
-        """Return when uploads are accepted and every machine sends heartbeats."""
+    def until_ready(
+        self, timeout_s: float, progress: Callable[[int, int], None] = lambda _done, _total: None
+    ) -> None:
+        """Return when uploads are accepted and every machine sends heartbeats.
+
+        `progress` is called with the number of those that do, and of all.
+        """
         dispatch = open_dispatch(self._running_config())
         deadline = time.monotonic() + timeout_s
         while True:
-            away = [s.name for s in dispatch.machines() if self._machines and not s.alive]
-            if not away and accepts_uploads(self.url):
+            machines = dispatch.machines() if self._machines else []
+            away = [s.name for s in machines if not s.alive]
+            away += [] if accepts_uploads(self.url) else ["the web app"]
+            progress(len(machines) + 1 - len(away), len(machines) + 1)
+            if not away:
                 return
             if time.monotonic() > deadline:
-                waits_for = ", ".join(away) or "the web app"
-                raise GraderError(f"Still not running: {waits_for}; see the logs in {self.folder}.")
+                raise GraderError(
+                    f"Not running after {timeout_s:.0f} s: {', '.join(away)}. See {self.folder}."
+                )
             time.sleep(0.2)
 
     @property
@@ -217,4 +226,4 @@ def listens(host: str | None, port: int) -> bool:
 
 def _refuse_taken_port(host: str, port: int) -> None:
     if listens("127.0.0.1" if host == "0.0.0.0" else host, port):  # noqa: S104 - compared, not bound
-        raise ConfigError(f"Port {port} is taken on this machine; choose another with --port.")
+        raise ConfigError(f"Port {port} is in use. Choose another one with --port.")

@@ -151,7 +151,7 @@ def _clocks(installation: Installation, ahead_s: float, redis: bool) -> Iterator
 
 
 def _backup(installation: Installation, age_s: float | None) -> Finding:
-    name = "back-up"
+    name = "backup"
     remedy = "run `grader backup --to-folder DIR` every night; "
     remedy += "docs/how-to/administrators/maintenance.md has the timer"
     if age_s is None:
@@ -167,7 +167,7 @@ def _database_size(count: int, file: Path | None) -> Finding:
     name = "database size"
     free = shutil.disk_usage(file.parent).free if file is not None else None
     if free is not None and free < 2 * count:
-        message = f"{size(count)}, and {size(free)} are free beside it: less than a back-up needs"
+        message = f"{size(count)}, and {size(free)} are free beside it: less than a backup needs"
         remedy = "make room, set shorter times under [retention], or move it to a larger disk"
         return warning("database_large", name, message, remedy)
     return ok(name, size(count))

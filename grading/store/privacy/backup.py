@@ -1,4 +1,4 @@
-"""Back-ups: consistent archives with a manifest, their rotation, and restoring them."""
+"""Backups: consistent archives with a manifest, their rotation, and restoring them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ UNREADABLE = (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedE
 
 
 class BackupDamaged(GraderError):
-    """The file is no back-up of Grader, or was damaged since; take another one."""
+    """The file is not a backup of Grader, or it is damaged; use another one."""
 
     code = "backup_damaged"
     status = 422
@@ -65,32 +65,38 @@ class Manifest(Value):
     counts: dict[str, int]
 
 
-def write_backup(store: Store, to: Path, by: str = "cli") -> Manifest:
+def _no_progress(_done: int, _total: int) -> None:
+    """Tell nobody."""
+
+
+def write_backup(
+    store: Store, to: Path, by: str = "cli", progress: Callable[[int, int], None] = _no_progress
+) -> Manifest:
     """Back up a running database into a new file that only its owner may read. Raises BackupFailed.
 
-    The file appears complete or not at all.
+    The file appears complete or not at all. `progress` is called with the bytes packed and all bytes.
     """
     if to.exists():
-        raise Conflict(f"{to} is there already; choose another name.")
+        raise Conflict(f"{to} already exists. Choose another name.")
     try:
         to.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with _scratch(to.parent) as folder:
             state = dump_database(store, folder / CONTENT)
-            manifest = _pack(folder, state)
+            manifest = _pack(folder, state, progress)
             (folder / "archive").replace(to)
             _sync_folder(to.parent)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise BackupFailed(f"No back-up was written to {to.parent}: {reason}.") from error
+        raise BackupFailed(f"No backup was written to {to.parent}: {reason}.") from error
     with store.write() as session:
         detail = {"file": to.name, "sha256": manifest.sha256, **manifest.counts}
         write_audit(session, by, "database.backup", "database", detail)
     return manifest
 
 
-def _pack(folder: Path, state: State) -> Manifest:
+def _pack(folder: Path, state: State, progress: Callable[[int, int], None]) -> Manifest:
     """Write content and manifest into `archive` and sync it to the disk."""
-    digest, size = hashlib.sha256(), 0
+    digest, size, total = hashlib.sha256(), 0, (folder / CONTENT).stat().st_size
     handle = os.open(folder / "archive", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "wb") as file:
         # what pg_dump writes is compressed
@@ -101,6 +107,7 @@ def _pack(folder: Path, state: State) -> Manifest:
                     digest.update(piece)
                     size += len(piece)
                     to.write(piece)
+                    progress(size, total)
             manifest = Manifest(
                 version=version("grader"),
                 revision=state.revision,
@@ -116,11 +123,17 @@ def _pack(folder: Path, state: State) -> Manifest:
     return manifest
 
 
-def rotate_backups(store: Store, folder: Path, keep: int | None, by: str = "cli") -> tuple[Path, Manifest]:
+def rotate_backups(
+    store: Store,
+    folder: Path,
+    keep: int | None,
+    by: str = "cli",
+    progress: Callable[[int, int], None] = _no_progress,
+) -> tuple[Path, Manifest]:
     """Back up into a folder under the time's name, then delete all but the newest `keep` of them."""
     to = folder / f"grader-{_stamp(datetime.now(UTC))}.zip"
-    manifest = write_backup(store, to, by)
-    for left in folder.glob(".grader-*"):  # by a back-up that was killed
+    manifest = write_backup(store, to, by, progress)
+    for left in folder.glob(".grader-*"):  # by a backup that was killed
         if datetime.now(UTC).timestamp() - left.stat().st_mtime > STALE_S:
             shutil.rmtree(left, ignore_errors=True)
     made = sorted(path for path in folder.iterdir() if ROTATED.fullmatch(path.name) and path != to)
@@ -138,7 +151,7 @@ def verify_backup(path: Path) -> Manifest:
 def restore_backup(
     url: str, path: Path, *, replace: bool, safety: Path, by: str = "cli"
 ) -> tuple[Manifest, Path | None]:
-    """Restore a database from an archive; returns the manifest and the back-up of the database before.
+    """Restore a database from an archive; returns the manifest and the backup of the database before.
 
     Refuses a database with rows, unless `replace`: then that is backed up into the folder `safety` first,
     and students who were erased since are erased again. Refuses while other processes use the database.
@@ -173,10 +186,10 @@ def _extract(path: Path, to: Path, kind: str) -> Manifest:
     with to.open("xb") as file:
         manifest = _read(path, file.write)
     if manifest.kind != kind:
-        raise Conflict(f"This is a back-up of {manifest.kind}, the database configured here is {kind}.")
+        raise Conflict(f"This is a backup of {manifest.kind}. The configured database is {kind}.")
     if manifest.revision not in schema.revisions().known:
         raise Conflict(
-            f"This back-up is of another version of Grader ({manifest.version}, at {manifest.revision}; "
+            f"This backup is of another version of Grader ({manifest.version}, at {manifest.revision}; "
             f"this one knows up to {schema.newest_revision()}); restore it with that version."
         )
     return manifest
@@ -192,7 +205,7 @@ def _read(path: Path, take: Callable[[bytes], object]) -> Manifest:
     except FileNotFoundError:
         raise BackupDamaged(f"There is no file {path}.") from None
     except (*UNREADABLE, KeyError, ValidationError) as error:
-        raise BackupDamaged(f"{path} cannot be read as a back-up of Grader; take another one.") from error
+        raise BackupDamaged(f"{path} is not a readable backup of Grader. Use another one.") from error
     if not whole:
         raise BackupDamaged(f"{path} was damaged since it was written; take another one.")
     return manifest
@@ -215,7 +228,7 @@ def _make_way(store: Store, safety: Path, replace: bool) -> Path | None:
             return None
         if not replace:
             raise Conflict(
-                "The database holds data already; --replace backs it up first and then puts the back-up "
+                "The database holds data already; --replace backs it up first and then puts the backup "
                 "in its place."
             )
         saved = safety / f"before-restore-{_stamp(datetime.now(UTC))}.zip"
@@ -239,7 +252,7 @@ def _finish(url: str, manifest: Manifest, erased: list[str], by: str) -> None:
     try:
         with store.write() as session:
             for name in erased:
-                with suppress(NotFound):  # they came after the back-up
+                with suppress(NotFound):  # they came after the backup
                     erasure.erase_student(session, find_student(session, name), "restore")
             detail = {"of": manifest.created.isoformat(), "sha256": manifest.sha256, "erased again": erased}
             write_audit(session, by, "database.restore", "database", detail)
@@ -295,7 +308,7 @@ POSTGRES_FOLDERS = ("/usr/lib/postgresql/*/bin", "/opt/homebrew/opt/postgresql@*
 
 
 class BackupFailed(GraderError):
-    """The back-up could not be made or brought back."""
+    """The backup could not be made or brought back."""
 
     code = "backup_failed"
     status = 500
@@ -316,7 +329,7 @@ class State:
 def dump_database(store: Store, to: Path) -> State:
     """Write a consistent copy while others keep writing; `to` must not exist. Raises BackupFailed."""
     if schema.current_revision(store) is None:
-        raise BackupFailed("There are no tables to back up; `grader db upgrade` makes them.")
+        raise BackupFailed("There are no tables to back up. Create them with `grader db upgrade`.")
     return _dump_sqlite(store, to) if store.engine.dialect.name == "sqlite" else _dump_postgres(store, to)
 
 
@@ -328,9 +341,7 @@ def _dump_sqlite(store: Store, to: Path) -> State:
         driver: Any = raw.driver_connection
         driver.execute("VACUUM INTO ?", (str(to),))
     except sqlite3.Error as error:
-        raise BackupFailed(
-            f"The copy of the database could not be written: {error}; nothing is left of it."
-        ) from error
+        raise BackupFailed(f"The copy of the database could not be written: {error}.") from error
     finally:
         raw.close()
     with closing(sqlite3.connect(f"{to.resolve().as_uri()}?mode=ro", uri=True)) as copy:

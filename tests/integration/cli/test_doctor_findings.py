@@ -148,7 +148,7 @@ DATABASE: list[Row] = [
     ("warning", "database kind", "sqlite_many_slots", "there are 100 slots", "use PostgreSQL"),
     ("warning", "backlog", "backlog_old", "3 submissions wait, the oldest for 120 minutes", "add slots"),
     ("warning", "dead letters", "dead_letters", "2 parts of submissions could not be done", "grader replay"),
-    ("warning", "database size", "database_large", "less than a back-up needs", "larger disk"),
+    ("warning", "database size", "database_large", "less than a backup needs", "larger disk"),
     (
         "failure",
         "database",

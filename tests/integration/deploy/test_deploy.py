@@ -386,6 +386,6 @@ def test_a_terminal_shows_each_percentage_once(capsys: pytest.CaptureFixture[str
     shown = TransferOutput(terminal=True)
     for done in range(1001):
         shown.progress(done, 1000)
-    assert capsys.readouterr().out.count("of 1 kB") == 101
+    assert capsys.readouterr().err.count("of 1 kB") == 101
     shown.progress(1000, 1000)  # the next copy
-    assert capsys.readouterr().out == "    100% of 1 kB\n"
+    assert capsys.readouterr() == ("", "    100% of 1 kB\n")

@@ -404,9 +404,9 @@ def test_the_command_says_it_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest
         run(False)
     said = capsys.readouterr().out
     assert "dgx-spark-1: Runs at 33 % of its usual speed." in said
-    assert "dgx-spark-1 listens to analysis, analysis.batch: it takes analysis" in said
+    assert "dgx-spark-1 takes runs from analysis, analysis.batch: it takes analysis" in said
     assert "227" in said
-    assert "dgx-spark-1 has 2 gateway requests: requests by the gateway" in said
+    assert "dgx-spark-1: 2 gateway requests" in said
     with click.Context(machines_command.machines, obj=settings):
         run(True)
     (told,) = json.loads(capsys.readouterr().out)["machines"]

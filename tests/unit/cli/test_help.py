@@ -14,7 +14,7 @@ from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
 from cli.lazy_group import LazyGroup, summary
-from cli.main import grader, sections
+from cli.main import COMPLETION, grader, main, sections
 from cli.settings import Settings
 from grading.domain.errors import ConfigError
 
@@ -122,6 +122,20 @@ def test_tab_completes(config: Path, words: list[str], incomplete: str, expected
     complete = ShellComplete(grader, {}, "grader", "_GRADER_COMPLETE")
     found = complete.get_completions(["--config", str(config), *words], incomplete)
     assert [one.value for one in found] == expected
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_the_line_of_the_manual_switches_completion_on(
+    shell: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = f'eval "$(_GRADER_COMPLETE={shell}_source grader)"'
+    assert line in COMPLETION
+    assert line in (Path(__file__).parents[3] / "docs/reference/cli.md").read_text(encoding="utf-8")
+    monkeypatch.setenv("_GRADER_COMPLETE", f"{shell}_source")
+    monkeypatch.setattr(sys, "argv", ["grader"])
+    with pytest.raises(SystemExit, match="0"):
+        main()
+    assert f"_GRADER_COMPLETE={shell}_complete" in capsys.readouterr().out
 
 
 def test_tab_completes_nothing_where_the_configuration_is_wrong(tmp_path: Path) -> None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 from rich.table import Table
 
-from cli.tables import show
+from cli.tables import show, table
 
+MACHINE = "mac-studio-of-the-second-lab-1"
 REMEDY = "open the way to it, then run `grader deploy lab-1 --environment /srv/grader/.venv` [again]"
 
 
 def _table() -> Table:
-    table = Table("machine", "jobs an hour", "remedy")
-    table.add_column("flags", no_wrap=True)
-    table.add_row("dgx-spark-1", "1,204", REMEDY, "a-very-long-flag-without-any-blank-in-it" * 2)
-    return table
+    rows = table("machine", "runs/h", "remedy", "flags", fold=("remedy",))
+    rows.add_row(MACHINE, "1,204", REMEDY, "a-very-long-flag-without-any-blank-in-it" * 2)
+    return rows
 
 
 def test_without_a_terminal_each_row_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -34,3 +34,4 @@ def test_a_narrow_terminal_gets_every_word(
     for word in REMEDY.split():
         assert word in said
     assert said.count("flag") >= 2
+    assert MACHINE in said
