@@ -50,7 +50,7 @@ def enter() -> tuple[str, int] | tuple[str, int, dict[str, str]] | Response:
             {"Retry-After": str(error.retry_after_s)},
         )
     if user_id is None:
-        return _form(target, name, _("Wrong name or password. Check both and try again.")), 401
+        return _form(target, name, _("Wrong sign-in name or password. Check both and try again.")), 401
     found = auth.begin_session(user_id)
     session.clear()
     session.permanent = True
@@ -155,8 +155,8 @@ def remember(answer: Response, user_id: int) -> Response:
 def waits(error: TriedTooOften) -> str:
     """When to try again, in words."""
     return ngettext(
-        "Too many wrong passwords for this name. Try again in %(count)s second.",
-        "Too many wrong passwords for this name. Try again in %(count)s seconds.",
+        "Too many wrong passwords for this sign-in name. Try again in %(count)s second.",
+        "Too many wrong passwords for this sign-in name. Try again in %(count)s seconds.",
         error.retry_after_s,
     )
 

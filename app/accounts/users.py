@@ -148,7 +148,9 @@ def erase_user(user_id: int) -> str | tuple[str, int] | Response:
     with store.read() as session:
         student = find_identity(session, f"user:{user_id}")
     if request.form.get("typed", "").strip() not in _ids(student):
-        return _erase_page(user_id, _("Nothing was erased: the ID does not match this student.")), 422
+        return _erase_page(
+            user_id, _("Nothing was erased: the sign-in name does not match this student.")
+        ), 422
     with store.write() as session:
         erasure.erase_student(session, student, actor.name)
     flash(_("All data of %(who)s was erased. Earlier backups still contain it.", who=_confirmation(student)))

@@ -24,18 +24,19 @@ from grading.store.experiments import dry_runs
 from grading.store.views import regrade_requests
 
 SCOPE_MISSING = define_message(
-    "api.scope_missing", "This token lacks the scope %(names)s. Create a token with it on the page Tokens."
+    "api.scope_missing",
+    "This token lacks the scope %(names)s. Create a token with it on the page API tokens.",
 )
 NO_SUCH_DRY_RUN = define_message("api.no_such_dry_run", "This regrade does not exist.")
 
 
 class ScopeMissing(Forbidden):
-    """This token lacks a required scope. Create a token with it on the page Tokens."""
+    """This token lacks a required scope. Create a token with it on the page API tokens."""
 
     code = "scope_missing"
     default_message = define_message(
         "error.scope_missing",
-        "This token lacks a required scope. Create a token with it on the page Tokens.",
+        "This token lacks a required scope. Create a token with it on the page API tokens.",
     )
 
 

@@ -14,7 +14,7 @@ blueprints = (views.pages, rubric.pages, files.pages, proposals.pages, task.page
 navigation = (
     NavigationEntry(Menu.ASSIGNMENT, 10, "assignments.assignment", N_("Overview"), "assignment.see"),
     NavigationEntry(
-        Menu.ASSIGNMENT, 40, "editor_rubric.edit", N_("Rubric"), "assignment.change",
+        Menu.ASSIGNMENT, 40, "editor_rubric.edit", N_("Edit"), "assignment.change",
         below=(
             "editor_rubric", "editor_task", "editor_files", "editor_versions", "editor_proposals",
             "assignments.settings", "assignments.save_settings",

@@ -215,7 +215,7 @@ def apply(dry_run_id: str) -> Response:
             done.kept_better,
             _("%(count)s unchanged: the new grading is incomplete or awaits review."),
         ),
-        (done.unfinished + done.not_graded, _("%(count)s unchanged: they were not graded.")),
+        (done.unfinished + done.not_graded, _("%(count)s unchanged: their grading failed.")),
     ):
         if count:
             flash(sentence % {"count": count})

@@ -108,11 +108,11 @@ def notes() -> Callable[..., str]:
     words = {
         "open": _("not graded yet"),
         "partial": _("partly graded"),
-        "failed": _("not graded"),
+        "failed": _("grading failed"),
         "missing": _("not submitted"),
     }
     late, adjusted = _("late, %(percent)s %%"), _("adjusted by %(points)s")
-    held, hidden, left_out = _("held"), _("not released"), _("dropped")
+    held, hidden, left_out = _("held for review"), _("not released"), _("dropped")
 
     def note(cell: Cell, *, dropped: bool = False) -> str:
         parts = [words[cell.state]] if cell.state in words else []

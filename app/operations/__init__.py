@@ -25,7 +25,7 @@ navigation = (
         Menu.OPERATIONS, 50, "deliveries.list_deliveries", N_("Deliveries"), "administer",
         below=("deliveries",),
     ),
-    NavigationEntry(Menu.OPERATIONS, 60, "operations.tokens", N_("Tokens"), "administer"),
+    NavigationEntry(Menu.OPERATIONS, 60, "operations.tokens", N_("API tokens"), "administer"),
     NavigationEntry(Menu.OPERATIONS, 80, "audit.everything", N_("Audit log"), "administer"),
     NavigationEntry(Menu.COURSE, 70, "audit.course", N_("Audit log"), "course.audit"),
 )  # fmt: skip

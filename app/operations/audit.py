@@ -41,12 +41,12 @@ DETAILS: Mapping[str, str] = {
     "credit": N_("credit for late work"),
     "dry_run": N_("dry run"),
     "submissions": N_("submissions"),
-    "held": N_("held"),
+    "held": N_("held for review"),
     "final_points": N_("final points"),
     "how": N_("where"),
     "kept_better": N_("kept because the new grading failed or is held"),
     "kept_released": N_("kept because the old grade is released"),
-    "not_graded": N_("not graded"),
+    "not_graded": N_("grading failed"),
     "purpose": N_("purpose"),
     "replaced": N_("replaced"),
     "unfinished": N_("not finished"),
@@ -210,7 +210,7 @@ KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "work": (N_("Submissions"), ("submission", "batch", "group", "extension", "student")),
     "assignments": (N_("Assignments"), ("assignment", "rubric", "course")),
     "people": (N_("People"), ("roster", "role", "user", "link")),
-    "access": (N_("Signing in"), ("sign_in", "password", "account", "session", "token")),
+    "access": (N_("Sign-in"), ("sign_in", "password", "account", "session", "token")),
     "system": (N_("System"), ("machine", "database")),
 }
 MOMENT = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+\d\d:\d\d")

@@ -40,8 +40,8 @@ KINDS = {
     "mail": N_("Emails"),
 }
 PHASES = {
-    "waiting": N_("waiting in the queue"),
-    "queued": N_("waiting in the queue"),
+    "waiting": N_("queued"),
+    "queued": N_("queued"),
     "starting": N_("starting"),
     "loading": N_("loading the model"),
     "reading": N_("reading"),
@@ -86,7 +86,7 @@ class Working:
     @property
     def phase(self) -> str:
         """In a word."""
-        return _("waits for a free machine") if self.lease is None else _(PHASES.get(self.lease.phase, ""))
+        return _("queued") if self.lease is None else _(PHASES.get(self.lease.phase, ""))
 
 
 @dataclass(frozen=True)
@@ -169,8 +169,8 @@ def kind_title(kind: str) -> str:
 
 def _backlog(found: Mapping[tuple[str, str], Waiting]) -> list[Backlog]:
     titles = {
-        RoundState.RECEIVED: _("Being prepared"),
-        RoundState.QUEUED: _("Waiting for a machine"),
+        RoundState.RECEIVED: _("Received"),
+        RoundState.QUEUED: _("Queued"),
         RoundState.RUNNING: _("Being graded"),
     }
     return [
@@ -294,8 +294,8 @@ def _to_look_at(actor: Actor, figures: Figures) -> Iterator[Trouble]:
     if dead_rounds := figures.dead_rounds:
         yield Trouble(
             ngettext(
-                "A submission was not graded.",
-                "%(count)s submissions were not graded, or only in part.",
+                "Grading failed for one submission.",
+                "Grading failed for %(count)s submissions, completely or in part.",
                 dead_rounds,
             ),
             _("Check the reason, fix the cause, then retry. Nothing is lost."),
@@ -303,7 +303,7 @@ def _to_look_at(actor: Actor, figures: Figures) -> Iterator[Trouble]:
         )
     if actor.administrator and figures.paused:
         yield Trouble(
-            _("These receivers of events are paused: %(names)s.", names=", ".join(figures.paused)),
+            _("Paused event receivers: %(names)s.", names=", ".join(figures.paused)),
             _("Deliveries failed for two days. Messages are kept. Check the responses, then resume."),
             endpoint="deliveries.list_deliveries",
         )

@@ -81,7 +81,7 @@ def rows(found: Sequence[Provenance]) -> Rows:
         ),
         (_("Model digest"), [p.digest or NOTHING for p in found]),
         (_("Prompt"), [f"{p.prompt_version} {p.prompt_hash[:16]}".strip() or NOTHING for p in found]),
-        (_("Prompt tokens"), [_prompt_tokens(p) for p in found]),
+        (_("Input tokens"), [_prompt_tokens(p) for p in found]),
         (_("Output tokens"), [str(p.tokens.output) for p in found]),
         (_("Time to first token"), [seconds(p.first_token_s) for p in found]),
         (_("Duration"), [f"{fixed(p.seconds, 1)} s" for p in found]),
@@ -90,7 +90,7 @@ def rows(found: Sequence[Provenance]) -> Rows:
         (_("Sampling"), [sampling(p.sampling) for p in found]),
         *examples_row(found),
         (
-            _("Answer corrected after an invalid first try"),
+            _("Response repaired after an invalid first attempt"),
             [_("yes") if p.repaired else _("no") for p in found],
         ),
     ]

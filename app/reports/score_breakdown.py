@@ -62,9 +62,9 @@ def _steps(grade: GradeView, late: Lateness) -> str:
         return ""
     steps = [_("%(points)s of %(most)s", points=number(grade.points), most=number(grade.max_points))]
     if grade.adjustment > 0:
-        steps.append(_("%(points)s added by a person", points=number(grade.adjustment)))
+        steps.append(_("%(points)s added manually", points=number(grade.adjustment)))
     elif grade.adjustment < 0:
-        steps.append(_("%(points)s deducted by a person", points=number(-grade.adjustment)))
+        steps.append(_("%(points)s deducted manually", points=number(-grade.adjustment)))
     if grade.credit != 1:
         steps.append(_late_penalty(number(100 * (1 - grade.credit)), late.days))
     return f"{', '.join(steps)}: {number(grade.final_points)}"
@@ -197,7 +197,7 @@ def _line(one: Adjusted, titles: Mapping[str, str]) -> AdjustmentLine:
 
 def _state(one: Adjusted) -> str:
     if one.corrected is not None:
-        return _("applied by a person") if one.applies else _("waived by a person")
+        return _("applied manually") if one.applies else _("waived manually")
     if one.undecided:
         return _("undecided: a check could not run")
     if not one.applies:
@@ -264,8 +264,8 @@ def _words(one: MadeChange, titles: Mapping[str, str]) -> str:
     text = one_line(str(one.value.get("text") or ""), LONGEST)
     return {
         "reason": _("the reason of “%(title)s”: %(text)s", title=title, text=text),
-        "remark": _("a remark: %(text)s", text=text),
-        "hide": _("a remark is not shown"),
+        "remark": _("a comment: %(text)s", text=text),
+        "hide": _("a comment is not shown"),
         "add": _("a comment: %(text)s", text=text),
         "text": _("the text: %(text)s", text=text),
     }.get(one.kind, one_line(one.kind))

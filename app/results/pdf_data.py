@@ -363,7 +363,7 @@ def changed(found: Corrected | None) -> str:
     if found is None:
         return ""
     before = one_line(found.text, 1_000)
-    words = _("Changed by a person.")
+    words = _("Changed manually.")
     return f"{words} {_('Before: %(text)s', text=before)}" if before else words
 
 
@@ -377,7 +377,7 @@ def comment(found: Comment) -> dict[str, Any]:
         "suggestion": _("Suggestion"),
         "run": _("When we ran your work"),
         "path": _("Path"),
-        "person": _("Comment by a person"),
+        "person": _("Comment by the course staff"),
     }
     kind = kinds.get(found.kind, found.kind)
     title = one_line(found.title or found.by, 300)

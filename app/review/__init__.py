@@ -12,7 +12,7 @@ from app.web.menus import Menu, NavigationEntry
 blueprints = (class_actions.pages, regrade_requests.pages, second_marking.pages, views.pages)
 navigation = (
     NavigationEntry(
-        Menu.SITE, 40, "regrade_requests.listing", N_("Regrades"), "failed_submissions.see",
+        Menu.SITE, 40, "regrade_requests.listing", N_("Regrade requests"), "failed_submissions.see",
         below=("regrade_requests",),
     ),
     NavigationEntry(

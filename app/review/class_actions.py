@@ -54,7 +54,7 @@ def act_on_selected(assignment_id: int) -> Answer:
             flash(_withdrawn(grade_release.withdraw_all(session, assignment.id, actor, ids, reason)))
         elif do == "release":
             count = grade_release.release_all(session, assignment.id, actor, ids)
-            flash(_released(count, _("Held grades and grades without a total were skipped.")))
+            flash(_released(count, _("Grades held for review and partly graded submissions were skipped.")))
     return _to_list(assignment_id)
 
 
@@ -73,7 +73,7 @@ def release(assignment_id: int) -> Answer:
             assignment = views.of_class(session, actor, assignment_id, "grade.release")
             if do == "now":
                 count = grade_release.release_all(session, assignment_id, actor)
-                flash(_released(count, _("Held grades still need your review.")))
+                flash(_released(count, _("Grades held for review still need your review.")))
             elif do == "withdraw":
                 _require_sure()
                 flash(_withdrawn(grade_release.withdraw_all(session, assignment_id, actor)))

@@ -57,7 +57,7 @@ def _ask(session: Session, actor: Actor, view: SubmissionView, criterion: str, r
 def reason_refused(reason: str) -> str:
     """What is wrong with a reason, if anything."""
     if len(reason) < SHORTEST:
-        return _("Not sent: explain in a sentence what is wrong, so that a person can review it.")
+        return _("Not sent: explain in a sentence what is wrong, so that it can be reviewed.")
     if len(reason) > regrade_store.LONGEST:
         return _("Not sent: use at most %(count)s characters.", count=regrade_store.LONGEST)
     return ""

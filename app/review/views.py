@@ -166,7 +166,7 @@ def accept(submission_id: str) -> Answer:
         filters = worklist.filters_of(request.args)
         after.append(review_worklist.neighbours(session, assignment, filters, submission_id)[1])
         released = edits.accept_grade(session, submission_id, _stamp(), actor)
-        message = _("Accepted: %(name)s.", name=view.student)
+        message = _("Marked as reviewed: %(name)s.", name=view.student)
         message += _(" It is released, as set for this assignment.") if released else ""
         return message if after[0] else message + " " + _("That was the last submission in this list.")
 

@@ -181,17 +181,17 @@ def _made(filters: Filters, context: dict[str, Any]) -> Markup:
         looks=looks(),
         sorts=sorts(),
         released=[
-            ("", _("any release status")),
+            ("", _("All")),
             ("no", _("not released")),
             ("yes", _("released")),
             ("withdrawn", _("withdrawn")),
         ],
         states=[
-            ("", _("any status")),
+            ("", _("All")),
             ("open", _("being graded")),
             ("graded", _("graded")),
             ("partial", _("partly graded")),
-            ("failed", _("not graded")),
+            ("failed", _("grading failed")),
         ],
         **context,
     )
@@ -259,12 +259,12 @@ def with_chosen(options: Iterable[str], chosen: str) -> list[str]:
 def looks() -> list[tuple[str, str]]:
     """What one may look for."""
     return [
-        ("", _("everything")),
+        ("", _("All")),
         ("held", _("held for review")),
         ("flagged", _("flagged")),
         ("unreviewed", _("not reviewed")),
         ("reviewed", _("reviewed")),
-        ("changed", _("changed by a person")),
+        ("changed", _("changed manually")),
         ("regrade", _("regrade requested")),
     ]
 

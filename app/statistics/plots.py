@@ -93,8 +93,9 @@ def people(figures: Overview) -> Plot:
     ticks = [part * step for part in range(-round(reach / step), round(reach / step) + 1)]
     return Plot(
         name="people",
-        title=_("Difference between people's and automatic levels"),
-        description=_("A dot for each criterion, with its 95 % interval. To the right people gave more."),
+        title=_("Difference between manual and automatic levels"),
+        description=_("A dot for each criterion, with its 95 % interval. To the right of 0, manual "
+                      "levels are higher."),
         head=(_("Criterion"), _("Levels by people"), _("Mean difference"), _("From"), _("To"),
               _("Mean difference"), _("Within half a level"), _("Weighted kappa"), _("Unchanged"),
               _("Changed"), _("Blind levels"), _("Kappa, blind levels"), _("Pairs of people"),
@@ -109,7 +110,7 @@ def people(figures: Overview) -> Plot:
         start=-reach,
         end=reach,
         ticks=tuple((tick, f"{tick:+g}" if tick else "0") for tick in ticks),
-        axis=_("Levels: people − automatic"),
+        axis=_("Levels: manual − automatic"),
         zero=0.0,
     )  # fmt: skip
 
@@ -172,7 +173,7 @@ def times(figures: Overview) -> Plot:
     """How long gradings took, part by part."""
     parts = [
         (_("Reading and checks"), figures.times.preparing),
-        (_("In the queue"), figures.times.waiting),
+        (_("Queued"), figures.times.waiting),
         (_("On the machines"), figures.times.running),
         (_("From submission to grade"), figures.times.total),
     ]

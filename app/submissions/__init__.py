@@ -12,7 +12,7 @@ from app.web.menus import Menu, NavigationEntry, PagesBelow
 blueprints = (class_upload.pages, status_poll.pages, views.pages)
 navigation = (
     NavigationEntry(
-        Menu.OPERATIONS, 30, "submissions.failed", N_("Not graded"), "failed_submissions.see"
+        Menu.OPERATIONS, 30, "submissions.failed", N_("Failed grading"), "failed_submissions.see"
     ),
     PagesBelow(Menu.SITE, "operations.overview", ("submissions.retry_failed",)),
     PagesBelow(

@@ -20,16 +20,16 @@ from grading.store.views.status import Standing
 from grading.store.views.submission import Queue, StageView
 
 WORDS = {
-    StageState.WAITING: N_("waiting"),
-    StageState.DISPATCHED: N_("waiting for a free machine"),
+    StageState.WAITING: N_("queued"),
+    StageState.DISPATCHED: N_("queued"),
     StageState.RUNNING: N_("running"),
     StageState.DONE: N_("done"),
     StageState.FAILED: N_("failed, will be retried"),
     StageState.DEAD: N_("failed"),
 }
 PHASES = {
-    "waiting": N_("waiting in the queue"),
-    "queued": N_("waiting in the queue"),
+    "waiting": N_("queued"),
+    "queued": N_("queued"),
     "starting": N_("starting"),
     "loading": N_("loading the model"),
     "reading": N_("reading your work"),
@@ -188,14 +188,18 @@ def _rendered_stages(view: Standing, progress: Progress) -> list[tuple[str, Stag
 
 def _headline(view: Standing, progress: Progress, *, sees_score: bool) -> tuple[str, str]:
     if view.state == RoundState.FAILED:
-        why = _why(view) or render_message(view.failure) or _("Grading failed. A person will look into it.")
-        return _("Not graded"), _("%(why)s This does not mean zero points.", why=why)
+        why = (
+            _why(view)
+            or render_message(view.failure)
+            or _("Grading failed. Your course staff will look into it.")
+        )
+        return _("Grading failed"), _("%(why)s This does not mean zero points.", why=why)
     if view.withdrawn and not sees_score:
         back = _("Your instructor has withdrawn this grade for now.")
         return _("Withdrawn"), f"{back} {_('You see it here when it is released again.')}"
     if view.graded and not sees_score:
         done = _why(view) or _("Grading is complete.")
-        looks = _("A person reviews the grade before you see it.")
+        looks = _("Your course staff reviews the grade before you see it.")
         return _("Awaiting review"), f"{done} {looks}"
     if view.state == RoundState.GRADED:
         return _("Graded"), ""
@@ -217,7 +221,7 @@ def _waiting(view: Standing, progress: Progress, *, sees_score: bool) -> tuple[s
             return _("Being graded"), about
         return _("Next in the queue"), f"{place} {about}".strip()
     if view.state == RoundState.QUEUED and queue:
-        return _("In the queue"), f"{place} {about}".strip()
+        return _("Queued"), f"{place} {about}".strip()
     doing = _("Running your work.") if view.to_run else _("Reading your files.")
     return _("Received"), f"{doing} {about}".strip()
 

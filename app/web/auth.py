@@ -25,7 +25,8 @@ from grading.store.views.submission import SubmissionView
 
 TOKEN_NEEDED = define_message("sign_in.token_needed", "Send a token: Authorization: Bearer grd_….")
 TOKEN_UNKNOWN = define_message(
-    "sign_in.token_unknown", "The token is unknown, expired or revoked. Create a new one on the page Tokens."
+    "sign_in.token_unknown",
+    "The token is unknown, expired or revoked. Create a new one on the page API tokens.",
 )
 
 SCOPE_TEXTS: Mapping[str, str] = {

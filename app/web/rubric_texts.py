@@ -225,9 +225,7 @@ def conflict_words(one: Conflict) -> str:
     after = number(one.after) if one.after is not None else "–"
     values = {"name": one.name, "person": person, "before": before, "after": after}
     sentences: dict[str, Callable[[], str]] = {
-        "gone": lambda: _(
-            "“%(name)s” is not in the new rubric. The change by a person is not kept.", **values
-        ),
+        "gone": lambda: _("“%(name)s” is not in the new rubric. The manual change is not kept.", **values),
         "too_many": lambda: _(
             "“%(name)s” is worth %(after)s points now; the %(person)s a person gave are cut to that.",
             **values,
@@ -242,7 +240,7 @@ def conflict_words(one: Conflict) -> str:
             **values,
         ),
         "remark": lambda: _(
-            "The remark “%(name)s”, changed by a person, no longer exists. The change is not kept.",
+            "The comment “%(name)s”, changed manually, no longer exists. The change is not kept.",
             **values,
         ),
     }

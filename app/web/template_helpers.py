@@ -24,11 +24,11 @@ from grading.store.courses.roster import Person
 
 STATES: Mapping[str, str] = {
     "received": N_("received"),
-    "queued": N_("in the queue"),
+    "queued": N_("queued"),
     "running": N_("being graded"),
     "graded": N_("graded"),
     "partial": N_("partly graded"),
-    "failed": N_("not graded"),
+    "failed": N_("grading failed"),
 }
 MOST_TOKENS = 4096
 """Sessions whose token an app remembers; then it begins anew."""

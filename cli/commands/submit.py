@@ -45,7 +45,7 @@ SERVER = click.option(
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=FILE)
 @click.option("--assignment", required=True, metavar="COURSE/SLUG", help="Assignment.")
-@click.option("--student", required=True, metavar="ID", help="Student ID.")
+@click.option("--student", required=True, metavar="ID", help="Sign-in name of the student.")
 @click.option("--priority", type=click.Choice(["interactive", "batch"]), default="interactive",
               help="Queue; batch runs after all interactive work.")  # fmt: skip
 @click.option("--wait", is_flag=True, help="Wait for the grade.")

@@ -28,7 +28,7 @@ from grading.store.grades.final_score import counting_of_assignment
 from grading.store.tables import Assignment, Change, Grade, Round, Submission, User, new_id
 
 NO_REASON = define_message("curves.no_reason", "Enter a reason. Students see it next to their points.")
-NO_SUCH_CURVE = define_message("curves.no_such_curve", "This adjustment does not exist.")
+NO_SUCH_CURVE = define_message("curves.no_such_curve", "This curve does not exist.")
 NO_SUCH_CRITERION = define_message("curves.no_such_criterion", "This criterion is not in the rubric.")
 
 

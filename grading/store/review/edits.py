@@ -45,9 +45,9 @@ NO_SUCH_CRITERION = define_message(
 )
 POINTS_RANGE = define_message("edits.points_range", "Enter 0 to %(most)s points for “%(title)s”.")
 NO_SUCH_REMARK = define_message(
-    "edits.no_such_remark", "This remark is no longer part of the grade. Reload the page."
+    "edits.no_such_remark", "This comment is no longer part of the grade. Reload the page."
 )
-NO_REMARK = define_message("edits.no_remark", "Enter the text of the remark, or hide the remark.")
+NO_REMARK = define_message("edits.no_remark", "Enter the text of the comment, or hide the comment.")
 NO_SUCH_CELL = define_message("edits.no_such_cell", "This cell does not exist in the file.")
 NO_REASON_FOR_STUDENT = define_message(
     "edits.no_reason_for_student", "Enter a reason. The student can see it."

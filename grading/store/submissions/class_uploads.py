@@ -109,7 +109,7 @@ def match_students(entries: Sequence[StudentFiles], known: Sequence[Member]) -> 
     by_name = _unique([(name_key(member.name), member) for member in known])
     result = []
     for entry in entries:
-        found, how = by_id.get((entry.id or "").casefold()), "by ID"
+        found, how = by_id.get((entry.id or "").casefold()), "by sign-in name"
         if found is None and entry.name:
             found, how = by_name.get(name_key(entry.name)), "by name"
         result.append(Match(entry, found, how if found else ""))

@@ -41,7 +41,7 @@ def test_from_a_new_assignment_to_a_published_rubric(
     page.get_by_role("button", name="Preview of the task").click()
     expect(page.locator("#preview em")).to_have_text("rivers")
     page.get_by_label("Technical review").fill("Be brief.")
-    page.get_by_role("button", name="Save as a draft").click()
+    page.get_by_role("button", name="Save draft").click()
     expect(page.get_by_text("Saved as version 2")).to_be_visible()
     look(page, pictures, "authoring-2-task")
     page.get_by_role("link", name="Files").click()
@@ -90,7 +90,7 @@ def edit_the_rubric(page: Page, pictures: Path) -> None:
     page.get_by_role("button", name="Student view").click()
     expect(page.locator("#preview")).to_contain_text("Finds the mean")
     look(page, pictures, "authoring-5-rubric", all_widths=True)
-    page.get_by_role("button", name="Save as a draft").click()
+    page.get_by_role("button", name="Save draft").click()
     expect(page.get_by_text("Saved as version 4")).to_be_visible()
 
 
@@ -114,7 +114,7 @@ def test_a_dry_run_is_compared_and_applied(careful: Page, school: School, site: 
     come_in(page, site, school, "teacher")
     page.goto(f"{site}/assignments/{school.assignment}/rubric")
     page.locator('[id="criteria.0.points"]').fill("14")
-    page.get_by_role("button", name="Save as a draft").click()
+    page.get_by_role("button", name="Save draft").click()
     follow(page, page.get_by_role("link", name="Test and compare"))
     look(page, pictures, "authoring-8-try")
     page.get_by_role("button", name="Start dry run").click()

@@ -60,7 +60,7 @@ def test_an_instructor_brings_in_a_class(careful: Page, school: School, site: st
     look(page, pictures, "people-preview", all_widths=True)
     page.get_by_role("button", name="Apply changes").press("Enter")
     expect(page.get_by_text("2 people added, 1 changed.")).to_be_visible()
-    page.get_by_label("Name, ID or email").fill("s-1")
+    page.get_by_label("Name, sign-in name or email").fill("s-1")
     page.keyboard.press("Enter")
     follow(page, page.get_by_role("link", name="Ada Lovelace"))
     faults(page, "people-person")

@@ -99,7 +99,7 @@ def test_teaching(careful: Page, school: School, site: str, pictures: Path) -> N
     expect(page.get_by_text("1 of 1 on")).to_be_visible()
     measured(school, page)
     page.reload()
-    expect(page.get_by_text("Mean difference from people")).to_be_visible()
+    expect(page.get_by_text("Mean difference from manual levels")).to_be_visible()
     look(page, pictures, "teaching", all_widths=True)
     page.locator("summary", has_text="Remove example").click()
     follow(page, page.get_by_role("button", name="Delete permanently"))

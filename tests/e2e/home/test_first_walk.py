@@ -52,7 +52,7 @@ def test_from_sign_in_to_the_result(careful: Page, school: School, site: str, pi
     page.evaluate("window.stayed = true")
     submission = page.url.rsplit("/", 1)[-1]
     advance(school, submission, "queued")
-    expect(status).to_contain_text("In the queue", timeout=60_000)
+    expect(status).to_contain_text("Queued", timeout=60_000)
     expect(status).to_contain_text("Position 1")
     advance(school, submission, "running")
     expect(status).to_contain_text("Technical review: writing", timeout=60_000)

@@ -75,7 +75,7 @@ def test_an_administrator_sees_how_it_is_and_sets_it_right(
     expect(page.get_by_role("status")).to_have_text("One message will be sent again.")
     page.get_by_role("button", name="Send all 2 again").click()
     expect(page.get_by_text("No failed messages")).to_be_visible()
-    follow(page, page.get_by_label("Operations").get_by_role("link", name="Tokens"))
+    follow(page, page.get_by_label("Operations").get_by_role("link", name="API tokens"))
     look(page, pictures, "operations-tokens", all_widths=True)
     row = page.get_by_role("row").filter(has_text="Anna")
     row.get_by_text("Revoke", exact=False).first.click()

@@ -52,7 +52,7 @@ def test_a_student_reads_jumps_and_asks(
     image = page.locator("img.picture")
     image.scroll_into_view_if_needed()
     expect(image).to_have_js_property("naturalWidth", 320)
-    page.get_by_text("changed by a person").first.click()
+    page.get_by_text("changed manually").first.click()
     expect(page.get_by_text("Before: 4.5 of 6 points")).to_be_visible()
     look(page, pictures, "result-student", all_widths=True)
 

@@ -581,7 +581,7 @@ def test_a_pause_between_tries_is_said_kindly_and_tells_nothing_of_others(school
             for one in answers
         ]
     assert said["anna"] == said["nobody-at-all"]  # whether the account exists cannot be told
-    assert said["anna"][0] == (401, "", "Wrong name or password. Check both and try again.")
+    assert said["anna"][0] == (401, "", "Wrong sign-in name or password. Check both and try again.")
     assert said["anna"][-1][:2] == (429, "1")
     assert "Try again in 1 second." in said["anna"][-1][2]
     assert set_by(school, made_link(school)).status_code == 303  # a new password begins anew

@@ -100,7 +100,7 @@ def test_metrics_of_engines_are_served_as_their_machine_declares_them(
         machine("gone", OURS, engines={"ollama": counted}, metrics=declared, alive=False),
     ]
     monkeypatch.setattr(school.dispatch, "machines", lambda: states)
-    assert "ollama: 3,000 of 4,000 prompt tokens from the cache" in page(school)
+    assert "ollama: 3,000 of 4,000 input tokens from the cache" in page(school)
     answer = school.client().get("/api/v1/machines", headers=school.token("teacher")).get_json()
     assert answer["machines"][0]["engines"]["ollama"] == counted
     text = school.client().get("/metrics").get_data(as_text=True)
@@ -162,7 +162,7 @@ def live(school: School, who: str, submission: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("phase", "words"),
     [
-        ("queued", "waiting in the queue"),
+        ("queued", "queued"),
         ("loading", "loading the model"),
         ("reading", "reading your work"),
         ("generating", "writing"),

@@ -104,10 +104,10 @@ def test_the_overview_names_what_is_wrong_gravest_first(school: School) -> None:
     school.grade(submission, report(points=None, status="partial"))
     give_up(school, "to:lms")
     admin = school.client("admin").get("/operations").get_data(as_text=True)
-    assert "A submission was not graded." in admin
+    assert "Grading failed for one submission." in admin
     assert "A message could not be sent." in admin
     assert "No “Store” process is running" in admin
-    assert admin.index("No “Store” process") < admin.index("A submission was not graded.")
+    assert admin.index("No “Store” process") < admin.index("Grading failed for one submission.")
     teacher = school.client("teacher").get("/operations").get_data(as_text=True)
     assert "A message could not be sent." not in teacher  # only who may send it again is told
     school.dispatch.away = True
@@ -316,7 +316,7 @@ def test_deliveries_are_seen_sent_again_and_a_paused_receiver_goes_on(school: Sc
         session.flush()
         number = sent.id
     admin = school.client("admin")
-    assert "These receivers of events are paused: lms." in admin.get("/operations").get_data(as_text=True)
+    assert "Paused event receivers: lms." in admin.get("/operations").get_data(as_text=True)
     page = admin.get("/operations/deliveries?receiver=lms&state=failed").get_data(as_text=True)
     assert "lms is paused." in page
     assert '<span class="state state-bad">500</span>' in page

@@ -127,7 +127,7 @@ def test_a_person_waives_a_deduction_and_takes_that_back(school: School) -> None
     assert done.headers["Location"].endswith("#rv-adjustment-1")
     assert points(school, submission) == (11.0, 0.0, 11.0)  # at most one above the maximum
     shown = text_of(grader, f"/submissions/{submission}/review")
-    assert "waived by a person" in shown
+    assert "waived manually" in shown
     assert "“No pipe” is waived" in shown
     assert "0.5 bonus points exceed the limit: 11" in shown
     assert [(d["kind"], d["from"]) for d in audited(school, "grade.change")] == [("waive", {"points": 2.0})]
@@ -147,7 +147,7 @@ def test_a_person_applies_what_could_not_be_decided(school: School) -> None:
     assert "undecided: a check could not run" in text_of(grader, f"/submissions/{submission}/review")
     change(grader, submission, kind="apply", target="pipes", reason="There is none.")
     assert points(school, submission)[0] == 9.5
-    assert "applied by a person" in text_of(grader, f"/submissions/{submission}/review")
+    assert "applied manually" in text_of(grader, f"/submissions/{submission}/review")
 
 
 def test_students_read_what_was_taken_in_plain_words_once_it_is_released(school: School) -> None:

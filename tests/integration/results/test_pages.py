@@ -108,10 +108,10 @@ ONE, TWO = "Submitted one day late.", "Submitted 2 days late."
         (grade(27, 27), 0, "", ""),
         (grade(27, 24.3, credit=0.9), 1, "27 of 30, 10 % off for one day late: 24.3", ONE),
         (grade(27, 21.6, credit=0.8), 2, "27 of 30, 20 % off for 2 days late: 21.6", TWO),
-        (grade(27, 29, adjustment=2), 0, "27 of 30, 2 added by a person: 29", ""),
+        (grade(27, 29, adjustment=2), 0, "27 of 30, 2 added manually: 29", ""),
         (
             grade(27, 22.95, adjustment=-1.5, credit=0.9), 1,
-            "27 of 30, 1.5 deducted by a person, 10 % off for one day late: 22.95", ONE,
+            "27 of 30, 1.5 deducted manually, 10 % off for one day late: 22.95", ONE,
         ),
         (grade(27, 27), 1, "", "Submitted one day late. That takes no points off."),
         (grade(None, None, credit=0.9), 1, "", ONE),
@@ -156,19 +156,19 @@ def test_what_a_person_changed_is_marked_with_what_stood_there_before(school: Sc
     change(school, submission, kind="add", text="See page 3.", document=NOTEBOOK, cell=3, line=1)
     page = shown(school, submission)
     words = plain(page)
-    assert page.count("changed by a person") == 3
+    assert page.count("changed manually") == 3
     assert "Before: 4.5 of 6 points" in words
-    assert "You mean sum . changed by a person" in words
+    assert "You mean sum . changed manually" in words
     assert "Before: It fails here." in words
     assert "Reads the file" not in words  # hidden
     assert "You did well ." in words
-    assert "Comment by a person: Teacher See page 3." in words
+    assert "Comment by the course staff: Teacher See page 3." in words
     assert "10 of 10 points" in words
-    assert "points given by a person" in words
-    assert "Changes by people" not in words
+    assert "points given manually" in words
+    assert "Manual changes" not in words
     staff = plain(shown(school, submission, "grader"))
     assert "Teacher : “Thinks about it”: 4.5 → 6 points Why: Well argued." in staff
-    assert "a remark is not shown" in staff
+    assert "a comment is not shown" in staff
 
 
 def test_a_change_that_was_taken_back_says_so_to_staff(school: School) -> None:
@@ -179,7 +179,7 @@ def test_a_change_that_was_taken_back_says_so_to_staff(school: School) -> None:
         row.undone_at, row.undone_by = now(session), school.users["grader"]
         update_final_score(session, session.query(tables.Grade).one())
     assert "Undone by Grader," in plain(shown(school, submission, "teacher"))
-    assert "changed by a person" not in shown(school, submission)
+    assert "changed manually" not in shown(school, submission)
 
 
 def test_quotes_and_comments_lead_to_their_places(school: School) -> None:
@@ -431,7 +431,7 @@ def test_staff_see_requests_of_their_courses_open_ones_first(school: School) -> 
     post(school, "teacher", f"/regrades/{first.id}", verdict="declined", words="It names no reason.")
     page = school.client("grader").get("/regrades").get_data(as_text=True)
     assert page.index(f"/regrades/{second.id}") < page.index(f"/regrades/{first.id}")
-    assert re.search(r'Regrades <span class="badge[^>]*>1<span', page)
+    assert re.search(r'Regrade requests <span class="badge[^>]*>1<span', page)
     assert f"/regrades/{second.id}" not in school.client("stranger").get("/regrades").get_data(as_text=True)
     assert school.client("anna").get("/regrades").status_code == 403
     for who, status in (("stranger", 404), ("anna", 404), ("grader", 200)):
@@ -462,7 +462,7 @@ def test_other_points_are_an_answer(either: School) -> None:
     post(school, "grader", f"/regrades/{one.id}", verdict="points", points="5,5", words="You are right.")
     post(school, "teacher", f"/regrades/{whole.id}", verdict="points", points="-0.5", words="But too long.")
     page = plain(shown(school, submission))
-    assert "9.5 of 10, 0.5 deducted by a person: 9" in page
+    assert "9.5 of 10, 0.5 deducted manually: 9" in page
     assert "accepted Thinks about it" in page
     assert "You are right." in page
     with school.store.read() as session:

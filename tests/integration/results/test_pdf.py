@@ -100,13 +100,13 @@ def test_the_pdf_tells_the_same_as_the_page(school: School) -> None:
     assert first["quotes"] == [
         {"text": "sales = pd.read_csv('sales.csv')", "place": "work.ipynb, cell 2, line 2"}
     ]
-    assert second["changed"] == "Changed by a person. Before: 4.5 points"
+    assert second["changed"] == "Changed manually. Before: 4.5 points"
     (document,) = made["documents"]
     titles = [part["title"] for part in document["parts"] if part["kind"] == "comment"]
     assert titles == [
         "Well done: Reads the file",
         "Suggestion: Name the axes",
-        "Comment by a person: Teacher",
+        "Comment by the course staff: Teacher",
         "Important: No total is made",
     ]
     assert list(files) == ["0.png"]

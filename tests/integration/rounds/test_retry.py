@@ -193,9 +193,9 @@ def fail(school: School, who: str) -> tuple[str, str]:
 def test_staff_see_what_is_dead_and_try_it_again(school: School) -> None:
     submission, round_id = fail(school, "anna")
     teacher = school.client("teacher")
-    assert "After fixing the cause, retry: <a" in teacher.get(f"/submissions/{submission}").get_data(
-        as_text=True
-    )
+    assert "To retry after fixing the cause, open the page <a" in teacher.get(
+        f"/submissions/{submission}"
+    ).get_data(as_text=True)
     page = teacher.get("/failed").get_data(as_text=True)
     assert "model_missing" in page
     assert "ollama pull &lt;m&gt;" in page

@@ -115,7 +115,7 @@ def test_a_class_without_submissions_or_grades(school: School) -> None:
     school.submit("anna")
     page = client.get(url).get_data(as_text=True)
     assert "No submission has a total yet." in page
-    assert "No levels by people yet." in page
+    assert "No manual levels yet." in page
     for name in PLOTS:
         for ending in ("svg", "csv"):
             assert client.get(f"{url}/{name}.{ending}").status_code == 200

@@ -92,7 +92,7 @@ def test_changes_are_told_after_a_look(school: School) -> None:
     client = school.client("anna")
     set_state(school, submission, "queued")
     first = ask(client, submission)
-    assert first.get_json()["headline"] == "In the queue"
+    assert first.get_json()["headline"] == "Queued"
     set_state(school, submission, "running", analysis="generating")
     board(school).forget()
     now = ask(client, submission, first.headers["ETag"])

@@ -22,7 +22,7 @@ from tests.integration.web.pages_world import World, build
 ENGLISH = re.compile(
     r"\b(the|of|and|is|are|with|without|nothing|by|or|this|these|that|from|to|your|you|has|have|there|cannot"
     r"|which|only|as|it|for|its|their|they|been|were|be|not|on|out|more|than|every|each|until|since|after"
-    r"|before|open|read|sent|again|changed?|student|answered)\b",
+    r"|before|open|read|sent|again|changed?|student(?!/in)|answered)\b",
     re.IGNORECASE,
 )
 """Words that no German sentence has."""
@@ -58,7 +58,14 @@ DATA = (
     "Written by two language models on the school's own machines. Rules give the points.",
     *("You explain your choices.", "You say what surprised you, which is a good habit.", "You loaded"),
     *("the data", "with pandas and looked at it first.", "**", "shows a plot: no picture in the outputs"),
-    *("id, name, email", "id,name,email", "Mit der id", "grade, manage, read, submit", "read"),
+    *(
+        "(student, grader oder instructor)",
+        "id, name, email",
+        "id,name,email",
+        "Mit der id",
+        "grade, manage, read, submit",
+        "read",
+    ),
     *("submission.created", "data/a.csv", "LTI 1.3", "text/plain", "read.csv", "Student-t"),
 )
 OWN_WORDS = {"editor_rubric.as_text", "editor_rubric.edit"}
