@@ -30,9 +30,9 @@ from grading.config.redis_url import on_loopback, place
 from grading.shared.certificates import certificate_end
 
 OLDEST = (6, 2)
-PASSWORD = "set requirepass (or users, see `grader redis acl`) there, and GRADER_REDIS_URL here"  # noqa: S105
+PASSWORD = "set requirepass or users (`grader redis acl`) there, and GRADER_REDIS_URL here"  # noqa: S105
 DURABLE = "set `appendonly yes` and `appendfsync everysec` in redis.conf"
-ROOM = "raise maxmemory in redis.conf, or find out what else uses this Redis"
+ROOM = "raise maxmemory in redis.conf, or find what else uses this Redis"
 
 
 def diagnose(installation: Installation) -> Iterator[Finding]:
@@ -46,7 +46,7 @@ def diagnose(installation: Installation) -> Iterator[Finding]:
         yield _unusable(url, error)
         return
     try:
-        yield ok("redis", f"answers at {place(url)}")
+        yield ok("redis", f"running at {place(url)}")
         yield from _closed(url)
         yield from _tls(url, installation.bounds)
         yield _writes(client)
@@ -55,7 +55,7 @@ def diagnose(installation: Installation) -> Iterator[Finding]:
         yield from _state(client, installation.bounds)
     except AWAY as error:
         yield failure(
-            "redis_went_away", "redis", f"went away while it was looked at: {error}", "look at its log"
+            "redis_went_away", "redis", f"the connection was lost during the check: {error}", "see its log"
         )
     finally:
         client.close()
@@ -71,30 +71,30 @@ def _unusable(url: str, error: BaseException) -> Finding:
         return failure(
             "redis_password_refused",
             "redis password",
-            f"Redis at {place(url)} does not accept this user and password ({error})",
-            "put the right ones into GRADER_REDIS_URL",
+            f"Redis at {place(url)} refuses this user and password ({error})",
+            "correct them in GRADER_REDIS_URL",
         )
     return failure(
         "redis_away",
         "redis",
         f"Redis does not answer at {place(url)} ({error})",
-        "start it, open the way to it, or correct GRADER_REDIS_URL",
+        "start it, check firewalls, or correct GRADER_REDIS_URL",
     )
 
 
 def _closed(url: str) -> Iterator[Finding]:
     name = "redis password"
     if not open_to_strangers(url):
-        yield ok(name, "it asks for one")
+        yield ok(name, "required")
     elif on_loopback(url):
         yield warning(
-            "redis_open_here", name, "every program on this computer may use it without a password", PASSWORD
+            "redis_open_here", name, "not required: every program on this computer has access", PASSWORD
         )
     else:
         yield failure(
             "redis_open",
             name,
-            "it asks nobody for a password: all who reach it may read and forge work",
+            "not required: whoever reaches it can read and forge work",
             PASSWORD,
         )
 
@@ -102,10 +102,8 @@ def _closed(url: str) -> Iterator[Finding]:
 def _tls(url: str, bounds: Bounds) -> Iterator[Finding]:
     if urlsplit(url).scheme != "rediss":
         if not on_loopback(url):
-            message = "the connection is not encrypted; it carries students' work"
-            yield warning(
-                "redis_plain", "redis tls", message, "use rediss://, or a network that nobody else is on"
-            )
+            message = "the connection is not encrypted, and it carries students' work"
+            yield warning("redis_plain", "redis tls", message, "use rediss:// or a private network")
         return
     parts = urlsplit(url)
     ends = certificate_end(
@@ -119,22 +117,22 @@ def _writes(client: Redis) -> Finding:
     try:
         client.set("grader:doctor", "1", ex=60)
     except OutOfMemoryError:
-        return failure("redis_full", name, "it is full and takes no more work", ROOM)
+        return failure("redis_full", name, "full, so no work can be queued", ROOM)
     except NoPermissionError:
         return warning(
             "redis_read_only_user",
             "redis",
-            "this user may not write for the server",
+            "this user is not the server's and cannot write",
             "use the server's GRADER_REDIS_URL",
         )
     except ResponseError as error:
         return failure(
             "redis_no_writes",
             "redis",
-            f"it takes no writes: {error}",
-            "look at its log and the disk it writes to",
+            f"refuses writes: {error}",
+            "check its log and its disk",
         )
-    return ok("redis", "takes writes")
+    return ok("redis", "accepts writes")
 
 
 def _rate_limits(url: str) -> Finding:
@@ -145,11 +143,11 @@ def _rate_limits(url: str) -> Finding:
     try:
         MovingWindowRateLimiter(counts).hit(RateLimitItemPerMinute(60), "doctor")
     except RedisError as error:
-        message = f"each web app counts requests by itself, as this Redis does not let it: {error}"
-        return warning("rate_limits_alone", name, message, "print users.acl anew with `grader redis acl`")
+        message = f"each web app counts requests separately, because Redis refuses: {error}"
+        return warning("rate_limits_alone", name, message, "create users.acl again with `grader redis acl`")
     finally:
         pool.disconnect()
-    return ok(name, "all web apps count together, in Redis")
+    return ok(name, "counted in Redis for all web apps")
 
 
 def _keys(client: Redis, installation: Installation) -> Finding:
@@ -158,29 +156,27 @@ def _keys(client: Redis, installation: Installation) -> Finding:
     try:
         wrong = redis_key_types.of_another_type(client, redis_key_types.expected(installation.config))
     except NoPermissionError:
-        return ok(name, "not looked at, as this user may not")
+        return ok(name, "not checked, because this user has no permission")
     if wrong:
         found = ", ".join(f"{key!r} is a {kind}" for key, kind in wrong.items())
         return failure(
             "redis_keys_of_another_type",
             name,
-            f"of another type than they should be: {found}",
-            "start the sweeper; find who writes them",
+            f"wrong type: {found}",
+            "start the sweeper, and find the program that writes them",
         )
-    return ok(name, "of the right types")
+    return ok(name, "have the expected types")
 
 
 def _state(client: Redis, bounds: Bounds) -> Iterator[Finding]:
     try:
         info: dict[str, Any] = client.info()
     except NoPermissionError:
-        message = "this user may not ask how Redis is set up, so persistence and memory were not looked at"
-        yield warning("redis_info_refused", "redis", message, "allow it `+info`, as `grader redis acl` does")
+        message = "this user cannot read INFO, so persistence and memory were not checked"
+        yield warning("redis_info_refused", "redis", message, "allow `+info`, as `grader redis acl` does")
         return
     except RedisError as error:
-        yield failure(
-            "redis_info_failed", "redis", f"does not say how it is set up: {error}", "look at its log"
-        )
+        yield failure("redis_info_failed", "redis", f"INFO failed: {error}", "see its log")
         return
     yield _version(str(info["redis_version"]))
     yield from _durable(info)
@@ -193,7 +189,10 @@ def _version(number: str) -> Finding:
         return failure("redis_too_old", "redis version", f"{number} is too old", "install 7.0 or newer")
     if parts < (7, 0):
         return warning(
-            "redis_old", "redis version", f"{number} has no users with directions", "install 7.0 or newer"
+            "redis_old",
+            "redis version",
+            f"{number} has no separate read and write permissions",
+            "install 7.0 or newer",
         )
     return ok("redis version", number)
 
@@ -204,18 +203,18 @@ def _durable(info: Mapping[str, Any]) -> Iterator[Finding]:
         yield failure(
             "redis_replica",
             name,
-            "this is a replica, which takes no work",
-            "name the primary in GRADER_REDIS_URL",
+            "this is a replica, which refuses writes",
+            "use the primary in GRADER_REDIS_URL",
         )
     if not info["aof_enabled"]:
-        message = "it keeps nothing over a restart (appendonly no); work in flight would be done again"
+        message = "data is lost at a restart (appendonly no), and running work is repeated"
         yield failure("redis_not_durable", name, message, DURABLE)
     elif info["aof_last_write_status"] != "ok" or info["aof_last_bgrewrite_status"] != "ok":
         yield failure(
-            "redis_write_failed", name, "its last write to disk failed", "look at its log and its disk"
+            "redis_write_failed", name, "the last write to disk failed", "check its log and its disk"
         )
     else:
-        yield ok(name, "it writes what it is told to disk")
+        yield ok(name, "append-only file, written to disk")
 
 
 def _room(info: Mapping[str, Any], bounds: Bounds) -> Iterator[Finding]:
@@ -224,13 +223,13 @@ def _room(info: Mapping[str, Any], bounds: Bounds) -> Iterator[Finding]:
         yield failure(
             "redis_evicts",
             "redis eviction",
-            f"when full it throws work away (maxmemory-policy {policy})",
+            f"when memory is full, work is lost (maxmemory-policy {policy})",
             "set `maxmemory-policy noeviction` in redis.conf",
         )
     else:
-        yield ok("redis eviction", "it throws nothing away")
+        yield ok("redis eviction", "off (noeviction)")
     share = used / most if most else 0.0
-    message = f"{size(used)} of {size(most)} in use" if most else f"{size(used)} in use, no limit set"
+    message = f"{size(used)} of {size(most)} in use" if most else f"{size(used)} in use, no limit"
     if share > bounds.memory_share:
         yield warning("redis_nearly_full", "redis memory", message, ROOM)
     else:

@@ -11,6 +11,7 @@ from pathlib import Path
 from sqlalchemy.exc import SQLAlchemyError
 
 from cli.doctor.finding import Finding, Installation, disk, failure, ok, size, warning
+from cli.output import counted
 from grading.broker.dispatch import AWAY
 from grading.broker.leases import Leases, connect
 from grading.store import Store, schema
@@ -21,6 +22,7 @@ from grading.store.reporting.operations import (
     DatabaseFacts,
     database_bytes,
     file_of,
+    first_entry_age_s,
     last_backup_age_s,
     load_facts,
 )
@@ -28,7 +30,7 @@ from grading.store.reporting.operations import (
 NETWORK_DISKS = ("nfs", "cifs", "smb", "fuse.sshfs", "9p", "afs")
 MANY_SLOTS = 64
 UPGRADE = "run `grader db upgrade`"
-NEWER = "bring this code to that version (`git pull`, `scripts/bootstrap sandbox`), and change no tables"
+NEWER = "update this code (`git pull`, `scripts/bootstrap sandbox`), and do not change tables"
 
 
 def diagnose(installation: Installation, *, redis: bool) -> Iterator[Finding]:
@@ -37,7 +39,7 @@ def diagnose(installation: Installation, *, redis: bool) -> Iterator[Finding]:
     try:
         file = file_of(store)
         if file is not None and not file.exists():
-            yield failure("database_missing", "database", f"there is no database {file} yet", UPGRADE)
+            yield failure("database_missing", "database", f"{file} does not exist", UPGRADE)
             return
         yield from _look(installation, store, file, redis)
     except SQLAlchemyError as error:
@@ -46,8 +48,8 @@ def diagnose(installation: Installation, *, redis: bool) -> Iterator[Finding]:
             yield failure(
                 "database_password_refused",
                 "database password",
-                f"the database does not accept this user and password ({reason})",
-                "put the right ones into GRADER_DATABASE_URL of every part, and start them again",
+                f"the database refuses this user and password ({reason})",
+                "correct them in GRADER_DATABASE_URL of every service, and restart the services",
             )
             return
         yield failure(
@@ -57,12 +59,12 @@ def diagnose(installation: Installation, *, redis: bool) -> Iterator[Finding]:
             "start it, or correct GRADER_DATABASE_URL",
         )
     except OSError as error:
-        message = f"its file cannot be looked at ({error.strerror})"
+        message = f"its file cannot be read ({error.strerror})"
         yield failure(
             "database_file_refused",
             "database",
             message,
-            "run `grader doctor` as the user whom the store runs as",
+            "run `grader doctor` as the user of the store worker",
         )
     finally:
         store.close()
@@ -72,14 +74,14 @@ def _look(installation: Installation, store: Store, file: Path | None, redis: bo
     at = schema.current_revision(store)
     facts = load_facts(store)
     ahead_s = facts.now.timestamp() - time.time()
-    yield ok("database", f"{facts.kind} {facts.version} answers")
+    yield ok("database", f"{facts.kind} {facts.version}")
     yield _tables(at)
     yield from _fit(installation, facts, file)
     yield from _clocks(installation, ahead_s, redis)
     if schema.fit_of(at) in ("same", "newer"):
         with store.read() as session:
             yield from _backlog(installation, metrics.count_open(session))
-            yield _backup(installation, last_backup_age_s(session))
+            yield _backup(installation, last_backup_age_s(session), first_entry_age_s(session))
             yield _database_size(database_bytes(session), file)
 
 
@@ -89,12 +91,12 @@ def _tables(at: str | None) -> Finding:
         case "same":
             return ok(name, f"at revision {at}")
         case "older":
-            message = f"at revision {at or 'nothing'}, this code needs {newest}"
+            message = f"at revision {at or 'none'}; this code needs {newest}"
             return failure("tables_older", name, message, UPGRADE)
         case "newer":
-            message = f"at revision {at}, newer than this code ({newest}), which still works with it"
+            message = f"at revision {at}, newer than this code ({newest}) but compatible"
             return warning("tables_newer", name, message, NEWER)
-    message = f"at revision {at}, which this code does not know: another version of Grader made it"
+    message = f"at revision {at}, which is unknown to this code: another version of Grader created it"
     return failure("tables_unknown", name, message, NEWER)
 
 
@@ -103,9 +105,7 @@ def _fit(installation: Installation, facts: DatabaseFacts, file: Path | None) ->
     slots = sum(machine.slots for machine in installation.config.machines)
     if not facts.durable:
         remedy = "set `fsync = on` and `synchronous_commit = on`" if file is None else "let SQLite use WAL"
-        yield warning(
-            "database_not_durable", name, "what it commits may be lost when the power fails", remedy
-        )
+        yield warning("database_not_durable", name, "commits can be lost at a power failure", remedy)
     if file is None:
         return
     if (system := _file_system(file)).startswith(NETWORK_DISKS):
@@ -114,12 +114,10 @@ def _fit(installation: Installation, facts: DatabaseFacts, file: Path | None) ->
             "database_on_network_disk", name, message, "put it on a disk of this computer, or use PostgreSQL"
         )
     elif slots > MANY_SLOTS:
-        yield warning(
-            "sqlite_many_slots", name, f"SQLite has one writer, and there are {slots} slots", "use PostgreSQL"
-        )
+        yield warning("sqlite_many_slots", name, f"SQLite has one writer for {slots} slots", "use PostgreSQL")
     else:
-        yield ok(name, "SQLite is enough for one server")
-    remedy = "make room, or put the database elsewhere"
+        yield ok(name, "SQLite, sufficient for one server")
+    remedy = "free space, or move the database to another disk"
     yield disk("disk of the database", shutil.disk_usage(file.parent).free, installation.bounds, remedy)
 
 
@@ -144,18 +142,21 @@ def _clocks(installation: Installation, ahead_s: float, redis: bool) -> Iterator
         client.close()
     for name, seconds in apart.items():
         if seconds > installation.bounds.clock_s:
-            message = f"the clock of {name} is {seconds:.0f} s from the database's"
-            yield warning("clocks_differ", "clocks", message, "let both computers set their clocks by NTP")
+            message = f"the clock of {name} differs from the database's by {seconds:.0f} s"
+            yield warning("clocks_differ", "clocks", message, "synchronize both clocks by NTP")
     if max(apart.values()) <= installation.bounds.clock_s:
-        yield ok("clocks", f"no more than {max(apart.values()):.1f} s apart")
+        yield ok("clocks", f"differ by at most {max(apart.values()):.1f} s")
 
 
-def _backup(installation: Installation, age_s: float | None) -> Finding:
+def _backup(installation: Installation, age_s: float | None, in_use_s: float) -> Finding:
+    """A database in use for less than a day has missed no backup yet."""
     name = "backup"
     remedy = "run `grader backup --to-folder DIR` every night; "
     remedy += "docs/how-to/administrators/maintenance.md has the timer"
+    if age_s is None and in_use_s <= installation.bounds.backup_s:
+        return ok(name, "none yet; the database is new")
     if age_s is None:
-        return warning("backup_never", name, "none was ever made", remedy)
+        return warning("backup_never", name, "there is none", remedy)
     message = f"the newest is {age_s / 3600:.0f} hours old"
     if age_s > installation.bounds.backup_s:
         return warning("backup_old", name, message, remedy)
@@ -167,19 +168,20 @@ def _database_size(count: int, file: Path | None) -> Finding:
     name = "database size"
     free = shutil.disk_usage(file.parent).free if file is not None else None
     if free is not None and free < 2 * count:
-        message = f"{size(count)}, and {size(free)} are free beside it: less than a backup needs"
-        remedy = "make room, set shorter times under [retention], or move it to a larger disk"
+        message = f"{size(count)}, with {size(free)} free on its disk: less than a backup needs"
+        remedy = "free space, shorten [retention], or move it to a larger disk"
         return warning("database_large", name, message, remedy)
     return ok(name, size(count))
 
 
 def _backlog(installation: Installation, now_open: Open) -> Iterator[Finding]:
     waiting = sum((w for (state, _), w in now_open.rounds.items() if state != "running"), Waiting(0, 0.0))
-    message = f"{waiting.count} submissions wait, the oldest for {waiting.oldest_s / 60:.0f} minutes"
+    count = counted(waiting.count, "submission")
+    message = f"{count} queued, the oldest for {waiting.oldest_s / 60:.0f} min"
     if waiting.oldest_s > installation.bounds.backlog_s:
-        yield warning("backlog_old", "backlog", message, "look at the machines below; add slots or machines")
+        yield warning("backlog_old", "backlog", message, "check the machines below; add slots or machines")
     else:
         yield ok("backlog", message if waiting.count else "the queues are empty")
     if dead := sum(now_open.dead.values()):
-        message = f"{dead} parts of submissions could not be done, and wait for a person"
-        yield warning("dead_letters", "dead letters", message, "put right what failed, then `grader replay`")
+        message = f"{counted(dead, 'stage')} failed and will not be retried automatically"
+        yield warning("dead_letters", "failed", message, "fix the cause, then run `grader replay`")

@@ -27,7 +27,7 @@ def diagnose_mail(installation: Installation) -> Iterator[Finding]:
     """Find the server, greet it, encrypt, and sign in where the configuration names a user."""
     mail = installation.config.mail
     if not mail.on:
-        yield ok("mail", "none is sent: config.toml names no server")
+        yield ok("mail", "off: config.toml has no [mail] url")
         return
     where = f"{mail.host}:{mail.port}"
     try:
@@ -35,13 +35,13 @@ def diagnose_mail(installation: Installation) -> Iterator[Finding]:
             pass
     except ConfigError as error:
         yield failure(
-            "mail_password_missing", "mail", error.message, "set it for the sweeper, and for `grader doctor`"
+            "mail_password_missing", "mail", error.message, "set it for the sweeper and for `grader doctor`"
         )
     except (*FAILURES, NotEncrypted) as error:
         why = _why(error, where)
         yield failure(why.code, "mail", why.message, why.remedy)
     else:
-        yield ok("mail", f"{where} takes letters{f' from {mail.user}' if mail.user else ''}")
+        yield ok("mail", f"{where} accepts mail{f' from {mail.user}' if mail.user else ''}")
 
 
 class Why(NamedTuple):
@@ -56,7 +56,7 @@ def _why(error: Exception, where: str) -> Why:
     """Nothing of what the server said, which may be anything."""
     match error:
         case NotEncrypted():
-            reason = f"{where} offers no encryption (STARTTLS), so nothing is sent to it"
+            reason = f"{where} offers no encryption (STARTTLS), so no mail is sent"
             return Why("mail_not_encrypted", reason, "use smtps in mail.url, or a server on this computer")
         case smtplib.SMTPAuthenticationError():
             reason = f"{where} refuses the user or the password"
@@ -65,21 +65,21 @@ def _why(error: Exception, where: str) -> Why:
             )
         case ssl.SSLCertVerificationError():
             reason = f"the certificate of {where} is not trusted"
-            remedy = "write the name that is in its certificate into mail.url, or renew it"
+            remedy = "use the host name of the certificate in mail.url, or renew the certificate"
             return Why("mail_untrusted", reason, remedy)
         case ssl.SSLError():
-            reason = f"{where} does not speak TLS as mail.url says"
-            remedy = "smtps is encrypted at once (mostly port 465), smtp begins in the clear (25 or 587)"
+            reason = f"{where} does not use TLS as mail.url says"
+            remedy = "use smtps for TLS from the start (mostly port 465), smtp for STARTTLS (25 or 587)"
             return Why("mail_without_tls", reason, remedy)
         case socket.gaierror():
             return Why(
                 "mail_unknown_host",
-                f"nobody knows the address of {where}",
-                "correct mail.url, or look at DNS",
+                f"the host name of {where} cannot be resolved",
+                "correct mail.url, or check DNS",
             )
         case TimeoutError() | smtplib.SMTPServerDisconnected():
             reason = f"{where} did not answer as a mail server within {MAIL_S:g} s"
-            remedy = "look at its port in mail.url, at the firewall, and at the server"
+            remedy = "check its port in mail.url, the firewall and the server"
             return Why("mail_silent", reason, remedy)
     reason = f"{where} cannot be used ({type(error).__name__})"
     return Why("mail_unusable", reason, "start it, or correct mail.url")
@@ -97,7 +97,7 @@ def diagnose_webhooks(installation: Installation) -> Iterator[Finding]:
         if not secrets and name not in made_here:
             variable = f"GRADER_LMS_{name.upper().replace('-', '_')}_SECRET"
             message = f"server.lms_connections: '{name}' has no secret; {variable} is not set"
-            remedy = f"set it to what the other side signs with, or run `grader webhook secret add {name}`"
+            remedy = f"set it to the sender's signing secret, or run `grader webhook secret add {name}`"
             yield failure("lms_secret_missing", "secrets", message, remedy)
     for receiver in server.event_receivers:
         problem = shut(receiver.url, server.allowed)
@@ -109,9 +109,12 @@ def diagnose_webhooks(installation: Installation) -> Iterator[Finding]:
                 "see docs/how-to/developers/events.md",
             )
         if receiver.name in paused:
-            message = f"receiver {receiver.name} took nothing for two days and is paused; its messages wait"
+            message = f"receiver {receiver.name} failed for two days and is paused; its events stay queued"
             yield failure(
-                "receiver_paused", "events", message, f"mend it, then `grader webhook resume {receiver.name}`"
+                "receiver_paused",
+                "events",
+                message,
+                f"fix it, then run `grader webhook resume {receiver.name}`",
             )
 
 

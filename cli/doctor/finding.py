@@ -90,7 +90,7 @@ def disk(check: str, free: int, bounds: Bounds, remedy: str) -> Finding:
 def certificate(check: str, ends: float, bounds: Bounds) -> Finding:
     """Whether a certificate that ends then, in seconds since 1970, is valid for long enough."""
     left = (ends - time.time()) / 86_400
-    message = f"the certificate is valid for {left:.0f} days more"
+    message = f"the certificate expires in {left:.0f} days"
     if left < bounds.certificate_days:
         return warning("certificate_ends", check, message, "renew it now")
     return ok(check, message)

@@ -41,13 +41,13 @@ REMEDIES = {
     "model_missing": Remedy(
         "model_missing", "load the model there: `ollama pull MODEL`, or `hf download MODEL` for MLX"
     ),
-    "engine_stalled": Remedy("model_stalled", "restart the engine there; its log says what it hangs on"),
-    "budget_exceeded": Remedy("model_slow", "restart the engine there, or give it longer with --patience"),
+    "engine_stalled": Remedy("model_stalled", "restart the engine there, and see its log"),
+    "budget_exceeded": Remedy("model_slow", "restart the engine there, or wait longer with --patience"),
     "engine_busy": Remedy(
-        "model_busy", "wait, or let the engine take as many requests at once as the machine has slots"
+        "model_busy", "wait, or let the engine serve as many requests in parallel as the machine has slots"
     ),
 }
-OTHERWISE = Remedy("model_fails", "look at the engine's log there, and at docs/reference/model-faults.md")
+OTHERWISE = Remedy("model_fails", "see the engine's log there, and docs/reference/model-faults.md")
 
 Examination = Mapping[str, Any]
 
@@ -71,7 +71,7 @@ def diagnose(installation: Installation) -> Iterator[Finding]:
         mine = [one for one in heartbeats if one.machine == machine.name]
         yield from _one_worker(f"machine {machine.name}", mine)
     for name in sorted({heartbeat.machine for heartbeat in heartbeats} - states.keys()):
-        message = "it sends heartbeats, but is not in this configuration"
+        message = "sends heartbeats but is not in config.toml"
         yield warning(
             "machine_unknown", f"machine {name}", message, "stop its worker, or add it to config.toml"
         )
@@ -133,17 +133,17 @@ def _machine(
         try:
             yield from [*_found(name, installation, machine, found)]
         except (LookupError, TypeError, ValueError, AttributeError):
-            message = "its answer to the examination cannot be read; it seems to run another version"
-            remedy = _by_ssh(machine, "bring both to the same version")
+            message = "its answer cannot be read; it probably runs another version"
+            remedy = _by_ssh(machine, "install the same version on both")
             yield failure("examination_unreadable", f"{name} software", message, remedy)
     elif state.busy >= state.slots:
-        message = f"all {state.slots} slots are busy, so it was not examined"
-        yield warning("machine_busy", name, message, "ask again when it is less busy")
+        message = f"all {state.slots} slots are busy, so it was not checked"
+        yield warning("machine_busy", name, message, "run `grader doctor` again when it is less busy")
     elif not state.hung:
         remedy = f"restart `grader worker {machine.name}`"
         if machine.ssh is not None:
             remedy = f"run `grader cluster restart {machine.name}`"
-        yield failure("examination_unanswered", name, "it did not answer its examination", remedy)
+        yield failure("examination_unanswered", name, "did not answer the check", remedy)
 
 
 def _by_ssh(machine: Machine, by_hand: str) -> str:
@@ -152,12 +152,12 @@ def _by_ssh(machine: Machine, by_hand: str) -> str:
 
 
 def _silent(name: str, machine: Machine, state: MachineState) -> Finding:
-    remedy = _by_ssh(machine, f"run `grader worker {machine.name}` there, and see that it reaches Redis")
+    remedy = _by_ssh(machine, f"run `grader worker {machine.name}` there, and check that it reaches Redis")
     if machine.ssh is not None:
-        remedy += f", which starts its worker; `grader cluster logs {machine.name}` says what it did"
+        remedy += f", which starts its worker; `grader cluster logs {machine.name}` shows its log"
     if not state.heartbeat_age_s:
-        return failure("machine_never", name, "it sends no heartbeats", remedy)
-    message = f"its last heartbeat is {state.heartbeat_age_s:.0f} s old"
+        return failure("machine_never", name, "no heartbeat", remedy)
+    message = f"the last heartbeat is {state.heartbeat_age_s:.0f} s old"
     return failure("machine_silent", name, message, remedy)
 
 
@@ -167,7 +167,7 @@ def _one_worker(name: str, heartbeats: Sequence[Heartbeat]) -> Iterator[Finding]
     if len(fresh) > 1:
         where = "; ".join(sorted(f"{_plain(one.runs_at)} in {_plain(one.folder)}" for one in fresh))
         message = f"{len(fresh)} workers have this name: {where}"
-        remedy = "stop all but one; another machine needs a name of its own in config.toml"
+        remedy = "stop all but one; each machine needs its own name in config.toml"
         yield warning("machine_twice", f"{name} workers", message, remedy)
 
 
@@ -180,7 +180,7 @@ def unknown_engines(name: str, machine: Machine) -> Iterator[Finding]:
     """Engines of a machine that does not run which are not installed here either."""
     names = known_engines()
     for engine in sorted({one.engine for one in machine.stages.values()} - names.keys()):
-        message = f"config.toml names the engine '{engine}', which nobody knows; here are {', '.join(names)}"
+        message = f"the engine '{engine}' of config.toml is unknown; known are {', '.join(names)}"
         yield failure(
             "engine_unknown",
             f"{name} engine {engine}",
@@ -191,24 +191,24 @@ def unknown_engines(name: str, machine: Machine) -> Iterator[Finding]:
 
 def _state(name: str, machine: Machine, state: MachineState) -> Iterator[Finding]:
     if state.hung:
-        message = f"it sends heartbeats, but took no work for {state.canary_age_s:.0f} s"
+        message = f"sends heartbeats but took no work for {state.canary_age_s:.0f} s"
         yield failure(
-            "machine_hung", name, message, "restart its worker; under a service it does so by itself"
+            "machine_hung", name, message, "restart its worker; as a service it restarts automatically"
         )
     else:
-        yield ok(name, f"heartbeats, {state.busy} of {state.slots} slots busy")
+        yield ok(name, f"running, {state.busy} of {state.slots} slots busy")
     yield from _circuits(name, state)
     if state.drained:
         yield warning(
             "machine_drained",
             f"{name} drained",
-            "it was taken out and gets nothing new",
+            "receives no new work",
             f"run `grader drain {machine.name} --back`",
         )
     configured = {s: f"{p.model} ({p.engine})" for s, p in machine.stages.items()}
     working = {s: f"{p['model']} ({p['engine']})" for s, p in state.stages.items()}
     if configured != working:
-        message = f"it works with {_words(working)}, this configuration says {_words(configured)}"
+        message = f"runs with {_words(working)}; config.toml here says {_words(configured)}"
         yield failure(
             "machine_stages_differ",
             f"{name} stages",
@@ -216,7 +216,7 @@ def _state(name: str, machine: Machine, state: MachineState) -> Iterator[Finding
             _by_ssh(machine, "copy config.toml there and restart its worker"),
         )
     if state.slots != machine.slots:
-        message = f"it works with {state.slots} slots, this configuration says {machine.slots}"
+        message = f"runs with {state.slots} slots; config.toml here says {machine.slots}"
         remedy = _by_ssh(machine, "copy config.toml there and restart its worker")
         yield warning("machine_slots_differ", f"{name} slots", message, remedy)
 
@@ -228,32 +228,32 @@ def _circuits(name: str, state: MachineState) -> Iterator[Finding]:
             stages = " and ".join(map(str, circuit.get("stages") or ("work",)))
             since = circuit.get("since_s")
             lasts = f" for {since:.0f} s" if isinstance(since, int | float) else ""
-            message = f"it gets no {stages}{lasts}: {circuit.get('why') or 'its engine failed'}"
-            remedy = "mend that; it is asked again within a minute, and then gets work by itself"
+            message = f"receives no {stages}{lasts}: {circuit.get('why') or 'its engine failed'}"
+            remedy = "fix the engine; it is tested again within a minute and then receives work"
             yield failure("engine_broken", f"{name} engine {engine}", message, remedy)
 
 
 def _words(stages: Mapping[str, str]) -> str:
-    return ", ".join(f"{stage}: {model}" for stage, model in sorted(stages.items())) or "nothing"
+    return ", ".join(f"{stage}: {model}" for stage, model in sorted(stages.items())) or "no stage"
 
 
 def _found(name: str, installation: Installation, machine: Machine, found: Examination) -> Iterator[Finding]:
     if fingerprint(found["software"]) != fingerprint(software()):
-        message = f"runs software {found['software']}, here is {software()}"
+        message = f"runs version {found['software']}; here is {software()}"
         yield warning(
             "machine_software_differs",
             f"{name} software",
             message,
-            _by_ssh(machine, "bring both to the same version and restart the worker"),
+            _by_ssh(machine, "install the same version on both and restart the worker"),
         )
     yield _link(f"{name} link", installation, found["link"])
     for model in found["models"]:
         yield _model(name, model)
-    remedy = "make room there; model servers keep models nobody uses any more"
+    remedy = "free space there; model servers keep unused models"
     yield disk(f"{name} disk", int(found["disk_free_bytes"]), installation.bounds, remedy)
     memory = found["memory"]
     available = memory.get("available_bytes")
-    message = f"{size(memory['total_bytes'])} in all"
+    message = f"{size(memory['total_bytes'])} in total"
     if available is None:
         yield ok(f"{name} memory", message)
     elif available < LEAST_MEMORY:
@@ -270,13 +270,13 @@ def _found(name: str, installation: Installation, machine: Machine, found: Exami
 
 def _link(name: str, installation: Installation, link: Mapping[str, Any]) -> Finding:
     if "error" in link:
-        message = f"it does not carry even small amounts: {link['error']}"
-        return failure("link_broken", name, message, "look at the network between this machine and Redis")
+        message = f"transfers fail: {link['error']}"
+        return failure("link_broken", name, message, "check the network between this machine and Redis")
     there, back = link["to_server_bytes_s"], link["from_server_bytes_s"]
-    message = f"{link['latency_s'] * 1000:.1f} ms a round trip, {size(there)}/s there, {size(back)}/s back"
+    message = f"round trip {link['latency_s'] * 1000:.1f} ms, upload {size(there)}/s, download {size(back)}/s"
     bounds = installation.bounds
     if link["latency_s"] > bounds.latency_s or min(there, back) < bounds.bytes_s:
-        return warning("link_slow", name, message, "use a cable, or look for what else fills the line")
+        return warning("link_slow", name, message, "use a cable, or find what else uses the network")
     return ok(name, message)
 
 

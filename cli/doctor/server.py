@@ -35,7 +35,7 @@ CANARIES = {"store": STORE, "sandbox": SANDBOX}
 WEB_S = 5.0
 FRESH_S = 15.0
 """An older heartbeat may be that of a process which was replaced."""
-AS_WHOM = "run `grader doctor` as the user whom the web app runs as"
+AS_WHOM = "run `grader doctor` as the user of the web app"
 
 
 def own_key(installation: Installation) -> str | None:
@@ -55,7 +55,7 @@ def secrets(installation: Installation) -> Iterator[Finding]:
         event_secrets(installation.config, installation.environ)
     except ConfigError as error:
         yield failure(
-            "receiver_secret_missing", "secrets", error.message, "set it to what the other side signs with"
+            "receiver_secret_missing", "secrets", error.message, "set it to the receiver's signing secret"
         )
 
 
@@ -64,12 +64,12 @@ def _kept_key(path: Path) -> Finding:
         open_to_others = path.stat().st_mode & 0o077
         key = path.read_text(encoding="utf-8", errors="replace").strip()
     except FileNotFoundError:
-        message = f"GRADER_SECRET_KEY is not set, and there is no {path} of `grader up`: no web app starts"
+        message = f"GRADER_SECRET_KEY is not set and there is no {path} of `grader up`: web apps cannot start"
         return failure(
             "secret_missing",
             "secrets",
             message,
-            "set it to what `openssl rand -hex 24` prints, for every web app",
+            "set it to the output of `openssl rand -hex 24`, for every web app",
         )
     except OSError as error:
         return warning("secret_unreadable", "secrets", f"{path} cannot be read ({error.strerror})", AS_WHOM)
@@ -77,7 +77,7 @@ def _kept_key(path: Path) -> Finding:
         return failure(
             "secret_readable_by_others",
             "secrets",
-            f"others on this computer may read {path}",
+            f"other users of this computer can read {path}",
             f"run `chmod 600 {path}`",
         )
     return _key(str(path), key)
@@ -89,7 +89,7 @@ def _key(name: str, key: str) -> Finding:
             "secret_short",
             "secrets",
             f"{name} is shorter than {MIN_SECRET} characters",
-            "use a long random one",
+            "use a long random key",
         )
     return ok("secrets", f"{name} is set")
 
@@ -101,7 +101,7 @@ def disks(installation: Installation) -> Iterator[Finding]:
         (f"disk of {installation.folder}", folder),
         ("disk of /tmp", Path(tempfile.gettempdir())),
     ):
-        remedy = f"make room on the disk that holds {path.resolve()}"
+        remedy = f"free space on the disk of {path.resolve()}"
         yield disk(name, shutil.disk_usage(path).free, installation.bounds, remedy)
 
 
@@ -109,10 +109,10 @@ def web(installation: Installation) -> Iterator[Finding]:
     """Whether submissions are accepted, here and where people look for it."""
     server = installation.config.server
     host = "127.0.0.1" if server.host in ("0.0.0.0", "::") else server.host  # noqa: S104 - compared, not bound
-    yield _ready("web app", f"http://{host}:{server.port}", "start it with `grader web` and look at its log")
+    yield _ready("web app", f"http://{host}:{server.port}", "start it with `grader web` and see its log")
     if server.public_url.startswith("https://"):
-        remedy = "look at the proxy, its certificate and server.public_url"
-        yield _ready("web app in public", server.public_url.rstrip("/"), remedy)
+        remedy = "check the proxy, its certificate and server.public_url"
+        yield _ready("public web app", server.public_url.rstrip("/"), remedy)
         yield from _certificate(server.public_url, installation.bounds)
 
 
@@ -132,13 +132,13 @@ def _ready(name: str, address: str, remedy: str) -> Finding:
     if status == "ok":
         return ok(name, f"accepts submissions at {address}")
     if status == "degraded":
-        message = "accepts submissions, but nothing grades them now"
-        return warning("web_degraded", name, message, "see what is said of Redis and the machines")
+        message = "accepts submissions, but they are not graded now"
+        return warning("web_degraded", name, message, "see the findings on Redis and machines")
     if status == "unavailable":
         message = f"accepts no submissions: the database is {answer_json.get('database', 'away')}"
-        return failure("web_without_database", name, message, "see what is said of the database")
+        return failure("web_without_database", name, message, "see the findings on the database")
     return failure(
-        "web_is_another", name, f"something else answers at {address} (status {answer.status_code})", remedy
+        "web_is_another", name, f"another program answers at {address} (status {answer.status_code})", remedy
     )
 
 
@@ -166,13 +166,11 @@ def _same_key(heartbeats: list[PartHeartbeat], own: str | None) -> Iterator[Find
     webs = [one for one in heartbeats if one.part == "web" and one.age_s <= FRESH_S and one.secret]
     where = ", ".join(sorted(one.process for one in webs))
     if len({one.secret for one in webs}) > 1:
-        message = (
-            f"the web apps {where} have different secret keys: sessions and links of one are void at another"
-        )
-        remedy = "give each the same GRADER_SECRET_KEY and start it again"
+        message = f"the web apps {where} have different secret keys: sessions of one are not valid at another"
+        remedy = "set the same GRADER_SECRET_KEY for each and restart it"
         yield failure("secret_differs", "secret key", message, remedy)
     elif webs and own is not None and webs[0].secret != key_fingerprint(own):
-        message = f"the secret key here is not that of the web app {where}"
+        message = f"the secret key here differs from that of the web app {where}"
         remedy = "run `grader doctor` and `grader webhook secret` with the environment of the web app"
         yield warning("secret_is_another", "secret key", message, remedy)
     elif webs:
@@ -191,26 +189,26 @@ def _one_folder(heartbeats: list[PartHeartbeat]) -> Iterator[Finding]:
             told = "; ".join(
                 f"{', '.join(sorted(set(of)))} in {path}" for path, of in sorted(folders.items())
             )
-            message = f"on {host} parts run from several folders, with one Redis: {told}"
-            remedy = "stop those of the wrong folder, and give commands in the folder of the services"
+            message = f"on {host} services run from several folders with one Redis: {told}"
+            remedy = "stop those of the wrong folder, and run commands in the folder of the services"
             yield warning("folders_differ", "folder", message, remedy)
 
 
 def _part(name: str, command: str, heartbeats: list[PartHeartbeat], waiting: Waiting) -> Finding:
     alive = [one for one in heartbeats if one.alive]
     if not alive:
-        remedy = f"start it with `{command}` and look at its log"
+        remedy = f"start it with `{command}` and see its log"
         if not heartbeats:
-            return failure("part_missing", name, f"the {name} does not run", remedy)
+            return failure("part_missing", name, "not running", remedy)
         last = min(heartbeat.age_s for heartbeat in heartbeats)
-        return failure("part_silent", name, f"the {name} was last heard of {last:.0f} s ago", remedy)
+        return failure("part_silent", name, f"the last heartbeat is {last:.0f} s old", remedy)
     if name == "sandbox" and waiting.waits_s > OVERDUE_S:
-        message = f"the pool took no work for {waiting.waits_s:.0f} s"
-        return warning("sandbox_hung", name, message, "it is busy with long runs, or hangs: look at its log")
+        message = f"took no work for {waiting.waits_s:.0f} s"
+        return warning("sandbox_hung", name, message, "it is busy with long runs or hangs: see its log")
     if waiting.waits_s > OVERDUE_S:
-        message = f"the store worker took no work for {waiting.waits_s:.0f} s"
-        return failure("store_hung", name, message, "look at its log and restart it")
-    return ok(name, f"lives ({', '.join(heartbeat.process for heartbeat in alive)})")
+        message = f"took no work for {waiting.waits_s:.0f} s"
+        return failure("store_hung", name, message, "see its log and restart it")
+    return ok(name, f"running ({', '.join(heartbeat.process for heartbeat in alive)})")
 
 
 LANGUAGES: tuple[tuple[CodeLanguage, str], ...] = (("python", "Python"), ("r", "R"))
@@ -218,34 +216,32 @@ STUDENTS_PYTHON = ("IPython", "matplotlib", "numpy", "pandas", "pytest")
 """What a Python that the operator chose can import, in whatever version."""
 LOCK = "requirements-sandbox.lock"
 SHOWN = 5
-REMEDY = (
-    "mend it, or set [sandbox] backend to none, if nothing is to be run; docs/explanation/sandbox.md has more"
-)
+REMEDY = "fix it, or set [sandbox] backend to none if no code is to be run; see docs/explanation/sandbox.md"
 
 
 def sandbox(installation: Installation) -> Iterator[Finding]:
     """The sandbox and the interpreters in it."""
     settings = installation.config.sandbox
     if settings.backend == "none":
-        yield ok("sandbox", "no work is run, as [sandbox] backend says")
+        yield ok("sandbox", "off ([sandbox] backend): code is not run")
         return
     backend = open_backend(settings.backend, engine=settings.engine, image=settings.image)
     if problem := backend.problem():
         yield warning("sandbox_missing", "sandbox", problem, REMEDY)
         return
-    yield ok("sandbox", f"work is run in {backend.name}")
+    yield ok("sandbox", f"code runs in {backend.name}")
     for note in backend.notes if isinstance(backend, Bubblewrap) else ():
         message, _, remedy = note.partition(". ")
         yield warning("sandbox_weaker", "sandbox", message, remedy)
     for language, name in LANGUAGES:
         runtime = find_runtime(language, settings)
-        message = f"work in {name} is run"
+        message = f"runs {name}"
         missing = _missing(runtime, settings) if language == "python" else []
         if runtime.problem:
-            remedy = f"mend it, unless no course uses {name}; its work is graded without a run until then"
+            remedy = f"fix it if a course uses {name}; until then such work is graded without a run"
             yield warning("language_missing", "sandbox", runtime.problem, remedy)
         elif missing and runtime.packages:  # those of an image are not known
-            remedy = "run `make sandbox`, then start the sandbox worker again"
+            remedy = "run `make sandbox`, then restart the sandbox worker"
             more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
             message += f" without {', '.join(missing[:SHOWN])}{more}"
             yield warning("packages_missing", "sandbox packages", message, remedy)

@@ -244,6 +244,12 @@ def last_backup_age_s(session: Session) -> float | None:
     return (now(session) - at).total_seconds()
 
 
+def first_entry_age_s(session: Session) -> float:
+    """Seconds since the first entry of the audit, by the database's clock; 0 without entries."""
+    moment = now(session)
+    return (moment - (session.scalar(select(func.min(Audit.at))) or moment)).total_seconds()
+
+
 @dataclass(frozen=True)
 class Upkeep:
     """What an operator looks after."""

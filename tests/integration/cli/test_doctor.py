@@ -182,6 +182,14 @@ def _paused_receiver(case: Case, stack: ExitStack) -> None:
         session.add(EventReceiver(name="sis", mark="", paused_at=now(session)))
 
 
+def _never_backed_up(case: Case, stack: ExitStack) -> None:
+    store = stack.enter_context(closing(Store(case.environ["GRADER_DATABASE_URL"])))
+    with store.write() as session:
+        write_audit(session, "cli", "user.create", "user:1", {})
+        session.flush()
+        session.query(Audit).update({"at": now(session) - timedelta(hours=50)})
+
+
 def _old_backup(case: Case, stack: ExitStack) -> None:
     store = stack.enter_context(closing(Store(case.environ["GRADER_DATABASE_URL"])))
     with store.write() as session:
@@ -380,7 +388,7 @@ FAULTS: list[tuple[Break, str, str, str, str]] = [
     (_no_redis, "✗ redis", "redis_away", "does not answer at 127.0.0.1", "start it"),
     (
         _own_redis(url="redis://:wrong@127.0.0.1:{port}/0"), "✗ redis password", "redis_password_refused",
-        "does not accept this user and password", "GRADER_REDIS_URL",
+        "refuses this user and password", "GRADER_REDIS_URL",
     ),
     (
         _passwordless_url, "✗ configuration", "configuration_wrong",
@@ -390,7 +398,7 @@ FAULTS: list[tuple[Break, str, str, str, str]] = [
         _unknown_keys, "✗ configuration", "configuration_wrong",
         "server.prot: there is no such key", "configuration.md",
     ),
-    (_open_redis, "! redis password", "redis_open_here", "may use it without a password", "requirepass"),
+    (_open_redis, "! redis password", "redis_open_here", "on this computer has access", "requirepass"),
     (
         _own_redis("appendonly no"), "✗ redis persistence", "redis_not_durable",
         "appendonly no", "appendonly yes",
@@ -399,7 +407,7 @@ FAULTS: list[tuple[Break, str, str, str, str]] = [
         _own_redis("maxmemory-policy allkeys-lru"), "✗ redis eviction", "redis_evicts",
         "allkeys-lru", "maxmemory-policy noeviction",
     ),
-    (_own_redis("maxmemory 1"), "✗ redis memory", "redis_full", "takes no more work", "raise maxmemory"),
+    (_own_redis("maxmemory 1"), "✗ redis memory", "redis_full", "no work can be queued", "raise maxmemory"),
     (_nearly_full, "! redis memory", "redis_nearly_full", "in use", "raise maxmemory"),
     (
         _own_redis("replicaof 127.0.0.1 1"), "✗ redis persistence", "redis_replica",
@@ -408,14 +416,14 @@ FAULTS: list[tuple[Break, str, str, str, str]] = [
     (_expired, "✗ redis certificate", "redis_untrusted", "certificate has expired", "renew it"),
     (_somebody_elses, "✗ redis certificate", "redis_untrusted", "is not trusted", "redis.ca_file"),
     (_no_secret, "✗ secrets", "secret_missing", "GRADER_SECRET_KEY is not set", "openssl rand -hex 24"),
-    (_short_secret, "✗ secrets", "secret_short", "shorter than 16", "long random one"),
+    (_short_secret, "✗ secrets", "secret_short", "shorter than 16", "long random key"),
     (
         _secret_for_all, "✗ secrets", "secret_readable_by_others",
-        "others on this computer may read", "chmod 600",
+        "other users of this computer can read", "chmod 600",
     ),
     (
         _secret_folder, "! secrets", "secret_unreadable",
-        "cannot be read (Is a directory)", "as the user whom the web app runs as",
+        "cannot be read (Is a directory)", "as the user of the web app",
     ),
     (_no_canvas_token, "✗ canvas", "canvas_token_missing", "GRADER_CANVAS_CV_TOKEN", "grader canvas check"),
     (_closed_canvas, "! canvas", "canvas_closed", "Canvas cv:", "docs/how-to/administrators/canvas.md"),
@@ -423,11 +431,11 @@ FAULTS: list[tuple[Break, str, str, str, str]] = [
         _no_lms_secret, "✗ secrets", "lms_secret_missing",
         "GRADER_LMS_MOODLE_SECRET", "grader webhook secret add moodle",
     ),
-    (_receiver, "✗ secrets", "receiver_secret_missing", "GRADER_EVENTS_SIS_SECRET", "signs with"),
+    (_receiver, "✗ secrets", "receiver_secret_missing", "GRADER_EVENTS_SIS_SECRET", "signing secret"),
     (_receiver, "! events", "receiver_closed", "receiver sis:", "docs/how-to/developers/events.md"),
     (
         _paused_receiver, "✗ events", "receiver_paused",
-        "receiver sis took nothing for two days", "grader webhook resume sis",
+        "receiver sis failed for two days", "grader webhook resume sis",
     ),
     (_no_mail, "✗ mail", "mail_unusable", "cannot be used (ConnectionRefusedError)", "correct mail.url"),
     (_no_mail_password, "✗ mail", "mail_password_missing", "needs GRADER_MAIL_PASSWORD", "for the sweeper"),
@@ -435,49 +443,49 @@ FAULTS: list[tuple[Break, str, str, str, str]] = [
         _bare_python, "! sandbox packages", "packages_missing",
         "without IPython, matplotlib, numpy", "make sandbox",
     ),
-    (_old_numpy, "! sandbox packages", "packages_missing", "is run without numpy ", "make sandbox"),
-    (_no_python, "! sandbox", "language_missing", "there is no program", "no course uses Python"),
+    (_old_numpy, "! sandbox packages", "packages_missing", "runs Python without numpy ", "make sandbox"),
+    (_no_python, "! sandbox", "language_missing", "there is no program", "if a course uses Python"),
     (_no_sandbox, "! sandbox", "sandbox_missing", "no-such-engine", "[sandbox] backend to none"),
-    (_no_database, "✗ database", "database_missing", "there is no database", "grader db upgrade"),
+    (_no_database, "✗ database", "database_missing", "does not exist", "grader db upgrade"),
     (_database_away, "✗ database", "database_away", "does not answer", "GRADER_DATABASE_URL"),
     (
         _database_refuses, "✗ database password", "database_password_refused",
-        'password authentication failed for user "grader"', "into GRADER_DATABASE_URL of every part",
+        'password authentication failed for user "grader"', "in GRADER_DATABASE_URL of every service",
     ),
-    (_old_tables, "✗ database tables", "tables_older", "at revision nothing", "grader db upgrade"),
-    (_newer_tables, "! database tables", "tables_newer", "which still works with it", "git pull"),
+    (_old_tables, "✗ database tables", "tables_older", "at revision none", "grader db upgrade"),
+    (_newer_tables, "! database tables", "tables_newer", "but compatible", "git pull"),
     (
         _unknown_tables, "✗ database tables", "tables_unknown",
-        "9999, which this code does not know", "git pull",
+        "9999, which is unknown to this code", "git pull",
     ),
-    (_gone, "! backup", "backup_never", "none was ever made", "grader backup --to-folder"),
+    (_never_backed_up, "! backup", "backup_never", "there is none", "grader backup --to-folder"),
     (_old_backup, "! backup", "backup_old", "the newest is 50 hours old", "grader backup --to-folder"),
-    (_low_disk, "✗ disk of /tmp", "disk_full", "less than", "make room"),
-    (_low_disk, "✗ disk of the database", "disk_full", "less than", "make room"),
-    (_clock, "! clocks", "clocks_differ", "s from the database's", "NTP"),
-    (_gone, "✗ machine one", "machine_never", "it sends no heartbeats", "grader worker one"),
-    (_gone, "✗ sweeper", "part_missing", "does not run", "grader sweep"),
-    (_gone, "✗ store", "part_missing", "does not run", "grader store"),
+    (_low_disk, "✗ disk of /tmp", "disk_full", "less than", "free space"),
+    (_low_disk, "✗ disk of the database", "disk_full", "less than", "free space"),
+    (_clock, "! clocks", "clocks_differ", "differs from the database's by", "NTP"),
+    (_gone, "✗ machine one", "machine_never", "no heartbeat", "grader worker one"),
+    (_gone, "✗ sweeper", "part_missing", "not running", "grader sweep"),
+    (_gone, "✗ store", "part_missing", "not running", "grader store"),
     (_gone, "✗ web app", "web_away", "does not answer at http://127.0.0.1", "grader web"),
-    (_parts, "✗ sweeper", "part_silent", "was last heard of 12", "grader sweep"),
-    (_parts, "✗ store", "store_hung", "took no work for 9", "look at its log and restart it"),
-    (_parts, "! sandbox", "sandbox_hung", "took no work for 9", "busy with long runs, or hangs"),
+    (_parts, "✗ sweeper", "part_silent", "the last heartbeat is 12", "grader sweep"),
+    (_parts, "✗ store", "store_hung", "took no work for 9", "see its log and restart it"),
+    (_parts, "! sandbox", "sandbox_hung", "took no work for 9", "busy with long runs or hangs"),
     (
         _two_keys, "✗ secret key", "secret_differs",
         "a:1, b:2 have different secret keys", "the same GRADER_SECRET_KEY",
     ),
     (
         _other_key, "! secret key", "secret_is_another",
-        "not that of the web app a:1", "with the environment of the web app",
+        "differs from that of the web app a:1", "with the environment of the web app",
     ),
     (
         _two_folders, "! folder", "folders_differ",
-        "sweeper, web in /srv/old", "commands in the folder of the services",
+        "sweeper, web in /srv/old", "run commands in the folder of the services",
     ),
-    (_silent, "✗ machine one", "machine_silent", "its last heartbeat is 2", "grader worker one"),
+    (_silent, "✗ machine one", "machine_silent", "the last heartbeat is 2", "grader worker one"),
     (
         _silent_by_ssh, "✗ machine one", "machine_silent",
-        "its last heartbeat is 2", "run `grader deploy one`",
+        "the last heartbeat is 2", "run `grader deploy one`",
     ),
     (
         _twice, "! machine one workers", "machine_twice",
@@ -485,14 +493,14 @@ FAULTS: list[tuple[Break, str, str, str, str]] = [
     ),
     (_busy, "! machine one", "machine_busy", "all 2 slots are busy", "less busy"),
     (_hung, "✗ machine one", "machine_hung", "took no work for 9", "restart its worker"),
-    (_drained, "! machine one drained", "machine_drained", "gets nothing new", "grader drain one --back"),
+    (_drained, "! machine one drained", "machine_drained", "receives no new work", "grader drain one --back"),
     (
         _engine_away, "✗ machine one engine instant", "engine_broken",
-        "no feedback for 61 s: Start it", "mend",
+        "no feedback for 61 s: Start it", "fix the engine",
     ),
     (
         _other_slots, "! machine one slots", "machine_slots_differ",
-        "with 2 slots, this configuration says 3", "config.toml",
+        "with 2 slots; config.toml here says 3", "config.toml",
     ),
     (
         _other_weights, "! model m", "weights_differ",
@@ -500,7 +508,7 @@ FAULTS: list[tuple[Break, str, str, str, str]] = [
     ),
     (
         _stranger, "! machine unknown-machine", "machine_unknown",
-        "not in this configuration", "stop its worker",
+        "not in config.toml", "stop its worker",
     ),
 ]  # fmt: skip
 """What is broken, what the doctor then prints a mark and a name for, and parts of what it says."""
@@ -636,9 +644,9 @@ feedback = { engine = "instant", model = "m" }
 
 
 SAID = (
-    ("machine well", "ok", "", "heartbeats", ""),
+    ("machine well", "ok", "", "running", ""),
     ("machine well model tiny", "ok", "", "generated a token in", ""),
-    ("machine well link", "ok", "", "a round trip", ""),
+    ("machine well link", "ok", "", "round trip", ""),
     (
         "machine sick model absent",
         "failure",
@@ -658,10 +666,10 @@ SAID = (
         "machine twin stages",
         "failure",
         "machine_stages_differ",
-        "this configuration says analysis: tiny (ollama)",
+        "config.toml here says analysis: tiny (ollama)",
         "config.toml",
     ),
-    ("machine gone", "failure", "machine_never", "sends no heartbeats", "grader worker gone"),
+    ("machine gone", "failure", "machine_never", "no heartbeat", "grader worker gone"),
     (
         "model tiny",
         "warning",

@@ -62,36 +62,48 @@ def require(found: Iterable[Finding], *rows: Row) -> None:
 # --- Redis --------------------------------------------------------------------------------------------
 
 STRANGE: list[Row] = [
-    ("failure", "redis", "redis_no_writes", "it takes no writes", "look at its log and the disk"),
+    ("failure", "redis", "redis_no_writes", "refuses writes", "check its log and its disk"),
     ("failure", "redis keys", "redis_keys_of_another_type", "'store' is a string", "start the sweeper"),
-    ("failure", "redis", "redis_info_failed", "does not say how it is set up", "look at its log"),
+    ("failure", "redis", "redis_info_failed", "INFO failed", "see its log"),
 ]
 READER: list[Row] = [
-    ("warning", "redis", "redis_read_only_user", "may not write for the server", "GRADER_REDIS_URL"),
-    ("warning", "redis", "redis_info_refused", "may not ask how Redis is set up", "+info"),
+    ("warning", "redis", "redis_read_only_user", "cannot write", "GRADER_REDIS_URL"),
+    ("warning", "redis", "redis_info_refused", "cannot read INFO", "+info"),
     (
         "warning",
         "rate limits",
         "rate_limits_alone",
-        "each web app counts requests by itself",
-        "users.acl anew",
+        "each web app counts requests separately",
+        "create users.acl again",
     ),
 ]
 OPEN: list[Row] = [
-    ("failure", "redis password", "redis_open", "it asks nobody for a password", "set requirepass"),
+    (
+        "failure",
+        "redis password",
+        "redis_open",
+        "whoever reaches it can read and forge work",
+        "set requirepass",
+    ),
     ("warning", "redis tls", "redis_plain", "the connection is not encrypted", "use rediss://"),
 ]
 ENDS: list[Row] = [
-    ("warning", "redis certificate", "certificate_ends", "is valid for 5 days more", "renew it now"),
+    ("warning", "redis certificate", "certificate_ends", "expires in 5 days", "renew it now"),
 ]
 WEB_ENDS: list[Row] = [
-    ("warning", "web certificate", "certificate_ends", "is valid for 5 days more", "renew it now"),
+    ("warning", "web certificate", "certificate_ends", "expires in 5 days", "renew it now"),
 ]
-WENT: list[Row] = [("failure", "redis", "redis_went_away", "went away while it was looked at", "its log")]
+WENT: list[Row] = [("failure", "redis", "redis_went_away", "the connection was lost", "its log")]
 SAID: list[Row] = [
     ("failure", "redis version", "redis_too_old", "6.0.20 is too old", "install 7.0"),
-    ("warning", "redis version", "redis_old", "6.2.7 has no users with directions", "install 7.0"),
-    ("failure", "redis persistence", "redis_write_failed", "its last write to disk failed", "its disk"),
+    (
+        "warning",
+        "redis version",
+        "redis_old",
+        "6.2.7 has no separate read and",
+        "install 7.0",
+    ),
+    ("failure", "redis persistence", "redis_write_failed", "the last write to disk failed", "its disk"),
 ]
 
 
@@ -143,17 +155,17 @@ def test_what_redis_says_of_itself() -> None:
 # --- the database -------------------------------------------------------------------------------------
 
 DATABASE: list[Row] = [
-    ("warning", "database kind", "database_not_durable", "lost when the power fails", "let SQLite use WAL"),
+    ("warning", "database kind", "database_not_durable", "lost at a power failure", "let SQLite use WAL"),
     ("failure", "database kind", "database_on_network_disk", "on a network disk (nfs4)", "use PostgreSQL"),
-    ("warning", "database kind", "sqlite_many_slots", "there are 100 slots", "use PostgreSQL"),
-    ("warning", "backlog", "backlog_old", "3 submissions wait, the oldest for 120 minutes", "add slots"),
-    ("warning", "dead letters", "dead_letters", "2 parts of submissions could not be done", "grader replay"),
+    ("warning", "database kind", "sqlite_many_slots", "one writer for 100 slots", "use PostgreSQL"),
+    ("warning", "backlog", "backlog_old", "3 submissions queued, the oldest for 120 min", "add slots"),
+    ("warning", "failed", "dead_letters", "2 stages failed", "grader replay"),
     ("warning", "database size", "database_large", "less than a backup needs", "larger disk"),
     (
         "failure",
         "database",
         "database_file_refused",
-        "cannot be looked at (Permission denied)",
+        "cannot be read (Permission denied)",
         "as the user",
     ),
 ]
@@ -183,29 +195,35 @@ def test_databases_that_are_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 MACHINE: list[Row] = [
     ("failure", "machine one", "examination_unanswered", "did not answer", "restart `grader worker one`"),
     ("failure", "machine one software", "examination_unreadable", "cannot be read", "the same version"),
-    ("failure", "machine one engine nobodys", "engine_unknown", "which nobody knows", "correct its name"),
+    (
+        "failure",
+        "machine one engine nobodys",
+        "engine_unknown",
+        "of config.toml is unknown",
+        "correct its name",
+    ),
     (
         "warning",
         "machine one software",
         "machine_software_differs",
-        "runs software 0+aa",
+        "runs version 0+aa",
         "restart the worker",
     ),
     ("warning", "machine one memory", "machine_memory_low", "1.0 GB available", "a smaller model"),
-    ("failure", "machine one link", "link_broken", "does not carry even small amounts: reset", "the network"),
-    ("warning", "machine one link", "link_slow", "120.0 ms a round trip", "use a cable"),
-    ("failure", "machine one disk", "disk_full", "1.0 GB free, less than 5.0 GB", "make room there"),
+    ("failure", "machine one link", "link_broken", "transfers fail: reset", "the network"),
+    ("warning", "machine one link", "link_slow", "round trip 120.0 ms", "use a cable"),
+    ("failure", "machine one disk", "disk_full", "1.0 GB free, less than 5.0 GB", "free space there"),
     ("warning", "disk of /", "disk_nearly_full", "6.0 GB free", "make room"),
-    ("failure", "machine one model m", "model_stalled", "why", "its log says what it hangs on"),
-    ("failure", "machine one model m", "model_busy", "why", "wait, or let the engine take"),
+    ("failure", "machine one model m", "model_stalled", "why", "restart the engine there, and see its log"),
+    ("failure", "machine one model m", "model_busy", "why", "wait, or let the engine serve"),
     ("failure", "machine one model m", "model_fails", "why", "docs/reference/model-faults.md"),
 ]
 BY_SSH: list[Row] = [
-    ("failure", "machine one", "machine_never", "it sends no heartbeats", "grader cluster logs one"),
+    ("failure", "machine one", "machine_never", "no heartbeat", "grader cluster logs one"),
     ("failure", "machine one", "examination_unanswered", "did not answer", "grader cluster restart one"),
     ("failure", "machine one software", "examination_unreadable", "cannot be read", "grader deploy one"),
-    ("warning", "machine one software", "machine_software_differs", "runs software", "grader deploy one"),
-    ("failure", "machine one stages", "machine_stages_differ", "it works with nothing", "grader deploy one"),
+    ("warning", "machine one software", "machine_software_differs", "runs version", "grader deploy one"),
+    ("failure", "machine one stages", "machine_stages_differ", "runs with no stage", "grader deploy one"),
     ("warning", "machine one slots", "machine_slots_differ", "with 3 slots", "grader deploy one"),
 ]
 DEPLOY = "run `grader deploy one`"
@@ -253,15 +271,15 @@ def test_what_ssh_reaches_is_put_right_by_deploy() -> None:
 # --- the server, mail ---------------------------------------------------------------------------------
 
 WEB: list[Row] = [
-    ("warning", "web app", "web_degraded", "nothing grades them now", "Redis and the machines"),
+    ("warning", "web app", "web_degraded", "they are not graded now", "Redis and machines"),
     (
         "failure",
         "web app",
         "web_without_database",
         "the database is away",
-        "see what is said of the database",
+        "see the findings on the database",
     ),
-    ("failure", "web app", "web_is_another", "something else answers", "start it with `grader web`"),
+    ("failure", "web app", "web_is_another", "another program answers", "start it with `grader web`"),
 ]
 ANSWERS = (
     (200, b'{"status": "degraded"}'),
@@ -271,10 +289,16 @@ ANSWERS = (
 MAIL: list[Row] = [
     ("failure", "mail", "mail_not_encrypted", "s:25 offers no encryption", "use smtps in mail.url"),
     ("failure", "mail", "mail_password_refused", "s:25 refuses the user", "GRADER_MAIL_PASSWORD"),
-    ("failure", "mail", "mail_untrusted", "the certificate of s:25 is not trusted", "or renew it"),
-    ("failure", "mail", "mail_without_tls", "s:25 does not speak TLS", "smtps is encrypted at once"),
-    ("failure", "mail", "mail_unknown_host", "nobody knows the address of s:25", "look at DNS"),
-    ("failure", "mail", "mail_silent", "s:25 did not answer as a mail server within", "at the firewall"),
+    (
+        "failure",
+        "mail",
+        "mail_untrusted",
+        "the certificate of s:25 is not trusted",
+        "or renew the certificate",
+    ),
+    ("failure", "mail", "mail_without_tls", "s:25 does not use TLS", "use smtps for TLS"),
+    ("failure", "mail", "mail_unknown_host", "the host name of s:25 cannot be resolved", "check DNS"),
+    ("failure", "mail", "mail_silent", "s:25 did not answer as a mail server within", "the firewall"),
 ]
 ERRORS = (
     NotEncrypted(), smtplib.SMTPAuthenticationError(535, b"no"), ssl.SSLCertVerificationError(),
