@@ -149,11 +149,11 @@ def erase_user(user_id: int) -> str | tuple[str, int] | Response:
         student = find_identity(session, f"user:{user_id}")
     if request.form.get("typed", "").strip() not in _ids(student):
         return _erase_page(
-            user_id, _("Nothing was erased: the sign-in name does not match this student.")
+            user_id, _("Nothing was deleted: the sign-in name does not match this student.")
         ), 422
     with store.write() as session:
         erasure.erase_student(session, student, actor.name)
-    flash(_("All data of %(who)s was erased. Earlier backups still contain it.", who=_confirmation(student)))
+    flash(_("All data of %(who)s was deleted. Earlier backups still contain it.", who=_confirmation(student)))
     response = redirect(url_for("home.home"), 303)
     # after the answer: rewriting the file takes as long as it is large
     response.call_on_close(lambda: _compact(store))

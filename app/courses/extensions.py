@@ -87,7 +87,7 @@ def _page(actor: Actor, assignment_id: int, problem: str = "") -> str:
 
 def _picks(students: Sequence[Student], chosen: frozenset[int]) -> Markup:
     """A box for each student to be ticked, by name; of hundreds, so they are written here."""
-    has_one = Markup(' <span class="small text-body-secondary">({})</span>').format(_("extension given"))
+    has_one = Markup(' <span class="small text-body-secondary">({})</span>').format(_("has an extension"))
     made = []
     for number, name, extended in students:
         ticked, more = " checked" if number in chosen else "", has_one if extended else ""

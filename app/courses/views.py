@@ -123,8 +123,8 @@ def send_scores_again(course_id: int) -> Response:
             for name, one in _sections()
         )
     if not sent:
-        raise NotFound(_("Nothing to send again."))
-    flash(_("Queued to be sent again."))
+        raise NotFound(_("Nothing to resend."))
+    flash(_("Resending the scores."))
     return redirect(url_for("courses.platforms", course_id=course_id), 303)
 
 

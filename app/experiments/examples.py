@@ -107,7 +107,7 @@ def remove(assignment_id: int, example_id: int) -> Page:
         assignment_id,
         example_id,
         lambda session, actor: examples.remove_example(session, assignment_id, example_id, actor),
-        _("Removed. Grades made with it do not change."),
+        _("Removed. Existing grades do not change."),
     )
 
 

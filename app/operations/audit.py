@@ -102,7 +102,7 @@ WORDS: Mapping[str, str] = {
     "apply": N_("an applied deduction"),
     "total": N_("the total"),
     # what a dry run is for
-    "try": N_("trial"),
+    "try": N_("test run"),
     "rubric": N_("a rubric change"),
     "rerun": N_("regrading"),
     # how a request for a regrade ended

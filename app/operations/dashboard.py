@@ -311,6 +311,6 @@ def _to_look_at(actor: Actor, figures: Figures) -> Iterator[Trouble]:
         count = sum(figures.dead.values())
         yield Trouble(
             ngettext("A message could not be sent.", "%(count)s messages could not be sent.", count),
-            _("Check the receivers' responses, then send again."),
+            _("Check the receivers' responses, then resend."),
             endpoint="operations.messages",
         )

@@ -28,15 +28,18 @@ from grading.store.reporting.operations import RecentRun, list_recent_runs
 SLOW = 0.75
 """Below this part of its usual speed a machine is called slow."""
 WORDS = {
-    "up": (N_("up"), "good", N_("Takes work.")),
+    "up": (N_("up"), "good", N_("Accepts work.")),
     "slow": (N_("slow"), "warn", N_("Slower than usual, so it receives less work.")),
     "broken": (N_("limited"), "warn", N_("An engine is unavailable (circuit open).")),
     "out": (N_("drained"), "warn", N_("Drained by an operator.")),
-    "hung": (N_("hung"), "bad", N_("Sends heartbeats but takes no work. Restart it.")),
+    "hung": (N_("hung"), "bad", N_("Sends heartbeats but accepts no work. Restart it.")),
     "down": (N_("down"), "bad", N_("No recent heartbeat. Other machines take over its work.")),
 }
 """How a machine is -> a word for it, how it is marked, a sentence."""
-RESERVED = {"batch": N_("Takes batch work only."), "testing": N_("Takes only work addressed to it.")}
+RESERVED = {
+    "batch": N_("Accepts batch work only."),
+    "testing": N_("Accepts only work that is sent to it directly."),
+}
 
 
 @dataclass(frozen=True)

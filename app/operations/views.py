@@ -115,7 +115,7 @@ def service(machine: str) -> BaseResponse:
     message = (
         _("Draining %(name)s: it finishes its running work and receives no new work.", name=machine)
         if out
-        else _("%(name)s takes work again.", name=machine)
+        else _("%(name)s accepts work again.", name=machine)
     )
     flash(
         message
@@ -147,7 +147,7 @@ def send_again() -> BaseResponse:
     kind = request.form.get("kind", "")[:40]
     with services().store.write() as session:
         count = operations.retry_messages(session, actor.name, kind, tuple(map(int, chosen)))
-    message = ngettext("One message will be sent again.", "%(count)s messages will be sent again.", count)
+    message = ngettext("Resending one message.", "Resending %(count)s messages.", count)
     flash(message if count else _("Choose at least one message first."), "success" if count else "warning")
     return redirect(url_for("operations.messages"), 303)
 

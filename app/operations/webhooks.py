@@ -54,7 +54,7 @@ def replay_delivery(delivery_id: int) -> Response:
     auth.require(actor, "administer")
     with services().store.write() as session:
         sent = webhooks.replay_delivery(session, delivery_id, actor.name)
-    flash(_("The message will be sent to %(name)s again, with the same ID.", name=sent.receiver), "success")
+    flash(_("Resending the message to %(name)s with the same ID.", name=sent.receiver), "success")
     return redirect(url_for("deliveries.list_deliveries", receiver=sent.receiver), 303)
 
 
@@ -69,7 +69,7 @@ def resume_receiver(receiver: str) -> Response:
         "Sending one message to %(name)s.", "Sending %(count)s messages to %(name)s.", count,
         name=receiver,
     )  # fmt: skip
-    nothing = _("%(name)s receives events again. No messages are queued.", name=receiver)
+    nothing = _("Deliveries to %(name)s resumed. No messages are queued.", name=receiver)
     flash(message if count else nothing, "success")
     return redirect(url_for("deliveries.list_deliveries", receiver=receiver), 303)
 

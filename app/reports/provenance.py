@@ -27,7 +27,10 @@ NOT_KEPT: Mapping[Missing, str] = {
         "Grader, or its answer was recovered from a copy without the prompt."
     ),
     "too large": N_("The prompt was not stored: it is larger than 4 MB."),
-    "erased": N_("The prompt was deleted because it contained an example from the work of an erased person."),
+    "erased": N_(
+        "The prompt was deleted because it contained an example from the work of a person "
+        "whose data was deleted."
+    ),
     "removed": N_(
         "The prompt was deleted: prompts and raw answers are kept for results_days (see config.toml)."
     ),

@@ -15,13 +15,13 @@ UNITS = ((86400, "%(count)s day", "%(count)s days"), (3600, "%(count)s hour", "%
 
 
 class BadDate(GraderError):
-    """This date and time cannot be read; choose a day and a time, and a time zone from the list."""
+    """Invalid date or time. Choose a day, a time, and a time zone from the list."""
 
     code = "date_invalid"
     status = 422
     default_message = define_message(
         "error.bad_date",
-        "This date and time cannot be read; choose a day and a time, and a time zone from the list.",
+        "Invalid date or time. Choose a day, a time, and a time zone from the list.",
     )
 
 

@@ -55,7 +55,7 @@ FAULTS = {
         again=True,
     ),
     503: Fault(
-        N_("Back in a moment"),
+        N_("Temporarily unavailable"),
         N_(
             "Earlier submissions are safe. If you were submitting, nothing was stored: keep your "
             "files and submit them again."

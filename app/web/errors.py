@@ -139,7 +139,7 @@ def _sentence(error: HTTPException, status: int) -> str:
             limit=limit,
         ),
         429: _("Too many requests. Wait a minute and try again."),
-    }.get(status, error.description or _("The request could not be understood."))
+    }.get(status, error.description or _("The request is not valid."))
 
 
 def _store(error: SQLAlchemyError) -> Response | BaseResponse:
@@ -148,7 +148,7 @@ def _store(error: SQLAlchemyError) -> Response | BaseResponse:
     if database.is_disk_full(error, services().store):
         return _full(error)
     if isinstance(error, DataError):  # such as NUL in a text, which no browser sends
-        return answer(400, CODES[400], _("The request could not be understood."))
+        return answer(400, CODES[400], _("The request is not valid."))
     if not database.is_unavailable(error):
         return _unknown(error)
     log.error("the database cannot be used: %s", error)
@@ -169,7 +169,7 @@ def _unknown(error: Exception) -> Response | BaseResponse:
         500,
         "internal",
         _(
-            "Something went wrong on the server. It was logged as %(reference)s. Include this "
+            "Something went wrong on the server. The error was logged as %(reference)s. Include this "
             "reference when you report it.",
             reference=reference,
         ),
@@ -189,7 +189,7 @@ def _full(error: Exception) -> Response | BaseResponse:
     log.error("the disk is full: %s", str(error))
     security.read_rest()
     sentence = _(
-        "The server's disk is full, so nothing was stored. Tell the operator of this server, and "
-        "send it again later."
+        "The server's disk is full, so nothing was stored. Tell the operator of this server, then "
+        "send it again."
     )
     return answer(507, "disk_full", sentence)

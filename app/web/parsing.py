@@ -19,7 +19,7 @@ from grading.domain.messages import define_message
 from grading.domain.permissions import Actor, Subject, may
 
 BODY_TOO_LARGE = define_message(
-    "request.body_too_large", "The body is larger than %(most_kb)s KB; send it in parts."
+    "request.body_too_large", "The body is larger than %(most_kb)s KB. Send it in parts."
 )
 NO_FILE_CHOSEN = define_message("request.no_file_chosen", "Choose at least one file to submit.")
 
@@ -54,12 +54,12 @@ class InvalidField(GraderError):
 
 
 class HasNul(GraderError):
-    """The body holds a NUL character, which no text here may have."""
+    """The body contains a NUL character, which is not allowed. Remove it."""
 
     code = "nul_refused"
     status = 422
     default_message = define_message(
-        "error.has_nul", "The body holds a NUL character, which no text here may have."
+        "error.has_nul", "The body contains a NUL character, which is not allowed. Remove it."
     )
 
 

@@ -23,29 +23,29 @@ def field_words() -> dict[str, str]:
         "description": _("Description"),
         "stage": _("Stage"),
         "points": _("Points"),
-        "levels": _("Levels, the lowest first"),
+        "levels": _("Levels, from lowest to highest"),
         "checks": _("Checks"),
-        "where": _("Only where (a pattern of headings)"),
-        "label": _("Shown as"),
-        "files": _("Only in files like"),
+        "where": _("Only in sections whose heading matches this pattern"),
+        "label": _("Display name"),
+        "files": _("Only in files that match"),
         "weight": _("Weight"),
-        "cap": _("Earns at most (0 to 1)"),
-        "part": _("Only this question of a cell (a pattern of its comment line)"),
-        "own_lines": _("Lines of one's own code it needs"),
-        "given": _("What the starter gives counts, too"),
-        "equivalents": _("Names that count as the same"),
+        "cap": _("Cap (0 to 1)"),
+        "part": _("Only in this question of a cell (pattern of its comment line)"),
+        "own_lines": _("Minimum lines of own code"),
+        "given": _("Count the content of the starter file, too"),
+        "equivalents": _("Equivalent names"),
         "criteria": _("Criteria"),
-        "bonus": _("Bonus: its points come on top of the maximum"),
-        "bonus_at_most": _("Points by which bonus may lift the total above the maximum"),
+        "bonus": _("Bonus: points are added to the maximum"),
+        "bonus_at_most": _("Maximum bonus points above the total"),
         "adjustments": _("Deductions and caps"),
         "unless": _("Unless these checks are met"),
-        "deduct": _("Takes (0 to 1)"),
-        "each": _("Once for each check that is not met"),
-        "partly": _("In proportion to what is missing"),
-        "adjustments.cap": _("Leaves at most (0 to 1)"),
-        "adjustments.at_least": _("Met from this share of the checks on (0 to 1)"),
-        "adjustments.criteria": _("Criteria it concerns"),
-        "adjustments.description": _("What students read about it"),
+        "deduct": _("Deduction (0 to 1)"),
+        "each": _("Deduct for each check that is not met"),
+        "partly": _("In proportion to the missing items"),
+        "adjustments.cap": _("Cap (0 to 1)"),
+        "adjustments.at_least": _("Minimum share of checks met (0 to 1)"),
+        "adjustments.criteria": _("Affected criteria"),
+        "adjustments.description": _("Description for students"),
     }
 
 
@@ -92,23 +92,23 @@ def hint(shape: Shape, place: str = "") -> str:
     """How a field is filled in; empty where that is plain."""
     of_adjustment = {
         "adjustments.deduct": _(
-            "0.2 takes 20 % of the maximum of its criteria. Give this, or the most it leaves."
+            "0.2 deducts 20 % of the maximum points of its criteria. Enter this or a cap."
         ),
-        "adjustments.cap": _("0.2 leaves at most 20 % of the maximum of its criteria."),
-        "adjustments.criteria": _("One a line, by title or short name; without any, the whole."),
+        "adjustments.cap": _("0.2 limits its criteria to 20 % of their maximum points."),
+        "adjustments.criteria": _("One per line, by title or short name. Empty: all criteria."),
     }
     if said_there := of_adjustment.get(_of_adjustment(shape.name, place)):
         return said_there
     by_name = {
-        "part": _("It ends at the next comment line that begins like it."),
-        "own_lines": _("With fewer it earns nothing."),
-        "given": _("Where its cell was run."),
+        "part": _("The question ends at the next comment line that begins the same way."),
+        "own_lines": _("With fewer lines, the check earns no points."),
+        "given": _("Only where the cell was run."),
     }
     hints = {
-        "lines": _("One a line."),
-        "numbers": _("One number a line."),
-        "pairs": _("One a line: name = value."),
-        "lists": _("One a line: name = other, another."),
+        "lines": _("One per line."),
+        "numbers": _("One number per line."),
+        "pairs": _("One per line: name = value."),
+        "lists": _("One per line: name = alternative, alternative."),
     }
     of_kind = _field_hints(current()).get(shape.name)
     return of_kind or by_name.get(shape.name) or hints.get(shape.kind, "")
@@ -189,26 +189,28 @@ def difference_words(one: Difference) -> str:
         return _("“%(name)s”: %(field)s was changed.", name=one.name, field=about)
     kind = kind_words().get(one.field, one.field)
     sentences: dict[str, Callable[[], str]] = {
-        "total": lambda: _("The total is %(after)s points; it was %(before)s.", **_sides(one)),
-        "criterion_added": lambda: _("“%(name)s” is new, for %(after)s points.", **_sides(one)),
-        "criterion_removed": lambda: _("“%(name)s” is gone; it had %(before)s points.", **_sides(one)),
-        "order": lambda: _("The criteria stand in another order."),
-        "equivalents": lambda: _("Other names count as the same."),
-        "adjustment_added": lambda: _("“%(name)s” is a new deduction or cap.", name=one.name),
-        "adjustment_removed": lambda: _("The deduction or cap “%(name)s” is gone.", name=one.name),
-        "bonus_at_most": lambda: _("How far bonus may lift the total above the maximum was changed."),
-        "check_added": lambda: _("“%(name)s”: a check is new: %(kind)s.", name=one.name, kind=kind),
-        "check_removed": lambda: _("“%(name)s”: a check is gone: %(kind)s.", name=one.name, kind=kind),
-        "check_changed": lambda: _("“%(name)s”: a check was changed: %(kind)s.", name=one.name, kind=kind),
+        "total": lambda: _("The total changed from %(before)s to %(after)s points.", **_sides(one)),
+        "criterion_added": lambda: _("“%(name)s” (%(after)s points) was added.", **_sides(one)),
+        "criterion_removed": lambda: _("“%(name)s” (%(before)s points) was removed.", **_sides(one)),
+        "order": lambda: _("The order of the criteria was changed."),
+        "equivalents": lambda: _("Names in this list are equivalent."),
+        "adjustment_added": lambda: _("The deduction or cap “%(name)s” was added.", name=one.name),
+        "adjustment_removed": lambda: _("The deduction or cap “%(name)s” was removed.", name=one.name),
+        "bonus_at_most": lambda: _("The maximum bonus points above the total were changed."),
+        "check_added": lambda: _("“%(name)s”: check added: %(kind)s.", name=one.name, kind=kind),
+        "check_removed": lambda: _("“%(name)s”: check removed: %(kind)s.", name=one.name, kind=kind),
+        "check_changed": lambda: _("“%(name)s”: check changed: %(kind)s.", name=one.name, kind=kind),
         "task": lambda: _("The task was changed."),
         "instructions": lambda: _("The instructions for the stage %(name)s were changed.", **_sides(one)),
-        "share_solution": lambda: _("Whether models see the solution: now %(after)s.", **_sides(one)),
+        "share_solution": lambda: _("Show the solution to models: %(after)s.", **_sides(one)),
         "show_draft": lambda: _(
-            "Whether students see feedback while it is written: now %(after)s.", **_sides(one)
+            "Show feedback to students while it is being generated: %(after)s.", **_sides(one)
         ),
-        "spoken_language": lambda: _("Feedback is written in %(after)s; it was %(before)s.", **_sides(one)),
-        "file_added": lambda: _("File %(name)s is new.", **_sides(one)),
-        "file_removed": lambda: _("File %(name)s is gone.", **_sides(one)),
+        "spoken_language": lambda: _(
+            "Feedback language changed from %(before)s to %(after)s.", **_sides(one)
+        ),
+        "file_added": lambda: _("File %(name)s was added.", **_sides(one)),
+        "file_removed": lambda: _("File %(name)s was removed.", **_sides(one)),
         "file_changed": lambda: _("File %(name)s was changed.", **_sides(one)),
     }
     return sentences[one.what]() if one.what in sentences else one.what
@@ -227,15 +229,17 @@ def conflict_words(one: Conflict) -> str:
     sentences: dict[str, Callable[[], str]] = {
         "gone": lambda: _("“%(name)s” is not in the new rubric. The manual change is not kept.", **values),
         "too_many": lambda: _(
-            "“%(name)s” is worth %(after)s points now; the %(person)s a person gave are cut to that.",
+            "“%(name)s” is now worth %(after)s points. The %(person)s points given by a person are "
+            "reduced to that.",
             **values,
         ),
         "worth": lambda: _(
-            "“%(name)s” is worth %(after)s points instead of %(before)s; the %(person)s a person gave stay.",
+            "“%(name)s” is worth %(after)s points instead of %(before)s. The %(person)s points given "
+            "by a person are kept.",
             **values,
         ),
         "judged": lambda: _(
-            "“%(name)s” is now rated %(after)s instead of %(before)s; the %(person)s given by a "
+            "“%(name)s” is now rated %(after)s instead of %(before)s. The %(person)s given by a "
             "person are kept.",
             **values,
         ),

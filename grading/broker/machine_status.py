@@ -159,7 +159,7 @@ def peer(heartbeat: Heartbeat) -> Peer:
 
 USUAL = 0.1
 """A speed so near to the usual one is not worth a word."""
-RESERVED = {"batch": "Takes batch work only.", "testing": "Takes only work addressed to it."}
+RESERVED = {"batch": "Accepts batch work only.", "testing": "Accepts only work that is sent to it directly."}
 MOST_AN_HOUR = 10_000
 """Beyond that no model is at work, and the figure says nothing."""
 FEW_AN_HOUR = 10

@@ -50,8 +50,8 @@ const watchSubmitForm = (form) => {
   };
 
   const why = (file) => {
-    if (!endings.some((ending) => file.name.toLowerCase().endsWith(ending))) return say("cannot be graded, remove it");
-    if (file.size === 0) return say("is empty: save your work and choose it again");
+    if (!endings.some((ending) => file.name.toLowerCase().endsWith(ending))) return say("cannot be graded: remove it");
+    if (file.size === 0) return say("is empty: save your work and select it again");
     return "";
   };
 
@@ -59,7 +59,7 @@ const watchSubmitForm = (form) => {
     const size = chosen.reduce((sum, file) => sum + file.size, 0);
     if (chosen.length > Number(form.dataset.maxFiles))
       return say(
-        "A submission can have up to %(most)s files, and you chose %(count)s. Choose fewer, or put them into one ZIP file.",
+        "A submission can have up to %(most)s files, and you selected %(count)s. Select fewer, or put them into one ZIP file.",
         { count: chosen.length, most: form.dataset.maxFiles },
       );
     if (size > Number(form.dataset.maxMb) * 1048576)
@@ -108,7 +108,7 @@ const watchSubmitForm = (form) => {
   const add = (files) => {
     const names = new Set(files.map((file) => file.name));
     chosen = [...chosen.filter((file) => !names.has(file.name)), ...files];
-    show(say("Files chosen: %(count)s.", { count: chosen.length }));
+    show(say("Files selected: %(count)s.", { count: chosen.length }));
   };
 
   const busy = (on) => {
@@ -135,13 +135,13 @@ const watchSubmitForm = (form) => {
         return;
       }
       busy(false);
-      tell(say("The connection was lost and nothing arrived. Your files are still chosen: try again."));
+      tell(say("The connection was lost before the upload finished. Your files are still selected: try again."));
     } catch {
-      tell(say("The connection was lost. This page asks the server what arrived, and goes on by itself."));
+      tell(say("The connection was lost. This page checks what the server received and continues automatically."));
       if (tries > 0) window.setTimeout(() => lost(tries - 1), 3000);
       else {
         busy(false);
-        tell(say("The server cannot be reached. Your files are still chosen: try again; nothing is submitted twice."));
+        tell(say("The server cannot be reached. Your files are still selected. Try again: nothing is submitted twice."));
       }
     }
   };
@@ -154,7 +154,7 @@ const watchSubmitForm = (form) => {
     const page = new DOMParser().parseFromString(request.responseText, "text/html");
     const words = page.querySelector(".alert-danger, main p");
     busy(false);
-    tell(words ? words.textContent.trim() : say("The server could not take this. Try again in a minute."));
+    tell(words ? words.textContent.trim() : say("The server could not accept the upload. Try again in a minute."));
     problem.scrollIntoView({ block: "nearest" });
   };
 
@@ -178,7 +178,7 @@ const watchSubmitForm = (form) => {
       if (!progress.lengthComputable) return;
       const part = Math.floor((100 * progress.loaded) / progress.total);
       bar.value = part;
-      percent.textContent = part < 100 ? `${part} %` : say("all there, being read");
+      percent.textContent = part < 100 ? `${part} %` : say("uploaded, being read");
     });
     request.addEventListener("load", answered);
     request.addEventListener("error", () => lost(40));

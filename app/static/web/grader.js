@@ -38,7 +38,7 @@ const watchUpload = (form) => {
     let text = "";
     if (files.length > maxFiles) {
       text = say(
-        "A submission can have up to %(most)s files, and you chose %(count)s. Choose fewer, or put them into one ZIP file.",
+        "A submission can have up to %(most)s files, and you selected %(count)s. Select fewer, or put them into one ZIP file.",
         { count: files.length, most: maxFiles },
       );
     } else if (size > maxMb * 1024 * 1024) {

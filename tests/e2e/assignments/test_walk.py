@@ -47,7 +47,7 @@ def test_from_a_new_assignment_to_a_published_rubric(
     page.get_by_role("link", name="Files").click()
     solution = {"name": "work.py", "mimeType": "text/plain", "buffer": b"rivers = read('a')\nmean(rivers)\n"}
     page.locator("#u-solution").set_input_files([solution])
-    page.get_by_role("region", name="solution/").get_by_role("button", name="Upload").click()
+    page.get_by_role("region", name="solution/").get_by_role("button", name="Upload files").click()
     expect(page.get_by_role("link", name="work.py")).to_be_visible()
     look(page, pictures, "authoring-3-files")
     follow(page, page.get_by_label("Edit assignment").get_by_role("link", name="Rubric"))
@@ -56,7 +56,7 @@ def test_from_a_new_assignment_to_a_published_rubric(
     expect(page.get_by_role("button", name="Publish version 4")).to_be_visible()
     look(page, pictures, "authoring-6-versions")
     page.get_by_role("link", name="Version 4", exact=True).click()
-    expect(page.get_by_text("“Finds the mean” is new, for 10 points.")).to_be_visible()
+    expect(page.get_by_text("“Finds the mean” (10 points) was added.")).to_be_visible()
     look(page, pictures, "authoring-7-version")
     page.go_back()
     page.get_by_role("button", name="Publish version 4").click()

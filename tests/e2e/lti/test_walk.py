@@ -129,6 +129,6 @@ def test_the_comment_in_the_gradebook_leads_back_through_the_platform(careful: P
     page.goto(f"{here.world.base}/gradebook")
     with page.expect_popup() as window:
         page.get_by_role("link", name="/lti/results/").click()
-    window.value.get_by_role("link", name="Open it in Test Moodle").click()
+    window.value.get_by_role("link", name="Open Test Moodle").click()
     frame = window.value.frame_locator("iframe[name=tool]")
     expect(frame.get_by_role("heading", name="Homework hw1")).to_be_visible()

@@ -72,7 +72,7 @@ def test_an_administrator_sees_how_it_is_and_sets_it_right(
     look(page, pictures, "operations-messages", all_widths=True)
     page.get_by_label("graded:1", exact=True).first.check()
     page.get_by_role("button", name="Resend selected").click()
-    expect(page.get_by_role("status")).to_have_text("One message will be sent again.")
+    expect(page.get_by_role("status")).to_have_text("Resending one message.")
     page.get_by_role("button", name="Send all 2 again").click()
     expect(page.get_by_text("No failed messages")).to_be_visible()
     follow(page, page.get_by_label("Operations").get_by_role("link", name="API tokens"))
@@ -99,11 +99,11 @@ def test_what_runs_is_shown_without_a_reload_and_can_stand_still(
         page.clock.run_for(6_000)
         expect(page.get_by_text("Redis is not reachable.")).to_be_visible()
         expect(page.get_by_text("None yet.").first).to_be_visible()
-        page.get_by_role("button", name="Pause").click()
+        page.get_by_role("button", name="Pause updates").click()
     finally:
         school.dispatch.away = False
     with page.expect_request("**/machines") as asked:
-        page.get_by_role("button", name="Pause").click()
+        page.get_by_role("button", name="Pause updates").click()
         page.clock.run_for(1_000)
     assert asked.value.method == "GET"
     expect(page.get_by_text("Redis is not reachable.")).to_be_hidden()

@@ -108,7 +108,7 @@ def test_a_changed_rubric_is_a_draft_that_counts_when_it_is_published(
     assert post(client, f"/assignments/{school.assignment}/versions/1/restore").status_code == 303
     assert [number for number, _, _ in versions(school)] == [1, 2, 3, 4]
     page = client.get(f"/assignments/{school.assignment}/versions/4?against=3").get_data(as_text=True)
-    assert "The total is 10 points; it was 15." in page
+    assert "The total changed from 15 to 10 points." in page
 
 
 def test_a_count_with_its_minimum_is_made_in_the_form(school: School, client: FlaskClient) -> None:
@@ -118,8 +118,8 @@ def test_a_count_with_its_minimum_is_made_in_the_form(school: School, client: Fl
     )
     page = added.get_data(as_text=True)
     at = max(name for name in fields(page) if re.fullmatch(r"criteria\.0\.checks\.\d+\.kind", name))[:-5]
-    assert "Only this question of a cell" in page
-    assert "With fewer it earns nothing." in page
+    assert "Only in this question of a cell" in page
+    assert "With fewer lines, the check earns no points." in page
     assert "<details open><summary>More: where" not in page  # nothing of it was changed
     empty = client.post(address, data={**fields(page), "do": "save"})
     assert "checks nothing; set names or of" in empty.get_data(as_text=True)
@@ -145,7 +145,7 @@ def test_deductions_and_bonus_are_made_and_kept_in_the_form(school: School, clie
     sent = fields(client.post(address, data={**sent, "do": "add adjustments"}).get_data(as_text=True))
     added = {**sent, "do": "add adjustments.0.unless", "new:adjustments.0.unless": "uses"}
     page = client.post(address, data=added).get_data(as_text=True)
-    for said in ("Leaves at most (0 to 1)", "0.2 takes 20 %", "Unless these checks are met"):
+    for said in ("Cap (0 to 1)", "0.2 deducts 20 %", "Unless these checks are met"):
         assert said in page
     empty = client.post(address, data={**fields(page), "do": "save"}).get_data(as_text=True)
     assert "Deduction 1, check 1 (Uses functions): Checks nothing" in empty or "set either" in empty

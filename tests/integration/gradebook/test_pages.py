@@ -316,7 +316,7 @@ def test_import_previews_and_then_changes_once(school: School) -> None:
     client, page, form = upload(school, TABLE)
     assert "Apply these 2 changes" in page
     assert "&#39;ben&#39; has no grade" in page
-    assert "&#39;nobody&#39; is no student" in page
+    assert "&#39;nobody&#39; is not a student" in page
     assert "8.5 → <strong>5.5</strong>" in page
     assert points(school, submission) == (8.5, 0.0, 8.5)
     assert make(school, client, form) == 303
@@ -391,7 +391,7 @@ def test_imports_are_refused_without_reason_or_with_nonsense(school: School) -> 
     graded(school, "anna", 8.5)
     assert "Enter a reason" in upload(school, TABLE, "")[1]
     assert "not between 0 and" in upload(school, "id,load\nanna,5\n")[1]
-    assert "too much" in upload(school, "id,adjustment\nanna,-5000\n")[1]
+    assert "too large" in upload(school, "id,adjustment\nanna,-5000\n")[1]
     teacher = school.client("teacher")
     form = {"csrf_token": form_token(teacher), "reason": "x", "file": (io.BytesIO(b"PK\x03\x04zip"), "x.csv")}
     answer = teacher.post(f"/assignments/{school.assignment}/grades/import", data=form)

@@ -507,7 +507,7 @@ def test_the_link_of_a_comment_leads_back_through_the_platform(tmp_path: Path) -
             submission = graded(here, "student-1")
             page = here.browser().get(f"/lti/results/{submission}").get_data(as_text=True)
             assert f'href="{here.world.base}{way}"' in page
-            assert f"Open it in Test {product.title()}" in page
+            assert f"Open Test {product.title()}" in page
             assert here.browser().get("/lti/results/nothing").status_code == 303
             answer = here.school.client("teacher").get(f"/lti/results/{submission}")
             assert answer.location == f"/submissions/{submission}"

@@ -281,7 +281,7 @@ def test_the_page_says_how_fast_a_machine_is_and_what_it_takes_and_why(
         "Runs at 33 % of its usual speed.",
         "ollama (analysis): circuit open for 12 s: it &lt;b&gt;fails.",
         "The model for analysis is not loaded. Loading takes about 40 s.",
-        "joins after work has been queued for 2 s",
+        "used only after work has waited for 2 s",
         "measured concurrency limit: 6",
         "Queues: analysis, analysis.batch: it takes analysis.",
         "Technical review: done, 31 s, 900 tokens",
@@ -381,9 +381,9 @@ def test_a_machine_that_tells_nothing_or_nonsense_is_shown_all_the_same(
 @pytest.mark.parametrize(
     ("told", "words"),
     [
-        ({"reserved": "testing"}, "Takes only work addressed to it."),
-        ({"reserved": "batch"}, "Takes batch work only."),
-        ({"takes": (), "why": "all slots are in use"}, "Takes no work now: all slots are in use."),
+        ({"reserved": "testing"}, "Accepts only work that is sent to it directly."),
+        ({"reserved": "batch"}, "Accepts batch work only."),
+        ({"takes": (), "why": "all slots are in use"}, "Accepts no work now: all slots are in use."),
     ],
 )
 def test_why_a_machine_takes_little_is_said(

@@ -261,6 +261,21 @@ ENGLISH = (
     r"no good '",
     r"is no (student|signed|rubric)",
     r"that could be changed",
+    r"one a line",
+    r"takes? no work",
+    r"(\w+) is gone[.:;]",
+    r"is new, for",
+    r"what students read about",
+    r"all there, being",
+    r"nothing arrived",
+    r"goes on by itself",
+    r"\bfurthest\b",
+    r"how far bonus",
+    r"stand in another order",
+    r"asked so\b",
+    r"send again\b",
+    r"nothing to send again",
+    r"a person gave (stay|are cut)",
 )
 """Regular expressions, whatever the case."""
 GERMAN = (
@@ -274,6 +289,11 @@ GERMAN = (
     r"festen Regeln",
     r"keine Null",
     r"das System gab",
+    r"Bitte um Nachprüfung",
+    r"Konto gesperrt",
+    r"auf den neuen Stand",
+    r"unterschrieben",
+    r"\bMaschine\b",
 )
 
 
