@@ -8,6 +8,7 @@ from pathlib import Path
 from babel.messages.pofile import read_po
 
 ROOT = Path(__file__).parents[3]
+MADE = re.compile(r"<!-- from the code: .*?<!-- end -->|^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
 ENGLISH = (
     r"hand(ed|s|ing)?[- ]ins?",
     r"what waits for you",
@@ -296,6 +297,40 @@ GERMAN = (
     r"\bMaschine\b",
 )
 
+DOCUMENTS = (
+    r"hand(ed|s|ing)?[- ]ins?",
+    r"handed in",
+    r"somebody",
+    r"whoever",
+    r"per cent",
+    r"e-mail",
+    r"(?-i:\bzips?\b)",
+    r"stands? (in|at|here|below|beside)",
+    r"is told",
+    r"hears? of",
+    r"heard of",
+    r"\bdies\b",
+    r"given up",
+    r"gives up",
+    r"left (out|alone)",
+    r"taken (out|back)",
+    r"for good",
+    r"for want of",
+    r"no fault of",
+    r"to the letter",
+    r"came about",
+    r"graded again",
+    r"worked out",
+    r"what waits",
+    r"nothing waits",
+    r"judged",
+    r"switch(ed)? (on|off)",
+    r"the grader\b",
+    r"that is no zero",
+    r"we tried",
+)
+"""For documents, except decision records and what is made from the code."""
+
 
 def found(texts: list[str], phrases: tuple[str, ...]) -> list[str]:
     """Each text with a phrase, and the phrase."""
@@ -320,6 +355,18 @@ def test_messages_have_no_phrase_of_the_list() -> None:
 
 def test_nor_has_the_german() -> None:
     assert found([text for _, german in catalogue() for text in german], GERMAN) == []
+
+
+def test_nor_have_documents() -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    records, lists = ROOT / "docs" / "decisions", ("style.md", "CHANGELOG.md", "cli.md")
+    texts = [
+        page.read_text(encoding="utf-8")
+        for page in pages
+        if records not in page.parents and page.name not in lists
+    ]
+    lines = [re.sub(r"`[^`]*`", "", line) for text in texts for line in MADE.sub("", text).splitlines()]
+    assert found(lines, DOCUMENTS) == []
 
 
 def test_a_phrase_is_found() -> None:
