@@ -113,7 +113,8 @@ class Watch:
         if busy and canary.waits_s < OVERDUE_S + LET_FINISH_S:
             return
         log.critical(
-            "%s took no work for %.0f s although it could; this process ends and is started again",
+            "the consumer of %s has stalled: no task taken for %.0f s with free slots; exiting to "
+            "be restarted",
             self.queue,
             canary.waits_s,
         )
@@ -125,7 +126,7 @@ class Watch:
             try:
                 self.look()
             except Exception:
-                log.exception("the watch could not look; it looks again")  # it must outlive anything
+                log.exception("the check of the consumer failed, retrying")  # it must outlive anything
 
 
 def register_canary(app: Celery, canaries: Canaries, own_queue: str) -> None:
@@ -163,7 +164,7 @@ def run_worker(
 
     def on_ready(sender: Any, **_: Any) -> None:
         ready(sender)
-        log.info("%s takes work from %s on %d threads", name, ", ".join(queues), concurrency)
+        log.info("worker %s consumes the queues %s with concurrency %d", name, ", ".join(queues), concurrency)
 
     def on_stopping(**_: Any) -> None:
         stopping()

@@ -225,4 +225,4 @@ def _compact(store: Store) -> None:
     try:
         erasure.compact_database(store)
     except (GraderError, SQLAlchemyError) as error:
-        log.warning("a student is erased, but the database's file was not rewritten: %s", error)
+        log.warning("a student was erased, but VACUUM of the database failed: %s", error)

@@ -60,7 +60,7 @@ def chat() -> Response:
     with ExitStack() as stack:
         stack.enter_context(slots.acquire(caller.token_id))
         conversation = Conversation(slots.gateway, ask, _gone())
-        log.info("gateway request %s of %s asks for %s", conversation.id, caller.name, ask.model)
+        log.info("gateway request %s of %s received for model %s", conversation.id, caller.name, ask.model)
         answer = Answer(conversation)
         if not body.stream:
             return jsonify(answer.whole())
@@ -130,7 +130,7 @@ class Answer:
             if not begun:
                 raise
             log.warning(
-                "%s, a gateway request's answer is broken off: %s", why_away(error), type(error).__name__
+                "%s, the stream of a gateway request was closed: %s", why_away(error), type(error).__name__
             )
             yield _event(content(Away()))
 

@@ -147,7 +147,7 @@ def _http(error: HTTPException) -> Response:
 
 
 def _store(error: SQLAlchemyError) -> Response:
-    log.error("the database cannot be used: %s", type(error).__name__)
+    log.error("database error: %s", type(error).__name__)
     return answer(Away("Tokens cannot be looked up right now; try again in a minute."))
 
 

@@ -70,7 +70,11 @@ class Conversation:
         try:
             self.gateway.talks.withdraw(self.id, self.ask.model)
         except RedisError as error:
-            log.warning("%s, the keys of a gateway request expire by themselves: %s", why_away(error), error)
+            log.warning(
+                "%s, the keys of a gateway request were not deleted and will expire: %s",
+                why_away(error),
+                error,
+            )
 
     def _send(self) -> None:
         self._tries += 1

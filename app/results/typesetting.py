@@ -76,12 +76,15 @@ def _made(data: Mapping[str, Any], pictures: Mapping[str, bytes]) -> bytes | Non
                 capture_output=True, timeout=SECONDS, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            log.warning("a PDF was given up after %.0f s", SECONDS)
+            log.warning("creating a PDF timed out after %.0f s", SECONDS)
             return None
     if done.returncode != 0 or not done.stdout.startswith(b"%PDF-"):
         length = len(done.stderr)
         log.warning(
-            "a PDF could not be made (%d): %s, %d bytes said", done.returncode, _kind(done.stderr), length
+            "a PDF could not be created (exit status %d): %s, %d bytes of error output",
+            done.returncode,
+            _kind(done.stderr),
+            length,
         )
         return None
     return done.stdout

@@ -151,7 +151,7 @@ def _store(error: SQLAlchemyError) -> Response | BaseResponse:
         return answer(400, CODES[400], _("The request is not valid."))
     if not database.is_unavailable(error):
         return _unknown(error)
-    log.error("the database cannot be used: %s", error)
+    log.error("database error: %s", error)
     security.read_rest()
     sentence = _("The database is not available. Nothing was lost or stored. Try again in a minute.")
     response = answer(503, "store_away", sentence)

@@ -59,7 +59,9 @@ class GradeViews:
                     if not audit.viewed_recently(session, actor, object_, timedelta(seconds=EVERY_S)):
                         audit.write_audit(session, actor, audit.VIEW_ACTION, object_, how)
         except SQLAlchemyError as error:
-            log.warning("%d views of grades could not be written down yet: %s", len(views), error)
+            log.warning(
+                "%d views of grades could not be written to the audit log, retrying: %s", len(views), error
+            )
             with self._lock:
                 self._waiting.extend(views)
 

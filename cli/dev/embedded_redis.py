@@ -274,7 +274,7 @@ class SupervisedRedis:
             with suppress(ProcessLookupError):
                 os.killpg(redis.process.pid, signal.SIGKILL)  # a child that rewrites the file holds the lock
             wait_s = 0.0 if time.monotonic() - started > STEADY_S else wait_s
-            log.warning("redis ended with status %s; starting it again", code)
+            log.warning("redis exited with status %s, restarting it", code)
             again = self._started_again(wait_s)
             if again is None:
                 return
@@ -286,7 +286,7 @@ class SupervisedRedis:
             try:
                 self._redis = start_redis(self._folder, self._address.port, self._address.password)
             except (RedisUnavailable, OSError) as error:  # a full disk, no memory: later there may be some
-                log.warning("redis cannot be started, trying again: %s", error)
+                log.warning("redis could not be started, retrying: %s", error)
                 wait_s = min(max(wait_s * 2, 0.25), LONGEST_WAIT_S)
                 continue
             if self._stopping.is_set():

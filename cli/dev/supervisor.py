@@ -71,7 +71,7 @@ class Supervisor:
         if process.stdin is not None:
             process.stdin.close()
         if not self._stopping.is_set():
-            log.warning("%s ended with status %s; starting it again", part.name, code)
+            log.warning("%s exited with status %s, restarting it", part.name, code)
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # orphans of a killed launcher would go on working
         self._ended.put((part, time.monotonic() - started))
@@ -85,7 +85,7 @@ class Supervisor:
             try:
                 self.start(part)
             except OSError as error:  # no memory, no disk, no more processes: later there may be
-                log.warning("%s cannot be started, trying again: %s", part.name, error)
+                log.warning("%s could not be started, retrying: %s", part.name, error)
                 self._ended.put((part, 0.0))
 
     def _wait_before(self, part: Part, lived: float) -> float:

@@ -84,7 +84,11 @@ class BodyBuffer(OverflowableBuffer):  # type: ignore[misc]
             try:
                 super().append(data)
             except OSError as error:
-                log.error("a body cannot be kept in %s: %s", tempfile.gettempdir(), error.strerror)
+                log.error(
+                    "the body of a request could not be written to %s: %s",
+                    tempfile.gettempdir(),
+                    error.strerror,
+                )
                 self.failed, self.most = True, 0
         elif self.buf is not None or self.strbuf:
             self.close()
@@ -198,14 +202,14 @@ class TimedChannel(HTTPChannel):  # type: ignore[misc]
             enough = self.moved - self.mark[1] >= bounds.least_bytes_per_s * (now - self.mark[0])
             self.mark = (now, self.moved)
             if not enough and phase == "answer":
-                log.info("an answer is taken too slowly; the connection is closed")
+                log.info("the client reads a response too slowly, closing the connection")
                 self.server.overdue.append(self)
             elif not enough:
                 self._time_out(f"its body came at less than {bounds.least_bytes_per_s} bytes a second")
 
     def _time_out(self, reason: str) -> None:
         """Answer 408 where something of a request came, and close."""
-        log.info("a request is given up: %s", reason)
+        log.info("request timed out: %s", reason)
         with self.requests_lock:
             request, self.request = self.request, None
             if request is not None:
@@ -261,5 +265,5 @@ class BoundedServer(TcpWSGIServer):  # type: ignore[misc]
         while total > most:
             largest = held.pop()
             total -= largest.held_bytes
-            log.warning("connections hold more than %d MiB; the largest is closed", most // MIB)
+            log.warning("buffers of connections exceed %d MiB, closing the largest", most // MIB)
             self.overdue.append(largest)

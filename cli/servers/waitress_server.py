@@ -86,7 +86,7 @@ class HttpServer:
         dispatcher, app = ThreadedTaskDispatcher(), self.build()
         for info in self.adjustments.listen:
             self._listen(app, dispatcher, info)
-            log.info("listens at http://%s%s", _address(info), self._public())
+            log.info("listening at http://%s%s", _address(info), self._public())
         dispatcher.set_thread_count(self.threads)
         while not self._stopping:
             self._turn()
@@ -118,7 +118,7 @@ class HttpServer:
         self._servers.append(server)
 
     def _public(self) -> str:
-        return f"; people reach it at {self.public_url}" if self.public_url else ""
+        return f"; public URL: {self.public_url}" if self.public_url else ""
 
     def _turn(self) -> None:
         wasyncore.loop(timeout=self.bounds.look_s, use_poll=True, map=self._map, count=1)

@@ -33,7 +33,7 @@ R_PACKAGES = (
     ),
 )
 NEEDED_ELSEWHERE = ("redis-server", "psql", "bwrap", "openssl", "ssh", "runuser", "useradd", "systemctl")
-RUN_IN = "work is run in:"
+RUN_IN = "sandbox backend:"
 """What the sandbox worker says when it starts."""
 OLD_VARIABLES = "/etc/grader.env"
 NOT_ROOT = "Setup changes the system: run it as root (sudo)."

@@ -1,4 +1,4 @@
-"""Why Redis gives no answer, in words: it is away, or it refuses the password."""
+"""Why Redis gives no answer, in words: it is unavailable, or it refuses the password."""
 
 from __future__ import annotations
 
@@ -26,4 +26,4 @@ def refuses_password(error: BaseException | None) -> bool:
 def why_away(error: BaseException) -> str:
     """The beginning of a line for logs."""
     refused = "redis refuses the password of GRADER_REDIS_URL"
-    return refused if refuses_password(error) else "redis is away"
+    return refused if refuses_password(error) else "redis is unavailable"

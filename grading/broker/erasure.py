@@ -105,4 +105,4 @@ def _forget_on_disk(redis: Redis) -> None:
         if redis.info("persistence").get("aof_enabled"):
             redis.bgrewriteaof()
     except ResponseError as error:
-        log.warning("redis did not rewrite its append-only file: %s", error)
+        log.warning("BGREWRITEAOF of redis failed: %s", error)

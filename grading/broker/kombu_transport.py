@@ -21,8 +21,8 @@ from redis.exceptions import ResponseError
 log = logging.getLogger(__name__)
 BROKEN = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 """What reading a message raises when it has not the shape of one."""
-THROWN_AWAY = "a message on %s was thrown away: %s"
-UNREADABLE = "it is not readable ({})"
+THROWN_AWAY = "a message on %s was discarded: %s"
+UNREADABLE = "it could not be decoded ({})"
 TEXT, MAYBE = str, str | None
 NEXT = "grader_next"
 """A header of runs that go to the end of the queue that is read next."""
@@ -96,7 +96,9 @@ class QoS(redis.QoS):
         try:
             yield
         except ResponseError as error:
-            log.warning("redis refuses; a message stays unsettled and will come once more: %s", error)
+            log.warning(
+                "redis refused a command; a message stays unacknowledged and will be redelivered: %s", error
+            )
             self._quick_ack(delivery_tag)
 
     def _remove_from_indices(self, delivery_tag: str, pipe: Any = None) -> Any:

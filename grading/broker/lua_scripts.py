@@ -50,7 +50,7 @@ class Script:
 
     def _load(self) -> bool:
         if self._only_calls:
-            log.debug("redis does not know a script yet; waiting for the server to load it")
+            log.debug("NOSCRIPT: a Lua script is not loaded in redis yet, waiting for the server to load it")
             threading.Event().wait(AGAIN_S)
             return False
         self._redis.script_load(self._text)

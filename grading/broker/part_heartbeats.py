@@ -40,7 +40,7 @@ def send_heartbeats_until(
             heard = True
         except RedisError as error:
             if heard:
-                log.warning("%s, the %s cannot say that it lives: %s", why_away(error), part, error)
+                log.warning("%s, the %s could not send a heartbeat: %s", why_away(error), part, error)
             heard = False
         if stop.wait(HEARTBEAT_S):
             break

@@ -240,8 +240,8 @@ def refuse_open(url: str, *, needed: bool = True) -> None:
         reason = untrusted(error)
         if reason is not None and needed:
             raise RedisUntrusted(reason_sentence(url, reason)) from None
-        said = reason_sentence(url, reason) if reason else f"Redis at {place(url)} is away."
-        log.warning("%s Going on, that may change.", said)
+        said = reason_sentence(url, reason) if reason else f"Redis at {place(url)} is unavailable."
+        log.warning("%s Continuing, the connection is retried.", said)
         return
     if is_open and not on_loopback(url):
         raise RedisOpen(

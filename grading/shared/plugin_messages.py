@@ -21,4 +21,4 @@ def load_installed_messages() -> None:
         try:
             one.load()
         except Exception:
-            log.exception("the messages of %s cannot be loaded", one.name)
+            log.exception("the messages of the plugin %s could not be loaded", one.name)

@@ -67,7 +67,9 @@ def start(part: str, environ: Mapping[str, str], machine: str = "") -> None:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
         from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
     except ModuleNotFoundError as error:
-        log.warning("%s is set, but the extra 'tracing' is not installed (%s): no traces", ENDPOINT, error)
+        log.warning(
+            "%s is set, but the extra 'tracing' is not installed (%s): traces are disabled", ENDPOINT, error
+        )
         return
 
     class Ids(RandomIdGenerator):

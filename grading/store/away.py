@@ -25,4 +25,4 @@ def refuses_password(error: SQLAlchemyError) -> bool:
 def why_away(error: SQLAlchemyError) -> str:
     """The beginning of a line for logs."""
     refused = "the database refuses the password of GRADER_DATABASE_URL"
-    return refused if refuses_password(error) else "the database is away"
+    return refused if refuses_password(error) else "the database is unavailable"

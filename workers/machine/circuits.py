@@ -233,7 +233,7 @@ class CircuitBreakers:
         except EngineError as failed:
             error, why = failed.code, failed.coded
         except Exception as failed:
-            log.exception("the probe of %s on %s broke", model, engine)  # this thread must outlive anything
+            log.exception("the probe of %s on %s failed", model, engine)  # this thread must outlive anything
             error, why = EngineError.code, PROBE_FAILED(kind=type(failed).__name__)
         if error is None or verdict(error, 0, "") == "well":
             self._move([place], lambda c, now: c.answered(now))
@@ -244,12 +244,19 @@ class CircuitBreakers:
         try:
             self._changed()
         except Exception:
-            log.exception("a change of a circuit could not be told")  # this thread must outlive anything
+            log.exception(
+                "a change of a circuit breaker could not be sent"
+            )  # this thread must outlive anything
 
 
 def _say(place: Place, circuit: Circuit) -> None:
     engine, model = place
     if circuit.closed:
-        log.info("%s on %s answers again, and gets work again", model, engine)
+        log.info("circuit breaker of %s on %s closed: it answers again", model, engine)
     else:
-        log.warning("%s on %s gets no more work until it answers: %s", model, engine, circuit.why)
+        log.warning(
+            "circuit breaker of %s on %s opened, it gets no runs until it answers: %s",
+            model,
+            engine,
+            circuit.why,
+        )

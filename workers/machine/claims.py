@@ -36,7 +36,7 @@ class Claims:
         try:
             message.resend(own_queue(claim.machine))
         except AWAY as error:
-            log.warning("%s, a run of machine %s is done here: %s", why_away(error), claim.machine, error)
+            log.warning("%s, a run of machine %s is executed here: %s", why_away(error), claim.machine, error)
             return self._claim(working, hand_on=False).answer
         return "elsewhere"
 
@@ -47,7 +47,7 @@ class Claims:
                 self.lease(working), job.round_id, hand_on=hand_on, avoid=job.avoid, alone=job.alone
             )
         except RedisError as error:
-            log.warning("%s, working without a lease: %s", why_away(error), error)
+            log.warning("%s, executing a run without a lease: %s", why_away(error), error)
             working.leased = False
             return Claim("granted")
 
@@ -80,4 +80,4 @@ class Claims:
 
 
 def _stays(error: RedisError) -> None:
-    log.warning("%s, a lease stays until the sweeper ends it: %s", why_away(error), error)
+    log.warning("%s, a lease could not be released and will expire: %s", why_away(error), error)

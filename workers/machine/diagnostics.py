@@ -92,7 +92,7 @@ def _model(process: MachineProcess, engine: str, model: str, patience_s: float) 
     try:
         generation = probe(process.engines[engine], model, patience_s)
     except EngineError as error:
-        log.warning("%s on %s gave no token: %s", model, engine, error.message)
+        log.warning("%s on %s returned no token: %s", model, engine, error.message)
         digest = process.model_digests.digest(engine, model)
         return {**found, "ok": False, "error": error.code, "message": error.message, "digest": digest}
     left = max(1.0, patience_s - (time.monotonic() - begun))

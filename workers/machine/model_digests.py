@@ -60,7 +60,7 @@ class ModelDigests:
                 try:
                     self.learn(place.engine, place.model, engine.load(place.model))
                 except EngineError as error:
-                    log.error("model %s cannot be loaded: %s", place.model, error.message)
+                    log.error("model %s could not be loaded: %s", place.model, error.message)
 
     def ask(self) -> bool:
         """Ask the engines that can tell; whether all of them did. May take minutes."""
@@ -76,7 +76,7 @@ class ModelDigests:
         try:
             digest = engine.digest(model, seconds)
         except EngineError as error:
-            log.info("the weights of %s on %s are not known: %s", model, name, error.message)
+            log.info("the model digest of %s on %s is unknown: %s", model, name, error.message)
             return None
         self.learn(name, model, digest)
         return digest
@@ -103,7 +103,7 @@ def _types(engine: ReportsMetrics) -> dict[str, dict[str, str]]:
         return {name: asdict(one) for name, one in engine.metrics.items()}
     except Exception:
         log.exception(
-            "an engine cannot say what it reports"
+            "the details of an engine could not be read"
         )  # figures must not cost the machine its heartbeat
         return {}
 
@@ -116,6 +116,6 @@ def _counted(engine: ReportsMetrics) -> dict[str, float]:
         }
     except Exception:
         log.exception(
-            "an engine cannot report its metrics"
+            "the metrics of an engine could not be read"
         )  # figures must not cost the machine its heartbeat
         return {}

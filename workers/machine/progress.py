@@ -86,10 +86,12 @@ class ProgressReports:
             try:
                 wait = self.tell()
             except RedisError as error:
-                log.debug("redis is away, nothing is told: %s", error)  # the heartbeat says it aloud
+                log.debug(
+                    "redis is unavailable, no progress is sent: %s", error
+                )  # the heartbeat says it aloud
                 wait = self._pause(stop)
             except Exception:
-                log.exception("nothing is told this time")  # the thread must outlive anything
+                log.exception("sending progress failed")  # the thread must outlive anything
                 wait = self._pause(stop)
 
     def _pause(self, stop: threading.Event) -> float:
@@ -148,7 +150,7 @@ class ProgressReports:
             if held:
                 one.leased = True
             elif one.leased and not one.taken_away:
-                log.info("run %s was taken away", one.job.run_id)
+                log.info("run %s was revoked: its lease was lost", one.job.run_id)
                 one.take_away()
 
     def _next(self, working: RunInHand, now: float) -> _Told:

@@ -37,7 +37,7 @@ class Requeue:
         try:
             message.resend(message.home)
         except AWAY as error:
-            log.warning("%s, a run is begun though its engine is away: %s", why_away(error), error)
+            log.warning("%s, a run is started although its engine is unavailable: %s", why_away(error), error)
             return False
         return True
 
@@ -90,7 +90,10 @@ class Requeue:
                 back += 1
         except AWAY as error:
             log.warning(
-                "%s, %d runs are found missing later: %s", why_away(error), len(messages) - back, error
+                "%s, %d runs could not be requeued, the sweeper will requeue them: %s",
+                why_away(error),
+                len(messages) - back,
+                error,
             )
         return back
 
@@ -105,11 +108,11 @@ class Requeue:
         try:
             # first, or who gets it finds it claimed
             if not self._leases.unclaim(self._machine, self._process, run_id):
-                log.info("run %s is in other hands by now", run_id)
+                log.info("run %s is not requeued: another machine has its lease", run_id)
                 return True
             working.message.resend(working.message.home)
         except AWAY as error:
-            log.warning("%s, a run does not go back to its queue: %s", why_away(error), error)
+            log.warning("%s, a run could not be requeued: %s", why_away(error), error)
             return False
-        log.info("run %s goes back to its queue, as its engine is away", run_id)
+        log.info("run %s is requeued: its engine is unavailable", run_id)
         return True

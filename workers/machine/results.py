@@ -87,7 +87,7 @@ def offer(send: Send, content: Mapping[str, Any], secret: str, stop: threading.E
         except AWAY as error:
             if waited >= SEND_FOR_S or stop.wait(wait):
                 raise
-            log.warning("%s, the result waits here: %s", why_away(error), error)
+            log.warning("%s, retrying to send a result: %s", why_away(error), error)
         waited, wait = waited + wait, min(wait * 2, 5.0)
 
 

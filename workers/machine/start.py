@@ -105,7 +105,7 @@ def _say_ready(inbox: Inbox) -> None:
     try:
         inbox.ready()
     except AWAY as error:
-        log.warning("%s, the sweeper sends work later: %s", why_away(error), error)
+        log.warning("%s, the sweeper will requeue these runs: %s", why_away(error), error)
 
 
 def _take_by(app: Celery, listening: QueueSelection, inbox: Inbox) -> None:
@@ -207,8 +207,10 @@ def _end_after(process: MachineProcess, ended: threading.Event, grace_s: float) 
     try:
         process.leave()  # first, or others hand it on to this machine again
         back = process.hand_back()
-        log.warning("%d runs were not done within %g s and go back to their queues", back, grace_s)
+        log.warning(
+            "%d runs did not finish within the %g s of the warm shutdown and are requeued", back, grace_s
+        )
         if not process.break_off(BREAK_OFF_S):
-            log.warning("not all of them could be broken off")
+            log.warning("not all of these runs could be canceled")
     finally:
         os._exit(0)

@@ -97,7 +97,9 @@ class MachineProcess:
         try:
             job = read_job(raw)
         except ValidationError as error:
-            log.error("a message that is no job was refused: %d faults", error.error_count())
+            log.error(
+                "a message was rejected: it is not a valid job, %d validation errors", error.error_count()
+            )
             return self._refuse(raw)
         with working_on(round=job.round_id, run=job.run_id, stage=job.stage):
             return self._run(job, message)
@@ -203,7 +205,7 @@ class MachineProcess:
         try:
             return self.telling.tell_one(working)
         except RedisError as error:
-            log.warning("%s, beginning all the same: %s", why_away(error), error)
+            log.warning("%s, starting a run anyway: %s", why_away(error), error)
             return True
 
     def _circuits_changed(self) -> None:
@@ -246,10 +248,10 @@ class MachineProcess:
         try:
             self.heartbeat()
         except RedisError as error:
-            log.warning("%s, no heartbeat: %s", why_away(error), error)
+            log.warning("%s, no heartbeat sent: %s", why_away(error), error)
         except Exception:
             log.exception(
-                "no heartbeat this time"
+                "sending the heartbeat failed"
             )  # the heartbeat must outlive anything: silence means death
 
     def in_hand(self) -> dict[str, int]:
@@ -293,7 +295,7 @@ class MachineProcess:
         )
         self.telling.confirm()
         if drained != self.drained:
-            log.info("machine %s was %s", machine.name, "drained" if drained else "taken in again")
+            log.info("machine %s was %s", machine.name, "drained" if drained else "resumed")
             self.listen(not drained)
             self.drained = drained
             self.heartbeat()  # what the others hear is old otherwise
@@ -307,7 +309,9 @@ class MachineProcess:
             self.leases.leave(self.machine.name, self.process)
         except RedisError as error:
             log.warning(
-                "%s, this process counts as dead when its heartbeat is old: %s", why_away(error), error
+                "%s, the heartbeat of this process could not be removed and will expire: %s",
+                why_away(error),
+                error,
             )
 
     def close(self) -> None:

@@ -249,7 +249,7 @@ class Runner:
         try:
             return None if content is None else Execution.model_validate(content)
         except ValidationError:
-            log.warning("a kept execution has a shape of another version; it is run again")
+            log.warning("a cached execution is from another version; it is run again")
             return None
 
     def _keep(self, key: str, submission_id: str | None, execution: Execution) -> None:
@@ -260,7 +260,7 @@ class Runner:
             with self.store.write() as session:
                 preparing.store_execution(session, key, submission_id, json.loads(content))
         except IntegrityError:
-            log.info("work that was erased while it was run is not kept")
+            log.info("a submission was erased during its run; the execution is not stored")
 
     def _run(self, request: Request) -> Execution:
         try:

@@ -119,7 +119,7 @@ class ClaimedRounds:
             try:
                 self.give_back(held)
             except SQLAlchemyError as error:
-                log.warning("round %s could not be given back: %s", held.key, error)
+                log.warning("the lease of round %s could not be released: %s", held.key, error)
 
     def keep(self, stop: threading.Event) -> None:
         """Say from time to time that they are still under way; the body of a thread."""
@@ -128,9 +128,11 @@ class ClaimedRounds:
             try:
                 self.sign()
             except SQLAlchemyError as error:
-                log.warning("%s, rounds cannot be held: %s", why_sql_away(error), error)
+                log.warning("%s, the leases of rounds could not be renewed: %s", why_sql_away(error), error)
             if (took := time.monotonic() - began) > HOLD_S - SIGN_EVERY_S:
-                log.warning("holding rounds took %.0f s; others may have taken them", took)
+                log.warning(
+                    "renewing the leases of rounds took %.0f s; another worker may have claimed them", took
+                )
 
     def sign(self) -> None:
         """Hold everything for another while."""
@@ -142,7 +144,7 @@ class ClaimedRounds:
             lost = [held.key for held in mine if not outbox.extend_hold(session, held, HOLD_S)]
         for round_id in lost:
             # this process stood still for too long; the first who is done counts
-            log.warning("the work of round %s is run by somebody else, too", round_id)
+            log.warning("another sandbox worker has the lease of round %s", round_id)
 
 
 MOST_KILLS = 5
@@ -190,7 +192,7 @@ def _run_claimed(server: Server, runner: Runner, holding: ClaimedRounds, held: H
         if holding.ending.is_set():
             holding.give_back(held)
             return 0.0
-        log.warning("the work of round %s could not be run, it is tried again: %s", round_id, error)
+        log.warning("the sandbox run of round %s failed, retrying: %s", round_id, error)
         return holding.put_off(held, error.message)
     except BaseException:
         holding.give_back(held)
@@ -232,10 +234,10 @@ def end_soon(holding: ClaimedRounds, sandboxes: ClosableBackend, ended: threadin
     holding.ending.set()
     sandboxes.close()
     if not done:
-        log.info("what is still run is ended and given back")
+        log.info("unfinished sandbox runs are killed and requeued")
     if ended.wait(GIVE_UP_S):
         return
-    log.warning("the pool does not come to its end by itself")
+    log.warning("the sandbox worker does not stop by itself, exiting")
     holding.give_all_back()
     logging.shutdown()
     os._exit(0)
@@ -250,7 +252,7 @@ def start_sandbox_worker(config: Config) -> None:
     canaries = Canaries(server.dispatch.registry.redis)
     settings = config.sandbox
     sandbox = ClosableBackend(open_backend(settings.backend, engine=settings.engine, image=settings.image))
-    log.info("work is run in: %s %s", sandbox.name, sandbox.problem())
+    log.info("sandbox backend: %s %s", sandbox.name, sandbox.problem())
 
     def rate() -> Rate:
         return Rate(settings.at_once, holding.speed.seconds)

@@ -120,7 +120,7 @@ def _pass(server: Server) -> int:
         _send(server, taken.outgoing)
         server.told.tell(server.store, server.dispatch, left=taken.left)
     except AWAY as error:
-        log.warning("%s, waiting rounds stay in SQL: %s", why_away(error), error)
+        log.warning("%s, no runs are sent to the queues: %s", why_away(error), error)
         return 0
     server.passes.rest_until = server.passes.clock() + (FULL_S if taken.left else NOTHING_S)
     if taken.more:
@@ -136,7 +136,7 @@ def _send(server: Server, outgoing: Sequence[Outgoing]) -> None:
     for one in outgoing:
         about = {"submission": one.submission_id, "round": one.round_id, "run": one.run_id}
         with working_on(**about, stage=one.stage):
-            log.info("run %s, %s of round %s, was sent", one.run_id, one.stage, one.round_id)
+            log.info("run %s (%s of round %s) sent to its queue", one.run_id, one.stage, one.round_id)
         mark("dispatch", one.round_id, began_ns, one.run_id, **{"grader.stage": one.stage})
 
 
@@ -203,7 +203,7 @@ def _jobs_of_round(
         raise
     except Exception:
         # else this round would undo the beginning of all others, for ever
-        log.exception("there is no job for round %s", orders[0].round_id)
+        log.exception("the jobs of round %s could not be created", orders[0].round_id)
         if current := locking.lock_round(session, orders[0].round_id):
             finish_round.fail_round(session, current, NO_JOB())
         return []

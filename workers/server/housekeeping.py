@@ -51,7 +51,7 @@ def _release(server: Server, name: str) -> None:
     with server.store.write() as session:
         count = release.release_due(session, name)
     if count:
-        log.info("its date has come: %d grades of an assignment were released", count)
+        log.info("scheduled release: %d grades of an assignment were released", count)
 
 
 def _retain(server: Server) -> None:
@@ -62,7 +62,9 @@ def _retain(server: Server) -> None:
         removed = retention.delete_chunk(session, server.config.retention)
         periodic_tasks.reschedule(session, DAILY, NEXT_HELPING if removed else EVERY)
     if removed:
-        log.info("kept long enough and removed: %s", ", ".join(f"{n} {kind}" for kind, n in removed.items()))
+        log.info(
+            "retention period passed, deleted: %s", ", ".join(f"{n} {kind}" for kind, n in removed.items())
+        )
 
 
 def _tidy(server: Server) -> None:
@@ -83,7 +85,7 @@ def _withdraw(server: Server, name: str) -> None:
         return
     removed = withdraw(server.dispatch.registry.redis, payload["ids"])
     if removed:
-        log.info("withdrew %d entries of erased work from redis", removed)
+        log.info("deleted %d keys of erased submissions from redis", removed)
     with server.store.write() as session:
         if over:
             periodic_tasks.remove(session, name)

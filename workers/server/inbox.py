@@ -32,8 +32,8 @@ from workers.server.context import Server
 
 log = logging.getLogger(__name__)
 REFUSED = (
-    "a message from machine %s was refused: %s. If that machine is in order, make its user in Redis anew "
-    "with `grader redis acl --machine` and give it that address."
+    "a message from machine %s was rejected: %s. If that machine is not compromised, create its Redis "
+    "user again with `grader redis acl --machine` and give it that address."
 )
 RUN_ID = re.compile(r"[0-9a-f]{32}")
 AT_ONCE = 16
@@ -64,12 +64,12 @@ class Inboxes:
                 entries, failures = [], 0
             except (*AWAY, *record.SQL_AWAY) as error:
                 why = why_sql_away(error) if isinstance(error, SQLAlchemyError) else why_away(error)
-                log.warning("%s, %d results wait: %s", why, len(entries), error)
+                log.warning("%s, %d results are not recorded yet, retrying: %s", why, len(entries), error)
                 failures += 1
                 self.stop.wait(RETRY_WAITS[min(failures, len(RETRY_WAITS)) - 1])
             except Exception:
                 # the thread must outlive anything; what it left in Redis is found by the sweeper
-                log.exception("what machines sent could not be read")
+                log.exception("the results of machines could not be read")
                 entries = []
 
 
@@ -116,7 +116,11 @@ def _prove(server: Server, left: Left) -> Result | None:
     if content is None or content[0] != "result" or content[1].get("run_id") != left.run_id:
         return None
     if left.holders and left.machine not in left.holders:
-        log.error("a result of machine %s was refused: run %s is in other hands", left.machine, left.run_id)
+        log.error(
+            "a result of machine %s was rejected: another machine has the lease of run %s",
+            left.machine,
+            left.run_id,
+        )
         return None
     result = record.read(content[1])
     return None if result is None else _of(left.machine, result)
@@ -139,7 +143,7 @@ def _answer(server: Server, machine: str, message: str) -> None:
     elif kind == "ready":
         admit_runs(server)
     elif kind:
-        log.error(REFUSED, machine, "a result belongs under the key of its run")
+        log.error(REFUSED, machine, "a result must be stored under the key of its run")
 
 
 def _of(machine: str, result: Result) -> Result:
@@ -156,7 +160,7 @@ def _send_on(server: Server, machine: str, content: Mapping[str, Any]) -> None:
     run_id = str(content.get("run_id"))
     if server.dispatch.holders(run_id):
         # a machine that connects again gives back all messages, and keeps its leases
-        log.info("run %s of machine %s goes on; its message is not sent again", run_id, machine)
+        log.info("run %s of machine %s is still running; it is not requeued", run_id, machine)
         return
     with server.store.write() as session:
         order = lifecycle.find_order(session, run_id)
@@ -165,14 +169,16 @@ def _send_on(server: Server, machine: str, content: Mapping[str, Any]) -> None:
     others = [own_queue(one.name) for one in server.config.machines if one.name != machine]
     to = next((name for name in others if name == content.get("to")), "")
     if not outgoing:
-        log.info("run %s of machine %s is over; it is not sent again", run_id, machine)
+        log.info("run %s of machine %s has finished; it is not requeued", run_id, machine)
     with working_on(run=run_id):
         for one in outgoing:
             try:
                 server.dispatch.send([one], to)
             except AWAY as error:
                 log.warning(
-                    "%s, a run that was given back is found missing later: %s", why_away(error), error
+                    "%s, a returned run could not be requeued, the sweeper will requeue it: %s",
+                    why_away(error),
+                    error,
                 )
             else:
-                log.info("run %s of machine %s goes to %s", run_id, machine, to or "its queue")
+                log.info("run %s of machine %s is requeued to %s", run_id, machine, to or "its queue")

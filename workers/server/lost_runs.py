@@ -41,7 +41,7 @@ def one_by_one(ids: Iterable[str], do: Callable[[str], None]) -> None:
         except (*AWAY, OperationalError, InterfaceError):
             raise
         except Exception:
-            log.exception("%s cannot be set going again", identifier)
+            log.exception("%s could not be retried", identifier)
 
 
 def _died(lease: Lease) -> Message:
@@ -85,7 +85,10 @@ class LostRuns:
         moment = self.clock()
         before, self._ahead_s = self._ahead_s, self.server.dispatch.registry.time() - time.monotonic()
         if before is not None and abs(self._ahead_s - before) > JUMP_S:
-            log.warning("redis' clock jumped by %.0f s; ages say nothing for a while", self._ahead_s - before)
+            log.warning(
+                "the clock of redis jumped by %.0f s; leases and heartbeats are not expired for a while",
+                self._ahead_s - before,
+            )
             self._redis_since = None
         self._redis_since = self._redis_since or moment
         seen_for = moment - self._redis_since
@@ -98,7 +101,7 @@ class LostRuns:
         for heartbeat in heartbeats:
             if not heartbeat.alive:
                 log.warning(
-                    "machine %s (process %s) is dead: no heartbeat for 10 s",
+                    "machine %s (process %s) is lost: no heartbeat for 10 s",
                     heartbeat.machine,
                     heartbeat.process,
                 )
@@ -183,7 +186,7 @@ class LostRuns:
         left = self.server.dispatch.left_of(run_id)
         found = any(one.outcome != "unknown" for one in inbox.record_left(self.server, left))
         if found:
-            log.info("run %s: its result was not recorded; done now", run_id)
+            log.info("run %s: its result had not been recorded; recorded now", run_id)
         return found
 
     def _lose(

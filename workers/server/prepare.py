@@ -155,7 +155,7 @@ def _ending_badly(
         except GraderError as error:
             why = error.coded
         except (_ChecksFailed, ValidationError, DataError):
-            log.exception("round %s cannot be prepared", round_id)
+            log.exception("preparing round %s failed", round_id)
             why = CHECKS_FAILED()
         with server.store.write() as session:
             preparing.reject_round(session, round_id, why)
@@ -179,7 +179,7 @@ def _hand_on(server: Server, received: ReceivedSubmission) -> bool:
         handed_on = preparing.hand_on(session, received.round_id)
     if handed_on:
         server.dispatch.announce_execution(received.round_id, received.priority)
-        log.info("the work of round %s is to be run", received.round_id)
+        log.info("round %s was sent to the sandbox queue", received.round_id)
     return False
 
 

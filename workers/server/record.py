@@ -43,7 +43,9 @@ def read(content: Any) -> Result | None:
         return read_result(content)
     except ValidationError as error:
         # not its text, which repeats what a student wrote
-        log.error("a message that is no result was refused: %d faults", error.error_count())
+        log.error(
+            "a message was rejected: it is not a valid result, %d validation errors", error.error_count()
+        )
     if not isinstance(content, Mapping):
         return None
     ids = {key: str(content.get(key)) for key in ("run_id", "round_id", "stage") if content.get(key)}
@@ -64,7 +66,11 @@ def record(server: Server, results: Sequence[Result]) -> list[Recorded]:
         raise
     except Exception as error:  # noqa: BLE001 - told, and each is tried by itself
         # not the error's text, which may repeat what a student wrote
-        log.warning("%d results are recorded one by one: %s", len(kept), type(error).__name__)
+        log.warning(
+            "recording a batch of %d results failed, retrying them one by one: %s",
+            len(kept),
+            type(error).__name__,
+        )
         recorded = [_alone(server, one) for one in kept]
     for result, one in zip(results, recorded, strict=True):
         _say(result, one, began_ns)
@@ -92,7 +98,7 @@ def _alone(server: Server, result: Result) -> Recorded:
             (recorded,) = lifecycle.record_results(session, [result])
     except REFUSED as error:
         # else it would be recovered and begun again for ever
-        log.error("the database refuses the result of run %s: %s", result.run_id, type(error).__name__)
+        log.error("the database rejected the result of run %s: %s", result.run_id, type(error).__name__)
         with server.store.write() as session:
             (recorded,) = lifecycle.record_results(session, [_bare(_without_output(result))])
     if recorded.complete is not None:
@@ -109,7 +115,7 @@ def _say(result: Result, recorded: Recorded, began_ns: int) -> None:
         say({**outcome(result), "grader.recorded": recorded.outcome})
         log.info("run %s, %s: %s", result.run_id, result.stage, recorded.outcome)
         if recorded.outcome == "unknown":
-            log.warning("a result for run %s, which was never dispatched, was ignored", result.run_id)
+            log.warning("a result was ignored: run %s was never dispatched", result.run_id)
 
 
 def _without_output(result: Result) -> Result:
@@ -143,7 +149,7 @@ def combine(server: Server, round_id: str) -> bool:
         raise
     except Exception:
         # else it would be tried again for ever
-        log.exception("round %s cannot be combined", round_id)
+        log.exception("combining the results of round %s failed", round_id)
     with server.store.write() as session:
         if current := finish_round.lock_complete(session, round_id):
             finish_round.fail_round(session, current, NO_REPORT())
@@ -159,7 +165,7 @@ def _combine(server: Server, session: Session, current: LockedRound | None) -> b
         outcome = _outcome(server, session, current, end)
         release = end.by_itself and not outcome.held and not outcome.failures
         finish_round.finish_round(session, current, outcome, end, release=release)
-        held = ", held for a person" if outcome.held else ""
+        held = ", held for review" if outcome.held else ""
         log.info("round %s is %s%s", current.id, outcome.status, held)
     return True
 

@@ -60,7 +60,7 @@ class Sweeper:
 
     def run(self, stop: threading.Event) -> None:
         """Sweep every 5 s until told to stop."""
-        log.info("sweeping every %g s", EVERY_S)
+        log.info("the sweeper runs every %g s", EVERY_S)
         while not stop.is_set():
             self.step()
             self.rest(stop)
@@ -72,7 +72,8 @@ class Sweeper:
         late_s = self.clock() - began - EVERY_S
         if late_s > STILL_S:
             log.warning(
-                "this process stood still for %.0f s; machines are given time to send heartbeats", late_s
+                "this process was suspended for %.0f s; waiting for heartbeats before machines count as lost",
+                late_s,
             )
             self.lost.start_over()
 
@@ -83,11 +84,11 @@ class Sweeper:
                 part()
             except AWAY as error:
                 self.lost.start_over()
-                log.warning("%s, sweeping later: %s", why_away(error), error)
+                log.warning("%s, the sweep is retried later: %s", why_away(error), error)
             except DBAPIError as error:
-                log.warning("%s, sweeping later: %s", why_sql_away(error), error)
+                log.warning("%s, the sweep is retried later: %s", why_sql_away(error), error)
             except Exception:
-                log.exception("a part of the sweep failed; the others go on")
+                log.exception("a step of the sweep failed; the other steps continue")
 
     def _parts(self) -> tuple[Callable[[], None], ...]:
         return (
@@ -108,7 +109,7 @@ class Sweeper:
         redis, config = self.server.dispatch.registry.redis, self.server.config
         wrong = redis_key_types.of_another_type(redis, redis_key_types.expected(config))
         for key, kind in wrong.items():
-            log.error("%r in Redis is a %s, so nobody could use it; it is set aside for a day", key, kind)
+            log.error("WRONGTYPE: the redis key %r is a %s; it is renamed and expires in a day", key, kind)
         redis_key_types.set_aside(redis, wrong)
         machines = [machine.name for machine in config.machines]
         redis_key_types.forget_handed_out(redis, machines, config.redis.visibility_timeout_s)
@@ -116,7 +117,7 @@ class Sweeper:
     def _load_scripts(self) -> None:
         """Machines may not, and wait for those that a Redis which started again has forgotten."""
         if missing := load_scripts(self.server.dispatch.registry.redis):
-            log.info("redis knew %d scripts of machines no more; they are loaded again", missing)
+            log.info("redis had lost %d Lua scripts (SCRIPT LOAD); loaded them again", missing)
 
     def _do_chores(self) -> None:
         do_chores(self.server)
@@ -156,7 +157,7 @@ class Sweeper:
         busy = any(backlog.get(name) for name in SANDBOX_QUEUES)
         found = {**self._abandoned(), **self._untried(EXECUTE_BUSY_S if busy else EXECUTE_S)}
         for round_id, priority in found.items():
-            log.info("the work of round %s was forgotten; it is to be run again", round_id)
+            log.info("the sandbox run of round %s was lost; it is queued again", round_id)
             self.server.dispatch.announce_execution(round_id, priority)
 
     def _abandoned(self) -> dict[str, str]:
@@ -174,7 +175,7 @@ class Sweeper:
         return waiting_for
 
     def _prepare(self, round_id: str) -> None:
-        log.info("round %s was never announced; preparing it", round_id)
+        log.info("round %s was never sent to a queue; preparing it", round_id)
         prepare(self.server, round_id)
 
     def _combine_forgotten(self) -> None:
@@ -184,7 +185,7 @@ class Sweeper:
 
     def _combine(self, round_id: str) -> None:
         if record.combine(self.server, round_id):
-            log.info("round %s was complete but not combined; done now", round_id)
+            log.info("round %s was complete but not combined; combined now", round_id)
 
     def _tell_drained(self) -> None:
         """Redis may have forgotten which machines are out, and an operator may change it meanwhile."""

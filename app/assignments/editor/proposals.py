@@ -207,7 +207,7 @@ def _model() -> str:
     try:
         return DRAFTING if gateway is not None and DRAFTING in gateway.models() else ""
     except RedisError as error:
-        log.warning("%s, nobody can be asked for a draft: %s", why_away(error), type(error).__name__)
+        log.warning("%s, a draft could not be requested: %s", why_away(error), type(error).__name__)
         return ""
 
 
@@ -248,10 +248,10 @@ def _write(
     except (Refused, rubric_from_model.NoProposal) as error:
         _failed(draft, render_error(error))
     except RedisError as error:
-        log.warning("%s, a draft is given up: %s", why_away(error), type(error).__name__)
+        log.warning("%s, a draft was canceled: %s", why_away(error), type(error).__name__)
         _failed(draft, N_("The machines cannot be reached right now. Try again in a minute."))
     except Exception:
-        log.exception("a rubric could not be drafted")
+        log.exception("generating a draft of a rubric failed")
         _failed(draft, N_("Something went wrong on the server. Try again, or start from the template."))
     draft.seconds = time.monotonic() - draft.began
 

@@ -122,7 +122,7 @@ def login() -> BaseResponse | str:
         return _to_platform(platform, asked, browser)
     again = f"/lti/login?{urlencode(asked)}"
     if TESTED in request.args:
-        log.info("a browser keeps no cookie for the launch of platform %d", platform.id)
+        log.info("the browser blocks the cookie of the LTI launch of platform %d", platform.id)
         alone = request.headers.get("Sec-Fetch-Dest") == "document"
         return render_template("lti/open_window.html", way=again, alone=alone)
     return _with_state(redirect(f"{again}&{TESTED}=1", 303), secrets.token_urlsafe(32))
@@ -162,7 +162,7 @@ def result(submission_id: str) -> BaseResponse | str:
 @pages.errorhandler(LaunchRefused)
 def refused(error: LaunchRefused) -> tuple[str, int]:
     """A page of its own: why, and where to go on."""
-    log.info("a launch was refused: %s", error.message)
+    log.info("LTI launch refused: %s", error.message)
     page = render_template(
         "lti/refused.html", message=render_message(error.coded), error=error, request_id=request_id()
     )
@@ -258,7 +258,7 @@ def _fetched(platform: Platform) -> dict[str, Any]:
     try:
         found = client.fetch_jwks(platform, services().config.server.allowed)
     except GraderError as error:
-        log.warning("keys of platform %d: %s", platform.id, error.message)
+        log.warning("the keys (JWKS) of platform %d could not be read: %s", platform.id, error.message)
         if platform.jwks:
             return dict(platform.jwks)
         raise

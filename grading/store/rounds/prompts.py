@@ -99,16 +99,18 @@ def store_prompt(session: Session, result: Result) -> None:
         return
     shown = result.provenance.examples
     if shown and not example_usage.all_exist(session, shown):
-        log.info("the prompt of run %s is not kept: it shows an example that was erased", result.run_id)
+        log.info("the prompt of run %s is not stored: it contains an example that was erased", result.run_id)
         return
     try:
         system, user = result.prompt.system.encode(), result.prompt.user.encode()
     except UnicodeEncodeError:
-        log.warning("the prompt of run %s is no text and is not kept", result.run_id)
+        log.warning("the prompt of run %s is not stored: it is not text", result.run_id)
         return
     if len(system) + len(user) > MOST_BYTES:
         log.warning(
-            "the prompt of run %s is not kept: %d bytes are too many", result.run_id, len(system) + len(user)
+            "the prompt of run %s is not stored: %d bytes exceed the limit",
+            result.run_id,
+            len(system) + len(user),
         )
         _put(session, _PROMPTS, run_id=result.run_id)
         return

@@ -10,7 +10,7 @@ STAGE name a run that is under way, from the log of the store: then results are 
 one that is made up. Prints a line for each
 attack and ends with 1 if Redis allowed what only the server, or another machine, may do. Redis always
 takes what goes into the machine's own inbox: that it counts for nothing is seen in the store's log ("a
-message from machine NAME was refused") and in the grade. `tests/hostile/broker/test_forged_results.py` plays
+message from machine NAME was rejected") and in the grade. `tests/hostile/broker/test_forged_results.py` plays
 all of it against a store and looks at SQL.
 """
 

@@ -96,7 +96,7 @@ class World:
         return (self.made.folder / "store.log").read_text(errors="replace")
 
     def until_refused(self, count: int) -> None:
-        until(lambda: self.log().count("was refused") >= count, 30, f"{count} messages are refused")
+        until(lambda: self.log().count("was rejected") >= count, 30, f"{count} messages are refused")
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 def test_no_attack_of_a_machines_user_forges_a_grade(world: World) -> None:
     jobs = world.running("victim")
     target = Target("one", jobs["analysis"]["run_id"], jobs["analysis"]["round_id"], "analysis")
-    refused = world.log().count("was refused")
+    refused = world.log().count("was rejected")
     done = forged_results.play(world.urls["two"], target)
     left = [attack for attack, outcome in done.items() if outcome == "left to the server"]
     assert [(a.name, a.command) for a in done if done[a] not in ("refused", "left to the server")] == []
@@ -131,7 +131,7 @@ def test_no_attack_of_a_machines_user_forges_a_grade(world: World) -> None:
     admin = world.made.dispatch.registry.redis
     with world.redis("two") as redis:
         for row in forged_results.forgeries("two", secret, target).values():
-            refused = world.log().count("was refused")
+            refused = world.log().count("was rejected")
             redis.set(f"grader:results:two:{target.run_id}", row)
             redis.lpush("results.two", target.run_id)
             world.until_refused(refused + 1)
@@ -146,7 +146,7 @@ def test_no_attack_of_a_machines_user_forges_a_grade(world: World) -> None:
 
 def test_a_secret_of_another_run_proves_nothing(world: World) -> None:
     jobs = world.running("secrets")
-    refused = world.log().count("was refused")
+    refused = world.log().count("was rejected")
     world.send("two", jobs["analysis"], secret=jobs["feedback"]["secret"])
     world.until_refused(refused + 1)
     assert world.run(jobs["analysis"]).state == RunState.DISPATCHED
@@ -155,9 +155,13 @@ def test_a_secret_of_another_run_proves_nothing(world: World) -> None:
 def test_who_had_the_job_and_passed_it_on_sends_no_result_for_who_holds_it(world: World) -> None:
     """It knows the secret of the run, and signs with its own key."""
     jobs = world.running("passed on")
-    refused = world.log().count("is in other hands")
+    refused = world.log().count("another machine has the lease of run")
     world.send("two", jobs["analysis"])
-    until(lambda: world.log().count("is in other hands") > refused, 30, "the result is refused")
+    until(
+        lambda: world.log().count("another machine has the lease of run") > refused,
+        30,
+        "the result is refused",
+    )
     assert world.run(jobs["analysis"]).state == RunState.DISPATCHED
 
 

@@ -155,7 +155,7 @@ def test_a_broken_part_of_the_sweep_does_not_stop_the_rest(
     monkeypatch.setattr(server.dispatch.registry, "held", lambda: 1 / 0)
     Sweeper(server).step()
     assert row(server, waits).state == RoundState.QUEUED
-    assert "a part of the sweep failed" in caplog.text
+    assert "a step of the sweep failed" in caplog.text
 
 
 def test_a_lease_of_a_run_that_sql_does_not_know_is_dropped(server: Server) -> None:
@@ -319,7 +319,7 @@ def test_a_supervisor_outlives_a_start_that_fails(
     thread.start()
     try:
         until(lambda: "web" in keeper.running, 30, "the second try")
-        assert "cannot be started" in caplog.text
+        assert "could not be started" in caplog.text
     finally:
         keeper.stop()
         thread.join(60)

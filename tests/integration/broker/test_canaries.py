@@ -125,4 +125,4 @@ def test_a_worker_whose_consumer_hangs_is_seen_and_ends_itself(
     until(lambda: one.dispatch.machines()[0].hung, 30, "the machine is seen to hang")
     worker.send_signal(signal.SIGUSR2)
     assert worker.wait(60) == EXIT_STATUS
-    assert "machine.one took no work for" in (one.folder / "one.log").read_text()
+    assert "the consumer of machine.one has stalled" in (one.folder / "one.log").read_text()

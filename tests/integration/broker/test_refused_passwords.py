@@ -61,7 +61,7 @@ def test_all_clients_tell_it_from_a_redis_that_is_away(
         assert dispatch.backlog() is not None
         assert not dispatch.password_refused()
         admin.config_set("requirepass", "")
-    assert redis_away.why_away(RedisConnectionError("refused")) == "redis is away"
+    assert redis_away.why_away(RedisConnectionError("refused")) == "redis is unavailable"
 
 
 def test_ready_and_the_overview_say_it(tmp_path: Path) -> None:

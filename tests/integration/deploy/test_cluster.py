@@ -87,7 +87,7 @@ def test_a_machine_from_nothing_to_its_heartbeat_and_back(site: Site, grader: Gr
 
     shown = grader("cluster", "logs")
     assert shown.status == 0, shown.error
-    assert "takes work from machine.lab-1" in shown.out
+    assert "consumes the queues machine.lab-1" in shown.out
 
     assert "lab-1: stopped after" in grader("cluster", "stop", "lab-1").out
     assert "lab-1: was not running" in grader("cluster", "stop", "lab-1").out
@@ -96,7 +96,7 @@ def test_a_machine_from_nothing_to_its_heartbeat_and_back(site: Site, grader: Gr
     assert "stopped" in table.out
     assert "not managed" in table.out
     log = (site.there / "var" / "worker-lab-1.log").read_text()
-    assert "takes work from" in log
+    assert "consumes the queues" in log
     assert "Traceback" not in log
 
 

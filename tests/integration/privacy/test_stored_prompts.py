@@ -172,10 +172,10 @@ def test_a_prompt_that_cannot_be_kept_costs_no_result(
     with caplog.at_level(logging.WARNING):
         whole = answered(large, sent("é" * (half // 2 + 1), "x" * half))
         assert finish.record(system.server, [whole])[0].outcome == "accepted"
-        assert f"the prompt of run {large['run_id']} is not kept" in caplog.text
+        assert f"the prompt of run {large['run_id']} is not stored" in caplog.text
         none = answered(odd, None).model_copy(update={"prompt": sent("half a letter \ud800")})
         assert finish.record(system.server, [none])[0].outcome == "accepted"
-        assert f"the prompt of run {odd['run_id']} is no text" in caplog.text
+        assert f"the prompt of run {odd['run_id']} is not stored: it is not text" in caplog.text
     assert "half a letter" not in caplog.text
     run = seen(system, accepted.submission_id, large["run_id"])
     assert (run.missing, run.prompt, run.intact) == ("too large", None, None)

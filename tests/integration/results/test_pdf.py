@@ -219,7 +219,9 @@ def test_logs_quote_nothing_of_what_could_not_be_typeset(
     with pytest.raises(typesetting.NotPrinted), caplog.at_level("WARNING"):
         typesetting.typeset({"title": secret}, {})
     (line,) = [one.getMessage() for one in caplog.records if one.name == "app.results.typesetting"]
-    assert re.fullmatch(r"a PDF could not be made \(1\): [A-Za-z_.]+, \d+ bytes said", line), line
+    assert re.fullmatch(
+        r"a PDF could not be created \(exit status 1\): [A-Za-z_.]+, \d+ bytes of error output", line
+    ), line
     for hostile in (b"\x1b[2J", b"a\x00b: Error", b"", b"x" * 20_000, b"\nFakeError\x1b[1m"):
         assert re.fullmatch(r"[A-Za-z_. ]{1,70}", typesetting._kind(hostile))
 

@@ -423,7 +423,7 @@ def test_a_database_that_is_away_is_waited_for(caplog: pytest.LogCaptureFixture)
     nowhere = Database(url="postgresql://grader@127.0.0.1:1/grader")
     server = open_server(Config(machines=(machine,), database=nowhere))
     Sweeper(server).step()
-    assert "the database is away" in caplog.text
+    assert "the database is unavailable" in caplog.text
     server.store.close()
 
 

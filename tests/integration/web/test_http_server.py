@@ -238,4 +238,4 @@ def test_it_says_where_it_listens_and_where_people_reach_it(caplog: pytest.LogCa
     server.stop()
     server.serve()
     (said,) = [line.message for line in caplog.records if line.name.startswith("cli.")]
-    assert said == f"listens at http://127.0.0.1:{number}; people reach it at https://grader.example"
+    assert said == f"listening at http://127.0.0.1:{number}; public URL: https://grader.example"

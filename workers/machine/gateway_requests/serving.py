@@ -115,7 +115,7 @@ class GatewayRequests:
                 self._serve(request_id, *taken)
         except RedisError as error:
             # not the error itself: that of a pipeline repeats what was to be said
-            log.warning("%s, a gateway request is given up: %s", why_away(error), type(error).__name__)
+            log.warning("%s, a gateway request was canceled: %s", why_away(error), type(error).__name__)
         finally:
             self._go()
 
@@ -144,7 +144,9 @@ class GatewayRequests:
             try:
                 self._look()
             except Exception:
-                log.exception("gateway requests were not kept up")  # the thread must outlive anything
+                log.exception(
+                    "renewing the leases of gateway requests failed"
+                )  # the thread must outlive anything
 
     def _look(self) -> None:
         with self._lock:
@@ -154,7 +156,7 @@ class GatewayRequests:
         try:
             waited_for = self._talks.hold(inside)
         except RedisError as error:
-            log.warning("%s, %d gateway requests are given up: %s", why_away(error), len(inside), error)
+            log.warning("%s, %d gateway requests were canceled: %s", why_away(error), len(inside), error)
             waited_for = set()
         for name, request in inside.items():
             if name in waited_for:
@@ -175,7 +177,7 @@ class GatewayRequests:
         try:
             pressed = inside if self._gate.awaited else self.pressed()
         except RedisError as error:
-            log.debug("redis is away, so nothing waits: %s", error)
+            log.debug("redis is unavailable, no gateway request is read: %s", error)
             return
         if pressed:
             self.make_room(pressed)
@@ -314,4 +316,4 @@ def _hand_back(task: Task) -> None:
     try:
         task.signature_from_request(request, queue=came_by).apply_async()
     except AWAY as error:
-        log.warning("%s, a gateway request is given up: %s", why_away(error), error)
+        log.warning("%s, a gateway request was canceled: %s", why_away(error), error)

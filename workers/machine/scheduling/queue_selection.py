@@ -101,9 +101,11 @@ class QueueSelection:
             try:
                 self.see()
             except RedisError as error:
-                log.debug("redis is away, what was seen last counts: %s", error)
+                log.debug("redis is unavailable, using the last known state of the cluster: %s", error)
             except Exception:
-                log.exception("the cluster could not be looked at")  # the thread must outlive anything
+                log.exception(
+                    "the state of the cluster could not be read"
+                )  # the thread must outlive anything
             self._news.wait(LOOK_EVERY_S)
 
     def see(self) -> None:
@@ -229,7 +231,7 @@ class QueueOrder:
         try:
             chosen = self._listening.queues()
         except Exception:
-            log.exception("nothing could be decided; all queues are read")  # else nothing would be
+            log.exception("the choice of queues failed; consuming all queues")  # else nothing would be
             return self._known[:count]
         return [name for name in chosen if name in self._known]
 

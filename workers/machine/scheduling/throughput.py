@@ -163,9 +163,9 @@ class ThroughputLearner:
                     saved = self._clock()
                     self.save()
             except RedisError as error:
-                log.debug("redis is away, speeds are kept later: %s", error)
+                log.debug("redis is unavailable, speed profiles are stored later: %s", error)
             except Exception:
-                log.exception("speeds are not learned this time")  # the thread must outlive anything
+                log.exception("storing speed profiles failed")  # the thread must outlive anything
 
     def save(self) -> None:
         """Keep what was learned, so that it survives a restart. Raises redis errors."""
@@ -244,7 +244,7 @@ class ThroughputLearner:
             before = best.limit
             best.saw(now, sample.batch[stage], sample.work.get(stage, 0.0), sample.seconds)
             if best.limit != before:
-                log.info("generations at once, %s: %s", stage, best.why)
+                log.info("concurrency of %s: %s", stage, best.why)
 
     def _look_at_loading(self, working: RunInHand, now: float) -> None:
         """How long loading takes, and whether a model that was there had to be loaded again."""

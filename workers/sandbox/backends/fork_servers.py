@@ -156,8 +156,8 @@ class ForkServers:
         """A fork did not go well: that sandbox starts its program, and after some in a row all do."""
         self._failures += 1
         self._broken = self._broken or self._failures >= FAILURES
-        then = "programs are started for each run from now on" if self._broken else "this program is started"
-        log.warning("a fork server did not fork, %s: %s", then, why)
+        then = "each run starts its program from now on" if self._broken else "this run starts its program"
+        log.warning("the fork server failed, %s: %s", then, why)
 
     def close(self) -> None:
         """End all of them, and start no more."""

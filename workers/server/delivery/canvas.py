@@ -74,7 +74,7 @@ class Pulling:
         except GraderError as error:
             with self.server.store.write() as session:
                 links.record_people(session, first.course_row, error.message)
-            log.warning("course %s of Canvas cannot be read: %s", first.canvas_course, error.message)
+            log.warning("course %s could not be read from Canvas: %s", first.canvas_course, error.message)
             return Pulled(errors=(error.message,))
         for link in of_course:
             try:
@@ -146,7 +146,7 @@ class Pulling:
         except GraderError as error:
             with self.server.store.write() as session:
                 links.refuse_attempt(session, link, attempt, error.message)
-            log.warning("link %d: an attempt becomes no submission: %s", link.id, error.message)
+            log.warning("link %d: an attempt in Canvas was not imported: %s", link.id, error.message)
             return Pulled(refused=1)
         try:
             accepted = links.import_attempt(self.server.store, link, attempt, content)
@@ -288,13 +288,13 @@ class Bridge(ScoreSync[Link, scores.ScoreLease]):
             theirs = self.talk(link.connection).all_there(link.canvas_course, link.canvas_assignment)
         except GraderError as failed:
             error = failed.message
-            log.warning("link %d of Canvas cannot be compared: %s", link.id, error)
+            log.warning("link %d: the scores could not be compared with Canvas: %s", link.id, error)
         with self.server.store.write() as session:
             if not error:
                 count = scores.store_differences(session, link, theirs)
             links.record_comparison(session, link.id, error)
         if count:
-            log.warning("link %d: %d scores differ between Canvas and here", link.id, count)
+            log.warning("link %d: %d scores in Canvas differ from the gradebook", link.id, count)
         return count
 
 

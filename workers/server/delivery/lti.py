@@ -175,7 +175,7 @@ class Passback(ScoreSync[Column, ScoreLease]):
                 with self.store.write() as session:
                     launch.record_error(session, int(rows[0].payload["context"]), error.message)
                     outbox.mark_failed(session, rows[0], error.message, None)
-                log.warning("roster %s: %s", rows[0].key, error.message)
+                log.warning("roster %s could not be read: %s", rows[0].key, error.message)
                 continue
             with self.store.write() as session:
                 outbox.mark_done(session, rows[0])
@@ -192,7 +192,10 @@ class Passback(ScoreSync[Column, ScoreLease]):
                 break
             total += self._compare(link)
         if total:
-            log.warning("%d scores differ between platforms and here; see the courses' pages", total)
+            log.warning(
+                "%d scores in learning platforms differ from the gradebook; see the pages of the courses",
+                total,
+            )
         return total
 
     def _compare(self, link: int) -> int:
@@ -206,13 +209,13 @@ class Passback(ScoreSync[Column, ScoreLease]):
         except GraderError as error:
             with self.store.write() as session:
                 scores.record_comparison_error(session, link, error.message)
-            log.warning("link %d cannot be compared: %s", link, error.message)
+            log.warning("link %d: the scores could not be compared: %s", link, error.message)
             return 0
         with self.store.write() as session:
             different = scores.store_differences(session, found, pages)
         for one in different:
             log.warning(
-                "link %d, user %d: the platform has %s, here it is %s",
+                "link %d, user %d: the score is %s in the platform and %s in the gradebook",
                 link,
                 one.user_id,
                 one.theirs,

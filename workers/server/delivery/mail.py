@@ -161,9 +161,9 @@ class MailSender:
             try:
                 self.send_due()
             except DBAPIError as error:
-                log.warning("%s, mail waits in it: %s", why_sql_away(error), error)
+                log.warning("%s, email is sent later: %s", why_sql_away(error), error)
             except Exception:
-                log.exception("mail could not be sent; trying again")
+                log.exception("sending email failed, retrying")
             self.stop.wait(EVERY_S)
 
     def send_due(self) -> int:
@@ -246,7 +246,7 @@ class MailSender:
         with self.server.store.write() as session:
             if error:
                 outbox.mark_failed(session, row, error, None)
-                log.warning("letter %d cannot be delivered: %s", row.id, error)
+                log.warning("email %d could not be delivered: %s", row.id, error)
             else:
                 outbox.mark_done(session, row)
 
@@ -254,5 +254,5 @@ class MailSender:
         wait = RETRIES_S[row.tries - 1] if row.tries <= len(RETRIES_S) else None
         with self.server.store.write() as session:
             outbox.mark_failed(session, row, error, wait)
-        what = "dead" if wait is None else f"again in {span(wait)}"
-        log.warning("letter %d: %s; %s", row.id, error, what)
+        what = "no retries left" if wait is None else f"retry in {span(wait)}"
+        log.warning("email %d was not sent: %s; %s", row.id, error, what)

@@ -111,9 +111,9 @@ class ScoreSync(ABC, Generic[Link, Turn]):
             try:
                 work()
             except DBAPIError as error:
-                log.warning("%s, scores wait in it: %s", why_sql_away(error), error)
+                log.warning("%s, scores are sent later: %s", why_sql_away(error), error)
             except Exception:
-                log.exception("%s failed; trying again", self.kind)
+                log.exception("%s failed, retrying", self.kind)
             self.stop.wait(EVERY_S)
 
     @contextmanager
@@ -213,7 +213,7 @@ class ScoreSync(ABC, Generic[Link, Turn]):
                 self.left_alone[self.receiver(link)] = now(session) + timedelta(seconds=alone_s)
             self.failed(session, turn, error, dead=wait is None)
             outbox.mark_failed(session, row, error.message, wait)
-        what = "dead" if wait is None else f"again in {span(wait)}"
+        what = "no retries left" if wait is None else f"retry in {span(wait)}"
         whose = (row.payload["link"], row.payload["user"])
         log.warning("%s: score of link %s, user %s: %s; %s", self.kind, *whose, error.message, what)
 

@@ -119,9 +119,9 @@ class Relay:
             try:
                 step()
             except DBAPIError as error:
-                log.warning("%s, events wait in it: %s", why_sql_away(error), error)
+                log.warning("%s, webhooks are sent later: %s", why_sql_away(error), error)
             except Exception:
-                log.exception("events could not be sent; trying again")
+                log.exception("sending webhooks failed, retrying")
             self.stop.wait(EVERY_S)
 
     def fan_out(self) -> int:
@@ -244,14 +244,14 @@ def _tell_log(
     receiver: Receiver, row: Delivery, attempt: Attempt, retry_in_s: float | None, paused: bool
 ) -> None:
     if attempt.status == GONE:
-        log.error("receiver %s answered 410 and is told nothing more at this address", receiver.name)
+        log.error("receiver %s answered 410 Gone; no more webhooks are sent to this address", receiver.name)
     elif attempt.error:
-        what = "dead" if retry_in_s is None else f"again in {span(retry_in_s)}"
-        log.warning("event %s to %s: %s; %s", row.key, receiver.name, attempt.error, what)
+        what = "no retries left" if retry_in_s is None else f"retry in {span(retry_in_s)}"
+        log.warning("webhook %s to %s failed: %s; %s", row.key, receiver.name, attempt.error, what)
     if paused:
         log.error(
-            "receiver %s took nothing for two days and is paused: messages wait until somebody resumes it on "
-            "the page Deliveries or with `grader webhook resume %s`",
+            "receiver %s accepted no webhook for two days and is paused: resume it on the page "
+            "Deliveries or with `grader webhook resume %s`",
             receiver.name,
             receiver.name,
         )

@@ -221,7 +221,7 @@ def main() -> None:
     except EngineError as error:
         say(Failed(code=error.code, message=error.message))
     except Exception as error:
-        log.exception("a rank broke")  # the worker hears of it, whatever it is
+        log.exception("a rank failed")  # the worker hears of it, whatever it is
         say(Failed(code=EngineError.code, message=f"It broke: {type(error).__name__}: {error}"))
     finally:
         os._exit(1)  # mlx aborts when its threads outlive the interpreter

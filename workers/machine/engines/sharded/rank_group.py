@@ -166,7 +166,7 @@ class RankGroup:
         self.pids = tuple(here[rank].pid for rank in self._ranks)
         self._tell(line(Load()))
         self.mode = self._all(Ready, deadline, "could not load the model")[0].mode
-        log.info("%d ranks hold %s (%s)", len(self._ranks), self._model, self.mode)
+        log.info("%d ranks have loaded %s (%s)", len(self._ranks), self._model, self.mode)
 
     def play(self) -> None:
         """Take steps until `stop`. Raises EngineUnreachable when a rank is lost."""
@@ -414,7 +414,7 @@ class RankSupervisor:
                 break
             if time.monotonic() - began >= STEADY_S:
                 pause = FIRST_PAUSE_S
-            log.error("the ranks start again in %g s: %s", pause, error.message)
+            log.error("the ranks restart in %g s: %s", pause, error.message)
             self._closed.wait(pause)
             pause = min(LONGEST_PAUSE_S, 2 * pause)
         self._give_up(EngineError(ENGINE_CLOSED))
@@ -436,7 +436,7 @@ class RankSupervisor:
         except EngineError as failed:
             error = failed
         except Exception as failed:
-            log.exception("leading the ranks broke")  # this thread must outlive anything
+            log.exception("the leader of the ranks failed")  # this thread must outlive anything
             error = EngineError(f"Leading the ranks broke: {type(failed).__name__}: {failed}")
         self._lost(group, error)
         return error

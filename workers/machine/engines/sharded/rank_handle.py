@@ -90,7 +90,7 @@ class RankProcess:
         try:
             self._process.wait(END_S)
         except subprocess.TimeoutExpired:
-            log.warning("%s did not end by itself and is killed", self._name)
+            log.warning("%s did not exit, killing it", self._name)
             self._process.kill()
             self._process.wait()
 
