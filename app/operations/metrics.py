@@ -78,11 +78,11 @@ def add_metrics(app: Flask, services: Services) -> None:
     registry.register(FromQueue(services))
     registry.register(FromServer(services))
     answered = Counter(
-        "grader_http_requests", "Answered requests.", ["endpoint", "status"], registry=registry
+        "grader_http_requests", "HTTP requests answered.", ["endpoint", "status"], registry=registry
     )
     took = Histogram(
         "grader_http_request_duration_seconds",
-        "From a request to its answer.",
+        "Latency of HTTP requests in seconds.",
         ["endpoint"],
         buckets=HTTP_S,
         registry=registry,
@@ -192,9 +192,9 @@ class FromStore(Collector):
         try:
             totals, now_open, upkeep = self._read()
         except (SQLAlchemyError, TimeoutError):
-            yield gauge("grader_database_up", "1 when the database answers.", [((), 0)])
+            yield gauge("grader_database_up", "Whether the database is available (1) or not (0).", [((), 0)])
             return
-        yield gauge("grader_database_up", "1 when the database answers.", [((), 1)])
+        yield gauge("grader_database_up", "Whether the database is available (1) or not (0).", [((), 1)])
         yield from _upkeep(upkeep)
         yield from _open(now_open, self.config.stages)
         yield from self._dead(totals, now_open)
@@ -207,7 +207,7 @@ class FromStore(Collector):
         names = [one.name for one in self.config.machines]
         yield gauge(
             "grader_machine_drained",
-            "1 when an operator took it out.",
+            "Whether an operator drained the machine (1) or not (0).",
             [((name,), name in now_open.drained) for name in names],
             "machine",
         )
@@ -218,14 +218,14 @@ class FromStore(Collector):
         waiting = summed(((stage, _code(error)), count) for (stage, error), count in now_open.dead.items())
         yield gauge(
             "grader_dead_stages",
-            "Dead stages that nobody has replayed.",
+            "Failed stages with no retries left that were not replayed yet.",
             (none | waiting).items(),
             *("stage", "error"),
         )
         ever = summed(((stage, _code(error)), count) for (stage, error), count in totals.dead.items())
         yield counter(
             "grader_dead_letters",
-            "Stages that had no more tries.",
+            "Stages that failed with no retries left (dead letters).",
             (none | ever).items(),
             *("stage", "error"),
         )
@@ -237,20 +237,18 @@ class FromStore(Collector):
         )
         yield counter(
             "grader_runs",
-            "Finished runs of stages by what became of them.",
+            "Finished runs of stages, by outcome.",
             self.history.rising(runs).items(),
             *("stage", "machine", "outcome", "error"),
         )
         retries = summed(((kind[0],), sums.retries) for kind, sums in totals.runs.items())
-        yield counter(
-            "grader_retries", "Finished runs that were not their stage's first.", retries.items(), "stage"
-        )
+        yield counter("grader_retries", "Finished runs that were retries.", retries.items(), "stage")
 
 
 def _upkeep(upkeep: Upkeep) -> Iterator[Metric]:
     age = [] if upkeep.backup_age_s is None else [((), upkeep.backup_age_s)]
-    yield gauge("grader_backup_age_seconds", "Since the newest back-up was made.", age)
-    yield gauge("grader_database_bytes", "Size of the database.", [((), upkeep.database_bytes)])
+    yield gauge("grader_backup_age_seconds", "Age of the newest backup in seconds.", age)
+    yield gauge("grader_database_bytes", "Size of the database in bytes.", [((), upkeep.database_bytes)])
 
 
 def _work(totals: Totals) -> Iterator[Metric]:
@@ -262,23 +260,23 @@ def _work(totals: Totals) -> Iterator[Metric]:
     )
     yield _histogram(
         "grader_stage_duration_seconds",
-        "From a machine's beginning to its result.",
+        "Duration of runs in seconds, from the start on a machine to the result.",
         STAGE_S,
         [(key, sums.seconds) for key, sums in done.items()],
         *OF_WORK,
     )
     yield _histogram(
         "grader_time_to_first_token_seconds",
-        "From asking the engine to its first token.",
+        "Time to first token in seconds, from the request to the engine.",
         FIRST_TOKEN_S,
         [(key, sums.first_token_s) for key, sums in done.items()],
         *OF_WORK,
     )
     for name, text in (
-        ("prompt_tokens", "Tokens of prompts."),
-        ("cached_tokens", "Tokens of prompts that came from a prefix cache."),
-        ("output_tokens", "Tokens of answers."),
-        ("generation_seconds", "Seconds from the first token to the end, all slots together."),
+        ("prompt_tokens", "Prompt tokens."),
+        ("cached_tokens", "Prompt tokens read from a prefix cache."),
+        ("output_tokens", "Output tokens."),
+        ("generation_seconds", "Time from the first to the last token in seconds, summed over all slots."),
     ):
         yield counter(f"grader_{name}", text, [(k, getattr(s, name)) for k, s in done.items()], *OF_WORK)
 
@@ -286,32 +284,39 @@ def _work(totals: Totals) -> Iterator[Metric]:
 def _open(now_open: Open, names: Iterable[str]) -> Iterator[Metric]:
     rounds = now_open.rounds.items()
     states = summed(((state,), waiting.count) for (state, _), waiting in rounds)
-    yield gauge("grader_rounds", "Rounds that are not finished, by state.", states.items(), "state")
+    yield gauge("grader_rounds", "Unfinished rounds, by state.", states.items(), "state")
     waits = summed(((priority,), waiting) for (state, priority), waiting in rounds if state in WAITS)
     depth = [(key, waiting.count) for key, waiting in waits.items()]
     age = [(key, waiting.oldest_s) for key, waiting in waits.items()]
-    yield gauge("grader_queue_depth", "Rounds that wait in the database.", depth, "priority")
-    yield gauge("grader_queue_age_seconds", "Age of the oldest round that waits.", age, "priority")
+    yield gauge("grader_queue_depth", "Rounds waiting in the database.", depth, "priority")
+    yield gauge("grader_queue_age_seconds", "Age of the oldest waiting round in seconds.", age, "priority")
     none = {(stage, state.value): 0 for stage in names for state in metrics.OPEN_STAGES}
     stages = {**none, **now_open.stages}.items()
-    yield gauge("grader_stages", "Stages that are not over.", stages, "stage", "state")
+    yield gauge("grader_stages", "Unfinished stages, by state.", stages, "stage", "state")
     pending = [((kind,), waiting.count) for kind, waiting in now_open.outbox.items()]
     oldest = [((kind,), waiting.oldest_s) for kind, waiting in now_open.outbox.items()]
-    yield gauge("grader_outbox_pending", "Things to be sent that were not yet.", pending, "kind")
-    yield gauge("grader_outbox_oldest_seconds", "Age of the oldest of them.", oldest, "kind")
+    yield gauge(
+        "grader_outbox_pending", "Entries of the outbox that are not sent yet, by kind.", pending, "kind"
+    )
+    yield gauge(
+        "grader_outbox_oldest_seconds",
+        "Age of the oldest entry of the outbox that is not sent yet, in seconds.",
+        oldest,
+        "kind",
+    )
 
 
 def _rounds(totals: Totals) -> Iterator[Metric]:
     yield counter(
         "grader_rounds_finished",
-        "Rounds that came to an end.",
+        "Finished rounds.",
         [(key, spread.count) for key, spread in totals.rounds.items()],
         *("state", "priority"),
     )
     graded = [((p,), spread) for (state, p), spread in totals.rounds.items() if state == RoundState.GRADED]
     yield _histogram(
         "grader_end_to_end_seconds",
-        "From the submission, or the wish to grade it again, to the grade.",
+        "Latency of grading in seconds, from the submission or regrade request to the grade.",
         END_TO_END_S,
         graded,
         "priority",
@@ -380,21 +385,23 @@ class FromQueue(Collector):
             found = self._read()
         except TimeoutError:
             found = None
-        yield gauge("grader_redis_up", "1 when Redis answers.", [((), found is not None)])
+        yield gauge(
+            "grader_redis_up", "Whether Redis is available (1) or not (0).", [((), found is not None)]
+        )
         if found is None:
             return
         backlog, machines, parts = found
         lengths = [((name,), length) for name, length in backlog.items()]
-        yield gauge("grader_queue_length", "Messages in a queue of Redis.", lengths, "queue")
+        yield gauge("grader_queue_length", "Queue length: messages in a queue of Redis.", lengths, "queue")
         yield from _machines(machines)
         youngest: dict[Labels, float] = {}
         for part in parts:
             youngest[(part.part,)] = min(part.age_s, youngest.get((part.part,), part.age_s))
-        text = "Since a server process last sent a heartbeat."
+        text = "Time since the last heartbeat of a server process, in seconds."
         yield gauge("grader_part_age_seconds", text, youngest.items(), "part")
         yield gauge(
             "grader_stage_machines_up",
-            "Live machines, not taken out, that do this stage with an engine that answers.",
+            "Machines with heartbeats, not drained, that serve the stage with an available engine.",
             [((stage,), sum(_does(one, stage) for one in machines)) for stage in self.services.config.stages],
             "stage",
         )
@@ -416,11 +423,11 @@ def _engines_of(one: MachineState) -> list[str]:
 
 def _machines(machines: Sequence[MachineState]) -> Iterator[Metric]:
     for name, text, attribute in (
-        ("up", "1 when it sends heartbeats.", "alive"),
-        ("busy_slots", "Slots that generate.", "busy"),
-        ("gateway_requests", "Slots that gateway requests have.", "gateway_requests"),
-        ("slots", "Generations at the same time.", "slots"),
-        ("hung", "1 when it sends heartbeats but takes no work.", "hung"),
+        ("up", "Whether the machine sends heartbeats (1) or not (0).", "alive"),
+        ("busy_slots", "Slots in use by runs.", "busy"),
+        ("gateway_requests", "Slots in use by gateway requests.", "gateway_requests"),
+        ("slots", "Concurrency: generations the machine runs at the same time.", "slots"),
+        ("hung", "Whether the machine sends heartbeats but consumes no messages (1) or not (0).", "hung"),
     ):
         values = [((one.name,), getattr(one, attribute)) for one in machines]
         yield gauge(f"grader_machine_{name}", text, values, "machine")
@@ -434,7 +441,7 @@ def _circuits(machines: Sequence[MachineState]) -> Metric:
         if one.alive and one.heartbeat
         for engine in _engines_of(one)
     }
-    text = "Whether an engine gets work: 0 it does, 1 it is being probed, 2 it does not."
+    text = "Circuit breaker of an engine: 0 closed, 1 half-open (probing), 2 open (gets no runs)."
     values = [(key, CIRCUIT[state]) for key, state in circuits.items() if state in CIRCUIT]
     return gauge("grader_circuit_state", text, values, "machine", "engine")
 
@@ -478,10 +485,12 @@ class FromServer(Collector):
         """Disks and certificates."""
         disks = {"data": data_folder(self.services), "temporary": Path(tempfile.gettempdir())}
         free = [((name,), shutil.disk_usage(path).free) for name, path in disks.items()]
-        yield gauge("grader_disk_free_bytes", "Room on the disk of these files.", free, "files")
+        yield gauge(
+            "grader_disk_free_bytes", "Free space in bytes on the disk of these files.", free, "files"
+        )
         yield gauge(
             "grader_certificate_end_timestamp_seconds",
-            "When the certificate ends; 0 where it is not trusted.",
+            "Expiry of the certificate as a Unix timestamp; 0 if it is not trusted.",
             [((name,), end) for name, end in self._certificate_ends().items()],
             "server",
         )

@@ -237,7 +237,7 @@ def end_soon(holding: ClaimedRounds, sandboxes: ClosableBackend, ended: threadin
         log.info("unfinished sandbox runs are killed and requeued")
     if ended.wait(GIVE_UP_S):
         return
-    log.warning("the sandbox worker does not stop by itself, exiting")
+    log.warning("the sandbox worker does not stop, exiting")
     holding.give_all_back()
     logging.shutdown()
     os._exit(0)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
+import yaml
 from babel.messages.pofile import read_po
 
 ROOT = Path(__file__).parents[3]
@@ -279,6 +283,41 @@ ENGLISH = (
     r"a person gave (stay|are cut)",
 )
 """Regular expressions, whatever the case."""
+OPERATORS = (
+    r"is away",
+    r"gives? no answer",
+    r"takes? no work",
+    r"took no work",
+    r"gets? (no (more )?)?work",
+    r"goes? back",
+    r"in other hands",
+    r"thrown away",
+    r"trying again",
+    r"tr(y|ies) again",
+    r"cannot (say|be told|tell)",
+    r"(is|was) told",
+    r"nothing is told",
+    r"broke\b",
+    r"broken off",
+    r"sweeping later",
+    r"by itself",
+    r"somebody else",
+    r"looked at",
+    r"makes? room",
+    r"has come",
+    r"set going",
+    r"knew|knows",
+    r"nobody",
+    r"silence",
+    r"is it well",
+    r"what became of",
+    r"an hour$",
+    r"a second$",
+    r"came to an end",
+    r"that were not yet",
+    r"back-up",
+)
+"""Of logs, metrics, alerts and dashboards, beside those of messages."""
 GERMAN = (
     r"\bFassung",
     r"\bRaster\b",
@@ -349,6 +388,34 @@ def catalogue() -> list[tuple[list[str], list[str]]]:
     return [(english, german) for english, german in forms]
 
 
+LOGGING = ("debug", "info", "warning", "error", "exception", "critical")
+METRICS = ("Counter", "Gauge", "Histogram", "Metric", "gauge", "counter", "_histogram")
+
+
+def said_to_operators() -> Iterator[str]:
+    """Texts of logs and of metrics, and what alerts and dashboards say."""
+    for folder in ("app", "grading", "workers", "cli"):
+        for path in (ROOT / folder).rglob("*.py"):
+            code = path.read_text(encoding="utf-8")
+            calls = ast.walk(ast.parse(code)) if "log." in code or "etric" in code else ()
+            yield from (text for call in calls if isinstance(call, ast.Call) for text in constants(call))
+    alerts = yaml.safe_load((ROOT / "deploy/prometheus/alerts.yml").read_text(encoding="utf-8"))
+    for rule in (rule for group in alerts["groups"] for rule in group["rules"]):
+        yield from rule["annotations"].values()
+    dashboard = json.loads((ROOT / "deploy/grafana/dashboards/grader.json").read_text(encoding="utf-8"))
+    for panel in dashboard["panels"]:
+        yield from (panel["title"], panel.get("description", ""))
+
+
+def constants(call: ast.Call) -> Iterator[str]:
+    """The text of a logging call or of the constructor of a metric."""
+    match call:
+        case ast.Call(ast.Attribute(ast.Name("log"), name), [ast.Constant(str(text)), *_]) if name in LOGGING:
+            yield text
+        case ast.Call(ast.Name(name), [_, ast.Constant(str(text)), *_]) if name in METRICS:
+            yield text
+
+
 def test_messages_have_no_phrase_of_the_list() -> None:
     assert found([text for english, _ in catalogue() for text in english], ENGLISH) == []
 
@@ -367,6 +434,12 @@ def test_nor_have_documents() -> None:
     ]
     lines = [re.sub(r"`[^`]*`", "", line) for text in texts for line in MADE.sub("", text).splitlines()]
     assert found(lines, DOCUMENTS) == []
+
+
+def test_nor_have_logs_metrics_and_alerts() -> None:
+    texts = list(said_to_operators())
+    assert {"sending the heartbeat failed", "HTTP requests answered.", "Redis is unavailable"} <= set(texts)
+    assert found(texts, ENGLISH + OPERATORS) == []
 
 
 def test_a_phrase_is_found() -> None:

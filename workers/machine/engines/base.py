@@ -238,13 +238,11 @@ class ReportsMetrics(Protocol):
 
 
 METRICS: Mapping[str, Metric] = {
-    "running": Metric("gauge", "Generations in the engine's batch now."),
-    "requests": Metric("counter", "Generations begun."),
-    "cancelled": Metric(
-        "counter", "Generations ended early: nobody waited for them any more, or their time was up."
-    ),
-    "prompt_tokens": Metric("counter", "Tokens of prompts, as the engine counts."),
-    "cached_tokens": Metric("counter", "Of these, tokens that came from a prefix cache."),
-    "output_tokens": Metric("counter", "Tokens written, as the engine counts."),
+    "running": Metric("gauge", "Generations in the engine's batch."),
+    "requests": Metric("counter", "Generations started."),
+    "cancelled": Metric("counter", "Generations canceled or timed out."),
+    "prompt_tokens": Metric("counter", "Prompt tokens, as counted by the engine."),
+    "cached_tokens": Metric("counter", "Prompt tokens read from a prefix cache, as counted by the engine."),
+    "output_tokens": Metric("counter", "Output tokens, as counted by the engine."),
 }
 """What most engines report."""

@@ -30,12 +30,12 @@ from workers.machine.messages import ENGINE_CLOSED
 
 BATCH_METRICS: Mapping[str, Metric] = {
     **METRICS,
-    "waiting": Metric("gauge", "Generations that wait for room or for their prefix now."),
-    "cache_bytes": Metric("gauge", "Bytes that prefix caches hold now."),
-    "prefill_chunks": Metric("counter", "Chunks of prompts that were read."),
-    "decode_steps": Metric("counter", "Steps of the batch, a token for each generation in it."),
-    "prefix_lookups": Metric("counter", "Prompts with a prefix that a class shares."),
-    "prefix_hits": Metric("counter", "Of these, prompts whose prefix was in the cache."),
+    "waiting": Metric("gauge", "Generations waiting for memory or for their prefix."),
+    "cache_bytes": Metric("gauge", "Size of the prefix caches in bytes."),
+    "prefill_chunks": Metric("counter", "Prefill chunks of prompts."),
+    "decode_steps": Metric("counter", "Decode steps of the batch; each writes one token per generation."),
+    "prefix_lookups": Metric("counter", "Lookups in the prefix cache."),
+    "prefix_hits": Metric("counter", "Hits of the prefix cache."),
 }
 """What an engine reports that decodes in batches of its own."""
 COUNTED = tuple(name for name, one in BATCH_METRICS.items() if one.kind == "counter")

@@ -158,10 +158,12 @@ class PrefillTrace:
 
 
 REMOTE_PREFILL_METRICS: Mapping[str, Metric] = {
-    "hybrid_direct": Metric("counter", "Prompts read here although another machine could have been asked."),
-    "hybrid_disaggregated": Metric("counter", "Prompts that another machine read."),
-    "hybrid_failed": Metric("counter", "Prompts read here because another machine did not."),
-    "hybrid_bytes": Metric("counter", "Bytes of caches that came from other machines."),
+    "hybrid_direct": Metric(
+        "counter", "Prompts with local prefill although a prefill machine was available."
+    ),
+    "hybrid_disaggregated": Metric("counter", "Prompts with remote prefill."),
+    "hybrid_failed": Metric("counter", "Prompts with local prefill because remote prefill failed."),
+    "hybrid_bytes": Metric("counter", "Bytes of KV caches received from prefill machines."),
 }
 
 

@@ -295,10 +295,12 @@ class DraftDecodeLoop(DecodeLoop):
 
 
 SPECULATIVE_METRICS: Mapping[str, Metric] = {
-    "speculative_drafted": Metric("counter", "Generations that a draft model proposed tokens for."),
-    "speculative_direct": Metric("counter", "Generations that had a draft model and no use for it."),
-    "speculative_proposed": Metric("counter", "Tokens that draft models proposed."),
-    "speculative_accepted": Metric("counter", "Of these, tokens that were the model's own."),
+    "speculative_drafted": Metric("counter", "Generations with speculative decoding."),
+    "speculative_direct": Metric(
+        "counter", "Generations without speculative decoding although there is a draft model."
+    ),
+    "speculative_proposed": Metric("counter", "Tokens proposed by draft models."),
+    "speculative_accepted": Metric("counter", "Proposed tokens that were accepted."),
 }
 
 
