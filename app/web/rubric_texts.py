@@ -193,7 +193,7 @@ def difference_words(one: Difference) -> str:
         "criterion_added": lambda: _("“%(name)s” (%(after)s points) was added.", **_sides(one)),
         "criterion_removed": lambda: _("“%(name)s” (%(before)s points) was removed.", **_sides(one)),
         "order": lambda: _("The order of the criteria was changed."),
-        "equivalents": lambda: _("Names in this list are equivalent."),
+        "equivalents": lambda: _("The list of equivalent names was changed."),
         "adjustment_added": lambda: _("The deduction or cap “%(name)s” was added.", name=one.name),
         "adjustment_removed": lambda: _("The deduction or cap “%(name)s” was removed.", name=one.name),
         "bonus_at_most": lambda: _("The maximum bonus points above the total were changed."),
