@@ -20,29 +20,29 @@ from grading.integrations.events import Event
 
 REF = "#/components/schemas/{model}"
 TAGS = {
-    "submissions": "Submitting, and what was submitted",
+    "submissions": "Submissions",
     "courses": "Courses",
-    "rosters": "The people of a course",
-    "assignments": "Assignments with their dates and rules",
-    "extensions": "Later due dates of single students",
-    "groups": "Students who submit together",
-    "platforms": "Links in learning platforms",
+    "rosters": "Rosters of courses",
+    "assignments": "Assignments, their dates and policies",
+    "extensions": "Extensions",
+    "groups": "Groups",
+    "platforms": "Links to learning platforms",
     "rubrics": "Rubrics and their versions",
     "material": "Files of assignments: starter, solution, tests and data",
-    "grades": "Results, people's changes of them, releasing",
-    "regrades": "Re-runs by machines, and students' requests",
-    "exports": "Tables and everything of an assignment",
+    "grades": "Results, changes by people, and release",
+    "regrades": "Regrades and regrade requests",
+    "exports": "Exports: tables, and all data of an assignment",
     "machines": "Machines",
-    "users": "Accounts of people",
-    "events": "Receivers of events, deliveries, secrets of learning systems",
-    "me": "Who asks",
+    "users": "Accounts",
+    "events": "Event receivers, deliveries, webhook secrets",
+    "me": "The current token",
 }
 _ID = {"type": "string", "pattern": "^[0-9a-z]{1,32}$"}
 _NUMBER = {"type": "integer", "minimum": 1, "maximum": 2_147_483_647}
 ARGUMENTS: dict[str, tuple[dict[str, Any], str, object]] = {
-    "id": (_ID, "the id of the submission", "4f0c2d91"),
-    "run_id": (_ID, "the id of the run", "91ab03c4"),
-    "dry_run_id": (_ID, "the id of the re-run", "51de90c4"),
+    "id": (_ID, "the ID of the submission", "4f0c2d91"),
+    "run_id": (_ID, "the ID of the run", "91ab03c4"),
+    "dry_run_id": (_ID, "the ID of the regrade", "51de90c4"),
     "receiver": ({"type": "string", "pattern": "^[0-9a-z-]{1,40}$"}, "the name of the receiver", "lms"),
     "path": (
         {"type": "string", "minLength": 1, "maxLength": 400},
@@ -50,46 +50,46 @@ ARGUMENTS: dict[str, tuple[dict[str, Any], str, object]] = {
         "data/sales.csv",
     ),
     "file_path": ({"type": "string", "minLength": 1, "maxLength": 400}, "the path of the file", "basket.py"),
-    "course_id": (_NUMBER, "the number of the course", 3),
-    "assignment_id": (_NUMBER, "the number of the assignment", 12),
-    "version_number": (_NUMBER, "the number of the version of the rubric", 4),
-    "user_id": (_NUMBER, "the number of the person", 17),
-    "student_id": (_NUMBER, "the number of the student", 17),
-    "change_id": (_NUMBER, "the number of the change", 31),
-    "delivery_id": (_NUMBER, "the number of the attempt", 204),
-    "secret_id": (_NUMBER, "the number of the secret", 2),
-    "request_id": (_NUMBER, "the number of the request", 8),
+    "course_id": (_NUMBER, "the ID of the course", 3),
+    "assignment_id": (_NUMBER, "the ID of the assignment", 12),
+    "version_number": (_NUMBER, "the version of the rubric", 4),
+    "user_id": (_NUMBER, "the ID of the account", 17),
+    "student_id": (_NUMBER, "the ID of the student's account", 17),
+    "change_id": (_NUMBER, "the ID of the change", 31),
+    "delivery_id": (_NUMBER, "the ID of the attempt", 204),
+    "secret_id": (_NUMBER, "the ID of the secret", 2),
+    "request_id": (_NUMBER, "the ID of the regrade request", 8),
 }
 """Of addresses: schema, what it is, and an example."""
 ABOUT = {
-    304: "It is as your If-None-Match says.",
-    400: "The request contradicts itself, or what is there.",
-    401: "No token, or one that is unknown, expired or revoked.",
-    403: "The owner of the token may not do this, or a scope is missing.",
-    404: "Nothing there, or nothing that you may know of.",
-    409: "It does not fit what is there; or the Idempotency-Key is in use right now.",
-    412: "Somebody changed it since the ETag of your If-Match.",
+    304: "Not modified since the ETag in If-None-Match.",
+    400: "The request is not valid, or it conflicts with existing data.",
+    401: "No token, or the token is unknown, expired or revoked.",
+    403: "The owner of the token has no permission, or the token lacks a scope.",
+    404: "Not found, or you have no access.",
+    409: "Conflict with existing data, or a request with this Idempotency-Key is in progress.",
+    412: "The object was changed after the ETag in If-Match. Read it again, then retry.",
     413: "Too large.",
-    415: "The body has another Content-Type, or a file is of a kind that cannot be graded.",
-    422: "A field cannot be taken, `detail` names it; or the Idempotency-Key was used for another request.",
+    415: "The Content-Type of the body is wrong, or a file has a type that cannot be graded.",
+    422: "A field is not valid (`detail` names it), or the Idempotency-Key was used for another request.",
     428: "Send If-Match.",
-    429: "Too many requests; Retry-After says when to go on.",
-    503: "The database cannot be used right now; nothing was stored.",
-    507: "The server's disk is full; nothing was stored.",
+    429: "Too many requests. Wait for the seconds in Retry-After.",
+    503: "The database is not available. Nothing was stored.",
+    507: "The server's disk is full. Nothing was stored.",
 }
 LIMITS = {
-    "RateLimit-Policy": "how many requests (`q`) a person may send in so many seconds (`w`)",
-    "RateLimit": "how many are left (`r`), and in how many seconds there is more (`t`)",
+    "RateLimit-Policy": "the maximum number of requests (`q`) of a person in a window of seconds (`w`)",
+    "RateLimit": "the remaining requests (`r`), and the seconds until the window resets (`t`)",
 }
 HEADERS = {
     "ETag": "for `If-Match` and `If-None-Match`",
     "Link": 'the next page of the list, as `rel="next"`',
-    "Location": "where that can be asked for which was made",
-    "Idempotent-Replayed": "`true` where this was answered before, under the same key",
-    "Retry-After": "seconds after which to send it again",
+    "Location": "the URL of the new object",
+    "Idempotent-Replayed": "`true` if this request was answered before with the same Idempotency-Key",
+    "Retry-After": "seconds to wait before sending the request again",
     "Deprecation": "when the operation was deprecated (RFC 9745): `@` and seconds since 1970",
     "Sunset": "when the operation ends (RFC 8594)",
-    "X-Request-ID": "the caller's own, or a new one; it stands in the server's log",
+    "X-Request-ID": "the ID of the request, from the client or new; the log of the server has it",
 }
 
 
@@ -97,20 +97,25 @@ class Problem(BaseModel):
     """Problem details (RFC 9457)."""
 
     type: str = Field(description="`urn:grader:` and the code", examples=["urn:grader:not_found"])
-    title: str = Field(description="the words of the status", examples=["Not Found"])
-    status: int = Field(description="the status of the answer", examples=[404])
+    title: str = Field(description="the text of the HTTP status", examples=["Not Found"])
+    status: int = Field(description="the HTTP status of the response", examples=[404])
     detail: str = Field(
-        description="what is wrong, as a sentence for people",
+        description="what is wrong, as a sentence",
         examples=["Nothing with this ID exists."],
     )
-    code: str = Field(description="which error it is; it stays the same", examples=["not_found"])
+    code: str = Field(
+        description="the code of the error; it does not change between versions", examples=["not_found"]
+    )
     request_id: str = Field(
-        description="names the request in the server's log", examples=["0b0f4a1f9d5c4f0e8a3a1f6f3c2b7d55"]
+        description="the ID of the request in the log of the server",
+        examples=["0b0f4a1f9d5c4f0e8a3a1f6f3c2b7d55"],
     )
     message_code: str | None = Field(
-        None, description="which sentence `detail` is, where it has a code", examples=["api.no_such_number"]
+        None,
+        description="the code of the message in `detail`, if it has one",
+        examples=["api.no_such_number"],
     )
-    params: dict[str, Any] | None = Field(None, description="what is filled into it", examples=[{}])
+    params: dict[str, Any] | None = Field(None, description="the parameters of the message", examples=[{}])
 
 
 @dataclass(frozen=True)
@@ -214,10 +219,10 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
         found.append({"name": name, "in": "query", "required": False, "schema": schema, "description": about})
     if route.keyed:
         key = {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY, "pattern": "^[!-~]([ -~]*[!-~])?$"}
-        about = "The same request with the same key does something once, and is answered as the first time."
+        about = "Repeated requests with the same key run only once and get the first response."
         found.append({"name": "Idempotency-Key", "in": "header", "schema": key, "description": about})
     if route.matches:
-        about = "The ETag of what you saw, or `*`."
+        about = "The ETag of the version you read, or `*`."
         found.append(
             {"name": "If-Match", "in": "header", "required": True, "schema": _TAG, "description": about}
         )

@@ -38,10 +38,10 @@ class Paged(RequestModel):
     """Which part of a list."""
 
     limit: Annotated[int, Field(ge=1, le=MOST), BeforeValidator(whole)] = Field(
-        default=USUAL, description="how many a page has at most"
+        default=USUAL, description="the maximum number of items on a page"
     )
     cursor: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
-        default=None, description="of the `next` of the page before"
+        default=None, description="the cursor from the `next` of the previous page"
     )
 
 
@@ -49,10 +49,8 @@ class Page(BaseModel, Generic[T]):
     """One page of a list."""
 
     model_config = ConfigDict(json_schema_extra={"description": "One page of a list."})
-    items: list[T] = Field(description="what the page has")
-    next: str | None = Field(
-        description="the address of the next page; `null` on the last one", examples=[None]
-    )
+    items: list[T] = Field(description="the items of the page")
+    next: str | None = Field(description="the URL of the next page; `null` on the last page", examples=[None])
 
 
 def number(query: Paged) -> int | None:

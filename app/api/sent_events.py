@@ -7,18 +7,18 @@ from typing import Any
 from grading.integrations import events
 
 HEADERS = {
-    "webhook-id": "names the event; the same at every try and for every receiver",
-    "webhook-timestamp": "when this try was made, in seconds since 1970",
+    "webhook-id": "the ID of the event, the same for every attempt and receiver",
+    "webhook-timestamp": "the time of this attempt, in seconds since 1970",
     "webhook-signature": (
         "`v1,` and the base64 of HMAC-SHA256 over `{id}.{timestamp}.{raw body}`, "
-        "one for each secret, with spaces between them"
+        "one for each secret, separated by spaces"
     ),
 }
 """Of each message, as Standard Webhooks 1.0 has them."""
 ANSWERS = {
-    "2XX": "The receiver took the message.",
-    "410": "The receiver takes nothing more at this address.",
-    "default": "The message is sent again later.",
+    "2XX": "The receiver accepted the message.",
+    "410": "The receiver no longer accepts messages at this URL.",
+    "default": "The message is retried later.",
 }
 
 

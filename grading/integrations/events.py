@@ -148,11 +148,11 @@ class Event(Message):
 EVENTS = {
     "submission.received": "A submission was stored and will be graded.",
     "submission.completed": "All parts of a submission are graded.",
-    "submission.partial": "A part could not be graded; a person must look at it.",
-    "submission.failed": "No part could be graded; a person must look at it.",
-    "grade.released": "The student can see the grade now.",
-    "grade.changed": "A grade that the student can see is another one now.",
-    "grade.withdrawn": "A released grade was taken back: the student cannot see it any more.",
+    "submission.partial": "Part of a submission could not be graded. A person must review it.",
+    "submission.failed": "A submission could not be graded. A person must review it.",
+    "grade.released": "A grade was released to the student.",
+    "grade.changed": "A released grade changed.",
+    "grade.withdrawn": "A released grade was withdrawn. The student can no longer see it.",
 }
 """Types of messages from Grader, each with when it is sent."""
 GRADED = {"graded": "completed", "partial": "partial", "failed": "failed"}

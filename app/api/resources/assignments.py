@@ -42,59 +42,65 @@ def _late(value: Any) -> Any:
 
 Late = Annotated[
     LateRule,
-    Field(description="what being late costs; the default costs nothing"),
+    Field(description="the late policy; default: no late penalty"),
     BeforeValidator(_late),
 ]
 
 
 class AssignmentFilter(Paged):
-    """Which assignments a list shows."""
+    """Filters of the list."""
 
-    course: Whole | None = Field(default=None, description="the course's number", examples=[3])
+    course: Whole | None = Field(default=None, description="the ID of the course", examples=[3])
 
 
 class Assignment(BaseModel):
-    """An assignment with what holds whichever version of its rubric counts."""
+    """An assignment with its settings, which apply to all versions of its rubric."""
 
-    id: int = Field(description="its number", examples=[12])
-    course_id: int = Field(description="the number of its course", examples=[3])
+    id: int = Field(description="its ID", examples=[12])
+    course_id: int = Field(description="the ID of its course", examples=[3])
     path: str = Field(
-        description="`course/assignment`, as a submission names it", examples=["ba-2026/basket"]
+        description="`course/assignment`, as in the form field of a submission", examples=["ba-2026/basket"]
     )
-    title: str = Field(description="what people read", examples=["Basket analysis"])
-    slug: str = Field(description="its name in addresses and in `path`", examples=["basket"])
-    language: str = Field(description="of the work; empty: any", examples=["python"])
-    due: datetime | None = Field(description="for all without an extension")
-    release: str = Field(description="`at_once`, `after_review`, or `at` a date", examples=["after_review"])
-    release_at: datetime | None = Field(description="when grades are released, where `release` is `at`")
-    late: LateRule = Field(description="what being late costs")
-    max_submissions: int | None = Field(description="for each student; `null`: any number", examples=[3])
-    group_size: int = Field(description="how many students may submit together", examples=[1])
+    title: str = Field(description="the title on pages", examples=["Basket analysis"])
+    slug: str = Field(description="the short name in URLs and in `path`", examples=["basket"])
+    language: str = Field(description="the language of the work; empty: any", examples=["python"])
+    due: datetime | None = Field(description="the due date, for students without an extension")
+    release: str = Field(
+        description="`at_once` (immediately), `after_review` or `at` (on a date)", examples=["after_review"]
+    )
+    release_at: datetime | None = Field(description="the release date, if `release` is `at`")
+    late: LateRule = Field(description="the late policy")
+    max_submissions: int | None = Field(
+        description="submissions of each student; `null`: unlimited", examples=[3]
+    )
+    group_size: int = Field(description="the maximum number of students in a group", examples=[1])
     counts: str = Field(
         description="which submission of a student counts: `latest` or `best`", examples=["latest"]
     )
-    visible: bool = Field(description="whether students see it")
+    visible: bool = Field(description="whether students can see the assignment")
 
 
-Language = Annotated[str, Field(max_length=32, pattern=r"^[a-z]*$", description="of the work; empty: any")]
-Due = Annotated[Moment | None, Field(description="when it is due, for all without an extension")]
-ReleaseAt = Annotated[Moment | None, Field(description="when grades are released, where `release` is `at`")]
+Language = Annotated[
+    str, Field(max_length=32, pattern=r"^[a-z]*$", description="the language of the work; empty: any")
+]
+Due = Annotated[Moment | None, Field(description="the due date, for students without an extension")]
+ReleaseAt = Annotated[Moment | None, Field(description="the release date, if `release` is `at`")]
 SubmissionCount = Annotated[
     Annotated[int, Field(ge=1, le=1000), BeforeValidator(whole)] | None,
-    Field(description="how many submissions each student has; `null`: any number"),
+    Field(description="how many submissions each student has; `null`: unlimited"),
 ]
 GroupSize = Annotated[
-    int, Field(ge=1, le=100, description="how many students may submit together"), BeforeValidator(whole)
+    int, Field(ge=1, le=100, description="the maximum number of students in a group"), BeforeValidator(whole)
 ]
 Counted = Annotated[Counts, Field(description="which submission of a student counts")]
-Visible = Annotated[bool, Field(description="whether students see it")]
+Visible = Annotated[bool, Field(description="whether students can see the assignment")]
 
 
 class NewAssignment(RequestModel):
-    """An assignment to be made, with a first draft of a rubric that nobody is graded with yet."""
+    """A new assignment, with a draft of its rubric."""
 
-    title: Line = Field(description="what people read", examples=["Basket analysis"])
-    slug: Slug = Field(description="its name in addresses, unique in its course", examples=["basket"])
+    title: Line = Field(description="the title on pages", examples=["Basket analysis"])
+    slug: Slug = Field(description="the short name in URLs, unique in the course", examples=["basket"])
     task: Annotated[str, Field(max_length=100_000, pattern=r"^[^\x00]*$")] = Field(
         default="",
         description="what students read, as Markdown",
@@ -102,7 +108,7 @@ class NewAssignment(RequestModel):
     )
     language: Language = Field(default="", examples=["python"])
     due: Due = Field(default=None, examples=["2026-12-01T22:59:00Z"])
-    release: Release | None = Field(default=None, description="left out: as the server is set up")
+    release: Release | None = Field(default=None, description="default: as configured on the server")
     release_at: ReleaseAt = None
     late: Late = LateRule()
     max_submissions: SubmissionCount = None
@@ -112,14 +118,15 @@ class NewAssignment(RequestModel):
 
 
 class AssignmentChange(ChangeModel):
-    """What is to be set; what is left out stays. `null` takes a date or a bound away."""
+    """Settings to change; omitted fields do not change. `null` removes a date or a limit."""
 
-    title: Line = Field(default="", description="what people read")
-    slug: Slug = Field(default="", description="its name in addresses, unique in its course")
+    title: Line = Field(default="", description="the title on pages")
+    slug: Slug = Field(default="", description="the short name in URLs, unique in the course")
     language: Language = ""
     due: Due = Field(default=None, examples=["2026-12-08T22:59:00Z"])
     release: Release = Field(
-        default="after_review", description="when grades are released: at once, after a review, or at a date"
+        default="after_review",
+        description="when grades are released: immediately, after review, or on a date",
     )
     release_at: ReleaseAt = None
     late: Late = LateRule()
@@ -130,15 +137,15 @@ class AssignmentChange(ChangeModel):
 
 
 class AssignmentMade(BaseModel):
-    """It is there, with version 1 of its rubric as a draft."""
+    """The new assignment, with version 1 of its rubric as a draft."""
 
-    id: int = Field(description="its number", examples=[12])
-    url: str = Field(description="where it can be asked for", examples=["/api/v1/assignments/12"])
+    id: int = Field(description="its ID", examples=[12])
+    url: str = Field(description="the URL of the new object", examples=["/api/v1/assignments/12"])
 
 
 @get("/assignments", anybody("read"))
 def assignments(call: Call, query: AssignmentFilter) -> Page[Assignment]:
-    """The assignments of your courses; those that are hidden from students for staff only."""
+    """List the assignments of your courses; only staff see hidden ones."""
     actor = call.actor
     course_ids = None if actor.administrator else frozenset(actor.roles)
     if query.course is not None:
@@ -153,7 +160,7 @@ def assignments(call: Call, query: AssignmentFilter) -> Page[Assignment]:
 
 @post("/courses/<int:course_id>/assignments", of_course("assignment.change"), status=201)
 def create_assignment(call: Call, about: tables.Course, body: NewAssignment) -> AssignmentMade:
-    """Make an assignment; its rubric is a draft until a version is published."""
+    """Create an assignment; its rubric is a draft until you publish a version."""
     fields = _settings_fields(body)
     fields.setdefault("release", services().config.server.release)
     settings = _checked(fields)
@@ -165,7 +172,7 @@ def create_assignment(call: Call, about: tables.Course, body: NewAssignment) -> 
 
 @get("/assignments/<int:assignment_id>", of_assignment("assignment.see"))
 def assignment(call: Call, about: tables.Assignment) -> Assignment:
-    """An assignment with its dates and rules. Its ETag is for changing them."""
+    """Get an assignment with its dates and policies. Send its ETag to change them."""
     found = _assignment(about)
     call.etag = etags.tag_of(found)
     return found
@@ -173,7 +180,7 @@ def assignment(call: Call, about: tables.Assignment) -> Assignment:
 
 @patch("/assignments/<int:assignment_id>", of_assignment("assignment.change"), matches=True)
 def change_assignment(call: Call, about: tables.Assignment, body: AssignmentChange) -> Assignment:
-    """Change dates and rules; the points of what is late otherwise now are worked out anew."""
+    """Change dates and policies. Late penalties of existing grades are recalculated."""
     assignment_settings.lock_assignment(call.session, about)
     etags.require_seen(etags.tag_of(_assignment(about)))
     current = assignment_settings.settings_of(about)

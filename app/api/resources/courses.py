@@ -21,63 +21,63 @@ Slug = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=64)]
 
 
 class CourseFilter(Paged):
-    """Which courses a list shows."""
+    """Filters of the list."""
 
-    archived: Yes | None = Field(default=None, description="only those that are over, or only the others")
+    archived: Yes | None = Field(default=None, description="only courses that have ended, or only the others")
 
 
 class CourseItem(BaseModel):
     """A course in a list."""
 
-    id: int = Field(description="its number", examples=[3])
-    slug: str = Field(description="its name in the `path` of assignments", examples=["ba-2026"])
-    title: str = Field(description="what people read", examples=["Business Analytics"])
-    archived: bool = Field(description="whether it is over: nothing is submitted any more", examples=[False])
-    role: str | None = Field(description="yours in it", examples=["instructor"])
-    assignments: int = Field(description="how many there are", examples=[4])
+    id: int = Field(description="its ID", examples=[3])
+    slug: str = Field(description="the short name in the `path` of assignments", examples=["ba-2026"])
+    title: str = Field(description="the title on pages", examples=["Business Analytics"])
+    archived: bool = Field(description="whether the course has ended; nobody can submit", examples=[False])
+    role: str | None = Field(description="your role in the course", examples=["instructor"])
+    assignments: int = Field(description="the number of assignments", examples=[4])
 
 
 class Course(BaseModel):
     """A course with its settings."""
 
-    id: int = Field(description="its number", examples=[3])
-    slug: str = Field(description="its name in the `path` of assignments", examples=["ba-2026"])
-    title: str = Field(description="what people read", examples=["Business Analytics"])
-    archived: bool = Field(description="over: nothing is submitted any more", examples=[False])
-    drop_lowest: int = Field(description="so many of a student's lowest grades do not count", examples=[1])
-    role: str | None = Field(description="yours in it", examples=["instructor"])
+    id: int = Field(description="its ID", examples=[3])
+    slug: str = Field(description="the short name in the `path` of assignments", examples=["ba-2026"])
+    title: str = Field(description="the title on pages", examples=["Business Analytics"])
+    archived: bool = Field(description="whether the course has ended; nobody can submit", examples=[False])
+    drop_lowest: int = Field(description="how many lowest grades of each student are dropped", examples=[1])
+    role: str | None = Field(description="your role in the course", examples=["instructor"])
 
 
 class NewCourse(RequestModel):
-    """A course to be made."""
+    """A new course."""
 
-    slug: Slug = Field(description="its name in the `path` of assignments", examples=["ba-2026"])
-    title: Line = Field(description="what people read", examples=["Business Analytics"])
+    slug: Slug = Field(description="the short name in the `path` of assignments", examples=["ba-2026"])
+    title: Line = Field(description="the title on pages", examples=["Business Analytics"])
     instructor: Line | None = Field(
-        default=None, description="the sign-in name of its first instructor", examples=["teacher"]
+        default=None, description="the sign-in name of the first instructor", examples=["teacher"]
     )
 
 
 class CourseMade(BaseModel):
-    """It is there."""
+    """The new course."""
 
-    id: int = Field(description="its number", examples=[3])
-    url: str = Field(description="where it can be asked for", examples=["/api/v1/courses/3"])
+    id: int = Field(description="its ID", examples=[3])
+    url: str = Field(description="the URL of the new object", examples=["/api/v1/courses/3"])
 
 
 class CourseChange(ChangeModel):
-    """What is to be set; what is left out stays."""
+    """Settings to change; omitted fields do not change."""
 
-    title: Line = Field(default="", description="what people read")
-    archived: bool = Field(default=False, description="whether it is over: nothing is submitted any more")
+    title: Line = Field(default="", description="the title on pages")
+    archived: bool = Field(default=False, description="whether the course has ended; nobody can submit")
     drop_lowest: Annotated[int, Field(ge=0, le=course_store.MAX_DROPPED), BeforeValidator(whole)] = Field(
-        default=0, description="so many of a student's lowest grades do not count", examples=[1]
+        default=0, description="how many lowest grades of each student are dropped", examples=[1]
     )
 
 
 @get("/courses", anybody("read"))
 def courses(call: Call, query: CourseFilter) -> Page[CourseItem]:
-    """Your courses; all for administrators."""
+    """List your courses; administrators see all courses."""
     ids = None if call.actor.administrator else frozenset(call.actor.roles)
     found = api_lists.list_courses(call.session, ids, query.archived, number(query) or 0, query.limit + 1)
     listed, address = cut(call, query, found, lambda one: (one.id,))
@@ -88,7 +88,7 @@ def courses(call: Call, query: CourseFilter) -> Page[CourseItem]:
 
 @post("/courses", allowed("course.create"), status=201)
 def create_course(call: Call, body: NewCourse) -> CourseMade:
-    """Make a course; for administrators."""
+    """Create a course (administrators only)."""
     made = course_store.create_course(call.session, body.slug, body.title, body.instructor or "", call.actor)
     url = call.headers["Location"] = url_for("api.course", course_id=made)
     return CourseMade(id=made, url=url)
@@ -96,7 +96,7 @@ def create_course(call: Call, body: NewCourse) -> CourseMade:
 
 @get("/courses/<int:course_id>", of_course("course.see"))
 def course(call: Call, about: tables.Course) -> Course:
-    """A course with its settings. Its ETag is for changing them."""
+    """Get a course with its settings. Send its ETag to change them."""
     found = _course(call, about)
     call.etag = etags.tag_of(found)
     return found
@@ -104,7 +104,7 @@ def course(call: Call, about: tables.Course) -> Course:
 
 @patch("/courses/<int:course_id>", of_course("course.change"), matches=True)
 def change_course(call: Call, about: tables.Course, body: CourseChange) -> Course:
-    """Set a course's title, whether it is over, and how many of the lowest grades do not count."""
+    """Change a course: its title, whether it has ended, and how many lowest grades are dropped."""
     before = course_store.lock_course(call.session, about.id)
     etags.require_seen(etags.tag_of(_course(call, before)))
     fields = body.model_dump(exclude_unset=True)

@@ -17,30 +17,32 @@ CSV = "text/csv"
 
 
 class TableFilter(RequestModel):
-    """How a table is written."""
+    """Format of the table."""
 
     separator: Literal["comma", "semicolon", "tab"] = Field(
-        default="comma", description="what stands between the cells of a row"
+        default="comma", description="the column separator"
     )
-    bom: Yes = Field(default=False, description="a mark in front, by which spreadsheets know UTF-8")
+    bom: Yes = Field(
+        default=False, description="a byte order mark, which spreadsheets need to recognize UTF-8"
+    )
 
 
 class AssignmentTableFilter(TableFilter):
-    """How the table of an assignment is written."""
+    """Format of the table of an assignment."""
 
-    criteria: Yes = Field(default=False, description="a column for each criterion, to be changed and read in")
+    criteria: Yes = Field(default=False, description="a column for each criterion, to edit and import")
 
 
 @get("/courses/<int:course_id>/grades.csv", of_course("grades.export"), file=CSV)
 def course_table(call: Call, about: tables.Course, query: TableFilter) -> Response:
-    """What counts of every student, a column for each assignment; no cell is taken for a formula."""
+    """Export the grades of a course, one column per assignment. Cells cannot run as formulas."""
     how = sent.How(query.separator, bom=query.bom)
     return sent.table(call.actor, about.id, None, how)
 
 
 @get("/assignments/<int:assignment_id>/grades.csv", of_assignment("grades.export"), file=CSV)
 def assignment_table(call: Call, about: tables.Assignment, query: AssignmentTableFilter) -> Response:
-    """What counts of every student for an assignment; no cell is taken for a formula."""
+    """Export the grades of an assignment. Cells cannot run as formulas."""
     how = sent.How(query.separator, bom=query.bom, criteria=query.criteria)
     return sent.table(call.actor, about.course_id, about, how)
 
@@ -51,5 +53,5 @@ def assignment_table(call: Call, about: tables.Assignment, query: AssignmentTabl
     file="application/zip",
 )
 def everything(call: Call, about: tables.Assignment) -> Response:
-    """All submissions with their reports, and the grades."""
+    """Export all submissions with their reports and grades."""
     return sent.all_of(call.actor, about)

@@ -23,39 +23,41 @@ MOST = 1000
 
 
 class Extension(BaseModel):
-    """A later due date of a student."""
+    """An extension of a student."""
 
-    student_id: int = Field(description="the student's number", examples=[17])
-    student: str = Field(description="their name", examples=["Ada Lovelace"])
-    due: datetime = Field(description="until then they are in time")
-    reason: str = Field(description="why; staff read it", examples=["ill"])
+    student_id: int = Field(description="the ID of the student's account", examples=[17])
+    student: str = Field(description="the name", examples=["Ada Lovelace"])
+    due: datetime = Field(description="the due date of the student")
+    reason: str = Field(description="the reason, visible to staff", examples=["ill"])
     by: str = Field(description="who gave it", examples=["Grace Hopper"])
     at: datetime = Field(description="when it was given")
 
 
 class ExtensionsWanted(RequestModel):
-    """A later due date for some students; it takes the place of one that they have."""
+    """An extension for students; it replaces existing ones."""
 
     students: Annotated[list[Whole], Field(min_length=1, max_length=MOST)] = Field(
-        description="the numbers of members who are students", examples=[[17]]
+        description="the account IDs of students in the course", examples=[[17]]
     )
     due: Moment = Field(
-        description="after the due date that holds for all", examples=["2026-12-08T22:59:00Z"]
+        description="the new due date, after the due date for everyone", examples=["2026-12-08T22:59:00Z"]
     )
     reason: Reason = Field(
-        default="", description="the first 1,000 characters are kept; staff read it", examples=["ill"]
+        default="",
+        description="the reason, visible to staff; only the first 1,000 characters are stored",
+        examples=["ill"],
     )
 
 
 class Extended(BaseModel):
-    """The students have a later due date now."""
+    """The number of students with the extension."""
 
-    count: int = Field(description="how many students", examples=[1])
+    count: int = Field(description="the number of students", examples=[1])
 
 
 @get(ALL, of_assignment("extension.see"))
 def extensions(call: Call, about: tables.Assignment, query: Paged) -> Page[Extension]:
-    """The students who have a later due date; for instructors."""
+    """List extensions (instructors only)."""
     found = extensions_store.list_extensions_after(call.session, about, number(query) or 0, query.limit + 1)
     items, address = cut(call, query, found, lambda one: (one.student_id,))
     return Page(items=[_extension(one) for one in items], next=address)
@@ -63,7 +65,7 @@ def extensions(call: Call, about: tables.Assignment, query: Paged) -> Page[Exten
 
 @post(ALL, of_assignment("extension.give"))
 def give_extensions(call: Call, about: tables.Assignment, body: ExtensionsWanted) -> Extended:
-    """Give students a later due date; the points of what is no longer late are worked out anew."""
+    """Add an extension for students. Late penalties of existing grades are recalculated."""
     due = dates.near(body.due)
     count = extensions_store.grant_extension(call.session, about, body.students, due, body.reason, call.actor)
     return Extended(count=count)
@@ -71,7 +73,7 @@ def give_extensions(call: Call, about: tables.Assignment, body: ExtensionsWanted
 
 @delete(f"{ALL}/<int:student_id>", of_assignment("extension.give"))
 def revoke_extension(call: Call, about: tables.Assignment, student_id: int) -> None:
-    """Take an extension back; the points of what is late then are worked out anew."""
+    """Remove an extension. Late penalties of existing grades are recalculated."""
     if not extensions_store.revoke_extension(call.session, about, student_id, call.actor):
         raise NotFound(NO_EXTENSION)
 

@@ -40,84 +40,78 @@ ASSIGNMENT = "/assignments/<int:assignment_id>"
 
 
 class CriterionResult(BaseModel):
-    """A criterion as it counts, and as it was before anybody changed it."""
+    """A criterion with its current values, and its values before any change."""
 
-    criterion: str = Field(description="its id in the rubric", examples=["load"])
-    title: str = Field(description="its title in the rubric", examples=["Loads the data"])
+    criterion: str = Field(description="the ID in the rubric", examples=["load"])
+    title: str = Field(description="the title in the rubric", examples=["Loads the data"])
     stage: str = Field(description="the stage that grades it", examples=["analysis"])
-    points: float | None = Field(description="what counts; `null` while it is ungraded", examples=[3.5])
-    max_points: float = Field(description="how many points it has", examples=[4.0])
-    bonus: bool = Field(description="its points come on top of `max_score`", examples=[False])
-    reason: str = Field(
-        description="why it has these points, as it counts", examples=["Both files are read."]
+    points: float | None = Field(
+        description="the points; `null` while the criterion is not graded", examples=[3.5]
     )
-    changed: bool = Field(description="whether a person changed its points or its reason", examples=[True])
-    original_points: float | None = Field(
-        description="the points before anybody changed them", examples=[3.0]
-    )
-    original_reason: str = Field(
-        description="the reason before anybody changed it", examples=["One file is read."]
-    )
+    max_points: float = Field(description="the maximum points", examples=[4.0])
+    bonus: bool = Field(description="whether its points are added to `max_score` (bonus)", examples=[False])
+    reason: str = Field(description="the current reason for the points", examples=["Both files are read."])
+    changed: bool = Field(description="whether a person changed the points or the reason", examples=[True])
+    original_points: float | None = Field(description="the points before any change", examples=[3.0])
+    original_reason: str = Field(description="the reason before any change", examples=["One file is read."])
     changed_because: str = Field(
-        description="what the person who changed it gave as the reason",
+        description="the reason for the change",
         examples=["The second file is read, too."],
     )
 
 
 class AdjustmentResult(BaseModel):
-    """A deduction or cap of the rubric as it counts."""
+    """A deduction or cap of the rubric with its current value."""
 
-    adjustment: str = Field(description="its id in the rubric", examples=["no-plot"])
-    title: str = Field(description="its title in the rubric", examples=["No plot"])
+    adjustment: str = Field(description="the ID in the rubric", examples=["no-plot"])
+    title: str = Field(description="the title in the rubric", examples=["No plot"])
     criteria: list[str] = Field(
-        description="ids of the criteria it concerns; empty: the whole", examples=[[]]
+        description="the IDs of the affected criteria; empty: all criteria", examples=[[]]
     )
-    applies: bool = Field(description="whether it takes points", examples=[True])
-    undecided: bool = Field(description="a check could not be run, and it might take more", examples=[False])
-    points: float = Field(description="what it takes of the points; never negative", examples=[1.0])
-    changed: bool = Field(description="a person waived or applied it", examples=[False])
-    original_points: float = Field(
-        description="what it took before anybody waived or applied it", examples=[1.0]
+    applies: bool = Field(description="whether it deducts points", examples=[True])
+    undecided: bool = Field(
+        description="whether a check could not run, so that it might deduct more", examples=[False]
     )
-    changed_because: str = Field(
-        description="what the person who changed it gave as the reason", examples=[""]
-    )
+    points: float = Field(description="the deducted points; never negative", examples=[1.0])
+    changed: bool = Field(description="whether a person waived or applied it", examples=[False])
+    original_points: float = Field(description="the deducted points before any change", examples=[1.0])
+    changed_because: str = Field(description="the reason for the change", examples=[""])
 
 
 class Result(BaseModel):
-    """What a submission came to."""
+    """The result of a submission."""
 
-    submission: str = Field(description="the id of the submission", examples=["4f0c2d91"])
+    submission: str = Field(description="the ID of the submission", examples=["4f0c2d91"])
     status: str = Field(description="`graded`, `partial` or `failed`", examples=["graded"])
     score: float | None = Field(
-        description="what counts; `null` while a criterion is ungraded", examples=[41.5]
+        description="the points; `null` while a criterion is not graded", examples=[41.5]
     )
     points: float | None = Field(
-        description="of the rubric, with its deductions and bonus, before adjustment and lateness",
+        description="the points with deductions and bonus, before the adjustment and the late penalty",
         examples=[41.5],
     )
-    adjustment: float = Field(description="what people and curves added or took off", examples=[0.0])
-    credit: float = Field(description="the part of the points that a late submission keeps", examples=[1.0])
-    max_score: float = Field(description="without bonus criteria: `score` may be more", examples=[50.0])
-    held: bool = Field(description="kept from release until a person looks at it", examples=[False])
+    adjustment: float = Field(description="points added or deducted by people and curves", examples=[0.0])
+    credit: float = Field(description="the share of the points after the late penalty", examples=[1.0])
+    max_score: float = Field(
+        description="the maximum points without bonus criteria; `score` can be higher", examples=[50.0]
+    )
+    held: bool = Field(description="whether the grade is held for review", examples=[False])
     released_at: datetime | None = Field(
-        description="when the student could see it; `null` while they cannot"
+        description="when the grade was released; `null` while it is not released"
     )
-    reviewed_at: datetime | None = Field(
-        description="when a person said that they agree; `null` where nobody did"
-    )
-    criteria: list[CriterionResult] = Field(description="each criterion, in the order of the rubric")
+    reviewed_at: datetime | None = Field(description="when a person accepted the grade; `null` if nobody did")
+    criteria: list[CriterionResult] = Field(description="the criteria, in the order of the rubric")
     adjustments: list[AdjustmentResult] = Field(
-        description="deductions and caps of the rubric; points = criteria − these, and bonus up to its limit"
+        description="deductions and caps of the rubric; points = criteria − these, plus bonus up to its limit"
     )
     flags: list[str] = Field(
-        description="what a person must look at, in sentences",
+        description="flags for review, as sentences",
         examples=[["The notebook was not run from top to bottom."]],
     )
 
 
 class ChangeWanted(RequestModel):
-    """A change of a result by a person; the original is kept."""
+    """A change of a result. The original is kept."""
 
     kind: Kind = Field(
         description="`points` or `reason` of a criterion, `remark` or `hide` of a remark, `text` of a part, "
@@ -126,121 +120,125 @@ class ChangeWanted(RequestModel):
     )
     target: Target = Field(
         default="",
-        description="id of a criterion or adjustment; `finding:2`, `suggestion:0`; `feedback.achieved` …",
+        description="the ID of a criterion or adjustment; `finding:2`, `suggestion:0`, `feedback.achieved` …",
         examples=["load"],
     )
     points: Points | None = Field(
         default=None,
-        description="for `points`, the points of the criterion; for `adjust`, what is added to the total",
+        description="for `points`: the points of the criterion; for `adjust`: the points added to the total",
         examples=[3.5],
     )
-    text: Text = Field(default="", description="for `reason`, `remark`, `text` and `add`, the new words")
+    text: Text = Field(default="", description="for `reason`, `remark`, `text` and `add`: the new text")
     document: Annotated[str, Field(max_length=400, pattern=r"^[^\x00]*$")] = Field(
-        default="", description="for `add`, the file that the comment is about"
+        default="", description="for `add`: the file of the comment"
     )
     cell: Annotated[int, Field(ge=0, le=MOST_NUMBER), BeforeValidator(whole)] | None = Field(
-        default=None, description="for `add`, the cell of the notebook, as in the report"
+        default=None, description="for `add`: the cell of the notebook, as in the report"
     )
-    line: Whole | None = Field(default=None, description="for `add`, the line of the file or the cell")
+    line: Whole | None = Field(default=None, description="for `add`: the line of the file or the cell")
     reason: Reason = Field(
         default="",
-        description="needed for `points`, `adjust`, `waive` and `apply`",
+        description="the reason; required for `points`, `adjust`, `waive` and `apply`",
         examples=["The second file is read, too."],
     )
 
 
 class ChangeMade(BaseModel):
-    """It is saved. The ETag of this answer is that of the result now."""
+    """The saved change. The ETag of the response is that of the changed result."""
 
-    change: int = Field(description="its number, for taking it back", examples=[31])
+    change: int = Field(description="the ID of the change, to undo it", examples=[31])
 
 
 class Change(BaseModel):
-    """A change by a person, also one that was taken back."""
+    """A change by a person; it can be undone."""
 
-    id: int = Field(description="its number", examples=[31])
+    id: int = Field(description="its ID", examples=[31])
     at: datetime = Field(description="when it was made")
-    by: str = Field(description="the name of who made it", examples=["Tom Tan"])
+    by: str = Field(description="the name of the person who made it", examples=["Tom Tan"])
     kind: str = Field(description="what was changed, as in the request", examples=["points"])
     target: str = Field(description="what was changed, as in the request", examples=["load"])
-    value: dict[str, Any] = Field(description="what counts since then", examples=[{"points": 3.5}])
-    before: dict[str, Any] = Field(description="what counted before", examples=[{"points": 3.0}])
-    reason: str = Field(description="why it was made", examples=["The second file is read, too."])
-    undone_at: datetime | None = Field(description="when it was taken back; `null` where it counts")
-    undone_by: str = Field(description="the name of who took it back; empty where it counts", examples=[""])
+    value: dict[str, Any] = Field(description="the new value", examples=[{"points": 3.5}])
+    before: dict[str, Any] = Field(description="the previous value", examples=[{"points": 3.0}])
+    reason: str = Field(description="the reason", examples=["The second file is read, too."])
+    undone_at: datetime | None = Field(description="when it was undone; `null` if it was not")
+    undone_by: str = Field(
+        description="the name of the person who undid it; empty if nobody did", examples=[""]
+    )
 
 
 class Changes(BaseModel):
-    """The changes of the grading that counts, the newest first, 200 at most."""
+    """The changes of the current grading, newest first, at most 200."""
 
     items: list[Change] = Field(description="the changes")
 
 
 class Accepted(BaseModel):
-    """A person agreed."""
+    """The accepted grade."""
 
-    released: bool = Field(description="whether that released the grade, too", examples=[False])
+    released: bool = Field(description="whether this also released the grade", examples=[False])
 
 
 class Withdrawal(RequestModel):
-    """Why."""
+    """The reason."""
 
     reason: Reason = Field(
-        default="", description="why; the student reads it", examples=["A mistake in the rubric"]
+        default="", description="the reason, visible to the student", examples=["A mistake in the rubric"]
     )
 
 
 class Some(RequestModel):
-    """Of which submissions of the assignment: of these, or of all."""
+    """The submissions of the assignment: these or all."""
 
     submissions: Annotated[list[SubmissionId], Field(min_length=1, max_length=5000)] | None = Field(
-        default=None, description="ids of these submissions", examples=[["4f0c2d91", "77aa03be"]]
+        default=None, description="the IDs of the submissions", examples=[["4f0c2d91", "77aa03be"]]
     )
-    everything: bool = Field(default=False, description="of all, in place of `submissions`")
+    everything: bool = Field(default=False, description="all submissions, instead of `submissions`")
 
 
 class SomeWithdrawn(Some):
-    """Of which, and why."""
+    """The submissions and the reason."""
 
     reason: Reason = Field(
-        default="", description="why; the students read it", examples=["A mistake in the rubric"]
+        default="", description="the reason, visible to the students", examples=["A mistake in the rubric"]
     )
 
 
 class Counted(BaseModel):
-    """How many it was done to."""
+    """The number of changed grades."""
 
-    count: int = Field(description="how many", examples=[27])
+    count: int = Field(description="the number of grades", examples=[27])
 
 
 class State(BaseModel):
-    """Whether the student sees the grade now."""
+    """The release status of the grade."""
 
-    submission: str = Field(description="the id of the submission", examples=["4f0c2d91"])
-    released: bool = Field(description="whether the student sees the grade")
+    submission: str = Field(description="the ID of the submission", examples=["4f0c2d91"])
+    released: bool = Field(description="whether the grade is released to the student")
 
 
 class StudentGrade(BaseModel):
-    """What counts of a student for an assignment."""
+    """The grade of a student for an assignment."""
 
-    student_id: int = Field(description="the student's number", examples=[17])
-    student: str = Field(description="their id, as they sign in", examples=["ada"])
+    student_id: int = Field(description="the ID of the student's account", examples=[17])
+    student: str = Field(description="the student's sign-in name", examples=["ada"])
     name: str = Field(description="the student's name", examples=["Ada Lovelace"])
     state: str = Field(
-        description="`graded`, `open`, `partial`, `failed`, `missing` (it was due) or `ahead`",
+        description="`graded`, `open`, `partial`, `failed`, `missing` (past due) or `ahead` (not due yet)",
         examples=["graded"],
     )
     submission: str | None = Field(
-        description="the id of the submission that counts; `null` where there is none", examples=["4f0c2d91"]
+        description="the ID of the submission that counts; `null` if there is none", examples=["4f0c2d91"]
     )
-    score: float | None = Field(description="what counts; `null` while it is not complete", examples=[41.5])
-    max_score: float = Field(description="without bonus criteria: `score` may be more", examples=[50.0])
-    credit: float = Field(description="the part of the points that a late submission keeps", examples=[1.0])
-    adjustment: float = Field(description="what people and curves added or took off", examples=[0.0])
-    held: bool = Field(
-        description="whether it is kept from release until a person looks at it", examples=[False]
+    score: float | None = Field(
+        description="the points; `null` while the grade is not complete", examples=[41.5]
     )
-    released: bool = Field(description="whether the student sees it", examples=[True])
+    max_score: float = Field(
+        description="the maximum points without bonus criteria; `score` can be higher", examples=[50.0]
+    )
+    credit: float = Field(description="the share of the points after the late penalty", examples=[1.0])
+    adjustment: float = Field(description="points added or deducted by people and curves", examples=[0.0])
+    held: bool = Field(description="whether the grade is held for review", examples=[False])
+    released: bool = Field(description="whether the grade is released to the student", examples=[True])
 
 
 class NothingNamed(GraderError):
@@ -255,7 +253,7 @@ class NothingNamed(GraderError):
 
 @get(f"{ONE}/result", of_submission("submission.see"))
 def result(call: Call, about: SubmissionView) -> Result:
-    """What a submission came to, criterion by criterion. Its ETag is for changing it."""
+    """Get the result of a submission with all criteria. Send its ETag to change it."""
     report, grade = auth.report_for(call.actor, about), about.grade
     if report is None or grade is None:
         raise NotFound(NO_VISIBLE_RESULT)
@@ -283,7 +281,7 @@ def result(call: Call, about: SubmissionView) -> Result:
 
 @get(f"{ASSIGNMENT}/grades", of_assignment("class.see"))
 def grades(call: Call, about: tables.Assignment, query: Paged) -> Page[StudentGrade]:
-    """What counts of every student for an assignment, released or not; for staff."""
+    """List the grades of all students for an assignment, released or not (staff only)."""
     found = api_lists.list_grades(call.session, about, number(query) or 0, query.limit + 1)
     items, address = cut(call, query, found, lambda one: (one.student.id,))
     return Page(items=[_of_student(one) for one in items], next=address)
@@ -291,7 +289,7 @@ def grades(call: Call, about: tables.Assignment, query: Paged) -> Page[StudentGr
 
 @get(f"{ONE}/changes", of_submission("class.see"))
 def changes(call: Call, about: SubmissionView) -> Changes:
-    """What people changed of a result, also what was taken back; for staff."""
+    """List the changes of a result, including undone ones (staff only)."""
     made = change_history.history(call.session, about.round_id)
     call.etag = _stamp(call.session, about)
     items = [Change.model_validate(one.model_dump(include=set(Change.model_fields))) for one in made]
@@ -300,7 +298,7 @@ def changes(call: Call, about: SubmissionView) -> Changes:
 
 @post(f"{ONE}/changes", of_submission("grade.change"), status=201, matches=True)
 def make_change(call: Call, about: SubmissionView, body: ChangeWanted) -> ChangeMade:
-    """Change points or words of a result, with a reason; the original is kept."""
+    """Change points or texts of a result, with a reason. The original is kept."""
     fields = body.model_dump() | ({"target": TOTAL} if body.kind == "adjust" else {})
     if body.kind == "add":
         fields["target"] = ""
@@ -312,7 +310,7 @@ def make_change(call: Call, about: SubmissionView, body: ChangeWanted) -> Change
 
 @delete(f"{ONE}/changes/<int:change_id>", of_submission("grade.change"), matches=True)
 def undo_change(call: Call, about: SubmissionView, change_id: int) -> None:
-    """Take a change back; what stood there before counts again."""
+    """Undo a change. The previous value is restored."""
     stamp = call.match(_stamp(call.session, about))
     _in_time(lambda: edits.undo_change(call.session, about.id, change_id, stamp, call.actor))
     call.etag = _stamp(call.session, about)
@@ -320,7 +318,7 @@ def undo_change(call: Call, about: SubmissionView, change_id: int) -> None:
 
 @post(f"{ONE}/accept", of_submission("grade.change"), matches=True)
 def accept(call: Call, about: SubmissionView) -> Accepted:
-    """Say that a person looked at a result and agrees: it is held no longer."""
+    """Accept a result after review. It is no longer held."""
     stamp = call.match(_stamp(call.session, about))
     done: list[bool] = []
     _in_time(lambda: done.append(edits.accept_grade(call.session, about.id, stamp, call.actor)))
@@ -329,27 +327,27 @@ def accept(call: Call, about: SubmissionView) -> Accepted:
 
 @post(f"{ONE}/release", of_submission("grade.release"))
 def release(call: Call, about: SubmissionView) -> State:
-    """Let the student see this grade, also a held one: a person decided."""
+    """Release a grade, even if it is held."""
     grade_release.release_grade(call.session, about.round_id, call.actor)
     return State(submission=about.id, released=True)
 
 
 @post(f"{ONE}/withdraw", of_submission("grade.release"))
 def withdraw(call: Call, about: SubmissionView, body: Withdrawal) -> State:
-    """Take a released grade back; the student sees that it was withdrawn."""
+    """Withdraw a released grade. The student sees that it was withdrawn."""
     grade_release.withdraw_grade(call.session, about.round_id, call.actor, body.reason.strip())
     return State(submission=about.id, released=False)
 
 
 @post(f"{ASSIGNMENT}/release", of_assignment("grade.release"))
 def release_some(call: Call, about: tables.Assignment, body: Some) -> Counted:
-    """Release the grades of an assignment that are complete and not held: of all submissions, or of these."""
+    """Release the complete grades of an assignment that are not held: all, or those of these submissions."""
     return Counted(count=grade_release.release_all(call.session, about.id, call.actor, _named(body)))
 
 
 @post(f"{ASSIGNMENT}/withdraw", of_assignment("grade.release"))
 def withdraw_some(call: Call, about: tables.Assignment, body: SomeWithdrawn) -> Counted:
-    """Take released grades of an assignment back: of all submissions, or of these."""
+    """Withdraw released grades of an assignment: all, or those of these submissions."""
     named, reason = _named(body), body.reason.strip()
     count = grade_release.withdraw_all(call.session, about.id, call.actor, named, reason)
     return Counted(count=count)

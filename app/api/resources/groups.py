@@ -20,59 +20,61 @@ MOST = 2000
 class GroupMember(BaseModel):
     """A student in a group."""
 
-    user_id: int = Field(description="their number", examples=[17])
-    id: str = Field(description="what they sign in as", examples=["ada"])
-    name: str = Field(description="their name", examples=["Ada Lovelace"])
-    confirmed: bool = Field(description="false while they were only invited")
+    user_id: int = Field(description="the ID of the account", examples=[17])
+    id: str = Field(description="the sign-in name", examples=["ada"])
+    name: str = Field(description="the name", examples=["Ada Lovelace"])
+    confirmed: bool = Field(description="false while the student is only invited")
 
 
 class Group(BaseModel):
     """Students who submit together."""
 
-    id: str = Field(description="of the group; another one once its people change", examples=["4f0c51de"])
-    members: list[GroupMember] = Field(description="its people, by name")
+    id: str = Field(
+        description="the ID of the group; it changes when its members change", examples=["4f0c51de"]
+    )
+    members: list[GroupMember] = Field(description="the members, by name")
 
 
 class Groups(BaseModel):
     """All groups of an assignment."""
 
-    size: int = Field(description="how many may be in a group; 1 where everybody works alone", examples=[2])
-    items: list[Group] = Field(description="each group")
+    size: int = Field(description="the maximum size of a group; 1 if everybody works alone", examples=[2])
+    items: list[Group] = Field(description="the groups")
 
 
 class Placement(RequestModel):
-    """Where a student belongs."""
+    """The group of a student."""
 
-    user_id: Whole = Field(description="the student's number", examples=[17])
+    user_id: Whole = Field(description="the ID of the student's account", examples=[17])
     group: Annotated[str, Field(max_length=100, pattern=f"^$|{PRINTABLE}")] = Field(
-        description="the same word for all of a group; empty for no group", examples=["a"]
+        description="the group's name, the same for all its members; empty for no group", examples=["a"]
     )
 
 
 class GroupsChange(RequestModel):
-    """Students and their groups; who is not named stays where they are."""
+    """Students and their groups. Students who are not listed do not change."""
 
     members: Annotated[list[Placement], Field(min_length=1, max_length=MOST)] = Field(
-        description="students with their groups"
+        description="the students with their groups"
     )
 
 
 class GroupsFilled(BaseModel):
-    """Everybody is in a group now."""
+    """The new groups."""
 
-    groups: int = Field(description="how many groups there are", examples=[12])
-    moved: int = Field(description="how many students were put into one", examples=[5])
+    groups: int = Field(description="the number of groups", examples=[12])
+    moved: int = Field(description="the number of students who were assigned to a group", examples=[5])
 
 
 @get(ALL, of_assignment("group.see"))
 def groups(call: Call, about: tables.Assignment) -> Groups:
-    """The groups of an assignment; for staff. Its ETag is for changing them."""
+    """List the groups of an assignment (staff only). Send its ETag to change them."""
     return _groups(call, about)
 
 
 @patch(ALL, of_assignment("group.manage"), matches=True)
 def change_groups(call: Call, about: tables.Assignment, body: GroupsChange) -> Groups:
-    """Put students into groups, or into none. What they submitted before stays whose it was."""
+    """Assign students to groups, or to none. Existing submissions do not change."""
     groups_store.require_groups(about)
     etags.require_seen(groups_store.groups_digest(call.session, about.id))
     wanted = {one.user_id: one.group.strip() for one in body.members}
@@ -82,7 +84,7 @@ def change_groups(call: Call, about: tables.Assignment, body: GroupsChange) -> G
 
 @post(f"{ALL}/fill", of_assignment("group.manage"))
 def fill_groups(call: Call, about: tables.Assignment) -> GroupsFilled:
-    """Put all students who are in no group into one by chance."""
+    """Assign all students without a group to random groups."""
     groups_store.require_groups(about)
     there, moved = groups_store.arrange_at_random(call.session, about, call.actor.name)
     return GroupsFilled(groups=there, moved=moved)

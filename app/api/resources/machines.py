@@ -14,113 +14,116 @@ from grading.broker.machine_status import CircuitTold
 
 
 class StageSpeed(BaseModel):
-    """How fast a machine does a stage, as it measured itself."""
+    """The measured speed of a machine for a stage."""
 
     jobs_per_hour: float = Field(
-        description="with as many at once as it takes now, as fast as it is now", examples=[120.0]
+        description="seconds of a run at the current concurrency and speed", examples=[120.0]
     )
-    alone_s: float = Field(description="seconds of a job by itself, at usual speed", examples=[22.0])
-    full_s: float = Field(description="seconds of a job among `full` at once", examples=[60.0])
-    full: int = Field(description="how many jobs at once `full_s` is about", examples=[4])
+    alone_s: float = Field(description="seconds of a single run at usual speed", examples=[22.0])
+    full_s: float = Field(description="seconds of a run at concurrency `full`", examples=[60.0])
+    full: int = Field(description="the concurrency that `full_s` was measured at", examples=[4])
     health: float = Field(
-        description="speed of the last half minute over what is usual there", examples=[1.0]
+        description="the speed of the last 30 s relative to the usual speed", examples=[1.0]
     )
-    tokens: float = Field(description="written for a usual job; 0 where that is not known", examples=[600.0])
-    measured: bool = Field(description="false for a first guess")
+    tokens: float = Field(description="the output tokens of a typical run; 0 if unknown", examples=[600.0])
+    measured: bool = Field(description="whether it was measured; false for an estimate")
 
 
 class Circuit(BaseModel):
-    """An engine that gets no work for now."""
+    """An engine that receives no work now."""
 
-    engine: str = Field(description="the engine", examples=["ollama"])
+    engine: str = Field(description="the name of the engine", examples=["ollama"])
     state: Literal["open", "probing"] = Field(
-        description="`open`: it gets no work; `probing`: one run tries it", examples=["open"]
+        description="the circuit breaker: `open` (no work) or `probing` (half-open, one trial run)",
+        examples=["open"],
     )
-    why: str = Field(description="why, in a sentence", examples=["Three runs in a row failed."])
-    why_code: str = Field("", description="which message `why` is", examples=["circuits.failed"])
+    why: str = Field(description="the reason, as a sentence", examples=["Three runs in a row failed."])
+    why_code: str = Field("", description="the code of the message in `why`", examples=["circuits.failed"])
     why_params: dict[str, Any] = Field(
-        default_factory=dict, description="what is filled into it", examples=[{"count": 3}]
+        default_factory=dict, description="the parameters of the message", examples=[{"count": 3}]
     )
-    stages: tuple[str, ...] = Field(description="the stages that it does not get", examples=[["analysis"]])
-    since_s: float | None = Field(
-        description="for how many seconds; `null` where that is not known", examples=[12.5]
+    stages: tuple[str, ...] = Field(
+        description="the stages that it does not receive", examples=[["analysis"]]
     )
+    since_s: float | None = Field(description="the seconds since then; `null` if unknown", examples=[12.5])
 
 
 class TakenRun(BaseModel):
-    """A run that ended."""
+    """A finished run."""
 
-    stage: str = Field(description="the stage", examples=["analysis"])
-    state: str = Field(description="how it ended", examples=["done"])
-    error: str = Field(description="why it failed; empty where it did not", examples=[""])
-    seconds: float | None = Field(description="how long it took", examples=[31.0])
-    tokens: int | None = Field(description="how many tokens were written", examples=[640])
-    ago_s: float = Field(description="how many seconds ago it ended", examples=[75.0])
+    stage: str = Field(description="the name of the stage", examples=["analysis"])
+    state: str = Field(description="the result", examples=["done"])
+    error: str = Field(description="why it failed; empty if it did not", examples=[""])
+    seconds: float | None = Field(description="the duration", examples=[31.0])
+    tokens: int | None = Field(description="the output tokens", examples=[640])
+    ago_s: float = Field(description="the seconds since it ended", examples=[75.0])
 
 
 class MachineStatus(BaseModel):
-    """A machine, how busy it is, how fast, and what it takes and why."""
+    """A machine with its load, speed and queues."""
 
-    name: str = Field(description="its name in config.toml", examples=["dgx-spark-1"])
+    name: str = Field(description="the name in config.toml", examples=["dgx-spark-1"])
     role: str = Field(description="`primary` or `spare`", examples=["primary"])
     alive: bool = Field(description="whether its heartbeat is recent")
-    slots: int = Field(description="how many runs it may do at once", examples=[8])
-    busy: int = Field(description="how many runs it does now", examples=[3])
+    slots: int = Field(description="the number of slots", examples=[8])
+    busy: int = Field(description="the number of busy slots", examples=[3])
     gateway_requests: int = Field(
-        description="slots that requests by the gateway have, beside those that are busy", examples=[0]
+        description="the slots used by gateway requests, in addition to busy slots", examples=[0]
     )
     heartbeat_age_s: float | None = Field(
-        description="how many seconds ago its last heartbeat was; `null` where there is none", examples=[1.5]
+        description="the seconds since the last heartbeat; `null` if there is none", examples=[1.5]
     )
     stages: dict[str, dict[str, str]] = Field(
-        description="engine, model, and where it is known the digest of the weights",
+        description="the engine, the model and, if known, the model digest",
         examples=[{"analysis": {"engine": "ollama", "model": "qwen3-coder:30b"}}],
     )
     engines: dict[str, dict[str, float]] = Field(
-        description="what each engine counts since its start", examples=[{"ollama": {"requests": 412}}]
+        description="the counters of each engine since its start", examples=[{"ollama": {"requests": 412}}]
     )
-    limit: int = Field(
-        description="generations at once that it takes now, as it measured to be best", examples=[4]
-    )
+    limit: int = Field(description="the current concurrency limit, from measurements", examples=[4])
     reserved: str = Field(description="`batch`, `testing` or empty", examples=[""])
-    joins_after_s: float = Field(description="a spare joins when work has waited for so long", examples=[0.0])
-    speeds: dict[str, StageSpeed] = Field(description="of each stage that it measured")
+    joins_after_s: float = Field(
+        description="the waiting time after which a spare machine accepts work", examples=[0.0]
+    )
+    speeds: dict[str, StageSpeed] = Field(description="the speed of each measured stage")
     loading_s: dict[str, float] = Field(
-        description="stages whose model is not loaded: how long that takes", examples=[{}]
+        description="the load times of stages whose model is not loaded", examples=[{}]
     )
-    circuits: list[Circuit] = Field(description="engines that get no work for now, and why")
+    circuits: list[Circuit] = Field(description="engines that receive no work now, with the reason")
     takes: tuple[str, ...] = Field(
-        description="queues it listens to now", examples=[["machine.dgx-spark-1", "analysis"]]
+        description="the queues that it consumes now", examples=[["machine.dgx-spark-1", "analysis"]]
     )
-    why: str = Field(description="why these", examples=["It is the fastest for this stage."])
-    why_code: str = Field("", description="which message `why` is", examples=["routing.fastest"])
+    why: str = Field(
+        description="the reason for these queues", examples=["It is the fastest for this stage."]
+    )
+    why_code: str = Field("", description="the code of the message in `why`", examples=["routing.fastest"])
     why_params: dict[str, Any] = Field(
-        default_factory=dict, description="what is filled into it", examples=[{}]
+        default_factory=dict, description="the parameters of the message", examples=[{}]
     )
-    notes: tuple[str, ...] = Field(description="what is out of the ordinary, in sentences", examples=[[]])
-    last_runs: list[TakenRun] = Field(description="what it did last, the newest first")
+    notes: tuple[str, ...] = Field(description="warnings, as sentences", examples=[[]])
+    last_runs: list[TakenRun] = Field(description="the last runs, newest first")
 
 
 class Machines(BaseModel):
-    """All machines and the queue lengths (nothing while Redis is away)."""
+    """All machines and the queue lengths (none if Redis is not reachable)."""
 
-    machines: list[MachineStatus] = Field(description="each machine")
+    machines: list[MachineStatus] = Field(description="the machines")
     queues: dict[str, int] | None = Field(
-        description="how many messages wait in each queue; `null` while Redis is away",
+        description="the messages in each queue; `null` if Redis is not reachable",
         examples=[{"analysis": 2, "store": 0}],
     )
     waiting: dict[str, int] = Field(
-        description="submissions in the database that were not sent, by priority",
+        description="the queued submissions in the database, by priority",
         examples=[{"interactive": 0}],
     )
     warnings: list[str] = Field(
-        description="models that live machines have with different weights", examples=[[]]
+        description="models with different model digests on running machines", examples=[[]]
     )
 
 
 @get("/machines", allowed("machines.see"))
 def machines(call: Call) -> Machines:
-    """The machines, their load and the queues; for staff."""
+    """List machines, their load and the queues (staff only)."""
     states = look()
     return Machines(
         machines=[_machine(one) for one in states.machines],

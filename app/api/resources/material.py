@@ -27,57 +27,61 @@ MATERIAL = f"{ASSIGNMENT}/material"
 
 
 class OfferedFile(BaseModel):
-    """A file that students may have."""
+    """A file that students can download."""
 
-    path: str = Field(description="with its folder, `starter` or `data`", examples=["data/sales.csv"])
-    size: int = Field(description="in bytes", examples=[1042])
+    path: str = Field(
+        description="the path, with its folder `starter` or `data`", examples=["data/sales.csv"]
+    )
+    size: int = Field(description="the size in bytes", examples=[1042])
     url: str = Field(
-        description="where it can be had", examples=["/api/v1/assignments/12/files/data/sales.csv"]
+        description="the URL to download it", examples=["/api/v1/assignments/12/files/data/sales.csv"]
     )
 
 
 class OfferedFiles(BaseModel):
-    """All files that students may have."""
+    """All files that students can download."""
 
-    items: list[OfferedFile] = Field(description="each file")
+    items: list[OfferedFile] = Field(description="the files")
 
 
 class MaterialFile(BaseModel):
     """A file of a version."""
 
     path: str = Field(
-        description="with its folder, `starter`, `solution`, `tests` or `data`", examples=["tests/tests.py"]
+        description="the path, with its folder `starter`, `solution`, `tests` or `data`",
+        examples=["tests/tests.py"],
     )
-    size: int = Field(description="in bytes", examples=[1042])
-    sha256: str = Field(description="the SHA-256 of its bytes", examples=["06c1097efce0"])
+    size: int = Field(description="the size in bytes", examples=[1042])
+    sha256: str = Field(description="the SHA-256 of the content", examples=["06c1097efce0"])
     url: str = Field(
-        description="where it can be had", examples=["/api/v1/assignments/12/material/tests/tests.py"]
+        description="the URL to download it", examples=["/api/v1/assignments/12/material/tests/tests.py"]
     )
 
 
 class Material(BaseModel):
     """All files of the newest version."""
 
-    version: int = Field(description="its number", examples=[4])
-    items: list[MaterialFile] = Field(description="each file")
+    version: int = Field(description="its ID", examples=[4])
+    items: list[MaterialFile] = Field(description="the files")
 
 
 class MaterialUpload(RequestModel):
-    """Files for one folder, as multipart form."""
+    """Files for one folder, as multipart/form-data."""
 
     folder: Literal["starter", "solution", "tests", "data"] = Field(
-        description="`starter` and `data` are for students, `solution` and `tests` are not", examples=["data"]
+        description="the folder; students can see `starter` and `data`, but not `solution` and `tests`",
+        examples=["data"],
     )
     files: list[bytes] = Field(
         min_length=1,
-        description="the files; a name may hold folders, `2026/sales.csv`",
+        description="the files; a name can have folders, such as `2026/sales.csv`",
         examples=[["day,sales\n"]],
     )
 
 
 @get(FILES, of_assignment("assignment.see"))
 def offered_files(call: Call, about: tables.Assignment) -> OfferedFiles:
-    """The files that students may have, of the version that counts."""
+    """List the files that students can download, of the version in use."""
     found = assignment_view.list_offered_files(call.session, about)
     return OfferedFiles(
         items=[
@@ -89,14 +93,14 @@ def offered_files(call: Call, about: tables.Assignment) -> OfferedFiles:
 
 @get(f"{FILES}/<path:path>", of_assignment("assignment.see"), file=BINARY)
 def offered_file(call: Call, about: tables.Assignment, path: str) -> Response:
-    """One of the files that students may have, byte by byte."""
+    """Download a file that students can see."""
     data = assignment_view.load_offered_file(call.session, about, path)
     return editor.attached(data, path.rpartition("/")[2], BINARY)
 
 
 @get(MATERIAL, of_assignment("assignment.change"))
 def material(call: Call, about: tables.Assignment) -> Material:
-    """The files of the newest version, maybe a draft. Its ETag is for changing them."""
+    """List the files of the latest version, which can be a draft. Send its ETag to change them."""
     now = versions.load_newest(call.session, about)
     call.etag = tag_of(now)
     found = _paths(now.version)
@@ -112,7 +116,7 @@ def material(call: Call, about: tables.Assignment) -> Material:
 
 @get(f"{MATERIAL}/<path:path>", of_assignment("assignment.change"), file=BINARY)
 def material_file(call: Call, about: tables.Assignment, path: str) -> Response:
-    """One of the files of the newest version, byte by byte."""
+    """Download a file of the latest version."""
     name = _paths(versions.load_newest(call.session, about).version).get(path)
     if name is None:
         raise NotFound(assignment_view.NO_SUCH_FILE)
@@ -123,13 +127,13 @@ def material_file(call: Call, about: tables.Assignment, path: str) -> Response:
 def put_material(
     call: Call, about: tables.Assignment, form: MaterialUpload, uploads: tuple[UploadedFile, ...]
 ) -> VersionMade:
-    """Save files into a folder as a new draft; those of the same name are replaced, all others stay."""
+    """Add files to a folder, as a new draft. Files with the same name are replaced."""
     return _saved(call, about, editor.placed(form.folder, uploads))
 
 
 @delete(f"{MATERIAL}/<path:path>", of_assignment("assignment.change"), matches=True)
 def remove_material(call: Call, about: tables.Assignment, path: str) -> VersionMade:
-    """Save a new draft without one of the files."""
+    """Remove a file, as a new draft."""
     return _saved(call, about, {}, path)
 
 

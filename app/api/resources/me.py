@@ -12,16 +12,18 @@ from grading.store.accounts import users
 class Me(BaseModel):
     """The owner of the token."""
 
-    user_id: int = Field(description="their number", examples=[17])
-    id: str = Field(description="what they sign in as", examples=["ada"])
+    user_id: int = Field(description="the ID of the account", examples=[17])
+    id: str = Field(description="the sign-in name", examples=["ada"])
     administrator: bool = Field(description="whether they administer this server", examples=[False])
-    scopes: list[str] = Field(description="what the token may be used for", examples=[["read", "submit"]])
-    roles: dict[str, str] = Field(description="in each course, by its number", examples=[{"3": "student"}])
+    scopes: list[str] = Field(description="the scopes of the token", examples=[["read", "submit"]])
+    roles: dict[str, str] = Field(
+        description="the role in each course, by course ID", examples=[{"3": "student"}]
+    )
 
 
 @get("/me", anybody("read"))
 def me(call: Call) -> Me:
-    """Who asks: the owner of the token, its scopes, and the courses with the role in each."""
+    """Get the owner of the token, its scopes, and the role in each course."""
     actor = call.actor
     return Me(
         user_id=actor.user_id,

@@ -15,25 +15,25 @@ from grading.store import tables
 class PlatformLink(BaseModel):
     """An assignment that is linked in a learning platform."""
 
-    platform: str = Field(description="`lti`, or `canvas` for its own interface", examples=["lti"])
-    id: int = Field(description="the number of the link", examples=[4])
-    assignment_id: int = Field(description="the number of the assignment", examples=[12])
+    platform: str = Field(description="`lti`, or `canvas` for the Canvas API", examples=["lti"])
+    id: int = Field(description="the ID of the link", examples=[4])
+    assignment_id: int = Field(description="the ID of the assignment", examples=[12])
     title: str = Field(description="the title of the assignment", examples=["Basket analysis"])
-    sent: int = Field(description="scores that the platform took", examples=[28])
-    failed: int = Field(description="scores that it did not take", examples=[1])
-    compared_at: datetime | None = Field(description="when its scores were compared with ours")
-    problem: str = Field(description="why that failed; empty where it did not", examples=[""])
+    sent: int = Field(description="scores that the platform accepted", examples=[28])
+    failed: int = Field(description="scores that failed", examples=[1])
+    compared_at: datetime | None = Field(description="when the scores were last compared")
+    problem: str = Field(description="why the comparison failed; empty if it did not", examples=[""])
 
 
 class PlatformLinks(BaseModel):
     """All links of a course."""
 
-    items: list[PlatformLink] = Field(description="each link")
+    items: list[PlatformLink] = Field(description="the links")
 
 
 @get("/courses/<int:course_id>/platform-links", of_course("roster.see"))
 def platform_links(call: Call, about: tables.Course) -> PlatformLinks:
-    """The links of a course in learning platforms, and how its scores arrive; for staff."""
+    """List the links of a course in learning platforms, with the delivery of scores (staff only)."""
     sections = ((name, one.course_section) for name, one in platform_pages().items())
     found = (
         PlatformLink(platform=name, **vars(link))

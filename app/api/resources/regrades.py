@@ -51,122 +51,127 @@ class NotAnswerable(GraderError):
 
 
 class RerunWanted(RequestModel):
-    """What is to be graded again by the machines, with the rubric that counts now."""
+    """The submissions to regrade automatically, with the rubric in use."""
 
     which: Literal["latest", "all"] | None = Field(
-        default=None, description="the newest submission of each student, or all", examples=["latest"]
+        default=None, description="the latest submission of each student, or all", examples=["latest"]
     )
     submissions: Annotated[list[SubmissionId], Field(min_length=1, max_length=500)] | None = Field(
-        default=None, description="in place of `which`"
+        default=None, description="IDs of submissions, instead of `which`"
     )
 
 
 class RerunBegun(BaseModel):
-    """It waits behind what people wait for."""
+    """The queued regrade, with batch priority."""
 
-    id: str = Field(description="its id", examples=["51de90c4"])
-    submissions: int = Field(description="how many submissions are graded again", examples=[27])
-    url: str = Field(description="where it can be asked for", examples=["/api/v1/reruns/51de90c4"])
+    id: str = Field(description="its ID", examples=["51de90c4"])
+    submissions: int = Field(description="the number of submissions to regrade", examples=[27])
+    url: str = Field(description="the URL of the new object", examples=["/api/v1/reruns/51de90c4"])
 
 
 class Rerun(BaseModel):
-    """How far a re-run is. What was graded better than before takes its place by itself."""
+    """The progress of a regrade. Complete new grades replace the old ones automatically."""
 
-    id: str = Field(description="its id", examples=["51de90c4"])
+    id: str = Field(description="its ID", examples=["51de90c4"])
     purpose: str = Field(
-        description="`rerun`; or what was begun on the pages: `try`, `rubric`", examples=["rerun"]
+        description="`rerun` (regrade); or started on the pages: `try` (test run) or `rubric` (dry run)",
+        examples=["rerun"],
     )
-    version: int = Field(description="of the rubric", examples=[4])
-    by: str = Field(description="the name of who began it", examples=["Tom Tan"])
-    created_at: datetime = Field(description="when it began")
-    total: int = Field(description="how many submissions it has", examples=[27])
-    ended: int = Field(description="how many of them are over", examples=[12])
-    applied_at: datetime | None = Field(description="when its results counted; `null` where they do not")
-    discarded_at: datetime | None = Field(description="when it was stopped; `null` where it was not")
+    version: int = Field(description="the version of the rubric", examples=[4])
+    by: str = Field(description="the name of the person who started it", examples=["Tom Tan"])
+    created_at: datetime = Field(description="when it started")
+    total: int = Field(description="the number of submissions", examples=[27])
+    ended: int = Field(description="the number of finished submissions", examples=[12])
+    applied_at: datetime | None = Field(description="when its results were applied; `null` if they were not")
+    discarded_at: datetime | None = Field(description="when it was canceled; `null` if it was not")
 
 
 class RerunState(BaseModel):
-    """What became of it."""
+    """The new state."""
 
-    id: str = Field(description="its id", examples=["51de90c4"])
+    id: str = Field(description="its ID", examples=["51de90c4"])
     state: str = Field(description="`discarded`", examples=["discarded"])
 
 
 class Reruns(BaseModel):
-    """The newest 25."""
+    """The latest 25."""
 
-    items: list[Rerun] = Field(description="the re-runs")
+    items: list[Rerun] = Field(description="the regrades")
 
 
 class RequestFilter(Paged):
-    """Which requests a list shows."""
+    """Filters of the list."""
 
-    course: Whole | None = Field(default=None, description="the course's number")
+    course: Whole | None = Field(default=None, description="the ID of the course")
     state: Literal["open", "accepted", "declined", "withdrawn"] | None = Field(
-        default=None, description="how far it is"
+        default=None, description="the status"
     )
 
 
 class RegradeWanted(RequestModel):
-    """A student asks a person to look again."""
+    """A new regrade request."""
 
     reason: Reason = Field(
         description="at least 10 characters", examples=["The second file is read in line 12."]
     )
     criterion: Annotated[str, Field(max_length=80, pattern=r"^[^\x00]*$")] = Field(
-        default="", description="empty: the whole grade", examples=["load"]
+        default="", description="the ID of the criterion; empty: the entire grade", examples=["load"]
     )
 
 
 class RegradeAsked(BaseModel):
-    """It waits for an answer."""
+    """The open request."""
 
-    id: int = Field(description="its number", examples=[8])
-    url: str = Field(description="where it can be asked for", examples=["/api/v1/regrades/8"])
+    id: int = Field(description="its ID", examples=[8])
+    url: str = Field(description="the URL of the new object", examples=["/api/v1/regrades/8"])
 
 
 class Regrade(BaseModel):
-    """A request with its answer."""
+    """A regrade request with its response."""
 
-    id: int = Field(description="its number", examples=[8])
-    submission_id: str = Field(description="the id of the submission", examples=["4f0c2d91"])
-    course_id: int = Field(description="the number of the course", examples=[3])
-    assignment_id: int = Field(description="the number of the assignment", examples=[12])
-    student_id: int = Field(description="the number of who asked", examples=[17])
-    student: str = Field(description="the name of who asked", examples=["Ada Lovelace"])
-    criterion: str = Field(description="empty: the whole grade", examples=["load"])
+    id: int = Field(description="its ID", examples=[8])
+    submission_id: str = Field(description="the ID of the submission", examples=["4f0c2d91"])
+    course_id: int = Field(description="the ID of the course", examples=[3])
+    assignment_id: int = Field(description="the ID of the assignment", examples=[12])
+    student_id: int = Field(description="the ID of the student's account", examples=[17])
+    student: str = Field(description="the name of the student", examples=["Ada Lovelace"])
+    criterion: str = Field(description="the ID of the criterion; empty: the entire grade", examples=["load"])
     reason: str = Field(
         description="what the student wrote", examples=["The second file is read in line 12."]
     )
     state: str = Field(description="`open`, `accepted`, `declined` or `withdrawn`", examples=["open"])
-    answer: str = Field(description="what staff wrote; empty while it is open", examples=[""])
-    answered_by: str = Field(description="the name of who answered; empty while it is open", examples=[""])
-    created_at: datetime = Field(description="when the student asked")
+    answer: str = Field(description="the response; empty while it is open", examples=[""])
+    answered_by: str = Field(
+        description="the name of the person who answered; empty while it is open", examples=[""]
+    )
+    created_at: datetime = Field(description="when it was sent")
     answered_at: datetime | None = Field(description="when it was answered; `null` while it is open")
 
 
 class AnswerGiven(RequestModel):
-    """What staff decided."""
+    """The decision of staff."""
 
     verdict: Verdict = Field(
-        description="`declined`, other `points`, or graded `again` by the machines", examples=["points"]
+        description="`declined`, changed `points`, or regraded automatically (`again`)", examples=["points"]
     )
-    words: Words = Field(description="to the student", examples=["You are right."])
+    words: Words = Field(description="the message to the student", examples=["You are right."])
     points: Points | None = Field(
-        default=None, description="of the criterion; or what is added to the whole grade", examples=[4]
+        default=None,
+        description="the points of the criterion, or the points added to the total",
+        examples=[4],
     )
 
 
 class RegradeState(BaseModel):
-    """What became of it."""
+    """The new state."""
 
-    id: int = Field(description="its number", examples=[8])
+    id: int = Field(description="its ID", examples=[8])
     state: str = Field(description="`accepted`, `declined` or `withdrawn`", examples=["accepted"])
 
 
 @post(f"{ASSIGNMENT}/reruns", of_assignment("rerun"), status=202)
 def begin_rerun(call: Call, about: tables.Assignment, body: RerunWanted) -> RerunBegun:
-    """Have submissions graded again as batch work, by the rubric that counts."""
+    """Regrade submissions with batch priority and the rubric in use."""
     if (body.which is None) == (body.submissions is None):
         raise NotAnswerable(WHICH_OR_SUBMISSIONS)
     version = versions.published_version(call.session, about)
@@ -180,27 +185,27 @@ def begin_rerun(call: Call, about: tables.Assignment, body: RerunWanted) -> Reru
 
 @get(f"{ASSIGNMENT}/reruns", of_assignment("rubric.see"))
 def reruns(call: Call, about: tables.Assignment) -> Reruns:
-    """Re-runs, tries and dry runs of an assignment, the newest first."""
+    """List regrades, test runs and dry runs of an assignment, newest first."""
     return Reruns(items=[_line(one) for one in dry_runs.list_dry_runs(call.session, about.id)])
 
 
 @get(RERUN, of_rerun("rubric.see"))
 def rerun(call: Call, about: tuple[tables.DryRun, tables.Assignment]) -> Rerun:
-    """How far a re-run is."""
+    """Get the progress of a regrade."""
     run, assignment = about
     return _line(dry_runs.list_dry_runs(call.session, assignment.id, run.id)[0])
 
 
 @post(f"{RERUN}/discard", of_rerun("rerun"))
 def discard_rerun(call: Call, about: tuple[tables.DryRun, tables.Assignment]) -> RerunState:
-    """Stop a re-run: what it did not begin is not begun, and nothing more of it will count."""
+    """Cancel a regrade. Pending gradings do not start, and no more results are applied."""
     dry_runs.discard_dry_run(call.session, about[0].id, call.actor)
     return RerunState(id=about[0].id, state="discarded")
 
 
 @get("/regrades", anybody("read"))
 def regrade_requests(call: Call, query: RequestFilter) -> Page[Regrade]:
-    """Requests by students, the newest first: of the courses you are staff of, and your own."""
+    """List regrade requests, newest first: of courses where you are staff, and your own."""
     found = regrade_views.list_below(
         call.session,
         call.actor.staff_courses,
@@ -216,13 +221,13 @@ def regrade_requests(call: Call, query: RequestFilter) -> Page[Regrade]:
 
 @get(REQUEST, of_request("regrade.see"))
 def regrade(call: Call, about: regrade_views.Request) -> Regrade:
-    """A request and its answer."""
+    """Get a regrade request and its response."""
     return _regrade(about)
 
 
 @post("/submissions/<id>/regrades", of_submission("regrade.ask"), status=201)
 def ask_regrade(call: Call, about: SubmissionView, body: RegradeWanted) -> RegradeAsked:
-    """Ask a person to look at a released grade of one's own again."""
+    """Request a regrade of your own released grade."""
     reason = body.reason.strip()
     if problem := answering.reason_refused(reason):
         raise NotAnswerable(problem)
@@ -233,14 +238,14 @@ def ask_regrade(call: Call, about: SubmissionView, body: RegradeWanted) -> Regra
 
 @post(f"{REQUEST}/withdraw", of_request("regrade.ask"))
 def withdraw_regrade(call: Call, about: regrade_views.Request) -> RegradeState:
-    """Take one's own request back."""
+    """Withdraw your own regrade request."""
     regrade_store.withdraw_request(call.session, call.actor, about.id)
     return RegradeState(id=about.id, state="withdrawn")
 
 
 @post(f"{REQUEST}/answer", of_request("regrade.answer"))
 def answer_regrade(call: Call, about: regrade_views.Request, body: AnswerGiven) -> RegradeState:
-    """Decline a request, give other points, or have the submission graded again."""
+    """Answer a regrade request: decline it, change points, or regrade the submission."""
     view = submission.load_view(call.session, about.submission_id)
     answered, problem = answering.checked(about, view, body.verdict, body.words.strip(), body.points)
     if answered is None:

@@ -28,43 +28,41 @@ ONE = f"{MEMBER}/<int:user_id>"
 
 
 class MemberFilter(Paged):
-    """Which people a list shows."""
+    """Filters of the list."""
 
-    role: Role | None = Field(default=None, description="only those with this role")
-    search: Line | None = Field(default=None, description="part of a name, an address or an id")
+    role: Role | None = Field(default=None, description="only people with this role")
+    search: Line | None = Field(default=None, description="part of a name, an email address or an ID")
 
 
 class Member(BaseModel):
-    """Somebody in a course."""
+    """A person in a course."""
 
-    user_id: int = Field(description="their number", examples=[17])
-    id: str = Field(description="what they sign in as, their student id", examples=["ada"])
-    name: str = Field(description="their name", examples=["Ada Lovelace"])
-    email: str = Field(
-        description="their address; empty where none is known", examples=["ada@school.example"]
-    )
+    user_id: int = Field(description="the ID of the account", examples=[17])
+    id: str = Field(description="the sign-in name (student ID)", examples=["ada"])
+    name: str = Field(description="the name", examples=["Ada Lovelace"])
+    email: str = Field(description="the email address; empty if unknown", examples=["ada@school.example"])
     role: str = Field(description="`student`, `grader` or `instructor`", examples=["student"])
-    disabled: bool = Field(description="whether they may not sign in any more", examples=[False])
-    enters: bool = Field(description="whether they have a password")
+    disabled: bool = Field(description="whether the account is disabled", examples=[False])
+    enters: bool = Field(description="whether the person has set a password")
 
 
 class NewMember(RequestModel):
-    """Somebody to be added, or changed where they are there already."""
+    """A person to add, or to change if already in the course."""
 
     id: Annotated[str, Field(min_length=1, max_length=200, pattern=STORABLE)] = Field(
-        description="their student id", examples=["ada"]
+        description="the sign-in name (student ID)", examples=["ada"]
     )
     name: Annotated[str, Field(max_length=200, pattern=STORABLE)] = Field(
-        default="", description="their name; empty: as it is", examples=["Ada Lovelace"]
+        default="", description="the name; empty: unchanged", examples=["Ada Lovelace"]
     )
     email: Annotated[str, Field(max_length=200, pattern=STORABLE)] = Field(
-        default="", description="their address; empty: as it is", examples=["ada@school.example"]
+        default="", description="the email address; empty: unchanged", examples=["ada@school.example"]
     )
-    role: Role | None = Field(default=None, description="student, unless they have one already")
+    role: Role | None = Field(default=None, description="the role; default: `student`, or the existing role")
 
 
 class NewMembers(RequestModel):
-    """People to be added; all of them, or nobody when something is wrong with one."""
+    """People to add. If one of them has an error, nobody is added."""
 
     members: Annotated[list[NewMember], Field(min_length=1, max_length=MOST)] = Field(
         description="the people"
@@ -72,23 +70,23 @@ class NewMembers(RequestModel):
 
 
 class MembersAdded(BaseModel):
-    """How many were what."""
+    """The numbers of added and changed people."""
 
-    made: int = Field(description="accounts that are new", examples=[1])
-    joined: int = Field(description="people who had an account and came into the course", examples=[0])
-    changed: int = Field(description="members with another name, address or role now", examples=[0])
-    unchanged: int = Field(description="members who are as they were", examples=[0])
+    made: int = Field(description="the number of new accounts", examples=[1])
+    joined: int = Field(description="existing accounts that were added to the course", examples=[0])
+    changed: int = Field(description="members whose name, email address or role changed", examples=[0])
+    unchanged: int = Field(description="unchanged members", examples=[0])
 
 
 class RoleChange(RequestModel):
-    """Another role."""
+    """The new role."""
 
     role: Role = Field(description="the new role")
 
 
 @get(MEMBER, of_course("roster.see"))
 def members_of_course(call: Call, about: tables.Course, query: MemberFilter) -> Page[Member]:
-    """Everybody in a course; for its staff."""
+    """List the people of a course (staff only)."""
     rows = call.session, about.id, query.role, query.search or "", number(query) or 0, query.limit + 1
     items, address = cut(call, query, api_lists.list_members(*rows), lambda one: (one.user_id,))
     return Page(items=[_to_member(one) for one in items], next=address)
@@ -96,7 +94,7 @@ def members_of_course(call: Call, about: tables.Course, query: MemberFilter) -> 
 
 @post(MEMBER, of_course("roster.change"))
 def add_members(call: Call, about: tables.Course, body: NewMembers) -> MembersAdded:
-    """Add people, or put right what is known of them, as the table of a roster does."""
+    """Add people or change their data, like a roster import."""
     done = roster.apply_import(call.session, about.id, _table(body), call.actor)
     if done.problems:
         raise _refused(done.problems)
@@ -105,20 +103,20 @@ def add_members(call: Call, about: tables.Course, body: NewMembers) -> MembersAd
 
 @get(ONE, of_member("roster.see"))
 def member(call: Call, about: tables.Course, user_id: int) -> Member:
-    """Somebody in a course; for its staff."""
+    """Get a person in a course (staff only)."""
     return _member(call, about, user_id)
 
 
 @patch(ONE, of_member("roster.change"))
 def change_member(call: Call, about: tables.Course, user_id: int, body: RoleChange) -> Member:
-    """Give somebody another role. One's own is for others to change."""
+    """Change the role of a person. You cannot change your own role."""
     roster.set_role(call.session, about.id, user_id, body.role, call.actor)
     return _member(call, about, user_id)
 
 
 @delete(ONE, of_member("roster.change"))
 def remove_member(call: Call, about: tables.Course, user_id: int) -> None:
-    """Take somebody out of a course and its groups. What they submitted, and its grades, stay."""
+    """Remove a person from a course and its groups. Their submissions and grades are kept."""
     roster.remove_member(call.session, about.id, user_id, call.actor)
 
 

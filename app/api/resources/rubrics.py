@@ -27,28 +27,30 @@ VERSION = f"{ASSIGNMENT}/versions/<int:version_number>"
 
 
 class RubricFilter(RequestModel):
-    """Which version."""
+    """The version."""
 
     which: Literal["counting", "newest"] = Field(
-        default="counting", description="the one submissions are graded with, or the newest, maybe a draft"
+        default="counting", description="the version in use, or the latest, which can be a draft"
     )
 
 
 class Rubric(BaseModel):
     """A version of a rubric, with the task."""
 
-    version: int = Field(description="its number", examples=[4])
-    newest: int = Field(description="the number of the newest version", examples=[4])
-    counting: int | None = Field(description="that of the one submissions are graded with", examples=[4])
+    version: int = Field(description="its ID", examples=[4])
+    newest: int = Field(description="the latest version", examples=[4])
+    counting: int | None = Field(description="the version in use", examples=[4])
     created_at: datetime = Field(description="when it was saved")
     published_at: datetime | None = Field(description="`null` for a draft")
-    note: str = Field(description="what its author wrote about it", examples=["Points for the plot"])
+    note: str = Field(description="the note of its author", examples=["Points for the plot"])
     task: str = Field(
         description="what students read, as Markdown", examples=["Find out what is bought together."]
     )
-    max_points: float = Field(description="the points of all criteria but bonus criteria", examples=[50.0])
+    max_points: float = Field(
+        description="the points of all criteria without bonus criteria", examples=[50.0]
+    )
     rubric: dict[str, Any] = Field(
-        description="as docs/reference/assignments.md describes it",
+        description="the rubric, as in docs/reference/assignments.md",
         examples=[{"criteria": [{"id": "load", "title": "Loads the data", "points": 4}]}],
     )
 
@@ -56,37 +58,35 @@ class Rubric(BaseModel):
 class Version(BaseModel):
     """A version in a list."""
 
-    version: int = Field(description="its number", examples=[4])
+    version: int = Field(description="its ID", examples=[4])
     created_at: datetime = Field(description="when it was saved")
-    by: str = Field(description="the name of who saved it", examples=["Tom Tan"])
-    note: str = Field(description="what its author wrote about it", examples=["Points for the plot"])
+    by: str = Field(description="the name of the person who saved it", examples=["Tom Tan"])
+    note: str = Field(description="the note of its author", examples=["Points for the plot"])
     published_at: datetime | None = Field(description="when it was published; `null` for a draft")
-    counts: bool = Field(description="whether submissions are graded with it")
+    counts: bool = Field(description="whether it is in use")
 
 
 class NewRubric(RequestModel):
-    """A rubric to be saved as a new version; what is left out is as in the one before."""
+    """A rubric to save as a new version. Omitted fields are as in the previous version."""
 
     rubric: dict[str, Any] = Field(
-        description="as docs/reference/assignments.md describes it",
+        description="the rubric, as in docs/reference/assignments.md",
         examples=[{"criteria": [{"id": "load", "title": "Loads the data", "points": 4}]}],
     )
     task: Annotated[str, Field(max_length=100_000, pattern=STORABLE)] | None = Field(
         default=None, description="what students read, as Markdown"
     )
     note: Annotated[str, Field(max_length=rubric_versions.MAX_NOTE, pattern=STORABLE)] = Field(
-        default="", description="what is to be known about this version", examples=["Points for the plot"]
+        default="", description="a note about this version", examples=["Points for the plot"]
     )
-    publish: bool = Field(
-        default=False, description="whether submissions are graded with it from now on", examples=[True]
-    )
+    publish: bool = Field(default=False, description="whether to publish it", examples=[True])
 
 
 class VersionMade(BaseModel):
-    """It is saved."""
+    """The saved version."""
 
-    version: int = Field(description="its number", examples=[5])
-    published: bool = Field(description="whether submissions are graded with it since this request")
+    version: int = Field(description="its ID", examples=[5])
+    published: bool = Field(description="whether this request published it")
 
 
 class RubricRefused(InvalidField):
@@ -100,7 +100,7 @@ class RubricRefused(InvalidField):
 
 @get(f"{ASSIGNMENT}/rubric", of_assignment("rubric.see"), errors=(404,))
 def rubric(call: Call, about: tables.Assignment, query: RubricFilter) -> Rubric:
-    """The rubric that counts, or the newest version. Its ETag is for putting another in its place."""
+    """Get the rubric in use, or the latest version. Send its ETag to replace it."""
     now = rubric_versions.load_newest(call.session, about)
     row = now.version
     if query.which == "counting" and now.counting is not None:
@@ -111,7 +111,7 @@ def rubric(call: Call, about: tables.Assignment, query: RubricFilter) -> Rubric:
 
 @put(f"{ASSIGNMENT}/rubric", of_assignment("assignment.change"), matches=True)
 def put_rubric(call: Call, about: tables.Assignment, body: NewRubric) -> VersionMade:
-    """Save a new version, as a draft or to count from now on. What is graded stays as it is."""
+    """Save a new version, as a draft or published. Existing grades do not change."""
     now = rubric_versions.load_newest(call.session, about)
     require_newest(call, now)
     content = replace(rubric_versions.load_content(call.session, now.version), rubric=_read(body.rubric))
@@ -128,7 +128,7 @@ def put_rubric(call: Call, about: tables.Assignment, body: NewRubric) -> Version
 
 @get(f"{ASSIGNMENT}/versions", of_assignment("rubric.see"))
 def versions(call: Call, about: tables.Assignment, query: Paged) -> Page[Version]:
-    """All versions of the rubric, the newest first."""
+    """List all versions of the rubric, newest first."""
     found = rubric_versions.list_versions(call.session, about, number(query), query.limit + 1)
     listed, address = cut(call, query, found, lambda one: (one.number,))
     items = [Version(version=one.number, **one.model_dump(exclude={"number"})) for one in listed]
@@ -137,14 +137,14 @@ def versions(call: Call, about: tables.Assignment, query: Paged) -> Page[Version
 
 @get(VERSION, of_assignment("rubric.see"))
 def version(call: Call, about: tables.Assignment, version_number: int) -> Rubric:
-    """One version of the rubric; it never changes."""
+    """Get a version of the rubric; versions never change."""
     row = rubric_versions.version_by_number(call.session, about.id, version_number)
     return _rubric(row, rubric_versions.load_newest(call.session, about))
 
 
 @post(f"{VERSION}/publish", of_assignment("assignment.change"))
 def publish(call: Call, about: tables.Assignment, version_number: int) -> VersionMade:
-    """Let submissions be graded with it from now on; `published` is false where it did before."""
+    """Publish a version; `published` is false if it was already in use."""
     done = rubric_versions.publish_version(call.session, about, version_number, call.actor)
     return VersionMade(version=version_number, published=done)
 

@@ -59,80 +59,82 @@ class SubmissionForm(BaseModel):
         max_length=130, pattern=PRINTABLE, description="`course/assignment`", examples=["ba-2026/basket"]
     )
     student: str = Field(
-        max_length=200, pattern=PRINTABLE, description="the student's id or sign-in name", examples=["ada"]
+        max_length=200, pattern=PRINTABLE, description="the student's ID or sign-in name", examples=["ada"]
     )
     priority: Literal["interactive", "batch"] = Field(
-        default="interactive", description="`batch` lets all others go first, and is for staff"
+        default="interactive", description="`batch` has lower priority, for staff only"
     )
 
 
 class SubmissionUpload(SubmissionForm):
-    """A submission as multipart form."""
+    """A submission as multipart/form-data."""
 
     files: list[bytes] = Field(
-        min_length=1, description="scripts, notebooks, or one zip of them", examples=[["print(1)\\n"]]
+        min_length=1, description="scripts, notebooks, or a ZIP file of them", examples=[["print(1)\\n"]]
     )
 
 
 class SubmissionAccepted(BaseModel):
     """The submission is stored and will be graded."""
 
-    id: str = Field(description="its id", examples=["4f0c2d91"])
+    id: str = Field(description="its ID", examples=["4f0c2d91"])
     status: str = Field(description="`received`", examples=["received"])
     status_url: str = Field(
-        description="where it can be asked how far it is", examples=["/api/v1/submissions/4f0c2d91"]
+        description="the URL to get the status", examples=["/api/v1/submissions/4f0c2d91"]
     )
 
 
 class Timing(BaseModel):
-    """When what happened, in UTC."""
+    """The times of each step, in UTC."""
 
     received_at: datetime = Field(description="when it was stored")
-    prepared_at: datetime | None = Field(description="when its checks were done")
-    dispatched_at: datetime | None = Field(description="when its first stage was sent to a machine")
-    finished_at: datetime | None = Field(description="when its grading was over")
+    prepared_at: datetime | None = Field(description="when its checks finished")
+    dispatched_at: datetime | None = Field(description="when its first stage was queued for a machine")
+    finished_at: datetime | None = Field(description="when its grading finished")
 
 
 class SubmissionStatus(BaseModel):
-    """Where a submission stands. Score, flags and report are there once this caller may see them."""
+    """The status of a submission. Score, flags and report are included once you may see them."""
 
-    id: str = Field(description="its id", examples=["4f0c2d91"])
+    id: str = Field(description="its ID", examples=["4f0c2d91"])
     status: str = Field(
         description="`received`, `queued`, `running`, `graded`, `partial` or `failed`", examples=["running"]
     )
-    queue: Queue | None = Field(description="its place, while it waits or runs")
-    stages: dict[str, StageStatus] = Field(description="how far each stage is")
+    queue: Queue | None = Field(description="the position in the queue, while it is waiting or running")
+    stages: dict[str, StageStatus] = Field(description="the status of each stage")
     score: float | None = Field(
-        description="what counts; `null` where you may not see it, or it is not complete", examples=[41.5]
+        description="the points; `null` if you may not see them or the grade is not complete", examples=[41.5]
     )
-    max_score: float = Field(description="without bonus criteria: `score` may be more", examples=[50.0])
-    released: bool = Field(description="whether the student sees the grade", examples=[False])
-    flags: list[dict[str, Any]] = Field(description="what a person must look at", examples=[[]])
+    max_score: float = Field(
+        description="the maximum points without bonus criteria; `score` can be higher", examples=[50.0]
+    )
+    released: bool = Field(description="whether the grade is released to the student", examples=[False])
+    flags: list[dict[str, Any]] = Field(description="flags for review", examples=[[]])
     report: dict[str, Any] | None = Field(
-        description="the whole report; `null` where you may not see it",
+        description="the report; `null` if you may not see it",
         examples=[{"status": "graded", "points": 41.5, "max_points": 50.0}],
     )
     runs: dict[str, str] = Field(
-        description="for staff: the run whose result counts, for each stage",
+        description="for staff: the run with the current result, for each stage",
         examples=[{"feedback": "91ab03c4"}],
     )
-    timing: Timing = Field(description="when what happened")
+    timing: Timing = Field(description="the times of each step")
 
 
 class SentMessages(BaseModel):
-    """What the model of a run read; without the messages, `missing` says why."""
+    """The prompt of a run. If the messages are missing, `missing` has the reason."""
 
-    run_id: str = Field(description="the id of the run", examples=["91ab03c4"])
-    round_id: str = Field(description="the id of the grading that it belongs to", examples=["7d3e8810"])
-    round_number: int = Field(description="the submission's n-th grading", examples=[1])
-    stage: str = Field(description="the stage", examples=["analysis"])
-    attempt: int = Field(description="the n-th try of the stage", examples=[1])
+    run_id: str = Field(description="the ID of the run", examples=["91ab03c4"])
+    round_id: str = Field(description="the ID of the grading", examples=["7d3e8810"])
+    round_number: int = Field(description="the number of the grading of this submission", examples=[1])
+    stage: str = Field(description="the name of the stage", examples=["analysis"])
+    attempt: int = Field(description="the number of the attempt of this stage", examples=[1])
     state: str = Field(description="`dispatched`, `done`, `failed`, `lost` or `duplicate`", examples=["done"])
     error: str | None = Field(
-        description="why it failed; `null` where it did not", examples=["The engine did not answer."]
+        description="why it failed; `null` if it did not", examples=["The engine did not answer."]
     )
-    accepted: bool = Field(description="whether its result counts")
-    finished_at: datetime | None = Field(description="when it was over")
+    accepted: bool = Field(description="whether its result is used")
+    finished_at: datetime | None = Field(description="when it ended")
     provenance: dict[str, Any] | None = Field(
         description="machine, model, tokens, sampling and timings",
         examples=[{"machine": "dgx-spark-1", "model": "qwen3-coder:30b"}],
@@ -140,82 +142,85 @@ class SentMessages(BaseModel):
     system: str | None = Field(description="the system message", examples=["You grade homework."])
     user: str | None = Field(description="the user message", examples=["The work of student-1 …"])
     sha256: str | None = Field(
-        description="of system, a zero byte and user, as they are kept", examples=["06c1097efce0"]
+        description="the SHA-256 of the system message, a zero byte and the user message, as stored",
+        examples=["06c1097efce0"],
     )
-    intact: bool | None = Field(description="whether that is the provenance's prompt_hash")
-    missing: Missing | None = Field(description="why there are no messages; `null` where there are")
+    intact: bool | None = Field(description="whether it equals `prompt_hash` of the provenance")
+    missing: Missing | None = Field(description="why the messages are missing; `null` if they are there")
 
 
 class SubmissionFilter(Paged):
-    """Which submissions a list shows."""
+    """Filters of the list."""
 
     id: Annotated[list[SubmissionId], Field(max_length=MOST)] = Field(
-        default=[], description="only these; given once for each", examples=[["4f0c2d91", "77aa03be"]]
+        default=[],
+        description="only these IDs; repeat the parameter for each",
+        examples=[["4f0c2d91", "77aa03be"]],
     )
-    course: Whole | None = Field(default=None, description="the course's number")
-    assignment: Whole | None = Field(default=None, description="the assignment's number")
+    course: Whole | None = Field(default=None, description="the ID of the course")
+    assignment: Whole | None = Field(default=None, description="the ID of the assignment")
     student: Line | None = Field(
-        default=None, description="the student's id or sign-in name", examples=["ada"]
+        default=None, description="the student's ID or sign-in name", examples=["ada"]
     )
     status: Literal["received", "queued", "running", "graded", "partial", "failed"] | None = Field(
-        default=None, description="how far it is"
+        default=None, description="the status"
     )
-    flagged: Yes | None = Field(default=None, description="whether a flag was raised that you may see")
-    released: Yes | None = Field(default=None, description="whether its student sees the grade")
-    since: Moment | None = Field(default=None, description="received at this moment or later")
-    until: Moment | None = Field(default=None, description="received before this moment")
-    sort: Literal["newest", "oldest"] = Field(default="newest", description="which come first")
+    flagged: Yes | None = Field(default=None, description="whether it has a flag that you may see")
+    released: Yes | None = Field(default=None, description="whether the grade is released to the student")
+    since: Moment | None = Field(default=None, description="received at or after this time")
+    until: Moment | None = Field(default=None, description="received before this time")
+    sort: Literal["newest", "oldest"] = Field(default="newest", description="the sort order")
 
 
 class SubmissionItem(BaseModel):
-    """A submission in a list. Score and flags are there once this caller may see them."""
+    """A submission in a list. Score and flags are included once you may see them."""
 
-    id: str = Field(description="its id", examples=["4f0c2d91"])
-    number: int = Field(description="the student's n-th for this assignment", examples=[1])
-    course_id: int = Field(description="the number of the course", examples=[3])
-    assignment_id: int = Field(description="the number of the assignment", examples=[12])
+    id: str = Field(description="its ID", examples=["4f0c2d91"])
+    number: int = Field(
+        description="the number of the submission of this student for this assignment", examples=[1]
+    )
+    course_id: int = Field(description="the ID of the course", examples=[3])
+    assignment_id: int = Field(description="the ID of the assignment", examples=[12])
     assignment: str = Field(description="`course/assignment`", examples=["ba-2026/basket"])
-    student_id: int = Field(description="the student's number", examples=[17])
-    student: str = Field(description="their id, as they sign in", examples=["ada"])
+    student_id: int = Field(description="the ID of the student's account", examples=[17])
+    student: str = Field(description="the student's sign-in name", examples=["ada"])
     name: str = Field(description="the student's name", examples=["Ada Lovelace"])
     status: str = Field(
         description="`received`, `queued`, `running`, `graded`, `partial` or `failed`", examples=["graded"]
     )
     received_at: datetime = Field(description="when it was stored")
-    late: bool = Field(
-        description="whether it came after the date that holds for this student", examples=[False]
-    )
+    late: bool = Field(description="whether it is late for this student", examples=[False])
     score: float | None = Field(
-        description="what counts; `null` where you may not see it, or it is not complete", examples=[41.5]
+        description="the points; `null` if you may not see them or the grade is not complete", examples=[41.5]
     )
     max_score: float | None = Field(
-        description="without bonus criteria: `score` may be more", examples=[50.0]
+        description="the maximum points without bonus criteria; `score` can be higher", examples=[50.0]
     )
     held: bool | None = Field(
-        description="whether it is kept from release until a person looks at it; `null` as for `score`",
+        description="whether the grade is held for review; `null` as for `score`",
         examples=[False],
     )
-    released: bool = Field(description="whether the student sees the grade", examples=[True])
+    released: bool = Field(description="whether the grade is released to the student", examples=[True])
     flags: list[str] | None = Field(
-        description="what a person must look at, in sentences; `null` as for `score`", examples=[[]]
+        description="flags for review, as sentences; `null` as for `score`", examples=[[]]
     )
 
 
 class SubmissionFile(BaseModel):
-    """A file as it was submitted."""
+    """A submitted file."""
 
-    path: str = Field(description="its path, as it was submitted", examples=["basket.py"])
-    size: int = Field(description="in bytes", examples=[1042])
-    sha256: str = Field(description="the SHA-256 of its bytes", examples=["06c1097efce0"])
+    path: str = Field(description="the path, as submitted", examples=["basket.py"])
+    size: int = Field(description="the size in bytes", examples=[1042])
+    sha256: str = Field(description="the SHA-256 of the content", examples=["06c1097efce0"])
     url: str = Field(
-        description="where it can be had", examples=["/api/v1/submissions/4f0c2d91/files/basket.py"]
+        description="the URL to download it", examples=["/api/v1/submissions/4f0c2d91/files/basket.py"]
     )
 
 
 class SubmissionFiles(BaseModel):
     """All files of a submission."""
 
-    items: list[SubmissionFile] = Field(description="each file")
+    items: list[SubmissionFile] = Field(description="the files")
 
 
 class WrongType(GraderError):
@@ -242,7 +247,7 @@ class UnknownStudent(Forbidden):
 
 @get("/submissions", anybody("read"))
 def submissions(call: Call, query: SubmissionFilter) -> Page[SubmissionItem]:
-    """Submissions in order of time: of the courses you are staff of, and your own."""
+    """List submissions by time: of courses where you are staff, and your own."""
     student = None
     if query.student is not None:
         user = users.find_user(call.session, "local", query.student.strip())
@@ -291,7 +296,7 @@ def _item(actor: Actor, one: SubmissionLine, names: Mapping[int, tuple[str, ...]
 
 @post("/submissions", anybody("submit"), status=202, form=SubmissionUpload, errors=(404,), by_hand=True)
 def submit(call: Call) -> SubmissionAccepted:
-    """Submit files. Repeat it with the same Idempotency-Key and nothing is submitted twice."""
+    """Submit files. With the same Idempotency-Key, repeated requests submit only once."""
     if request.mimetype not in ("multipart/form-data", "application/x-www-form-urlencoded"):
         raise WrongType
     form = parse(SubmissionForm, request.form.to_dict())
@@ -307,7 +312,7 @@ def submit(call: Call) -> SubmissionAccepted:
 
 @get("/submissions/<id>", of_submission("submission.see"))
 def status(call: Call, id: str) -> SubmissionStatus:
-    """Where a submission stands, with its score and report once you may see them. Has an ETag."""
+    """Get the status of a submission, with its score and report once you may see them. Has an ETag."""
     view = submission.load_view(call.session, id)
     live, report = progress(call.session, view), auth.report_for(call.actor, view)
     grade = view.grade if report else None
@@ -336,7 +341,7 @@ def status(call: Call, id: str) -> SubmissionStatus:
 
 @get("/submissions/<id>/files", of_submission("submission.see"))
 def files(call: Call, about: SubmissionView) -> SubmissionFiles:
-    """The files of a submission, as they came."""
+    """List the submitted files."""
     found = receipts.list_files(call.session, about.id)
     items = [
         SubmissionFile(**one.model_dump(), url=url_for("api.file", id=about.id, file_path=one.path))
@@ -351,7 +356,7 @@ def files(call: Call, about: SubmissionView) -> SubmissionFiles:
     file="application/octet-stream",
 )
 def file(call: Call, about: SubmissionView, file_path: str) -> Response:
-    """One of the files of a submission, byte by byte."""
+    """Download a submitted file."""
     found = next((one for one in receipts.list_files(call.session, about.id) if one.path == file_path), None)
     if found is None:
         raise NotFound(NO_SUCH_FILE_OF_SUBMISSION)
@@ -362,7 +367,7 @@ def file(call: Call, about: SubmissionView, file_path: str) -> Response:
 
 @get("/submissions/<id>/runs/<run_id>/prompt", of_submission("prompt.see"))
 def prompt(call: Call, about: SubmissionView, run_id: str) -> SentMessages:
-    """The exact messages a run's model was sent, or why they are not kept; for staff."""
+    """Get the exact prompt of a run, or why it is not stored (staff only)."""
     run = prompts.load_run_prompt(call.session, about.id, run_id)
     sent = run.prompt
     return SentMessages(

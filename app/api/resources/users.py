@@ -24,97 +24,103 @@ Email = Annotated[str, Field(max_length=200)]
 
 
 class UserFilter(Paged):
-    """Which people a list shows."""
+    """Filters of the list."""
 
-    search: Line | None = Field(default=None, description="part of a name, an address or an id")
+    search: Line | None = Field(default=None, description="part of a name, an email address or an ID")
     kind: Literal["administrators", "staff", "disabled", "invited"] | None = Field(
-        default=None, description="`invited` have no password yet"
+        default=None, description="the state; `invited` accounts have no password yet"
     )
 
 
 class User(BaseModel):
-    """Somebody with an account."""
+    """A person with an account."""
 
-    user_id: int = Field(description="their number", examples=[17])
+    user_id: int = Field(description="the ID of the account", examples=[17])
     ids: list[str] = Field(
-        description="what they sign in as, their ids at learning systems", examples=[["ada"]]
+        description="the sign-in name and the IDs at learning platforms", examples=[["ada"]]
     )
-    name: str = Field(description="their name", examples=["Ada Lovelace"])
-    email: str = Field(description="empty where there is none", examples=["ada@school.example"])
-    administrator: bool = Field(description="whether they administer this server", examples=[False])
-    disabled: bool = Field(description="they cannot sign in, and their tokens are revoked", examples=[False])
-    enters: bool = Field(description="whether they have a password")
+    name: str = Field(description="the name", examples=["Ada Lovelace"])
+    email: str = Field(
+        description="the email address; empty if there is none", examples=["ada@school.example"]
+    )
+    administrator: bool = Field(description="whether the person is an administrator", examples=[False])
+    disabled: bool = Field(
+        description="whether the account is disabled; its tokens are revoked", examples=[False]
+    )
+    enters: bool = Field(description="whether the person has set a password")
 
 
 class CourseOfUser(BaseModel):
-    """A course that somebody is in."""
+    """A course of a person."""
 
-    course_id: int = Field(description="its number", examples=[3])
-    title: str = Field(description="its title", examples=["Business Analytics"])
+    course_id: int = Field(description="its ID", examples=[3])
+    title: str = Field(description="the title of the course", examples=["Business Analytics"])
     role: str = Field(description="`student`, `grader` or `instructor`", examples=["student"])
 
 
 class Identity(BaseModel):
-    """By what somebody is known."""
+    """A sign-in identity."""
 
     provider: str = Field(
-        description="`local` for the sign-in name, else a learning system", examples=["local"]
+        description="`local` for the sign-in name, else a learning platform", examples=["local"]
     )
-    subject: str = Field(description="their id there", examples=["ada"])
+    subject: str = Field(description="the ID there", examples=["ada"])
 
 
 class UserDetails(User):
-    """Somebody with their courses."""
+    """A person with their courses."""
 
-    created_at: datetime = Field(description="when the account was made")
-    courses: list[CourseOfUser] = Field(description="each course, with their role in it")
-    identities: list[Identity] = Field(description="by what they are known")
+    created_at: datetime = Field(description="when the account was created")
+    courses: list[CourseOfUser] = Field(description="the courses, with the role in each")
+    identities: list[Identity] = Field(description="the sign-in identities")
 
 
 class NewUser(RequestModel):
-    """An account to be made, without a password."""
+    """A new account, without a password."""
 
-    sign_in_name: Line = Field(description="what they sign in as; nobody else may have it", examples=["ada"])
+    sign_in_name: Line = Field(description="the sign-in name; it must be unique", examples=["ada"])
     name: Annotated[str, Field(max_length=200)] = Field(
-        default="", description="the sign-in name if empty", examples=["Ada Lovelace"]
+        default="", description="the name; empty: the sign-in name", examples=["Ada Lovelace"]
     )
     email: Email = Field(
-        default="", description="their address; empty where there is none", examples=["ada@school.example"]
+        default="", description="the email address; empty if there is none", examples=["ada@school.example"]
     )
-    administrator: bool = Field(default=False, description="whether they administer this server")
+    administrator: bool = Field(default=False, description="whether the person is an administrator")
 
 
 class UserMade(BaseModel):
     """A new account."""
 
-    user_id: int = Field(description="their number", examples=[17])
-    url: str = Field(description="where it can be asked for", examples=["/api/v1/users/17"])
+    user_id: int = Field(description="the ID of the account", examples=[17])
+    url: str = Field(description="the URL of the new object", examples=["/api/v1/users/17"])
 
 
 class UserChange(ChangeModel):
-    """What is changed of an account. Nobody changes `administrator` or `disabled` of their own."""
+    """Changes of an account. You cannot change `administrator` or `disabled` of your own account."""
 
     name: Annotated[str, Field(min_length=1, max_length=200, pattern=PRINTABLE)] = Field(
-        default="", description="their name", examples=["Ada Lovelace"]
+        default="", description="the name", examples=["Ada Lovelace"]
     )
-    email: Email = Field(default="", description="their address; empty where there is none")
-    administrator: Yes = Field(default=False, description="whether they administer this server")
-    disabled: Yes = Field(default=False, description="true ends sessions and revokes tokens")
+    email: Email = Field(default="", description="the email address; empty if there is none")
+    administrator: Yes = Field(default=False, description="whether the person is an administrator")
+    disabled: Yes = Field(
+        default=False, description="whether to disable the account; true ends sessions and revokes tokens"
+    )
 
 
 class PasswordLink(BaseModel):
-    """A link by which somebody sets their password; it works once, for seven days."""
+    """A link to set a password; it works once and expires after 7 days."""
 
-    user_id: int = Field(description="their number", examples=[17])
+    user_id: int = Field(description="the ID of the account", examples=[17])
     link: str | None = Field(
-        description="`null` where this was answered before, under the same key",
+        description="`null` if this request was answered before with the same Idempotency-Key",
         examples=["https://grader.school.example/reset/4f0c"],
     )
 
 
 @get("/users", allowed("administer"))
 def users(call: Call, query: UserFilter) -> Page[User]:
-    """Everybody who has an account; for administrators."""
+    """List accounts (administrators only)."""
     wanted = query.search or "", query.kind or ""
     found = user_admin.list_users_after(call.session, *wanted, number(query) or 0, query.limit + 1)
     items, address = cut(call, query, found, lambda one: (one.user_id,))
@@ -123,7 +129,7 @@ def users(call: Call, query: UserFilter) -> Page[User]:
 
 @post("/users", allowed("administer"), status=201)
 def create_user(call: Call, body: NewUser) -> UserMade:
-    """Make an account; a password link lets its owner in. For administrators."""
+    """Create an account. Its owner signs in with a password link (administrators only)."""
     made = user_admin.create_account(call.session, **body.model_dump(), actor=call.actor)
     url = call.headers["Location"] = url_for("api.user", user_id=made)
     return UserMade(user_id=made, url=url)
@@ -131,13 +137,13 @@ def create_user(call: Call, body: NewUser) -> UserMade:
 
 @get(ONE, allowed("administer"))
 def user(call: Call, user_id: int) -> UserDetails:
-    """Somebody, with their courses; for administrators."""
+    """Get an account with its courses (administrators only)."""
     return _details(call, user_id)
 
 
 @patch(ONE, allowed("administer"))
 def change_user(call: Call, user_id: int, body: UserChange) -> UserDetails:
-    """Change name or address, make somebody an administrator, disable an account; for administrators."""
+    """Change the name, email address or administrator role, or disable the account (administrators only)."""
     person = user_admin.load_account(call.session, user_id).person
     wanted = {"name": person.name, "email": person.email, **body.model_dump(exclude_unset=True)}
     user_admin.rename_user(call.session, user_id, wanted["name"], wanted["email"], call.actor)
@@ -150,7 +156,7 @@ def change_user(call: Call, user_id: int, body: UserChange) -> UserDetails:
 
 @post(f"{ONE}/password-link", allowed("administer"), said_once=("link",))
 def create_password_link(call: Call, user_id: int) -> PasswordLink:
-    """Make a link by which somebody sets a password; earlier ones end. For administrators."""
+    """Create a link to set a password; earlier links no longer work (administrators only)."""
     if user_admin.load_account(call.session, user_id).person.disabled:
         raise Forbidden(ACCOUNT_DISABLED)
     made = invitations.create_links(call.session, [user_id], call.actor.name, call.actor.user_id)
