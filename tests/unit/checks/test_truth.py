@@ -87,7 +87,7 @@ def test_errors_of_given_cells_are_told_from_those_of_the_students_code() -> Non
     work = notebook(cell("x <- 1", count=1), given)
     assert run_outcome(NoErrors(), work).message == "no errors in your code"
     titles = [one.title for one in remarks(Facts.of(asked("analysis", (work,), evidence=Evidence())))]
-    assert "Cell 2, which was given, ends in an error" in titles
+    assert "Cell 2 of the starter ends with an error" in titles
 
 
 @pytest.mark.parametrize(

@@ -149,24 +149,24 @@ def test_code_without_checks_is_ranked_by_what_it_shows() -> None:
 
 FINDINGS: list[tuple[Document, str, int | None]] = [
     (r('setwd("D:/homework")'), "setwd() in the code", 1),
-    (r('x <- 1\nread.csv("/mnt/me/a.csv")'), "Path of one computer", 2),
-    (py("open('C:\\\\Users\\\\me\\\\a.csv')"), "Path of one computer", 1),
+    (r('x <- 1\nread.csv("/mnt/me/a.csv")'), "Absolute path", 2),
+    (py("open('C:\\\\Users\\\\me\\\\a.csv')"), "Absolute path", 1),
     (r("mean(x, na.rm = T)"), "T or F instead of TRUE or FALSE", 1),
     (r("attach(sales)"), "attach() hides where names come from", 1),
     (r("filter(sales, units == NA)"), "Comparison with NA", 1),
     (py("if x == None:\n    pass"), "Comparison with None by ==", 1),
-    (py("try:\n    f()\nexcept:\n    pass"), "except without a kind of error", 3),
-    (r("for (i in 1:9) {\n  out <- c(out, i)\n}"), "A vector that grows step by step", 2),
-    (py("for i in y:\n    out = out + [i]"), "A list that is rebuilt at every step", 2),
-    (r("# TODO: read the file"), "A placeholder is left over", 1),
+    (py("try:\n    f()\nexcept:\n    pass"), "Bare except", 3),
+    (r("for (i in 1:9) {\n  out <- c(out, i)\n}"), "A vector that grows in a loop", 2),
+    (py("for i in y:\n    out = out + [i]"), "A list that is copied in every step", 2),
+    (r("# TODO: read the file"), "Placeholder not removed", 1),
     (py("x = f(" + "1, " * 60 + ")"), "A very long line", 1),
-    (py("if age > 65:\n    f(age)"), "A number without a name", 1),
-    (r("m <- mean(sales$units)\nm"), "mean() without a word on missing values", 1),
-    (py("total = f(3)\nother()"), "A result that is never used", 1),
-    (py("def f(:\n  pass"), "Code that does not parse", 1),
+    (py("if age > 65:\n    f(age)"), "Magic number", 1),
+    (r("m <- mean(sales$units)\nm"), "mean() does not handle missing values", 1),
+    (py("total = f(3)\nother()"), "Unused variable", 1),
+    (py("def f(:\n  pass"), "Syntax error", 1),
     (r("f(x, (y)"), "Brackets that do not match", None),
-    (r("print(summary(a$x1))\nprint(summary(a$x2))\nprint(summary(a$x3))"), "Lines copied several times", 1),
-    (r("sum(x)", outputs=(Output(kind="result", text="[1] NA"),)), "A result without a value", None),
+    (r("print(summary(a$x1))\nprint(summary(a$x2))\nprint(summary(a$x3))"), "Repeated lines", 1),
+    (r("sum(x)", outputs=(Output(kind="result", text="[1] NA"),)), "The result is NA", None),
 ]
 
 
@@ -191,7 +191,7 @@ def test_praise_for_running_says_when_and_by_whom() -> None:
     document = Document(path="n.ipynb", kind="notebook", language="r", cells=(ran,))
     said = analysis(job(documents=(document,), evidence=Evidence())).strengths
     praise = [one for one in said if "run" in one]
-    assert praise == ["Every cell with your code was run before you submitted it, and shows no error there."]
+    assert praise == ["Every cell with your code was run before you submitted it and shows no error."]
 
 
 def test_cells_with_errors_and_cells_not_run() -> None:
@@ -212,8 +212,8 @@ def test_cells_with_errors_and_cells_not_run() -> None:
     document = Document(path="n.ipynb", kind="notebook", language="r", cells=cells)
     output = analysis(job(documents=(document,), evidence=Evidence()))
     found = {f.title: f for f in output.findings}
-    assert found["Cell 1 ends in an error"].location == Location(document="n.ipynb", cell=1)
-    assert "object 'x' not found" in found["Cell 1 ends in an error"].detail
+    assert found["Cell 1 ends with an error"].location == Location(document="n.ipynb", cell=1)
+    assert "object 'x' not found" in found["Cell 1 ends with an error"].detail
     assert found["Code that was not run"].location == Location(document="n.ipynb", cell=2)
     assert output.suggestions
 
@@ -230,7 +230,7 @@ def test_cells_with_errors_and_cells_not_run() -> None:
 )
 def test_clean_lines_bring_no_remarks(document: Document) -> None:
     found = remarks(Facts.of(job(documents=(document,), evidence=Evidence())))
-    assert [f.title for f in found if f.title != "A result that is never used"] == []
+    assert [f.title for f in found if f.title != "Unused variable"] == []
 
 
 def test_feedback_speaks_of_this_work() -> None:

@@ -99,9 +99,9 @@ def feedback(given: Job) -> FeedbackOutput:
 def test_javadoc_is_documentation_in_the_students_own_words() -> None:
     whole, bare = (feedback(asked("feedback", java(strip=strip))) for strip in (False, True))
     assert whole.judgements[0].level == RUBRIC.criteria[1].highest
-    assert "6 of your 6 classes and methods say what they are for." in whole.judgements[0].reason
+    assert "6 of your 6 classes and methods have a comment that explains them." in whole.judgements[0].reason
     assert bare.judgements[0].level == 0
-    assert "No comment of yours says what your classes and methods are for." in bare.judgements[0].reason
+    assert "No comment of yours explains what your classes and methods are for." in bare.judgements[0].reason
     assert "because the bank lends no more than that" in whole.reflection
 
 
@@ -162,7 +162,7 @@ def test_work_on_tables_still_hears_of_tables() -> None:
 def test_java_that_does_not_parse_is_told_with_its_line() -> None:
     document = script("A.java", "class A {\n  int f( { return 1; }\n}", "java")
     found = {remark.title: remark for remark in remarks(Facts.of(asked("analysis", (document,))))}
-    place = found["Code that does not parse"].location
+    place = found["Syntax error"].location
     assert place is not None
     assert place.line == 2
 

@@ -123,7 +123,7 @@ def test_the_rules_engine_says_nothing_of_hidden_tests_but_their_number() -> Non
     assert "secret" not in output.model_dump_json()
     assert output.findings[0].detail.startswith("Only hidden tests fail")
     bare = TestOutcome(name="", passed=False, show="nothing")
-    assert "Which ones is not shown" in analysis(job(evidence=evidence(bare))).findings[0].detail
+    assert "The failing tests are not shown" in analysis(job(evidence=evidence(bare))).findings[0].detail
 
 
 def test_the_rules_engine_praises_when_all_pass() -> None:
@@ -138,8 +138,8 @@ def test_code_that_only_the_school_ran_counts_as_run() -> None:
     facts = Facts.of(job(documents=(notebook(played=ran),)))
     assert (facts.not_run, facts.outputs, facts.results) == ((), 0, 1)
     told = titles(analysis(job(documents=(notebook(played=ran),))))
-    assert told["Submitted without its outputs"] == "note"
+    assert told["Submitted without outputs"] == "note"
     assert "Code that was not run" not in told
     failed = (Output(kind="error", text="NameError: x"),)
     finding = analysis(job(documents=(notebook(played=failed),))).findings[0]
-    assert finding.detail == "When the school ran it, it stopped with: NameError: x"
+    assert finding.detail == "When run on the server, it stopped with: NameError: x"

@@ -30,8 +30,8 @@ def standing(job: Job) -> tuple[Judged, ...]:
 def summary(facts: Facts, judged: tuple[Judged, ...], found: list[Remark]) -> Iterator[str]:
     """Sentences of the technical summary, the most telling first."""
     if not facts.code and not facts.prose:
-        starter = "; it is the starter as it was given out" if facts.says_something else ""
-        yield f"The submission holds no lines of your own yet{starter}."
+        starter = "; it is the same as the starter" if facts.says_something else ""
+        yield f"The submission has no lines of your own yet{starter}."
         return
     full = [j for j in judged if j.share >= 1]
     low = [j for j in judged if j.share <= 0.25]
@@ -39,10 +39,10 @@ def summary(facts: Facts, judged: tuple[Judged, ...], found: list[Remark]) -> It
     yield f"You wrote {_count(len(facts.coded), 'line')} of code{calls}."
     yield f"{len(full)} of {_count(len(judged), 'criterion', 'criteria')} {_are(len(full))} fully met."
     if low:
-        yield f"The most is to be gained in {listed(_title(j) for j in low)}."
+        yield f"You can gain the most points in {listed(_title(j) for j in low)}."
     grave = [r for r in found if r.severity == "major"]
     if grave:
-        yield f"First look at this: {grave[0].title[0].lower()}{grave[0].title[1:]}."
+        yield f"Most important to fix: {grave[0].title[0].lower()}{grave[0].title[1:]}."
     elif facts.outputs:
         yield f"{_count(facts.outputs, 'cell')} with your code {_verb(facts.outputs)} a result."
 
@@ -55,18 +55,18 @@ def strengths(facts: Facts, judged: tuple[Judged, ...]) -> Iterator[str]:
         with_what = f", with {listed((f'{c}()' for c in one.used), 2)}" if one.used else ""
         yield f"{one.criterion.title}: complete{with_what}."
     if facts.code and not (facts.errors or facts.not_run or facts.run_here) and facts.outputs:
-        yield "Every cell with your code was run before you submitted it, and shows no error there."
+        yield "Every cell with your code was run before you submitted it and shows no error."
     if facts.comments >= 3:
-        yield f"{facts.comments} lines carry a comment, so a reader can follow your thinking."
+        yield f"{facts.comments} lines have a comment, so a reader can follow your work."
 
 
 def achieved(job: Job, facts: Facts, judged: tuple[Judged, ...]) -> Iterator[str]:
     """What the student reached, in their own terms."""
     title = job.material.title
     if not facts.code and not facts.prose:
-        still = "is still the starter" if facts.says_something else "holds no code and no words of your own"
-        yield f"Your submission for {title} {still}, so there is no work to talk about yet."
-        yield "That is a place to begin from, and the first task is a small one."
+        still = "is still the starter" if facts.says_something else "has no code and no text of your own"
+        yield f"Your submission for {title} {still}, so there is nothing to give feedback on yet."
+        yield "Start with the first task."
         return
     placed = [j for j in judged if j.criterion.where is not None] or judged
     ranked = sorted(placed, key=lambda j: -j.share * j.criterion.points)
@@ -74,13 +74,13 @@ def achieved(job: Job, facts: Facts, judged: tuple[Judged, ...]) -> Iterator[str
     telling = dict.fromkeys(c for j in judged if j.share >= 0.5 for c in j.used)
     if facts.calls:
         calls = _telling((*telling, *(c for c in facts.calls if c.rpartition(".")[2] not in telling)))
-        yield f"In {title} you put {listed((f'{c}()' for c in calls), 4)} to work."
+        yield f"In {title} you use {listed((f'{c}()' for c in calls), 4)} in your code."
     else:
-        yield f"In {title} you began to put your own answers down."
+        yield f"In {title} you began to write your own answers."
     if top:
-        yield f"What stands out is {listed(_title(j) for j in top)}, done as it was asked."
+        yield f"Your best part is {listed(_title(j) for j in top)}."
     elif ranked and ranked[0].share > 0:
-        yield f"You got furthest with {_title(ranked[0])}, and that is something to build on."
+        yield f"Your best part so far is {_title(ranked[0])}."
     if facts.outputs and not facts.errors:
         shown = f"{_count(facts.outputs, 'cell')} {_verb(facts.outputs)} a result"
         yield f"{shown}, so others can check your work."
@@ -96,59 +96,59 @@ def reflection(facts: Facts, criteria: tuple[Criterion, ...], nouns: Nouns) -> I
     own = _telling_sentence(facts)
     yield f'You write: "{own}"'
     if documents and not facts.written:
-        yield f"A reader of your {kinds(facts) or 'code'} sees from it what they are for."
+        yield f"Your comments explain what your {kinds(facts) or 'code'} are for."
         if not facts.reasons:
-            yield "Say also why, wherever someone would wonder about the way you chose."
+            yield "Also explain why you chose this solution where that is not obvious."
         return
     if facts.reasons >= 2:
-        yield "I like that you do not stop at what you saw but say why it matters."
+        yield "You explain not only what you found, but also why it matters."
     elif facts.reasons == 1:
-        yield "There is a reason in what you say; a second one, from another side, would make it stronger."
+        yield "You give one reason. A second, different reason would make your answer stronger."
     else:
-        yield "The thought is there; it becomes convincing once you add why it is so."
+        yield "Add the reason: explain why it is so."
     if any(c.isdigit() for s in facts.sentences for c in s):
-        yield "Your numbers make the point checkable."
+        yield "Your numbers support your answer."
     else:
         beside = "one number from your results" if nouns.data else f"a {nouns.step} or a result of your work"
-        yield f"Put {beside} beside it, so that a reader can follow you."
+        yield f"Support it with {beside}."
     if len(facts.words) < 40:
-        yield f"With {len(facts.words)} words there is still room to say what you would do differently."
+        yield f"With {len(facts.words)} words, your answer is short. Add what you would do differently."
 
 
 def _unanswered(facts: Facts, documents: bool, nouns: Nouns) -> Iterator[str]:
     if documents:
-        yield f"I found no comment of yours that says what your {kinds(facts) or 'steps'} are for."
-        yield "One sentence above each of them would already help a reader."
+        yield f"No comment of yours explains what your {kinds(facts) or 'steps'} are for."
+        yield "Write one sentence above each of them."
         return
-    yield "I could not find an answer to the reflection questions in your own words."
+    yield "There is no answer to the reflection questions in your own words."
     topic = "surprised you in the data" if nouns.data else "was harder or easier than you expected"
-    yield f"Two or three sentences about what {topic} would already show your thinking."
+    yield f"Two or three sentences about what {topic} are enough to start."
 
 
 def practice(facts: Facts, found: list[Remark], nouns: Nouns) -> Iterator[str]:
     """How the work would hold up in a company."""
     if not facts.code:
-        asked = "figure is how it came about" if nouns.data else "result is how it came about"
-        yield f"At work, the first question about any {asked}; code is the answer."
+        asked = "figure is how you got it" if nouns.data else "result is how you got it"
+        yield f"At work, the first question about any {asked}; the code shows it."
         return
     titles = {r.title for r in found}
     if any("error" in t or "not run" in t or "parse" in t for t in titles):
-        yield "A colleague who opens this tomorrow would run it from top to bottom, and get stuck."
+        yield "A colleague who runs this from top to bottom would get an error."
         yield "Running everything once before you share it takes a minute and saves them an hour."
     elif nouns.data and any("missing" in t or "NA" in t for t in titles):
-        yield "Real company data always has gaps, and a manager will ask what you did with them."
-        yield "Saying in one line how many rows you left out, and why, answers that before it is asked."
+        yield "Real data has missing values, and a manager will ask what you did with them."
+        yield "State in one line how many rows you removed and why."
     else:
         yield f"A colleague could run these {_count(len(facts.coded), 'line')} again next month."
         if nouns.data:
-            change = "the new file has a column renamed or a value nobody expected"
+            change = "the new file has a column renamed or an unexpected value"
         else:
-            change = f"a {nouns.step} gets a value nobody expected, such as nothing at all"
+            change = f"a {nouns.step} gets an unexpected value, such as an empty one"
         yield f"Ask yourself what happens when {change}."
-    if "Path of one computer" in titles or "setwd() in the code" in titles:
-        yield "Only the path of your own computer would stop them."
+    if "Absolute path" in titles or "setwd() in the code" in titles:
+        yield "Only the absolute path would stop them."
     if not facts.comments:
-        yield "A few comments that say why, not what, would help them."
+        yield "A few comments that explain why, not what, would help them."
 
 
 def develop(judged: tuple[Judged, ...], found: list[Remark], limit: int) -> Iterator[str]:
@@ -179,16 +179,16 @@ def next_step(facts: Facts, judged: tuple[Judged, ...], found: list[Remark], nou
     else:
         low = min(judged, key=lambda j: (j.share, -j.criterion.points), default=None)
         if low is not None and low.share < 1:
-            yield f"Go back to '{low.criterion.title}' for half an hour and see how far you get."
+            yield f"Go back to '{low.criterion.title}' and work on it for half an hour."
         else:
             yield (
-                "Try the same steps on a table you care about, and see which of them still hold."
+                "Try the same steps on another table, and check which of them still work."
                 if nouns.data
-                else f"Add one {nouns.step} that nobody asked for, and see what of the rest must change."
+                else f"Add one {nouns.step} as an exercise, and check what else must change."
             )
     example = next((r.advice.example for r in found if r.advice is not None and r.advice.example), "")
     if example and grave is None and facts.code:
-        yield f"A piece of code to start from: {example}"
+        yield f"Example: {example}"
 
 
 def _telling(calls: tuple[str, ...]) -> list[str]:

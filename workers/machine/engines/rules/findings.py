@@ -55,21 +55,21 @@ class LineRule:
 
 
 _RELATIVE = Advice(
-    "Use paths relative to the project",
-    "A path of your own computer does not exist on anybody else's.",
-    "Keep the files in a folder beside your code and name them from there.",
+    "Use relative paths",
+    "A path on your computer does not exist on other computers.",
+    "Keep the files in a folder next to your code and use paths relative to it.",
     '"data/input.csv"',
 )
 
-UNNAMED_NUMBER = "A number without a name"
+UNNAMED_NUMBER = "Magic number"
 
 LINE_RULES = (
     LineRule(
         "any",
         re.compile(r"""["'](?:[A-Za-z]:[\\/]|/(?:home|Users|mnt|content)/|~/)"""),
         "minor",
-        "Path of one computer",
-        "This path exists only where you wrote it, so nobody else can run the line.",
+        "Absolute path",
+        "This path exists only on your computer, so the line fails on others.",
         _RELATIVE,
         strings=True,
     ),
@@ -78,7 +78,7 @@ LINE_RULES = (
         re.compile(r"\bsetwd\s*\("),
         "minor",
         "setwd() in the code",
-        "It changes the folder for everything after it and fails on other computers.",
+        "It changes the working directory for all later code and fails on other computers.",
         _RELATIVE,
     ),
     LineRule(
@@ -109,7 +109,7 @@ LINE_RULES = (
         re.compile(r"[!=]=\s*NA\b"),
         "major",
         "Comparison with NA",
-        "Comparing with NA gives NA, never TRUE, so the filter does not do what it seems to.",
+        "A comparison with NA gives NA, never TRUE, so the condition never holds.",
         Advice(
             "Test for missing values with is.na()",
             "NA means unknown, and unknown == NA is unknown too.",
@@ -122,21 +122,24 @@ LINE_RULES = (
         re.compile(r"[!=]=\s*None\b"),
         "minor",
         "Comparison with None by ==",
-        "None is a single object; == can be redefined by the other side.",
+        "None is a single object, and objects can redefine ==.",
         Advice(
-            "Compare with `is`", "It asks for the object itself.", "Write `is None`.", "if value is None:"
+            "Compare with `is`",
+            "It compares the identity of the object.",
+            "Write `is None`.",
+            "if value is None:",
         ),
     ),
     LineRule(
         "python",
         re.compile(r"^\s*except\s*:"),
         "major",
-        "except without a kind of error",
-        "It also hides typing mistakes and Ctrl-C, so real faults stay unseen.",
+        "Bare except",
+        "It also catches typing mistakes and Ctrl-C, so real errors go unnoticed.",
         Advice(
             "Catch only the error you expect",
-            "Everything else should stop the program where it happens.",
-            "Name the class of the error.",
+            "All other errors should stop the program.",
+            "Name the class of the exception.",
             "except ValueError:",
         ),
     ),
@@ -144,11 +147,11 @@ LINE_RULES = (
         "r",
         re.compile(r"(\w+)\s*<-\s*(?:c|append|rbind|cbind|bind_rows)\s*\(\s*\1\s*,"),
         "minor",
-        "A vector that grows step by step",
-        "Each step copies all that is there, which becomes slow with real data.",
+        "A vector that grows in a loop",
+        "Each step copies the whole vector, which is slow with large data.",
         Advice(
-            "Let one call work on the whole vector",
-            "R is fast on vectors and slow on growing them.",
+            "Use one call for the whole vector",
+            "R is fast with whole vectors and slow when vectors grow.",
             "Use a vectorised expression or sapply().",
             "revenue <- units * unit_price",
         ),
@@ -157,8 +160,8 @@ LINE_RULES = (
         "python",
         re.compile(r"(\w+)\s*=\s*\1\s*\+\s*\[|(\w+)\s*=\s*(?:pd\.)?concat\(\s*\[\s*\2\s*,"),
         "minor",
-        "A list that is rebuilt at every step",
-        "Each step copies all that is there.",
+        "A list that is copied in every step",
+        "Each step copies the whole list.",
         Advice(
             "Append or use a comprehension", "It avoids the copies.", "Collect first.", "rows.append(row)"
         ),
@@ -167,11 +170,11 @@ LINE_RULES = (
         "any",
         re.compile(r"\b(?:TODO|FIXME)\b|your (?:code|answer) here", re.IGNORECASE),
         "minor",
-        "A placeholder is left over",
-        "Nobody can tell whether this part is finished.",
+        "Placeholder not removed",
+        "It is not clear whether this part is finished.",
         Advice(
-            "Remove what is done, finish what is not",
-            "A reader takes a placeholder for missing work.",
+            "Finish the open parts and remove the placeholders",
+            "A placeholder looks like missing work.",
             "Search the file for TODO before you submit.",
             "",
         ),
@@ -182,10 +185,10 @@ LINE_RULES = (
         re.compile(r"[<>]=?\s*(?!0\b|1\b)\d{2,}(?:\.\d+)?\b|[*/]\s*0\.\d{2,}\b"),
         "note",
         UNNAMED_NUMBER,
-        "A reader cannot know where this number comes from or what it means.",
+        "It is not clear where this number comes from or what it means.",
         Advice(
             "Give the number a name",
-            "A name says what it means, and there is one place to change it.",
+            "A name explains the number, and there is one place to change it.",
             "Put it in a constant or a variable at the top.",
             "min_units = 10",
         ),
@@ -238,15 +241,15 @@ def passed_sentence(job: Job) -> Iterator[str]:
     tests = [test for one in tested(job) for test in one.outcome.tests]
     passed = sum(test.passed for test in tests)
     if tests and passed == len(tests):
-        yield f"When the school ran it, your code passed {_all(len(tests))}."
+        yield f"When your submission was run on the server, it passed {_all(len(tests))}."
     elif tests:
-        yield f"When the school ran it, your code passed {passed} of {_tests(len(tests))}."
+        yield f"When your submission was run on the server, it passed {passed} of {_tests(len(tests))}."
 
 
 def _praise(one: Tested) -> Remark:
     number = len(one.outcome.tests)
     passes = "The test passes" if number == 1 else f"All {number} tests pass"
-    said = f"'{one.name}': the school ran your code, and it passed {_all(number)}."
+    said = f"'{one.name}': when run on the server, your code passed {_all(number)}."
     return Remark("praise", passes, said, one.outcome.location)
 
 
@@ -266,24 +269,24 @@ def _failing(one: Tested) -> Remark:
 def _advice(test: TestOutcome) -> Advice:
     """What to do about a test, by what of it the student is shown."""
     example = test.input if 0 < len(test.input) <= _TOLD and not test.hidden else ""
-    why = "One input that goes wrong shows where the code errs."
+    why = "One failing input shows where the error is."
     if test.hidden or test.show in ("nothing", "name") or not (test.input or test.message):
-        how = "Think of empty, very large and unusual inputs, and work out by hand what each should give."
+        how = "Try empty, very large and unusual inputs, and compute by hand what each should return."
         return Advice("Test your code with inputs of your own", why, how, example)
     if test.expected or (test.message and test.show == "everything"):
-        how = "Run the code with its input and compare the values with what should come."
+        how = "Run the code with the input and compare the result with the expected value."
     else:
-        how = "Run the code with its input, and work out by hand what it should give."
+        how = "Run the code with the input, and compute by hand what it should return."
     return Advice("Try the failing test yourself", why, how, example)
 
 
 def _first(test: TestOutcome) -> str:
     """What went wrong with one test, as far as it may be told."""
     if test.hidden:
-        return "Only hidden tests fail; think of inputs that are empty, very large or unusual."
+        return "Only hidden tests fail. Try inputs that are empty, very large or unusual."
     called = _short(test.input or test.name)
     if not called or test.show == "nothing":
-        return "Which ones is not shown; think of inputs that are empty, very large or unusual."
+        return "The failing tests are not shown. Try inputs that are empty, very large or unusual."
     if test.got:
         expected = f", expected {_short(test.expected)}" if test.expected else ""
         return f"{called} gives {_short(test.got)}{expected}."
@@ -350,12 +353,12 @@ def _errors(facts: Facts) -> Iterator[Remark]:
         yield Remark(
             "major",
             _stops(document, cell),
-            f"{'When the school ran it, it stopped' if cell.played else 'It stops'} with: {said[:110]}",
+            f"{'When run on the server, it stopped' if cell.played else 'It stops'} with: {said[:110]}",
             Location(document=document.path, cell=cell.number if document.kind == "notebook" else None),
             Advice(
                 f"Run the {whole} from top to bottom before you submit",
-                "Everything after an error works with old or missing values.",
-                f"{again}, and read the first message that appears.",
+                "All code after an error uses old or missing values.",
+                f"{again}, and read the first error message.",
                 "",
             ),
         )
@@ -363,8 +366,8 @@ def _errors(facts: Facts) -> Iterator[Remark]:
 
 def _stops(document: Document, cell: Cell) -> str:
     if document.kind != "notebook":
-        return "It ends in an error"
-    return f"Cell {cell.number}{'' if cell.added else ', which was given,'} ends in an error"
+        return "It ends with an error"
+    return f"Cell {cell.number}{'' if cell.added else ' of the starter'} ends with an error"
 
 
 def _not_run(facts: Facts) -> Iterator[Remark]:
@@ -375,11 +378,11 @@ def _not_run(facts: Facts) -> Iterator[Remark]:
         yield Remark(
             "major" if len(cells) > 2 else "minor",
             "Code that was not run",
-            f"Cells without a result: {numbers}. A reader sees no result to judge.",
+            f"Cells without a result: {numbers}. Without outputs, there is no result to grade.",
             Location(document=document.path, cell=cell.number),
             Advice(
                 "Run every cell and save the notebook with its outputs",
-                "Your results are what the reader needs.",
+                "The outputs show your results.",
                 "Use 'Restart and run all', then save.",
                 "",
             ),
@@ -391,16 +394,16 @@ def _run_here(facts: Facts) -> Iterator[Remark]:
         document, cell = facts.run_here[0]
         yield Remark(
             "note",
-            "Submitted without its outputs",
-            "It ran when the school ran it. Save the notebook with its outputs, so that readers see them.",
+            "Submitted without outputs",
+            "It ran on the server. Save the notebook with its outputs before you submit it.",
             Location(document=document.path, cell=cell.number),
         )
 
 
 _PARSE_ADVICE = Advice(
-    "Let the program be read before you submit it",
-    "Nothing after the first mistake in spelling or brackets can run.",
-    "Run it once: the message names the line, and the mistake is there or just above.",
+    "Check the syntax before you submit",
+    "Code with a syntax error cannot run.",
+    "Run it once: the message names the line, and the error is in that line or just above it.",
     "",
 )
 
@@ -422,9 +425,9 @@ def _syntax(facts: Facts) -> Iterator[Remark]:
             except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
                 at = getattr(error, "lineno", None)
                 line = cell.first_line + at - 1 if isinstance(at, int) and 0 < at <= len(cell.lines) else None
-                detail = f"Python cannot read this code: {getattr(error, 'msg', 'too deeply nested')}."
+                detail = f"Python reports: {getattr(error, 'msg', 'too deeply nested')}."
                 place = Location(document=document.path, cell=cell_number, line=line)
-                yield Remark("major", "Code that does not parse", detail, place, _PARSE_ADVICE)
+                yield Remark("major", "Syntax error", detail, place, _PARSE_ADVICE)
         elif language == "r":
             bare = "\n".join(Line(t[:LONGEST_LINE], document, cell, 0).bare for t in cell.lines)
             odd = [f"{a}{b}" for a, b in ("()", "[]", "{}") if bare.count(a) != bare.count(b)]
@@ -448,8 +451,8 @@ def _grammar(facts: Facts) -> Iterator[Remark]:
             continue
         line = next((n for n in read.errors if n in piece.added), None)
         if line is not None:
-            detail = f"At line {line} the code does not follow the grammar of the language."
-            yield Remark("major", "Code that does not parse", detail, piece.at(line), _PARSE_ADVICE)
+            detail = f"Line {line} has a syntax error."
+            yield Remark("major", "Syntax error", detail, piece.at(line), _PARSE_ADVICE)
 
 
 _NO_VALUE = re.compile(r"^(?:\[1\] )?(?:NA|NaN|nan)$")
@@ -461,13 +464,13 @@ def _no_value(facts: Facts) -> Iterator[Remark]:
             continue
         yield Remark(
             "major",
-            "A result without a value",
-            "The output is only NA: a missing value went into the calculation.",
+            "The result is NA",
+            "The output is only NA: the calculation used a missing value.",
             Location(document=document.path, cell=cell.number if document.kind == "notebook" else None),
             Advice(
-                "Deal with missing values before you calculate",
+                "Handle missing values before you calculate",
                 "One missing value makes the whole result NA.",
-                "Look which column has gaps, decide what to do with those rows, then calculate again.",
+                "Find the column with missing values, decide what to do with those rows, then run it again.",
                 "",
             ),
         )
@@ -488,7 +491,7 @@ def _copies(facts: Facts) -> Iterator[Remark]:
         if shapes[shape] >= 3 and len(shape) > 15 and "(" in shape:
             yield Remark(
                 "note",
-                "Lines copied several times",
+                "Repeated lines",
                 f"{shapes[shape]} lines differ only in numbers or texts.",
                 line.location,
                 Advice(
@@ -517,13 +520,13 @@ def _missing_values(facts: Facts) -> Iterator[Remark]:
             name = used.group(1)
             yield Remark(
                 "minor",
-                f"{name}() without a word on missing values",
+                f"{name}() does not handle missing values",
                 "One NA among the values makes the whole result NA.",
                 line.location,
                 Advice(
                     "Decide what happens to missing values",
                     f"{name}() returns NA as soon as one value is missing.",
-                    "Remove them first, or say na.rm = TRUE and write why.",
+                    "Remove them first, or use na.rm = TRUE and explain why in a comment.",
                     f"{name}(x, na.rm = TRUE)",
                 ),
             )
@@ -538,6 +541,6 @@ def _unused(facts: Facts) -> Iterator[Remark]:
         made = re.match(r"^([A-Za-z_.][\w.]*)\s*(?:<-|=(?!=))", line.bare)
         if made and words[made.group(1)] == 1 and not line.bare.rstrip().endswith((",", "(")):
             name = made.group(1)
-            detail = f"{name} is made here and neither used nor shown afterwards."
-            yield Remark("note", "A result that is never used", detail, line.location)
+            detail = f"{name} is assigned here and never used."
+            yield Remark("note", "Unused variable", detail, line.location)
             return

@@ -68,7 +68,7 @@ def judge(job: Job, criterion: Criterion) -> Judged:
     if evidence is not None and evidence.share is not None:
         return _by_checks(job, criterion, here, evidence.share, evidence.outcomes)
     if not here.code and not here.prose:
-        nothing = "Nothing of your own was found for this criterion."
+        nothing = "There is no work of your own for this criterion."
         return Judged(criterion, 0, (nothing,), (), lacking=(nothing,))
     every = Facts.of(job)
     nouns = Nouns.of(every)
@@ -122,19 +122,19 @@ def documentation_share(facts: Facts, nouns: Nouns) -> Measured:
     defined = [d for d in facts.definitions if d.kind not in ("table", "view")]
     if not lines:
         what = kinds(facts) or "steps"
-        return Measured(0.0, (), (f"No comment of yours says what your {what} are for.",))
+        return Measured(0.0, (), (f"No comment of yours explains what your {what} are for.",))
     said = f"Your comments have {facts.comment_words} words on {lines} line{'' if lines == 1 else 's'}."
     if not defined:
-        few = ("There are few comments for so much code.",) if amount < 0.75 else ()
+        few = ("There are few comments for this amount of code.",) if amount < 0.75 else ()
         return Measured(amount, (said,), few)
     described = [d for d in defined if d.comment is not None and d.comment.words >= _DESCRIBED]
     formal = [d for d in described if d.documented]
     share = 0.25 * amount + (0.5 * len(described) + 0.25 * len(formal)) / len(defined)
     what = together(d.kind for d in defined)
     without = next((d for d in defined if d not in described), None)
-    count = f"{len(described)} of your {len(defined)} {what} say what they are for."
+    count = f"{len(described)} of your {len(defined)} {what} have a comment that explains them."
     if without is not None:
-        return Measured(share, (said,), (f"{count[:-1]}; '{without.name}' does not.",))
+        return Measured(share, (said,), (f"{count[:-1]}; '{without.name}' has none.",))
     wanted = () if len(formal) == len(defined) else (f"Not all of these comments are {nouns.doc_form}.",)
     return Measured(share, (count, said), wanted)
 
@@ -143,7 +143,7 @@ def prose_share(facts: Facts, names: frozenset[str], nouns: Nouns) -> Measured:
     """How far a written answer goes: length, variety, what it cites and whether it argues."""
     words = facts.words
     if not words:
-        return Measured(0.0, (), ("No answer in your own words was found.",))
+        return Measured(0.0, (), ("There is no answer in your own words.",))
     length = min(1.0, len(words) / _FULL_ANSWER_WORDS)
     variety = min(1.0, len(set(words)) / max(12.0, 0.6 * len(words)))
     cited = sum(any(c.isdigit() for c in s) for s in facts.sentences) + sum(
@@ -158,11 +158,11 @@ def prose_share(facts: Facts, names: frozenset[str], nouns: Nouns) -> Measured:
     if cited:
         there.append(f"It cites {own}.")
     else:
-        lacking.append(f"It names no {none}.")
+        lacking.append(f"It mentions no {none}.")
     if facts.reasons:
         there.append("It gives reasons.")
     else:
-        lacking.append("It states things without giving a reason.")
+        lacking.append("It gives no reasons.")
     return Measured(share, tuple(there), tuple(lacking))
 
 
@@ -185,7 +185,7 @@ def code_share(facts: Facts, nouns: Nouns) -> Measured:
     )
     lacking = []
     if facts.errors:
-        lacking.append(f"{'A cell' if notebook else 'The program'} ends in an error.")
+        lacking.append(f"{'A cell' if notebook else 'The program'} ends with an error.")
     if facts.not_run:
         lacking.append("Some code was not run.")
     if not facts.comments:
