@@ -18,11 +18,11 @@ class Placement(Value):
     """Which engine and model a machine uses for a stage."""
 
     engine: EngineName
-    """The engine; its settings stand under engines, where it has any."""
+    """The engine; its settings are under `[machines.engines.NAME]`."""
     model: str = Field(min_length=1)
     """The model by the engine's own name."""
     jobs_per_hour: float | None = Field(default=None, gt=0)
-    """A first guess of what the machine does with all its slots; what it measures counts soon instead."""
+    """An initial estimate with all slots in use; measurements soon replace it."""
 
     @property
     def place(self) -> tuple[str, str]:
@@ -31,12 +31,12 @@ class Placement(Value):
 
 
 class EngineSettings(Value):
-    """What an engine is told; the machine checks it when it opens the engine."""
+    """Settings of an engine; the machine checks them when it opens the engine."""
 
     url: HttpUrl | None = None
     """Where an engine over HTTP answers, as seen from the machine itself."""
     context_tokens: int = Field(default=32768, ge=1024)
-    """What the model reads and writes at most; longer submissions are shortened by a stated rule."""
+    """The most tokens a model reads and writes; longer submissions are shortened, and the report says so."""
     options: dict[str, str | int | float | bool | tuple[str, ...] | dict[str, str]] = Field(
         default_factory=dict
     )
@@ -57,17 +57,17 @@ class Ssh(Value):
     user: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9._-]*$", max_length=64)] | None = (
         None
     )
-    """Whom the worker runs as; without it, ssh decides."""
+    """The user of the worker; by default, that of ssh."""
     port: int = Field(default=22, ge=1, le=65535)
     """Port of the machine's ssh server."""
     folder: RemotePath = "~/grader"
-    """Where everything of Grader is kept there; begins with `/` or `~/`."""
+    """The folder of Grader on the machine; begins with `/` or `~/`."""
     python: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9/][A-Za-z0-9._+/-]*$")] | None = None
-    """The Python 3.11 or newer to use there; without it, one is looked for."""
+    """The Python 3.11 or newer to use there; by default, `deploy` searches for one."""
     service: Literal["auto", "systemd", "launchd", "supervised"] = "auto"
-    """What keeps the worker running; `supervised` is for machines without systemd and launchd."""
+    """The service manager; `supervised` is for machines without systemd and launchd."""
     models: RemotePath | None = None
-    """Where models are kept there; without it, where Ollama and Hugging Face keep them."""
+    """The folder of models there; by default, that of Ollama and Hugging Face."""
 
     @field_validator("folder", "models")
     @classmethod
@@ -86,32 +86,32 @@ class Prefill(Value):
     listen: Annotated[str, StringConstraints(pattern=r"^\S+:\d{1,5}$")]
     """Address and port of a private link, such as 10.0.0.1:7300."""
     models: tuple[str, ...] = Field(min_length=1)
-    """Folders or hub names, the same weights as where the answers are written."""
+    """Folders or hub names, with the same weights as on the writing machine."""
     step: int = Field(default=1024, ge=32)
     """Prompt tokens read in one pass."""
     cache_gb: float | None = Field(default=None, ge=0)
-    """What the shared prefixes of classes may take; a tenth of the memory without it."""
+    """The most memory for shared prefixes of classes; by default a tenth of the memory."""
     queue_mb: int = Field(default=256, ge=8)
-    """What may wait to be sent to one machine."""
+    """The most data that waits to be sent to one machine."""
 
 
 class Machine(Value):
     """One computer: its engines, its slots and the stages it can do, its own first."""
 
     name: Name
-    """Lower-case letters, digits and hyphens; unique."""
+    """Lowercase letters, digits and hyphens; unique."""
     role: Literal["primary", "spare"] = "primary"
-    """A spare takes what has waited for `joins_after_s`; else both take whatever waits."""
+    """A spare takes runs that have waited for `joins_after_s`; a primary machine takes any."""
     joins_after_s: float = Field(default=2.0, ge=0, le=3600)
-    """Seconds after which a spare takes what primary machines with free slots have not taken."""
+    """Seconds after which a spare takes runs that primary machines with free slots have not taken."""
     reserved: Literal["", "batch", "testing"] = ""
-    """`batch`: only batch work comes here; `testing`: nothing but what is sent to this machine by name."""
+    """`batch`: only batch work; `testing`: only runs sent to this machine by name."""
     slots: int = Field(default=1, ge=1, le=256)
-    """Generations at the same time, all engines together, at the most."""
+    """The most generations at the same time, all engines together."""
     least_slots: int = Field(default=1, ge=1, le=256)
-    """As many at the least: between the two the machine finds out by itself what is best."""
+    """The fewest; between the two, the machine measures which number is best."""
     grace_s: float = Field(default=100, ge=0, le=3600)
-    """Seconds a worker that was told to stop has to finish; what is left then goes back to its queue."""
+    """Seconds that a stopping worker has to finish its runs; the rest returns to its queue."""
     engines: dict[EngineName, EngineSettings] = Field(default_factory=dict)
     stages: dict[str, Placement] = Field(min_length=1)
     prefill: Prefill | None = None

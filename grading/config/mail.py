@@ -16,12 +16,12 @@ PORTS = {"smtp": 25, "smtps": 465}
 
 
 class Mail(Value):
-    """Mail to people who want to hear when a result is ready; GRADER_MAIL_PASSWORD is the password."""
+    """Email to people who want one when a result is available; GRADER_MAIL_PASSWORD is the password."""
 
     url: Annotated[str, StringConstraints(pattern=r"^(smtps?://[!-~]+)?$", max_length=500)] = ""
     """`smtp://user@host:587` (with STARTTLS) or `smtps://user@host`; empty sends none."""
     sender: str = Field(default="", max_length=200)
-    """Who it is from, such as `Grader <grader@school.example>`."""
+    """The sender, such as `Grader <grader@school.example>`."""
 
     @field_validator("url")
     @classmethod

@@ -37,16 +37,16 @@ from grading.domain.stages import STAGES, StageRow
 
 
 class Gateway(Value):
-    """The door for a course's other tools: an OpenAI-compatible address, behind all grading."""
+    """An OpenAI-compatible API for a course's tools, with lower priority than grading."""
 
     enabled: bool = False
-    """Machines answer what it asks when grading leaves them room; `grader up` starts it, too."""
+    """Machines answer its requests when grading leaves free slots; `grader up` starts it too."""
     host: str = "127.0.0.1"
     """The address the gateway listens on."""
     port: int = Field(default=8100, ge=1, le=65535)
     """The port the gateway listens on."""
     max_tokens: int = Field(default=2048, ge=16, le=32768)
-    """Tokens of an answer at most; also what a request gets that names no number."""
+    """The most tokens of an answer, and the default of a request without a number."""
     limit_s: float = Field(default=300, ge=5, le=3600)
     """Seconds from a request to the end of its answer, waiting for a machine included."""
     at_once: int = Field(default=64, ge=1, le=1000)
@@ -63,13 +63,13 @@ MOST_SLOTS = 64
 
 
 class SandboxSettings(Value):
-    """The pool that runs students' work in a sandbox."""
+    """The sandbox worker, which runs students' work."""
 
     backend: Literal["auto", "bubblewrap", "container", "none"] = "auto"
-    """What work is run in; `auto` takes bubblewrap where it works, else the container engine if one is named,
-    else `none`, which runs nothing and says so."""
+    """The kind of sandbox; `auto` takes bubblewrap if it works, else the container engine if one is
+    named, else `none`, which runs nothing."""
     slots: int = Field(default=0, ge=0, le=MOST_SLOTS)
-    """Documents that are run at the same time; 0: one a core that the pool may use."""
+    """Documents that run at the same time; 0: one for each available core."""
     engine: str = ""
     """The program of a container engine, `docker` or `podman`."""
     image: str = ""
@@ -80,8 +80,8 @@ class SandboxSettings(Value):
     r: str = ""
     """The Rscript that runs students' work; empty: the one on the PATH."""
     packages: tuple[str, ...] = ()
-    """Packages that students may use though nothing of an assignment asks for them; where one of these is not
-    installed, that is no fault of the work. An import of any other is."""
+    """Packages that students may use though nothing of an assignment asks for them; if one of these is
+    not installed, students lose no points. Importing any other is an error of the work."""
     seconds: float = Field(default=120.0, ge=1, le=3600)
     """Wall time of one document with all its tests, seconds."""
     cell_s: float = Field(default=30.0, ge=0.1, le=3600)
@@ -142,15 +142,15 @@ BoundCourse = Annotated[str, StringConstraints(pattern=r"^(\*|[a-z0-9][a-z0-9-]*
 
 
 class EventReceiver(Value):
-    """Who is told what happens to submissions; its secret comes from the environment.
+    """A receiver of events about submissions and grades; its secret comes from the environment.
 
     See docs/how-to/developers/events.md.
     """
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=30)]
-    """Lower-case letters, digits and hyphens; unique."""
+    """Lowercase letters, digits and hyphens; unique."""
     url: Annotated[str, StringConstraints(pattern=r"^https?://[!-~]+$", max_length=2000)]
-    """Where messages are posted to."""
+    """The address to post messages to."""
 
     @field_validator("url")
     @classmethod
@@ -182,7 +182,7 @@ class Server(Value):
     threads: int = Field(default=8, ge=1, le=64)
     """Requests answered at the same time."""
     max_upload_mb: int = Field(default=32, ge=1, le=1024)
-    """The largest upload, and the most that may be unpacked from it, in MiB."""
+    """The largest upload, and the most that is unpacked from it, in MiB."""
     max_data_mb: int = Field(default=10, ge=0, le=1024)
     """Data files (.csv, .xlsx …) of one submission together, for its run, in MiB; 0 takes none."""
     max_files: int = Field(default=50, ge=1, le=1000)
@@ -192,13 +192,13 @@ class Server(Value):
     api_per_minute: int = Field(default=1200, ge=1)
     """Requests to the HTTP API one person may send a minute, with all their tokens together."""
     release: Literal["at_once", "after_review"] = "after_review"
-    """When students see grades, for assignments that do not say it themselves."""
+    """When students see grades, for assignments without their own setting."""
     lms_connections: dict[Name, tuple[BoundCourse, ...]] = Field(default_factory=dict)
     """Who may post webhooks: for each connection the slugs of its courses, or `"*"` for every course."""
     event_receivers: tuple[EventReceiver, ...] = ()
     """Who is told what happens to submissions; a table each, `[[server.event_receivers]]`."""
     outside_allowed: tuple[str, ...] = ()
-    """Hosts and networks beside the public internet that this system may speak to, such as `10.0.0.0/8`."""
+    """Hosts and networks outside the public internet that Grader may connect to, such as `10.0.0.0/8`."""
     _of_platforms: dict[type[Value], Value] = PrivateAttr(default_factory=dict)
 
     def of_platform(self, kind: type[PlatformSettings]) -> PlatformSettings:
@@ -279,13 +279,14 @@ class Redis(Value):
     """The broker."""
 
     ca_file: str | None = None
-    """The certificate authority of a `rediss://` server, as a PEM file; else those this computer trusts."""
+    """The certificate authority of a `rediss://` server, as a PEM file; by default, those this computer
+    trusts."""
     url: Annotated[str, StringConstraints(pattern=r"^rediss?://\S+$")] = "redis://127.0.0.1:6379/0"
     """`redis://` or `rediss://`, with a password unless on loopback; GRADER_REDIS_URL wins."""
     visibility_timeout_s: int = Field(default=1200, ge=10)
     """Must exceed the longest stage budget."""
     monitor: bool = False
-    """Workers tell Celery's monitors, such as Flower, what they do; never what students wrote."""
+    """Workers send task events to Celery's monitors, such as Flower, without students' work."""
 
     @field_validator("url")
     @classmethod
@@ -313,24 +314,24 @@ class Database(Value):
 
 
 class Retention(Value):
-    """How long things are kept, in days; 0 keeps them for ever. Ungraded and unreleased work always stays."""
+    """How long data is kept, in days; 0 keeps it forever. Ungraded and unreleased work is always kept."""
 
     submissions_days: int = Field(default=0, ge=0)
     """Submissions with their files, reports and grades, from the day they were submitted."""
     results_days: int = Field(default=0, ge=0)
-    """What machines were sent and answered, from the day of the grade; report and grade stay."""
+    """Prompts and answers of machines, from the day of the grade; report and grade stay."""
     executions_days: int = Field(default=90, ge=0)
-    """What running work showed, so that grading it again need not run it again."""
+    """Cached runs of students' work, so that a regrade need not run it again."""
     batches_days: int = Field(default=30, ge=0)
-    """Class zips, from their upload; the submissions made of them stay."""
+    """Class ZIP files, from their upload; the submissions made from them stay."""
     audit_days: int = Field(default=0, ge=0)
-    """Audit rows, except those of erasures."""
+    """Audit log entries, except those of erasures."""
     messages_days: int = Field(default=30, ge=4)
-    """Idempotency keys, ids of inbound webhooks and what was sent out: as long as repeats are recognised."""
+    """Idempotency keys, IDs of webhooks and sent messages: for so long, repeats are recognized."""
 
 
 class StageSettings(Value):
-    """Bounds of one stage, for every machine."""
+    """Limits of one stage, for every machine."""
 
     budget_s: float = Field(default=600, gt=0)
     """Seconds a run may take on a machine, loading the model included."""
@@ -341,7 +342,7 @@ class StageSettings(Value):
     top_p: float | None = Field(default=None, gt=0, le=1)
     """Draw only from the likeliest tokens that together have this probability."""
     seed: int | None = Field(default=None, ge=0, le=2**31 - 1)
-    """Makes drawing repeatable; some servers stop batching then: leave it out unless you need it."""
+    """Makes drawing repeatable; some servers stop batching then, so set it only if you need it."""
 
 
 def _defaults(row: StageRow) -> StageSettings:

@@ -11,17 +11,17 @@ from grading.domain.base_value import Value
 
 
 class Canvas(Value):
-    """A Canvas that is spoken to by its API; its token comes from the environment.
+    """A Canvas connected by its API; its token comes from the environment.
 
     See docs/how-to/administrators/canvas.md.
     """
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=30)]
-    """Lower-case letters, digits and hyphens; unique. It stays as it is: people are known by it."""
+    """Lowercase letters, digits and hyphens; unique. Never change it: it identifies people."""
     url: Annotated[str, StringConstraints(pattern=r"^https?://[!-~]+$", max_length=2000)]
     """Its address, such as `https://canvas.school.edu`."""
     feedback: bool = True
-    """Released feedback is posted as a comment, too; else only a link to it."""
+    """Post released feedback as a comment; otherwise only a link to it."""
 
     @property
     def token_variable(self) -> str:
