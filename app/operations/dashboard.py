@@ -45,7 +45,7 @@ PHASES = {
     "starting": N_("starting"),
     "loading": N_("loading the model"),
     "reading": N_("reading"),
-    "generating": N_("writing"),
+    "generating": N_("generating"),
 }
 
 

@@ -12,6 +12,7 @@ from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
 from app.web.i18n import ngettext, number, render_message, whole
 from app.web.services import services
+from app.web.template_helpers import title_of
 from grading.broker import machine_status
 from grading.broker.machine_status import (
     USUAL,
@@ -30,7 +31,7 @@ SLOW = 0.75
 WORDS = {
     "up": (N_("up"), "good", N_("Accepts work.")),
     "slow": (N_("slow"), "warn", N_("Slower than usual, so it receives less work.")),
-    "broken": (N_("limited"), "warn", N_("An engine is unavailable (circuit open).")),
+    "broken": (N_("degraded"), "warn", N_("An engine is unavailable (circuit breaker open).")),
     "out": (N_("drained"), "warn", N_("Drained by an operator.")),
     "hung": (N_("hung"), "bad", N_("Sends heartbeats but accepts no work. Restart it.")),
     "down": (N_("down"), "bad", N_("No recent heartbeat. Other machines take over its work.")),
@@ -134,7 +135,7 @@ def _notes(how: Condition) -> Iterator[str]:
     for stage, seconds in how.loading_s.items():
         yield _(
             "The model for %(stage)s is not loaded. Loading takes about %(time)s.",
-            stage=stage,
+            stage=title_of(stage),
             time=span(seconds),
         )
     if how.reserved in RESERVED:
@@ -145,11 +146,11 @@ def _circuit(one: CircuitTold) -> str:
     """An engine without work, and why."""
     what = f"{one.engine} ({', '.join(one.stages)})" if one.stages else one.engine
     if one.state == "probing":
-        doing = _("%(engine)s: circuit half-open", engine=what)
+        doing = _("%(engine)s: circuit breaker half-open", engine=what)
     elif one.since_s:
-        doing = _("%(engine)s: circuit open for %(time)s", engine=what, time=span(one.since_s))
+        doing = _("%(engine)s: circuit breaker open for %(time)s", engine=what, time=span(one.since_s))
     else:
-        doing = _("%(engine)s: circuit open", engine=what)
+        doing = _("%(engine)s: circuit breaker open", engine=what)
     why = render_message(one.why).rstrip(".")
     return f"{doing}: {why}." if why else f"{doing}."
 

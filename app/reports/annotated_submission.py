@@ -11,7 +11,9 @@ from typing import TypeVar
 from markupsafe import Markup
 
 from app.reports.executions import RanCell, ran_cell, ran_document
+from app.reports.flags import place_words
 from app.web.i18n import gettext as _
+from app.web.i18n import later as N_
 from app.web.markdown import COLOURING_S, highlighted, visible
 from grading.domain.document import Cell, Document, Location
 from grading.domain.jobs import Finding, Suggestion
@@ -28,7 +30,7 @@ SHOWN_CHARS = 400_000
 """Characters of a whole submission that a page shows."""
 SHOWN_PICTURES = 60
 """Pictures of a whole submission that a page shows."""
-CUT = "This page shows only the beginning of a submission this long. All of it was submitted."
+CUT = N_("This page shows only the beginning of a submission this long. All of it was submitted.")
 Pictures = Mapping[tuple[str, int], Sequence[int]]
 """(document, cell) -> numbers of its pictures that can be shown."""
 
@@ -205,11 +207,12 @@ class RenderedSubmission:
         for document in self.documents:
             found += [Listed(comment, document.path) for comment in document.comments]
             for cell in document.cells:
-                inside = f"{document.path}, cell {cell.cell.number}" if document.kind == "notebook" else ""
+                number = cell.cell.number if document.kind == "notebook" else None
                 for line in cell.lines:
-                    place = f"{inside or document.path}, line {line.number}"
+                    place = place_words(Location(document=document.path, cell=number, line=line.number))
                     found += [Listed(comment, place) for comment in line.comments]
-                found += [Listed(comment, inside or document.path) for comment in cell.comments]
+                inside = place_words(Location(document=document.path, cell=number))
+                found += [Listed(comment, inside) for comment in cell.comments]
         return tuple(one for one in found if one.comment.anchor)
 
 
@@ -317,7 +320,7 @@ class _Page:
             if lines or not cell.lines:
                 cells.append(self.cell(number, document, cell, lines, ran))
             if len(lines) < len(cell.lines):
-                notes = (*notes, CUT)
+                notes = (*notes, _(CUT))
                 break
         comments = whole + self.waiting.rest(document.path)
         ran_text = ran_document(ran, self.staff)

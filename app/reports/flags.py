@@ -15,7 +15,9 @@ from grading.domain.report import Report
 
 MANIPULATION = "manipulation"
 ADVICE = {
-    MANIPULATION: N_("Check these places, and the levels and reasons below, before you release the grade."),
+    MANIPULATION: N_(
+        "Check the places listed here, and the levels and reasons below, before you release the grade."
+    ),
     "answer_shortened": N_("If this happens often, raise max_output_tokens of the stage in config.toml."),
     "shortened": N_("Review the parts that the model did not see. A higher context_tokens lets it see more."),
     "other_weights": N_("The Machines page shows which machine differs and what to do. Then regrade."),
@@ -61,7 +63,8 @@ def flag_notes(report: Report, staff: bool) -> tuple[FlagNote, ...]:
             )
         elif flag is signs[0]:
             words = _(
-                "The submission seems to address the automatic grading. No points were deducted for that."
+                "The submission contains text that may try to influence the model. No points were "
+                "deducted for that."
             )
             parts = tuple(_placed(sign) for sign in signs)
             notes.append(FlagNote(words, parts, _advice(flag.code, staff), flag.hold and staff))

@@ -293,7 +293,7 @@ class Files:
 
 def document_data(rendered: ShownDocument, files: Files) -> dict[str, Any]:
     """One document as the parts of which it is printed."""
-    notes = [_cut() if note == CUT else note for note in rendered.notes]
+    notes = [_cut() if note == _(CUT) else note for note in rendered.notes]
     parts = [_note(note) for note in (*notes, *rendered.ran)]
     parts += [comment(one) for one in rendered.comments]
     for cell in rendered.cells:

@@ -227,4 +227,4 @@ def _curve_of(form: dict[str, str]) -> Curve:
     try:
         return Curve.model_validate({**fields, "points": points or 0.0, "above": bool(form.get("above"))})
     except ValidationError:
-        raise CurveRefused(_("Choose a rule and a valid number of points.")) from None
+        raise CurveRefused(_("Choose a method and a valid number of points.")) from None

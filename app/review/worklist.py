@@ -277,7 +277,7 @@ def sorts() -> list[tuple[str, str]]:
         ("todo", _("needs review first")),
         ("points", _("lowest points first")),
         ("-points", _("highest points first")),
-        ("criterion", _("lowest in the criterion first")),
+        ("criterion", _("lowest points for the criterion first")),
         ("new", _("newest first")),
         ("old", _("oldest first")),
     ]

@@ -33,7 +33,7 @@ PHASES = {
     "starting": N_("starting"),
     "loading": N_("loading the model"),
     "reading": N_("reading your work"),
-    "generating": N_("writing"),
+    "generating": N_("generating"),
 }
 AT_WORK = 2.0
 """Seconds between two looks of a page whose work a machine has: tokens count up."""
@@ -212,7 +212,11 @@ def _headline(view: Standing, progress: Progress, *, sees_score: bool) -> tuple[
 def _waiting(view: Standing, progress: Progress, *, sees_score: bool) -> tuple[str, str]:
     queue = progress.queue
     predicted = queue is not None and queue.eta_s is not None
-    about = _("About %(time)s remaining.", time=duration(queue.eta_s or 0)) if queue and predicted else ""
+    about = (
+        _("About %(time)s until the grade is ready.", time=duration(queue.eta_s or 0))
+        if queue and predicted
+        else ""
+    )
     if view.release == "after_review" and not sees_score:
         about = f"{about} {_('Then a person looks at the result before you see it.')}".strip()
     place = _("Position %(number)s.", number=queue.position) if queue and queue.position else ""

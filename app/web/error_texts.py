@@ -25,7 +25,7 @@ FAULTS = {
     401: Fault(N_("Sign in first"), N_("Your session may have ended. Sign in to return here.")),
     403: Fault(
         N_("No access"),
-        N_("Your account does not have access. If you think it should, ask your instructor."),
+        N_("If you need access, ask your instructor."),
     ),
     404: Fault(
         N_("Page not found"),

@@ -163,8 +163,8 @@ def settings_choices() -> dict[str, Any]:
     return {
         "languages_of_work": ("r", "python", "sql", "java", "c", "cpp", "javascript", "typescript"),
         "releases": {
-            "at_once": _("automatically, as soon as they are ready"),
-            "after_review": _("manually, after review"),
-            "at": _("automatically, on a date"),
+            "at_once": _("immediately"),
+            "after_review": _("manually"),
+            "at": _("on a date"),
         },
     }

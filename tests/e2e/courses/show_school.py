@@ -12,14 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from grading.broker.heartbeats import Lease
+from grading.checks.manipulation import phrases
+from grading.documents.notebook import DAMAGED
 from grading.domain.document import Location
+from grading.domain.errors import EngineStalled, for_student
 from grading.domain.evidence import CheckOutcome, Flag, TestOutcome
 from grading.domain.jobs import Finding, Judgement, SentPrompt, Suggestion
-from grading.domain.messages import verbatim
 from grading.domain.report import CriterionGrade, Report
 from grading.domain.round_states import RoundState
 from grading.domain.rubric import Criterion, Rubric
 from grading.domain.stages import AnalysisOutput, FeedbackOutput
+from grading.scoring.combine import BY_MODELS
 from grading.store import tables
 from grading.store.accounts import users
 from grading.store.assignments import versions
@@ -138,7 +141,12 @@ class ShowSchool(School):
             flags = (
                 {
                     "flags": (
-                        Flag(code="manipulation", message="It asks the grader for full marks.", hold=True),
+                        Flag.of(
+                            "manipulation",
+                            phrases.POINTS(),
+                            hold=True,
+                            location=Location(document="cafe.ipynb", cell=6, line=1),
+                        ),
                     )
                 }
                 if held
@@ -147,12 +155,11 @@ class ShowSchool(School):
             self.grade(submission, a_report(levels, self.chance, held=held, **flags), released=number % 4 == 0)  # fmt: skip
             self.made.setdefault("held" if held else "graded", submission)
         elif number == 20:
-            failure = {"feedback": "The machine did not answer in time."}
-            self.grade(submission, a_report((3, 3, 2, 3, 0), self.chance, status=RoundState.PARTIAL, points=None, feedback=None, failures=failure))  # fmt: skip
+            self.grade(submission, without_feedback(a_report((3, 3, 2, 3, 0), self.chance)))  # fmt: skip
             self._dead(submission, "feedback")
             self.made["partial"] = submission
         elif number == 21:
-            self._state(submission, "failed", failure=verbatim("The notebook could not be read."))
+            self._state(submission, "failed", failure=DAMAGED(name="cafe.ipynb"))
             self.made["failed"] = submission
         elif number < 26:
             self._run(submission, number)
@@ -166,7 +173,7 @@ class ShowSchool(School):
             round_ = session.query(tables.Round).filter_by(submission_id=submission).one()
             (row,) = (one for one in round_.stages if one.stage == stage)
             row.state, row.tries, row.runs, row.error = "dead", 3, 3, "engine_stalled"
-            row.message = verbatim("The machine did not answer in time.")
+            row.message = EngineStalled.default_message()
 
     def _state(self, submission: str, state: str, **more: Any) -> None:
         with self.store.write() as session:
@@ -257,6 +264,23 @@ def notebook() -> bytes:
     return json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells}).encode()
 
 
+def without_feedback(whole: Report) -> Report:
+    """The same where the machines did not finish the feedback."""
+    ungraded = {"points": None, "level": None, "basis": "ungraded", "reason": "", "evidence": ()}
+    criteria = [one.model_copy(update=ungraded) if one.stage == "feedback" else one for one in whole.criteria]
+    why = for_student("engine_stalled")
+    changes = {
+        "status": RoundState.PARTIAL,
+        "criteria": tuple(criteria),
+        "points": None,
+        "points_so_far": round(sum(one.points or 0 for one in criteria), 2),
+        "feedback": None,
+        "failures": {"feedback": why.message},
+        "failure_messages": {"feedback": why},
+    }
+    return whole.model_copy(update=changes)
+
+
 def a_report(levels: Sequence[int], chance: random.Random, **changes: Any) -> Report:
     """A whole report with these levels."""
     here = [Location(document="cafe.ipynb", cell=cell, line=line) for cell, line in ((3, 3), (4, 2), (5, 1))]
@@ -289,12 +313,16 @@ def a_report(levels: Sequence[int], chance: random.Random, **changes: Any) -> Re
         strengths=("You say what you do before you do it.",), practice="In a café, such a table would be made every week.",
         develop=("Give your plot names, so that it speaks without you.",), next_step="Compare the hours of the day next.",
     )  # fmt: skip
+    written = BY_MODELS(models=["qwen3-coder:30b"])
     values = {
         "criteria": graded,
         "points": points,
         "points_so_far": points,
         "max_points": 20,
         "analysis": analysis,
+        "notice": written.message,
+        "notice_code": written.code,
+        "notice_params": written.params,
     }
     return report(**{**values, "feedback": feedback, "flags": (), **changes})
 

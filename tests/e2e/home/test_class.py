@@ -43,11 +43,11 @@ def test_the_class_at_a_glance(careful: Page, school: School, site: str, picture
     expect(tip).to_contain_text("submission")
     picture(page, pictures, "class-tip", full_page=False)
     with page.expect_download() as download:
-        page.get_by_role("link", name="Plot as SVG Final points").click()
+        page.get_by_role("link", name="Download plot (SVG) Final points").click()
     saved = pictures / "alone.svg"
     download.value.save_as(saved)
     with page.expect_download() as download:
-        page.get_by_role("link", name="Data as CSV Time to grade").click()
+        page.get_by_role("link", name="Download data (CSV) Time to grade").click()
     assert download.value.suggested_filename == "hw1-times.csv"
     page.locator("summary", has_text="Data table Final points").click()
     expect(page.get_by_role("columnheader", name="Submissions").first).to_be_visible()

@@ -83,7 +83,7 @@ def test_reviewing_by_keyboard(careful: Page, school: School, site: str, picture
     page.locator("#comment-text").press("Escape")
     page.locator(".line .number", has_text=re.compile("^3$")).click()
     expect(page.locator("#comment-line")).to_have_value("3")
-    page.get_by_label("Save for this course").check()
+    page.get_by_label("Also save as a saved comment of this course").check()
     page.get_by_role("button", name="Add comment").click()
     expect(page.locator(".document .comment").get_by_text("Say where the file is from.")).to_be_visible()
     ready(page)

@@ -878,12 +878,12 @@ def test_the_list_of_users_is_searched_and_filtered(both: School) -> None:
     with queries(both) as many:
         page = text(client.get("/users"))
     assert len(many) == len(few)
-    assert "76 people" in page
-    assert "1 person" in text(client.get("/users?q=u42@X"))
+    assert "76 accounts" in page
+    assert "1 account" in text(client.get("/users?q=u42@X"))
     counts = {"administrators": 1, "staff": 3, "disabled": 0, "invited": 76}
     for kind, count in counts.items():
         page = text(client.get(f"/users?kind={kind}"))
-        assert (f"{count} person" if count == 1 else f"{count} people") in page, kind
+        assert (f"{count} person" if count == 1 else f"{count} accounts") in page, kind
 
 
 # --- courses ------------------------------------------------------------------------------------------

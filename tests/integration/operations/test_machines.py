@@ -165,7 +165,7 @@ def live(school: School, who: str, submission: str) -> dict[str, Any]:
         ("queued", "queued"),
         ("loading", "loading the model"),
         ("reading", "reading your work"),
-        ("generating", "writing"),
+        ("generating", "generating"),
         ("unheard of", "running"),
     ],
 )
@@ -210,7 +210,7 @@ def test_a_draft_is_outside_what_is_read_out(school: School) -> None:
     submission = running(school, phase="generating", draft=DRAFT)
     shown = school.client("anna").get(f"/submissions/{submission}").get_data(as_text=True)
     spoken = [part.partition("</div>")[0] for part in shown.split('aria-live="polite"')[1:]]
-    assert any("writing" in part for part in spoken)
+    assert any("generating" in part for part in spoken)
     assert not any("Good:" in part for part in spoken)
 
 
@@ -279,14 +279,14 @@ def test_the_page_says_how_fast_a_machine_is_and_what_it_takes_and_why(
     shown = " ".join(page(school).split())
     for words in (
         "Runs at 33 % of its usual speed.",
-        "ollama (analysis): circuit open for 12 s: it &lt;b&gt;fails.",
-        "The model for analysis is not loaded. Loading takes about 40 s.",
+        "ollama (analysis): circuit breaker open for 12 s: it &lt;b&gt;fails.",
+        "The model for Technical review is not loaded. Loading takes about 40 s.",
         "used only after work has waited for 2 s",
         "measured concurrency limit: 6",
-        "Queues: analysis, analysis.batch: it takes analysis.",
+        "Receives work from the queues analysis, analysis.batch: it takes analysis.",
         "Technical review: done, 31 s, 900 tokens",
-        "227 an hour",  # 6 of 31.4 s each at usual speed, now three times as long
-        "1 more submission is queued in the database.",
+        "227 runs per hour",  # 6 of 31.4 s each at usual speed, now three times as long
+        "1 more submission is queued in the database and not sent to a machine yet.",
     ):
         assert words in shown, words
     assert submission not in shown
@@ -311,7 +311,8 @@ def test_why_an_engine_gets_no_work_is_said_in_the_readers_language(
     why = REFUSED_CONNECTION(engine="ollama at 127.0.0.1", seconds="5")
     told = {"state": "probing", "stages": ["analysis"], "since_s": 12.0, **reason(why)}
     monkeypatch.setattr(school.dispatch, "machines", lambda: [alive_machine(circuits={"ollama": told})])
-    assert "ollama (analysis): circuit half-open: ollama at 127.0.0.1 refused the connection" in page(school)
+    half_open = "ollama (analysis): circuit breaker half-open: ollama at 127.0.0.1 refused the connection"
+    assert half_open in page(school)
     answered = school.client("teacher").get("/machines", headers={"Accept-Language": "de"})
     assert "ollama at 127.0.0.1 hat die Verbindung abgelehnt" in answered.get_data(as_text=True)
     answer = school.client().get("/api/v1/machines", headers=school.token("teacher")).get_json()
@@ -353,7 +354,7 @@ def test_an_engine_without_a_model_is_fast_beyond_words(
         school.dispatch, "machines", lambda: [alive_machine(speed_profiles={"analysis": quick})]
     )
     shown = page(school)
-    assert "over 10,000 an hour" in shown
+    assert "over 10,000 runs per hour" in shown
     assert '<td class="text-end">under 1</td>' in shown
 
 
@@ -373,7 +374,7 @@ def test_a_machine_that_tells_nothing_or_nonsense_is_shown_all_the_same(
     assert "not measured yet" in shown
     assert shown.count("None yet.") == 3
     assert "measured concurrency limit" not in shown
-    assert "Queues:" in shown
+    assert "Receives work from the queues" in shown
     answer = school.client().get("/api/v1/machines", headers=school.token("teacher")).get_json()
     assert [one["speeds"] for one in answer["machines"]] == [{}, {}, {}]
 

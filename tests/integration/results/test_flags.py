@@ -45,14 +45,14 @@ def shown(school: School, who: str, *, released: bool = True) -> str:
 
 def test_signs_of_manipulation_are_one_note_with_their_places_and_what_to_do(school: School) -> None:
     text = shown(school, "teacher", released=False)
-    assert text.count("seems to address the automatic grading") == 1
+    assert text.count("may try to influence the model") == 1
     assert "<li>work.ipynb, cell 9, line 5: text that asks for points: “&lt;b&gt;10" in text
     assert "<li>notes.R, line 3: text that claims full points</li>" in text
     assert "<li>give_points.R: text that asks" in text
     assert "before you release the grade" in text
     assert text.count("held for review") == 4
     assert "raise max_output_tokens" in text
-    assert text.index("One quote was") < text.index("seems to address") < text.index("repeated words")
+    assert text.index("One quote was") < text.index("may try to influence") < text.index("repeated words")
 
 
 def test_a_student_is_told_what_is_theirs_and_not_what_staff_should_do(school: School) -> None:

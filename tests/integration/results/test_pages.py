@@ -147,6 +147,15 @@ def test_levels_are_told_in_the_words_of_the_rubric(school: School) -> None:
 # --- people -------------------------------------------------------------------------------------------
 
 
+def test_places_of_comments_are_in_the_language_of_the_reader(school: School) -> None:
+    submission = graded(school)
+    change(school, submission, kind="add", text="See page 3.", document=NOTEBOOK, cell=3, line=1)
+    answer = school.client("anna").get(f"/submissions/{submission}", headers={"Accept-Language": "de"})
+    words = plain(answer.get_data(as_text=True))
+    assert f"{NOTEBOOK}, Zelle 3, Zeile 1" in words
+    assert "Voriger Kommentar" in words
+
+
 def test_what_a_person_changed_is_marked_with_what_stood_there_before(school: School) -> None:
     submission = graded(school)
     change(school, submission, kind="points", target="think", points=6, reason="Well argued.")
