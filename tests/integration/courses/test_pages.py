@@ -883,7 +883,7 @@ def test_the_list_of_users_is_searched_and_filtered(both: School) -> None:
     counts = {"administrators": 1, "staff": 3, "disabled": 0, "invited": 76}
     for kind, count in counts.items():
         page = text(client.get(f"/users?kind={kind}"))
-        assert (f"{count} person" if count == 1 else f"{count} accounts") in page, kind
+        assert (f"{count} account" if count == 1 else f"{count} accounts") in page, kind
 
 
 # --- courses ------------------------------------------------------------------------------------------
