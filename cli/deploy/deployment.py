@@ -96,28 +96,28 @@ class Deployment:
         options, models = self.options, wanted(self.machine)
         services = " and ".join(one.name for one in self._services)
         folder = self.remote.ssh.folder
-        packages = "make an environment of the locked packages"
+        packages = "install the locked packages into an environment"
         if options.environment:
             packages = f"use the environment {options.environment}"
         elif options.offline:
-            packages += f" from wheels fetched into {options.wheels} here and copied"
+            packages += f", from wheels in {options.wheels} on this computer"
         names = ", ".join(str(one) for one in models) or "none needed"
-        how = "copied from this computer if need be" if options.model_folders else "fetched there if need be"
+        how = "copy them if missing" if options.model_folders else "download them if missing"
         if options.offline and not options.model_folders:
-            how = "which must be there"
+            how = "which must be present"
         return [
             self._first(),
-            ("room", f"count what is to be copied; {size(SPARE)} must stay free", self._room),
+            ("room", f"check the free space; {size(SPARE)} must stay free", self._room),
             ("program", f"copy this version of Grader into {folder}/releases", self._program),
             ("packages", packages, self._packages),
             ("secrets", f"collect the variables of {folder}/grader.env", self._secrets_file),
-            ("models", f"verify {names}" + (f", {how}" if models else ""), self._models),
+            ("models", f"check {names}" + (f", {how}" if models else ""), self._models),
             (
                 "service",
-                f"write config.toml and grader.env, install {services}, start what changed again",
+                f"write config.toml and grader.env, install {services}, restart what changed",
                 self._install,
             ),
-            ("start", "wait for a heartbeat; without one, go back to the release before", self._wait),
+            ("start", "wait for a heartbeat; without one, restore the previous release", self._wait),
         ]
 
     def steps_back(self) -> list[Step]:
@@ -126,16 +126,16 @@ class Deployment:
             self._first(),
             (
                 "service",
-                "use the release before, with its environment, configuration and secrets",
+                "restore the previous release, with its environment, configuration and secrets",
                 self._back,
             ),
-            ("start", "wait for a heartbeat; without one, return to the release in use now", self._wait),
+            ("start", "wait for a heartbeat; without one, restore the current release", self._wait),
         ]
 
     def _first(self) -> Step:
         return (
             "machine",
-            f"reach {self.remote.address}, port {self.remote.ssh.port}; find Python",
+            f"connect to {self.remote.address}, port {self.remote.ssh.port}; find Python",
             self._look,
         )
 
@@ -171,20 +171,20 @@ class Deployment:
         name, folder = self.machine.name, self.facts["folder"]
         if self.facts["readonly"]:
             raise MachineError(
-                f"{name}: the disk of {folder} is mounted read-only; look at `dmesg` there and make it "
+                f"{name}: the disk of {folder} is mounted read-only. Check `dmesg` there and make it "
                 "writable again, or set folder in [machines.ssh] to another disk."
             )
         if not self.facts["writable"]:
             raise MachineError(
-                f"{name}: {folder} cannot be written by {self.remote.address}; "
-                "make it for that user, or set folder in [machines.ssh]."
+                f"{name}: {self.remote.address} cannot write to {folder}. "
+                "Create it for that user, or set folder in [machines.ssh]."
             )
         off = max(self.facts["clock"] - ended, begun - self.facts["clock"])
         if off > CLOCK_S:
             side = "ahead of" if self.facts["clock"] > ended else "behind"
             raise MachineError(
-                f"{name}: its clock is {off / 60:.0f} min {side} this computer's, which breaks TLS and logs; "
-                "set it (Linux: sudo timedatectl set-ntp true, macOS: sudo sntp -sS time.apple.com), then "
+                f"{name}: its clock is {off / 60:.0f} min {side} this computer's. "
+                "Set it (Linux: sudo timedatectl set-ntp true, macOS: sudo sntp -sS time.apple.com), then "
                 "deploy again."
             )
         if self.facts["free"] < SPARE:
@@ -213,7 +213,7 @@ class Deployment:
         sent = copy(self.remote, self._files, where, self.progress)
         if not there:
             self._run_remote("settle", self.version)
-        return f"version {self.version} " + (f"copied, {size(sent)}" if sent else "is there")
+        return f"version {self.version} " + (f"copied, {size(sent)}" if sent else "is present")
 
     @property
     def _locked(self) -> str:
@@ -234,8 +234,8 @@ class Deployment:
         if self.options.environment:
             self.environment = self.options.environment
             if not self._run_remote("exists", f"{self.environment}/bin/python"):
-                raise MachineError(f"{self.machine.name}: there is no {self.environment}/bin/python.")
-            return f"{self.environment} is used as it is"
+                raise MachineError(f"{self.machine.name}: {self.environment}/bin/python does not exist.")
+            return f"uses {self.environment}"
         return self.make_environment(self._locked)
 
     def make_environment(self, lock: str) -> str:
@@ -244,11 +244,11 @@ class Deployment:
         self.environment = f"{self.facts['folder']}/environments/{name}"
         count = lock.count("==")
         if name in self.facts["environments"]:
-            return f"{count} packages are there"
+            return f"{count} packages are installed"
         if not self.facts["venv"]:
             raise MachineError(
-                f"{self.machine.name}: {self.facts['python']} cannot make environments; install its modules "
-                "venv and ensurepip (Debian, Ubuntu: apt-get install python3-venv)."
+                f"{self.machine.name}: {self.facts['python']} cannot create environments. Install its "
+                "modules venv and ensurepip (Debian, Ubuntu: apt-get install python3-venv)."
             )
         words = ["environment", name]
         if self.options.offline:
@@ -256,7 +256,7 @@ class Deployment:
             sent = copy(self.remote, wheels, "wheels", self.progress)
             self.say(f"{len(wheels)} wheels, {size(sent)} copied")
             words.append("wheels")
-        self.say(f"installing {count} packages, which takes a few minutes")
+        self.say(f"installing {count} packages (takes minutes)")
         self._run_remote(*words, stdin=lock.encode(), timeout_s=INSTALL_S)
         self.facts["environments"].append(name)
         return f"{count} packages installed" + (" from wheels" if self.options.offline else "")
@@ -292,7 +292,7 @@ class Deployment:
     def _secrets_file(self) -> str:
         found = self.secrets()
         self._variables = "".join(env_line(name, value) for name, value in found.items())
-        return ", ".join(found) or "as they are there"
+        return ", ".join(found) or "unchanged"
 
     def _install(self) -> str:
         config, folder = self.settings.config, self.facts["folder"]

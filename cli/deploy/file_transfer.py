@@ -106,7 +106,7 @@ def copy(
         if not _send(remote, missing, where, public, partial(_report, progress, total)):
             return sent
     if _missing(remote, files, where, quick):
-        raise MachineError(f"{remote.machine}: files for {where} arrived damaged twice; check its disk.")
+        raise MachineError(f"{remote.machine}: files for {where} arrived damaged twice. Check its disk.")
     return sent
 
 
@@ -133,7 +133,7 @@ def full(machine: str, where: str, needed: int, free: int) -> MachineError:
     """There is too little room for what is to be copied."""
     what = f"{where} needs {size(needed)}, and its disk" if needed else f"the disk of {where}"
     return MachineError(
-        f"{machine}: {what} has {size(free)} left, of which {size(SPARE)} must stay free; remove something "
+        f"{machine}: {what} has {size(free)} free, of which {size(SPARE)} must stay free. Remove files "
         "there, or set folder or models in [machines.ssh] to a larger disk."
     )
 
@@ -176,7 +176,7 @@ def _send(
                 while left:
                     data = content.read(min(CHUNK, left))
                     if not data:
-                        raise MachineError(f"{one.source} became shorter while it was copied.")
+                        raise MachineError(f"{one.source} changed while it was copied.")
                     send(data)
                     left -= len(data)
                     done += len(data)

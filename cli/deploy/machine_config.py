@@ -76,7 +76,7 @@ def secrets_for(
         if isinstance(key, str):
             found[key] = variable(key, machine, environ)
             if not found[key] and key not in there:
-                raise MachineError(f"{machine.name} needs {key}; set it here and deploy again.")
+                raise MachineError(f"{machine.name} needs {key}. Set it here and deploy again.")
     if machine.prefill or any(one.engine == "hybrid" for one in machine.stages.values()):
         found[prefill.SECRET_VARIABLE] = variable(prefill.SECRET_VARIABLE, machine, environ)
         if found[prefill.SECRET_VARIABLE] or prefill.SECRET_VARIABLE not in there:
@@ -91,8 +91,8 @@ def _redis(machine: Machine, path: Path, host: str, environ: Mapping[str, str], 
     if url and urlsplit(url).hostname in LOOPBACK and host not in LOOPBACK:
         if not kept:
             raise MachineError(
-                f"{machine.name} would look for Redis on itself. Set {_own('GRADER_REDIS_URL', machine)} to "
-                "the address of Redis as that machine sees it, rediss://USER:PASSWORD@SERVER:6379/0."
+                f"{machine.name} would connect to Redis on itself. Set {_own('GRADER_REDIS_URL', machine)} "
+                "to the Redis URL as that machine sees it, rediss://USER:PASSWORD@SERVER:6379/0."
             )
         return ""
     if url:

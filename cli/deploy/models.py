@@ -109,7 +109,7 @@ class Models:
         `environment` has the hub's client, which fetches what is missing.
         """
         if not self.quick:
-            self.say(f"{one}: verifying what is there")
+            self.say(f"{one}: checking")
         found = self._look(one, quick=self.quick)
         how = ""
         offer = self._offer(one)
@@ -127,7 +127,7 @@ class Models:
         self.claims.append(
             Claim(self.remote.machine, one.engine, one.model, str(found.get("model_digest", "")), one.source)
         )
-        return f"{one}: {how}{str(found['digest'])[:12]}, verified: {found['verified']}"
+        return f"{one}: {how}{str(found['digest'])[:12]}, checked: {found['verified']}"
 
     def _look(self, one: Wanted, *, quick: bool) -> dict[str, Any]:
         found = look(self.remote, one, quick=quick)
@@ -150,15 +150,15 @@ class Models:
     def _fetched(self, one: Wanted, found: dict[str, Any], environment: str) -> str:
         if self.offline or one.source == "server":
             raise MachineError(_bad(self.remote.machine, one, found))
-        self.say(f"{one} is {found['state']} there; the machine fetches it, which may take hours")
+        self.say(f"{one} is {found['state']}; downloading it (can take hours)")
         words = (
             ("pull", one.url, one.model) if one.source == "ollama" else ("download", one.model, environment)
         )
         folder = self.remote.ssh.models or ""
         done = self.remote.call(MODELS_SCRIPT, *words, folder, timeout_s=PULL_S)
         if not done["ok"]:
-            raise MachineError(f"{self.remote.machine}: {one} could not be fetched: {done['why'].strip()}")
-        return "fetched, "
+            raise MachineError(f"{self.remote.machine}: {one} could not be downloaded: {done['why'].strip()}")
+        return "downloaded, "
 
     def _source(self, one: Wanted) -> Path | None:
         """The folder of this computer that has a model."""
@@ -171,7 +171,7 @@ class Models:
             if source is not None:
                 return source
             if separator:
-                raise MachineError(f"{folder} does not hold {one}.")
+                raise MachineError(f"{folder} does not contain {one}.")
         return None
 
     def _place(self, one: Wanted, offer: Offer) -> tuple[str, str]:
@@ -181,8 +181,8 @@ class Models:
             place = self.remote.call(MODELS_SCRIPT, "ollama_store", kept)
             if place["problem"]:
                 raise MachineError(
-                    f"{self.remote.machine}: {place['problem']} for {self.remote.address}; give it the right "
-                    "to write there, or set [machines.ssh] models to where Ollama's OLLAMA_MODELS points."
+                    f"{self.remote.machine}: {place['problem']} for {self.remote.address}. Give it "
+                    "permission to write there, or set models in [machines.ssh] to Ollama's OLLAMA_MODELS."
                 )
             return place["store"], ""
         place = self.remote.call(MODELS_SCRIPT, "hub_place", one.model, kept)

@@ -41,7 +41,7 @@ def lock_for(machine: Machine, markers: Mapping[str, str], root: Path = ROOT) ->
             "optional-dependencies"
         ]
     except FileNotFoundError as error:
-        raise MachineError(f"{error.filename} is not there; deploy from a checkout of Grader.") from None
+        raise MachineError(f"{error.filename} does not exist. Deploy from a checkout of Grader.") from None
     named = {canonicalize_name(Requirement(one).name) for one in [*extras["test"], *extras["embedded"]]}
     unwanted = {str(name) for name in named} - NEEDED_BY_OTHERS
     wanted_entries = [one for one in _entries(text) if _wanted(one, unwanted, markers)]
@@ -75,7 +75,7 @@ def platforms(facts: Mapping[str, Any]) -> list[str]:
         return [f"macosx_{major}_{minor if int(major) < 11 else 0}_{arch}"]
     glibc = re.fullmatch(r"2\.(\d+)", facts["glibc"])
     if facts["markers"]["sys_platform"] != "linux" or glibc is None:
-        raise MachineError(f"There are no wheels for {facts['platform']}; use Linux with glibc, or macOS.")
+        raise MachineError(f"There are no wheels for {facts['platform']}. Use Linux with glibc, or macOS.")
     newest = int(glibc[1])
     tags = [f"manylinux_2_{minor}_{arch}" for minor in range(newest, OLDEST_GLIBC - 1, -1)]
     return [*tags, f"manylinux2014_{arch}", f"linux_{arch}"]
@@ -104,13 +104,13 @@ def fetch_wheels(machine: str, lock: str, facts: Mapping[str, Any], folder: Path
                 [*command, *source], capture_output=True, text=True, timeout=DOWNLOAD_S, check=False
             )
         except subprocess.TimeoutExpired:
-            raise MachineError(f"The wheels did not come within {DOWNLOAD_S / 60:.0f} minutes.") from None
+            raise MachineError(f"The download took longer than {DOWNLOAD_S / 60:.0f} minutes.") from None
         if done.returncode == 0:
             return sorted(folder.glob("*.whl"))
         problem = " ".join((done.stderr or done.stdout).split())[-400:]
     raise MachineError(
-        f"{machine}: there are not all wheels here for {facts['platform']} with Python {version}: {problem}. "
-        f"Put what is missing into {folder}, or give this computer or the machine a way to a package index."
+        f"{machine}: wheels are missing for {facts['platform']} with Python {version}: {problem}. "
+        f"Put what is missing into {folder}, or connect this computer or the machine to a package index."
     )
 
 
@@ -120,13 +120,13 @@ def wheels_for(
     """The wheels of a lock for a machine, those that are missing here fetched; MachineError otherwise."""
     version = ".".join(facts["version"].split(".")[:2])
     kept = folder / f"{platforms(facts)[0]}-{version}"
-    say(f"fetching wheels into {kept}")
+    say(f"downloading wheels into {kept}")
     kept.mkdir(parents=True, exist_ok=True)
     with (kept / ".lock").open("w") as alone:  # machines of one kind are deployed at the same time
         fcntl.flock(alone, fcntl.LOCK_EX)
         odd = _refuse_damaged(kept, lock)
         for path in odd:
-            say(f"{path} is left out: no wheel is named so")
+            say(f"{path} is skipped: this is not the name of a wheel")
         wheels = [path for path in fetch_wheels(machine, lock, facts, kept) if path not in odd]
         files = [file(path.name, path) for path in wheels]
     return [one for one in files if one.sha256 in lock]
@@ -146,7 +146,5 @@ def _refuse_damaged(folder: Path, lock: str) -> list[Path]:
             odd.append(path)
             continue
         if f"{name}=={version}" in locked and file(path.name, path).sha256 not in lock:
-            raise MachineError(
-                f"{path} is damaged. Remove it, so that it is fetched again, and deploy again."
-            )
+            raise MachineError(f"{path} is damaged. Remove it and deploy again: it is then downloaded again.")
     return odd

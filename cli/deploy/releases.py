@@ -47,7 +47,7 @@ class Lock:
         """MachineError when it is gone."""
         if not self._session.alive:
             raise MachineError(
-                f"{self._remote.machine}: the connection that kept others away has ended; deploy again."
+                f"{self._remote.machine}: the connection that held the lock ended. Deploy again."
             )
 
     def close(self) -> None:
@@ -78,7 +78,7 @@ class Change:
     ) -> None:
         """Use what is wanted, or without it what was used before."""
         self._remote, self._services, self._tell = remote, services, say
-        self._what = "the release before" if wanted is None else "the new release"
+        self._what = "the previous release" if wanted is None else "the new release"
         self._kept = False
         self._stop_s = sum(one.grace_s + 20 for one in services) + SPARE_S
         verb = "back" if wanted is None else "activate"
@@ -103,8 +103,8 @@ class Change:
         while "stopping" in (answer := self._answer()):
             name = answer["stopping"]
             one = next((one for one in self._services if one.name == name), None)
-            has = f"has {one.grace_s:g} s to finish or hand back its work" if one else "is no longer needed"
-            self._tell(f"stopping {name} first; it {has}")
+            has = f"has {one.grace_s:g} s to finish or return its runs" if one else "is no longer needed"
+            self._tell(f"stopping {name}; it {has}")
         if "started" not in answer:
             raise self._failed("could not be started", answer)
         return Begun(answer["changed"], answer["started"], answer["ran"], answer["version"])
@@ -115,7 +115,7 @@ class Change:
             self._say("keep")
             answer = self._answer()
             if not answer["kept"]:
-                raise self._failed("ended right after its start", answer)
+                raise self._failed("stopped right after its start", answer)
             self._kept = True
 
     def until(self, reached: Callable[[], bool], wait_s: float, what: str) -> float:
@@ -131,7 +131,7 @@ class Change:
                 continue
             answer = self._read(line)
             if not answer["kept"]:
-                raise self._failed("ended right after its start", answer)
+                raise self._failed("stopped right after its start", answer)
             self._kept = True  # nothing was started
             return self._runs_on(reached, wait_s, what)
         return time.monotonic() - begun
@@ -141,8 +141,8 @@ class Change:
         while not reached():
             if time.monotonic() - begun > wait_s:
                 raise MachineError(
-                    f"{self._remote.machine}: nothing had changed and its worker runs, but it {what} within "
-                    f"{wait_s:.0f} s; see `grader cluster logs`, or use `grader cluster restart`."
+                    f"{self._remote.machine}: nothing changed and its worker runs, but it {what} within "
+                    f"{wait_s:.0f} s. See `grader cluster logs`, or run `grader cluster restart`."
                 )
             time.sleep(POLL_S)
         return time.monotonic() - begun
@@ -154,17 +154,17 @@ class Change:
         if answer.get("same"):
             name = self._remote.machine
             return MachineError(
-                f"{name}: nothing had changed, but the release in use {what}{reason}; "
-                f"see `grader cluster logs {name}`, or go back with --rollback.{log}"
+                f"{name}: nothing changed, but the current release {what}{reason}. "
+                f"See `grader cluster logs {name}`, or use --rollback.{log}"
             )
         message = f"{self._remote.machine}: {self._what} {what}{reason}"
         if answer["version"]:
-            runs = "runs again" if answer["runs"] else "is in use again and was not running"
-            message += f", so {answer['version']}, the one before, {runs}"
+            runs = "runs again" if answer["runs"] else "is restored; it was not running"
+            message += f", so the previous release, {answer['version']}, {runs}"
         else:
-            message += "; there is none before it to go back to"
-        more = "; --wait gives it more time" if "within" in what else ""
-        return MachineError(f"{message}. Correct it and deploy again{more}.{log}")
+            message += "; there is no previous release"
+        more = ", or wait longer with --wait" if "within" in what else ""
+        return MachineError(f"{message}. Fix it and deploy again{more}.{log}")
 
     def _say(self, word: str) -> None:
         try:
@@ -176,7 +176,7 @@ class Change:
         try:
             return self._read(self._session.line(self._stop_s * 2))
         except Timeout:
-            raise MachineError(f"{self._remote.machine}: its service takes too long to change.") from None
+            raise MachineError(f"{self._remote.machine}: changing its service takes too long.") from None
 
     def _read(self, line: bytes | None) -> dict[str, Any]:
         if line is None:
@@ -202,16 +202,16 @@ def see_through(
     said = []
     for one in services:
         started = one.name in begun.started
-        how = "started again" if started and one.name in begun.ran else "started" if started else "runs"
+        how = "restarted" if started and one.name in begun.ran else "started" if started else "runs"
         if one.part == "prefill":
             change.until(one.listens, wait_s, f"does not listen at {one.address}")
-            said.append(f"prefill {how}, listens")
+            said.append(f"prefill {how}, listening")
             continue
         known = before if started else set()
         seconds = change.until(partial(_beats, heartbeats, one, known), wait_s, "sent no heartbeat")
-        untouched = "nothing that it uses had changed" if begun.changed else "nothing had changed"
-        beats = f"{how}; heartbeats after {seconds:.1f} s"
-        said.append(beats if started else f"runs and heartbeats; {untouched}")
+        untouched = "nothing it uses changed" if begun.changed else "nothing changed"
+        beats = f"{how}, heartbeat after {seconds:.1f} s"
+        said.append(beats if started else f"running; {untouched}")
     change.keep()
     return "; ".join(said)
 

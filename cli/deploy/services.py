@@ -52,9 +52,9 @@ class Heartbeats:
             return [one for one in self._leases.heartbeats() if one.alive]
         except RedisError as error:
             says = (
-                "refuses the password of GRADER_REDIS_URL" if refuses_password(error) else "does not answer"
+                "refuses the password in GRADER_REDIS_URL" if refuses_password(error) else "does not answer"
             )
-            raise MachineError(f"Redis {says} ({error}), so no heartbeat can be seen.") from None
+            raise MachineError(f"Redis {says} ({error}), so heartbeats cannot be read.") from None
 
     def claims(self) -> list[Claim]:
         """What each machine that sends heartbeats says of the weights of its models."""
@@ -69,7 +69,7 @@ class Heartbeats:
         begun = time.monotonic()
         while not self.of(machine) - before:
             if time.monotonic() - begun > timeout_s:
-                raise MachineError(f"{machine}: started, but no heartbeat came within {timeout_s:.0f} s.")
+                raise MachineError(f"{machine}: started, but no heartbeat within {timeout_s:.0f} s.")
             time.sleep(POLL_S)
         return time.monotonic() - begun
 
@@ -206,8 +206,8 @@ class MachineService:
         state = self.do("restart" if again else "start")
         if not self.listens(wait_s) or not self.do("state").running:
             raise self._with_log(
-                f"{self.machine.name}: {self.name} was started, but does not listen at {self.address} within "
-                f"{wait_s:.0f} s. Large models take longer to load: --wait."
+                f"{self.machine.name}: {self.name} started but does not listen at {self.address} within "
+                f"{wait_s:.0f} s. Large models take longer to load: use --wait."
             )
         return state
 

@@ -57,8 +57,8 @@ PYTHON_HELP = (
 
 HELP = (
     (r"^there is no .*[Pp]ython", PYTHON_HELP),
-    (r"No space left|quota exceeded", " Free some space there and deploy again; what runs was not touched."),
-    (r"Read-only file system", " Look at `dmesg` there and make its disk writable again; what runs goes on."),
+    (r"No space left|quota exceeded", " Free some space there and deploy again; what runs is not changed."),
+    (r"Read-only file system", " Check `dmesg` there and make its disk writable again. What runs continues."),
 )
 """What to do about what a machine says."""
 
@@ -106,7 +106,7 @@ class Remote:
         try:
             return Session(self.argv([*fixed, *words]), sendable(program))
         except FileNotFoundError:
-            raise MachineError("There is no ssh on this computer; install the OpenSSH client.") from None
+            raise MachineError("This computer has no ssh. Install the OpenSSH client.") from None
 
     def call(
         self, program: Path, *words: str, stdin: bytes = b"", timeout_s: float = CALL_S, own_s: float = 0
@@ -134,13 +134,13 @@ class Remote:
             raise MachineError(f"{self.machine}: no answer within {timeout_s:.0f} s; try again.") from None
         if session.stalled:
             raise MachineError(
-                f"{self.machine}: the copy stood still for {STALLED_S:.0f} s and was ended; "
-                "the same command goes on where it stopped."
+                f"{self.machine}: the copy stopped for {STALLED_S:.0f} s and was ended. "
+                "Run the command again: it continues there."
             )
         if done[0] == LOST and session.reached:
             raise MachineError(
-                f"The connection to {self.machine} ({self.address}, port {self.ssh.port}) ended early; what "
-                "it did there ends too. Deploy again: it goes on where it stopped."
+                f"The connection to {self.machine} ({self.address}, port {self.ssh.port}) ended early. What "
+                "it did there ends, too. Deploy again: it continues there."
             )
         return self._answer(*done)
 
@@ -166,7 +166,7 @@ class Remote:
         try:
             return _plain(json.loads(line))
         except ValueError:
-            raise MachineError(f"{self.machine}: answered nothing that could be read.") from None
+            raise MachineError(f"{self.machine}: gave no readable answer.") from None
 
     def _why(self, message: str) -> str:
         """Why ssh made no connection, and what to do."""
@@ -174,13 +174,14 @@ class Remote:
         once = f"ssh -p {self.ssh.port} {self.address}"
         if "IDENTIFICATION HAS CHANGED" in message or "host key has just been changed" in message:
             return (
-                f"{there} shows another host key than before. If the machine was set up anew, remove the old "
-                f"key with `ssh-keygen -R` and accept the new one with `{once}`; else ask who did it."
+                f"{there} has a new host key. If the machine was installed again, remove the "
+                f"old key with `ssh-keygen -R` and accept the new one with `{once}`; "
+                "else find out who changed it."
             )
         if "host key" in message.lower():
             return (
                 f"The host key of {there} is not known here. Run `{once}`, compare the fingerprint with "
-                "`ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on the machine, and answer yes."
+                "`ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on the machine, and accept it."
             )
         if "Permission denied" in message or "Too many authentication failures" in message:
             return (
@@ -188,7 +189,7 @@ class Remote:
                 f"`ssh-copy-id -p {self.ssh.port} {self.address}`; a key with a passphrase needs ssh-agent."
             )
         last = (message.strip().splitlines() or ["ssh gave no reason"])[-1]
-        return f"{there} cannot be reached: {last.rstrip('.')}. Is it on, and is remote login allowed there?"
+        return f"{there} cannot be reached: {last.rstrip('.')}. Is it on, and is remote login enabled?"
 
 
 def sendable(program: Path) -> bytes:
@@ -203,8 +204,8 @@ def remote_of(machine: Machine, environ: Mapping[str, str] = os.environ) -> Remo
     """How to reach a machine; MachineError when config.toml does not say it."""
     if machine.ssh is None:
         raise MachineError(
-            f"{machine.name} has no [machines.ssh] in config.toml, so it is not managed from here; "
-            f"run `grader worker {machine.name}` there."
+            f"{machine.name} has no [machines.ssh] in config.toml, so it is not managed from here. "
+            f"Run `grader worker {machine.name}` there."
         )
     return Remote(machine.name, machine.ssh, environ.get("GRADER_SSH_CONFIG"))
 

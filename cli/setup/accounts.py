@@ -76,7 +76,7 @@ def no_other_command(host: Host) -> None:
     """Raises SetupError where another program has the name of the command."""
     path = host.path(COMMAND)
     if path.exists() and MADE_BY not in path.read_bytes():
-        raise SetupError(f"{COMMAND} is a program that setup did not make; move it away, or remove it.")
+        raise SetupError(f"{COMMAND} is a program that setup did not create. Move or remove it.")
 
 
 def variables(host: Host, account: Account) -> dict[str, str]:
@@ -89,7 +89,7 @@ def variables(host: Host, account: Account) -> dict[str, str]:
             name, _, value = line.strip().partition("=")
             found[name] = "".join(shlex.split(value))
         except ValueError:
-            raise SetupError(f"{account.env_file}: this line cannot be read: {name}=…") from None
+            raise SetupError(f"{account.env_file}: cannot read this line: {name}=…") from None
     return found
 
 

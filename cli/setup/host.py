@@ -57,7 +57,7 @@ class Journal:
         except FileNotFoundError:
             return cls(path)
         except PermissionError:
-            raise SetupError(f"{path} can be read by root only: run setup as root (sudo).") from None
+            raise SetupError(f"{path} can be read by root only. Run setup as root (sudo).") from None
         return cls(path, content["answers"], [Made(*one) for one in content["made"]])
 
     def add(self, kind: str, name: str) -> None:
@@ -234,8 +234,8 @@ def _opened(folder: int, name: str, flags: int) -> Iterator[int]:
         if not is_link:
             raise
         raise SetupError(
-            f"{name} is a link, in a folder that others than root can change; remove it, or put there "
-            "what it leads to."
+            f"{name} is a link in a folder that users other than root can change. Remove it, or replace it "
+            "by its target."
         ) from None
     try:
         yield opened

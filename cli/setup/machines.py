@@ -50,7 +50,7 @@ class Named:
         match = WRITTEN.fullmatch(text.strip())
         if match is None:
             raise SetupError(
-                f"'{text}' names no machine; write NAME=USER@HOST, such as lab-1=grader@10.0.0.11."
+                f"'{text}' is not a machine. Write NAME=USER@HOST, such as lab-1=grader@10.0.0.11."
             )
         return cls(match["name"], match["user"], match["host"], int(match["port"] or 22))
 

@@ -85,16 +85,16 @@ def addresses_of(name: str) -> tuple[str, ...]:
         found = {str(one[4][0]) for one in socket.getaddrinfo(name, PORT, type=socket.SOCK_STREAM)}
     except OSError as error:
         raise SetupError(
-            f"The address {name} is not known here ({error}); name another with --address."
+            f"{name} cannot be resolved here ({error}). Use another one with --address."
         ) from None
     for one in sorted(found):
         if not _is_own(one):
-            raise SetupError(f"{name} is {one}, which is not this computer; name another with --address.")
+            raise SetupError(f"{name} is {one}, which is not this computer. Use another one with --address.")
     by_name = name not in LOCAL and not _is_address(name)
     if by_name and all(ipaddress.ip_address(one).is_loopback for one in found):
         raise SetupError(
-            f"{name} is {', '.join(sorted(found))} here, by which no machine reaches this computer; "
-            "name another with --address."
+            f"{name} is {', '.join(sorted(found))} here, which machines cannot reach. "
+            "Use another one with --address."
         )
     return tuple(sorted(found))
 
@@ -192,7 +192,7 @@ def until_answers(address: str) -> None:
             except RedisError as error:
                 if time.monotonic() > end:
                     raise SetupError(
-                        f"Redis does not answer on port {PORT} ({error}); `journalctl -u {SERVICE}` says why."
+                        f"Redis does not answer on port {PORT} ({error}); see `journalctl -u {SERVICE}`."
                     ) from None
             time.sleep(0.2)
     finally:

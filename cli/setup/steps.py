@@ -33,7 +33,7 @@ UNITS = "/etc/systemd/system"
 SAMPLE = "samples/assignments/python-basket"
 READY_S = 90.0
 LONG_S = 1800.0
-ALREADY = "already so"
+ALREADY = "no change"
 ASSIGNMENT = "business-analytics/python-basket"
 
 
@@ -71,33 +71,33 @@ class Setup:
         packages = ", ".join(system.packages(self.answers.r)[:6])
         names = ", ".join(one.name for one in self.answers.machines)
         return [
-            ("system", "look at the system, the checkout and the disk; nothing is changed", self._system),
-            ("packages", f"install what is missing of {packages} …", self._packages),
+            ("system", "check the system, the checkout and the disk; change nothing", self._system),
+            ("packages", f"install missing packages: {packages} …", self._packages),
             (
                 "users",
-                "make the users grader, grader-sandbox and grader-deploy, without passwords",
+                "create the users grader, grader-sandbox and grader-deploy, without passwords",
                 self._users,
             ),
-            ("folders", f"make {accounts.FOLDER}, {self.checkout}/var and {DEPLOY_HOME}", self._folders),
+            ("folders", f"create {accounts.FOLDER}, {self.checkout}/var and {DEPLOY_HOME}", self._folders),
             ("configuration", f"write {accounts.CONFIG}" + (f" with {names}" if names else ""), self._config),
             (
                 "certificates",
-                f"make an authority and a certificate for {self.answers.address}",
+                f"create a certificate authority and a certificate for {self.answers.address}",
                 self._certificates,
             ),
-            ("database", f"make the role and the database {postgresql.NAME} in PostgreSQL", self._database),
-            ("secrets", "make passwords and keys; write a file of them for each user", self._secrets),
-            ("Redis", f"start a Redis of Grader's own on port {redis.PORT}, with TLS and users", self._redis),
-            ("students' Python", "make the environment that students' work is run with", self._students),
-            ("tables", "make the tables, or bring them to this version", self._tables),
+            ("database", f"create the role and the database {postgresql.NAME} in PostgreSQL", self._database),
+            ("secrets", "create passwords and keys; write them to one file for each user", self._secrets),
+            ("Redis", f"start a separate Redis on port {redis.PORT}, with TLS and users", self._redis),
+            ("students' Python", "install the environment that students' code runs in", self._students),
+            ("tables", "create the tables, or upgrade them", self._tables),
             (
                 "services",
                 f"write the units of {', '.join(PARTS)} and {accounts.COMMAND}; start them",
                 self._services,
             ),
-            ("administrator", "make the first administrator", self._administrator),
+            ("administrator", "create the first administrator", self._administrator),
             *([("sample", f"import {SAMPLE}", self._sample)] if self.answers.sample else []),
-            ("machines", "make this server's key and put it on the machines", self._machines),
+            ("machines", "create this server's SSH key and copy it to the machines", self._machines),
             ("doctor", "run `grader doctor`", self._doctor),
         ]
 
@@ -117,9 +117,9 @@ class Setup:
         known = accounts.variables(self.host, SERVER_ACCOUNT).get("GRADER_REDIS_URL", "")
         if known and not redis.is_ours(known):
             raise SetupError(
-                f"GRADER_REDIS_URL in {SERVER_ACCOUNT.env_file} names a Redis that setup did not make. Setup "
-                f"makes one on port {redis.PORT}: remove that line; what waits in the other is in the "
-                "database, and is sent again."
+                f"GRADER_REDIS_URL in {SERVER_ACCOUNT.env_file} is not the Redis of setup. "
+                f"Setup creates one on port {redis.PORT}. Remove that line: queued work "
+                "is also in the database and is sent again."
             )
 
     def _packages(self) -> str:
@@ -147,7 +147,7 @@ class Setup:
             for one, home in accounts.homes(self.checkout).items()
             if accounts.make(self.host, one, home)
         ]
-        return f"{', '.join(made)} made" if made else ALREADY
+        return f"created {', '.join(made)}" if made else ALREADY
 
     def _folders(self) -> str:
         server, deploy = SERVER_ACCOUNT.name, DEPLOY_ACCOUNT.name
@@ -190,7 +190,7 @@ class Setup:
         known = accounts.variables(self.host, SERVER_ACCOUNT).get("GRADER_DATABASE_URL", "")
         if known and not postgresql.is_ours(known):
             told = accounts.keep_variables(self.host, SANDBOX_ACCOUNT, {"GRADER_DATABASE_URL": known})
-            return f"another database is in grader.env, left alone; {self._changed([told])}"
+            return f"grader.env names another database, which is used; {self._changed([told])}"
         if not postgresql.answers(self.host):
             system.start_postgresql(self.host, self._systemd)
         password = redis.password_of(known) or secrets.token_urlsafe(24)
@@ -275,7 +275,7 @@ class Setup:
         if self.host.has("systemd-analyze"):
             system.verify(self.host, [path for path, _ in paths.values()])
         if not self._systemd:
-            return "units written; no systemd runs here, so start these yourself: " + ", ".join(
+            return "units written, but systemd is not running; start these manually: " + ", ".join(
                 f"`grader {part}`" for part in parts
             )
         dropped = self.drop_others(parts)
@@ -330,7 +330,7 @@ class Setup:
     def _administrator(self) -> str:
         with closing(Store(self._read().database.url)) as store, store.write() as session:
             self.password = users.ensure_administrator(session)
-        return f"admin made, with the password {self.password}" if self.password else ALREADY
+        return f"created admin, with the password {self.password}" if self.password else ALREADY
 
     def _sample(self) -> str:
         return self._grader("assignment", "import", SAMPLE).splitlines()[-1]
@@ -341,19 +341,19 @@ class Setup:
         made = machines.make_key(self.host)
         chosen = [one for one in self._read().machines if one.ssh is not None]
         if not chosen:
-            return "the key is made; no machine is named yet" if made else ALREADY
+            return "key created; config.toml has no machine with SSH" if made else ALREADY
         new = [one for one in chosen if not machines.reached(self.host, one)]
         self.unreached = [one for one in new if not self._introduced(one)]
         if self.unreached:
-            return f"not reached yet: {', '.join(one.name for one in self.unreached)}"
-        return f"{len(chosen)} reached" if made or new else ALREADY
+            return f"not reachable: {', '.join(one.name for one in self.unreached)}"
+        return f"{len(chosen)} reachable" if made or new else ALREADY
 
     def _introduced(self, machine: Machine) -> bool:
         try:
             machines.introduce(self.host, machine, os.environ.get("SUDO_USER"))
         except SetupError as error:
             self.say(f"{machine.name}: {error.message}")
-            if not self.ask(f"Put the key on {machine.name} with a password now?"):
+            if not self.ask(f"Copy the key to {machine.name} with its password now?"):
                 return False
             self.host.interact(
                 *machines.ask_for_password(machine, ("runuser", "-u", DEPLOY_ACCOUNT.name, "--"))
@@ -364,9 +364,7 @@ class Setup:
         done = self.host.attempt(accounts.COMMAND, "doctor", folder=str(self.checkout), timeout_s=LONG_S)
         for line in (done.stdout + done.stderr).splitlines():
             self.say(line)
-        return (
-            "all is well" if done.returncode == 0 else "see above; machines are away until they are deployed"
-        )
+        return "no failures" if done.returncode == 0 else "see above; machines fail until they are deployed"
 
     # --- afterwards -------------------------------------------------------------------------------------
 
@@ -377,24 +375,24 @@ class Setup:
         lines = []
         if self.password:
             lines.append(
-                f"Sign in at {config.server.public_url} as 'admin', with the password of the step above; "
-                "it is shown only now."
+                f"Sign in at {config.server.public_url} as 'admin' with the password above. "
+                "It is not shown again."
             )
         for one in self.unreached:
             words = machines.ask_for_password(
                 one, (*sudo, DEPLOY_ACCOUNT.name, *(["--"] if sudo[0] == "runuser" else []))
             )
-            lines.append(f"Let this server into {one.name}:  {shlex.join(words)}")
+            lines.append(f"Copy this server's key to {one.name}:  {shlex.join(words)}")
         if any(one.ssh for one in config.machines):
-            lines.append("Set the machines up and start their workers:  sudo grader deploy --all")
+            lines.append("Install the machines and start their workers:  sudo grader deploy --all")
         else:
-            lines.append("Name the machines:  sudo grader setup --machine NAME=USER@HOST")
+            lines.append("Add machines:  sudo grader setup --machine NAME=USER@HOST")
         if not config.server.public_url.startswith("https://"):
             lines.append(
-                f"Put a proxy with HTTPS before it, and server.public_url into {accounts.CONFIG}: "
+                f"Set up a proxy with HTTPS, and set server.public_url in {accounts.CONFIG}: "
                 "docs/how-to/administrators/https.md"
             )
-        lines.append("Look again at any time:  sudo grader doctor")
+        lines.append("Check the installation at any time:  sudo grader doctor")
         return lines
 
 

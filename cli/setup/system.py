@@ -36,7 +36,7 @@ NEEDED_ELSEWHERE = ("redis-server", "psql", "bwrap", "openssl", "ssh", "runuser"
 RUN_IN = "sandbox backend:"
 """What the sandbox worker says when it starts."""
 OLD_VARIABLES = "/etc/grader.env"
-NOT_ROOT = "Setup changes the system: run it as root (sudo)."
+NOT_ROOT = "Run setup as root (sudo)."
 PROFILE = "/etc/apparmor.d/bwrap-userns-restrict"
 FREE_GB = 3.0
 STOP_S = 30.0
@@ -64,7 +64,7 @@ def look(host: Host, checkout: Path) -> Facts:
     if os.geteuid() != 0:
         problems.append(NOT_ROOT)
     if free_gb < FREE_GB:
-        problems.append(f"{free_gb:.1f} GB are free for {checkout}; {FREE_GB:.0f} GB are needed.")
+        problems.append(f"{checkout} has {free_gb:.1f} GB free. Setup needs {FREE_GB:.0f} GB.")
     if problems:
         raise SetupError("\n".join(problems))
     return Facts(
@@ -88,8 +88,9 @@ def wrong_system(host: Host) -> list[str]:
     missing = [one for one in NEEDED_ELSEWHERE if not host.has(one)]
     named = f" Missing here: {', '.join(missing)}." if missing else ""
     return [
-        f"Setup knows Debian 12, Ubuntu 24.04 and newer; this is {release.get('PRETTY_NAME', kind)}.{named} "
-        "docs/how-to/administrators/server.md says what a server consists of."
+        "Setup supports Debian 12, Ubuntu 24.04 and newer; "
+        f"this is {release.get('PRETTY_NAME', kind)}.{named} "
+        "docs/how-to/administrators/server.md lists what a server needs."
     ]
 
 
@@ -101,11 +102,11 @@ def _unreadable(checkout: Path) -> list[str]:
         return [f"The services cannot read {program}: chmod -R go+rX {checkout}"]
     for place, help_ in (
         (checkout, f"move the checkout: mv {checkout} /srv/grader"),
-        (python, "make the environment with the system's Python: PYTHON=/usr/bin/python3, without .venv"),
+        (python, "create the environment with the system's Python: PYTHON=/usr/bin/python3, without .venv"),
     ):
         shut = [one for one in (place, *place.parents) if not one.stat().st_mode & 0o001]
         if shut:
-            return [f"The services cannot read {place}, because {shut[-1]} is shut to others; {help_}."]
+            return [f"The services cannot read {place}, as {shut[-1]} is closed to others: {help_}."]
     return []
 
 
@@ -120,7 +121,7 @@ def _changeable(checkout: Path) -> list[str]:
             words = [f"sudo chown -R root:root {checkout}", f"sudo chmod -R go-w {checkout}"]
             if (checkout / "var").exists():
                 words.append(f"sudo chown -R grader: {checkout}/var")
-            return [f"Others than root can change {place}, which root runs: {' && '.join(words)}"]
+            return [f"Users other than root can change {place}, which root runs: {' && '.join(words)}"]
     return []
 
 
@@ -129,8 +130,8 @@ def _made_by_hand(host: Host) -> list[str]:
     if not host.path(OLD_VARIABLES).exists():
         return []
     return [
-        f"{OLD_VARIABLES} is of a server that was made by hand, and is not read any more: move its lines to "
-        "/etc/grader/grader.env (but for GRADER_REDIS_URL, as setup makes a Redis), then remove it."
+        f"{OLD_VARIABLES} is from a manual installation and is not used. Move its lines to "
+        "/etc/grader/grader.env (except GRADER_REDIS_URL, as setup creates a Redis), then remove it."
     ]
 
 
@@ -217,7 +218,7 @@ def verify(host: Host, units: Sequence[str]) -> None:
     said = host.attempt("systemd-analyze", "verify", *units).stderr
     faults = [line for line in said.splitlines() if "grader-" in line]
     if faults:
-        raise SetupError("systemd does not take a unit: " + " ".join(faults))
+        raise SetupError("systemd refuses a unit: " + " ".join(faults))
 
 
 def start_postgresql(host: Host, systemd: bool) -> None:
@@ -230,7 +231,7 @@ def start_postgresql(host: Host, systemd: bool) -> None:
     end = time.monotonic() + STOP_S
     while host.attempt("pg_isready", "--quiet").returncode:
         if time.monotonic() > end:
-            raise SetupError("PostgreSQL was started, but does not answer; see /var/log/postgresql.")
+            raise SetupError("PostgreSQL was started but does not answer. See /var/log/postgresql.")
         time.sleep(0.2)
 
 
@@ -254,7 +255,7 @@ def stop_redis(host: Host) -> None:
     end = time.monotonic() + STOP_S
     while pid and Path(f"/proc/{pid}").exists():
         if time.monotonic() > end:
-            raise SetupError(f"Redis (process {pid}) does not end; end it with `kill {pid}`.")
+            raise SetupError(f"Redis (process {pid}) does not stop. Stop it with `kill {pid}`.")
         time.sleep(0.05)
     host.remove(redis.PID)
 

@@ -24,9 +24,9 @@ def steps(host: Host, data: bool) -> list[tuple[str, Callable[[], object]]]:
         if one.kind != "package" and one != FOLDER
     ]
     if any(one.kind == "unit" for one in made):
-        found.append(("have systemd forget the units", partial(host.attempt, "systemctl", "daemon-reload")))
+        found.append(("reload systemd", partial(host.attempt, "systemctl", "daemon-reload")))
     if data and host.journal.path.exists():
-        found.append((f"remove {JOURNAL}, and {accounts.FOLDER} if setup made it", partial(_end, host)))
+        found.append((f"remove {JOURNAL}, and {accounts.FOLDER} if setup created it", partial(_end, host)))
     return found
 
 
@@ -34,20 +34,20 @@ def _end(host: Host) -> None:
     """The journal itself goes last, when nothing is left in it that could be tried again."""
     made = [one for one in host.journal.made if one.kind != "package"]
     if made not in ([], [FOLDER]):
-        raise SetupError(f"{JOURNAL} stays, because something in it is still there.")
+        raise SetupError(f"{JOURNAL} is kept, because something in it still exists.")
     host.remove(accounts.FOLDER if made else JOURNAL)
 
 
 def left(host: Host, data: bool) -> list[str]:
     """What stays, in sentences."""
     if not (host.journal.made or host.journal.answers):
-        return [f"Setup made nothing here: there is no {JOURNAL}."]
+        return [f"Setup has created nothing here: {JOURNAL} does not exist."]
     packages = [one.name for one in host.journal.made if one.kind == "package"]
-    lines = [f"Packages stay; remove them with: apt-get remove {' '.join(packages)}"] if packages else []
+    lines = [f"Packages are kept. To remove them: apt-get remove {' '.join(packages)}"] if packages else []
     if not data:
         lines.append(
-            f"The database {postgresql.NAME}, {accounts.FOLDER}, the users and var of the checkout stay; "
-            "`grader setup` takes them up again, `--undo --data` removes them."
+            f"The database {postgresql.NAME}, {accounts.FOLDER}, the users and var of the checkout are kept. "
+            "`grader setup` uses them again; `--undo --data` removes them."
         )
     return lines
 

@@ -142,7 +142,7 @@ def receive(folder: Path, where: str, public: str = "") -> dict[str, Any]:
     damaged = []
     with open(target / ".receiving", "a") as lock:
         if not locked(lock.fileno(), LAST_S):
-            raise Refused(f"another copy into {target} is under way; wait until it has ended")
+            raise Refused(f"another copy into {target} is running; wait until it ends")
         while line := sys.stdin.buffer.readline():
             row = json.loads(line)
             if not take(sys.stdin.buffer, inside(target, row["path"]), row):
@@ -161,7 +161,7 @@ def take(source: BinaryIO, path: Path, row: dict[str, Any]) -> bool:
         while left:
             data = source.read(min(CHUNK, left))
             if not data:
-                raise Refused("the copy was cut short; it goes on from here the next time")
+                raise Refused("the copy was interrupted; the next one continues here")
             file.write(data)
             left -= len(data)
     if part.stat().st_size != row["size"] or sha256(part) != row["sha256"]:

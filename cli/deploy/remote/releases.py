@@ -290,7 +290,7 @@ def back(folder: Path) -> dict[str, Any]:
     states = States(folder)
     now, previous = states.named("state"), states.named("previous")
     if now is None or previous is None:
-        raise service.Refused("there is no release here to go back to")
+        raise service.Refused("there is no previous release")
     return carry_out(Change(states, now, previous, previous), differences(now, previous), force=True)
 
 
@@ -300,7 +300,7 @@ def line() -> bytes:
     while not found.endswith(b"\n"):
         piece = os.read(0, 1)
         if not piece:
-            raise service.Refused("the server left before it said what to do")
+            raise service.Refused("the server disconnected before it decided")
         found += piece
     return bytes(found)
 

@@ -179,7 +179,7 @@ class Launchd:
                 return
             except Refused as error:
                 refused = error
-        raise refused or Refused("launchd took nothing")
+        raise refused or Refused("launchd refused the service")
 
     def stop(self) -> None:
         """End it, after the time it may take."""
@@ -287,7 +287,7 @@ class Supervised:
             while self.pid() and time.monotonic() < deadline:
                 time.sleep(0.05)
         if self.pid():
-            raise Refused("the process did not end")
+            raise Refused("the process did not stop")
 
     def remove(self) -> None:
         """End it, and forget what it was."""
@@ -339,7 +339,7 @@ def tail(path: Path, count: int) -> str:
 def shows(path: Path, count: int, follow: bool) -> list[str]:
     """The program that shows the last lines of a file, and those that come."""
     if not path.exists():
-        raise Refused("there is no log yet")
+        raise Refused("there is no log")
     return ["tail", "-n", str(count), *(["-F"] if follow else []), str(path)]
 
 
@@ -355,7 +355,7 @@ def service(folder: Path, action: str, wanted: str, name: str, stop_s: str) -> d
     one = KINDS[chosen](folder, name, float(stop_s))
     answer: dict[str, Any] = {"kind": chosen, "changed": False}
     if action in ("start", "stop", "restart") and not one.state()["installed"]:
-        raise Refused("nothing is installed here yet; run `grader deploy` first")
+        raise Refused("nothing is installed here; run `grader deploy` first")
     if action == "ready":
         one.ready()
     elif action == "install":

@@ -127,7 +127,9 @@ def test_what_ended_before_it_was_kept_is_a_failure(changes: Changes) -> None:
         change.begun()
         os.killpg(changes.one().pid(), signal.SIGKILL)
         until(lambda: changes.version == "good" and changes.one().pid(), 20, "the release before is back")
-        with pytest.raises(MachineError, match="the new release ended right after its start, so good, the"):
+        with pytest.raises(
+            MachineError, match="the new release stopped right after its start, so the previous release"
+        ):
             change.keep()
 
 
@@ -140,7 +142,7 @@ def test_a_service_that_the_new_release_does_not_have_ends_and_comes_back_with_t
     said: list[str] = []
     with changes.begin(changes.to("one"), said.append) as change:
         change.begun()
-        assert "stopping prefill-lab-1 first; it is no longer needed" in said
+        assert "stopping prefill-lab-1; it is no longer needed" in said
         assert prefill.state() == {"installed": False, "running": False, "pid": 0, "detail": ""}
     until(lambda: changes.version == "both" and prefill.pid() and worker.pid(), 20, "both are back")
     Lock(changes.remote, "0123456789ab").close()
@@ -162,8 +164,8 @@ def test_a_release_in_use_that_does_not_beat_is_not_said_to_have_none_before_it(
         assert change.begun().changed == []
         change.until(lambda: False, 0.1, "sent no heartbeat")
     assert str(failed.value) == (
-        "lab-1: nothing had changed, but the release in use sent no heartbeat within 0 s; "
-        "see `grader cluster logs lab-1`, or go back with --rollback."
+        "lab-1: nothing changed, but the current release sent no heartbeat within 0 s. "
+        "See `grader cluster logs lab-1`, or use --rollback."
     )
 
 

@@ -135,7 +135,9 @@ def test_a_machine_gets_its_own_address_of_redis(server: SshServer, remote: Remo
         return one.secrets()
 
     local, own = "redis://127.0.0.1:6379/0", "rediss://lab-1:secret@10.0.0.5:6379/0"
-    with pytest.raises(MachineError, match=r"would look for Redis on itself\. Set GRADER_REDIS_URL_LAB_1 to"):
+    with pytest.raises(
+        MachineError, match=r"would connect to Redis on itself\. Set GRADER_REDIS_URL_LAB_1 to"
+    ):
         given(GRADER_REDIS_URL=local)
     assert given(GRADER_REDIS_URL=local, GRADER_REDIS_URL_LAB_1=own) == {"GRADER_REDIS_URL": own}
     with pytest.raises(MachineError, match="GRADER_REDIS_URL for lab-1: "):
@@ -220,7 +222,7 @@ def test_a_model_of_ollama_is_copied_verified_and_repaired(
         models(remote).bring(ollama)
     said = models(remote, source).bring(ollama)
     assert said.startswith(f"{MODEL} (ollama): copied 10 kB, ")
-    assert said.endswith("verified: all of its files by hash")
+    assert said.endswith("checked: all of its files by hash")
     largest = max((server.folder / "models" / "blobs").iterdir(), key=lambda path: path.stat().st_size)
     assert largest.stat().st_mode & 0o777 == 0o644  # Ollama runs as another user
     assert "copied" not in models(remote, source).bring(ollama)
@@ -244,12 +246,14 @@ def test_a_missing_model_is_pulled_where_there_is_a_network(
     server: SshServer, remote: Remote, ollama: Wanted, tmp_path: Path
 ) -> None:
     said: list[str] = []
-    with pytest.raises(MachineError, match="could not be fetched: pull model manifest: file does not exist"):
+    with pytest.raises(
+        MachineError, match="could not be downloaded: pull model manifest: file does not exist"
+    ):
         models(remote, offline=False, said=said).bring(ollama)
-    assert said[-1] == f"{MODEL} (ollama) is missing there; the machine fetches it, which may take hours"
+    assert said[-1] == f"{MODEL} (ollama) is missing; downloading it (can take hours)"
     assert (server.folder / "called").read_text().splitlines() == [ollama.url, "pull", "--", MODEL]
     ollama_store(server.folder / "pulled")
-    assert ": fetched, " in models(remote, offline=False).bring(ollama)
+    assert ": downloaded, " in models(remote, offline=False).bring(ollama)
     hostile = replace(ollama, model=f"--x; touch {tmp_path}/hit $(touch {tmp_path}/hit)")
     with pytest.raises(MachineError, match="is not there"):
         models(remote, offline=False).bring(hostile)
@@ -351,7 +355,7 @@ def test_a_machine_without_internet_gets_its_wheels_from_here(
     lock = tiny_wheel(tmp_path / "wheels" / f"{platforms(one.facts)[0]}-{version}")
     assert one.make_environment(lock) == "1 packages installed from wheels"
     assert list(Path(one.environment).glob("lib/python*/site-packages/tiny_thing.py"))
-    assert one.make_environment(lock) == "1 packages are there"
+    assert one.make_environment(lock) == "1 packages are installed"
 
 
 def test_wheels_that_cannot_be_had_are_named(
@@ -362,7 +366,7 @@ def test_wheels_that_cannot_be_had_are_named(
     lock = "grader-has-no-such-thing==1.0 \\\n    --hash=sha256:" + "0" * 64 + "\n"
     with pytest.raises(
         MachineError,
-        match=r"lab-1: .* wheels here for linux-aarch64 with Python 3\.12: .*grader-has-no-such",
+        match=r"lab-1: wheels are missing for linux-aarch64 with Python 3\.12: .*grader-has-no-such",
     ):
         fetch_wheels("lab-1", lock, FACTS, tmp_path)
 
@@ -379,7 +383,7 @@ def test_a_file_that_is_named_unlike_a_wheel_is_left_out(
     odd.write_bytes(wheel.read_bytes())
     said: list[str] = []
     assert [one.path for one in wheels_for("lab-1", lock, FACTS, tmp_path, said.append)] == [wheel.name]
-    assert f"{odd} is left out: no wheel is named so" in said
+    assert f"{odd} is skipped: this is not the name of a wheel" in said
 
 
 def test_a_terminal_shows_each_percentage_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -337,20 +337,20 @@ FAULTS: dict[Callable[[Fault], Said], str] = {
     key_refused: r"lab-1 .* does not accept this computer's key\. Run `ssh-copy-id -p \d+ \S+`;",
     two_at_once: r"lab-1: \S+ \(process \d+\) has been deploying to it for \d+ s; wait until that has",
     old_python: r"lab-1: there is no \S+/python3\.9\. Install it .* or name it in \[machines\.ssh\]",
-    does_not_start: r"lab-1: the new release ended right after its start, so \w+, the one before, runs "
-    r"again\. Correct it and deploy again\. Its log ends:\n(.*\n)*no module named celery",
-    clock_off: r"lab-1: its clock is 60 min behind this computer's, .*timedatectl set-ntp true",
-    host_gone: r"The connection to lab-1 .* ended early; what it did there ends too\. Deploy again: it",
+    does_not_start: r"lab-1: the new release stopped right after its start, so the previous release, \w+, "
+    r"runs again\. Fix it and deploy again\. Its log ends:\n(.*\n)*no module named celery",
+    clock_off: r"lab-1: its clock is 60 min behind this computer's\. .*timedatectl set-ntp true",
+    host_gone: r"The connection to lab-1 .* ended early\. What it did there ends, too\. Deploy again: it",
 }
 """What ends a deployment, and its sentence."""
 SLOW: dict[Callable[[Fault], Said], str] = {
-    network_cut: r"The connection to lab-1 .* ended early; what it did there ends too\. Deploy again: it",
-    disk_full: r"lab-1: the disk of /mnt/there has \d+ MB left, of which 1 GB must stay free; remove",
-    disk_fills: r"lab-1: .*No space left on device.* Free some space there and deploy again; what runs was",
-    broken_wheel: r"tiny_thing-1\.0-py3-none-any\.whl is damaged\. Remove it, .* and deploy again",
-    wrong_architecture: r"lab-1: there are not all wheels here for linux-i686 .* tiny-thing.*\. Put what is",
-    full_temporary_folder: r"lab-1: the new release ended right after its start, so \w+, the one before, ",
-    read_only_home: r"lab-1: the disk of /mnt/there is mounted read-only; .* make it writable again",
+    network_cut: r"The connection to lab-1 .* ended early\. What it did there ends, too\. Deploy again: it",
+    disk_full: r"lab-1: the disk of /mnt/there has \d+ MB free, of which 1 GB must stay free\. Remove",
+    disk_fills: r"lab-1: .*No space left on device.* Free some space there and deploy again; what runs is",
+    broken_wheel: r"tiny_thing-1\.0-py3-none-any\.whl is damaged\. Remove it and deploy again",
+    wrong_architecture: r"lab-1: wheels are missing for linux-i686 .* tiny-thing.*\. Put what is",
+    full_temporary_folder: r"lab-1: the new release stopped right after its start, so the previous release, ",
+    read_only_home: r"lab-1: the disk of /mnt/there is mounted read-only\. .* make it writable again",
     no_sudo: r"lab-1: services of ada end when nobody is signed in; run there once: sudo loginctl enable",
 }
 """Those that need a machine with disks of its own."""

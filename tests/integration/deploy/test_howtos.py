@@ -128,7 +128,7 @@ def test_a_server_and_its_machines_are_set_up(school: School) -> None:
     )
     school.server.converse(again, ANSWERS)
     said = school.play(howtos.SET_UP)
-    assert "it is shown only now" in said
+    assert "It is not shown again" in said
     school.all_well()
 
 

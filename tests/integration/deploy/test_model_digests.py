@@ -59,7 +59,7 @@ def test_a_deploy_says_that_the_machine_has_other_weights_than_the_rest(
     one.settings = Settings(tmp_path / "config.toml")
     one.machine = one.settings.config.machine("lab-1")
     one.options = replace(one.options, offline=True)
-    assert "verified: all of its files by hash" in one._models()
+    assert "checked: all of its files by hash" in one._models()
     (found,) = one.claims
     assert (found.machine, found.engine, found.model) == ("lab-1", "ollama", MODEL)
     assert differences(one.settings, [one]) == []

@@ -95,11 +95,12 @@ def test_a_release_that_ends_gives_way_to_the_one_before(tmp_path: Path) -> None
         ):
             change.begun()
             change.until(lambda: False, 60, "sent no heartbeat")
-        assert "the new release ended right after its start, so good, the one before, runs again" in str(
-            failed.value
+        assert (
+            "the new release stopped right after its start, so the previous release, good, runs again"
+            in str(failed.value)
         )
         assert "gone wrong" in str(failed.value)
-        assert said == ["stopping worker-lab-1 first; it has 100 s to finish or hand back its work"]
+        assert said == ["stopping worker-lab-1; it has 100 s to finish or return its runs"]
         again = services[0].do("state")
         assert (again.running, again.version) == (True, "good")
         assert again.pid != first.pid

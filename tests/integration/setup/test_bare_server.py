@@ -27,7 +27,7 @@ WITH_SANDBOX = "graded: 11.14 of 50"
 MACHINES = ("one", "two")
 QUESTIONS = (
     "Address by which machines reach this server",
-    "Another machine",
+    "Add a machine",
     "Install R",
     "Import the sample",
     "Set up this computer now",
@@ -124,10 +124,10 @@ def test_setup_goes_on_after_it_was_killed_and_takes_back_what_it_made(hosts: Ho
         killed = f"cd /srv/grader && sudo timeout --signal KILL {seconds} scripts/setup --yes --sample"
         server.try_run(killed)
     done = server.run("cd /srv/grader && sudo scripts/setup --yes --sample")
-    assert "sandbox: work in Python is run" in done
+    assert "sandbox: runs Python" in done
     assert "Nothing that students submit is run" not in done
     again = steps_of(server.run("sudo grader setup --yes"))
-    changed = {name for name, did in again.items() if did != "already so"}
+    changed = {name for name, did in again.items() if did != "no change"}
     assert changed <= {"system", "tables", "doctor"}, again
     token = server.run("sudo grader token create --user admin").strip()
 
@@ -137,7 +137,7 @@ def test_setup_goes_on_after_it_was_killed_and_takes_back_what_it_made(hosts: Ho
     asked = server.converse("cd /srv/grader && sudo scripts/setup", dict.fromkeys(QUESTIONS, ""))
     assert "this server [10.0.0.5]:" in asked
     back = steps_of(asked.replace("\r", ""))
-    assert (back["database"], back["administrator"]) == ("already so", "already so")
+    assert (back["database"], back["administrator"]) == ("no change", "no change")
     assert "python-basket" in server.run(f'python3 -c "{ASK}" {token}')
 
     server.run("sudo grader setup --undo --data --yes")

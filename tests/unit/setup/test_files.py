@@ -75,7 +75,7 @@ def test_links_of_the_users_of_services_lead_root_nowhere(host: Host) -> None:
         lambda: host.read("/var/redis/known_hosts"),
         lambda: host.remove("/var/redis/grader/shadow"),
     ):
-        with pytest.raises(SetupError, match=r"is a link, in a folder that others"):
+        with pytest.raises(SetupError, match=r"is a link in a folder that users"):
             follow()
     assert (mode(root), (root / "shadow").read_text()) == (0o755, "secret")
     host.write("/var/redis/known_hosts", "key", 0o600)  # takes the place of the link
@@ -132,7 +132,9 @@ def test_undo_removes_nothing_that_setup_did_not_make(host: Host) -> None:
     host.path("/etc/grader").mkdir(parents=True)
     host.path("/etc/grader/config.toml").write_text("own")
     assert undo.steps(host, data=True) == []
-    assert undo.left(host, data=True) == ["Setup made nothing here: there is no /etc/grader/setup.json."]
+    assert undo.left(host, data=True) == [
+        "Setup has created nothing here: /etc/grader/setup.json does not exist."
+    ]
     host.write("/etc/grader/grader.env", "secret", 0o600)
     assert taken_back(host) == []
     assert [one.name for one in host.path("/etc/grader").iterdir()] == ["config.toml"]
@@ -145,9 +147,9 @@ def test_what_could_not_be_taken_back_stays_in_the_journal(host: Host) -> None:
     host.path("/srv/one").unlink()
     host.path("/srv/theirs").symlink_to("/")
     host.journal.add("file", "/srv/theirs/etc")
-    assert [one.partition(";")[0] for one in taken_back(host)] == [
-        "theirs is a link, in a folder that others than root can change",
-        "/etc/grader/setup.json stays, because something in it is still there.",
+    assert [one.partition(". ")[0] for one in taken_back(host)] == [
+        "theirs is a link in a folder that users other than root can change",
+        "/etc/grader/setup.json is kept, because something in it still exists.",
     ]
     assert Host.at(host.root).journal.made[1:] == [Made("file", "/srv/theirs/etc")]
     host.path("/srv/theirs").unlink()
@@ -162,7 +164,7 @@ def test_another_program_of_the_name_stays(host: Host) -> None:
     host.write(accounts.COMMAND, accounts.wrapper("/x/python"), 0o755)
     accounts.no_other_command(host)
     host.path(accounts.COMMAND).write_bytes(b"\x7fELF\xff")
-    with pytest.raises(SetupError, match="/usr/local/bin/grader is a program that setup did not make"):
+    with pytest.raises(SetupError, match="/usr/local/bin/grader is a program that setup did not create"):
         accounts.no_other_command(host)
 
 
@@ -333,7 +335,7 @@ def test_a_checkout_that_services_cannot_reach_is_refused(tmp_path: Path) -> Non
     (checkout / "cli" / "main.py").touch()
     (checkout / "cli" / "main.py").chmod(0o644)
     (tmp_path / "shut").chmod(0o700)
-    with pytest.raises(SetupError, match=r"because .* is shut to others; move the checkout"):
+    with pytest.raises(SetupError, match=r"as .* is closed to others: move the checkout"):
         system.look(one, checkout)
     (checkout / "cli" / "main.py").chmod(0o600)
     with pytest.raises(SetupError, match=r"chmod -R go\+rX"):
@@ -350,7 +352,7 @@ def test_a_program_that_others_can_change_is_refused(changeable: str, tmp_path: 
     (checkout / changeable).chmod(0o777)
     place = re.escape(str(checkout / changeable))
     if os.geteuid() == 0:
-        with pytest.raises(SetupError, match=f"Others than root can change {place},"):
+        with pytest.raises(SetupError, match=f"Users other than root can change {place},"):
             system.look(computer(tmp_path, ""), checkout)
     with pytest.raises(SetupError, match=f"sudo chown -R root:root {checkout} && .* grader: {checkout}/var"):
         system.look(computer(tmp_path / "other", ""), checkout)
@@ -359,7 +361,7 @@ def test_a_program_that_others_can_change_is_refused(changeable: str, tmp_path: 
 def test_variables_of_a_server_made_by_hand_are_named(tmp_path: Path) -> None:
     one = computer(tmp_path, "")
     one.path("/etc/grader.env").touch()
-    with pytest.raises(SetupError, match=r"move its lines to /etc/grader/grader\.env"):
+    with pytest.raises(SetupError, match=r"Move its lines to /etc/grader/grader\.env"):
         system.look(one, Path.cwd())
 
 
@@ -380,10 +382,10 @@ def setup_with(folder: Path, variables: str) -> Setup:
 def test_another_database_is_left_alone_and_told_to_the_sandbox(address: str, tmp_path: Path) -> None:
     one = setup_with(tmp_path, f"GRADER_DATABASE_URL={address}\n")
     step = {name: step for name, _, step in one.steps()}["database"]
-    assert "left alone; done" in step()
+    assert "which is used; done" in step()
     for account in (SERVER_ACCOUNT, SANDBOX_ACCOUNT):
         assert accounts.variables(one.host, account) == {"GRADER_DATABASE_URL": address}
-    assert "left alone; already so" in step()
+    assert "which is used; no change" in step()
 
 
 def test_a_part_that_is_wanted_no_more_is_stopped(tmp_path: Path) -> None:
@@ -418,7 +420,7 @@ def named(addresses: list[str]) -> Callable[..., list[tuple[object, ...]]]:
 @pytest.mark.parametrize(
     ("name", "addresses", "said"),
     [
-        ("server.school.example", ["127.0.1.1"], "is 127.0.1.1 here, by which no machine reaches"),
+        ("server.school.example", ["127.0.1.1"], "is 127.0.1.1 here, which machines cannot reach"),
         ("server.school.example", ["192.0.2.7", "127.0.1.1"], "is 192.0.2.7, which is not this computer"),
         ("192.0.2.7", ["192.0.2.7"], "is 192.0.2.7, which is not this computer"),
         ("localhost", ["127.0.0.1"], None),
@@ -432,7 +434,7 @@ def test_redis_listens_where_machines_reach_it(
     if said is None:
         assert redis.addresses_of(name) == tuple(addresses)
     else:
-        with pytest.raises(SetupError, match=f"{re.escape(said)}.*name another with --address"):
+        with pytest.raises(SetupError, match=f"{re.escape(said)}.*Use another one with --address"):
             redis.addresses_of(name)
 
 
@@ -463,7 +465,7 @@ def test_another_redis_is_named_before_anything_is_changed(
 ) -> None:
     one = setup_with(tmp_path, f"GRADER_REDIS_URL={address}\n")
     monkeypatch.setattr(system, "look", lambda *_: system.Facts("Debian", True, 9))
-    with pytest.raises(SetupError, match="names a Redis that setup did not make"):
+    with pytest.raises(SetupError, match="is not the Redis of setup"):
         one.steps()[0][2]()
     assert not one.host.journal.path.exists()
 
@@ -515,7 +517,7 @@ def test_a_dry_run_prints_every_step_and_changes_nothing() -> None:
 def test_nobody_but_root_touches_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "LOCK", tmp_path / "lock")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(SetupError, match=r"run it as root \(sudo\)"), command.alone():
+    with pytest.raises(SetupError, match=r"Run setup as root \(sudo\)"), command.alone():
         pass
     assert not (tmp_path / "lock").exists()
     monkeypatch.setattr(os, "geteuid", lambda: 0)
