@@ -38,7 +38,7 @@ SERVER = click.option(
     envvar="GRADER_SERVER",
     default="http://127.0.0.1:8080",
     show_default=True,
-    help="URL of the Grader server.",
+    help="Server URL.",
 )
 
 

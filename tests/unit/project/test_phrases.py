@@ -8,8 +8,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import yaml
 from babel.messages.pofile import read_po
+
+from cli.main import grader
 
 ROOT = Path(__file__).parents[3]
 MADE = re.compile(r"<!-- from the code: .*?<!-- end -->|^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
@@ -371,6 +374,23 @@ DOCUMENTS = (
 """For documents, except decision records and what is made from the code."""
 
 
+PRINTS = re.compile(
+    r"echo|Error$|Unavailable$|NotFound$|confirm|prompt|_?say|_tell|ok|warning|failure|Remedy|Why"
+)
+COMMANDS = (
+    r"hears? of",
+    r"give up",
+    r"made (here|by|now)",
+    r"stands? there",
+    r"taken? out",
+    r"left there",
+    r"mend",
+    r"looked at",
+    r"whom",
+)
+"""For what commands print, beside ENGLISH."""
+
+
 def found(texts: list[str], phrases: tuple[str, ...]) -> list[str]:
     """Each text with a phrase, and the phrase."""
     patterns = [re.compile(phrase, re.IGNORECASE) for phrase in phrases]
@@ -426,7 +446,7 @@ def test_nor_has_the_german() -> None:
 
 def test_nor_have_documents() -> None:
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
-    records, lists = ROOT / "docs" / "decisions", ("style.md", "CHANGELOG.md", "cli.md")
+    records, lists = ROOT / "docs" / "decisions", ("style.md", "CHANGELOG.md")
     texts = [
         page.read_text(encoding="utf-8")
         for page in pages
@@ -440,6 +460,60 @@ def test_nor_have_logs_metrics_and_alerts() -> None:
     texts = list(said_to_operators())
     assert {"sending the heartbeat failed", "HTTP requests answered.", "Redis is unavailable"} <= set(texts)
     assert found(texts, ENGLISH + OPERATORS) == []
+
+
+def said_by_commands() -> Iterator[str]:
+    """The help of all commands and options, and what commands print or raise."""
+    for _, command in walk(["grader"], grader):
+        yield from filter(None, (command.help, command.epilog))
+        yield from (str(p.help) for p in command.params if isinstance(p, click.Option) and p.help)
+    for path in (ROOT / "cli").rglob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call) and PRINTS.search(ast.unparse(call.func)):
+                yield from (text for argument in call.args for text in literals(argument))
+
+
+def walk(path: list[str], command: click.Command) -> Iterator[tuple[list[str], click.Command]]:
+    """The command and all below it."""
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            yield from walk([*path, name], below)
+
+
+def literals(tree: ast.AST) -> Iterator[str]:
+    """The texts in an expression; `…` stands for values in them."""
+    match tree:
+        case ast.Constant(str(text)):
+            yield text
+        case ast.JoinedStr(parts):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in parts)
+        case ast.IfExp(_, body, orelse):
+            yield from (text for part in (body, orelse) for text in literals(part))
+        case ast.BinOp(left, ast.Add(), right):
+            yield from (text for part in (left, right) for text in literals(part))
+
+
+def visible(template: str) -> Iterator[str]:
+    """The lines of a template outside of tags, scripts and expressions."""
+    for pattern in (r"<(script|style)\b.*?</\1>", r"{#.*?#}", r"{%.*?%}", r"{{.*?}}", r"<[^>]*>"):
+        template = re.sub(pattern, " ", template, flags=re.DOTALL)
+    yield from (line.strip() for line in template.splitlines() if line.strip())
+
+
+def test_nor_have_commands() -> None:
+    texts = list(said_by_commands())
+    assert {"Retry all failed runs.", "Nothing has failed."} <= set(texts)
+    assert found(texts, ENGLISH + COMMANDS) == []
+
+
+def test_nor_have_templates() -> None:
+    pages = [page.read_text(encoding="utf-8") for page in (ROOT / "app" / "templates").rglob("*.html")]
+    assert len(pages) > 50
+    assert found([line for page in pages for line in visible(page)], ENGLISH) == []
 
 
 def test_a_phrase_is_found() -> None:
