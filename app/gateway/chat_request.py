@@ -111,19 +111,17 @@ def read(raw: Any, most_tokens: int) -> tuple[ChatCompletionRequest, Ask]:
         raise Refused("The request must be a JSON object.")
     for name, harmless in UNSUPPORTED.items():
         if raw.get(name) not in harmless:
-            raise Refused(f"{name} is not supported here; leave it out.", name)
+            raise Refused(f"{name} is not supported. Remove it.", name)
     try:
         body = ChatCompletionRequest.model_validate(raw)
     except ValidationError as error:
         raise _explained(error) from None
     wanted = body.max_completion_tokens or body.max_tokens or most_tokens
     if wanted > most_tokens:
-        raise Refused(
-            f"max_tokens is {wanted}; an answer has at most {most_tokens} tokens here.", "max_tokens"
-        )
+        raise Refused(f"max_tokens is {wanted}. Use at most {most_tokens}.", "max_tokens")
     stop = [body.stop] if isinstance(body.stop, str) else body.stop or []
     if len(stop) > 4:
-        raise Refused("stop takes at most four texts.", "stop")
+        raise Refused("stop has more than 4 sequences. Use at most 4.", "stop")
     ask = Ask(
         model=body.model,
         messages=_chat(body.messages),
@@ -137,7 +135,7 @@ def read(raw: Any, most_tokens: int) -> tuple[ChatCompletionRequest, Ask]:
     try:
         ask.model_dump_json()
     except ValueError:
-        raise Refused("A text holds half a character (a lone surrogate).", "messages") from None
+        raise Refused("A message contains an invalid character (a lone surrogate).", "messages") from None
     return body, ask
 
 
@@ -156,16 +154,19 @@ def _chat(messages: list[Message]) -> tuple[Said, ...]:
     for message in messages:
         role: Any = "system" if message.role == "developer" else message.role
         if role == "system" and any(earlier.role != "system" for earlier in chat):
-            raise Refused("System messages come first here.", "messages")
+            raise Refused("System messages must come first.", "messages")
         if chat and chat[-1].role == role:
             chat[-1] = Said(role=role, content=f"{chat[-1].content}\n\n{message.text}")
         else:
             chat.append(Said(role=role, content=message.text))
     spoken = [earlier for earlier in chat if earlier.role != "system"]
     if not spoken or spoken[0].role != "user" or spoken[-1].role != "user":
-        raise Refused("The first message after the system's and the last one must be the user's.", "messages")
+        raise Refused(
+            "The first message after the system message, and the last one, must have the role user.",
+            "messages",
+        )
     if not all(earlier.content.strip() for earlier in spoken):
-        raise Refused("A message is empty.", "messages")
+        raise Refused("A message is empty. Remove it.", "messages")
     return tuple(earlier for earlier in chat if earlier.content.strip())
 
 
@@ -189,10 +190,10 @@ def _check(schema: Any, depth: int) -> None:
     if isinstance(schema, bool):
         return
     if not isinstance(schema, dict):
-        raise Refused("A schema is a JSON object.", "response_format")
+        raise Refused("A schema must be a JSON object.", "response_format")
     for key, value in schema.items():
         if key not in KNOWN:
-            raise Refused(f"The schema's keyword {key!r} is not supported here.", "response_format")
+            raise Refused(f"The schema keyword {key!r} is not supported.", "response_format")
         _check_plain(key, value, depth)
         if key == "properties" and isinstance(value, dict):
             for part in value.values():
@@ -203,13 +204,13 @@ def _check(schema: Any, depth: int) -> None:
             for part in value:
                 _check(part, depth + 1)
         elif key in ("properties", "anyOf"):
-            raise Refused(f"The schema's {key!r} has another shape.", "response_format")
+            raise Refused(f"The schema keyword {key!r} has a value of the wrong type.", "response_format")
 
 
 def _check_plain(key: str, value: Any, depth: int) -> None:
     """Bounds and values."""
     if key in COUNTS and (type(value) is not int or not 0 <= value <= MOST_COUNT):
-        raise Refused(f"The schema's {key!r} goes from 0 to {MOST_COUNT}.", "response_format")
+        raise Refused(f"The schema keyword {key!r} must be from 0 to {MOST_COUNT}.", "response_format")
     if key not in NESTING:
         _check_value(value, depth + 1)
 

@@ -177,7 +177,7 @@ def _caller() -> Actor:
     if found is None:
         raise NotSignedIn("The token is unknown, expired or revoked.")
     if not may(found, "chat"):
-        raise Forbidden("This needs a token with the scope chat, of a member of staff.")
+        raise Forbidden("Use a token with the scope chat that belongs to staff.")
     return found
 
 
@@ -194,7 +194,9 @@ def _require_room(slots: RequestSlots, name: str) -> None:
     if name not in gateway.models():
         raise fault("no_machine") if gateway.configured(name) else NoSuchModel(param="model")
     if gateway.waiting(name) >= gateway.settings.waiting:
-        raise TooMany(f"{gateway.settings.waiting} requests wait for this model already.")
+        raise TooMany(
+            f"{gateway.settings.waiting} requests are already queued for this model. Try again later."
+        )
 
 
 def _gone() -> Callable[[], bool]:

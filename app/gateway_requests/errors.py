@@ -14,17 +14,19 @@ from grading.broker.away import why_away
 from grading.broker.dispatch import AWAY
 from grading.broker.gateway_requests import ENDING, PREEMPTED
 from grading.domain.errors import Forbidden, GraderError, NotSignedIn
+from grading.domain.messages import define_message
 
 log = logging.getLogger(__name__)
 SOON_S, LATER_S = 5, 30
 
 
 class Refused(GraderError):
-    """The gateway does not do what was asked of it."""
+    """The gateway cannot answer this request."""
 
     code = "invalid_request"
     status = 400
     kind = "invalid_request_error"
+    default_message = define_message("error.gateway_refused", "The gateway cannot answer this request.")
 
     def __init__(self, message: str | None = None, param: str | None = None) -> None:
         super().__init__(message)
@@ -33,18 +35,25 @@ class Refused(GraderError):
 
 
 class NoSuchModel(Refused):
-    """No machine has this model; GET /v1/models lists those there are."""
+    """No machine has this model."""
 
     code = "model_not_found"
     status = 404
+    default_message = define_message(
+        "error.gateway_no_such_model",
+        "No machine has this model. To list the available models, send GET /v1/models.",
+    )
 
 
 class TooMany(Refused):
-    """Too many requests are open; try again when some of them are answered."""
+    """Too many requests are open."""
 
     code = "rate_limit_exceeded"
     status = 429
     kind = "rate_limit_error"
+    default_message = define_message(
+        "error.gateway_too_many", "Too many requests are open. Try again when some of them are finished."
+    )
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message)
@@ -57,6 +66,7 @@ class Failed(Refused):
     code = "engine_failed"
     status = 502
     kind = "server_error"
+    default_message = define_message("error.gateway_failed", "The machines did not answer. Try again.")
 
 
 class Away(Failed):
@@ -64,6 +74,9 @@ class Away(Failed):
 
     code = "queue_away"
     status = 503
+    default_message = define_message(
+        "error.gateway_away", "The machines cannot be reached right now. Try again in a minute."
+    )
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message)
@@ -71,25 +84,22 @@ class Away(Failed):
 
 
 FAULTS: dict[str, tuple[int, str]] = {
-    PREEMPTED: (503, "Homework needed the machine, so this answer was broken off; try again in a while."),
-    ENDING: (503, "The machine that was answering is being stopped; try again."),
-    "machine_lost": (503, "The machine that was answering does not respond any more; try again."),
-    "no_machine": (503, "No machine has this model right now; try again in a while."),
-    "machines_busy": (503, "No machine had time for this: homework goes first. Try again in a while."),
-    "engine_busy": (503, "The engine's own queue is full; try again in a while."),
-    "model_missing": (503, "The model is not present on the machine that was to answer."),
-    "engine_unreachable": (
-        503,
-        "The engine of the machine could not be reached; try again.",
-    ),
-    "budget_exceeded": (504, "The answer was not complete within the time a request may take here."),
+    PREEMPTED: (503, "Grading has priority, so this answer was stopped. Try again in a few minutes."),
+    ENDING: (503, "The machine is shutting down. Try again."),
+    "machine_lost": (503, "The machine stopped responding. Try again."),
+    "no_machine": (503, "No machine has this model now. Try again in a few minutes."),
+    "machines_busy": (503, "All machines are busy, and grading has priority. Try again in a few minutes."),
+    "engine_busy": (503, "The queue of the engine is full. Try again in a few minutes."),
+    "model_missing": (503, "The machine does not have this model."),
+    "engine_unreachable": (503, "The engine of the machine cannot be reached. Try again."),
+    "budget_exceeded": (504, "The answer was not complete within the time limit. Use a smaller max_tokens."),
     "job_invalid": (
         400,
-        "Messages and max_tokens do not fit the model's context, or its template refuses these messages.",
+        "Messages and max_tokens exceed the model's context, or its chat template refuses these messages.",
     ),
     "schema_not_bound": (
         400,
-        "The server of this model does not bind answers to a schema; leave response_format out.",
+        "The engine of this model cannot constrain answers to a schema. Remove response_format.",
     ),
 }
 """What machines say -> status and sentence. Not the engine's own words: they may hold addresses."""
@@ -97,7 +107,7 @@ FAULTS: dict[str, tuple[int, str]] = {
 
 def fault(code: str) -> Refused:
     """The error for what a machine said."""
-    status, sentence = FAULTS.get(code, (502, "The engine did not give a usable answer."))
+    status, sentence = FAULTS.get(code, (502, "The engine did not return a usable answer."))
     made = Refused(sentence) if status < 500 else Failed(sentence)
     made.status, made.code = status, code
     made.retry_after_s = SOON_S if status == 503 else None
@@ -139,7 +149,7 @@ def _http(error: HTTPException) -> Response:
     status = error.code or 500
     sentences = {
         404: "This page does not exist.",
-        413: "The request is larger than this server takes.",
+        413: "The request is larger than this server accepts.",
     }
     refused = Refused(sentences.get(status, error.description))
     refused.status, refused.code = status, "not_found" if status == 404 else f"http_{status}"
@@ -148,7 +158,7 @@ def _http(error: HTTPException) -> Response:
 
 def _store(error: SQLAlchemyError) -> Response:
     log.error("database error: %s", type(error).__name__)
-    return answer(Away("Tokens cannot be looked up right now; try again in a minute."))
+    return answer(Away("Tokens cannot be checked right now. Try again in a minute."))
 
 
 def _away(error: Exception) -> Response:
@@ -165,6 +175,6 @@ def _unknown(error: Exception) -> Response:
         place = place.tb_next
     where = f"{place.tb_frame.f_code.co_filename}:{place.tb_lineno}" if place else "nowhere"
     log.error("unexpected error %s: %s at %s", reference, type(error).__name__, where)
-    failed = Failed(f"Something went wrong on our side. It was recorded as {reference}.")
+    failed = Failed(f"Something went wrong on the server. The error was logged as {reference}.")
     failed.status, failed.code = 500, "internal"
     return answer(failed)

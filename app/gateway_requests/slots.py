@@ -90,7 +90,9 @@ class RequestSlots:
         settings = self.gateway.settings
         with self._lock:
             if self._open[token] >= settings.per_token:
-                raise TooMany(f"This token has {settings.per_token} requests open; wait for one of them.")
+                raise TooMany(
+                    f"This token already has {settings.per_token} open requests. Wait until one is finished."
+                )
             if self._open.total() >= settings.at_once:
                 raise TooMany
             self._open[token] += 1

@@ -311,14 +311,14 @@ def find_identity(session: Session, who: str) -> StudentIdentity:
     found = _users(session, who.strip())
     if not found:
         raise NotFound(
-            f"Nobody is known as '{who}'; give a sign-in name, student id, e-mail address or user:NUMBER."
+            f"No account matches '{who}'. Enter a sign-in name, student ID, email address or user:NUMBER."
         )
     if len(found) > 1:
         names = ", ".join(f"user:{user.id}" for user in found)
-        raise Conflict(f"'{who}' fits several people; say which one you mean: {names}.")
+        raise Conflict(f"'{who}' matches several accounts. Enter one of these: {names}.")
     (user,) = found
     if user.administrator or set(users.roles(session, user.id).values()) - {"student"}:
-        raise Forbidden(f"'{who}' is a member of staff; this is for students.")
+        raise Forbidden(f"'{who}' is staff. Only data of students can be exported or deleted.")
     known = session.execute(_subjects(), {"user_id": user.id}).all()
     subjects = [row.subject for row in known]
     texts = {text for text in (user.name, user.email, *subjects) if text}

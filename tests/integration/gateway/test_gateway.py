@@ -208,7 +208,7 @@ def test_limits_of_a_token_and_of_the_queue(place: Place) -> None:
     until(lambda: redis.llen(queue) == 1, 30, "one waits: gateway requests have one slot of two")
     with pytest.raises(openai.RateLimitError) as token:
         place.stream("org/tiny:2")
-    assert "2 requests open" in str(token.value)
+    assert "2 open requests" in str(token.value)
     with pytest.raises(openai.RateLimitError) as full:
         place.client(place.token("chat")).chat.completions.create(model="tiny", messages=HELLO)
     assert full.value.response.headers["Retry-After"] == "5"
@@ -264,5 +264,5 @@ def test_a_machine_that_dies_is_said(place: Place) -> None:
 def test_nothing_a_gateway_request_wrote_is_logged(running: Place) -> None:
     running.site.parts.kill("gateway")
     logs = [Path(path).read_text() for path in running.site.folder.glob("*.log")]
-    assert any("asks for tiny" in log for log in logs)
+    assert any("received for model tiny" in log for log in logs)
     assert not any("Be brief" in log or "Traceback" in log for log in logs)
