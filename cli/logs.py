@@ -21,7 +21,7 @@ def configure(part: str, machine: str = "") -> None:
     """
     form = os.environ.get("GRADER_LOG") or "plain"
     if form not in FORMATS:
-        raise ConfigError(f"GRADER_LOG: '{form}' is no form of logs; allowed: {', '.join(FORMATS)}")
+        raise ConfigError(f"GRADER_LOG: '{form}' is not supported. Use {' or '.join(FORMATS)}.")
     handler = logging.StreamHandler()
     handler.addFilter(_add_request)
     handler.setFormatter(_json(part, machine) if form == "json" else _plain())

@@ -64,17 +64,17 @@ def secret_key(folder: Path) -> str:
     value, path = os.environ.get("GRADER_SECRET_KEY"), folder / KEPT_KEY
     if value:
         if len(value) < MIN_SECRET:
-            raise ConfigError(f"GRADER_SECRET_KEY: needs at least {MIN_SECRET} characters.")
+            raise ConfigError(f"GRADER_SECRET_KEY: use at least {MIN_SECRET} characters.")
         return value
     try:
         key = path.read_text(encoding="ascii").strip()
     except FileNotFoundError:
         raise ConfigError(
             f"GRADER_SECRET_KEY is not set. Set it to at least {MIN_SECRET} random characters, the same for "
-            "every web app and for `grader webhook secret add`; `openssl rand -hex 24` prints some."
+            "every web app and for `grader webhook secret add`, such as the output of `openssl rand -hex 24`."
         ) from None
     if len(key) < MIN_SECRET:
-        raise ConfigError(f"{path} holds no key; remove it and set GRADER_SECRET_KEY.")
+        raise ConfigError(f"{path} contains no key. Remove it and set GRADER_SECRET_KEY.")
     return key
 
 
@@ -149,7 +149,7 @@ def mail_password(config: Config, environ: Mapping[str, str]) -> str:
     """GRADER_MAIL_PASSWORD; empty where nobody signs in to the mail server. Raises ConfigError without it."""
     password = environ.get("GRADER_MAIL_PASSWORD", "")
     if config.mail.user and not password:
-        raise ConfigError("mail.url: its user needs GRADER_MAIL_PASSWORD in the environment.")
+        raise ConfigError("mail.url: for its user, set GRADER_MAIL_PASSWORD in the environment.")
     return password if config.mail.user else ""
 
 
@@ -165,6 +165,6 @@ def _secrets(
         variable = _variable(prefix, name)
         value = environ.get(variable, "").split()
         if not value:
-            raise ConfigError(f"{key}: '{name}' needs {variable} in the environment.")
+            raise ConfigError(f"{key}: for '{name}', set {variable} in the environment.")
         found[name] = tuple(value)
     return found

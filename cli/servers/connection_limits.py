@@ -213,7 +213,7 @@ class TimedChannel(HTTPChannel):  # type: ignore[misc]
         with self.requests_lock:
             request, self.request = self.request, None
             if request is not None:
-                request.error = RequestTimeout(f"The request was given up: {reason}. Send it again.")
+                request.error = RequestTimeout(f"The request was stopped: {reason}. Send it again.")
                 request.completed = True
                 self.requests.append(request)
         if request is None:

@@ -114,7 +114,7 @@ class HttpServer:
         try:
             server = BoundedServer(app, self._map, dispatcher=dispatcher, adj=self.adjustments, sockinfo=info)
         except OSError as error:
-            raise ConfigError(f"Nothing can listen at {_address(info)}: {error.strerror}.") from None
+            raise ConfigError(f"Cannot listen at {_address(info)}: {error.strerror}.") from None
         self._servers.append(server)
 
     def _public(self) -> str:

@@ -19,6 +19,9 @@ MADE_BY = b"# Made by `grader setup`"
 WRAPPER = """#!/bin/sh
 # Made by `grader setup`: Grader's commands as the user that they need, with what that user is told.
 set -eu
+export GRADER_CONFIG="${GRADER_CONFIG:-@CONFIG@}"
+# the Tab key must not ask for a password
+if [ -n "${_GRADER_COMPLETE-}" ]; then exec @PYTHON@ -P -m cli; fi
 case ${1-} in
     setup | service) user=root file=/dev/null ;;
     deploy | cluster) user=@DEPLOY@ file=@DEPLOY_FILE@ ;;
@@ -34,7 +37,7 @@ if [ "$user" = @DEPLOY@ ]; then cd "$HOME"; fi
 set -a
 . "$file"
 set +a
-export HOME GRADER_CONFIG="${GRADER_CONFIG:-@CONFIG@}"
+export HOME
 exec @PYTHON@ -P -m cli "$@"
 """
 

@@ -53,7 +53,7 @@ def _bracketed(host: str) -> str:
 
 def configuration(addresses: tuple[str, ...]) -> str:
     """The file of the server: TLS on these addresses only, users from a file, nothing thrown away."""
-    return f"""# Made by `grader setup`, which writes it anew.
+    return f"""# Made by `grader setup`, which overwrites it.
 bind 127.0.0.1 {" ".join(one for one in addresses if one != "127.0.0.1")}
 port 0
 tls-port {PORT}

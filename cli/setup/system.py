@@ -203,7 +203,7 @@ def drop(host: Host, unit: str) -> None:
     """Stop a unit that setup started, and keep it from starting. Raises SetupError if it goes on."""
     host.attempt("systemctl", "disable", "--now", unit, timeout_s=300)
     if host.attempt("systemctl", "is-active", "--quiet", unit).returncode == 0:
-        raise SetupError(f"{unit} still runs; `systemctl stop {unit}` says why.")
+        raise SetupError(f"{unit} still runs; see `systemctl status {unit}`.")
 
 
 def not_run(host: Host) -> str:

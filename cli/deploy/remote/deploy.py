@@ -38,7 +38,7 @@ def inside(folder: Path, relative: str) -> Path:
     """A path below a folder, whatever is asked for."""
     parts = PurePosixPath(relative).parts
     if not parts or ".." in parts or relative.startswith("/"):
-        raise Refused(f"{relative!r} does not stay in its folder")
+        raise Refused(f"{relative!r} leaves its folder")
     return folder.joinpath(*parts)
 
 
@@ -242,7 +242,7 @@ def settled(folder: Path) -> None:
     change = os.open(folder / ".change.lock", os.O_RDWR | os.O_CREAT, 0o600)
     if not locked(change, CHANGE_S):
         raise Refused(
-            "a deployment before this one has not ended there: it waits for its service to stop or puts back "
+            "an earlier deployment is still running there: it waits for its service to stop or puts back "
             "what it changed; wait a few minutes, then deploy again"
         )
     os.close(change)
@@ -259,7 +259,7 @@ def hold(folder: Path, who: str, version: str) -> bool:
         holder, _, since = os.pread(lock, 1000, 0).decode("utf-8", "replace").partition("\n")
         age = int(time.time() - float(since or time.time()))
         raise Refused(
-            f"{holder} has been deploying to it for {age} s; wait until that has ended, or end it there: its "
+            f"{holder} has been deploying to it for {age} s; wait until that ends, or end it there: its "
             "lock ends with its connection"
         )
     os.ftruncate(lock, 0)
@@ -289,7 +289,7 @@ def environment(folder: Path, name: str, wheels: str = "") -> bool:
     unpacked.mkdir(parents=True)
     os.environ["TMPDIR"] = str(unpacked)
     try:
-        run(sys.executable, "-m", "venv", str(path), what="The environment could not be made")
+        run(sys.executable, "-m", "venv", str(path), what="The environment could not be created")
         lock = path / "requirements.lock"
         lock.write_text(sys.stdin.read(), encoding="utf-8")
         pip = [str(path / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--no-input", "-q"]

@@ -329,7 +329,7 @@ def take(folder: Path) -> None:
             return False
         return True
 
-    service.wait(taken, WAIT_S, "another deployment is not through with its change here; it did not end")
+    service.wait(taken, WAIT_S, "another deployment is still changing this machine")
 
 
 def main(folder: str, verb: str) -> int:

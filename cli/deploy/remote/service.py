@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 LOG_LINES = 15
-LINGER = "services of {user} end when nobody is signed in; run there once: sudo loginctl enable-linger {user}"
+LINGER = "services of {user} stop when the user signs out; run there once: sudo loginctl enable-linger {user}"
 
 
 class Refused(Exception):
@@ -34,7 +34,7 @@ def tool(*words: str, timeout_s: float = 60, check: bool = True) -> str:
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=timeout_s, check=False)
     except FileNotFoundError:
-        raise Refused(f"{words[0]} is not on this machine") from None
+        raise Refused(f"{words[0]} is not installed on this machine") from None
     except subprocess.TimeoutExpired:
         raise Refused(f"{' '.join(words[:3])} did not end within {timeout_s:.0f} s") from None
     if check and done.returncode:
@@ -187,7 +187,7 @@ class Launchd:
         if not domain:
             return
         tool("launchctl", "bootout", f"{domain}/{self.label}", timeout_s=self.stop_s + 30, check=False)
-        wait(lambda: not self.loaded()[0], self.stop_s + 30, "launchd did not end it")
+        wait(lambda: not self.loaded()[0], self.stop_s + 30, "launchd did not stop it")
 
     def remove(self) -> None:
         """End it, and let nothing start it again."""

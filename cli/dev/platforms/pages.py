@@ -35,7 +35,7 @@ iframe{width:100%;height:45rem;border:1px solid #888}td,th{padding:.2rem .8rem;t
 HOME = (
     _HEAD
     + """<h1>{{ world.title }}</h1>
-<p>{{ title }} to try with. Choose who you are and what you open; Grader appears in a frame.</p>
+<p>{{ title }} for tests. Choose a person and a link; Grader opens in a frame.</p>
 {% for key, person in world.people.items() %}<h2>{{ person.name }} ({{ person.role }})</h2><ul>
 {% for name, link in world.links.items() %}
 <li><a href="{{ url_for('opened', person=key, link=name) }}">{{ link.title }}</a></li>{% endfor %}
@@ -48,7 +48,7 @@ OPEN = _HEAD + """<iframe name="tool" title="Grader" src="{{ start }}"></iframe>
 
 PLACED = (
     _HEAD
-    + """<p>Placed. These links are in the course now:</p><ul>
+    + """<p>Links in the course:</p><ul>
 {% for link in world.links.values() %}<li>{{ link.title }}</li>{% endfor %}</ul></html>"""
 )
 
@@ -65,7 +65,7 @@ GRADEBOOK = (
 {% for comment in score.comments %}<small>{{ comment|urlize(target="_blank") }}</small>{% endfor %}
 {% else %}–{% endif %}</td>{% endfor %}</tr>{% endfor %}</table>
 {% if not world.items %}
-<p>No column yet: Grader makes one with the first released grade, or when a link is placed.</p>{% endif %}
+<p>There are no columns. Grader creates one with the first released grade or link.</p>{% endif %}
 </html>"""
 )
 

@@ -77,7 +77,7 @@ def test_deep_linking_places_links_that_lead_to_their_assignments(careful: Page,
     frame.get_by_label("Homework hw1").check()
     frame.get_by_label("Homework quick").check()
     frame.get_by_role("button", name="Choose").click()
-    expect(frame.get_by_text("Placed.")).to_be_visible()
+    expect(frame.get_by_text("Links in the course:")).to_be_visible()
     frame = opened(page, here, "student-2", "link-2")
     expect(frame.get_by_role("heading", name="Homework hw1")).to_be_visible()
     with here.school.store.read() as session:

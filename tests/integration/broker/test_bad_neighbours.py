@@ -383,5 +383,5 @@ def test_a_key_is_whole_and_the_same_for_all(tmp_path: Path) -> None:
     assert len(keys[0]) >= 32
     assert [path.name for path in tmp_path.iterdir()] == ["secret_key"]
     (tmp_path / "secret_key").write_text("")
-    with pytest.raises(ConfigError, match="holds no key"):
+    with pytest.raises(ConfigError, match="contains no key"):
         secret_key(tmp_path)

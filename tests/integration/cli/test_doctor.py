@@ -438,7 +438,7 @@ FAULTS: list[tuple[Break, str, str, str, str]] = [
         "receiver sis failed for two days", "grader webhook resume sis",
     ),
     (_no_mail, "✗ mail", "mail_unusable", "cannot be used (ConnectionRefusedError)", "correct mail.url"),
-    (_no_mail_password, "✗ mail", "mail_password_missing", "needs GRADER_MAIL_PASSWORD", "for the sweeper"),
+    (_no_mail_password, "✗ mail", "mail_password_missing", "set GRADER_MAIL_PASSWORD", "for the sweeper"),
     (
         _bare_python, "! sandbox packages", "packages_missing",
         "without IPython, matplotlib, numpy", "make sandbox",

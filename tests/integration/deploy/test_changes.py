@@ -116,9 +116,9 @@ def test_a_change_that_does_not_end_is_said(
     monkeypatch.setattr(releases, "WAIT_S", 0.0)
     releases.take(tmp_path)
     assert there.main(str(tmp_path), "hold", "ada", "0123456789ab") == 1
-    assert "refused: a deployment before this one has not ended there" in capsys.readouterr().err
+    assert "refused: an earlier deployment is still running there" in capsys.readouterr().err
     assert releases.main(str(tmp_path), "activate") == 1
-    assert "refused: another deployment is not through with its change here" in capsys.readouterr().err
+    assert "refused: another deployment is still changing this machine" in capsys.readouterr().err
 
 
 def test_what_ended_before_it_was_kept_is_a_failure(changes: Changes) -> None:

@@ -335,7 +335,7 @@ def no_sudo(fault: Fault) -> Said:
 
 FAULTS: dict[Callable[[Fault], Said], str] = {
     key_refused: r"lab-1 .* does not accept this computer's key\. Run `ssh-copy-id -p \d+ \S+`;",
-    two_at_once: r"lab-1: \S+ \(process \d+\) has been deploying to it for \d+ s; wait until that has",
+    two_at_once: r"lab-1: \S+ \(process \d+\) has been deploying to it for \d+ s; wait until that ends",
     old_python: r"lab-1: there is no \S+/python3\.9\. Install it .* or name it in \[machines\.ssh\]",
     does_not_start: r"lab-1: the new release stopped right after its start, so the previous release, \w+, "
     r"runs again\. Fix it and deploy again\. Its log ends:\n(.*\n)*no module named celery",
@@ -351,7 +351,7 @@ SLOW: dict[Callable[[Fault], Said], str] = {
     wrong_architecture: r"lab-1: wheels are missing for linux-i686 .* tiny-thing.*\. Put what is",
     full_temporary_folder: r"lab-1: the new release stopped right after its start, so the previous release, ",
     read_only_home: r"lab-1: the disk of /mnt/there is mounted read-only\. .* make it writable again",
-    no_sudo: r"lab-1: services of ada end when nobody is signed in; run there once: sudo loginctl enable",
+    no_sudo: r"lab-1: services of ada stop when the user signs out; run there once: sudo loginctl enable",
 }
 """Those that need a machine with disks of its own."""
 

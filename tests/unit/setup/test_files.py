@@ -210,6 +210,16 @@ def test_the_command_becomes_the_user_that_it_needs(words: str, user: str, tmp_p
     assert said.stdout.split() == ["-u", user, "--", program, *words.split()]
 
 
+def test_the_command_completes_without_another_user(tmp_path: Path) -> None:
+    (tmp_path / "grader").write_text(accounts.wrapper(sys.executable))
+    (tmp_path / "grader").chmod(0o755)
+    environ = {"PATH": os.defpath, "_GRADER_COMPLETE": "bash_complete"}
+    words = {"COMP_WORDS": "grader dra", "COMP_CWORD": "1"}
+    program = str(tmp_path / "grader")
+    said = subprocess.run([program], capture_output=True, text=True, check=True, env=environ | words)
+    assert said.stdout == "plain,drain\n"
+
+
 def test_the_command_takes_no_program_from_the_folder_it_is_given_in(tmp_path: Path) -> None:
     (tmp_path / "cli").mkdir()
     (tmp_path / "cli" / "__init__.py").write_text("")

@@ -84,7 +84,7 @@ def test_another_form_is_refused_in_a_sentence(
     monkeypatch.setenv("GRADER_LOG", "xml")
     with pytest.raises(SystemExit, match=r"^1$"):
         main()
-    assert capsys.readouterr().err == "grader: GRADER_LOG: 'xml' is no form of logs; allowed: plain, json\n"
+    assert capsys.readouterr().err == "grader: GRADER_LOG: 'xml' is not supported. Use plain or json.\n"
 
 
 def test_without_an_endpoint_nothing_of_opentelemetry_is_loaded(root: Path) -> None:
