@@ -92,7 +92,7 @@ def test_an_unknown_engine_is_named_with_those_there_are() -> None:
     with pytest.raises(ConfigError, match=r"engines\.smallest: there is no such engine here; .*mlx"):
         open_engines(machine("smallest"))
     (finding,) = unknown_engines("machine one", machine("smallest"))
-    assert "'smallest', which nobody knows" in finding.message
+    assert "'smallest' of config.toml is unknown" in finding.message
     assert not list(unknown_engines("machine one", machine("rules")))
 
 

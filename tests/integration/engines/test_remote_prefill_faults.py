@@ -171,7 +171,7 @@ def test_who_has_other_weights_is_told_what_to_do(model: Path, expected: str, tm
     with reading(make_model(tmp_path / "other", shape=SMALLER, dtype="bfloat16")) as address:
         made = answer(model, address)
     assert made.text == expected
-    assert "this machine reads for" in why(made)
+    assert "this machine runs prefill for" in why(made)
     assert "Both sides need the same files: another precision or quantisation is another model" in why(made)
     assert "So prefill ran on the machine that wrote the answer." in why(made)
 
@@ -186,8 +186,8 @@ def test_the_cache_of_another_program_is_refused(model: Path, expected: str) -> 
     with reading(model) as address, mock.patch.object(serving, "FORMAT", "llama.cpp"):
         made = answer(model, address)
     assert (made.text, told(made)) == (expected, "foreign_cache")
-    assert "sends caches of llama.cpp; this engine takes those of mlx-lm only" in why(made)
-    assert "Let `grader prefill` read there" in why(made)
+    assert "sends KV caches of llama.cpp; this engine supports only those of mlx-lm" in why(made)
+    assert "Run `grader prefill` there" in why(made)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -205,7 +205,7 @@ def test_the_server_of_another_program_is_no_reader(model: Path, expected: str, 
         made = answer(model, f"127.0.0.1:{server.getsockname()[1]}")
     held[0].close()
     assert (made.text, told(made)) == (expected, "frame_corrupt" if says else "link_stalled")
-    assert "did not greet as `grader prefill` does. Look whether that runs there" in why(made)
+    assert "does not answer as `grader prefill` does. Check which program runs there" in why(made)
 
 
 @pytest.mark.parametrize("file", ["model.gguf", "pytorch_model.bin"])

@@ -230,7 +230,7 @@ def sent() -> DistributedGeneration:
     ("how", "sentence"),
     [
         ("apart", "wrote something else than rank 0"),
-        ("nonsense", "no word between worker and rank"),
+        ("nonsense", "not a message between worker and rank"),
         ("stands still", r"Rank 1 \(.*\) took no step for 1 s"),
     ],
 )

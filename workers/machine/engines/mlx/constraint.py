@@ -383,10 +383,10 @@ class Grammars:
         grammar = LLMatcher.grammar_from_json_schema(text, overrides={"whitespace_flexible": False})
         matcher = LLMatcher(self._tokenizer, grammar, log_level=0)
         if matcher.is_error():
-            raise EngineError(f"This schema cannot bind the decoding: {matcher.get_error()[:300]}")
+            raise EngineError(f"Constrained decoding with this schema failed: {matcher.get_error()[:300]}")
         start = self._pieces.ending(matcher)
         if start is None:
-            raise EngineError("This schema cannot bind the decoding: no answer that follows it was found.")
+            raise EngineError("Constrained decoding with this schema failed: no answer follows it.")
         return _Grammar(matcher, rise(schema), start)
 
 

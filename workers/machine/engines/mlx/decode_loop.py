@@ -204,7 +204,7 @@ class DecodeLoop:
         if broken and response.finish_reason is None:
             self._batch.remove([response.uid])
         if broken:
-            error = EngineError(f"The answer could not be bound to its schema: {broken}")
+            error = EngineError(f"Constrained decoding failed: {broken}")
             self._forget(response.uid).end(error)
         elif response.finish_reason is not None:
             self._forget(response.uid).end(response.finish_reason)

@@ -79,10 +79,11 @@ def _remedy(path: Path) -> str:
     kinds = {one.suffix for one in (path.iterdir() if path.is_dir() else [path])}
     if ".safetensors" not in kinds and kinds & FOREIGN:
         return (
-            "MLX does not read weights of llama.cpp (.gguf) and PyTorch (.bin, .pt): take the model's folder "
+            "MLX does not support weights of llama.cpp (.gguf) and PyTorch (.bin, "
+            ".pt): use the model's folder "
             "of safetensors, or one in MLX's format."
         )
-    return f"Fetch it with: hf download {path} (or name a folder that holds it)."
+    return f"Download it with: hf download {path} (or name the folder that has it)."
 
 
 class LoadedModel:
@@ -110,7 +111,9 @@ class LoadedModel:
             ids = self._encode(chat)
             shared = self._shared_ids(chat[0]["content"]) if shares else []
         if bad := [i for i in ids if not 0 <= i < self.vocabulary]:
-            raise EngineError(f"The tokenizer gave token {bad[0]}, the model knows {self.vocabulary} tokens.")
+            raise EngineError(
+                f"The tokenizer returned token {bad[0]}, but the model has {self.vocabulary} tokens."
+            )
         if self.context is not None and len(ids) + max_output_tokens > self.context:
             raise JobInvalid(
                 f"The prompt of {len(ids)} tokens and an answer of up to {max_output_tokens} do not fit the "

@@ -13,8 +13,8 @@ from workers.machine.engines.base import Progress
 from workers.machine.engines.mlx.generation import CallerWait
 from workers.machine.engines.mlx.model import LoadedModel, model_digest
 
-LOADING = "The model was still loading; it was not there"
-TURN = "Other models were in use; this one was not loaded"
+LOADING = "The model was still loading"
+TURN = "Other models were in use, so this one was not loaded"
 
 
 @dataclass

@@ -85,11 +85,12 @@ class Layout:
         ours = {layer.dtype for layer in self.layers}
         if theirs and theirs != ours:
             raise WeightsDiffer(
-                f"The reading machine computes in {', '.join(sorted(theirs))}, this one in "
+                f"The prefill machine computes in {', '.join(sorted(theirs))}, this one in "
                 f"{', '.join(sorted(ours))}: give both the same files of the model."
             )
         raise WeightsDiffer(
-            "The reading machine's model has other layers than this one's: give both the same files of the "
+            "The model of the prefill machine has other layers than the one here: "
+            "give both the same files of the "
             "model, and the same release of Grader and its packages."
         )
 
@@ -118,7 +119,7 @@ def layout_of(model: Any) -> Layout:
 def _layer(cache: Any) -> Layer:
     dtype = str(cache.keys.dtype).removeprefix("mlx.core.")
     if dtype not in ITEM_BYTES or cache.values.dtype != cache.keys.dtype:
-        raise NotTransferable(f"Keys and values in {dtype} are not sent between machines.")
+        raise NotTransferable(f"A KV cache in {dtype} cannot be transferred between machines.")
     _, heads, _, key_dim = cache.keys.shape
     return Layer(heads, key_dim, cache.values.shape[-1], dtype, _window(cache))
 
@@ -191,7 +192,7 @@ def arrays(layer: Layer, piece: CacheChunk, bits: int | None) -> tuple[Any, Any]
             part = left.pop(0)
             item = 4 if kind == mx.uint32 else size
             if len(part) != layer.heads * count * width * item:
-                raise FrameCorrupt("A piece of the cache has another length than its layer.")
+                raise FrameCorrupt("A piece of the KV cache has another length than its layer.")
             numbers = np.frombuffer(part, {4: np.uint32, 2: np.uint16}[item])
             made.append(mx.array(numbers.reshape(1, layer.heads, count, width)).view(kind))
         found.append(made[0] if bits is None else mx.dequantize(made[0], made[1], made[2], GROUP, bits))
@@ -272,7 +273,7 @@ class CacheAssembly:
     def finish(self, end: int) -> list[Any]:
         """The cache of the first `end` tokens. Raises FrameCorrupt if something is missing."""
         if not self.at(end):
-            raise FrameCorrupt("Not all of the cache arrived.")
+            raise FrameCorrupt("The KV cache is incomplete.")
         for number, window in self._windows.items():
             self._cache[number].state = self._state(window, self._cache[number], end)
         return self._cache
@@ -318,7 +319,7 @@ class CacheAssembly:
         spans = layer.spans(self._want)
         inside = any(lo <= piece.lo < piece.hi <= hi for lo, hi in spans)
         if not inside or (piece.lo != at and (piece.lo not in [lo for lo, _ in spans] or piece.lo < at)):
-            raise FrameCorrupt("A piece of the cache came out of its order.")
+            raise FrameCorrupt("A piece of the KV cache is out of order.")
 
     def _keep(self, window: _Window, piece: CacheChunk, keys: Any, values: Any) -> None:
         if piece.lo != window.hi:
@@ -333,7 +334,7 @@ class CacheAssembly:
 
         size = min(end, one.max_size)
         if window.lo > end - size or window.hi < end:
-            raise FrameCorrupt("Not all of a window arrived.")
+            raise FrameCorrupt("A window of the KV cache is incomplete.")
         state = []
         for parts in (window.keys, window.values):
             whole = mx.concatenate(parts, axis=2) if len(parts) > 1 else parts[0]

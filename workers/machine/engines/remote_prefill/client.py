@@ -44,7 +44,7 @@ from workers.machine.engines.remote_prefill.protocol import (
 )
 
 CONNECT_S = 2.0
-"""Seconds in which the reading machine has to answer."""
+"""Seconds in which the prefill machine has to answer."""
 UNDER_WAY = 4
 """Frames that may wait to be put into the cache; then no more are taken off the link."""
 KINDS: list[type[TransferError]] = [TransferError, *TransferError.__subclasses__()]
@@ -86,7 +86,7 @@ class PrefillOrder:
 
 @dataclass(frozen=True)
 class TransferReport:
-    """What reading elsewhere took: seconds by the reading machine's clock but for `arriving_s`, and bytes."""
+    """What reading elsewhere took: seconds by the prefill machine's clock but for `arriving_s`, and bytes."""
 
     queued_s: float
     read_s: float
@@ -96,7 +96,7 @@ class TransferReport:
     tail_s: float
     """From the end of reading until the last byte was sent."""
     cached: int
-    """Tokens of the prompt that the reading machine knew already."""
+    """Tokens of the prompt that the prefill machine knew already."""
     read: int
     """Tokens that it read."""
     bytes: int
@@ -136,14 +136,14 @@ def have_read(
 
 
 def _greeting(channel: Channel, peer: Peer) -> str:
-    """The nonce that the reading machine greets with."""
+    """The nonce that the prefill machine greets with."""
     try:
         return str(_expect(channel, Kind.HELLO).head.get("nonce", ""))
     except (FrameCorrupt, LinkStalled, PeerLost) as error:
         raise type(error)(
-            f"{error.message} {peer.name} ({peer.host}:{peer.port}) did not greet as `grader prefill` does. "
-            "Look whether that runs there: other programs' servers, as Ollama's or llama.cpp's, cannot read "
-            "for this engine."
+            f"{error.message} {peer.name} ({peer.host}:{peer.port}) does not answer as `grader prefill` "
+            "does. Check which program runs there: other servers, such as Ollama or llama.cpp, cannot run "
+            "prefill for this engine."
         ) from None
 
 
@@ -152,7 +152,9 @@ def _sign_in(channel: Channel, secret: bytes, theirs: str) -> None:
     said = {"nonce": own, "proof": proof(secret, "writer", theirs, own)}
     channel.send(Frame(Kind.LOGIN, said))
     if not proves(_expect(channel, Kind.WELCOME).head.get("proof"), secret, "reader", own, theirs):
-        raise NotAuthentic("The reading machine does not know the secret (GRADER_PREFILL_SECRET).")
+        raise NotAuthentic(
+            "The prefill machine has another secret (GRADER_PREFILL_SECRET). Set the same one on both."
+        )
 
 
 def _receive(
@@ -165,8 +167,8 @@ def _receive(
     said = _expect(channel, Kind.LAYOUT).head
     if said.get("format") != FORMAT:
         raise ForeignCache(
-            f"The reading machine sends caches of {str(said.get('format', 'an unnamed program'))[:40]}; this "
-            f"engine takes those of {FORMAT} only. Let `grader prefill` read there."
+            f"The prefill machine sends KV caches of {str(said.get('format', 'an unnamed program'))[:40]}; "
+            f"this engine supports only those of {FORMAT}. Run `grader prefill` there."
         )
     layout.check(said.get("layers"))
     waiting: deque[Future[Any]] = deque()
@@ -179,7 +181,7 @@ def _receive(
             pieces = _pieces(frame, order)
             taken += sum(sum(len(part) for part in piece.parts) for piece in pieces)
             if taken > order.most_bytes:
-                raise TooLarge("More of the cache arrived than was announced.")
+                raise TooLarge("The KV cache is larger than announced.")
             waiting.append(take(pieces))
         while waiting and (len(waiting) > UNDER_WAY or waiting[0].done()):
             settled(waiting.popleft())
@@ -217,7 +219,7 @@ def _expect(channel: Channel, *kinds: Kind) -> Frame:
         kind = CODES.get(str(frame.head.get("code")), PeerRefused)
         raise kind(str(frame.head.get("message", ""))[:500])
     if frame.kind not in kinds:
-        raise VersionDiffers(f"The reading machine said {frame.kind.name} where {kinds[0].name} was due.")
+        raise VersionDiffers(f"The prefill machine sent {frame.kind.name} instead of {kinds[0].name}.")
     return frame
 
 
@@ -226,7 +228,7 @@ def _pieces(frame: Frame, order: PrefillOrder) -> list[CacheChunk]:
     try:
         size = int(frame.head["bytes"])
         if not 0 <= size <= order.most_bytes:
-            raise FrameCorrupt("A frame is larger than what was announced.")
+            raise FrameCorrupt("A frame is larger than announced.")
         body = memoryview(decompressed(frame.body, size, order.zstd)).cast("B")
         pieces, at = [], 0
         for layer, lo, hi, *lengths in frame.head["pieces"]:
@@ -343,7 +345,9 @@ class RemotePrefill:
         keep = bool(shared) and begun is None and self._prefixes.takes(key, prefix)
         want = Want(shared if begun is not None else 0, len(ids), shared if keep else None)
         if (size := layout.bytes(want)) > self._way.most_bytes:
-            raise TooLarge(f"The cache of this prompt has {size} bytes; {self._way.most_bytes} are allowed.")
+            raise TooLarge(
+                f"The KV cache of this prompt has {size} bytes; {self._way.most_bytes} are allowed."
+            )
         on_prefix = partial(self._prefixes.keep, key, prefix)
         return want, CacheAssembly(ready.loaded.model, layout, want, self._way.bits, begun, on_prefix)
 

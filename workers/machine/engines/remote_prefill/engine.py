@@ -284,7 +284,7 @@ class HybridEngine:
             if patience.over:
                 raise patience.end()
             if time.monotonic() > end:
-                raise OutOfTime(f"Reading elsewhere took more than {seconds:.0f} s.")
+                raise OutOfTime(f"Remote prefill took more than {seconds:.0f} s.")
 
         fetched = self._fetch(ready, self._peers[choice.reader], seconds, look)
         self._learning.asked(ready.digest, tuple(ready.prompt.ids[: ready.prompt.shared]), choice.reader)

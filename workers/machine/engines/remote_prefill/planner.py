@@ -42,7 +42,7 @@ class WayStatistics:
     extra_s: WeightedMean = field(default_factory=WeightedMean)
     """What it takes beside reading and sending."""
     queue_s: WeightedMean = field(default_factory=WeightedMean)
-    """What it waited at the reading machine lately."""
+    """What it waited at the prefill machine lately."""
     error: WeightedMean = field(default_factory=lambda: WeightedMean(0.1, 1.0))
     """How far predictions were off, as the absolute logarithm of their ratio."""
     times: int = 0
@@ -69,7 +69,7 @@ class Work:
     read: int
     """Tokens after them."""
     there: Mapping[str, int]
-    """Tokens that each reading machine knows already."""
+    """Tokens that each prefill machine knows already."""
     bytes: int
     """To send."""
     waits_s: float = 0.0
@@ -91,7 +91,7 @@ class Choice:
 
 
 HERE = "here"
-"""How the direct way is called among the names of reading machines."""
+"""How the direct way is called among the names of prefill machines."""
 
 
 def expected(known: WayStatistics, name: str, work: Work) -> float:

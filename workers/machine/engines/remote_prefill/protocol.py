@@ -41,13 +41,13 @@ class TransferError(GraderError):
 
 
 class PeerUnreachable(TransferError):
-    """The reading machine does not answer."""
+    """The prefill machine does not answer."""
 
     code = "peer_unreachable"
 
 
 class PeerRefused(TransferError):
-    """The reading machine does not take this prompt, and says why."""
+    """The prefill machine does not take this prompt, and says why."""
 
     code = "peer_refused"
 
@@ -212,10 +212,11 @@ class Channel:
         header = self._exactly(HEADER.size)
         magic, version, kind, zero, head_length, body_length, nil, crc = HEADER.unpack(header)
         if magic != MAGIC:
-            raise FrameCorrupt("What arrived does not begin like a frame.")
+            raise FrameCorrupt("The received data is not a frame.")
         if version != VERSION:
             raise VersionDiffers(
-                f"The other side speaks version {version} of the protocol, this one {VERSION}."
+                f"The other machine uses version {version} of the protocol, this one "
+                f"uses {VERSION}. Update both to the same release."
             )
         if zero or nil or head_length > MOST_HEAD or body_length > most_body:
             raise FrameCorrupt("The header of a frame is out of bounds.")
@@ -270,7 +271,7 @@ class Channel:
                     raise LinkStalled(f"Nothing could be sent for {STALL_S:g} s.") from None
                 continue
             except OSError as error:
-                raise PeerLost(f"The connection broke: {error.strerror or error}.") from None
+                raise PeerLost(f"The connection was lost: {error.strerror or error}.") from None
             self.sent += count
             if self._pace is not None:
                 self._pace(count)
@@ -288,9 +289,9 @@ class Channel:
                     raise LinkStalled(f"Nothing arrived for {STALL_S:g} s.") from None
                 continue
             except OSError as error:
-                raise PeerLost(f"The connection broke: {error.strerror or error}.") from None
+                raise PeerLost(f"The connection was lost: {error.strerror or error}.") from None
             if not got:
-                raise PeerLost("The other side ended the connection.")
+                raise PeerLost("The other machine closed the connection.")
             self.received += got
             at, last = at + got, time.monotonic()
         return data

@@ -87,7 +87,7 @@ class PrefillModels:
             loaded, _, layout = self._loaded[fingerprint]
         except KeyError:
             raise WeightsDiffer(
-                f"No model here has the weights {fingerprint[:19]}…; this machine reads for "
+                f"No model here has the weights {fingerprint[:19]}…; this machine runs prefill for "
                 f"{', '.join(self._names) or 'none'}. Both sides need the same files: another precision or "
                 "quantisation is another model. Name the writing machine's model in [machines.prefill], or "
                 "copy its files there."
@@ -100,13 +100,13 @@ class PrefillModels:
         try:
             self._runner.call(lambda: self._take(fingerprint, prompt))
         except EngineError as error:
-            raise PeerRefused("This machine stops reading.") from error
+            raise PeerRefused("This prefill machine is shutting down.") from error
 
     def close(self) -> None:
         """End the thread; prompts that are being read fail."""
         self._runner.close(CLOSE_SECONDS)
         for _, reading, _ in self._loaded.values():
-            reading.fail(PeerRefused("This machine stops reading."))
+            reading.fail(PeerRefused("This prefill machine is shutting down."))
 
     def _layout(self, loaded: LoadedModel) -> Layout:
         found: Layout = settled(self._runner.call(quietly(lambda: layout_of(loaded.model))))
@@ -217,7 +217,7 @@ class PrefillServer:
             _refuse(channel, error)
         except Exception:
             log.exception("prefill_failed", peer=peer)
-            _refuse(channel, PeerRefused("The reading machine failed; its log says how."))
+            _refuse(channel, PeerRefused("The prefill machine failed. Check its log."))
         finally:
             channel.close()
             self._room.release()
@@ -228,9 +228,9 @@ class PrefillServer:
 
         def look() -> None:
             if self._closing.is_set():
-                raise PeerRefused("This machine stops reading.")
+                raise PeerRefused("This prefill machine is shutting down.")
             if time.monotonic() > end:
-                raise OutOfTime("The time for this prompt is over.")
+                raise OutOfTime("The time limit of this prompt has passed.")
 
         return look
 
@@ -242,7 +242,10 @@ class PrefillServer:
         if login.kind != Kind.LOGIN or not proves(
             login.head.get("proof"), self._secret, "writer", own, theirs
         ):
-            raise NotAuthentic("The caller does not know the secret of this machine (GRADER_PREFILL_SECRET).")
+            raise NotAuthentic(
+                "The caller has another secret than this machine "
+                "(GRADER_PREFILL_SECRET). Set the same one on both."
+            )
         channel.send(Frame(Kind.WELCOME, {"proof": proof(self._secret, "reader", theirs, own)}))
 
     def _answer(self, channel: Channel) -> None:
@@ -253,13 +256,13 @@ class PrefillServer:
             ask = PrefillRequest.model_validate(frame.head)
             ids = np.frombuffer(frame.body, "<u4").tolist()
         except (ValidationError, ValueError) as error:
-            raise PeerRefused(f"What was asked for cannot be read: {str(error)[:300]}") from None
+            raise PeerRefused(f"The request is not valid: {str(error)[:300]}") from None
         channel.look = self._look(ask.seconds)
         loaded, layout = self._reader.find(ask.fingerprint)
         if frame.kind != Kind.ASK or not ids or not ask.have < len(ids) or ask.shared > len(ids):
-            raise PeerRefused("What was asked for does not fit together.")
+            raise PeerRefused("The request contradicts itself.")
         if max(ids) >= loaded.vocabulary or len(ids) > (loaded.context or len(ids)):
-            raise PeerRefused("The prompt has tokens that the model does not know, or more than its context.")
+            raise PeerRefused("The prompt has unknown tokens or exceeds the context of the model.")
         if ask.bits and any(
             dim % GROUP for layer in layout.layers for dim in (layer.key_dim, layer.value_dim)
         ):
@@ -268,7 +271,7 @@ class PrefillServer:
             )
         want = Want(ask.have, len(ids), ask.shared if ask.keep and ask.have < ask.shared else None)
         if (size := layout.bytes(want)) > ask.most_bytes:
-            raise TooLarge(f"The cache of this prompt has {size} bytes; {ask.most_bytes} are allowed.")
+            raise TooLarge(f"The KV cache of this prompt has {size} bytes; {ask.most_bytes} are allowed.")
         channel.send(Frame(Kind.LAYOUT, {"format": FORMAT, "layers": layout.wire(), "bytes": size}))
         queue = _Outgoing(self._most)
         prompt = Prompt(ids, ask.shared, want, ask.bits, queue.put, lambda: queue.closed)
@@ -292,7 +295,7 @@ class PrefillServer:
                 channel.send(framed(pieces, squeezer))
             sending += time.monotonic() - begun
         if prompt.done.cancelled():
-            raise PeerLost("The caller left.")
+            raise PeerLost("The caller closed the connection.")
         prompt.done.result()
         channel.send(Frame(Kind.DONE, _times(prompt, sending, squeezer)))
 
@@ -301,7 +304,7 @@ class PrefillServer:
         if queue.wait(ALIVE_S) or prompt.done.done():
             return
         if channel.gone():
-            raise PeerLost("The caller left.")
+            raise PeerLost("The caller closed the connection.")
         channel.send(Frame(Kind.ALIVE, {"at": prompt.at, "begun": prompt.begun is not None}))
 
 
@@ -321,7 +324,7 @@ class _Outgoing:
         with self._changed:
             self._changed.wait_for(lambda: self.closed or self._held < self._most)
             if self.closed:
-                raise PeerLost("The caller left.")
+                raise PeerLost("The caller closed the connection.")
             self._pieces.extend(pieces)
             self._held += sum(sum(piece.lengths) for piece in pieces)
             self._changed.notify_all()

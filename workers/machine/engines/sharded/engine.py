@@ -171,7 +171,7 @@ class ShardedEngine(ChecksMachine):
         self._model = self._model or model
         if model != self._model:
             raise ModelMissing(
-                f"The ranks hold {self._model}; {model} needs a machine entry with ranks of its own."
+                f"The ranks have loaded {self._model}; {model} needs a machine entry with its own ranks."
             )
 
     def _sent(self, words: LoadedModel, request: Request, patience: CallerWait) -> DistributedGeneration:

@@ -154,7 +154,7 @@ def _read(adapter: TypeAdapter[_T], said: bytes) -> _T:
     try:
         return adapter.validate_json(said)
     except ValidationError as error:
-        raise EngineGarbled(f"This is no word between worker and rank: {said[:80]!r}.") from error
+        raise EngineGarbled(f"This is not a message between worker and rank: {said[:80]!r}.") from error
 
 
 @dataclass(frozen=True)

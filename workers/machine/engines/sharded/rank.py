@@ -108,7 +108,7 @@ class RankLoop:
 
     def _constraint(self, add: Add) -> Constraint:
         if self._loaded.grammars is None:
-            raise EngineError("This model's tokenizer cannot bind answers to a schema.")
+            raise EngineError("The tokenizer of this model does not support constrained decoding.")
         return self._loaded.grammars.constraint(json.loads(add.schema_text), add.max_tokens)
 
     def _counts(self) -> dict[str, int]:
@@ -161,10 +161,10 @@ def play(inbox: Inbox, say: Say) -> None:
     """The life of a rank. Raises EngineErrors; ends by itself only when the process does."""
     begin = inbox.get()
     if not isinstance(begin, Begin):
-        raise EngineError("A rank must be told first who it is.")
+        raise EngineError("The first message to a rank must assign its number.")
     say(Here(digest=model_digest(begin.model), software=software(), pid=os.getpid()))
     if not isinstance(inbox.get(), Load):
-        raise EngineError("A rank must be told to load before it takes steps.")
+        raise EngineError("A rank must load the model before it runs steps.")
     player: list[RankLoop] = []
     if (error := attempt(lambda: player.append(_open(begin, say)))) is not None:
         raise error
@@ -222,7 +222,7 @@ def main() -> None:
         say(Failed(code=error.code, message=error.message))
     except Exception as error:
         log.exception("a rank failed")  # the worker hears of it, whatever it is
-        say(Failed(code=EngineError.code, message=f"It broke: {type(error).__name__}: {error}"))
+        say(Failed(code=EngineError.code, message=f"It failed: {type(error).__name__}: {error}"))
     finally:
         os._exit(1)  # mlx aborts when its threads outlive the interpreter
 

@@ -247,7 +247,7 @@ class RankGroup:
             )
             raise ModelMissing(
                 f"The ranks of {self._model} do not have {what}, so nothing was generated. {parts}. "
-                "Make them the same on every computer of the pool."
+                "Install the same ones on every computer of the pool."
             )
 
     # --- steps --------------------------------------------------------------------------------------
@@ -344,7 +344,7 @@ def lost(why: str) -> EngineUnreachable:
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 """Before ranks are started again; twice as long each time, until they have worked for STEADY_S."""
 STEADY_S = 60.0
-STARTING = "The ranks were still starting; the model was not there"
+STARTING = "The ranks were still starting and the model was not loaded"
 
 
 class RankSupervisor:
@@ -437,7 +437,7 @@ class RankSupervisor:
             error = failed
         except Exception as failed:
             log.exception("the leader of the ranks failed")  # this thread must outlive anything
-            error = EngineError(f"Leading the ranks broke: {type(failed).__name__}: {failed}")
+            error = EngineError(f"The leader of the ranks failed: {type(failed).__name__}: {failed}")
         self._lost(group, error)
         return error
 

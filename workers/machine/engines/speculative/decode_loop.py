@@ -252,7 +252,7 @@ class DraftDecodeLoop(DecodeLoop):
         uid = self._uid(ticket)
         self._solo = None
         if bound and bound.error:
-            self._forget(uid).end(EngineError(f"The answer could not be bound to its schema: {bound.error}"))
+            self._forget(uid).end(EngineError(f"Constrained decoding failed: {bound.error}"))
             return
         if bound and reason == "length":
             bound.take(ticket.output[-1])
