@@ -229,18 +229,18 @@ def conflict_words(one: Conflict) -> str:
     sentences: dict[str, Callable[[], str]] = {
         "gone": lambda: _("“%(name)s” is not in the new rubric. The manual change is not kept.", **values),
         "too_many": lambda: _(
-            "“%(name)s” is now worth %(after)s points. The %(person)s points given by a person are "
+            "“%(name)s” is now worth %(after)s points. The manually given %(person)s points are "
             "reduced to that.",
             **values,
         ),
         "worth": lambda: _(
-            "“%(name)s” is worth %(after)s points instead of %(before)s. The %(person)s points given "
-            "by a person are kept.",
+            "“%(name)s” is worth %(after)s points instead of %(before)s. The manually given "
+            "%(person)s points are kept.",
             **values,
         ),
         "judged": lambda: _(
-            "“%(name)s” is now rated %(after)s instead of %(before)s. The %(person)s given by a "
-            "person are kept.",
+            "“%(name)s” is now rated %(after)s instead of %(before)s. The manually given %(person)s "
+            "points are kept.",
             **values,
         ),
         "remark": lambda: _(

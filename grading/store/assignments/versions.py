@@ -245,10 +245,11 @@ SAVED = define_message("versions.saved", "Someone saved version %(version)s whil
 
 
 class SavedMeanwhile(Conflict):
-    """Someone else saved a version at the same time."""
+    """Not saved: someone else saved a version at the same time. Reload the page and try again."""
 
     default_message = define_message(
-        "error.saved_meanwhile", "Someone else saved a version at the same time."
+        "error.saved_meanwhile",
+        "Not saved: someone else saved a version at the same time. Reload the page and try again.",
     )
 
     def __init__(self, number: int, by: str) -> None:

@@ -28,11 +28,11 @@ ALREADY_IN_GROUP = define_message(
     "%(name)s is already in a group or was invited to one. They must leave it first.",
 )
 INVITED_YOURSELF = define_message(
-    "groups.invited_yourself", "You were invited to a group yourself. Accept or decline that first."
+    "groups.invited_yourself", "You have an invitation to a group. Accept or decline it first."
 )
 GROUP_FULL = define_message("groups.group_full", "A group has at most %(most)s people, and yours is full.")
 GROUP_HAS_SUBMITTED = define_message(
-    "groups.group_has_submitted", "Your group has submitted already. Ask your instructor to change it."
+    "groups.group_has_submitted", "Your group has already submitted. Ask your instructor to change the group."
 )
 CHANGED_MEANWHILE = define_message(
     "groups.changed_meanwhile", "Someone changed this group at the same time. Try again."

@@ -126,7 +126,7 @@ def test_a_rubric_with_a_stage_nobody_does_holds_nobody_up(server: Server) -> No
         dead = session.get_one(Round, first)
         assert dead.state == RoundState.FAILED
         assert dead.failure == NO_JOB()
-        assert "die Schritte des Bewertungsrasters" in in_german(dead.failure)
+        assert "die Bewertungsteile des Bewertungsrasters" in in_german(dead.failure)
         assert [one.round_id for one in retry.list_dead_rounds(session)] == [first]
     admit_runs(server)
     with server.store.write() as session:

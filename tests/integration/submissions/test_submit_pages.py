@@ -550,7 +550,7 @@ def test_a_group_submits_together(both: School) -> None:
         assert "7.25" in client.get(f"{together}/result").get_data(as_text=True)
         receipt = client.get(f"{together}/receipt").get_data(as_text=True)
         assert "Ben, Anna" in receipt
-    assert "has submitted already" in group(both, anna, "leave")
+    assert "has already submitted" in group(both, anna, "leave")
     assert "You have 1 of 3 submissions left" in anna.get(f"/assignments/{both.assignment}").get_data(
         as_text=True
     )
@@ -576,7 +576,7 @@ def test_a_group_has_its_bounds(school: School) -> None:
     group(school, anna, "invite", "ben")
     assert "is already in a group" in group(school, cleo, "invite", "ben")
     assert "yours is full" in group(school, anna, "invite", "cleo")
-    assert "Accept or decline that first" in group(school, ben, "invite", "cleo")
+    assert "Accept or decline it first" in group(school, ben, "invite", "cleo")
     assert "You left the group" in group(school, ben, "leave")
     assert school.count(GroupMember) == 0  # one person is no group
     assert "Ask your classmate to invite you again" in post(

@@ -442,7 +442,7 @@ class Nouns:
     @property
     def doc_form(self) -> str:
         """The form in which its definitions are documented."""
-        return _DOC_FORMS.get(self.language, "a comment")
+        return _DOC_FORMS.get(self.language, "an added comment")
 
 
 def kinds(facts: Facts) -> str:
