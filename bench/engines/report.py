@@ -38,11 +38,11 @@ def _model(model: Model) -> Iterator[str]:
         yield f"    cached prefix {prefix.again_s.median:6.2f} s  {_ratio(prefix.again_faster)} faster"
     for bound in model.schema:
         yield (
-            f"  bound to a schema, {bound.at_once} at once: {bound.bound_ms.median:.2f} ms a token, "
+            f"  bound to a schema, {bound.at_once} at once: {bound.bound_ms.median:.2f} ms per token, "
             f"free {bound.free_ms.median:.2f}: {_ratio(bound.cost)}"
         )
     if model.rates:
-        yield "  tokens a second, all together"
+        yield "  tokens per second, in total"
         yield (
             f"    {'prefix':<7}{'at once':>8}{'mlx':>9}{'server':>9}{'openai':>9}{'schema':>9}"
             f"  {'mlx to one':<21}{'to server':<21}{'to openai':<21}schema's time"

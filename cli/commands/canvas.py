@@ -8,20 +8,23 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 
 import click
+from sqlalchemy.orm import Session
 
 from cli.commands.admin import writing
 from cli.doctor.finding import Finding, Installation, failure, shut, warning
 from cli.output import counted
 from cli.settings import Settings
-from grading.domain.errors import GraderError
+from grading.domain.errors import GraderError, NotFound
 from grading.integrations.canvas.settings import Canvas
 from grading.integrations.canvas.settings import Settings as CanvasSettings
 from grading.integrations.canvas.values import NotForTheBridge, place, tokens
 from grading.store import schema
 from grading.store.assignments import versions
 from grading.store.integrations.canvas import links, scores
+from grading.store.tables import Assignment
 from workers.server.context import open_server
 from workers.server.delivery.canvas import Bridge, Pulled
 
@@ -86,7 +89,7 @@ def link(settings: Settings, address: str, assignment: str) -> None:
         talk = bridge.talk(found[0].name)
         task, title = talk.task(course, number), talk.course_title(course)
     with writing(settings) as session:
-        meant = versions.find_by_name(session, assignment)
+        meant = _find_assignment(session, assignment)
         versions.published_version(session, meant)
         made = links.link_assignment(session, found[0].name, task, title, meant.id, BY)
     click.echo(f"Link {made}: “{task.title}” in Canvas to {assignment}. The sweeper pulls submissions soon.")
@@ -173,6 +176,15 @@ def compare(settings: Settings, only: int | None) -> None:
     click.echo(f"{counted(count, 'score')} differ." if count else "All scores match.")
     if count:
         raise GraderError("Send them again: grader canvas push --again")
+
+
+def _find_assignment(session: Session, name: str) -> Assignment:
+    """The assignment; NotFound names the one that is like it."""
+    try:
+        return versions.find_by_name(session, name)
+    except NotFound as error:
+        like = get_close_matches(name, versions.list_names(session), 1)
+        raise NotFound(f"{error.message} Did you mean '{like[0]}'?" if like else error.message) from None
 
 
 def _again(bridge: Bridge, only: int | None) -> None:

@@ -94,10 +94,10 @@ class Plan:
         """What limits, in a sentence."""
         first, *others = sorted(self.weights, key=lambda s: -self.weights[s])
         if self.weights[first] > 0.95:
-            return f"Only {first} limits: the machines that can do it are too few or too slow for it."
+            return f"The bottleneck is {first}: too few machines run it, or too slow ones."
         rest = ", ".join(f"of {stage} {self.weights[stage] / 10:.1%}" for stage in others)
         most = f"{self.weights[first] / 10:.1%}"
-        return f"{first} weighs most: 10 % less of it saves {most} of the time, {rest}."
+        return f"The bottleneck is {first}: 10 % less work for it saves {most} of the time, {rest}."
 
 
 class NobodyDoes(ValueError):
@@ -111,7 +111,7 @@ def plan(machines: Sequence[Machine], stages: Sequence[str], submissions: int) -
     """
     for stage in stages:
         if not any(stage in one.peer.speed_profiles for one in machines):
-            raise NobodyDoes(f"no machine does {stage}")
+            raise NobodyDoes(f"no machine has the stage {stage}")
     work = dict.fromkeys(stages, submissions)
     peers = {one.name: one.peer for one in machines}
     best = _played(peers, work)

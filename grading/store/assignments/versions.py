@@ -188,6 +188,12 @@ def find_by_name(session: Session, name: str) -> Assignment:
     return found
 
 
+def list_names(session: Session) -> list[str]:
+    """The names `course/slug` of all assignments."""
+    rows = session.execute(select(Course.slug, Assignment.slug).join(Assignment.course))
+    return [f"{course}/{slug}" for course, slug in rows]
+
+
 def published_version(session: Session, assignment: Assignment) -> RubricVersion:
     """The version that was published last. Raises NotFound."""
     found = find_published(session, assignment)

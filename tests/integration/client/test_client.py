@@ -94,7 +94,9 @@ def test_from_a_file_to_a_released_result(
     accepted = anna.submit([work], "ba/hw1", "anna")
     assert accepted["status"] == anna.submission(accepted["id"])["status"] == "received"
     school.grade(accepted["id"], report())
-    done = anna.wait(accepted["id"], 30)
+    seen: list[str] = []
+    done = anna.wait(accepted["id"], 30, lambda view: seen.append(view["status"]))
+    assert seen == ["graded"]
     assert (done["status"], done["score"], done["released"]) == ("graded", None, False)
     with pytest.raises(errors.NotFound):
         anna.result(accepted["id"])
@@ -108,8 +110,10 @@ def test_from_a_file_to_a_released_result(
 
 def test_waiting_asks_by_the_etag_and_ends(school: School, served: Served, anna: Client) -> None:
     submission = anna.submit({"work.py": CODE}, "ba/hw1", "anna")["id"]
+    seen: list[str] = []
     with pytest.raises(errors.NotGradedYet, match="is still received") as early:
-        anna.wait(submission, 0.1)
+        anna.wait(submission, 0.1, lambda view: seen.append(view["status"]))
+    assert seen == ["received"]
     assert early.value.status == "received"
     asked = [status for method, _, status in served.heard if method == "GET"]
     assert asked[0] == 200

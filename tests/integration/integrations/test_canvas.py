@@ -459,6 +459,7 @@ def test_by_the_command_line(here: Bridged, monkeypatch: pytest.MonkeyPatch, red
     page = f"{here.canvas.base}/courses/{COURSE}/assignments/{ASSIGNMENT}"
     assert f"user {ME}" in run("check")[1]
     assert f"{page}  Homework 1: can be linked" in run("assignments", "cv", str(COURSE))[1]
+    assert "Did you mean 'ba/hw1'?" in run("link", page, "ba/hw-1")[1]
     assert "Link 1:" in run("link", page, "ba/hw1")[1]
     assert "address" in run("link", "https://elsewhere.example/courses/1/assignments/2", "ba/hw1")[1]
     here.canvas.submit(ADA, {"work.py": CODE})

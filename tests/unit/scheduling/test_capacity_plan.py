@@ -83,7 +83,7 @@ def test_one_machine_does_one_stage_after_the_other() -> None:
 def test_the_stage_that_only_one_machine_does_is_the_bottleneck() -> None:
     found = plan([machine("a", analysis=1000), machine("b", feedback=10)], BOTH, 100)
     assert found.hours == pytest.approx(10, rel=0.05)
-    assert found.bottleneck.startswith("Only feedback limits")
+    assert found.bottleneck.startswith("The bottleneck is feedback: too few")
     assert {part.machine: part.saves_s > 1 for part in found.parts} == {"a": False, "b": True}
     assert found.more == {"a": pytest.approx(found.hours, rel=0.02), "b": pytest.approx(5, rel=0.1)}
 
