@@ -35,14 +35,24 @@ def scores(figures: Overview) -> Plot:
     return Plot(
         name="scores",
         title=_("Final points"),
-        description=_("Half of the submissions have at least %(median)s of %(most)s %(unit)s.",
-               median=_number(middle.median), most=_number(of.highest), unit=unit) if middle else "",
+        description=_half(middle.median, of.highest, percent=of.shares) if middle else "",
         head=(_("From"), _("To"), _("Submissions")),
         rows=tuple((one.start, one.end, one.count) for one in of.bins),
         columns=tuple(columns) if middle else (),
         last=_number(of.bins[-1].end) if of.bins else "",
         axis=_("Final points, in %") if of.shares else _("Final points"),
     )  # fmt: skip
+
+
+def _half(median: float, most: float, *, percent: bool) -> str:
+    """What half of the submissions have."""
+    if percent:
+        return _("Half of the submissions have at least %(median)s %%.", median=_number(median))
+    return _(
+        "Half of the submissions have at least %(median)s of %(most)s points.",
+        median=_number(median),
+        most=_number(most),
+    )
 
 
 def criteria(figures: Overview) -> Plot:

@@ -89,9 +89,9 @@ STAGES: Mapping[str, StageRow] = {
             written=("achieved", "reflection", "strengths", "practice", "develop", "next_step"),
             field_titles={
                 "achieved": define_message("stage.feedback.achieved", "What was achieved"),
-                "reflection": define_message("stage.feedback.reflection", "Thinking"),
+                "reflection": define_message("stage.feedback.reflection", "Your thinking"),
                 "practice": define_message("stage.feedback.practice", "In practice"),
-                "next_step": define_message("stage.feedback.next_step", "Next step"),
+                "next_step": define_message("stage.feedback.next_step", "Your next step"),
             },
             judges="written reflection, explanations and ideas",
         ),

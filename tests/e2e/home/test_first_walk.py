@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from grading.broker.heartbeats import Heartbeat, Lease
+from grading.broker.heartbeats import Heartbeat, Lease, reason
 from grading.broker.machine_status import MachineState
 from grading.domain.document import Location
 from grading.domain.jobs import Finding, SentPrompt
 from grading.domain.stages import AnalysisOutput
+from grading.scheduling.routing import TAKES
 from grading.store import tables
 from tests.e2e.browsing import come_in, follow, look, sign_in, with_passwords
 from tests.integration.sandbox import executed
@@ -196,9 +197,14 @@ def four_machines() -> list[MachineState]:
         "dgx-spark-1": {
             "speed_profiles": {"analysis": profile},
             "takes": ("analysis", "analysis.batch"),
+            **reason(TAKES(stage="analysis")),
             "limit": 12,
         },
-        "mac-studio-1": {"speed_profiles": {"feedback": {**profile, "health": 0.33}}, "takes": ("feedback",)},
+        "mac-studio-1": {
+            "speed_profiles": {"feedback": {**profile, "health": 0.33}},
+            "takes": ("feedback",),
+            **reason(TAKES(stage="feedback")),
+        },
         "dgx-spark-2": {
             "circuits": {"ollama": {"state": "open", "why": "connection refused", "since_s": 75.0}},
             "joins_after_s": 2.0,
@@ -214,9 +220,6 @@ def four_machines() -> list[MachineState]:
             16,
             9,
             places,
-            why="it takes analysis",
-            why_code="machine.takes",
-            why_params={"stage": "analysis"},
             **values,
         )
         alive, role = name != "mac-studio-2", "spare" if name.endswith("2") else "primary"
