@@ -63,6 +63,8 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Lead links between the top level and docs/ to their places on the site."""
+    if page.file.src_uri.startswith("decisions/"):
+        page.meta["search"] = {"boost": 0.2}  # guides come first
     docs = os.path.relpath(config.docs_dir, ROOT)
     place = f"{docs}/{page.file.src_uri}"
     origin = next((name for name, put in TOP_LEVEL.items() if put == page.file.src_uri), place)
