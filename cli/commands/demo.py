@@ -329,7 +329,13 @@ def _show(views: Sequence[tuple[Sample, Submission]]) -> None:
     """A table for each assignment, narrow enough for 80 columns."""
     for assignment in sorted({sample.assignment for sample, _ in views}):
         rows = table(
-            "submission", "status", "score", *(f"{stage} by" for stage in STAGES), "flags", title=assignment
+            "submission",
+            "status",
+            "score",
+            *(f"{stage} by" for stage in STAGES),
+            "flags",
+            title=assignment,
+            gap=1,
         )
         mine = [view for view in views if view[0].assignment == assignment]
         for sample, view in sorted(mine, key=lambda v: -(v[1].get("score") or 0.0)):

@@ -45,7 +45,7 @@ class PlannedModel(Value):
 
 
 class PlannedStage(Value):
-    """Either a rate with all slots in use, or a model whose cost is reckoned."""
+    """Either a rate with all slots in use, or a model whose cost is computed."""
 
     jobs_per_hour: Positive | None = None
     model: str | None = None
@@ -58,7 +58,7 @@ class PlannedStage(Value):
 
 
 class PlannedMachine(Value):
-    """A kind of machine; a card by name, or its bandwidth and arithmetic, where models are reckoned."""
+    """A kind of machine; a card by name, or its bandwidth and arithmetic, where models are computed."""
 
     name: Name
     count: int = Field(default=1, ge=1, le=100)
@@ -118,9 +118,9 @@ def from_file(path: Path, sizes: Mapping[str, Size]) -> list[Machine]:
 
 
 def _source(machine: PlannedMachine) -> str:
-    reckoned = [stage for stage, place in machine.stages.items() if place.model]
+    computed = [stage for stage, place in machine.stages.items() if place.model]
     return (
-        "reckoned" if len(reckoned) == len(machine.stages) else "given" if not reckoned else "given, reckoned"
+        "computed" if len(computed) == len(machine.stages) else "given" if not computed else "given, computed"
     )
 
 
@@ -171,7 +171,7 @@ def from_config(
                 measured.add("measured")
             elif place.jobs_per_hour is not None:
                 profiles[stage] = speed_profile_of(place.jobs_per_hour / SECONDS, slots)
-                measured.add("first guess")
+                measured.add("configured")
             else:
                 unknown.append(f"{machine.name}: {stage}")
         machines.append(

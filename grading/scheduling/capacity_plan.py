@@ -28,7 +28,7 @@ class Machine:
     kind: str = ""
     """Machines of one kind are alike."""
     known: str = ""
-    """How: measured, a first guess, or reckoned."""
+    """How: measured, configured, computed or given."""
     own: str = ""
     """The stage it would do if it did only one."""
 

@@ -178,7 +178,7 @@ def test_machines_of_the_configuration_count_as_they_measured_themselves() -> No
     (a, b), unknown = from_config(config, states, {"analysis": 2000})
     assert 3600 * a.rates["analysis"] == pytest.approx(4 / 20 * 3600 / 2)  # twice as long answers
     assert 3600 * b.rates["analysis"] == pytest.approx(90)
-    assert (a.known, b.known, unknown) == ("first guess, measured", "first guess", [])
+    assert (a.known, b.known, unknown) == ("configured, measured", "configured", [])
 
 
 @pytest.mark.parametrize(("seconds", "bottleneck"), [(600.0, "the sandbox"), (6.0, "the machines")])
