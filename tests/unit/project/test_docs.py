@@ -121,6 +121,14 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
+def test_lists_and_what_is_in_them_are_read_alike_everywhere(page: Path) -> None:
+    """The site needs an empty line before a list, and four spaces before what belongs to an item."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    assert re.findall(r"^ {1,3}(?:```|\||[-*] |\d+\. ).*", text, re.MULTILINE) == []
+    assert re.findall(r"^[^\s#|<-][^\n]*\n(?:- |1\. ).*", text, re.MULTILINE) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_files_that_are_named_exist(page: Path) -> None:
     named = {word for word in inline(page) if PATH.match(word)}
     assert [word for word in sorted(named) if not (ROOT / word).exists()] == []
