@@ -134,6 +134,19 @@ def test_files_that_are_named_exist(page: Path) -> None:
     assert [word for word in sorted(named) if not (ROOT / word).exists()] == []
 
 
+def test_documents_that_messages_and_files_name_exist() -> None:
+    tops = [*CODE[:8], "deploy", "scripts", ".github"]
+    files = [
+        *ROOT.glob("*.*ml"),
+        *(path for top in tops for path in (ROOT / top).rglob("*") if path.is_file()),
+    ]
+    kinds = (".py", ".html", ".toml", ".yml", ".po", ".css", ".conf", "")
+    texts = {name(file): file.read_text(encoding="utf-8") for file in files if file.suffix in kinds}
+    named = {(file, page) for file, text in texts.items() for page in re.findall(r"docs/[\w/-]+\.md", text)}
+    assert len(named) > 20
+    assert [found for found in sorted(named) if not (ROOT / found[1]).exists()] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_services_of_the_server_are_stopped_and_started_together(page: Path) -> None:
     """Who restores while one of them runs is refused, or writes beside it."""
