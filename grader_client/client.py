@@ -140,7 +140,7 @@ class Client:
             if pause is None or time.monotonic() + pause > until:
                 return _taken(answer)
             if tried == SAID_AT:
-                log.warning("%s cannot answer now; trying again for a while.", self.url)
+                log.warning("%s does not answer, retrying for %.0f s", self.url, until - time.monotonic())
             time.sleep(pause)
         raise AssertionError("counting does not end")
 

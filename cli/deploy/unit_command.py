@@ -11,7 +11,7 @@ import click
 
 from cli.deploy.services import PREFILL_GRACE_S
 from cli.deploy.units import SANDBOX_ACCOUNT, SERVER_ACCOUNT, Kind, Service, Work
-from cli.settings import Settings
+from cli.settings import Settings, complete_machine
 
 WORK: dict[str, Work] = {
     **dict.fromkeys(("web", "store", "sweep", "gateway"), "server"),
@@ -22,8 +22,14 @@ PARTS = {"web": 30.0, "store": 60.0, "sandbox": 30.0, "sweep": 30.0, "gateway": 
 KIND = click.Choice(["systemd", "launchd"])
 
 
+def complete_name(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The parts and machines that begin with `incomplete`, for completion in a shell."""
+    parts = [name for name in PARTS if name.startswith(incomplete)]
+    return parts + complete_machine(context, parameter, incomplete)
+
+
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_name)
 @click.option("--kind", type=KIND, help="Service manager; this computer's own by default.")
 @click.option(
     "--env-file",

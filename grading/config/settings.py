@@ -419,7 +419,7 @@ def load(path: Path, environ: Mapping[str, str]) -> Config:
     try:
         raw: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ConfigError(f"{path}: there is no such file; give one with --config.") from None
+        raise ConfigError(f"{path} does not exist. Name the configuration file with --config.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not valid TOML: {error}.") from None
     raw = _with_addresses(raw, environ)

@@ -118,24 +118,21 @@ def sentence(at: str | None) -> str:
     newest = newest_revision()
     match fit_of(at):
         case "same":
-            return f"The database is at revision {at}, as this code."
+            return f"The database is at revision {at}, the one of this code."
         case "older":
-            is_at = f"is at revision {at}" if at else "has no tables yet"
-            return f"The database {is_at}, this code needs {newest}; run `grader db upgrade`."
+            is_at = f"is at revision {at}" if at else "has no tables"
+            return f"The database {is_at}. This code needs revision {newest}: run `grader db upgrade`."
         case "newer":
             return (
-                f"The database is at revision {at}, newer than this code, which ends at {newest} and still "
-                f"works with it. {UPDATE}"
+                f"The database is at revision {at}, newer than this code ({newest}) but compatible. {UPDATE}"
             )
     return (
-        f"The database is at revision {at}, which is of another version of Grader; this one knows up to "
-        f"{newest} and does not work with it. {UPDATE}"
+        f"The database is at revision {at}, which belongs to another version of Grader. "
+        f"This code supports up to {newest}. {UPDATE}"
     )
 
 
-UPDATE = (
-    "Bring this code to that version (`git pull`, `scripts/bootstrap sandbox`) and start its parts again."
-)
+UPDATE = "Update this code (`git pull`, `scripts/bootstrap sandbox`) and restart its services."
 
 
 def require_usable(store: Store) -> None:

@@ -97,7 +97,7 @@ def test_a_command_that_does_not_exist_is_refused(grader: Grader) -> None:
 def test_a_configuration_that_is_not_there_is_one_sentence(grader: Grader) -> None:
     said = grader("--config", "absent.toml", "machines")
     assert (said.status, said.out) == (1, "")
-    assert said.error == "grader: absent.toml: there is no such file; give one with --config.\n"
+    assert said.error == "grader: absent.toml does not exist. Name the configuration file with --config.\n"
 
 
 def test_an_empty_database_is_upgraded_and_again_changes_nothing(

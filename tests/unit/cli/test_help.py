@@ -114,6 +114,8 @@ def config(tmp_path: Path) -> Path:
         (["drain"], "", ["dgx-spark-1", "mac-studio-1"]),
         (["cluster", "logs", "dgx-spark-1"], "m", ["mac-studio-1"]),
         (["redis", "acl", "--machine"], "mac", ["mac-studio-1"]),
+        (["service"], "s", ["store", "sandbox", "sweep"]),
+        (["service"], "mac", ["mac-studio-1"]),
         (["token"], "", ["create"]),
     ],
 )
