@@ -99,7 +99,7 @@ def of_query(model: type[T]) -> T:
             fields[name] = values
             continue
         if len(values) > 1:
-            raise InvalidField(f"{shown(name)}: is given more than once.")
+            raise InvalidField(f"{shown(name)}: appears more than once. Send it once.")
         fields[name] = values[0]
     return parse(model, fields)
 

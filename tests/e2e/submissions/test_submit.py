@@ -219,7 +219,7 @@ def test_staff_give_extensions_and_make_groups(
     expect(page.get_by_label("Time zone")).to_have_value(zone)
     page.get_by_label("Dan Okafor").check()
     page.get_by_label("Greta").check()
-    page.get_by_label("Until", exact=True).fill("2031-05-04T18:00")
+    page.get_by_label("New due date").fill("2031-05-04T18:00")
     page.get_by_label("Reason").fill("Was ill for two weeks")
     page.get_by_role("button", name="Add extension").click()
     expect(page.get_by_text(f"2 students have until 04 May 2031, 18:00 ({zone})")).to_be_visible()
