@@ -77,7 +77,7 @@ def test_teaching(careful: Page, school: School, site: str, pictures: Path) -> N
     come_in(page, site, school, "teacher")
     page.goto(f"{site}/assignments/{school.assignment}/examples")
     expect(page.get_by_text("No examples yet.")).to_be_visible()
-    page.get_by_role("link", name="Choose… Anna Miller").click()
+    page.get_by_role("link", name="Choose … Anna Miller").click()
     expect(page.get_by_label("What the student wrote")).to_have_value(
         f"# Why: {NO_SCRIPT}\nprint(1)  # by [student]"
     )

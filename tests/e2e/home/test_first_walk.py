@@ -56,7 +56,7 @@ def test_from_sign_in_to_the_result(careful: Page, school: School, site: str, pi
     expect(status).to_contain_text("Queued", timeout=60_000)
     expect(status).to_contain_text("Position 1")
     advance(school, submission, "running")
-    expect(status).to_contain_text("Technical review: writing", timeout=60_000)
+    expect(status).to_contain_text("Technical review: generating", timeout=60_000)
     expect(status).to_contain_text("on dgx-spark-1 · qwen3-coder:30b · 4 s · 120 tokens")
     expect(status).to_contain_text("AI-generated draft, not reviewed yet. It may still change.")
     expect(status.get_by_text(DRAFT, exact=True)).to_be_visible()  # as text, whatever is in it
@@ -128,7 +128,7 @@ def test_tests_and_runs_are_shown(careful: Page, school: School, site: str, pict
     page.goto(f"{site}/submissions/{submission}")
     tests = page.locator(".tests")
     expect(tests).to_contain_text("2 of 4 tests passed, 1 of 2 hidden tests passed")
-    expect(tests.get_by_text("✗ failed")).to_have_count(2)
+    expect(tests.get_by_text("✗ not passed")).to_have_count(2)
     expect(tests.get_by_text("✓ passed").first).to_be_hidden()
     tests.get_by_text("2 passed", exact=True).focus()
     page.keyboard.press("Enter")

@@ -63,7 +63,7 @@ def test_a_student_reads_jumps_and_asks(
     assert page.evaluate("document.activeElement.textContent") != first
     page.keyboard.press("p")
     assert page.evaluate("document.activeElement.textContent") == first
-    page.get_by_label("keys n and p").uncheck()
+    page.get_by_label("Use keys n (next) and p (previous)").uncheck()
     page.keyboard.press("n")
     assert page.evaluate("document.activeElement.matches('[data-comment]')") is False
     page.get_by_role("button", name="Next comment").click()
@@ -74,7 +74,7 @@ def test_a_student_reads_jumps_and_asks(
     expect(page.locator(".line:focus")).to_contain_text("sales.csv")
 
     page.get_by_text("Request a regrade").click()
-    page.get_by_label("Subject").select_option(label="Loads the data")
+    page.get_by_label("What should be regraded?").select_option(label="Loads the data")
     page.get_by_label("What is wrong").fill("The plot is there, in cell 2. The check did not see it.")
     page.get_by_role("button", name="Send request").click()
     expect(page.get_by_text("Your request was sent.")).to_be_visible()

@@ -148,7 +148,7 @@ def test_the_whole_class(careful: Page, school: School, site: str, pictures: Pat
     page = careful
     come_in(page, site, school, "teacher")
     page.goto(f"{site}/assignments/{school.assignment}/review/curve")
-    page.get_by_label("Rule").select_option("root")
+    page.get_by_label("Method").select_option("root")
     page.get_by_role("button", name="Preview").click()
     expect(page.get_by_text("grades would change")).to_be_visible()
     look(page, pictures, "review-6-curve", all_widths=True)
