@@ -219,11 +219,7 @@ def test_staff_give_extensions_and_make_groups(
     expect(page.get_by_label("Time zone")).to_have_value(zone)
     page.get_by_label("Dan Okafor").check()
     page.get_by_label("Greta").check()
-<<<<<<< HEAD
-    page.get_by_label("New due date").fill("2031-05-04T18:00")
-=======
     page.get_by_label("New due date", exact=True).fill("2031-05-04T18:00")
->>>>>>> 8d4d43ba (Put the reason of a failed stage first, and follow pages in browser tests)
     page.get_by_label("Reason").fill("Was ill for two weeks")
     page.get_by_role("button", name="Add extension").click()
     expect(page.get_by_text(f"2 students have until 04 May 2031, 18:00 ({zone})")).to_be_visible()
