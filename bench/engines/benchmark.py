@@ -171,7 +171,7 @@ def _targets(name: str, model: Model, many: int) -> list[Target]:
     for kind in KINDS:
         rate = next((r for r in model.rates if r.at_once == many and r.prefix == kind), None)
         one, other = (rate.to_one.median, rate.to_server.median) if rate else (None, None)
-        found.append(_least(name, f"tokens a second, {many} at once beside one, {kind} prefix", 2.5, one))
+        found.append(_least(name, f"tokens per second, {many} at once beside one, {kind} prefix", 2.5, one))
         found.append(_least(name, f"beside mlx_lm.server, {many} at once, {kind} prefix", 1.0, other))
     return found + [_schema(name, bound) for bound in model.schema]
 

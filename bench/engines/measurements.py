@@ -1,4 +1,4 @@
-"""Measurements of engines: the same tokens, shared prefixes, tokens a second, and the cost of a schema."""
+"""Measurements of engines: the same tokens, shared prefixes, tokens per second, and the cost of a schema."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def shared_prefix(here: Here, sizes: Sizes) -> Prefix | None:
                 said = ", ".join(f"{way} {run.seconds:.2f} s" for way, run in runs[-1].items())
                 here.say(f"  turn {turn + 1}: {said}")
     except OUT_OF_TIME:
-        here.say("  no time for more")
+        here.say("  stopped: out of time")
     return _prefix(here, sizes, runs) if runs else None
 
 
@@ -282,7 +282,7 @@ class _Cell:
 
 def rates(here: Here, sizes: Sizes, counts: Sequence[int]) -> list[Rate]:
     """All sides in turn, each with prompts that it has not seen; empty without time for it."""
-    here.say("tokens a second, beside mlx_lm.server")
+    here.say("tokens per second, beside mlx_lm.server")
     cells: dict[tuple[str, int], _Cell] = {}
     try:
         with (
@@ -299,9 +299,11 @@ def rates(here: Here, sizes: Sizes, counts: Sequence[int]) -> list[Rate]:
                 said = ", ".join(
                     f"{name} {run.rate:.0f}" for name, run in made["cached", max(counts)].items()
                 )
-                here.say(f"  turn {turn + 1}: tokens a second, {max(counts)} at once, prefix cached: {said}")
+                here.say(
+                    f"  turn {turn + 1}: tokens per second, {max(counts)} at once, prefix cached: {said}"
+                )
     except OUT_OF_TIME:
-        here.say("  no time for more")
+        here.say("  stopped: out of time")
     return [_rate(cells, *key) for key in cells]
 
 
@@ -388,7 +390,7 @@ class Bound:
 
 def schema_cost(here: Here, sizes: Sizes, counts: Sequence[int]) -> list[Bound]:
     """Bound and free in turn, with the prefix cached; empty without time for it."""
-    here.say("what a schema costs")
+    here.say("cost of schemas")
     schema = known_stages()["analysis"].schema(job(LEAST))
     taken: dict[int, dict[str, list[Run]]] = {count: {"bound": [], "free": []} for count in counts}
     asks = {count: here.prompts.asks("class", f"bound {count}", count, sizes) for count in counts}
@@ -405,7 +407,7 @@ def schema_cost(here: Here, sizes: Sizes, counts: Sequence[int]) -> list[Bound]:
                 said = [f"{n} at once {_cost(made)[-1] - 1:+.1%}" for n, made in taken.items()]
                 here.say(f"  turn {turn + 1}: {', '.join(said)}")
     except OUT_OF_TIME:
-        here.say("  no time for more")
+        here.say("  stopped: out of time")
     return [_bound(count, made) for count, made in taken.items() if made["bound"] and made["free"]]
 
 

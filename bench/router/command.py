@@ -102,7 +102,7 @@ def _ways(only: str) -> list[str]:
     known = (OURS, *COMPETITORS)
     ways = only.split(",") if only else [OURS, *COMPETITORS]
     if unknown := set(ways) - set(known):
-        raise click.BadParameter(f"{min(unknown)!r} is none of {', '.join(known)}.", param_hint="--only")
+        raise click.BadParameter(f"{min(unknown)!r} is not one of {', '.join(known)}.", param_hint="--only")
     return ways
 
 
@@ -120,7 +120,7 @@ def _scenario(name: str, slots: int, seed: int, cluster_model: str) -> Scenario:
 
     if cluster_model not in CLUSTER_MODELS:
         raise click.BadParameter(
-            f"{cluster_model!r} is none of {', '.join(CLUSTER_MODELS)}.", param_hint="--cluster-model"
+            f"{cluster_model!r} is not one of {', '.join(CLUSTER_MODELS)}.", param_hint="--cluster-model"
         )
     try:
         return named(name, slots, seed, CLUSTER_MODELS[cluster_model])

@@ -141,4 +141,4 @@ def named(name: str, slots: int, seed: int, cluster_model: ClusterModel = OWN) -
     if found and found[1] in SIZED:
         return SIZED[found[1]](slots, seed, int(found[2]), cluster_model)
     sized = (f"{one}N" for one in SIZED)
-    raise KeyError(f"{name!r} is none of {', '.join((*SCENARIOS, *sized))}.")
+    raise KeyError(f"{name!r} is not one of {', '.join((*SCENARIOS, *sized))}.")

@@ -46,4 +46,4 @@ def test_the_bound_that_knows_changes_stands_only_where_there_are_some():
 def test_what_there_is_not_is_refused_with_what_there_is(option: str, value: str):
     said = CliRunner().invoke(command, [option, value])
     assert said.exit_code == 2
-    assert f"'{value}' is none of" in said.output
+    assert f"'{value}' is not one of" in said.output
