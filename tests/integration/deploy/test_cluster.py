@@ -100,6 +100,7 @@ def test_a_machine_from_nothing_to_its_heartbeat_and_back(site: Site, grader: Gr
     assert "Traceback" not in log
 
 
+@pytest.mark.soak  # as one service; the second runs in tests/e2e/machine/test_remote_prefill.py
 def test_a_machine_that_reads_for_others_has_a_second_service(
     site: Site, grader: Grader, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -108,6 +108,7 @@ def same_tokens(there: Writer, model: Path, prompts: int) -> None:
             assert there.hear() == made, (model, n)
 
 
+@pytest.mark.soak  # tests/e2e/machine/test_remote_prefill.py has the same on one network
 def test_the_tokens_are_those_of_one_machine(models: dict[str, Path], ends: tuple[End, Writer]) -> None:
     for kind in OFTEN:
         same_tokens(ends[1], models[kind], PROMPTS)

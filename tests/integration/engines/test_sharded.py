@@ -111,29 +111,19 @@ def test_a_cancel_and_a_deadline_free_the_slots(pool: ShardedEngine, qwen2: Path
     until(lambda: not pool.counters()["running"], 30, "nothing runs")
 
 
-def test_a_lost_rank_is_told_and_all_come_back(pool: ShardedEngine, direct: MlxEngine, qwen2: Path) -> None:
-    endless = free(qwen2, schema=ENDLESS, max_output_tokens=3000, temperature=1.0, seed=3)
-    lost: list[tuple[int, ...]] = []
-
-    def lose() -> None:
-        lost.append(lost[0] if lost else kill(pool, 1))
-
-    with pytest.raises(EngineUnreachable, match=r"Rank 1 \(127\.0\.0\.1:\d+\) ended"):
-        pool.generate(endless, Heard(lose))
-    gone(lost[0])
+def test_a_loss_that_nobody_met_is_told_and_all_come_back(
+    pool: ShardedEngine, direct: MlxEngine, qwen2: Path
+) -> None:
+    """Who comes next is told, so that the machine takes no more work until the ranks are back."""
+    lost = kill(pool, 2)
+    gone(lost)
     request = free(qwen2)
-    assert pool.generate(request, quiet).text == direct.generate(request, quiet).text
-    assert not set(group(pool).pids) & set(lost[0])
-
-
-def test_a_loss_that_nobody_met_is_told_to_who_comes_next(pool: ShardedEngine, qwen2: Path) -> None:
-    """So that the machine takes no more work until the ranks are back."""
-    gone(kill(pool, 2))
     with pytest.raises(EngineUnreachable, match="Rank 2"):
-        pool.generate(free(qwen2), quiet)
+        pool.generate(request, quiet)
     heard = Heard()
-    assert pool.generate(free(qwen2), heard).text
+    assert pool.generate(request, heard).text == direct.generate(request, quiet).text
     assert heard.phases[0] == "loading"
+    assert not set(group(pool).pids) & set(lost)
 
 
 def test_ranks_that_have_nothing_to_do_sleep(pool: ShardedEngine) -> None:
@@ -143,6 +133,18 @@ def test_ranks_that_have_nothing_to_do_sleep(pool: ShardedEngine) -> None:
     assert (
         sum(map(seconds_used, pids)) - sum(before) < 0.5
     )  # waiting for each other, they would use all of it
+
+
+def test_a_rank_that_is_lost_meanwhile_is_told(pool: ShardedEngine, qwen2: Path) -> None:
+    endless = free(qwen2, schema=ENDLESS, max_output_tokens=3000, temperature=1.0, seed=3)
+    lost: list[tuple[int, ...]] = []
+
+    def lose() -> None:
+        lost.append(lost[0] if lost else kill(pool, 1))
+
+    with pytest.raises(EngineUnreachable, match=r"Rank 1 \(127\.0\.0\.1:\d+\) ended"):
+        pool.generate(endless, Heard(lose))
+    gone(lost[0])
 
 
 def test_other_weights_on_one_rank_are_refused(tmp_path: Path, pool: ShardedEngine, root: Path) -> None:
