@@ -59,7 +59,7 @@ def test_what_is_not_done_within_the_grace_goes_to_others_at_once(outcome: Outco
 
 
 def test_a_drained_machine_gets_nothing_until_it_is_back(outcome: Outcome) -> None:
-    assert "two is out" in outcome.said
+    assert "two is drained" in outcome.said
     assert {run.machine for run in outcome.drained_runs} == {"one"}
     assert {run.machine for run in outcome.back_runs} == {"one", "two"}
     assert outcome.verdict.clean, outcome.verdict
