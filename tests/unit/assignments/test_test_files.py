@@ -6,6 +6,8 @@ import pytest
 
 from grading.assignments.loader import Assignment, read_folder
 from grading.domain.errors import AssignmentError
+from grading.domain.rubric_errors import RubricError
+from tests.support.german import in_german
 
 HEAD = """
 title = "T"
@@ -125,3 +127,11 @@ def test_tests_are_text(tmp_path: Path) -> None:
     (tmp_path / "work" / "tests" / "input_1.txt").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(AssignmentError, match=r"tests/input_1\.txt: is not UTF-8 text"):
         read(tmp_path, 'kind = "runs_clean"', {})
+
+
+def test_mistakes_in_tests_are_german_too(tmp_path: Path) -> None:
+    check = 'kind = "passes_tests"\ntests = "test_*.py"'
+    with pytest.raises(RubricError) as error:
+        read(tmp_path, check, {**SOLUTION, "tests/test_a.py": "def f(:"})
+    assert error.value.place == "criteria[0].checks[0].tests"
+    assert "tests/test_a.py: ist kein gültiges Python (" in in_german(error.value.coded)
