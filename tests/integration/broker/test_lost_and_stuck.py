@@ -293,5 +293,5 @@ def test_a_rubric_with_a_stage_nobody_does_is_not_imported(root: Path, tmp_path:
     (folder / "assignment.toml").write_text(content.replace('"feedback"', '"feedbakc"'))
     arguments = ["--config", str(root / "config.toml"), "assignment", "import", str(folder)]
     done = CliRunner().invoke(grader, arguments, env={"GRADER_DATABASE_URL": f"sqlite:///{tmp_path}/db"})
-    assert "there is no stage 'feedbakc'" in f"{done.output}{done.exception}"
+    assert "stage 'feedbakc' is not in config.toml" in f"{done.output}{done.exception}"
     assert not (tmp_path / "db").exists()

@@ -348,7 +348,7 @@ def test_acl_prints_users_that_redis_takes(tmp_path: Path, monkeypatch: pytest.M
     assert told["server"].startswith("redis://server:of%2Fthe%40server%2350%253F%3F@127.0.0.1")
     for url in told.values():
         assert str(urlsplit(url).password) not in printed.stdout
-    assert "put the server's address in the place" in printed.stderr
+    assert "replace the loopback address by the server's" in printed.stderr
     rules = acl_file(tmp_path / "redis", printed.stdout.splitlines())
     with (
         redis_server(tmp_path / "redis", rules) as port,
@@ -363,7 +363,7 @@ def test_acl_prints_users_that_redis_takes(tmp_path: Path, monkeypatch: pytest.M
     assert [line.split()[1] for line in alone.stdout.splitlines()] == ["machine.two"]
     monkeypatch.delenv("GRADER_REDIS_PASSWORD_SERVER")
     refused = _invoke(tmp_path, "redis", "acl", "--machine", "two")
-    assert "is made of the server's" in str(refused.exception)
+    assert "is derived from the server's" in str(refused.exception)
     monkeypatch.setenv("GRADER_REDIS_URL", told["server"])
     alone = _invoke(tmp_path, "redis", "acl", "--machine", "two")
     assert alone.stderr.startswith("machine.two: GRADER_REDIS_URL=redis://machine.two:")
