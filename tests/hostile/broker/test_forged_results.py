@@ -205,7 +205,7 @@ def test_a_message_that_comes_back_while_its_run_goes_on_changes_nothing(world: 
         assert inbox.returned({"body": base64.b64encode(b"[[], {}, {}]").decode()}) is None
         assert inbox.returned("nonsense") is None
         redis.lpush(key, said)
-        until(lambda: f"run {job['run_id']} of machine one goes on" in world.log(), 30, "it is read")
+        until(lambda: f"run {job['run_id']} of machine one is still running" in world.log(), 30, "it is read")
         assert admin.lengths(["analysis"]) == {"analysis": 0}
         Leases(redis, world.names).give_back(world.lease("one", job))
         redis.lpush(key, said)
@@ -220,7 +220,7 @@ def test_a_run_that_is_over_is_not_sent_again(world: World) -> None:
         inbox = Inbox(redis, signing.signer(world.urls["two"], "two"))
         Leases(redis, world.names).finish(world.lease("two", job))
         inbox.give_up(job["run_id"], job["secret"], "machine.one")
-    until(lambda: f"run {job['run_id']} of machine two is over" in world.log(), 30, "it is read")
+    until(lambda: f"run {job['run_id']} of machine two has finished" in world.log(), 30, "it is read")
     assert world.made.dispatch.registry.lengths(["machine.one"]) == {"machine.one": 0}
 
 
