@@ -66,20 +66,18 @@ class StageStatus(Value):
     model: str | None = Field(
         default=None, description="the model that does it, or did", examples=["qwen3-coder:30b"]
     )
-    seconds: float | None = Field(
-        default=None, description="how long it took, or takes until now", examples=[12.4]
-    )
-    tokens: int | None = Field(default=None, description="how many tokens were written", examples=[310])
+    seconds: float | None = Field(default=None, description="the duration so far", examples=[12.4])
+    tokens: int | None = Field(default=None, description="the output tokens", examples=[310])
     error: str | None = Field(default=None, description="why the last run failed", examples=[None])
     phase: str | None = Field(
-        default=None, description="what is done now, while it runs", examples=["generating"]
+        default=None, description="the current phase, while it runs", examples=["generating"]
     )
     prompt_tokens: int | None = Field(
-        default=None, description="about how many tokens the prompt has, while it runs", examples=[5120]
+        default=None, description="the approximate number of input tokens, while it runs", examples=[5120]
     )
     draft: str | None = Field(
         default=None,
-        description="what is being written, where the assignment shows it; it may still change",
+        description="the partial output, if the assignment shows it; it may still change",
         examples=[None],
     )
 

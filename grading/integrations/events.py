@@ -114,7 +114,7 @@ class Message(BaseModel):
     """What every message has."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
-    type: str = Field(description="what happened, of what")
+    type: str = Field(description="the type of the event")
 
 
 class SubmissionCreated(Message):
@@ -139,10 +139,10 @@ class AssignmentUpserted(Message):
 
 
 class Event(Message):
-    """From Grader: something happened to a submission or its grade."""
+    """An event from Grader about a submission or its grade."""
 
-    timestamp: datetime = Field(description="when it happened")
-    data: News = Field(description="what it happened to")
+    timestamp: datetime = Field(description="the time of the event")
+    data: News = Field(description="the subject of the event")
 
 
 EVENTS = {

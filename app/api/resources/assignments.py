@@ -56,7 +56,7 @@ class AssignmentFilter(Paged):
 class Assignment(BaseModel):
     """An assignment with its settings, which apply to all versions of its rubric."""
 
-    id: int = Field(description="its ID", examples=[12])
+    id: int = Field(description="the ID", examples=[12])
     course_id: int = Field(description="the ID of its course", examples=[3])
     path: str = Field(
         description="`course/assignment`, as in the form field of a submission", examples=["ba-2026/basket"]
@@ -139,7 +139,7 @@ class AssignmentChange(ChangeModel):
 class AssignmentMade(BaseModel):
     """The new assignment, with version 1 of its rubric as a draft."""
 
-    id: int = Field(description="its ID", examples=[12])
+    id: int = Field(description="the ID", examples=[12])
     url: str = Field(description="the URL of the new object", examples=["/api/v1/assignments/12"])
 
 

@@ -29,7 +29,7 @@ class CourseFilter(Paged):
 class CourseItem(BaseModel):
     """A course in a list."""
 
-    id: int = Field(description="its ID", examples=[3])
+    id: int = Field(description="the ID", examples=[3])
     slug: str = Field(description="the short name in the `path` of assignments", examples=["ba-2026"])
     title: str = Field(description="the title on pages", examples=["Business Analytics"])
     archived: bool = Field(description="whether the course has ended; nobody can submit", examples=[False])
@@ -40,7 +40,7 @@ class CourseItem(BaseModel):
 class Course(BaseModel):
     """A course with its settings."""
 
-    id: int = Field(description="its ID", examples=[3])
+    id: int = Field(description="the ID", examples=[3])
     slug: str = Field(description="the short name in the `path` of assignments", examples=["ba-2026"])
     title: str = Field(description="the title on pages", examples=["Business Analytics"])
     archived: bool = Field(description="whether the course has ended; nobody can submit", examples=[False])
@@ -61,7 +61,7 @@ class NewCourse(RequestModel):
 class CourseMade(BaseModel):
     """The new course."""
 
-    id: int = Field(description="its ID", examples=[3])
+    id: int = Field(description="the ID", examples=[3])
     url: str = Field(description="the URL of the new object", examples=["/api/v1/courses/3"])
 
 

@@ -66,7 +66,7 @@ class DeliveryFilter(Paged):
 class DeliveryItem(BaseModel):
     """An attempt to deliver a message."""
 
-    id: int = Field(description="its ID", examples=[204])
+    id: int = Field(description="the ID", examples=[204])
     receiver: str = Field(description="the receiver's name", examples=["lms"])
     type: str = Field(description="the type of the event", examples=["grade.released"])
     attempt: int = Field(description="the number of the attempt for this message, from 1", examples=[1])
@@ -104,7 +104,7 @@ class Resent(BaseModel):
 class WebhookSecret(BaseModel):
     """A webhook secret, without its value."""
 
-    id: int = Field(description="its ID", examples=[2])
+    id: int = Field(description="the ID", examples=[2])
     connection: str = Field(description="the name of the connection in config.toml", examples=["canvas"])
     created_at: datetime = Field(description="when it was made")
     created_by: str = Field(description="`user:` or `token:` with an ID, or a command", examples=["user:17"])
@@ -130,7 +130,7 @@ class SecretWanted(RequestModel):
 class SecretMade(BaseModel):
     """A new secret."""
 
-    id: int = Field(description="its ID", examples=[2])
+    id: int = Field(description="the ID", examples=[2])
     connection: str = Field(description="the name of the connection in config.toml", examples=["canvas"])
     secret: str | None = Field(
         description="`null` if this request was answered before with the same Idempotency-Key",

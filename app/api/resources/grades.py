@@ -152,7 +152,7 @@ class ChangeMade(BaseModel):
 class Change(BaseModel):
     """A change by a person; it can be undone."""
 
-    id: int = Field(description="its ID", examples=[31])
+    id: int = Field(description="the ID", examples=[31])
     at: datetime = Field(description="when it was made")
     by: str = Field(description="the name of the person who made it", examples=["Tom Tan"])
     kind: str = Field(description="what was changed, as in the request", examples=["points"])

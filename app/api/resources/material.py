@@ -61,7 +61,7 @@ class MaterialFile(BaseModel):
 class Material(BaseModel):
     """All files of the newest version."""
 
-    version: int = Field(description="its ID", examples=[4])
+    version: int = Field(description="the version number", examples=[4])
     items: list[MaterialFile] = Field(description="the files")
 
 

@@ -64,7 +64,7 @@ class RerunWanted(RequestModel):
 class RerunBegun(BaseModel):
     """The queued regrade, with batch priority."""
 
-    id: str = Field(description="its ID", examples=["51de90c4"])
+    id: str = Field(description="the ID", examples=["51de90c4"])
     submissions: int = Field(description="the number of submissions to regrade", examples=[27])
     url: str = Field(description="the URL of the new object", examples=["/api/v1/reruns/51de90c4"])
 
@@ -72,7 +72,7 @@ class RerunBegun(BaseModel):
 class Rerun(BaseModel):
     """The progress of a regrade. Complete new grades replace the old ones automatically."""
 
-    id: str = Field(description="its ID", examples=["51de90c4"])
+    id: str = Field(description="the ID", examples=["51de90c4"])
     purpose: str = Field(
         description="`rerun` (regrade); or started on the pages: `try` (test run) or `rubric` (dry run)",
         examples=["rerun"],
@@ -89,7 +89,7 @@ class Rerun(BaseModel):
 class RerunState(BaseModel):
     """The new state."""
 
-    id: str = Field(description="its ID", examples=["51de90c4"])
+    id: str = Field(description="the ID", examples=["51de90c4"])
     state: str = Field(description="`discarded`", examples=["discarded"])
 
 
@@ -122,14 +122,14 @@ class RegradeWanted(RequestModel):
 class RegradeAsked(BaseModel):
     """The open request."""
 
-    id: int = Field(description="its ID", examples=[8])
+    id: int = Field(description="the ID", examples=[8])
     url: str = Field(description="the URL of the new object", examples=["/api/v1/regrades/8"])
 
 
 class Regrade(BaseModel):
     """A regrade request with its response."""
 
-    id: int = Field(description="its ID", examples=[8])
+    id: int = Field(description="the ID", examples=[8])
     submission_id: str = Field(description="the ID of the submission", examples=["4f0c2d91"])
     course_id: int = Field(description="the ID of the course", examples=[3])
     assignment_id: int = Field(description="the ID of the assignment", examples=[12])
@@ -165,7 +165,7 @@ class AnswerGiven(RequestModel):
 class RegradeState(BaseModel):
     """The new state."""
 
-    id: int = Field(description="its ID", examples=[8])
+    id: int = Field(description="the ID", examples=[8])
     state: str = Field(description="`accepted`, `declined` or `withdrawn`", examples=["accepted"])
 
 

@@ -37,7 +37,7 @@ class RubricFilter(RequestModel):
 class Rubric(BaseModel):
     """A version of a rubric, with the task."""
 
-    version: int = Field(description="its ID", examples=[4])
+    version: int = Field(description="the version number", examples=[4])
     newest: int = Field(description="the latest version", examples=[4])
     counting: int | None = Field(description="the version in use", examples=[4])
     created_at: datetime = Field(description="when it was saved")
@@ -58,7 +58,7 @@ class Rubric(BaseModel):
 class Version(BaseModel):
     """A version in a list."""
 
-    version: int = Field(description="its ID", examples=[4])
+    version: int = Field(description="the version number", examples=[4])
     created_at: datetime = Field(description="when it was saved")
     by: str = Field(description="the name of the person who saved it", examples=["Tom Tan"])
     note: str = Field(description="the note of its author", examples=["Points for the plot"])
@@ -85,7 +85,7 @@ class NewRubric(RequestModel):
 class VersionMade(BaseModel):
     """The saved version."""
 
-    version: int = Field(description="its ID", examples=[5])
+    version: int = Field(description="the version number", examples=[5])
     published: bool = Field(description="whether this request published it")
 
 

@@ -77,7 +77,7 @@ class SubmissionUpload(SubmissionForm):
 class SubmissionAccepted(BaseModel):
     """The submission is stored and will be graded."""
 
-    id: str = Field(description="its ID", examples=["4f0c2d91"])
+    id: str = Field(description="the ID", examples=["4f0c2d91"])
     status: str = Field(description="`received`", examples=["received"])
     status_url: str = Field(
         description="the URL to get the status", examples=["/api/v1/submissions/4f0c2d91"]
@@ -96,7 +96,7 @@ class Timing(BaseModel):
 class SubmissionStatus(BaseModel):
     """The status of a submission. Score, flags and report are included once you may see them."""
 
-    id: str = Field(description="its ID", examples=["4f0c2d91"])
+    id: str = Field(description="the ID", examples=["4f0c2d91"])
     status: str = Field(
         description="`received`, `queued`, `running`, `graded`, `partial` or `failed`", examples=["running"]
     )
@@ -175,7 +175,7 @@ class SubmissionFilter(Paged):
 class SubmissionItem(BaseModel):
     """A submission in a list. Score and flags are included once you may see them."""
 
-    id: str = Field(description="its ID", examples=["4f0c2d91"])
+    id: str = Field(description="the ID", examples=["4f0c2d91"])
     number: int = Field(
         description="the number of the submission of this student for this assignment", examples=[1]
     )

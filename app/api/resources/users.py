@@ -53,7 +53,7 @@ class User(BaseModel):
 class CourseOfUser(BaseModel):
     """A course of a person."""
 
-    course_id: int = Field(description="its ID", examples=[3])
+    course_id: int = Field(description="the ID of the course", examples=[3])
     title: str = Field(description="the title of the course", examples=["Business Analytics"])
     role: str = Field(description="`student`, `grader` or `instructor`", examples=["student"])
 

@@ -277,7 +277,7 @@ class Queue(Value):
 
     position: int = Field(description="the place from 1; 0 after the start", examples=[3])
     eta_s: int | None = Field(
-        description="about the seconds until the result; `null` where it is not known", examples=[95]
+        description="the estimated seconds until the result; `null` if unknown", examples=[95]
     )
 
 

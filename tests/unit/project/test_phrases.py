@@ -11,6 +11,8 @@ from pathlib import Path
 import yaml
 from babel.messages.pofile import read_po
 
+from app.api import openapi
+
 ROOT = Path(__file__).parents[3]
 MADE = re.compile(r"<!-- from the code: .*?<!-- end -->|^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
 ENGLISH = (
@@ -389,6 +391,19 @@ COMMANDS = (
 """For what commands print, beside ENGLISH."""
 
 
+API = (
+    r"(how far|what came|what counts|where it can be)",
+    r"whose it was",
+    r"by their number",
+    r"(its|their|the \w+'s) number\b",
+    r"where (none|nobody|there (is|was) none)",
+    r"takes nothing",
+    r"for (staff|administrators)\.",
+    r"make a (course|link|secret)",
+)
+"""For the description of the HTTP API, beside ENGLISH."""
+
+
 def found(texts: list[str], phrases: tuple[str, ...]) -> list[str]:
     """Each text with a phrase, and the phrase."""
     patterns = [re.compile(phrase, re.IGNORECASE) for phrase in phrases]
@@ -404,6 +419,16 @@ def catalogue() -> list[tuple[list[str], list[str]]]:
         for message in messages
     ]
     return [(english, german) for english, german in forms]
+
+
+def described(value: object) -> Iterator[str]:
+    """Each summary and description inside."""
+    if isinstance(value, dict):
+        yield from (
+            one for key, one in value.items() if key in ("summary", "description") and isinstance(one, str)
+        )
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from described(inner)
 
 
 LOGGING = ("debug", "info", "warning", "error", "exception", "critical")
@@ -440,6 +465,12 @@ def test_messages_have_no_phrase_of_the_list() -> None:
 
 def test_nor_has_the_german() -> None:
     assert found([text for _, german in catalogue() for text in german], GERMAN) == []
+
+
+def test_nor_has_the_description_of_the_api() -> None:
+    texts = list(described(openapi.document()))
+    assert {"Release a grade, even if it is held.", "the ID of the submission"} <= set(texts)
+    assert found(texts, ENGLISH + API) == []
 
 
 def test_nor_have_documents() -> None:
