@@ -117,7 +117,7 @@ def test_a_dry_run_is_compared_and_applied(careful: Page, school: School, site: 
     page.get_by_role("button", name="Save draft").click()
     follow(page, page.get_by_role("link", name="Test and compare"))
     look(page, pictures, "authoring-8-try")
-    page.get_by_role("button", name="Start comparison").click()
+    page.get_by_role("button", name="Start dry run").click()
     expect(page.get_by_text("0 / 3 graded")).to_be_visible()
     page.evaluate("window.old = true")
     finish(school, page.url.rsplit("/", 1)[-1])
