@@ -397,7 +397,7 @@ def test_class_zip_preview_and_confirm(school: School) -> None:
     page = client.get(f"/classes/{batch}").get_data(as_text=True)
     assert "4 students in the ZIP file: 2 enrolled in this course, 2 not" in page
     assert "✓ by name" in page
-    assert "✓ by ID" in page
+    assert "✓ by sign-in name" in page
     assert school.count(tables.Submission) == 0
     keys = re.findall(r'<th scope="row">([^<]+)', page)
     choice = {"anna · 111": school.users["anna"], "ben": school.users["ben"], "new-1": "create"}
