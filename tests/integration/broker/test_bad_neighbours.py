@@ -107,7 +107,7 @@ def test_a_submission_the_checks_fail_on_ends_and_the_others_go_on(
     Sweeper(server).step()
     assert (row(server, poison).state, row(server, poison).failure) == ("failed", CHECKS_FAILED())
     assert in_german(row(server, poison).failure).startswith(
-        "Die Prüfungen dieser Abgabe sind fehlgeschlagen"
+        "Die automatischen Prüfungen dieser Abgabe sind fehlgeschlagen"
     )
     assert row(server, sound).state == RoundState.QUEUED
 

@@ -59,7 +59,7 @@ def test_a_redis_that_has_no_room_settles_messages(tmp_path: Path) -> None:
 def test_a_message_that_cannot_be_settled_gives_its_place_back(tmp_path: Path) -> None:
     with worker(tmp_path) as (app, client):
         app.send_task("grader.stop_writing", queue="tasks", ignore_result=True)
-        until(lambda: b"stays unsettled" in (tmp_path / "log").read_bytes(), 30, "redis refuses")
+        until(lambda: b"stays unacknowledged" in (tmp_path / "log").read_bytes(), 30, "redis refuses")
         client.config_set("min-replicas-to-write", 0)
         app.send_task("grader.tell", queue="tasks", ignore_result=True)
         told(client)

@@ -142,7 +142,7 @@ def test_a_second_deployment_is_told_of_the_first(site: Site, grader: Grader) ->
     said = deploy(grader)
     assert "process " in said.error
     assert "has been deploying to it for " in said.error
-    assert "wait until that has ended, or end it there: its lock ends with its connection." in said.error
+    assert "wait until that ends, or end it there: its lock ends with its connection." in said.error
     assert time.monotonic() - begun < 20
     lock.close()
 

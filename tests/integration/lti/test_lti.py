@@ -376,8 +376,8 @@ def test_a_platform_is_changed_and_removed_and_grades_stay(here: Campus) -> None
     release(here, submission)
     token = form_token(boss, page)
     shown = boss.get(page).get_data(as_text=True)
-    assert "The link of one course." in shown
-    assert "One assignment link." in shown
+    assert "The link to one course is deleted." in shown
+    assert "One assignment link is deleted." in shown
     with here.school.store.read() as session:
         said = registrations.load_registration(session, here.platform_id)
     form: dict[str, str] = {key: value for key, value in vars(said).items() if isinstance(value, str)}

@@ -260,4 +260,4 @@ def test_words_are_coarse(school: School, monkeypatch: pytest.MonkeyPatch) -> No
     with school.app.test_request_context(), school.store.read() as session:
         view = submission_view.load_view(session, mine)
         shown = live(view, progress(session, view), sees_score=True)
-    assert shown.detail == "Position 1. About 6 minutes remaining."
+    assert shown.detail == "Position 1. About 6 minutes until the grade is ready."

@@ -446,7 +446,7 @@ def test_secrets_and_addresses_are_checked_at_the_start(root: Path) -> None:
     (made,) = receivers(config(good), secrets)
     assert (made.name, made.url, made.keys) == ("my-lms", good["url"], (NEW, NEW))
     assert "nnn" not in repr(made)
-    with pytest.raises(ConfigError, match="needs GRADER_EVENTS_MY_LMS_SECRET"):
+    with pytest.raises(ConfigError, match="set GRADER_EVENTS_MY_LMS_SECRET"):
         event_secrets(config(good), {})
     for short in ("whsec_c2hvcnQ=", "whsec_%", "whsec_é"):
         with pytest.raises(ConfigError, match="at least 24"):

@@ -93,7 +93,7 @@ def test_a_database_of_another_version_is_refused_with_a_sentence(database_url: 
     with store.write() as session:
         session.execute(text("update alembic_version set version_num = '9999'"))
     for refused in (lambda: schema.upgrade(database_url), lambda: schema.require_usable(store)):
-        with pytest.raises(schema.StoreOutdated, match="revision 9999, which is of another version"):
+        with pytest.raises(schema.StoreOutdated, match="revision 9999, which belongs to another version"):
             refused()
     store.close()
 

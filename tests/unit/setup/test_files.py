@@ -548,7 +548,7 @@ def test_a_dry_run_makes_no_environment(tmp_path: Path) -> None:
         [str(tmp_path / "scripts" / "setup"), "--dry-run"], capture_output=True, text=True, check=False
     )
     assert not (tmp_path / "made").exists()
-    assert (said.returncode, "scripts/bootstrap run makes it" in said.stderr) == (1, True)
+    assert (said.returncode, "Create it with scripts/bootstrap run" in said.stderr) == (1, True)
 
 
 def test_data_are_removed_by_undo_only() -> None:
