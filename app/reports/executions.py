@@ -191,12 +191,12 @@ def _counted(hidden: bool, passed: int, total: int) -> str:
 
 
 def _row(test: TestOutcome) -> TestRow:
-    both = f"gave {test.got}, not {test.expected}"
+    both = f"gave {test.got}, not {test.expected}"  # the two parts before the reason say that already
     measured = (
         (_("Input"), test.input),
         (_("Expected"), test.expected),
         (_("Actual"), test.got),
-        (_("Reason"), "" if test.message == both else test.message),  # that stands there already
+        (_("Reason"), "" if test.message == both else render_message(test.coded)),
     )
     title = " ".join(test.name.split())[:200] or _("A test")
     parts = tuple(_part(label, text) for label, text in measured if text.strip() not in ("", title))
@@ -243,7 +243,7 @@ def _sentences(found: ShownDocument, staff: bool) -> Iterator[str]:
     elif found.end == "finished":
         yield _("When we ran your work, it did not finish.")
     if found.end != "finished":
-        yield found.reason or _("The run was stopped early.")
+        yield render_message(found.coded) or _("The run was stopped early.")
     if found.missing:
         yield _(
             "Not installed on the server: %(names)s. This does not count against the work.",

@@ -106,7 +106,7 @@ def _only_by_running(rubric: Rubric) -> bool:
 
 def _stopped(ran: Ran) -> Iterator[Flag]:
     for path, execution in ran.stopped:
-        reason = execution.reason.rstrip(".") or ENDED(end=execution.end)
+        reason = execution.clause if execution.reason else ENDED(end=execution.end)
         message = STOPPED(path=path, reason=reason)
         yield Flag.of("run_stopped", message, hold=True, location=Location(document=path))
     for path in ran.plan.works:

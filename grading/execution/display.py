@@ -14,7 +14,7 @@ from grading.domain.document import Cell, Document, Output
 from grading.execution.path_repair import Repair
 from grading.execution.plan import Plan
 from grading.execution.results import Ran
-from grading.execution.values import End, Execution, Played
+from grading.execution.values import Ended, Execution, Played
 
 MOST_BYTES = 200_000
 """Of all outputs and errors of a submission together, as UTF-8."""
@@ -30,12 +30,10 @@ PLAYED_CHARS = 4_000
 """Characters of one cell's outputs that a job carries."""
 
 
-class ShownDocument(Value):
+class ShownDocument(Ended):
     """What running one document showed, cell by cell; a script has one cell."""
 
     path: str
-    end: End
-    reason: str = ""
     cells: tuple[Played, ...] = ()
     repairs: tuple[Repair, ...] = ()
     missing: tuple[str, ...] = ()
@@ -101,6 +99,8 @@ def _document(path: str, execution: Execution, seen: Ran, room: _Room) -> ShownD
         path=path,
         end=execution.end,
         reason=_storable(execution.reason)[:LONGEST_ERROR],
+        code=execution.code,
+        params=execution.params,
         cells=tuple(
             _cell(played, room) for played in execution.cells[:MOST_CELLS] if execution.end != "not run"
         ),

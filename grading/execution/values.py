@@ -13,8 +13,27 @@ from pydantic import Field
 from grading.config.settings import Limits
 from grading.domain.base_value import Value
 from grading.domain.document import Output
+from grading.domain.messages import Message, Params, define_message, verbatim
 
 CodeLanguage = Literal["python", "r"]
+
+# Why a run ended, without a full stop because other messages hold them; prompts read the English texts.
+MEMORY = define_message("run.memory", "It used more than the %(size)s MiB of memory that it may")
+TOO_LONG = define_message("run.too_long", "It ran longer than the %(seconds)s s that it may take in all")
+PROCESSES = define_message(
+    "run.processes", "It started more than the %(count)s processes and threads that it may"
+)
+SOCKETS = define_message("run.sockets", "It opened more than the %(count)s sockets that it may")
+FILES = define_message("run.files", "It made more than 20,000 files")
+FILE_SIZE = define_message("run.file_size", "It wrote a file larger than the %(size)s MiB that it may")
+OUTPUT = define_message("run.output", "It gave out more than it may")
+NO_HEARTBEAT = define_message("run.no_heartbeat", "It gave no heartbeat for %(seconds)s s")
+NOT_READING = define_message("run.not_reading", "It did not read what it was sent")
+ENDED_ITSELF = define_message("run.ended_itself", "It ended itself before its time")
+ENDED_EARLY = define_message("run.ended_early", "The program ended itself before it was through")
+EXIT_CODE = define_message("run.exit_code", "It ended itself with exit code %(number)s")
+SIGNAL = define_message("run.signal", "It was ended by a signal of its own making (%(name)s)")
+SENTENCE = define_message("run.sentence", "%(reason)s.")
 
 
 class Code(Value):
@@ -133,12 +152,34 @@ End = Literal["finished", "too long", "memory", "output", "processes", "left", "
 there is no sandbox here, or it could not be used; nobody's work is to blame."""
 
 
-class Execution(Value):
-    """Result of running one request in a sandbox."""
+def _empty(value: object) -> bool:
+    return not value
+
+
+class Ended(Value):
+    """How a run ended."""
 
     end: End
     reason: str = ""
-    """A sentence for people, empty when it finished."""
+    """A sentence for people, empty when it finished. In English."""
+    code: str = Field(default="", exclude_if=_empty)
+    """Which message it is, without its full stop; empty where an older version wrote it."""
+    params: Params = Field(default_factory=dict, exclude_if=_empty)
+
+    @property
+    def clause(self) -> Message:
+        """The reason without its full stop, to be rendered in a language."""
+        return Message(code=self.code, params=self.params, message=self.reason.rstrip("."))
+
+    @property
+    def coded(self) -> Message:
+        """The reason, to be rendered in a language; as it is stored where it has no code."""
+        return SENTENCE(reason=self.clause) if self.code else verbatim(self.reason)
+
+
+class Execution(Ended):
+    """Result of running one request in a sandbox."""
+
     cells: tuple[Played, ...] = ()
     variables: dict[str, Answer] = Field(default_factory=dict)
     answers: tuple[Answer, ...] = ()

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from grading.domain.base_value import Value
 from grading.domain.errors import SandboxUnavailable
 from grading.execution.values import (
+    ENDED_EARLY,
     Answer,
     CodeLanguage,
     End,
@@ -126,6 +127,8 @@ class Executor:
         return Execution(
             end=ending.end,
             reason=ending.reason,
+            code=ending.clause.code,
+            params=ending.clause.params,
             cells=talk.all_cells(),
             variables={name: talk.variables.get(name, NOT_REACHED) for name in request.variables},
             answers=tuple(
@@ -166,7 +169,7 @@ class Executor:
             talk.test(file, tests)
 
 
-LEFT = Ending("left", "The program ended itself before it was through.")
+LEFT = Ending("left", ENDED_EARLY())
 
 
 @dataclass

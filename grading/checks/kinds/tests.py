@@ -385,8 +385,9 @@ def _why(answer: Answer, check: PassesTests | VariableEquals, execution: Executi
     if answer.state == "missing":
         return NOT_DEFINED()
     if answer.state == "not reached":
-        reason = execution.reason.rstrip(".") if execution is not None and execution.reason else ""
-        return NOT_REACHED_FOR(reason=reason) if reason else NOT_REACHED()
+        if execution is None or not execution.reason:
+            return NOT_REACHED()
+        return NOT_REACHED_FOR(reason=execution.clause)
     return RAISED(error=answer.error or "an error")
 
 

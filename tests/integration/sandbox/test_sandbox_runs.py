@@ -28,6 +28,7 @@ from grading.store.submissions import intake, receipts
 from grading.store.submissions.intake import IncomingSubmission
 from grading.store.tables import CachedExecution, Outbox, Round
 from tests.support.factories import COURSE, add_student, submit
+from tests.support.german import in_german
 from tests.support.services import SqliteDatabases
 from tests.support.system import close_dispatch
 from workers.sandbox.backends import open_backend
@@ -291,6 +292,8 @@ def test_work_that_keeps_itself_from_being_run_fails_its_tests(
     evidence = lite.tried("ada", source)
     assert share(evidence) == 0
     assert [(f.code, f.hold) for f in evidence.flags] == flags
+    stopped = [in_german(flag.coded) for flag in evidence.flags if flag.code == "run_stopped"]
+    assert all("wurde abgebrochen: Das Programm " in words for words in stopped)
 
 
 def test_what_ran_out_of_time_is_run_again_the_next_time(lite: School) -> None:

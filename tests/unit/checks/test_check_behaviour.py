@@ -16,7 +16,8 @@ from grading.domain.document import Document, Output
 from grading.domain.evidence import Evidence
 from grading.execution.plan import Plan
 from grading.execution.results import Ran
-from grading.execution.values import Answer, Execution, Played, Request
+from grading.execution.values import MEMORY, Answer, Execution, Played, Request
+from tests.support.german import in_german
 from tests.unit.checks.samples import cell, notebook, script, shown
 from tests.unit.execution.samples import collected, planned, play, rubric_of, run_outcome
 
@@ -108,6 +109,27 @@ def test_an_early_exit_passes_no_test(solution: list[Document]) -> None:
     assert all(o.weight == 1 for o in outcomes)
     assert "was not reached: The program ended itself" in outcomes[1].message
     assert codes(evidence)["run_stopped"] is True
+
+
+def test_a_broken_limit_is_named_in_english_and_german() -> None:
+    def hungry(key: str, request: Request) -> Execution:
+        clause = MEMORY(size=512)
+        why = {"reason": f"{clause}.", "code": clause.code, "params": clause.params}
+        return (
+            Execution.model_validate({"end": "memory", **why}) if key[:5] == "work:" else play(key, request)
+        )
+
+    evidence = collected(CASES, RIGHT, runs=hungry)
+    test = evidence.criteria[0].outcomes[0].tests[0]
+    assert test.message == "was not reached: It used more than the 512 MiB of memory that it may"
+    assert in_german(test.coded) == (
+        "wurde nicht ausgeführt: Das Programm belegte mehr als die erlaubten 512 MiB Arbeitsspeicher"
+    )
+    (stopped,) = (flag for flag in evidence.flags if flag.code == "run_stopped")
+    assert stopped.message.startswith(
+        "The run of work.py was stopped: It used more than the 512 MiB of memory that it may. Cells and tests"
+    )
+    assert "die erlaubten 512 MiB Arbeitsspeicher. Zellen" in in_german(stopped.coded)
 
 
 def test_a_test_without_end_fails_alone() -> None:

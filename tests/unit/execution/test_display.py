@@ -7,9 +7,11 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+from flask import Flask, g
 
 from app.reports.executions import FOLDED_CHARS, LONGEST, SHOWN_FAILED, listed_tests, ran_cell, ran_document
 from grading.checks.kinds.runs import RunsClean
+from grading.checks.test_outcomes import NOT_REACHED, kept
 from grading.config.settings import Limits
 from grading.documents import Identity, pseudonymise
 from grading.domain.document import Cell, Document, Location, Output
@@ -26,7 +28,7 @@ from grading.execution.display import (
 )
 from grading.execution.path_repair import Repair
 from grading.execution.plan import Plan, make_plan
-from grading.execution.values import Code, Execution, Played, Request, Work
+from grading.execution.values import MEMORY, Code, Execution, Played, Request, Work
 from workers.server.pseudonyms import hide_names
 
 
@@ -215,6 +217,39 @@ def test_how_a_documents_run_went_in_sentences() -> None:
     assert "bwrap" in said(staff=True, end="not run", reason="bwrap is missing")
     assert said(cells=(played(1),)) == "When we ran your work, it finished without errors."
     assert ran_document(None, staff=True) == ()
+
+
+def test_why_a_run_was_stopped_in_the_readers_language() -> None:
+    clause = MEMORY(size=512)
+    ended = Execution(
+        end="memory", reason=f"{clause}.", code=clause.code, params=clause.params, cells=(played(1),)
+    )
+    made = ShownExecution.model_validate_json(shown(plan("a.py"), {"work:a.py": ended}).model_dump_json())
+
+    def said(language: str, document: ShownDocument) -> str:
+        with Flask("pages").test_request_context():
+            g.language = language
+            return ran_document(document, staff=False)[-1]
+
+    assert said("en", made.documents["a.py"]) == "It used more than the 512 MiB of memory that it may."
+    assert said("de", made.documents["a.py"]) == (
+        "Das Programm belegte mehr als die erlaubten 512 MiB Arbeitsspeicher."
+    )
+    stored = '{"path": "a.py", "end": "memory", "reason": "It used too much. It ended."}'
+    assert said("de", ShownDocument.model_validate_json(stored)) == "It used too much. It ended."
+
+
+def test_why_a_test_failed_in_the_readers_language() -> None:
+    def reason(**why: Any) -> str:
+        test = TestOutcome(name="t", passed=False, **why)
+        with Flask("pages").test_request_context():
+            g.language = "de"
+            found = listed_tests(CheckOutcome(check="1", label="", earned=0, tests=(test,)), staff=False)
+            assert found is not None
+            return found.failed[0].parts[-1].text
+
+    assert reason(**kept(NOT_REACHED())) == "wurde nicht ausgeführt"
+    assert reason(message="was not reached") == "was not reached"
 
 
 def test_many_and_long_tests_are_bounded() -> None:

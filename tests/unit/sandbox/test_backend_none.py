@@ -8,10 +8,13 @@ import pytest
 
 from grading.config.settings import Limits
 from grading.domain.errors import SandboxUnavailable
+from grading.execution.values import FILES
+from tests.support.german import in_german
 from workers.sandbox.backends import bubblewrap, open_backend
 from workers.sandbox.backends.base import SandboxSpec
 from workers.sandbox.backends.json_lines import ending
 from workers.sandbox.backends.selection import NoBackend
+from workers.sandbox.backends.watchdog import FILES as MOST_FILES
 
 
 def test_it_says_what_to_install():
@@ -46,21 +49,30 @@ def test_missing_programs_by_their_package():
 
 
 @pytest.mark.parametrize(
-    ("code", "end", "word"),
+    ("code", "end", "sentence"),
     [
-        (None, "not run", "could not start"),
-        (0, "left", "before its time"),
-        (3, "left", "exit code 3"),
-        (128 + signal.SIGSEGV, "left", "SIGSEGV"),
-        (128 + signal.SIGXCPU, "too long", "120 s"),
-        (128 + signal.SIGXFSZ, "output", "256 MiB"),
-        (255, "left", "exit code 255"),
+        (0, "left", "It ended itself before its time."),
+        (3, "left", "It ended itself with exit code 3."),
+        (128 + signal.SIGSEGV, "left", "It was ended by a signal of its own making (SIGSEGV)."),
+        (128 + signal.SIGXCPU, "too long", "It ran longer than the 120 s that it may take in all."),
+        (128 + signal.SIGXFSZ, "output", "It wrote a file larger than the 256 MiB that it may."),
+        (255, "left", "It ended itself with exit code 255."),
     ],
 )
-def test_what_exit_codes_mean(code: int | None, end: str, word: str):
+def test_what_exit_codes_mean(code: int, end: str, sentence: str):
     how = ending(code, told_to_end=False, limits=Limits())
-    assert how.end == end
-    assert word in how.reason
+    assert (how.end, how.reason) == (end, sentence)
+    assert in_german(how.clause)
+
+
+def test_a_program_without_an_exit_code_was_not_started():
+    how = ending(None, told_to_end=False, limits=Limits())
+    assert (how.end, how.reason) == ("not run", "The sandbox could not start the program.")
+
+
+def test_the_number_of_files_is_the_limit():
+    assert f"{MOST_FILES:,} files" in FILES().message
+    assert f"{MOST_FILES:,} Dateien".replace(",", ".") in in_german(FILES())
 
 
 def test_an_end_that_was_asked_for_is_none_to_explain():

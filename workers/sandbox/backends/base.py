@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from grading.config.settings import Limits
+from grading.domain.messages import Message
 from grading.execution.values import End
 
 
@@ -47,10 +48,16 @@ class SandboxSpec:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a sandbox ended; `reason` is a sentence for people, empty when it finished."""
+    """How a sandbox ended."""
 
     end: End
-    reason: str = ""
+    clause: Message = field(default_factory=Message)
+    """Why, without a full stop; empty when it finished."""
+
+    @property
+    def reason(self) -> str:
+        """Why, as a sentence in English; empty when it finished."""
+        return f"{self.clause}." if self.clause.message else ""
 
 
 class Session(Protocol):

@@ -14,6 +14,8 @@ from contextlib import suppress
 from typing import Any, Protocol, Self
 
 from grading.config.settings import Limits
+from grading.domain.messages import Message, verbatim
+from grading.execution import values
 from grading.execution.values import End
 from workers.sandbox.backends.base import Ending, SandboxSpec
 from workers.sandbox.backends.watchdog import Watcher, memory, too_long
@@ -113,11 +115,11 @@ class PipedSession:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def break_off(self, end: End, reason: str) -> None:
+    def break_off(self, end: End, clause: Message) -> None:
         """End it because of a limit; the first reason counts."""
         with self._lock:
             if self._broken is None and self._ending is None:
-                self._broken = Ending(end, reason)
+                self._broken = Ending(end, clause)
                 self._program.kill()
 
     def send(self, message: Mapping[str, Any]) -> None:
@@ -130,7 +132,7 @@ class PipedSession:
         while data and self._broken is None:
             left = min(patience, self.deadline) - time.monotonic()
             if left <= 0:
-                self.break_off("too long", "It did not read what it was sent.")
+                self.break_off("too long", values.NOT_READING())
                 return
             poll = select.poll()
             poll.register(self._program.stdin, select.POLLOUT)
@@ -169,8 +171,8 @@ class PipedSession:
                 self._read()
             elif left <= 0:
                 late = time.monotonic() >= self.deadline
-                reason = too_long(self.limits) if late else f"It gave no heartbeat for {timeout_s:g} s."
-                self.break_off("too long", reason)
+                clause = too_long(self.limits) if late else values.NO_HEARTBEAT(seconds=f"{timeout_s:g}")
+                self.break_off("too long", clause)
                 return None
 
     def _line(self) -> bytes | None:
@@ -200,7 +202,7 @@ class PipedSession:
 
     def _fall_silent(self) -> None:
         self._silent = True
-        self.break_off("output", "It gave out more than it may.")
+        self.break_off("output", values.OUTPUT())
 
     def close(self) -> Ending:
         """End everything in the sandbox and say how it ended."""
@@ -238,14 +240,14 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
 def ending(code: int | None, *, told_to_end: bool, limits: Limits) -> Ending:
     """What the exit code of a program that ended by itself means."""
     if code is None:
-        return Ending("not run", "The sandbox could not start the program.")
+        return Ending("not run", verbatim("The sandbox could not start the program"))
     if code == 0:
-        return Ending("finished") if told_to_end else Ending("left", "It ended itself before its time.")
+        return Ending("finished") if told_to_end else Ending("left", values.ENDED_ITSELF())
     number = code - 128
     if number == signal.SIGXCPU:
         return Ending("too long", too_long(limits))
     if number == signal.SIGXFSZ:
-        return Ending("output", f"It wrote a file larger than the {limits.disk_mb} MiB that it may.")
+        return Ending("output", values.FILE_SIZE(size=limits.disk_mb))
     if number in set(signal.Signals):
-        return Ending("left", f"It was ended by a signal of its own making ({signal.Signals(number).name}).")
-    return Ending("left", f"It ended itself with exit code {code}.")
+        return Ending("left", values.SIGNAL(name=signal.Signals(number).name))
+    return Ending("left", values.EXIT_CODE(number=code))

@@ -7,6 +7,7 @@ import weakref
 from typing import Literal
 
 from grading.domain.errors import SandboxUnavailable
+from grading.domain.messages import verbatim
 from workers.sandbox.backends.base import Backend, SandboxSpec, Session
 from workers.sandbox.backends.bubblewrap import Bubblewrap
 from workers.sandbox.backends.container import Container
@@ -93,6 +94,6 @@ class ClosableBackend:
         with self._lock:
             running = list(self._open)
         for session in running:
-            session.break_off("not run", ENDS)
+            session.break_off("not run", verbatim(ENDS.rstrip(".")))
         if isinstance(self._inner, Bubblewrap):
             self._inner.fork_servers.close()

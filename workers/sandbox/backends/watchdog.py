@@ -11,12 +11,17 @@ from pathlib import Path
 from typing import Protocol
 
 from grading.config.settings import Limits
+from grading.domain.messages import Message
+from grading.execution import values
 from grading.execution.values import End
 
 TICK_S = 0.05
 """Time between two looks."""
 FILES = 20_000
-"""Files and folders that a sandbox may have at the same time in each of its writable folders."""
+"""Files and folders that a sandbox may have at the same time in each of its writable folders.
+
+The text of `values.FILES` names the number.
+"""
 SOCKETS = 128
 """Sockets that a sandbox may have at the same time: the memory behind them is the kernel's and nobody's."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -37,7 +42,7 @@ class Watched(Protocol):
     def entered_pid(self) -> int | None:
         """A process inside that was forked from outside and is no child of the first; None without one."""
 
-    def break_off(self, end: End, reason: str) -> None:
+    def break_off(self, end: End, clause: Message) -> None:
         """End everything in it, without waiting."""
 
 
@@ -102,18 +107,18 @@ def shared_out(pids: tuple[int, ...]) -> int | None:
     return total
 
 
-def breach(root: int, limits: Limits, entered: int | None = None) -> tuple[End, str] | None:
-    """Which limit of memory or processes is broken now, and the sentence for it."""
+def breach(root: int, limits: Limits, entered: int | None = None) -> tuple[End, Message] | None:
+    """Which limit of memory or processes is broken now, and what is said of it."""
     now = usage(root, entered)
     if now.tasks > limits.processes:
-        return "processes", f"It started more than the {limits.processes} processes and threads that it may."
+        return "processes", values.PROCESSES(count=limits.processes)
     allowed = limits.memory_mb << 20
     if now.memory > allowed:
         exact = shared_out(now.pids)
         if exact is None or exact > allowed:
             return "memory", memory(limits)
     if sockets(root) > SOCKETS:
-        return "processes", f"It opened more than the {SOCKETS} sockets that it may."
+        return "processes", values.SOCKETS(count=SOCKETS)
     return None
 
 
@@ -137,14 +142,14 @@ def too_many_files(root: int) -> bool:
     return False
 
 
-def memory(limits: Limits) -> str:
-    """The sentence about memory."""
-    return f"It used more than the {limits.memory_mb} MiB of memory that it may."
+def memory(limits: Limits) -> Message:
+    """What is said of memory."""
+    return values.MEMORY(size=limits.memory_mb)
 
 
-def too_long(limits: Limits) -> str:
-    """The sentence about the wall time."""
-    return f"It ran longer than the {limits.seconds:g} s that it may take in all."
+def too_long(limits: Limits) -> Message:
+    """What is said of the wall time."""
+    return values.TOO_LONG(seconds=f"{limits.seconds:g}")
 
 
 class Watcher:
@@ -193,4 +198,4 @@ class Watcher:
         if broken is not None:
             sandbox.break_off(*broken)
         elif self._looks % 5 == 0 and too_many_files(root):
-            sandbox.break_off("output", f"It made more than {FILES:,} files.")
+            sandbox.break_off("output", values.FILES())
