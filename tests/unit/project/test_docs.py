@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 import pytest
+from babel.messages.pofile import read_po
 
 from app.api.resources.submissions import SubmissionAccepted, SubmissionStatus
 from cli.main import grader
@@ -29,6 +30,7 @@ CODE = "grading workers app cli grader_client bench migrations scripts tests sam
 PATH = re.compile(rf"^(?:{'|'.join(CODE)})/[\w./-]*$")
 NAME = re.compile(r"^[A-Za-z_][\w.]*$")
 FIRST_CELL = re.compile(r"^\| (.*?) \|", re.MULTILINE)
+QUOTED = re.compile(r"“(.+?)”")
 
 
 def name(page: Path) -> str:
@@ -126,6 +128,23 @@ def test_lists_and_what_is_in_them_are_read_alike_everywhere(page: Path) -> None
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     assert re.findall(r"^ {1,3}(?:```|\||[-*] |\d+\. ).*", text, re.MULTILINE) == []
     assert re.findall(r"^[^\s#|<-][^\n]*\n(?:- |1\. ).*", text, re.MULTILINE) == []
+
+
+def test_messages_that_tables_quote_exist() -> None:
+    with (ROOT / "app/translations/de.po").open("rb") as file:
+        messages = [message.id for message in read_po(file)]
+    texts = [text if isinstance(text, str) else "\n".join(text) for text in messages]
+    texts += [path.read_text("utf-8") for top in CODE[:4] for path in (ROOT / top).rglob("*.py")]
+    known = "\n".join(texts)
+    quoted = {
+        (name(page), part.strip())
+        for page in PAGES
+        for cell in FIRST_CELL.findall(page.read_text("utf-8"))
+        for message in QUOTED.findall(cell)
+        for part in message.split("…")
+    }
+    assert len(quoted) > 10
+    assert [found for found in sorted(quoted) if found[1] not in known] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
