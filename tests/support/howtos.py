@@ -77,7 +77,7 @@ NOT_PLAYED = {
     "webhooks.md: Set up a connection (2)": WEBHOOKS,
     "webhooks.md: Set up a connection (3)": WEBHOOKS,
     "cli.md: Commands": "tests/unit/cli/test_help.py completes",
-    "reliability.md: How to repeat it": TESTS,
+    "reliability.md: Run the tests": TESTS,
     "sandbox.md: How to check it": TESTS,
     "benchmarks.md: Cost beside a bare Celery chord": BENCH,
     "benchmarks.md: Sandbox": BENCH,
