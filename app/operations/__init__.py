@@ -20,7 +20,7 @@ navigation = (
     ),
     NavigationEntry(Menu.OPERATIONS, 10, "operations.overview", N_("Overview"), "machines.see"),
     NavigationEntry(Menu.OPERATIONS, 20, "operations.machines", N_("Machines"), "machines.see"),
-    NavigationEntry(Menu.OPERATIONS, 40, "operations.messages", N_("Messages"), "administer"),
+    NavigationEntry(Menu.OPERATIONS, 40, "operations.messages", N_("Outbox"), "administer"),
     NavigationEntry(
         Menu.OPERATIONS, 50, "deliveries.list_deliveries", N_("Deliveries"), "administer",
         below=("deliveries",),

@@ -40,7 +40,7 @@ CELL_TOO_LONG = define_message(
 )
 DAMAGED = define_message(
     "notebook.damaged",
-    "%(name)s is damaged or not a notebook; open it in Jupyter, save it again and upload that.",
+    "%(name)s is damaged or not a notebook; open it in Jupyter, save it again and upload the new file.",
 )
 NEWER_FORMAT = define_message(
     "notebook.newer_format", "%(name)s is saved in a newer notebook format; save it in format 4."

@@ -92,8 +92,9 @@ BY_RULES = define_message(
 )
 BY_MODELS = define_message(
     "report.by_models",
-    "Written by language models (%(models)s) on the school's own machines. Points are computed from "
-    "the rubric's levels and checks. An instructor can change them.",
+    "Language models (%(models)s) on the school's own machines wrote this and rated the criteria by "
+    "level. Points are computed from these levels and from automatic checks. An instructor can "
+    "change them.",
 )
 
 

@@ -67,7 +67,7 @@ def test_an_administrator_sees_how_it_is_and_sets_it_right(
     expect(page.get_by_role("heading", name="Operations")).to_be_visible()
     expect(page.get_by_role("row", name="Technical review dgx-spark-1 generating 1,240 12 s")).to_be_visible()
     look(page, pictures, "operations", all_widths=True)
-    page.get_by_role("link", name="Messages", exact=True).click()
+    page.get_by_role("link", name="Outbox", exact=True).click()
     expect(page.get_by_role("heading", name="Events for lms: 3")).to_be_visible()
     look(page, pictures, "operations-messages", all_widths=True)
     page.get_by_label("graded:1", exact=True).first.check()
