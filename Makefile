@@ -25,7 +25,7 @@ test: ## everything CI runs: lint, types, import rules, all tests
 tests: install ## all tests, nothing else
 	@echo "tests"
 	@# compiled once here, where each of the processes that test would compile all of them
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --collect-only -q -n 0 >/dev/null || true
+	@$(if $(ARGS),,PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --collect-only -q -n 0 >/dev/null || true)
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest $(SHARED) $(ARGS)
 
 test-fast: install ## unit tests only, no services
