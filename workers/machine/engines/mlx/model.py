@@ -43,6 +43,9 @@ def load_model(name: str, max_context: int | None) -> LoadedModel:
 
 def model_digest(name: str) -> str:
     """The fingerprint of a model's files; takes as long as reading them. Raises ModelMissing."""
+    if Path(name).exists():  # for which mlx-lm need not be imported
+        with _unreadable(name):
+            return fingerprint(Path(name))
     with missing(name):
         return fingerprint(model_folder(name))
 
@@ -64,6 +67,13 @@ def missing(name: str) -> Iterator[None]:
             import mlx_lm.utils  # noqa: F401 - not installed is something else than a broken model
     except ImportError as exc:
         raise EngineError("mlx-lm is not installed on this machine: install Grader's mlx extra.") from exc
+    with _unreadable(name):
+        yield
+
+
+@contextmanager
+def _unreadable(name: str) -> Iterator[None]:
+    """Say which files cannot be read and what mends it."""
     try:
         yield
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError) as exc:
