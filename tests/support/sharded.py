@@ -10,9 +10,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from cli.dev import embedded_redis
+from tests.support.rank_server import forked
 from tests.support.system import alive, until
+from workers.machine.engines.sharded import rank_group
 from workers.machine.engines.sharded.engine import ShardedEngine
 from workers.machine.engines.sharded.rank_group import RankGroup
 
@@ -29,13 +32,14 @@ def addresses(ranks: int, *last: str) -> list[str]:
 @contextmanager
 def ranks(count: int = 3, hosts: Sequence[str] = (), **settings: Any) -> Iterator[ShardedEngine]:
     """An engine of so many ranks, or of those at `hosts`; none of them is left afterwards."""
-    engine = ShardedEngine(hosts=hosts or addresses(count), **{"slots": 4, **settings})
-    try:
-        yield engine
-    finally:
-        pids = engine.group.pids if engine.group else ()
-        engine.close()
-        gone(pids)
+    with mock.patch.object(rank_group, "command", forked):
+        engine = ShardedEngine(hosts=hosts or addresses(count), **{"slots": 4, **settings})
+        try:
+            yield engine
+        finally:
+            pids = engine.group.pids if engine.group else ()
+            engine.close()
+            gone(pids)
 
 
 def group(engine: ShardedEngine) -> RankGroup:
