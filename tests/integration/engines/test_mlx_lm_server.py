@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -20,10 +20,17 @@ from workers.machine.engines.openai.engine import OpenAIEngine
 
 
 @pytest.fixture(scope="module")
-def url(tiny: Path) -> Iterator[str]:
+def running() -> Iterator[ExitStack]:
+    """What is open while a server runs; closing it ends the server."""
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture(scope="module")
+def url(tiny: Path, running: ExitStack) -> str:
     """A server that writes one answer at a time, so that one who was left can be seen to have ended."""
-    with mlx_lm_server(tiny, "--decode-concurrency", "1", "--prompt-concurrency", "1") as address:
-        yield address
+    one_at_a_time = ("--decode-concurrency", "1", "--prompt-concurrency", "1")
+    return running.enter_context(mlx_lm_server(tiny, *one_at_a_time))
 
 
 @pytest.fixture
@@ -73,7 +80,7 @@ def test_a_cancel_makes_room_for_the_next(engine: Engine, short: Request) -> Non
         return engine.generate(short, quiet).seconds
 
     # the server looks for what comes next after half a second; had it gone on, each would wait for more
-    assert min(next_one() for _ in range(4)) < whole.seconds
+    assert any(next_one() < whole.seconds for _ in range(4))
 
 
 def test_an_unknown_model_is_missing(engine: Engine, short: Request) -> None:
@@ -82,14 +89,16 @@ def test_an_unknown_model_is_missing(engine: Engine, short: Request) -> None:
     assert engine.generate(short, quiet).text
 
 
-def test_a_dead_generation_thread_is_said_and_survived(tiny: Path, short: Request) -> None:
-    with mlx_lm_server(tiny) as address:
-        engine = open_engine("openai", {"url": f"{address}/v1"})
-        assert engine.generate(short, quiet).text
-        with suppress(requests.ConnectionError):  # an empty prompt ends the thread: no answer comes
-            requests.post(f"{address}/v1/completions", json={"prompt": "", "max_tokens": 4}, timeout=60)
-        assert requests.get(f"{address}/health", timeout=60).status_code == 503
-        with pytest.raises(EngineUnreachable, match=r"Restart mlx_lm\.server"):
-            engine.generate(short, quiet)
-    with mlx_lm_server(tiny, port=urlsplit(address).port or 0):
+def test_a_dead_generation_thread_is_said_and_survived(
+    running: ExitStack, url: str, tiny: Path, engine: Engine, short: Request
+) -> None:
+    """The last test here: it ends the server that all share."""
+    assert engine.generate(short, quiet).text
+    with suppress(requests.ConnectionError):  # an empty prompt ends the thread: no answer comes
+        requests.post(f"{url}/v1/completions", json={"prompt": "", "max_tokens": 4}, timeout=60)
+    assert requests.get(f"{url}/health", timeout=60).status_code == 503
+    with pytest.raises(EngineUnreachable, match=r"Restart mlx_lm\.server"):
+        engine.generate(short, quiet)
+    running.close()
+    with mlx_lm_server(tiny, port=urlsplit(url).port or 0):
         assert engine.generate(short, quiet).tokens.output == 12
