@@ -32,14 +32,16 @@ from tests.support.engines import ENDLESS, PATIENT, SHORT, Heard, ask, graded_jo
 from tests.support.servers.base import ModelServer
 from tests.support.servers.ollama_server import ollama_server
 from tests.support.servers.openai_server import openai_server
-from tests.support.sharded import addresses, ranks
+from tests.support.sharded import ranks
 from workers.machine.engines import Engine, Request, open_engine
 from workers.machine.engines.base import Cancel, ReportsDigest, ReportsMetrics
 from workers.machine.stages.analysis import STAGE as ANALYSIS
 
 PLAYED = ("ollama", "openai", "openai-mlx", "openai-llama", "openai-lmstudio", "openai-vllm")
 """Protocol servers in this process."""
-MODELS = (*PLAYED, "mlx", "sharded", "mlx_lm.server")
+REAL = pytest.param("mlx_lm.server", marks=pytest.mark.soak)
+"""The server that openai-mlx plays; test_mlx_lm_server.py has what is its own."""
+MODELS = (*PLAYED, "mlx", "sharded", REAL)
 ENGINES = ("rules", "instant", *MODELS)
 OWN = ("mlx", "sharded")
 """Those that run models themselves; one of each is shared by all tests here."""
@@ -116,18 +118,12 @@ def opened(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Case]]:
             if kind == "instant":
                 late = open_engine("instant", {"seconds": 60})
                 return Case(open_engine("instant", {}), ask(), lambda: (late, ask()))
-            tiny = str(request.getfixturevalue("qwen2" if kind.startswith("sharded") else "tiny"))
+            tiny = str(request.getfixturevalue("qwen2" if kind == "sharded" else "tiny"))
             short = ask(tiny, schema=LEVEL, max_output_tokens=24)
-            own = kind.startswith(OWN)
-            long = ask(tiny, schema=ENDLESS if own else {}, max_output_tokens=3000, deadline_s=90)
+            long = ask(tiny, schema=ENDLESS if kind in OWN else {}, max_output_tokens=3000, deadline_s=90)
             if kind in OWN:
                 return Case(shared := request.getfixturevalue(kind), short, lambda: (shared, long))
-            if kind == "mlx, to be closed":
-                engine = open_engine("mlx", {"slots": 4})
-            elif kind == "sharded, to be closed":
-                engine = open_engine("sharded", {"slots": 4, "hosts": addresses(2)})
-            else:
-                engine = open_engine("openai", {"url": f"{request.getfixturevalue('real_server')}/v1"})
+            engine = open_engine("openai", {"url": f"{request.getfixturevalue('real_server')}/v1"})
             stack.callback(engine.close)
             engine.generate(replace(long, schema={}, max_output_tokens=1), quiet)  # loads the model
             return Case(engine, short, lambda: (engine, long))
@@ -285,29 +281,6 @@ def test_an_unknown_model_is_missing_and_the_next_one_answers(
     assert case.engine.generate(case.ask, quiet).text
 
 
-@pytest.mark.parametrize("kind", ENDS)
-def test_closing_ends_what_runs_and_a_closed_engine_says_so(opened: Callable[[str], Case], kind: str) -> None:
-    case = opened(f"{kind}, to be closed" if kind in OWN else kind)
-    engine, slow = case.slow()
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(engine.generate, slow, quiet)
-        while isinstance(engine, ReportsMetrics) and not engine.counters()["running"] and not running.done():
-            time.sleep(0.01)
-        engine.close()
-        with pytest.raises(EngineError, match="was closed"):
-            running.result(60)
-    case.engine.close()
-    with pytest.raises(EngineError, match="was closed"):
-        case.engine.generate(case.ask, quiet)
-
-
-def test_a_closed_engine_whose_work_is_short_says_so(opened: Callable[[str], Case]) -> None:
-    case = opened("rules")
-    case.engine.close()
-    with pytest.raises(EngineError, match="was closed"):
-        case.engine.generate(case.ask, quiet)
-
-
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_digest_is_that_of_the_answers(
     opened: Callable[[str], Case], kind: str, monkeypatch: pytest.MonkeyPatch
@@ -353,3 +326,29 @@ def test_a_fault_has_its_error_and_does_not_last(kind: str, fault: str) -> None:
             engine = open_engine(kind.partition("-")[0], {"url": url, **PATIENT})
         assert engine.generate(ask(), quiet).text
         assert case.server.wait_until_idle()
+
+
+# --- what is closed, after all others, as some engines are shared ---------------------------------------
+
+
+@pytest.mark.parametrize("kind", ENDS)
+def test_closing_ends_what_runs_and_a_closed_engine_says_so(opened: Callable[[str], Case], kind: str) -> None:
+    case = opened(kind)
+    engine, slow = case.slow()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(engine.generate, slow, quiet)
+        while isinstance(engine, ReportsMetrics) and not engine.counters()["running"] and not running.done():
+            time.sleep(0.01)
+        engine.close()
+        with pytest.raises(EngineError, match="was closed"):
+            running.result(60)
+    case.engine.close()
+    with pytest.raises(EngineError, match="was closed"):
+        case.engine.generate(case.ask, quiet)
+
+
+def test_a_closed_engine_whose_work_is_short_says_so(opened: Callable[[str], Case]) -> None:
+    case = opened("rules")
+    case.engine.close()
+    with pytest.raises(EngineError, match="was closed"):
+        case.engine.generate(case.ask, quiet)
