@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 
@@ -87,8 +88,13 @@ def grader(context: click.Context, config_path: Path) -> None:
     context.obj = Settings(config_path)
 
 
+YOUNG = 50_000
+"""Objects after which the collector looks for cycles; a page makes some thousands, of which none stays."""
+
+
 def main() -> None:
     """Run a command; an expected error is one sentence and exit status 1."""
+    gc.set_threshold(YOUNG)  # modules stay: to look for garbage among them is a tenth of a start
     try:
         grader(standalone_mode=False, prog_name="grader")
     except click.ClickException as error:

@@ -59,15 +59,10 @@ def create_web_app(config: Config, folder: Path) -> Flask:
     )
 
 
-YOUNG = 50_000
-"""Objects after which the collector looks for cycles; a page makes some thousands, of which none stays."""
-
-
 def settle() -> None:
     """Let the collector of cycles leave alone what is there for good: to look through it all takes 0.3 s."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(YOUNG)
 
 
 class WebServer(HttpServer):
