@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 BOTH = ("analysis", "feedback")
+FAKETIME = ("env", "FAKETIME_FORCE_MONOTONIC_FIX=0", "faketime", "--exclude-monotonic", "-f")
+"""Its correction for an old glibc makes waits with a limit end at once: Python's threads then spin."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class MachineSpec:
     @property
     def prefix(self) -> tuple[str, ...]:
         """The command its worker is started under."""
-        return ("faketime", "--exclude-monotonic", "-f", self.clock) if self.clock else ()
+        return (*FAKETIME, self.clock) if self.clock else ()
 
 
 def config_of(machines: Iterable[MachineSpec], port: int, more: str = "") -> str:
