@@ -14,7 +14,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 from sqlalchemy import func, select
 
@@ -36,18 +37,25 @@ SECRET_KEY = "only for tests, and long enough"
 PATIENCE_S = 60.0
 """What must come may take as long on a busy machine, however fast it is on an idle one."""
 
+LONGEST_PAUSE_S = 0.25
+"""Between two looks at whether it has come."""
+
 GIVEN_UP = threading.Event()
 """Nobody wants to know any more what came of it."""
 
 
 def until(reached: Callable[[], Any], timeout_s: float, what: str) -> Any:
-    """Wait until `reached` gives something true, for PATIENCE_S or longer, and return that."""
+    """Wait until `reached` gives something true, for PATIENCE_S or longer, and return that.
+
+    It is asked less often when it takes long: what looks at a whole system costs much.
+    """
     patience_s = max(timeout_s, PATIENCE_S)
-    deadline = time.monotonic() + patience_s
+    begun = time.monotonic()
     while not (value := reached()):
+        waited = time.monotonic() - begun
         assert not GIVEN_UP.is_set(), f"given up: {what}"
-        assert time.monotonic() < deadline, f"not within {patience_s:g} s: {what}"
-        time.sleep(0.05)
+        assert waited < patience_s, f"not within {patience_s:g} s: {what}"
+        time.sleep(min(0.05 + waited / 20, LONGEST_PAUSE_S))
     return value
 
 
@@ -74,20 +82,32 @@ class Parts:
         self, name: str, *command: str, prefix: Sequence[str] = (), environ: Mapping[str, str] | None = None
     ) -> None:
         """Start `PREFIX grader COMMAND`, with more environment; its output goes to `name`.log."""
-        words = ("--config", str(self.folder / "config.toml"), *command)
-        environ = {**self.environ, **(environ or {})}
         with (self.folder / f"{name}.log").open("ab") as log:
-            if SUPPORTED and not prefix:
-                self.running[name] = fork_server().start(words, environ, log)
-                return
-            self.running[name] = subprocess.Popen(
-                [*prefix, sys.executable, "-m", "cli", *words],
-                env=environ,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+            self.running[name] = self._begin(command, log, prefix, {**self.environ, **(environ or {})})
+
+    def output(self, *command: str) -> str:
+        """What `grader COMMAND` writes; it must end well."""
+        with TemporaryFile(dir=self.folder) as log:
+            status = self._begin(command, log, (), self.environ).wait(PATIENCE_S)
+            log.seek(0)
+            said = log.read().decode()
+        assert status == 0, (command, said)
+        return said
+
+    def _begin(
+        self, command: Sequence[str], log: IO[bytes], prefix: Sequence[str], environ: Mapping[str, str]
+    ) -> subprocess.Popen[bytes] | Process:
+        words = ("--config", str(self.folder / "config.toml"), *command)
+        if SUPPORTED and not prefix:
+            return fork_server().start(words, environ, log)
+        return subprocess.Popen(
+            [*prefix, sys.executable, "-m", "cli", *words],
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
 
     def kill(self, name: str) -> None:
         """kill -9 its process group, as a machine that loses power."""

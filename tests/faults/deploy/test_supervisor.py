@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,7 +15,8 @@ from cli.dev.local_stack import accepts_uploads
 from cli.dev.supervisor import processes
 from grading.store import Store
 from tests.faults.harness.machines import MachineSpec, config_of
-from tests.support.system import ASSIGNMENT, alive, assert_graded_once, count_final, furnish, until
+from tests.support.fork_server import Process
+from tests.support.system import ASSIGNMENT, Parts, alive, assert_graded_once, count_final, furnish, until
 
 REDIS = '[redis]\nurl = "redis://127.0.0.1:{}/0"\n'
 SUBMISSIONS = 50
@@ -42,18 +42,11 @@ class Outcome:
     """Whether it came up again."""
 
 
-def start(folder: Path, database_url: str, port: int) -> subprocess.Popen[bytes]:
+def start(folder: Path, database_url: str, port: int) -> subprocess.Popen[bytes] | Process:
     """`grader up`, ready when the web app answers."""
-    command = [sys.executable, "-m", "cli", "--config", str(folder / "config.toml")]
-    with (folder / "up.log").open("ab") as log:
-        process = subprocess.Popen(
-            [*command, "up", "--var", str(folder / "var"), "--port", str(port)],
-            env={**os.environ, "GRADER_DATABASE_URL": database_url},
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+    parts = Parts(folder, {**os.environ, "GRADER_DATABASE_URL": database_url})
+    parts.start("up", "up", "--var", str(folder / "var"), "--port", str(port))
+    process = parts.running["up"]
     try:
         until(lambda: accepts_uploads(f"http://127.0.0.1:{port}"), 90, f"the web app answers; see {folder}")
     except AssertionError:
