@@ -83,7 +83,7 @@ def test_an_instructor_brings_in_a_class(careful: Page, school: School, site: st
     faults(page, "people-settings")
     page.get_by_role("link", name="Audit log", exact=True).first.click()
     expect(page.get_by_text("Teacher changed the settings of “Business Analytics”.")).to_be_visible()
-    look(page, pictures, "people-audit")
+    faults(page, "people-audit")
     page.context.clear_cookies()
     page.goto(shown.replace("http://localhost:8080", site))
     expect(page).to_have_url(f"{site}/reset")

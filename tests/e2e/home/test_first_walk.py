@@ -33,13 +33,10 @@ def school(tmp_path_factory: pytest.TempPathFactory) -> Iterator[School]:
 
 def test_from_sign_in_to_the_result(careful: Page, school: School, site: str, pictures: Path) -> None:
     page = careful
-    page.goto(site)
-    look(page, pictures, "1-sign-in")
     sign_in(page, site, "anna")
     expect(page.get_by_role("heading", name="Assignments")).to_be_visible()
     follow(page, page.get_by_role("link", name="Submit Homework hw1"))
     expect(page.get_by_text("Accepted file types: .ipynb, .R,")).to_be_visible()
-    look(page, pictures, "2-submission")
     big = {"name": "big.py", "mimeType": "text/plain", "buffer": b"x" * (3 * 1024 * 1024)}
     page.get_by_label("Your files").set_input_files([big])
     expect(page.get_by_role("alert")).to_contain_text("larger than 2 MB")
@@ -68,11 +65,7 @@ def test_from_sign_in_to_the_result(careful: Page, school: School, site: str, pi
     expect(status).not_to_contain_text("You read")
     assert page.evaluate("window.stayed") is True
     page.get_by_text("How this result was produced").click()
-    look(page, pictures, "4-result")
-    page.set_viewport_size({"width": 390, "height": 844})
-    look(page, pictures, "5-result-phone")
-    page.goto(f"{site}/")
-    look(page, pictures, "6-home-student")
+    look(page, pictures, "4-result", all_widths=True)
 
 
 def advance(school: School, submission: str, state: str) -> None:
@@ -136,10 +129,9 @@ def test_tests_and_runs_are_shown(careful: Page, school: School, site: str, pict
     expect(page.get_by_text("When we ran your work: it stopped at this line")).to_be_visible()
     assert page.evaluate("window.pwned") is None
     assert page.locator("main script, main img, main iframe").count() == 0
-    look(page, pictures, "b-tests")
+    look(page, pictures, "b-tests", all_widths=True)
     page.set_viewport_size({"width": 360, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    look(page, pictures, "c-tests-phone")
     page.locator(".menu-reader summary").click()
     page.get_by_role("button", name="Sign out").click()
     page.set_viewport_size({"width": 1280, "height": 800})
@@ -159,13 +151,11 @@ def test_the_instructors_pages(careful: Page, school: School, site: str, picture
     page.get_by_role("link", name="All submissions").click()
     page.get_by_label("Assignment").select_option(label="Ba: Homework hw1")
     follow(page, page.get_by_role("button", name="Apply"))
-    look(page, pictures, "7-dashboard")
     page.goto(f"{site}/submissions/{waiting}")
     page.get_by_role("button", name="Release").click()
     expect(page.get_by_text("The student can now see this grade.")).to_be_visible()
-    for name in ("machines", "tokens", "nothing-here"):
-        page.goto(f"{site}/{name}")
-        look(page, pictures, f"8-{name}")
+    page.goto(f"{site}/tokens")
+    look(page, pictures, "8-tokens")
 
 
 def test_the_machines_are_readable_on_a_phone_and_on_a_wall(
@@ -174,13 +164,10 @@ def test_the_machines_are_readable_on_a_phone_and_on_a_wall(
     page = careful
     monkeypatch.setattr(school.dispatch, "machines", four_machines)
     come_in(page, site, school, "teacher")
-    for width in (390, 1600):
-        page.set_viewport_size({"width": width, "height": 900})
-        page.goto(f"{site}/machines")
-        expect(page.get_by_text("Runs at 33 % of its usual speed.")).to_be_visible()
-        page.get_by_text("Recent runs").first.click()
-        look(page, pictures, f"8-machines-{width}")
-        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    page.goto(f"{site}/machines")
+    expect(page.get_by_text("Runs at 33 % of its usual speed.")).to_be_visible()
+    page.get_by_text("Recent runs").first.click()
+    look(page, pictures, "8-machines", all_widths=True)
     monkeypatch.setattr(school.dispatch, "away", True)
     page.goto(f"{site}/machines")
     expect(page.get_by_text("Redis is not reachable.")).to_be_visible()
