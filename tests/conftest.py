@@ -6,6 +6,7 @@ import fcntl
 import gc
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -27,7 +28,7 @@ from tests.support.services import (
 )
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page, Request
+    from playwright.sync_api import Browser, BrowserContext, Page, Request
 
 # shared cores make single examples slow; `make soak` looks at many more
 # the same examples each time: what a change broke shows with the change; the soak looks further
@@ -187,6 +188,16 @@ def running_browser() -> Iterator[Browser]:
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
     """A page of its own; asking for anything beyond loopback fails the test."""
+    # what moves is drawn again and again, which costs much without a graphics card
+    context = browser.new_context(reduced_motion="reduce")
+    with asks_loopback_only(context):
+        yield context.new_page()
+        context.close()
+
+
+@contextmanager
+def asks_loopback_only(context: BrowserContext) -> Iterator[None]:
+    """Fail where a page of it asks for anything beyond loopback."""
     outside: list[str] = []
 
     def note(request: Request) -> None:
@@ -194,11 +205,9 @@ def page(browser: Browser) -> Iterator[Page]:
         if url.scheme in ("http", "https") and not network_guard.is_loopback(url.hostname or ""):
             outside.append(request.url)
 
-    # what moves is drawn again and again, which costs much without a graphics card
-    context = browser.new_context(reduced_motion="reduce")
     context.on("request", note)  # a route would keep the browser from caching
-    yield context.new_page()
-    context.close()
+    yield
+    context.remove_listener("request", note)
     assert not outside, f"the page asked for {outside}"
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, ConsoleMessage, Error, Page
 from werkzeug.serving import make_server
 
 from app.submissions import status_poll
-from tests.conftest import WAIT_MS, running_browser
+from tests.conftest import WAIT_MS, asks_loopback_only, running_browser
+from tests.e2e.browsing import as_new
 from tests.integration.webapp import School
 from tests.support.servers.closing import ends_what_it_sends
 
@@ -54,12 +56,46 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(kept) if kept else tmp_path_factory.mktemp("pictures")
 
 
+@pytest.fixture(scope="package")
+def tab(browser: Browser) -> Iterator[Page]:
+    """One page for all walks: what loads in it again, axe too, its process has compiled already."""
+    context = browser.new_context(reduced_motion="reduce")
+    yield context.new_page()
+    context.close()
+
+
 @pytest.fixture
-def careful(page: Page) -> Iterator[Page]:
-    """A page on which scripts may not fail and nothing may break the content policy."""
+def careful(tab: Page) -> Iterator[Page]:
+    """A page on which scripts may not fail and nothing may break the content policy, as if it were new."""
+    with asks_loopback_only(tab.context):
+        with watched(tab):
+            yield tab
+        as_new(tab)
+
+
+@pytest.fixture
+def careful_alone(page: Page) -> Iterator[Page]:
+    """The same in a browser of its own, for what cannot be undone in a page."""
+    with watched(page):
+        yield page
+
+
+@contextmanager
+def watched(page: Page) -> Iterator[None]:
+    """Fail where a script fails or something breaks the content policy."""
     problems: list[str] = []
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("console", lambda m: problems.append(m.text) if "Content Security Policy" in m.text else None)
+
+    def failed(error: Error) -> None:
+        problems.append(str(error))
+
+    def said(message: ConsoleMessage) -> None:
+        if "Content Security Policy" in message.text:
+            problems.append(message.text)
+
+    page.on("pageerror", failed)
+    page.on("console", said)
     page.set_default_timeout(WAIT_MS)
-    yield page
+    yield
+    page.remove_listener("pageerror", failed)
+    page.remove_listener("console", said)
     assert problems == []

@@ -29,8 +29,8 @@ def opened(page: Page, here: Campus, person: str, link: str = "link-1") -> Frame
     return page.frame_locator("iframe[name=tool]")
 
 
-def test_launches_in_a_frame_and_a_grade_that_comes_back(careful: Page, here: Campus) -> None:
-    page = careful
+def test_launches_in_a_frame_and_a_grade_that_comes_back(careful_alone: Page, here: Campus) -> None:
+    page = careful_alone
     page.set_default_timeout(WAIT_MS)
     frame = opened(page, here, "teacher-1")
     frame.get_by_role("button", name="Create course").click()
@@ -70,9 +70,9 @@ def test_launches_in_a_frame_and_a_grade_that_comes_back(careful: Page, here: Ca
     expect(page.locator("[data-cell='student-1-1']")).to_contain_text("8.5")
 
 
-def test_deep_linking_places_links_that_lead_to_their_assignments(careful: Page, here: Campus) -> None:
+def test_deep_linking_places_links_that_lead_to_their_assignments(careful_alone: Page, here: Campus) -> None:
     here.link(here.school.quick)
-    page = careful
+    page = careful_alone
     frame = opened(page, here, "teacher-1", "")
     frame.get_by_label("Homework hw1").check()
     frame.get_by_label("Homework quick").check()
@@ -115,7 +115,9 @@ def test_without_cookies_in_frames_a_window_opens(browser: Browser, here: Campus
     context.close()
 
 
-def test_the_comment_in_the_gradebook_leads_back_through_the_platform(careful: Page, here: Campus) -> None:
+def test_the_comment_in_the_gradebook_leads_back_through_the_platform(
+    careful_alone: Page, here: Campus
+) -> None:
     here.link()
     here.launch(here.browser(), "student-1")
     submission = here.graded("student-1", released=False)
@@ -123,7 +125,7 @@ def test_the_comment_in_the_gradebook_leads_back_through_the_platform(careful: P
         round_ = session.query(Round).filter_by(submission_id=submission, current=True).one()
         release.release_grade(session, round_.id, Actor(1, True))
     assert here.passback().send_due() == 1
-    page = careful
+    page = careful_alone
     page.set_default_timeout(WAIT_MS)
     opened(page, here, "student-1")  # who is signed in to the platform
     page.goto(f"{here.world.base}/gradebook")

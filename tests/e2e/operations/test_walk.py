@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from grading.broker.heartbeats import Lease
 from grading.store import tables
 from grading.store.database import now
-from tests.e2e.browsing import come_in, follow, look
+from tests.e2e.browsing import come_in, faults, follow, look
 from tests.integration.webapp import School, report
 
 
@@ -86,9 +86,9 @@ def test_an_administrator_sees_how_it_is_and_sets_it_right(
 
 
 def test_what_runs_is_shown_without_a_reload_and_can_stand_still(
-    careful: Page, school: School, site: str
+    careful_alone: Page, school: School, site: str
 ) -> None:
-    page = careful
+    page = careful_alone
     come_in(page, site, school, "teacher")
     page.clock.install()
     page.goto(f"{site}/machines")
@@ -137,7 +137,7 @@ def test_the_menu_the_colours_and_the_language(
     assert page.url == f"{site}/machines"
     expect(page.get_by_role("heading", level=1)).to_have_text("Rechner")
     page.set_viewport_size({"width": 1280, "height": 800})
-    look(page, pictures, "machines-german")
+    faults(page, "machines-german")
     page.locator(".menu-reader summary").click()
     page.get_by_role("button", name="Abmelden").click()
     expect(page.get_by_role("button", name="Sign in")).to_be_visible()
