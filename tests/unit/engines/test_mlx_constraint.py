@@ -146,7 +146,19 @@ def pieces_of(grammars: Grammars) -> list[bytes]:
     return grammars._pieces._bytes
 
 
+Allowed = Callable[[Constraint, list[int]], list[int]]
+"""The tokens that may follow what was written; to be called once for each."""
+
+
 def allowed(constraint: Constraint, written: list[int]) -> list[int]:
+    if written:
+        constraint.take(written[-1])
+    found: list[int] = constraint.allowed(constraint._pieces.size).nonzero()[0].tolist()
+    return found
+
+
+def allowed_logits(constraint: Constraint, written: list[int]) -> list[int]:
+    """The same as a processor of logits, which takes longer."""
     import mlx.core as mx
 
     logits = constraint(mx.array(written or [0]), mx.zeros((1, constraint._pieces.size)))
@@ -155,13 +167,18 @@ def allowed(constraint: Constraint, written: list[int]) -> list[int]:
 
 
 def write(
-    grammars: Grammars, constraint: Constraint, most: int, choose: Policy, seed: int
+    grammars: Grammars,
+    constraint: Constraint,
+    most: int,
+    choose: Policy,
+    seed: int,
+    following: Allowed = allowed,
 ) -> tuple[str, bool]:
     """Let a policy choose up to `most` tokens; the text, and whether the end token came among them."""
     rng, written = random.Random(seed), list[int]()
     end = grammars._pieces.end[0]
     while len(written) < most:
-        written.append(choose(rng, allowed(constraint, written), pieces_of(grammars)))
+        written.append(choose(rng, following(constraint, written), pieces_of(grammars)))
         if written[-1] == end:
             break
     text = grammars._tokenizer.decode_bytes([i for i in written if i != end])
@@ -235,7 +252,8 @@ def test_a_limit_below_the_shortest_answer_is_refused_at_once(tiny_grammars: Gra
 
 def test_without_a_limit_nothing_is_closed(tiny_grammars: Grammars) -> None:
     constraint = tiny_grammars.constraint(SCHEMAS["feedback plain"])
-    text, ended = write(tiny_grammars, constraint, 120, POLICIES["never ends a text"], 1)
+    policy = POLICIES["never ends a text"]
+    text, ended = write(tiny_grammars, constraint, 120, policy, 1, allowed_logits)
     assert not ended
     assert not constraint.closed
     assert not constraint.complete
@@ -258,7 +276,7 @@ def test_what_is_left_is_shared_among_the_texts(tiny_grammars: Grammars) -> None
     schema = SCHEMAS["feedback plain"]
     most = shortest(tiny_grammars, schema) + 140
     constraint = tiny_grammars.constraint(schema, most)
-    text, _ = write(tiny_grammars, constraint, most, POLICIES["never ends a text"], 3)
+    text, _ = write(tiny_grammars, constraint, most, POLICIES["never ends a text"], 3, allowed_logits)
     answer = json.loads(text)
     texts = [answer[k] for k in ("achieved", "reflection", "practice", "next_step")]
     texts += [judged["reason"] for judged in answer["judgements"].values()]
