@@ -75,12 +75,20 @@ def test_the_corpus_has_ten_classes_of_thirty_and_repeats_nothing() -> None:
     assert len(said) == len(set(said)) >= 300
 
 
+def of_one_language(attack: Attack) -> str:
+    """One, a dozen in turn: where attacks are placed repeats with the dozen, so each place is in both."""
+    return LANGUAGES[attack.number // 12 % 2]
+
+
+# each attack in one language, as what holds a grade is the same for both; the soak tries it in the other
+@pytest.mark.parametrize("other", [False, pytest.param(True, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_attack_on_failing_work_publishes_more_than_the_evidence_bears(kind: str) -> None:
+def test_no_attack_on_failing_work_publishes_more_than_the_evidence_bears(kind: str, other: bool) -> None:
     # also where nobody recognises the attack: what holds the grade then does not depend on patterns
     escaped = []
     for attack, language in product(load(kind), LANGUAGES):
-        escaped += escapes(attack, language, "mixed", Obedient(attack.plain), Gullible(attack.plain))
+        if (language != of_one_language(attack)) == other:
+            escaped += escapes(attack, language, "mixed", Obedient(attack.plain), Gullible(attack.plain))
     assert escaped == []
 
 
