@@ -277,7 +277,7 @@ def test_cancelling_does_not_wait_for_a_model_that_loads(tiny: Path, monkeypatch
             with pytest.raises(Cancelled):
                 running.result(SECONDS)
             go_on.set()
-        assert engine.generate(ask(str(tiny)), quiet).text
+        assert engine.generate(ask(str(tiny), schema={}, max_output_tokens=10), quiet).text
     finally:
         go_on.set()
         engine.close()
@@ -315,6 +315,8 @@ def test_prefixes_hold_nothing_of_a_submission(mlx: MlxEngine, tiny: Path) -> No
             str(tiny),
             system=f"Class {n % 2}. " * 20,
             user=f"secret of {n}" * n,
+            schema={},
+            max_output_tokens=10,
         )
         for n in range(1, 13)
     ]
