@@ -50,6 +50,13 @@ def expected(model: Path) -> str:
         return direct.generate(asked(model), quiet).text
 
 
+@pytest.fixture(scope="module")
+def address(model: Path) -> Iterator[str]:
+    """Where a machine reads prompts, for all who leave it as it was."""
+    with reading(model) as listens:
+        yield listens
+
+
 @pytest.fixture(autouse=True)
 def patient() -> Iterator[None]:
     """Who is late on a busy computer is not taken for a link that stalls."""
@@ -96,37 +103,37 @@ FLIPPED = (0, 20, SEEN, 200_001)
 @pytest.mark.parametrize(
     "at", [*FLIPPED, *(pytest.param(n, marks=pytest.mark.soak) for n in (5, 100, SEEN + 1))]
 )
-def test_a_flipped_bit_is_found(model: Path, expected: str, at: int) -> None:
-    with reading(model) as address, link(address, flipped(at)) as bad:
+def test_a_flipped_bit_is_found(model: Path, address: str, expected: str, at: int) -> None:
+    with link(address, flipped(at)) as bad:
         made = answer(model, bad.address)
     assert made.text == expected
     assert told(made) in ("frame_corrupt", "version_differs", "link_stalled", "not_authentic", "peer_lost")
 
 
-def test_a_flipped_bit_in_the_cache_is_a_wrong_checksum(model: Path, expected: str) -> None:
-    with reading(model) as address, link(address, flipped(50_000)) as bad:
+def test_a_flipped_bit_in_the_cache_is_a_wrong_checksum(model: Path, address: str, expected: str) -> None:
+    with link(address, flipped(50_000)) as bad:
         made = answer(model, bad.address)
     assert (made.text, told(made)) == (expected, "frame_corrupt")
 
 
-def test_another_version_is_refused(model: Path, expected: str) -> None:
+def test_another_version_is_refused(model: Path, address: str, expected: str) -> None:
     def newer(data: bytes, passed: int) -> bytes:
         return data if passed else data[:4] + bytes([protocol.VERSION + 1]) + data[5:]
 
-    with reading(model) as address, link(address, newer) as bad:
+    with link(address, newer) as bad:
         made = answer(model, bad.address)
     assert (made.text, told(made)) == (expected, "version_differs")
 
 
-def test_a_link_that_is_cut_in_the_middle(model: Path, expected: str) -> None:
-    with reading(model) as address, link(address, lambda d, passed: d if passed < SEEN else None) as bad:
+def test_a_link_that_is_cut_in_the_middle(model: Path, address: str, expected: str) -> None:
+    with link(address, lambda d, passed: d if passed < SEEN else None) as bad:
         made = answer(model, bad.address)
     assert (made.text, told(made)) == (expected, "peer_lost")
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_link_that_carries_nothing_any_more(model: Path, expected: str) -> None:
-    with reading(model) as address, link(address) as bad:
+def test_a_link_that_carries_nothing_any_more(model: Path, address: str, expected: str) -> None:
+    with link(address) as bad:
 
         def hold(data: bytes, passed: int) -> bytes:
             if passed > SEEN:
@@ -143,9 +150,8 @@ def test_nobody_listens(model: Path, expected: str) -> None:
     assert (made.text, told(made)) == (expected, "peer_unreachable")
 
 
-def test_another_secret_is_refused(model: Path, expected: str) -> None:
-    with reading(model) as address:
-        made = answer(model, address, secret="not what they know")
+def test_another_secret_is_refused(model: Path, address: str, expected: str) -> None:
+    made = answer(model, address, secret="not what they know")
     assert (made.text, told(made)) == (expected, "not_authentic")
 
 
@@ -155,22 +161,16 @@ def test_other_weights_are_refused(model: Path, expected: str, tmp_path: Path) -
     assert (made.text, told(made)) == (expected, "weights_differ")
 
 
-def test_the_same_weights_in_another_precision_are_refused(
+def why(made: Generation) -> str:
+    return str(made.details["remote_prefill"].reason)
+
+
+def test_the_same_weights_in_another_precision_are_refused_with_what_to_do(
     model: Path, expected: str, tmp_path: Path
 ) -> None:
     with reading(make_model(tmp_path / "other", shape=SMALLER, dtype="bfloat16")) as address:
         made = answer(model, address)
     assert (made.text, told(made)) == (expected, "weights_differ")
-
-
-def why(made: Generation) -> str:
-    return str(made.details["remote_prefill"].reason)
-
-
-def test_who_has_other_weights_is_told_what_to_do(model: Path, expected: str, tmp_path: Path) -> None:
-    with reading(make_model(tmp_path / "other", shape=SMALLER, dtype="bfloat16")) as address:
-        made = answer(model, address)
-    assert made.text == expected
     assert "this machine runs prefill for" in why(made)
     assert "Both sides need the same files: another precision or quantisation is another model" in why(made)
     assert "So prefill ran on the machine that wrote the answer." in why(made)
@@ -221,9 +221,8 @@ def test_weights_of_another_program_are_not_read(tmp_path: Path, file: str) -> N
         reader.close()
 
 
-def test_a_cache_beyond_the_cap_is_not_begun(model: Path, expected: str) -> None:
-    with reading(model) as address:
-        made = answer(model, address, most_gb=0.0001)
+def test_a_cache_beyond_the_cap_is_not_begun(model: Path, address: str, expected: str) -> None:
+    made = answer(model, address, most_gb=0.0001)
     assert (made.text, told(made)) == (expected, "too_large")
 
 
@@ -263,10 +262,9 @@ def test_a_writer_that_leaves_is_noticed(model: Path) -> None:
     until(lambda: not any(thread.name == "prefill" for thread in threading.enumerate()))
 
 
-def test_a_reader_that_failed_is_left_alone_for_a_while(model: Path) -> None:
+def test_a_reader_that_failed_is_left_alone_for_a_while(model: Path, address: str) -> None:
     faults = []
     with (
-        reading(model) as address,
         link(address, lambda d, passed: d if passed < SEEN else None) as bad,
         writing(model, bad.address) as hybrid,
         mock.patch.object(planner, "FIRST_PAUSE_S", 60.0),
