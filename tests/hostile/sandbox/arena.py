@@ -13,23 +13,27 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from grading.checks import collect
 from grading.checks.kinds.tests import Case, PassesTests
 from grading.config.settings import Limits, SandboxSettings
 from grading.documents import UploadedFile, read, set_apart
+from grading.domain.document import Document
 from grading.domain.evidence import Evidence
 from grading.domain.rubric import Criterion, Rubric
 from grading.execution.path_repair import beside
-from grading.execution.plan import make_plan
+from grading.execution.plan import Plan, make_plan
 from grading.execution.results import Ran
-from grading.execution.values import Execution, Request
+from grading.execution.values import CodeLanguage, Execution, Request
 from tests.hostile.sandbox import bait
 from tests.hostile.sandbox.bait import Bait
+from tests.support.system import until
 from workers.sandbox.backends.base import Backend
+from workers.sandbox.backends.bubblewrap import Bubblewrap
 from workers.sandbox.plan_runner import Shelf
-from workers.sandbox.request_runner import Executor
+from workers.sandbox.request_runner import Executor, Kind, prepared
 from workers.sandbox.runtimes import find_runtime
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -85,7 +89,7 @@ class Program:
         return self.limit_s or (PATIENT_S if must_end else SECONDS)
 
     @property
-    def language(self) -> str:
+    def language(self) -> CodeLanguage:
         """`python` or `r`."""
         return "r" if self.name.startswith("r_") else "python"
 
@@ -230,6 +234,28 @@ class Arena:
 
     def run(self, program: Program) -> Outcome:
         """Submit it, run it and collect what it earned."""
+        documents, rubric, plan = self._planned(program)
+        executions = {
+            key: self._kept_execution(r) for key, r in plan.requests.items() if not key.startswith("work:")
+        }
+        [(key, request)] = [item for item in plan.requests.items() if item[0].startswith("work:")]
+        began = time.monotonic()
+        work = self._executor.run(request, self.shelf.mounts(request.files))
+        seconds = time.monotonic() - began
+        evidence = collect(documents, rubric, ran=Ran(plan, {**executions, key: work}))
+        return Outcome(program, work, evidence, seconds, self.bait.reached_in(work))
+
+    def warm(self, sandbox: Bubblewrap, program: Program) -> None:
+        """Wait until the fork servers are ready from which such programs and their tests run."""
+        for request in self._planned(program)[2].requests.values():
+            kinds: tuple[Kind, ...] = ("work", "tests") if request.tests else ("work",)
+            for kind in kinds:
+                wanted = prepared(self._executor.runtime(program.language), request, kind)
+                assert wanted is not None
+                until(partial(sandbox.fork_servers.find, wanted), PATIENT_S, f"a fork server, {wanted.argv}")
+
+    def _planned(self, program: Program) -> tuple[tuple[Document, ...], Rubric, Plan]:
+        """What is submitted, what is asked for, and what is to be run."""
         files = {name: self.bait.filled(text).encode() for name, text in program.files.items()}
         uploads = [UploadedFile(name, text) for name, text in files.items() if name.startswith("basket.")]
         documents = set_apart(read(uploads).documents, ())
@@ -243,15 +269,7 @@ class Arena:
             tests=TESTS,
             limits=limits(program.seconds, max(self.cell_s, ENOUGH_S if program.earns else 0)),
         )
-        executions = {
-            key: self._kept_execution(r) for key, r in plan.requests.items() if not key.startswith("work:")
-        }
-        [(key, request)] = [item for item in plan.requests.items() if item[0].startswith("work:")]
-        began = time.monotonic()
-        work = self._executor.run(request, self.shelf.mounts(request.files))
-        seconds = time.monotonic() - began
-        evidence = collect(documents, rubric, ran=Ran(plan, {**executions, key: work}))
-        return Outcome(program, work, evidence, seconds, self.bait.reached_in(work))
+        return documents, rubric, plan
 
     @property
     def _executor(self) -> Executor:

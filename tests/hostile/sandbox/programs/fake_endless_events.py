@@ -2,7 +2,7 @@
 # End: too long | output
 # Cases: 0
 # Tests: -
-# Seconds: 2
+# Seconds: 1
 import os
 import signal
 import time

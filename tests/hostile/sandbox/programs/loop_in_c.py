@@ -2,7 +2,7 @@
 # End: too long
 # Cases: 0
 # Tests: -
-# Seconds: 2
+# Seconds: 1
 import collections
 import itertools
 

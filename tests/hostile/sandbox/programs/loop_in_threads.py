@@ -2,7 +2,7 @@
 # End: finished | too long
 # Cases: <= 1
 # Tests: -
-# Seconds: 2
+# Seconds: 1
 import threading
 
 

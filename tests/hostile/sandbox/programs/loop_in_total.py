@@ -2,7 +2,7 @@
 # End: finished | too long
 # Cases: 0
 # Tests: 0
-# Seconds: 2
+# Seconds: 1
 def total(xs):
     while True:
         try:

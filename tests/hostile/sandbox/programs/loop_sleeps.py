@@ -2,7 +2,7 @@
 # End: too long | finished
 # Cases: 0
 # Tests: -
-# Seconds: 2
+# Seconds: 1
 import time
 
 while True:

@@ -2,7 +2,7 @@
 # End: too long | finished
 # Cases: <= 1
 # Tests: -
-# Seconds: 2
+# Seconds: 1
 def total(xs):
     return sum(xs)
 

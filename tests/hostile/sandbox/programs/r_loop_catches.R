@@ -2,6 +2,6 @@
 # End: too long | finished
 # Cases: <= 1
 # Tests: -
-# Seconds: 3
+# Seconds: 1.5
 total <- function(xs) sum(xs)
 repeat tryCatch(repeat {}, interrupt = function(i) NULL, error = function(e) NULL, finally = repeat {})
