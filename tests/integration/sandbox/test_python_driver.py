@@ -19,6 +19,14 @@ def sandbox(tmp_path: Path) -> Iterator[Driver]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    """A driver that has played nothing; each expression is evaluated in a copy of it."""
+    work, _ = commands()
+    with driver(work, tmp_path_factory.mktemp("asked")) as running:
+        yield running
+
+
 def shape(sandbox: Driver, code: str) -> Shape:
     answer = sandbox.ask(code)
     assert answer.state == "value", answer
@@ -170,13 +178,13 @@ def test_threads_are_waited_for_and_endless_ones_are_not(sandbox: Driver) -> Non
         ("__import__('itertools').count()", "other", "count(0)"),
     ],
 )
-def test_a_value_has_a_shape(sandbox: Driver, code: str, kind: str, text: str) -> None:
-    found = shape(sandbox, code)
+def test_a_value_has_a_shape(asked: Driver, code: str, kind: str, text: str) -> None:
+    found = shape(asked, code)
     assert (found.kind, found.text, found.cut) == (kind, text, False)
 
 
-def test_containers_hold_shapes(sandbox: Driver) -> None:
-    found = shape(sandbox, "[(1, 'a'), {2: None}, {3}, frozenset(), range(2), {}.keys()]")
+def test_containers_hold_shapes(asked: Driver) -> None:
+    found = shape(asked, "[(1, 'a'), {2: None}, {3}, frozenset(), range(2), {}.keys()]")
     assert (found.kind, found.type) == ("list", "list")
     kinds = [(item.kind, item.type) for item in found.items]
     assert kinds == [
@@ -238,15 +246,15 @@ def test_arrays_tables_and_figures(sandbox: Driver) -> None:
         "x = [1]\nfor i in range(30): x = [x, x]\nx",
     ],
 )
-def test_what_is_too_large_is_cut_and_says_so(sandbox: Driver, code: str) -> None:
+def test_what_is_too_large_is_cut_and_says_so(asked: Driver, code: str) -> None:
     def cut(found: Shape) -> bool:
         return found.cut or any(cut(part) for part in (*found.items, *found.keys))
 
-    assert cut(shape(sandbox, code))
+    assert cut(shape(asked, code))
 
 
-def test_a_long_integer_is_written_out(sandbox: Driver) -> None:
-    assert len(shape(sandbox, "10 ** 30_000").text) == 30_001
+def test_a_long_integer_is_written_out(asked: Driver) -> None:
+    assert len(shape(asked, "10 ** 30_000").text) == 30_001
 
 
 def test_variables(sandbox: Driver) -> None:
@@ -286,21 +294,21 @@ def test_an_expression_changes_nothing_for_the_next(sandbox: Driver) -> None:
     ],
 )
 def test_an_expression_that_goes_wrong_costs_only_itself(
-    sandbox: Driver, code: str, state: str, error: str
+    asked: Driver, code: str, state: str, error: str
 ) -> None:
-    answer = sandbox.ask(code, seconds=0.5 if state == "too long" else 20)
+    answer = asked.ask(code, seconds=0.2 if state == "too long" else 20)
     assert (answer.state, answer.error) == (state, error)
-    assert shape(sandbox, "'fine'").text == "fine"
+    assert shape(asked, "'fine'").text == "fine"
 
 
-def test_what_an_expression_leaves_behind_is_ended(sandbox: Driver) -> None:
+def test_what_an_expression_leaves_behind_is_ended(asked: Driver) -> None:
     leaving = (
         "import os, time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n"
         "        time.sleep(600)\n    time.sleep(600)\n1"
     )
-    assert shape(sandbox, leaving).text == "1"
+    assert shape(asked, leaving).text == "1"
     children = "len(open(f'/proc/{os.getppid()}/task/{os.getppid()}/children').read().split())"
-    assert shape(sandbox, f"import os\n{children}").text == "1"
+    assert shape(asked, f"import os\n{children}").text == "1"
 
 
 def test_a_forked_copy_of_the_work_does_not_speak_for_it(sandbox: Driver) -> None:
@@ -357,7 +365,7 @@ def test_work_that_spoils_its_process_can_still_be_asked(sandbox: Driver, name: 
     assert cell.state == "ran", cell
     assert shape(sandbox, "[1, (2, 'x'), {3: None}]").kind == "list"
     assert sandbox.ask("1 / 0").error == "ZeroDivisionError: division by zero"
-    assert sandbox.ask("while 1: 1", seconds=0.3).state == "too long"
+    assert sandbox.ask("while 1: 1", seconds=0.1).state == "too long"
     assert sandbox.end() == 0
 
 
@@ -429,7 +437,7 @@ def test_containers_that_lie_give_their_true_contents(sandbox: Driver) -> None:
 )
 def test_an_object_with_hostile_methods_is_bounded(sandbox: Driver, body: str) -> None:
     sandbox.play(f"class Odd:\n    {body}\n")
-    answer = sandbox.ask("Odd()", seconds=0.5)
+    answer = sandbox.ask("Odd()", seconds=0.2)
     assert answer.value is None or answer.value.kind == "other"
     assert shape(sandbox, "1").text == "1"
 
@@ -450,7 +458,7 @@ def test_a_notebook_runs_in_ipythons_shell(sandbox: Driver) -> None:
         kind="notebook",
         cell_s=60,
     )
-    cells += sandbox.play("while True: pass", kind="notebook", cell_s=1)
+    cells += sandbox.play("while True: pass", kind="notebook", cell_s=0.5)
     cells += sandbox.play("%%time\ny = 2", "import not_here", "print(x + y)", kind="notebook")
     states = ["ran"] * 6 + ["failed", "failed", "too long", "ran", "failed", "ran"]
     assert [cell.state for cell in cells] == states

@@ -26,6 +26,13 @@ def work(tmp_path: Path) -> Iterator[Line]:
 
 
 @pytest.fixture(scope="module")
+def tidy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
+    """A driver for work that leaves nothing behind but variables; it plays one after the other."""
+    with driver("r_submission.R", tmp_path_factory.mktemp("tidy")) as line:
+        yield line
+
+
+@pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
     """A driver to ask; it has played a script."""
     with driver("r_submission.R", tmp_path_factory.mktemp("asked")) as line:
@@ -65,8 +72,8 @@ def test_the_sample_runs_clean_from_first_to_last_cell(work: Line, tmp_path: Pat
     assert work.end() == 0
 
 
-def test_outputs_come_in_the_order_they_were_made(work: Line) -> None:
-    (cell,) = work.play('1 + 1\ncat("to out\\n")\nmessage("to err")\nsystem("echo outside")\nx <- 3\n"last"')
+def test_outputs_come_in_the_order_they_were_made(tidy: Line) -> None:
+    (cell,) = tidy.play('1 + 1\ncat("to out\\n")\nmessage("to err")\nsystem("echo outside")\nx <- 3\n"last"')
     assert [o["kind"] for o in cell["outputs"]] == ["result", "stream", "result"]
     assert text_of(cell) == '[1] 2\nto out\nto err\noutside\n[1] "last"\n'
 
@@ -77,13 +84,13 @@ def test_a_script_prints_what_rscript_prints(work: Line) -> None:
     assert pictures(cell) == 1
 
 
-def test_a_table_is_shown_as_in_a_notebook(work: Line) -> None:
-    (cell,) = work.play('data.frame(name = c("a", "bb"), n = 1:2)')
+def test_a_table_is_shown_as_in_a_notebook(tidy: Line) -> None:
+    (cell,) = tidy.play('data.frame(name = c("a", "bb"), n = 1:2)')
     assert text_of(cell, "result") == "  name n\n1 a    1\n2 bb   2\n"
 
 
-def test_an_error_ends_its_cell_and_not_the_next(work: Line) -> None:
-    cells = work.play('print(1)\nstop("no\nsense")\nprint(2)', "x <- (", "print(3)", "log(-1)")
+def test_an_error_ends_its_cell_and_not_the_next(tidy: Line) -> None:
+    cells = tidy.play('print(1)\nstop("no\nsense")\nprint(2)', "x <- (", "print(3)", "log(-1)")
     states = [(cell.state, cell.line) for cell in as_played(cells)]
     assert states == [("failed", 2), ("failed", 2), ("ran", None), ("ran", None)]
     assert cells[0]["error"] == "Error: no sense"
@@ -92,25 +99,25 @@ def test_an_error_ends_its_cell_and_not_the_next(work: Line) -> None:
     assert "Warning message in log(-1):\n“NaNs produced”" in text_of(cells[3], "stream")
 
 
-def test_the_line_of_an_error_is_that_in_the_function(work: Line) -> None:
-    (cell,) = work.play('check <- function(x) {\n  y <- x\n  stop("bad")\n}\n\ncheck(1)')
+def test_the_line_of_an_error_is_that_in_the_function(tidy: Line) -> None:
+    (cell,) = tidy.play('check <- function(x) {\n  y <- x\n  stop("bad")\n}\n\ncheck(1)')
     assert (cell["line"], cell["error"]) == (3, "Error in check(1): bad")
 
 
 @pytest.mark.parametrize(
     "code", ["repeat {}", "Sys.sleep(60)", "while (TRUE) print(1)", "repeat try(repeat {}, silent = TRUE)"]
 )
-def test_a_cell_that_does_not_end_is_stopped(work: Line, code: str) -> None:
-    stopped = work.play(code, cell_s=0.5)
+def test_a_cell_that_does_not_end_is_stopped(tidy: Line, code: str) -> None:
+    stopped = tidy.play(code, cell_s=0.3)
     assert [cell.state for cell in as_played(stopped)] == ["too long"]
     assert stopped[0]["seconds"] < 30
     assert sum(len(o["text"]) for o in stopped[0]["outputs"]) < 70_000
-    assert [cell.state for cell in as_played(work.play("2"))] == ["ran"]
+    assert [cell.state for cell in as_played(tidy.play("2"))] == ["ran"]
 
 
-def test_missing_packages_are_named_once(work: Line) -> None:
-    cells = work.play("library(nosuchone)", "nosuchtwo::f(1)", "require(nosuchthree)\nlibrary(nosuchone)")
-    assert work.missing == ["nosuchone", "nosuchtwo", "nosuchthree"]
+def test_missing_packages_are_named_once(tidy: Line) -> None:
+    cells = tidy.play("library(nosuchone)", "nosuchtwo::f(1)", "require(nosuchthree)\nlibrary(nosuchone)")
+    assert tidy.missing == ["nosuchone", "nosuchtwo", "nosuchthree"]
     assert [cell["state"] for cell in cells] == ["failed"] * 3
     assert cells[0]["error"] == "Error in library(nosuchone): there is no package called ‘nosuchone’"
 
@@ -156,25 +163,25 @@ def test_only_pictures_on_the_screen_count(work: Line) -> None:
     assert [pictures(cell) for cell in cells] == [2, 0, 1, 0]
 
 
-def test_output_is_cut_and_says_so(work: Line) -> None:
-    cells = work.play('cat(strrep("x", 200000))', "print(1)")
+def test_output_is_cut_and_says_so(tidy: Line) -> None:
+    cells = tidy.play('cat(strrep("x", 200000))', "print(1)")
     assert text_of(cells[0]).endswith("(more output is left out)\n")
     assert len(text_of(cells[0])) < 66_000
     assert [cell["state"] for cell in cells] == ["ran", "ran"]
 
 
-def test_files_from_windows_run(work: Line) -> None:
-    cells = work.play("\ufeffx <- 1\r\nif (x > 0) {\r\n  print(x)\r\n}\r\n", kind="script")
+def test_files_from_windows_run(tidy: Line) -> None:
+    cells = tidy.play("\ufeffx <- 1\r\nif (x > 0) {\r\n  print(x)\r\n}\r\n", kind="script")
     assert (cells[0]["state"], text_of(cells[0])) == ("ran", "[1] 1\n")
 
 
-def test_infinite_recursion_ends_its_cell(work: Line) -> None:
-    cells = work.play("f <- function(n) f(n + 1)\nf(1)", "1 + 1")
+def test_infinite_recursion_ends_its_cell(tidy: Line) -> None:
+    cells = tidy.play("f <- function(n) f(n + 1)\nf(1)", "1 + 1")
     assert [cell["state"] for cell in cells] == ["failed", "ran"]
 
 
-def test_code_before_the_work_is_not_shown(work: Line) -> None:
-    cells = work.play("given * 2", prelude='given <- 21\nprint("hidden")')
+def test_code_before_the_work_is_not_shown(tidy: Line) -> None:
+    cells = tidy.play("given * 2", prelude='given <- 21\nprint("hidden")')
     assert text_of(cells[0]) == "[1] 42\n"
 
 
@@ -284,7 +291,7 @@ def test_values_are_bounded(asked: Line) -> None:
     ],
 )
 def test_expressions_without_a_value(asked: Line, code: str, state: str, error: str) -> None:
-    answer = asked.ask(code, seconds=0.5 if state == "too long" else 5)
+    answer = asked.ask(code, seconds=0.3 if state == "too long" else 5)
     assert (answer["state"], answer["error"], answer["value"]) == (state, error, None)
 
 

@@ -210,7 +210,7 @@ test_that("theirs", slow())
 test_that("ours", repeat {})
 test_that("next", expect_equal(add(1), 2))
 """
-    tested = tests.run_tests(work, blocks, seconds=1.2)
+    tested = tests.run_tests(work, blocks, seconds=0.8)
     assert states(tested) == {"theirs": "too long", "ours": "too long", "next": "passed"}
 
 
