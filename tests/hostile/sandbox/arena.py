@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from grading.checks import collect
@@ -29,11 +28,10 @@ from grading.execution.results import Ran
 from grading.execution.values import CodeLanguage, Execution, Request
 from tests.hostile.sandbox import bait
 from tests.hostile.sandbox.bait import Bait
-from tests.support.system import until
+from tests.support.fork_servers import warm
 from workers.sandbox.backends.base import Backend
-from workers.sandbox.backends.bubblewrap import Bubblewrap
 from workers.sandbox.plan_runner import Shelf
-from workers.sandbox.request_runner import Executor, Kind, prepared
+from workers.sandbox.request_runner import Executor
 from workers.sandbox.runtimes import find_runtime
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -245,14 +243,10 @@ class Arena:
         evidence = collect(documents, rubric, ran=Ran(plan, {**executions, key: work}))
         return Outcome(program, work, evidence, seconds, self.bait.reached_in(work))
 
-    def warm(self, sandbox: Bubblewrap, program: Program) -> None:
+    def warm(self, program: Program) -> None:
         """Wait until the fork servers are ready from which such programs and their tests run."""
         for request in self._planned(program)[2].requests.values():
-            kinds: tuple[Kind, ...] = ("work", "tests") if request.tests else ("work",)
-            for kind in kinds:
-                wanted = prepared(self._executor.runtime(program.language), request, kind)
-                assert wanted is not None
-                until(partial(sandbox.fork_servers.find, wanted), PATIENT_S, f"a fork server, {wanted.argv}")
+            warm(self._executor, request)
 
     def _planned(self, program: Program) -> tuple[tuple[Document, ...], Rubric, Plan]:
         """What is submitted, what is asked for, and what is to be run."""

@@ -15,6 +15,7 @@ import pytest
 
 from tests.hostile.sandbox.arena import EXPECTED, GRACE_S, Arena, Bound, Outcome, Program, arena, corpus
 from tests.hostile.sandbox.bait import descendants
+from workers.sandbox.backends import open_backend
 from workers.sandbox.backends.bubblewrap import Bubblewrap
 
 CORPUS = corpus()
@@ -82,11 +83,10 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
     # what a sandbox leaves behind becomes a child of this process, where it is seen
     assert ctypes.CDLL(None).prctl(_BECOME_SUBREAPER, 1, 0, 0, 0) == 0
     before = descendants()
-    sandbox = Bubblewrap()
-    with arena(sandbox, CELL_S) as place, ThreadPoolExecutor(AT_ONCE + 1) as pool:
+    with arena(open_backend("bubblewrap"), CELL_S) as place, ThreadPoolExecutor(AT_ONCE + 1) as pool:
         before |= descendants()
         for program in (NEIGHBOUR, *(CORPUS[name] for name in FIRST if name in chosen)):
-            place.warm(sandbox, program)
+            place.warm(program)
         alone = place.run(NEIGHBOUR)
         futures = {name: pool.submit(place.run, CORPUS[name]) for name in chosen}
         found = Stage(place, futures, before, alone.seconds, [alone])

@@ -186,8 +186,8 @@ class TestHowItEnds:
     )
     def test_silence_is_not_waited_for(self, sandbox: Backend, code: str):
         began = time.monotonic()
-        ending = ended(sandbox, code, timeout_s=0.7)
-        assert (ending.end, "no heartbeat for 0.7 s" in ending.reason) == ("too long", True)
+        ending = ended(sandbox, code, timeout_s=0.4)
+        assert (ending.end, "no heartbeat for 0.4 s" in ending.reason) == ("too long", True)
         assert time.monotonic() - began < SOON_S
 
     def test_the_time_in_all(self, sandbox: Backend):
@@ -309,13 +309,14 @@ class TestManyBoxes:
             with sandbox.open(puppet()) as session:
                 return tell(session, f"value = {number}")
 
+        count = 16 if sandbox.name == "bubblewrap" else 8
         with ThreadPoolExecutor(8) as pool:
-            assert list(pool.map(one, range(16))) == list(range(16))
+            assert list(pool.map(one, range(count))) == list(range(count))
 
     def test_nothing_is_left_behind(self, sandbox: Backend):
         assert ended(sandbox, "os._exit(0)").end == "left"  # what is made once is made
         before = settled()
-        for number in range(200 if sandbox.name == "bubblewrap" else 10):
+        for number in range(60 if sandbox.name == "bubblewrap" else 5):
             with sandbox.open(SandboxSpec(("/bin/cat",), limits=LIMITS)) as session:
                 session.send({"n": number})
                 assert session.receive(10) == {"n": number}

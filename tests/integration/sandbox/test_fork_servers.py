@@ -26,7 +26,7 @@ from grading.execution.values import Code, CodeLanguage, Execution, Expression, 
 from workers.sandbox.backends import fork_servers
 from workers.sandbox.backends.base import SandboxSpec
 from workers.sandbox.backends.bubblewrap import Bubblewrap
-from workers.sandbox.request_runner import Executor, packages, prepared
+from workers.sandbox.request_runner import Executor, Kind, packages, prepared
 from workers.sandbox.runtimes import find_runtime
 from workers.sandbox.runtimes.base import DRIVERS
 
@@ -56,9 +56,9 @@ class Sandboxes:
         assert self.sandbox.problem() == ""
         self.executor = Executor(self.sandbox, tools)
 
-    def server(self, request: Request) -> fork_servers.ForkServer:
-        """The fork server of a request's work, as soon as it is ready."""
-        wanted = prepared(tools(request.work.language), request, "work")
+    def server(self, request: Request, kind: Kind = "work") -> fork_servers.ForkServer:
+        """The fork server of a request's work or tests, as soon as it is ready."""
+        wanted = prepared(tools(request.work.language), request, kind)
         assert wanted is not None
         until = time.monotonic() + 30
         while (found := self.sandbox.fork_servers.find(wanted)) is None:
@@ -358,8 +358,11 @@ def test_nothing_of_a_run_of_r_reaches_the_next(sandboxes: Sandboxes):
 def test_tests_of_r_run_in_a_fork_of_their_own(sandboxes: Sandboxes):
     source = "test_that('adds', { expect_equal(f(1), 2) })\ntest_that('fails', { expect_equal(f(1), 3) })"
     request = asked("f <- function(x) x + 1", language="r", tests=(TestFile(path="test_w.R", source=source),))
-    for _ in range(4):
+    server = sandboxes.server(request, "tests")
+    for _ in range(2):
+        before = server.used
         execution = sandboxes.forked(request)
+        assert server.used > before
         assert [test.state for test in execution.tests] == ["passed", "failed"]
         assert "f(1) not equal to 3" in execution.tests[1].message
 

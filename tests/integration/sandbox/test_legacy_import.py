@@ -128,8 +128,9 @@ def assignment() -> Assignment:
     return read_files(files, Limits(), "rivers")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def runner(sqlite_databases: SqliteDatabases, assignment: Assignment) -> Iterator[Runner]:
+    """One for all: what was run once is kept, and what is run again starts in a fork."""
     checks = SandboxSettings()
     store = Store(sqlite_databases.fresh(schema.upgrade))
     with Shelf() as shelf:

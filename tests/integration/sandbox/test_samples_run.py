@@ -18,6 +18,7 @@ from grading.execution.plan import make_plan
 from grading.execution.results import Ran
 from grading.execution.values import Execution, Request
 from tests.integration.project.test_samples import SAMPLES
+from tests.support.fork_servers import warm
 from workers.sandbox.backends import open_backend
 from workers.sandbox.backends.base import Mount
 from workers.sandbox.request_runner import Executor
@@ -46,6 +47,7 @@ def _run(asked: str, slug: str) -> Execution:
         source = SAMPLES / "assignments" / slug / path
         bare = path.removeprefix("data/")
         mounts += [Mount(source, target) for target in (f"/box/{path}", f"/box/{bare}", f"/{path}")]
+    warm(executor(), request)
     return executor().run(request, mounts)
 
 
