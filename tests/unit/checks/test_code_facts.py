@@ -194,6 +194,6 @@ def test_hostile_code_is_bounded(language: str, code: str) -> None:
 
 
 def test_too_much_code_is_cut() -> None:
-    facts = code_facts("x <- 1\n" * (MAX_BYTES // 7 + 10), "r")
+    facts = code_facts(f"x <- '{'a' * 92}'\n" * (MAX_BYTES // 100 + 10), "r")
     assert facts.cut
     assert len(facts.code_without_comments) <= MAX_BYTES

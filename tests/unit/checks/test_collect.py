@@ -80,7 +80,7 @@ def test_no_documents_and_odd_cells() -> None:
 
 
 def test_code_beyond_the_bound_is_left_out_and_said() -> None:
-    long = cell("f()\n" * 90_000, count=1)
+    long = cell("f()\n" + f"# {'-' * 97}\n" * 3_600, count=1)
     evidence = collect(
         [notebook(*[long.model_copy(update={"source": f"x <- {n}\n{long.source}"}) for n in range(4)])],
         RUBRIC,
