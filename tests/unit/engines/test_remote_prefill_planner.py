@@ -75,20 +75,42 @@ GRID = [
 ][:40]
 
 
-def run(world: World, way: str | None, seed: int) -> float:
-    """Seconds until the first token of all jobs together, by one way or as the planner chooses."""
-    draw, learning = random.Random(seed), PlannerStatistics(["reader"])
+Draw = tuple[int, random.Random, float]
+
+
+def draws(world: World, seed: int) -> Iterator[Draw]:
+    """For each job the length of its prompt, the noise of the reader, and how much longer all of it takes."""
+    draw = random.Random(seed)
+    for _ in range(JOBS):
+        prompt = int(world.prompt * draw.uniform(0.8, 1.2))
+        yield prompt, random.Random(draw.random()), draw.lognormvariate(0, 0.05)
+
+
+def always(world: World, way: str, seed: int) -> float:
+    """Seconds until the first token of all jobs together, by one way."""
+    total, known = 0.0, 0
+    for prompt, noise, factor in draws(world, seed):
+        if way == HERE:
+            took = world.here(known, prompt - known)
+        else:
+            took = world.there(known, known, prompt, noise)
+        known = world.shared
+        total += took.first_s * factor
+    return total
+
+
+def planned(world: World, seed: int) -> float:
+    """The same by the ways that the planner chooses."""
+    learning = PlannerStatistics(["reader"])
     total, known_here, known_there = 0.0, False, False
     for have in (0, 2048):
         learning.probed("m", have, 256, sum(world.passes(world.here_tokens_s, have, 256)))
     prefix = tuple(range(world.shared))
-    for _ in range(JOBS):
-        prompt = int(world.prompt * draw.uniform(0.8, 1.2))
-        noise, factor = random.Random(draw.random()), draw.lognormvariate(0, 0.05)
+    for prompt, noise, factor in draws(world, seed):
         have = world.shared if known_here else 0
         work = Work(have, prompt - have, learning.there("m", prefix), (prompt - have) * KV_BYTES, step=STEP)
         choice = learning.choose("m", work)
-        taken = way or (choice.reader or HERE)
+        taken = choice.reader or HERE
         if taken == HERE:
             took = world.here(have, prompt - have)
         else:
@@ -96,7 +118,7 @@ def run(world: World, way: str | None, seed: int) -> float:
             known_there = True
             learning.asked("m", prefix, "reader")
         known_here = True
-        if way is None and taken != HERE and took.first_s > (limit := budget_s(choice)):
+        if taken != HERE and took.first_s > (limit := budget_s(choice)):
             sending = max(0.0, limit - 0.06 - took.queued_s)
             learning.too_slow("m", taken, sending or limit, int(sending * world.link_bytes_s))
             total += (limit + world.here(have, prompt - have).first_s) * factor
@@ -117,8 +139,9 @@ def ratios() -> list[tuple[float, float]]:
     """For each world: the planner's time over that of the best way, and over that of the direct one."""
     found = []
     for seed, world in enumerate(GRID):
-        direct, elsewhere, planned = (run(world, way, seed) for way in (HERE, "reader", None))
-        found.append((planned / min(direct, elsewhere), planned / direct))
+        direct, elsewhere = (always(world, way, seed) for way in (HERE, "reader"))
+        took = planned(world, seed)
+        found.append((took / min(direct, elsewhere), took / direct))
     return found
 
 

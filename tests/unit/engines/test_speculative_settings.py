@@ -19,7 +19,7 @@ from workers.machine.engines.speculative.planner import (
     ended,
 )
 
-PROMPT, OUTPUT, ANSWERS, LONGEST = 1000, 400, 40, 4
+PROMPT, OUTPUT, ANSWERS, LONGEST = 1000, 400, 25, 4
 STEP_S = 0.1
 
 
