@@ -23,7 +23,7 @@ CONFIG = """
 port = {port}
 [stages.analysis]
 [stages.feedback]
-max_output_tokens = 3000
+max_output_tokens = 500
 
 [[machines]]
 name = "spark"

@@ -56,8 +56,8 @@ def read_elsewhere(made: Generation) -> bool:
     return made.details["remote_prefill"].strategy == "disaggregated"
 
 
-# a dozen are of every length, with and without a system message
-@pytest.mark.parametrize("count", [12, pytest.param(50, marks=pytest.mark.soak)])
+# eight are of every length, with and without a system message
+@pytest.mark.parametrize("count", [8, pytest.param(50, marks=pytest.mark.soak)])
 def test_many_prompts_give_the_tokens_of_one_machine(
     model: Path, sides: tuple[MlxEngine, HybridEngine], count: int
 ) -> None:
