@@ -217,6 +217,14 @@ class _CompiledOnce(Rule):
         vars(self).update(self.compiled[key])
 
 
+def make_app(services: Services) -> Flask:
+    """The app with routes and templates that are compiled once for all tests."""
+    with patch.object(Flask, "url_rule_class", _CompiledOnce):
+        made = create_app(services)
+    made.jinja_env.bytecode_cache = COMPILED
+    return made
+
+
 class School:
     """A store with people and assignments, and the app on it."""
 
@@ -247,10 +255,7 @@ class School:
     @cached_property
     def app(self) -> Flask:
         """The app, made when first asked for."""
-        with patch.object(Flask, "url_rule_class", _CompiledOnce):
-            made = create_app(self.services)
-        made.jinja_env.bytecode_cache = COMPILED
-        return made
+        return make_app(self.services)
 
     def client(self, name: str | None = None) -> FlaskClient:
         """A browser, signed in as somebody without the slow password."""
