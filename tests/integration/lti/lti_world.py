@@ -7,7 +7,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
+from itertools import count
 from pathlib import Path
+from unittest.mock import patch
 from urllib.parse import parse_qs, urlsplit
 
 from flask.testing import FlaskClient
@@ -18,7 +21,7 @@ from cli.dev.embedded_redis import free_port
 from cli.dev.platforms.moodle import Moodle
 from cli.dev.platforms.pages import Platform
 from cli.dev.platforms.server import Running, registration_of
-from grading.integrations.lti.keys import signed
+from grading.integrations.lti.keys import ToolKey, new_key, signed
 from grading.store.integrations.lti import launch as lti_launch
 from grading.store.integrations.lti import registrations
 from grading.store.integrations.lti.tables import LtiContext
@@ -90,23 +93,31 @@ class Campus:
         return submission
 
 
+@cache
+def _key(number: int) -> ToolKey:
+    """Made once: to make and to check one takes longer than most tests."""
+    return new_key()
+
+
 @contextmanager
 def campus(place: Path | str, kind: type[Platform] = Moodle) -> Iterator[Campus]:
     """Both are served."""
     port = free_port()
     tool = f"http://127.0.0.1:{port}"
     allowed = ["localhost", "127.0.0.1/32", "::1/128"]
+    keys = map(_key, count())  # each campus has the same ones, in this order
     school = School(place, public_url=tool, outside_allowed=allowed)
     server = make_server("127.0.0.1", port, ends_what_it_sends(school.app), threaded=True)
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    world = kind("", tool)
+    world = kind("", tool, key=next(keys))
     world.furnish()
     with Running(world, "localhost", 0) as running:
         world.base = f"http://localhost:{running.port}"
         with school.store.write() as session:
             platform_id = registrations.register_platform(session, registration_of(world), "test")
         try:
-            yield Campus(school, world, platform_id)
+            with patch.object(registrations, "new_key", lambda: next(keys)):
+                yield Campus(school, world, platform_id)
         finally:
             server.shutdown()
             server.server_close()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
+import json
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -414,27 +414,52 @@ def test_people_may_be_called_as_long_as_lti_allows(here: Campus) -> None:
 
 
 KILLED = """
-import os, signal, sys
+import json, os, signal, sys
 from grading.config.settings import Server
 from grading.store import Store
 from workers.server.delivery.lti import Passback
-url, public, at = sys.argv[1:4]
-allowed = ("localhost", "127.0.0.1/32", "::1/128")
-sender = Passback(Server(public_url=public, outside_allowed=allowed), Store(url))
-real, count = sender.talk.__class__.send, [0]
-def send(self, platform, scopes, method, url, kind, body=None):
-    if "/scores" in url and at == "before":
-        os.kill(os.getpid(), signal.SIGKILL)
-    answer = real(self, platform, scopes, method, url, kind, body)
-    if "/scores" in url and at == "after":
-        os.kill(os.getpid(), signal.SIGKILL)
-    return answer
-sender.talk.__class__.send = send
-sender.send_due()
+def run(url, public, at):
+    allowed = ("localhost", "127.0.0.1/32", "::1/128")
+    sender = Passback(Server(public_url=public, outside_allowed=allowed), Store(url))
+    real = sender.talk.__class__.send
+    def send(self, platform, scopes, method, url, kind, body=None):
+        if "/scores" in url and at == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        answer = real(self, platform, scopes, method, url, kind, body)
+        if "/scores" in url and at == "after":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return answer
+    sender.talk.__class__.send = send
+    sender.send_due()
+for line in sys.stdin:
+    pid = os.fork()
+    if not pid:
+        run(*json.loads(line))
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 """
+Sender = Callable[[str, str, str], int]
 
 
-def killed(here: Campus, times: int) -> None:
+@pytest.fixture(scope="module")
+def sender() -> Iterator[Sender]:
+    """Sends what is due of a database and kills itself; forked of one process that has the modules."""
+    command = [sys.executable, "-c", KILLED]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        asked, told = process.stdin, process.stdout
+        assert asked is not None
+        assert told is not None
+
+        def run(url: str, public: str, at: str) -> int:
+            """How it ended."""
+            print(json.dumps([url, public, at]), file=asked, flush=True)
+            return int(told.readline())
+
+        yield run
+        asked.close()  # then it ends
+
+
+def killed(here: Campus, sender: Sender, times: int) -> None:
     """A sender that dies before or after the platform took a score: the next one tells it, later."""
     here.link()
     here.launch(here.browser(), "student-1")
@@ -448,10 +473,7 @@ def killed(here: Campus, times: int) -> None:
             grade.final_points = float(number % 10)
             grade_release.add_event(session, grade, "grade.changed", f"changed:{number}")
         at = "after" if number % 2 else "before"
-        done = subprocess.run(
-            [sys.executable, "-c", KILLED, url, public, at], timeout=120, check=False, env={**os.environ}
-        )
-        assert done.returncode == -signal.SIGKILL
+        assert sender(url, public, at) == -signal.SIGKILL
         with here.school.store.write() as session:  # as if the leases had run out
             session.query(LtiScore).update({"leased_until": None})
             past = session.query(User).first()
@@ -466,14 +488,14 @@ def killed(here: Campus, times: int) -> None:
     assert [one for one in rows(here, Outbox) if one.kind == "lti" and one.done_at is None] == []
 
 
-def test_a_sender_that_is_killed_loses_no_score(here: Campus) -> None:
-    killed(here, 2)
+def test_a_sender_that_is_killed_loses_no_score(here: Campus, sender: Sender) -> None:
+    killed(here, sender, 2)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
-def test_a_sender_that_is_killed_a_hundred_times_loses_no_score(here: Campus) -> None:
-    killed(here, 100)
+def test_a_sender_that_is_killed_a_hundred_times_loses_no_score(here: Campus, sender: Sender) -> None:
+    killed(here, sender, 100)
 
 
 def test_signing_out_in_a_frame_ends_its_session_only(here: Campus) -> None:
