@@ -1,6 +1,7 @@
 """Starts `grader …` as forks of one process that has its modules: most of a start is to import them.
 
-A process so started has a session, an environment and output of its own, as one that was executed. Only
+All processes that test together share that server; it ends when none of them is connected any more. What it
+starts has a session, an environment and output of its own, as if it had been executed. Only
 `/proc/PID/environ` and `/proc/PID/cmdline` are those of the server.
 """
 
@@ -16,12 +17,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import IO
 
 PROGRAM = Path(__file__).with_name("fork_server_program.py")
 SUPPORTED = sys.platform == "linux"
+READY = b"ready"
+"""What the server says to each that connects."""
 
 
 class Process:
@@ -66,17 +70,11 @@ class Process:
 
 
 class ForkServer:
-    """The server's process; it ends with this one."""
+    """A connection to the server."""
 
-    def __init__(self) -> None:
-        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
         self._lock = threading.Lock()
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", str(PROGRAM), str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-            )
 
     def start(self, words: Sequence[str], environ: Mapping[str, str], log: IO[bytes]) -> Process:
         """Start `grader WORDS` in the folder of this process; its output goes to `log`."""
@@ -90,14 +88,28 @@ class ForkServer:
         return Process(int(pid), ended)
 
     def close(self) -> None:
-        """End it; what it forked goes on."""
+        """Leave it; what it forked goes on."""
         self._channel.close()
-        self._process.wait()
 
 
 @cache
 def fork_server() -> ForkServer:
-    """That of this process, started when first asked for."""
-    made = ForkServer()
+    """That of this run of the tests, started when first asked for."""
+    name = f"grader-tests-{os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}"
+    while (channel := _connected(name)) is None:
+        # returns at once where another process has begun it meanwhile
+        subprocess.run([sys.executable, "-P", str(PROGRAM), name], stdin=subprocess.DEVNULL, check=True)
+    made = ForkServer(channel)
     atexit.register(made.close)
     return made
+
+
+def _connected(name: str) -> socket.socket | None:
+    """A connection to the server of that name, which is ready; None where there is none, or none any more."""
+    channel = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with suppress(ConnectionError):
+        channel.connect(f"\0{name}")
+        if channel.recv(len(READY)) == READY:
+            return channel
+    channel.close()
+    return None
