@@ -334,8 +334,6 @@ def no_sudo(fault: Fault) -> Said:
 
 
 FAULTS: dict[Callable[[Fault], Said], str] = {
-    key_refused: r"lab-1 .* does not accept this computer's key\. Run `ssh-copy-id -p \d+ \S+`;",
-    two_at_once: r"lab-1: \S+ \(process \d+\) has been deploying to it for \d+ s; wait until that ends",
     old_python: r"lab-1: there is no \S+/python3\.9\. Install it .* or name it in \[machines\.ssh\]",
     does_not_start: r"lab-1: the new release stopped right after its start, so the previous release, \w+, "
     r"runs again\. Fix it and deploy again\. Its log ends:\n(.*\n)*no module named celery",
@@ -343,6 +341,13 @@ FAULTS: dict[Callable[[Fault], Said], str] = {
     host_gone: r"The connection to lab-1 .* ended early\. What it did there ends, too\. Deploy again: it",
 }
 """What ends a deployment, and its sentence."""
+SEEN: dict[Callable[[Fault], Said], str] = {
+    # test_cluster.py::test_machines_that_cannot_be_reached_are_said_why
+    key_refused: r"lab-1 .* does not accept this computer's key\. Run `ssh-copy-id -p \d+ \S+`;",
+    # test_releases.py::test_a_second_deployment_is_told_of_the_first
+    two_at_once: r"lab-1: \S+ \(process \d+\) has been deploying to it for \d+ s; wait until that ends",
+}
+"""Those that end before the machine has changed, as other tests see, too."""
 SLOW: dict[Callable[[Fault], Said], str] = {
     network_cut: r"The connection to lab-1 .* ended early\. What it did there ends, too\. Deploy again: it",
     disk_full: r"lab-1: the disk of /mnt/there has \d+ MB free, of which 1 GB must stay free\. Remove",
@@ -356,11 +361,11 @@ SLOW: dict[Callable[[Fault], Said], str] = {
 """Those that need a machine with disks of its own."""
 
 
-def named(faults: dict[Callable[[Fault], Said], str]) -> list[Any]:
-    return [pytest.param(how, sentence, id=how.__name__) for how, sentence in faults.items()]
+def named(faults: dict[Callable[[Fault], Said], str], *marks: pytest.MarkDecorator) -> list[Any]:
+    return [pytest.param(how, sentence, id=how.__name__, marks=marks) for how, sentence in faults.items()]
 
 
-@pytest.mark.parametrize(("how", "sentence"), named(FAULTS))
+@pytest.mark.parametrize(("how", "sentence"), [*named(SEEN, pytest.mark.soak), *named(FAULTS)])
 def test_a_fault(
     plain: Site, make_fault: Callable[[Site], Fault], how: Callable[[Fault], Said], sentence: str
 ) -> None:
