@@ -254,7 +254,7 @@ class _Play:
     def _step(self) -> None:
         span = min((one.next_s() for one in self.machines.values()), default=math.inf)
         span = min(span, min(self.coming.values(), default=math.inf))
-        if any(self.lines.values()) and any(one.free > 0 for one in self.machines.values()):
+        if any(self._may_take(one) for one in self.machines.values()):
             span = min(span, TICK_S)
         if math.isinf(span):
             span = TICK_S
@@ -291,9 +291,15 @@ class _Play:
         while again:
             again = [name for name in again if self._takes(name)]
 
+    def _may_take(self, machine: SimulatedMachine) -> bool:
+        """Whether it has a free slot, and something waits for a stage that it does."""
+        return machine.free > 0 and any(
+            count for (stage, _), count in self.lines.items() if stage in machine.runs
+        )
+
     def _takes(self, name: str) -> bool:
         machine = self.machines[name]
-        if machine.free <= 0 or not any(self.lines[line] for line in self.lines if line[0] in machine.runs):
+        if not self._may_take(machine):
             return False
         peers = {n: one.as_peer() for n, one in self.machines.items()}
         oldest = dict.fromkeys(machine.runs, self.now + TICK_S)
