@@ -31,11 +31,11 @@ NEIGHBOUR = Program(
     tests=Bound(1),
     limit_s=None,
 )
-FIRST = ("r_frames", "notebook_failing_cells")
+FIRST = ("r_frames", "r_patch_testthat", "notebook_failing_cells")
 """Their fork servers are there from the start; else the first of a kind start their interpreters."""
 CELL_S = 0.6
 """Of a cell from which nothing is earned."""
-REST_S = 2.0
+REST_S = 4.0
 """Between two runs of the neighbour."""
 _BECOME_SUBREAPER = 36
 

@@ -256,7 +256,7 @@ class TestBasket(unittest.TestCase):
     def test_theirs(self): basket.endless()
     def test_total(self): self.assertEqual(basket.total(1, 2), 3)
 """
-    found = run_tests(tmp_path, WORK, tests, seconds=0.5)
+    found = run_tests(tmp_path, WORK, tests, seconds=0.3)
     states = {name.removeprefix("TestBasket.test_"): state for name, state in outcomes(found).items()}
     too_long = dict.fromkeys(("calls", "iteration", "own", "theirs"), "too long")
     assert states == too_long | {"total": "passed"}
@@ -317,7 +317,7 @@ class TestInClass:
 
 
 def test_a_pytest_that_does_not_end_is_ended(tmp_path: Path) -> None:
-    found = run_tests(tmp_path, WORK, "def test_endless():\n    while True: pass\n", seconds=0.5)
+    found = run_tests(tmp_path, WORK, "def test_endless():\n    while True: pass\n", seconds=0.3)
     assert outcomes(found) == {"test_endless": "too long"}
 
 

@@ -210,7 +210,7 @@ test_that("theirs", slow())
 test_that("ours", repeat {})
 test_that("next", expect_equal(add(1), 2))
 """
-    tested = tests.run_tests(work, blocks, seconds=0.8)
+    tested = tests.run_tests(work, blocks, seconds=0.5)
     assert states(tested) == {"theirs": "too long", "ours": "too long", "next": "passed"}
 
 
@@ -237,7 +237,7 @@ describe("add", {
     ],
 )
 def test_a_file_without_blocks_is_one_test(tests: Line, work: Line, source: str, state: str) -> None:
-    assert states(tests.run_tests(work, source, seconds=0.7 if state == "too long" else 20)) == {
+    assert states(tests.run_tests(work, source, seconds=0.4 if state == "too long" else 20)) == {
         "test_work.R": state
     }
 

@@ -2,7 +2,7 @@
 # End: too long
 # Cases: 0
 # Tests: -
-# Seconds: 1
+# Seconds: 0.7
 import signal
 
 signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))

@@ -2,7 +2,7 @@
 # End: too long | left
 # Cases: 0
 # Tests: -
-# Seconds: 1
+# Seconds: 0.7
 import os
 import signal
 

@@ -2,7 +2,7 @@
 # End: finished | too long
 # Cases: <= 1
 # Tests: -
-# Seconds: 1
+# Seconds: 0.7
 import threading
 
 

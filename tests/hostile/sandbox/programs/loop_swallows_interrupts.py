@@ -2,7 +2,7 @@
 # End: too long | finished
 # Cases: <= 1
 # Tests: -
-# Seconds: 1
+# Seconds: 0.7
 def total(xs):
     return sum(xs)
 
