@@ -154,6 +154,14 @@ class TestAPrivatePlace:
             sandbox.open(puppet(LIMITS, Mount(written(tmp_path, "x", ""), target)))
 
 
+ONCE = pytest.mark.parametrize(
+    "sandbox",
+    [KINDS[0], *(pytest.param(kind, marks=pytest.mark.soak) for kind in KINDS[1:])],
+    indirect=True,
+)
+"""For what the conversation decides, which is the same code for all: `make soak` holds it with each."""
+
+
 class TestHowItEnds:
     @pytest.mark.parametrize(
         ("code", "word"),
@@ -174,6 +182,7 @@ class TestHowItEnds:
             assert ended(sandbox, KILLS).end in ("left", "memory")
             assert tell(other, "value = 1") == 1
 
+    @ONCE
     @pytest.mark.parametrize(
         "code",
         [
@@ -198,6 +207,7 @@ class TestHowItEnds:
         assert "1.5 s" in ending.reason
         assert 1.4 < time.monotonic() - began < SOON_S
 
+    @ONCE
     @pytest.mark.parametrize(
         "code",
         [
@@ -210,12 +220,14 @@ class TestHowItEnds:
         ending = ended(sandbox, code)
         assert (ending.end, "more than it may" in ending.reason) == ("output", True)
 
+    @ONCE
     def test_what_is_no_message_is_left_out(self, sandbox: Backend):
         with sandbox.open(puppet()) as session:
             session.send({"run": NOISE})
             assert session.receive(10) == {"good": 1}
             assert session.receive(10) == {"good": 2}
 
+    @ONCE
     def test_what_was_said_before_the_end_is_heard(self, sandbox: Backend):
         with sandbox.open(puppet()) as session:
             session.send({"run": "say(good=1); say(good=2); os._exit(0)"})
@@ -223,6 +235,7 @@ class TestHowItEnds:
             assert session.receive(10) == {"good": 2}
             assert session.receive(10) is None
 
+    @ONCE
     def test_a_program_that_does_not_listen(self, sandbox: Backend):
         with sandbox.open(puppet()) as session:
             session.send({"run": "os._exit(0)"})
@@ -233,6 +246,7 @@ class TestHowItEnds:
             assert session.close().end == "left"
         session.send({"run": ""})
 
+    @ONCE
     def test_both_talk_at_once(self, sandbox: Backend):
         with sandbox.open(puppet()) as session:
             session.send({"run": "say(text='x' * 3_000_000)"})
