@@ -177,15 +177,15 @@ def test_only_the_students_own_comments_are_a_pieces() -> None:
 @pytest.mark.parametrize(
     ("language", "source"),
     [
-        ("javascript", "x = () => { " * 60_000),
-        ("r", "x <- function(x) " * 60_000),
-        ("python", "# x = f(1)\n" * 90_000),
-        ("java", "class A" + "a" * 100 + " { " + "void f() {} " * 20_000),
-        ("java", "/** a */\n" + "int f() {}\n" * 15_000),
-        ("java", "/** a */ int f() {}\n" * 15_000),
+        ("javascript", "x = () => { " * 30_000),
+        ("r", "x <- function(x) " * 30_000),
+        ("python", "# x = f(1)\n" * 45_000),
+        ("java", "class A" + "a" * 100 + " { " + "void f() {} " * 10_000),
+        ("java", "/** a */\n" + "int f() {}\n" * 7_500),
+        ("java", "/** a */ int f() {}\n" * 7_500),
     ],
 )
 def test_hostile_code_stays_quick(language: str, source: str) -> None:
     started = time.process_time()
     code_facts(source[:MAX_BYTES], language)
-    assert time.process_time() - started < 10
+    assert time.process_time() - started < 2.5
