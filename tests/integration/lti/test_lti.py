@@ -36,6 +36,10 @@ from tests.integration.lti.lti_world import Campus, campus
 from tests.integration.webapp import form_token
 
 BOSS = Actor(1, True)
+POSTGRESQL_FIRST = pytest.mark.parametrize(
+    "databases", ["postgresql", pytest.param("sqlite", marks=pytest.mark.soak)], indirect=True
+)
+"""For what a launch does: test_products.py launches on SQLite."""
 
 
 @pytest.fixture
@@ -195,6 +199,7 @@ def refused(client: FlaskClient, **form: str) -> str:
     return answer.get_data(as_text=True)
 
 
+@POSTGRESQL_FIRST
 def test_launches_are_refused_that_are_used_again_or_of_another_browser_or_installation(here: Campus) -> None:
     here.link()
     world, browser = here.world, here.browser()
@@ -230,6 +235,7 @@ def test_launches_are_refused_that_are_used_again_or_of_another_browser_or_insta
     assert known == 2, "a refused launch makes nobody"
 
 
+@POSTGRESQL_FIRST
 def test_a_new_key_of_the_platform_is_fetched_once_and_a_frame_gives_nothing_more(here: Campus) -> None:
     here.link()
     here.world.key = new_key()
@@ -405,6 +411,7 @@ def test_a_platform_is_changed_and_removed_and_grades_stay(here: Campus) -> None
     assert {"lti.platform.change", "lti.platform.remove"} <= actions
 
 
+@POSTGRESQL_FIRST
 def test_people_may_be_called_as_long_as_lti_allows(here: Campus) -> None:
     name = "x" * 255
     here.world.people[name] = replace(here.world.people["student-1"], id=name)
@@ -498,6 +505,7 @@ def test_a_sender_that_is_killed_a_hundred_times_loses_no_score(here: Campus, se
     killed(here, sender, 100)
 
 
+@POSTGRESQL_FIRST
 def test_signing_out_in_a_frame_ends_its_session_only(here: Campus) -> None:
     here.link()
     browser, other = here.browser(), here.browser()
@@ -519,6 +527,7 @@ def test_signing_out_in_a_frame_ends_its_session_only(here: Campus) -> None:
     assert [one.get(way).status_code for one in (browser, thief, other)] == [401, 401, 200]
 
 
+@POSTGRESQL_FIRST
 def test_launches_are_audited(here: Campus) -> None:
     here.link()
     assert {"lti.platform", "lti.deployment", "lti.launch", "lti.course"} <= {
