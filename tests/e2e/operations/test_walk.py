@@ -143,7 +143,9 @@ def test_the_menu_the_colours_and_the_language(
     expect(page.get_by_role("button", name="Sign in")).to_be_visible()
 
 
-@pytest.mark.parametrize("path", ["/nothing-here", "/operations/tokens"])
+@pytest.mark.parametrize(
+    "path", ["/nothing-here", pytest.param("/operations/tokens", marks=pytest.mark.soak)]
+)
 def test_faults_are_said_in_plain_words(
     careful: Page, school: School, site: str, pictures: Path, path: str
 ) -> None:
