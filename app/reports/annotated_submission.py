@@ -297,7 +297,8 @@ def _pointed_at(report: Report | None) -> frozenset[Location]:
     checks = [outcome.location for grade in report.criteria for outcome in grade.evidence]
     checks += [outcome.location for one in report.adjustments for outcome in one.evidence]
     flags = [flag.location for flag in report.flags]
-    return frozenset(place for place in (*quotes, *checks, *flags) if place is not None)
+    said = [place for place, _ in remarks(report)]
+    return frozenset(place for place in (*quotes, *checks, *flags, *said) if place is not None)
 
 
 @dataclass

@@ -62,7 +62,7 @@ def rendered(
         whose = actor.user_id if own else view.student_id
         attempts = submission_lists.list_attempts(session, whose, view.assignment_id)
     titles = {one.criterion: one.title for one in report.criteria} if report else {}
-    found = _image_numbers(session, view.id, submitted.documents)
+    found = image_numbers(session, view.id, submitted.documents)
     written = {one.stage: one.written_at for one in view.stages if one.written_at} if report else {}
     sent = may(actor, "prompt.see", auth.subject_of(view))
     prompts = {s.stage: s.accepted_run for s in view.stages if s.accepted_run} if report and sent else {}
@@ -155,7 +155,7 @@ def remember(app: App) -> None:
     _remember_parts(app)
 
 
-def _image_numbers(
+def image_numbers(
     session: Session, submission_id: str, documents: tuple[Document, ...]
 ) -> dict[tuple[str, int], list[int]]:
     """(document, cell) -> the numbers of its pictures that can be shown."""

@@ -1,4 +1,4 @@
-"""A submission as its reviewer works on it: what can be changed, what was, the pane as cached HTML."""
+"""A grade as its reviewer works on it: what can be changed, what was, all of it as cached HTML."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from flask.sansio.app import App
 from markupsafe import Markup
 from sqlalchemy.orm import Session
 
-from app.reports import annotated_submission, flags, score_breakdown
-from app.reports.annotated_submission import RenderedSubmission
+from app.reports import annotated_submission, score_breakdown
 from app.reports.flags import place_words
+from app.review.submitted_work import Work
 from app.web.i18n import current
 from app.web.i18n import gettext as _
 from app.web.template_helpers import form_token
-from grading.domain.document import Document
-from grading.domain.jobs import Finding, Suggestion
+from grading.domain.document import Document, Location
+from grading.domain.evidence import CheckOutcome
+from grading.domain.jobs import Finding, Quote, Suggestion
 from grading.domain.report import CriterionGrade, Report
 from grading.domain.rubric import Rubric
 from grading.domain.stages import editable_fields
@@ -29,6 +30,8 @@ from grading.store.grades import change_history
 from grading.store.grades.change_history import Made
 from grading.store.views.submission import SubmissionView, SubmittedWork, WholeSubmission
 
+Places = Mapping[Location, str]
+"""Where the page has what evidence points to."""
 MOST_KEPT = 32 * 1024 * 1024
 """Characters of all parts together."""
 
@@ -52,6 +55,8 @@ class Criterion:
     levels: tuple[Level, ...]
     points_change: Made | None
     reason_change: Made | None
+    lines: str
+    """Where its evidence is in the work: for each place its name in the page and the number of lines."""
 
     @property
     def level(self) -> int | None:
@@ -68,6 +73,8 @@ class Adjustment:
     number: int
     line: score_breakdown.AdjustmentLine
     change: Made | None
+    lines: str
+    """As those of a criterion."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +86,7 @@ class Remark:
     kind: str
     text: str
     was: str
-    place: str
+    place: Location | None
     words_change: Made | None
     hidden: Made | None
 
@@ -110,15 +117,21 @@ class Entry:
     made: Made
     words: str
 
+    @property
+    def place(self) -> Location | None:
+        """Where a comment stands."""
+        value = self.made.value
+        if not value.get("document"):
+            return None
+        return Location(document=value["document"], cell=value.get("cell"), line=value.get("line"))
+
 
 @dataclass(frozen=True)
 class Pane:
-    """All that stands in the right pane."""
+    """All that stands beside the work."""
 
     view: SubmissionView
     stamp: str
-    shown: RenderedSubmission
-    notes: tuple[str, ...]
     report: Report | None
     criteria: tuple[Criterion, ...]
     adjustments: tuple[Adjustment, ...]
@@ -150,29 +163,24 @@ def load_data(session: Session, whole: WholeSubmission, rubric: Rubric) -> PaneD
     return PaneData(view, whole.submitted, made, stamp, rubric)
 
 
-def pane(source: PaneData, room: annotated_submission.Room) -> Pane:
-    """What a reviewer sees of a submission."""
-    view, submitted = source.view, source.submitted
+def pane(source: PaneData, places: Places) -> Pane:
+    """What a reviewer sees beside the work, which has these places."""
+    view = source.view
     report = view.grade.report if view.grade else None
     original = view.grade.original if view.grade else None
     changes = entries(source.made, report)
     counts = [one for one in source.made if one.undone_at is None]
-    documents = submitted.documents
     return Pane(
         view=view,
         stamp=source.stamp,
-        shown=annotated_submission.render_submission(
-            documents, report, original, execution=submitted.execution, staff=True, room=room
-        ),
-        notes=submitted.notes,
         report=report,
-        criteria=_criteria(source.rubric, report, original, counts) if report and original else (),
-        adjustments=tuple(_adjustments(report, counts)) if report else (),
+        criteria=_criteria(source.rubric, report, original, counts, places) if report and original else (),
+        adjustments=tuple(_adjustments(report, counts, places)) if report else (),
         remarks=_remarks(original, counts) if report and original else (),
         words=_words(report, original, counts) if report and original else (),
         comments=tuple(one for one in changes if one.made.kind == "add" and one.made.undone_at is None),
         history=changes,
-        places=tuple(_places(documents)),
+        places=tuple(_places(source.submitted.documents)),
     )
 
 
@@ -191,7 +199,9 @@ def entries(made: Sequence[Made], report: Report | None) -> tuple[Entry, ...]:
     return tuple(Entry(one, words.words) for one, words in zip(made, changes, strict=True))
 
 
-def _criteria(content: Rubric, now: Report, was: Report, counts: Sequence[Made]) -> tuple[Criterion, ...]:
+def _criteria(
+    content: Rubric, now: Report, was: Report, counts: Sequence[Made], places: Places
+) -> tuple[Criterion, ...]:
     rubric = {one.id: one for one in content.criteria}
     made = []
     for number, (new, old) in enumerate(zip(now.criteria, was.criteria, strict=True), start=1):
@@ -200,15 +210,25 @@ def _criteria(content: Rubric, now: Report, was: Report, counts: Sequence[Made])
             Level(level, words[level] if level < len(words) else "", at_level(new, level))
             for level in range(new.highest + 1)
         )
-        latest = [_last(counts, kind, new.criterion) for kind in ("points", "reason")]
-        made.append(Criterion(number, new, old, levels, *latest))
+        points, reason = (_last(counts, kind, new.criterion) for kind in ("points", "reason"))
+        lines = _lines(new.evidence, new.quotes, places)
+        made.append(Criterion(number, new, old, levels, points, reason, lines))
     return tuple(made)
 
 
-def _adjustments(now: Report, counts: Sequence[Made]) -> Iterator[Adjustment]:
+def _lines(evidence: Sequence[CheckOutcome], quotes: Sequence[Quote], places: Places) -> str:
+    """As `Criterion.lines`; a quote takes as many lines as it has."""
+    found = {outcome.location: 1 for outcome in evidence if outcome.location in places}
+    for quote in quotes:
+        if quote.location in places:
+            found[quote.location] = quote.text.strip().count("\n") + 1
+    return " ".join(f"{places[place]}:{count}" for place, count in found.items() if place)
+
+
+def _adjustments(now: Report, counts: Sequence[Made], places: Places) -> Iterator[Adjustment]:
     for number, line in enumerate(score_breakdown.adjustment_lines(now, everything=True), start=1):
         mine = (one for one in counts if one.kind in ("waive", "apply") and one.target == line.adjustment)
-        yield Adjustment(number, line, next(mine, None))
+        yield Adjustment(number, line, next(mine, None), _lines(line.evidence, (), places))
 
 
 def _last(counts: Sequence[Made], kind: str, target: str) -> Made | None:
@@ -229,9 +249,8 @@ def _remarks(was: Report, counts: Sequence[Made]) -> tuple[Remark, ...]:
         else:
             comment, text = annotated_submission.suggestion(remark), remark.how
         remarks, hidden = _last(counts, "remark", target), _last(counts, "hide", target)
-        place = flags.place_words(remark.location) if remark.location else ""
         new = str(remarks.value.get("text", "")) if remarks else text
-        found.append(Remark(target, comment.title, comment.kind, new, text, place, remarks, hidden))
+        found.append(Remark(target, comment.title, comment.kind, new, text, remark.location, remarks, hidden))
     return tuple(found)
 
 
@@ -274,10 +293,9 @@ def remembered(key: str, make: Callable[[], Markup]) -> Markup:
 
 
 def body(
-    source: PaneData, here: Mapping[str, Any], saved: tuple[str, ...], texts: Mapping[str, Any]
+    source: PaneData, work: Work, here: Mapping[str, Any], saved: tuple[str, ...], texts: Mapping[str, Any]
 ) -> Markup:
-    """The right pane; with what could not be saved (`texts`) it is of this answer only, else it is kept."""
-    room = annotated_submission.Room()
+    """What stands beside the work; with what could not be saved (`texts`) of this answer only, else kept."""
     context = {
         "view": source.view,
         "grade": source.view.grade,
@@ -287,14 +305,13 @@ def body(
         "place_words": place_words,
     }
     if texts:
-        return _body(source, room, {**context, **texts})
+        return _body(source, work, {**context, **texts})
     key, token = _key(source, here, saved), _cache().token
     found = _cache().parts.find(key)
     if found is None:
-        blank = {"problem": "", "stale": False, "meanwhile": (), "draft": {}}
-        found = _body(source, room, {**context, **blank, "form_token": lambda: token})
-        if room.coloured():  # else it may lack colours
-            _cache().parts.put(key, len(found), found)
+        blank = {"stale": False, "draft": {}}
+        found = _body(source, work, {**context, **blank, "form_token": lambda: token})
+        _cache().parts.put(key, len(found), found)
     return Markup(str(found).replace(token, form_token()))  # noqa: S704 - a token in place of ours
 
 
@@ -313,16 +330,10 @@ def documents(view: SubmissionView, submitted: SubmittedWork) -> Markup:
     return found
 
 
-def _body(source: PaneData, room: annotated_submission.Room, context: dict[str, Any]) -> Markup:
-    made = pane(source, room)
+def _body(source: PaneData, work: Work, context: dict[str, Any]) -> Markup:
+    made = pane(source, work.places)
     html = render_template(
-        "review/_body.html",
-        pane=made,
-        stamp=made.stamp,
-        report=made.report,
-        shown=made.shown,
-        notes=made.notes,
-        **context,
+        "review/_body.html", pane=made, stamp=made.stamp, report=made.report, shown=work, **context
     )
     return Markup(html)  # noqa: S704 - of a template that escapes
 

@@ -1,4 +1,4 @@
-"""Reviewing one submission beside the list, changing and releasing its grade, and the comment bank."""
+"""Reviewing one submission, changing and releasing its grade, the list of submissions, the comment bank."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
-from app.review import detail, worklist
+from app.review import detail, submitted_work, worklist
 from app.web import auth, grade_view_audit
 from app.web.i18n import gettext as _
 from app.web.i18n import render_error
@@ -21,6 +21,8 @@ from grading.domain.permissions import Actor, Subject, may
 from grading.domain.report_changes import Change
 from grading.domain.shared_messages import NO_SUCH_ASSIGNMENT, NO_SUCH_COURSE
 from grading.store import tables
+from grading.store.accounts import users
+from grading.store.grades import change_history
 from grading.store.grades import release as grade_release
 from grading.store.grades.change_history import Made
 from grading.store.review import comment_bank, edits
@@ -30,6 +32,8 @@ from grading.store.views import review_worklist, submission
 from grading.store.views.submission import SubmissionView, WholeSubmission
 
 pages = Blueprint("review", __name__)
+ASK_EVERY_S = 10
+"""How often the page of a submission asks who else views it: several times within `viewers.VIEWS_S`."""
 Answer = Response | tuple[str, int]
 Work = Callable[[Session, Actor, SubmissionView], str]
 
@@ -38,6 +42,7 @@ Work = Callable[[Session, Actor, SubmissionView], str]
 def _remember(state: BlueprintSetupState) -> None:
     """Keep parts of pages with this app."""
     detail.remember(state.app)
+    submitted_work.remember(state.app)
 
 
 @pages.get("/assignments/<int(max=2147483647):assignment_id>/review")
@@ -53,8 +58,24 @@ def listing(assignment_id: int) -> str:
 
 @pages.get("/submissions/<submission_id>/review")
 def one(submission_id: str) -> str:
-    """One submission beside the list."""
+    """One submission: its work beside its rubric."""
     return page(auth.actor(), submission_id)
+
+
+@pages.get("/submissions/<submission_id>/review/viewers")
+def viewers(submission_id: str) -> str:
+    """Who else views it now, and the stamp of its grade: what the page asks for now and then."""
+    actor = auth.actor()
+    with services().store.read_autocommit() as session:
+        view = load_view(session, actor, submission_id)
+        stamp = change_history.stamp(session, view.round_id)
+        others = _others(session, actor, submission_id)
+    return render_template("review/_viewers.html", view=view, stamp=stamp, others=others, every_s=ASK_EVERY_S)
+
+
+def _others(session: Session, actor: Actor, submission_id: str) -> tuple[str, ...]:
+    """Names of the others who view it; the actor views it from now on."""
+    return users.list_names(session, services().dispatch.view(submission_id, actor.user_id))
 
 
 def page(
@@ -75,13 +96,11 @@ def page(
         left = worklist.pane(of, filters, worklist.page_of(request.args), submission_id)
         before, after = worklist.neighbours(of, filters, submission_id, left)
         source = detail.load_data(session, whole, worklist.rubric_of_round(session, left, view.round_id))
+        work = submitted_work.rendered_work(session, view, source.submitted, source.made, source.stamp)
+        others = _others(session, actor, submission_id)
         saved = comment_bank.list_texts(session, view.course_id)
     grade_view_audit.viewed(actor, submission_id, "review")
-    texts: dict[str, Any] = {}
-    if problem or stale or meanwhile or draft:
-        changes = detail.entries(meanwhile, view.grade.report if view.grade else None)
-        texts = {"problem": problem, "stale": stale, "meanwhile": changes, "draft": draft or {}}
-    body = detail.body(source, left.given["here"], saved, texts)
+    unsaved = {"stale": stale, "draft": draft or {}} if problem or stale or draft else {}
     return render_template(
         "review/submission.html",
         actor=actor,
@@ -89,8 +108,16 @@ def page(
         view=view,
         before=before,
         after=after,
+        position=worklist.position(left, submission_id),
+        listed=left.listed,
         listing=left.html,
-        body=body,
+        work=work,
+        body=detail.body(source, work, left.given["here"], saved, unsaved),
+        problem=problem,
+        stale=stale,
+        meanwhile=detail.entries(meanwhile, view.grade.report if view.grade else None),
+        others=others,
+        every_s=ASK_EVERY_S,
         **left.given,
     )
 

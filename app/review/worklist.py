@@ -127,6 +127,12 @@ def neighbours(of: Of, filters: Filters, submission_id: str, left: Left) -> tupl
     return found
 
 
+def position(left: Left, submission_id: str) -> int | None:
+    """Where a submission is in the list, from 1; nothing where the filter does not match it any more."""
+    order = left.listed.order
+    return order.index(submission_id) + 1 if submission_id in order else None
+
+
 def rubric_of_round(session: Session, left: Left, round_id: str) -> Rubric:
     """What a round of the assignment is graded by."""
     found = left.known.rubrics.get(round_id)

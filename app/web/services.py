@@ -41,6 +41,9 @@ class Dispatch(Protocol):
     def parts(self) -> list[PartHeartbeat]:
         """The last heartbeat of every server process."""
 
+    def view(self, submission_id: str, user_id: int) -> tuple[int, ...]:
+        """Record that a user views a submission; the others who do, nobody when Redis is away."""
+
     def password_refused(self) -> bool:
         """Whether Redis counts as away because it does not accept the password."""
 

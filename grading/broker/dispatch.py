@@ -19,7 +19,7 @@ from kombu.exceptions import BatchPublishError, LimitExceeded, OperationalError
 from kombu.messaging import Producer
 from redis.exceptions import RedisError
 
-from grading.broker import celery_app
+from grading.broker import celery_app, viewers
 from grading.broker.away import refuses_password, why_away
 from grading.broker.canaries import Canaries, PartHeartbeat, Waiting
 from grading.broker.heartbeats import Backlog, Heartbeat, Lease
@@ -278,6 +278,10 @@ class Dispatch:
         """The last heartbeat of every server process; empty when Redis is away."""
         none: list[PartHeartbeat] = []
         return self._or(none, Canaries(self.registry.redis).parts)
+
+    def view(self, submission_id: str, user_id: int) -> tuple[int, ...]:
+        """Record that a user views a submission; the others who do, nobody when Redis is away."""
+        return self._or((), lambda: viewers.view(self.registry.redis, submission_id, user_id))
 
     def password_refused(self) -> bool:
         """Whether Redis counts as away because it does not accept the password."""

@@ -64,6 +64,7 @@ class FakeDispatch:
     able: tuple[str, ...] = ("analysis", "feedback")
     out: tuple[str, ...] = ()
     released: int = 0
+    viewers: dict[str, list[int]] = field(default_factory=dict)
 
     def announce(self, round_id: str) -> bool:
         self.announced.append(round_id)
@@ -91,6 +92,11 @@ class FakeDispatch:
 
     def backlog(self) -> dict[str, int] | None:
         return None if self.away else {"analysis": 2, "store": 0}
+
+    def view(self, submission_id: str, user_id: int) -> tuple[int, ...]:
+        seen = self.viewers.setdefault(submission_id, [])
+        seen[:] = [*(one for one in seen if one != user_id), user_id]
+        return tuple(seen[:-1])
 
     def password_refused(self) -> bool:
         return self.refused

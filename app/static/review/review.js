@@ -16,7 +16,7 @@ const remember = (kind, name, value) => {
 };
 
 const keysOn = () => remember("localStorage", KEYS) !== "off";
-const visible = (element) => element !== null && element.offsetParent !== null;
+const visible = (element) => element?.checkVisibility() ?? false;
 
 // Fields keep their keys. So does what a screen reader or the browser means, with Ctrl, Alt or Meta.
 const isTyping = (target) =>
@@ -33,8 +33,8 @@ const criteria = () => [...document.querySelectorAll("[data-criterion]")];
 const choose = (section) => {
   if (!section) return false;
   current = section;
-  section.focus();
-  section.scrollIntoView({ block: "start" });
+  goTo(section, "start");
+  showEvidence(section);
   return true;
 };
 
@@ -44,6 +44,7 @@ const openEdit = (section) => {
   const details = section?.querySelector("details.edit");
   if (!details) return null;
   current = section;
+  reveal(details);
   details.open = true;
   return details.querySelector("form[data-points]");
 };
@@ -94,29 +95,13 @@ const press = (name) => {
   return true;
 };
 
-const comment = (place, line) => {
-  const form = document.querySelector("[data-comment-form]");
-  if (!form) return false;
-  form.closest("details").open = true;
-  if (place !== undefined) {
-    form.elements.place.value = place;
-    form.elements.line.value = line;
-  }
-  form.elements.text.focus();
-  form.scrollIntoView({ block: "center" });
-  return true;
-};
-
 const search = () => {
+  const drawer = find("drawer");
+  if (drawer) drawer.open = true;
   const field = find("search");
-  if (visible(field)) {
-    field.focus();
-    field.select();
-  } else {
-    const back = document.querySelector("a.review-back");
-    if (!back) return false;
-    window.location.assign(`${back.href}#q`);
-  }
+  if (!visible(field)) return false;
+  field.focus();
+  field.select();
   return true;
 };
 
@@ -135,7 +120,6 @@ const actions = {
     form?.elements.points.select();
     return form !== null;
   },
-  c: () => comment(),
   a: () => press("accept"),
   r: () => press("release"),
   l: () => {
@@ -149,6 +133,11 @@ const actions = {
 };
 
 const onKey = (event) => {
+  const form = (event.ctrlKey || event.metaKey) && event.key === "Enter" && event.target.form;
+  if (form && form.closest("[data-review]") && !event.isComposing) {
+    event.preventDefault();
+    form.requestSubmit();
+  }
   if (event.defaultPrevented || event.isComposing || event.ctrlKey || event.altKey || event.metaKey) return;
   if (find("keys")?.open) return;
   if (isTyping(event.target)) {
@@ -166,33 +155,14 @@ const onKey = (event) => {
   if (done) event.preventDefault();
 };
 
-// Which line of which file or cell was pressed: the form names places by `document:cell`, both by number.
-const watchLines = () => {
-  const form = document.querySelector("[data-comment-form]");
-  if (!form) return;
-  const places = [...form.elements.place.options].map((option) => option.value);
-  document.querySelectorAll("details.document").forEach((file, number) => {
-    const inCells = places.filter((place) => place.startsWith(`${number}:`) && !place.endsWith(":"));
-    file.querySelectorAll(".cell").forEach((cell, index) => {
-      for (const line of cell.querySelectorAll(".line > .number")) {
-        line.classList.add("pickable");
-        line.addEventListener("click", () => comment(inCells[index] ?? `${number}:`, line.textContent.trim()));
-      }
-    });
-  });
-};
-
-const watchSaved = () => {
-  const field = find("saved");
-  if (!field) return;
-  const known = new Set([...document.querySelectorAll("#saved-comments option")].map((one) => one.value));
-  field.addEventListener("input", () => {
-    if (!known.has(field.value)) return;
-    const text = field.form.elements.text;
-    text.value = text.value ? `${text.value}\n\n${field.value}` : field.value;
-    field.value = "";
-    text.focus();
-  });
+// A saved comment that was picked goes into the text.
+const onInput = ({ target: field }) => {
+  if (field.dataset?.rv !== "saved") return;
+  if (![...field.list.options].some((one) => one.value === field.value)) return;
+  const text = field.form.elements.text;
+  text.value = text.value ? `${text.value}\n\n${field.value}` : field.value;
+  field.value = "";
+  text.focus();
 };
 
 const two = (number) => String(number).padStart(2, "0");
@@ -223,30 +193,49 @@ const arrive = () => {
   remember("sessionStorage", MOVED, null);
   if (told) told.focus();
   else if (named) {
+    reveal(named);
     named.focus();
     if (named.dataset.criterion) current = named;
   } else if (moved) find("title")?.focus();
-  const pane = document.querySelector(".review-left");
-  const here = pane?.querySelector("[aria-current]");
-  if (here && pane.scrollHeight > pane.clientHeight) pane.scrollTop = here.offsetTop - pane.clientHeight / 2;
 };
 
-const setUp = () => {
-  const page = document.querySelector("[data-review]");
-  document.querySelectorAll('[data-rv="date"]').forEach(watchDate);
-  if (!page) return;
+// What is only of use with this file; also in parts that were replaced.
+const prepare = () => {
   for (const one of document.querySelectorAll('[data-rv="hint"], [data-rv="help"]')) one.hidden = false;
+  if (current) current = document.getElementById(current.id);
+};
+
+const watchKeys = () => {
   const on = find("keys-on");
   on.checked = keysOn();
   on.addEventListener("change", () => remember("localStorage", KEYS, on.checked ? "on" : "off"));
-  find("help")?.addEventListener("click", help);
+  document.addEventListener("click", (event) => {
+    if (event.target.closest?.('[data-rv="help"]')) help();
+  });
+  document.addEventListener("keydown", onKey);
+};
+
+const watchSubmission = () => {
+  watchPanes();
+  watchLines();
+  watchSaving();
+  find("drawer").addEventListener("toggle", (event) => {
+    event.target.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" });
+  });
   document.addEventListener("focusin", (event) => {
     current = event.target.closest?.("[data-criterion]") ?? current;
   });
-  document.addEventListener("keydown", onKey);
-  watchLines();
-  watchSaved();
+  document.addEventListener("input", onInput);
+  document.addEventListener("grader:merged", prepare);
   arrive();
 };
 
-setUp();
+const setUp = () => {
+  document.querySelectorAll('[data-rv="date"]').forEach(watchDate);
+  if (!document.querySelector("[data-review]")) return;
+  prepare();
+  if (document.querySelector(".review-open")) watchSubmission();
+  watchKeys();
+};
+
+document.addEventListener("DOMContentLoaded", setUp);

@@ -32,29 +32,35 @@ document.addEventListener("click", (event) => {
   event.target.closest?.("[data-closes]")?.closest("dialog")?.close();
 });
 
-// <div data-fresh="SECONDS" id="…">: loaded again now and then while the page is looked at, until paused
+// <div data-fresh="SECONDS" id="…">: loaded again now and then while the page is looked at, until paused; from the
+// address data-from, else from that of the page
 const keepFresh = (region) => {
   const every = 1000 * Number(region.dataset.fresh);
   const button = document.querySelector(`[data-pauses="${region.id}"]`);
   const told = document.querySelector(`[data-as-of="${region.id}"]`);
   let timer = 0;
   let paused = false;
+  let shown = "";
 
   const inUse = () => {
     const selection = document.getSelection();
     return region.contains(document.activeElement) || (!selection.isCollapsed && region.contains(selection.anchorNode));
   };
   const load = async () => {
-    const answer = await fetch(window.location.href, { credentials: "same-origin", headers: { Accept: "text/html" } });
+    const answer = await fetch(region.dataset.from || window.location.href, { credentials: "same-origin", headers: { Accept: "text/html" } });
     if (answer.redirected || !answer.ok) return answer.redirected ? "stop" : "";
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const fresh = page.getElementById(region.id);
     if (!fresh || inUse()) return "";
+    if (told) told.textContent = new Date().toLocaleTimeString(document.documentElement.lang);
+    const markup = fresh.innerHTML;
+    if (markup === shown) return ""; // nothing is read out again
+    shown = markup;
     const open = new Set([...region.querySelectorAll("details[open][data-key]")].map((one) => one.dataset.key));
     for (const one of fresh.querySelectorAll("details[data-key]")) one.open = open.has(one.dataset.key);
     region.replaceChildren(...fresh.childNodes);
     if (typeof localiseTimes === "function") localiseTimes(region);
-    if (told) told.textContent = new Date().toLocaleTimeString(document.documentElement.lang);
+    region.dispatchEvent(new Event("grader:fresh", { bubbles: true }));
     return "";
   };
   const plan = (pause = every) => {

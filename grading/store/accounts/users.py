@@ -160,6 +160,14 @@ def find_user(session: Session, provider: str, subject: str) -> tables.User | No
     )
 
 
+def list_names(session: Session, user_ids: Sequence[int]) -> tuple[str, ...]:
+    """The names of these users, of those that there are, in the order of names."""
+    if not user_ids:
+        return ()
+    query = select(tables.User.name).where(tables.User.id.in_(user_ids))
+    return tuple(session.scalars(query.order_by(tables.User.name)))
+
+
 def sign_in_name(session: Session, user_id: int) -> str:
     """A user's `local` subject; empty for users of other providers only."""
     query = select(tables.Identity.subject).where(

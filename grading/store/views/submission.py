@@ -210,6 +210,8 @@ class GradeView(Value):
     """The report as it was combined."""
     made: tuple[Made, ...] = ()
     """People's changes, the newest first, also undone ones."""
+    original_mark: str = ""
+    """Equal for equal originals."""
     mark: str = ""
     """Equal for equal reports and originals."""
 
@@ -356,6 +358,7 @@ def _grade(session: Session, row: Any) -> GradeView:
         report=changed(original, counting),
         original=original,
         made=tuple(map(change_history.made_of, changes)),
+        original_mark=made,
         mark=mark(row.report, *(one.model_dump_json() for one in counting)),
     )
 

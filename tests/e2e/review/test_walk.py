@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import re
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from app.review import views
 from grading.store import tables
 from grading.store.accounts import users
 from tests.e2e.browsing import come_in, follow, look
-from tests.integration.review.test_pages import change, given
-from tests.integration.webapp import School, report
+from tests.integration.review.test_pages import change, given, pointing
+from tests.integration.webapp import CODE, School, report
 
 CLASS = ("Aino Ahvenjärvi", "Bo Berg", "Chidinma Okonkwo-Fitzgerald", "Dmitri", "Élodie")
 
@@ -28,10 +31,21 @@ def school(tmp_path_factory: pytest.TempPathFactory) -> Iterator[School]:
             users.enrol(session, user.id, made.course, "student")
             made.users[name] = user.id
     for number, (name, pair) in enumerate(zip(CLASS, points, strict=True)):
-        submission = made.submit(name)
-        made.grade(submission, given(*pair, held=number == 2), released=number == 4)
+        submission = (
+            made.submit(name, data=two_files(), name="work.zip") if number == 4 else made.submit(name)
+        )
+        made.grade(submission, pointing(given(*pair, held=number == 2)), released=number == 4)
     yield made
     made.close()
+
+
+def two_files() -> bytes:
+    """A ZIP file with work.py and another file."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as made:
+        made.writestr("work.py", CODE)
+        made.writestr("zoo.R", "animals <- c('owl')\n")
+    return packed.getvalue()
 
 
 def at(page: Page, name: str) -> None:
@@ -65,6 +79,7 @@ def test_reviewing_by_keyboard(careful: Page, school: School, site: str, picture
     page.keyboard.press("Enter")
     title = page.locator("h1")
     at(page, "Bo Berg")
+    page.evaluate("window.stayed = true")
     page.keyboard.press("1")
     expect(page.locator("#rv-criterion-1")).to_be_focused()
     page.keyboard.press("l")
@@ -82,16 +97,19 @@ def test_reviewing_by_keyboard(careful: Page, school: School, site: str, picture
     page.keyboard.type("Say where the file is from.")
     page.locator("#comment-text").press("Escape")
     page.locator(".line .number", has_text=re.compile("^3$")).click()
-    expect(page.locator("#comment-line")).to_have_value("3")
+    expect(page.locator(".line-form")).to_contain_text("Comment on line 3")
+    expect(page.locator("#comment-text")).to_have_value("Say where the file is from.")
     page.get_by_label("Also save as a saved comment of this course").check()
-    page.get_by_role("button", name="Add comment").click()
+    look(page, pictures, "review-3-line")
+    page.locator("#comment-text").press("Control+Enter")
     expect(page.locator(".document .comment").get_by_text("Say where the file is from.")).to_be_visible()
-    ready(page)
+    expect(page.locator("#line-0-1-3")).to_be_focused()
+    assert page.evaluate("window.stayed")  # nothing was loaded again
     look(page, pictures, "review-3-one", all_widths=True)
     page.keyboard.press("a")
     at(page, "Chidinma")
     expect(title).to_be_focused()
-    expect(page.locator(".review-head .state-held")).to_be_visible()
+    expect(page.locator(".review-name .state-held")).to_be_visible()
     page.keyboard.press("r")
     expect(page.get_by_text("The student can now see this grade.")).to_be_visible()
     ready(page)
@@ -103,6 +121,44 @@ def test_reviewing_by_keyboard(careful: Page, school: School, site: str, picture
     expect(page.locator(".review-list li")).to_have_count(1)
     page.go_back()
     expect(title).to_contain_text("Bo Berg")
+
+
+def test_the_work_stands_beside_its_rubric(careful: Page, school: School, site: str, pictures: Path) -> None:
+    page = careful
+    come_in(page, site, school, "teacher")
+    page.goto(f"{site}/submissions/{ids(school)['Élodie']}/review")
+    ready(page)
+    border, line = page.get_by_role("separator"), page.locator("#line-0-1-3")
+    border.press("ArrowRight")
+    expect(border).to_have_attribute("aria-valuenow", "58")
+    border.hover()
+    page.mouse.down()
+    page.mouse.move(500, 400)
+    page.mouse.up()
+    moved = border.get_attribute("aria-valuenow") or ""
+    assert 25 < int(moved) < 50
+    page.reload()
+    ready(page)
+    expect(border).to_have_attribute("aria-valuenow", moved)
+    page.get_by_role("link", name="zoo.R").click()
+    expect(page.locator("#file-1")).to_be_visible()
+    expect(line).to_be_hidden()
+    page.locator("#rv-criterion-1 h3").hover()
+    expect(page.locator("#work .marked")).to_have_count(3)
+    page.get_by_role("link", name="work.py, line 3").first.press("Enter")
+    expect(line).to_be_focused()
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("Enter")
+    expect(page.locator(".line-form")).to_contain_text("Comment on line 2")
+    page.get_by_role("button", name="Cancel").click()
+    page.set_viewport_size({"width": 390, "height": 800})
+    expect(page.locator("#rubric")).to_be_hidden()
+    page.get_by_role("link", name="Rubric", exact=True).click()
+    expect(line).to_be_hidden()
+    look(page, pictures, "review-b-rubric")
+    page.get_by_role("link", name="work.py, line 3").first.click()
+    expect(line).to_be_focused()
+    look(page, pictures, "review-c-work")
 
 
 def test_keys_can_be_read_and_switched_off(careful: Page, school: School, site: str, pictures: Path) -> None:
@@ -124,15 +180,22 @@ def test_keys_can_be_read_and_switched_off(careful: Page, school: School, site: 
     expect(page.get_by_role("button", name="Release")).to_have_count(0)  # graders may not
 
 
-def test_somebody_else_was_faster(careful: Page, school: School, site: str, pictures: Path) -> None:
+def test_somebody_else_was_faster(
+    careful: Page, school: School, site: str, pictures: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "ASK_EVERY_S", 0.3)
     page, submission = careful, ids(school)["Aino Ahvenjärvi"]
     come_in(page, site, school, "teacher")
     page.goto(f"{site}/submissions/{submission}/review")
+    page.locator("#rv-criterion-1 summary", has_text="Change").click()
+    page.locator("#reason-1").fill("Half a thought")
     page.locator("#rv-criterion-2 summary", has_text="Change").click()
     page.locator("#points-2").fill("2")
     page.locator("#reason-2").fill("Too short.")
     theirs = {"kind": "points", "target": "think", "points": "5", "reason": "Short, but to the point."}
     assert change(school.client("grader"), submission, **theirs).status_code == 303
+    expect(page.locator("#viewers")).to_contain_text("Also viewing now: Grader")
+    expect(page.locator("#viewers")).to_contain_text("This grade was changed meanwhile.")
     page.locator("#reason-2").press("Enter")
     told = page.get_by_role("alert")
     expect(told).to_contain_text("Someone changed this grade while you were viewing it.")
@@ -142,6 +205,11 @@ def test_somebody_else_was_faster(careful: Page, school: School, site: str, pict
     look(page, pictures, "review-5-conflict")
     page.locator("#reason-2").press("Enter")
     expect(page.locator("#rv-criterion-2")).to_contain_text("6 → 2 points")
+    theirs = {"kind": "text", "target": "feedback.next_step", "text": "Read on."}
+    assert change(school.client("grader"), submission, **theirs).status_code == 303
+    page.get_by_role("button", name="Show changes").click()
+    expect(page.locator("#rv-words")).to_contain_text("Read on.")
+    expect(page.locator("#reason-1")).to_have_value("Half a thought")
 
 
 def test_the_whole_class(careful: Page, school: School, site: str, pictures: Path) -> None:

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from grading.domain.document import Location
+from grading.domain.jobs import Quote
 from grading.domain.permissions import Actor
 from grading.domain.report import Report
 from grading.domain.round_states import RoundState
@@ -49,6 +51,16 @@ def given(load: float, think: float, **changes: Any) -> Report:
     )
     total = load + think
     return report(**{"criteria": criteria, "points": total, "points_so_far": total, **changes})
+
+
+def pointing(plain: Report) -> Report:
+    """The report with evidence of its first criterion in line 3, and a quote of lines 1 and 2."""
+    first, *others = plain.criteria
+    met, *rest = first.evidence
+    met = met.model_copy(update={"location": Location(document="work.py", line=3)})
+    quote = Quote(text="import pandas\nsales", location=Location(document="work.py", line=1))
+    first = first.model_copy(update={"evidence": (met, *rest), "quotes": (quote,)})
+    return plain.model_copy(update={"criteria": (first, *others)})
 
 
 def stamp(client: FlaskClient, submission: str) -> str:
@@ -147,6 +159,31 @@ def test_a_page_that_is_kept_is_never_out_of_date(school: School) -> None:
     ]
     assert told == [404, 404, 404]
     assert readers["teacher"].get(listing).status_code == 200
+
+
+def test_reviewers_of_a_submission_see_each_other(school: School) -> None:
+    submission = school.submit("anna")
+    school.grade(submission, given(1, 1))
+    page, asked = f"/submissions/{submission}/review", f"/submissions/{submission}/review/viewers"
+    teacher, grader = school.client("teacher"), school.client("grader")
+    assert "Also viewing now:" not in teacher.get(page).get_data(as_text=True)
+    assert "Also viewing now: <bdi>Teacher</bdi>" in grader.get(page).get_data(as_text=True)
+    told = teacher.get(asked).get_data(as_text=True)
+    assert "Also viewing now: <bdi>Grader</bdi>" in told
+    assert f'data-stamp="{stamp(teacher, submission)}"' in told
+    assert change(grader, submission, kind="add", text="Look again.").status_code == 303
+    assert f'data-stamp="{stamp(teacher, submission)}"' in teacher.get(asked).get_data(as_text=True)
+    assert f'data-stamp="{stamp(teacher, submission)}"' not in told
+
+
+def test_criteria_name_the_lines_of_their_evidence(school: School) -> None:
+    submission = school.submit("anna")
+    school.grade(submission, pointing(given(1, 1)))
+    page = school.client("grader").get(f"/submissions/{submission}/review").get_data(as_text=True)
+    assert 'data-criterion="1" data-lines="line-0-1-3:1 line-0-1-1:2"' in page
+    assert page.count('id="line-0-1-3"') == page.count('id="line-0-1-1"') == 1
+    assert '<a class="place" href="#line-0-1-3">work.py, line 3</a>' in page
+    assert 'data-place="0:"' in page
 
 
 # --- the list -----------------------------------------------------------------------------------------

@@ -156,6 +156,7 @@ EXPECTED: dict[tuple[str, str], Line] = {
     # reviewing
     ("GET", "review.listing"): (303, 403, 403, 200, 404, 200),
     ("GET", "review.one"): (303, 403, 404, 200, 404, 200),
+    ("GET", "review.viewers"): (303, 403, 404, 200, 404, 200),
     ("POST", "review.change"): (303, 403, 404, 422, 404, 422),
     ("POST", "review.undo"): (303, 403, 404, 404, 404, 404),
     ("POST", "review.accept"): (303, 403, 404, 409, 404, 409),
