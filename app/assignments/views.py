@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from flask import Blueprint, Response, current_app, flash, redirect, render_template, request, url_for
+from flask import Blueprint, Response, current_app, flash, render_template, request
 from werkzeug.wrappers import Response as BaseResponse
 
 from app.assignments.editor import forms
@@ -14,6 +14,7 @@ from app.web.assignment_pages import ANY, about, load_visible
 from app.web.i18n import gettext as _
 from app.web.i18n import render_error
 from app.web.services import services
+from grading.assignments.editor.steps import Step
 from grading.domain.errors import AssignmentError
 from grading.store.assignments import settings as assignment_settings
 from grading.store.grades import extensions
@@ -72,7 +73,7 @@ def save_settings(assignment_id: int) -> tuple[str, int] | BaseResponse:
     flash(_("Settings saved."))
     if moved:
         flash(_("The points of %(count)s grades changed because of the late policy.", count=moved))
-    return redirect(url_for("assignments.settings", assignment_id=assignment_id), 303)
+    return forms.after_saving(Step.DETAILS, assignment_id)
 
 
 def _settings_page(top: assignment_pages.Head, fields: dict[str, Any], problem: str = "") -> str:

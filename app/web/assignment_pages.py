@@ -9,8 +9,10 @@ from typing import Any
 from flask import request
 from sqlalchemy.orm import Session
 
-from app.web import auth, parsing
+from app.web import auth, authoring_steps, parsing
+from app.web.authoring_steps import Missing, StepLink
 from app.web.services import services
+from grading.assignments.editor.steps import lacking
 from grading.documents import ALLOWED_FILES
 from grading.documents.files import DATA, KINDS
 from grading.domain.errors import NotFound
@@ -20,6 +22,7 @@ from grading.store import tables
 from grading.store.assignments import versions
 from grading.store.submissions import pending_uploads
 from grading.store.views import assignment as assignment_view
+from grading.store.views import authoring
 from grading.store.views.assignment import Overview
 
 ANY = "<int(max=2147483647):assignment_id>"
@@ -69,7 +72,7 @@ def about(actor: Actor, assignment_id: int, problem: str = "") -> dict[str, Any]
 
 @dataclass(frozen=True)
 class Head:
-    """What stands above every page: the assignment and the version that is written on."""
+    """What stands above every page: the assignment, the version that is written on, and the steps."""
 
     id: int
     course_id: int
@@ -83,6 +86,8 @@ class Head:
     draft: bool
     counting: int | None
     counting_id: int | None
+    steps: list[StepLink]
+    missing: list[Missing]
 
 
 def changeable(
@@ -103,6 +108,7 @@ def require_change(actor: Actor, found: tables.Assignment, action: str) -> None:
 def head(session: Session, assignment: tables.Assignment, now: versions.VersionState | None = None) -> Head:
     """What stands above every page of it; `now` where it is known what is written on."""
     state = now or versions.newest_state(session, assignment.id)
+    lacks = lacking(authoring.load_written(session, assignment))
     return Head(
         id=assignment.id,
         course_id=assignment.course_id,
@@ -115,6 +121,8 @@ def head(session: Session, assignment: tables.Assignment, now: versions.VersionS
         draft=state.draft,
         counting=state.counting,
         counting_id=state.counting_id,
+        steps=authoring_steps.step_links(assignment.id, lacks),
+        missing=authoring_steps.missing(assignment.id, lacks),
     )
 
 

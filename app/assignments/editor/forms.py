@@ -6,22 +6,25 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from flask import flash, request
+from flask import flash, redirect, request
 from markupsafe import Markup, escape
 from pydantic import ValidationError
+from werkzeug.wrappers import Response
 
-from app.web import dates
+from app.web import authoring_steps, dates
 from app.web.assignment_pages import whole
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
-from app.web.i18n import ngettext
+from app.web.i18n import ngettext, render_error
 from app.web.services import services
 from grading.assignments.editor.folder import Settings
 from grading.assignments.editor.rubric_from_solution import template
+from grading.assignments.editor.steps import Step, following
 from grading.domain.document import Document
 from grading.domain.errors import AssignmentError
 from grading.domain.rubric import Rubric
 from grading.domain.rubric_errors import explain
+from grading.store.assignments.versions import NothingChanged
 
 TITLES = (
     N_("Uses the functions the task asks for"),
@@ -36,11 +39,28 @@ def flash_report(report: Sequence[str]) -> None:
     """Say that there is a report of how files were read; it is too long for a message itself."""
     if report:
         message = ngettext(
-            "The import gave %(count)s warning. It is listed under Versions.",
-            "The import gave %(count)s warnings. They are listed under Versions.",
+            "The import gave %(count)s warning. It is listed under Publish.",
+            "The import gave %(count)s warnings. They are listed under Publish.",
             len(report),
         )
         flash(message, "warning")
+
+
+def leads_on() -> bool:
+    """Whether the button that was pressed saves and goes on to the next step."""
+    return request.form.get("do") == "next"
+
+
+def flash_unchanged(error: NothingChanged) -> None:
+    """Say that nothing was changed, unless the writer only goes on."""
+    if not leads_on():
+        flash(render_error(error))
+
+
+def after_saving(step: Step, assignment_id: int) -> Response:
+    """On to the next step, or back to this one, as the button said."""
+    then = following(step) if leads_on() else step
+    return redirect(authoring_steps.step_url(then, assignment_id), 303)
 
 
 def stages() -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from flask import Blueprint, flash, redirect, render_template, request, url_for
+from flask import Blueprint, flash, render_template, request
 from werkzeug.wrappers import Response
 
 from app.assignments.editor import forms
@@ -22,6 +22,7 @@ from grading.assignments.editor import form as rubric_form
 from grading.assignments.editor.diff import differences
 from grading.assignments.editor.form import Problem, Raw
 from grading.assignments.editor.form_actions import act
+from grading.assignments.editor.steps import Step
 from grading.assignments.editor.toml_writer import written
 from grading.assignments.legacy_import import Works, is_legacy, read_legacy_rubric
 from grading.domain.check import CheckBase, check_kinds
@@ -56,7 +57,7 @@ def save(assignment_id: int) -> tuple[str, int] | str | Response:
     with services().store.read_autocommit() as session:
         top = assignment_pages.head(session, assignment_pages.changeable(session, actor, assignment_id))
     action = request.form.get("do", "save")
-    if action not in ("save", "preview"):
+    if action not in ("save", "next", "preview"):
         kinds = {name.removeprefix("new:"): kind for name, kind in request.form.items() if name[:4] == "new:"}
         return _editor(top, raw, forms.base(), at=act(raw, action, kinds))
     rubric, problems = rubric_form.read(raw, forms.stages())
@@ -80,12 +81,11 @@ def _saved(actor: Any, assignment_id: int, rubric: Rubric, report: Sequence[str]
             new, note = replace(content, rubric=rubric), request.form.get("note", "")
             made = versions.save_draft(session, found, new, base, actor, note, report).number
         except NothingChanged as error:
-            made, same = base, render_error(error)
-            flash(same)
+            forms.flash_unchanged(error)
         else:
             flash(_("Saved as version %(number)s. It is a draft until you publish it.", number=made))
             forms.flash_report(report)
-    return redirect(url_for("editor_rubric.edit", assignment_id=assignment_id), 303)
+    return forms.after_saving(Step.RUBRIC, assignment_id)
 
 
 def _meanwhile(assignment_id: int, raw: Raw, error: SavedMeanwhile) -> str:
@@ -193,7 +193,7 @@ def save_text(assignment_id: int) -> tuple[str, int] | Response:
     except AssignmentError as error:
         return _text_page(top, typed, forms.base(), [render_error(error)]), 422
     except SavedMeanwhile as error:
-        again = _("See the changes under Versions. Saving again creates another version.")
+        again = _("See the changes under Publish. Saving again creates another version.")
         return _text_page(top, typed, error.number, [f"{render_error(error)} {again}"]), 409
 
 

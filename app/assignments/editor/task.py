@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from flask import Blueprint, flash, redirect, render_template, request, url_for
+from flask import Blueprint, flash, render_template, request
 from werkzeug.wrappers import Response
 
 from app.assignments.editor import forms
@@ -14,6 +14,7 @@ from app.web.assignment_pages import ANY
 from app.web.i18n import gettext as _
 from app.web.i18n import render_error
 from app.web.services import services
+from grading.assignments.editor.steps import Step
 from grading.config.language_names import english_name
 from grading.domain.errors import AssignmentError
 from grading.store.assignments import versions
@@ -56,7 +57,7 @@ def save(assignment_id: int) -> tuple[str, int] | str | Response:
     except (AssignmentError, ValueError) as error:
         return _task_page(top, {**fields, **ticked}, forms.base(), str(error)), 422
     except SavedMeanwhile as error:
-        again = _("See the changes under Versions. Saving again creates another version.")
+        again = _("See the changes under Publish. Saving again creates another version.")
         return _task_page(top, {**fields, **ticked}, error.number, f"{render_error(error)} {again}"), 409
 
 
@@ -85,8 +86,8 @@ def _save_task(actor: Any, assignment_id: int, fields: dict[str, str], ticked: d
             row = versions.save_draft(session, found, made, forms.base(), actor, request.form.get("note", ""))
             flash(_("Saved as version %(number)s. It is a draft until you publish it.", number=row.number))
         except NothingChanged as error:
-            flash(render_error(error))
-    return redirect(url_for("editor_task.edit", assignment_id=assignment_id), 303)
+            forms.flash_unchanged(error)
+    return forms.after_saving(Step.TASK, assignment_id)
 
 
 def _task_page(

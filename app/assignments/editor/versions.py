@@ -9,7 +9,7 @@ from werkzeug.wrappers import Response
 
 from app.assignments.editor import files as folders
 from app.assignments.editor import forms
-from app.web import assignment_pages, auth, dates, markdown
+from app.web import assignment_pages, auth, authoring_steps, dates, markdown
 from app.web import rubric_texts as words
 from app.web.assignment_pages import ANY
 from app.web.i18n import gettext as _
@@ -170,6 +170,7 @@ def _new_page(course_id: int, fields: dict[str, Any], problem: str = "") -> str:
         fields=fields,
         zone_options=forms.zone_options,
         problem=problem,
+        steps=authoring_steps.step_links(None),
         server=services().config.server,
         **forms.settings_choices(),
     )

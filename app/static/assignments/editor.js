@@ -53,7 +53,7 @@ function watch(editor) {
   if (!form) return;
   form.addEventListener("submit", (event) => {
     const button = event.submitter;
-    if (!button || button.value === "save") { dirty = false; return; }
+    if (!button || button.value === "save" || button.value === "next") { dirty = false; return; }
     event.preventDefault();
     act(form, button).catch(() => { dirty = false; button.click(); });
   });
