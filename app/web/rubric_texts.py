@@ -9,6 +9,7 @@ from app.web.i18n import current, render_message
 from app.web.i18n import gettext as _
 from grading.assignments.editor.diff import Difference
 from grading.assignments.editor.form import Problem, Raw, Shape
+from grading.assignments.editor.form_actions import part_at
 from grading.assignments.editor.text_lists import number
 from grading.checks.kind import CheckKind
 from grading.domain.check import check_kinds
@@ -133,6 +134,17 @@ def place_words(place: str, raw: Raw | None) -> str:
             if at + 1 >= len(parts) or not parts[at + 1].isdecimal():
                 words.append(field_word(part, ".".join(parts[: at + 1])))
     return ", ".join(one for one in words if one)
+
+
+def moved_words(place: str, raw: Raw) -> str:
+    """Where a part stands that was moved, for those who cannot see it."""
+    name, _dot, index = place.rpartition(".")
+    rows = part_at(raw, name)
+    one = rows[int(index)]
+    title = str(one.get("title") or kind_words().get(one.get("kind", ""), "")) if isinstance(one, dict) else ""
+    called = title or field_word(name.rpartition(".")[2])
+    place_of = {"number": int(index) + 1, "count": len(rows)}
+    return _("“%(title)s” is now at position %(number)s of %(count)s.", title=called, **place_of)
 
 
 def _one(name: str, count: int, here: object) -> str:

@@ -21,7 +21,7 @@ from app.web.services import services
 from grading.assignments.editor import form as rubric_form
 from grading.assignments.editor.diff import differences
 from grading.assignments.editor.form import Problem, Raw
-from grading.assignments.editor.form_actions import act
+from grading.assignments.editor.form_actions import MOVES, NEW, act
 from grading.assignments.editor.steps import Step
 from grading.assignments.editor.toml_writer import written
 from grading.assignments.legacy_import import Works, is_legacy, read_legacy_rubric
@@ -59,7 +59,8 @@ def save(assignment_id: int) -> tuple[str, int] | str | Response:
     action = request.form.get("do", "save")
     if action not in ("save", "next", "preview"):
         kinds = {name.removeprefix("new:"): kind for name, kind in request.form.items() if name[:4] == "new:"}
-        return _editor(top, raw, forms.base(), at=act(raw, action, kinds))
+        at = act(raw, action, kinds)
+        return _editor(top, raw, forms.base(), at=at, action=action)
     rubric, problems = rubric_form.read(raw, forms.stages())
     if rubric is None or action == "preview":
         return _editor(top, raw, forms.base(), problems, preview=rubric), 422 if problems else 200
@@ -108,6 +109,7 @@ def _editor(
     *,
     preview: Rubric | None = None,
     at: str = "",
+    action: str = "",
     meanwhile: tuple[str, int, list[str]] | None = None,
 ) -> str:
     return render_template(
@@ -118,6 +120,8 @@ def _editor(
         problems=words.problem_words(problems, raw, _fields(raw)),
         preview=preview,
         at=at,
+        unfold=at if "." in at.partition(".")[2] or action.startswith(NEW) else "",
+        moved=words.moved_words(at, raw) if at and action.startswith(MOVES) else "",
         meanwhile=meanwhile,
         total=_total(raw),
         stages=forms.stages(),

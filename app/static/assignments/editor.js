@@ -1,37 +1,103 @@
 // The rubric editor without reloads, dates in the writer's own zone, and progress of what is under way.
 "use strict";
 
+const FOLDS = "[data-fold], [data-check]";
+
 const focusOn = (id) => {
   const part = id && document.getElementById(id);
   if (!part) return;
-  for (let fold = part.querySelector(":scope > [data-check]") || part; fold; fold = fold.parentElement?.closest("details")) {
+  for (let fold = part.querySelector(":scope > [data-fold], :scope > [data-check]") || part; fold; fold = fold.parentElement?.closest("details")) {
     if (fold.matches("details")) fold.open = true;
   }
   const field = part.matches("input, textarea, select") ? part : part.querySelector("input:not([type=hidden]), textarea, select");
   (field || part).focus();
 };
 
-// What is written in a check, wherever it is moved to: checks that were unfolded stay so.
-const content = (check) => JSON.stringify([...check.querySelectorAll("input, textarea, select")].map((one) => (one.type === "checkbox" ? one.checked : one.value)));
+// After a move the same button is under the finger again; a criterion stays folded.
+const focusMoved = (id, verb) => {
+  const part = document.getElementById(id);
+  const buttons = [...part.querySelectorAll(":scope > .part-buttons button")];
+  const again = verb === "title" ? part.querySelector(":scope > details > summary") : buttons.find((one) => one.value.startsWith(`${verb} `));
+  (again || buttons[0] || part).focus();
+};
+
+// What is written in a part, wherever it is moved to: parts that were unfolded stay so.
+const content = (part) => JSON.stringify([...part.querySelectorAll("input, textarea, select")].map((one) => (one.type === "checkbox" ? one.checked : one.value)));
 
 // The server does what a button says; only the editor is exchanged, so nothing jumps.
-async function act(form, button) {
-  const open = new Set([...form.querySelectorAll("[data-check][open]")].map(content));
+async function act(form, value, verb = value.split(" ")[0]) {
+  const open = new Set([...form.querySelectorAll(FOLDS)].filter((one) => one.open).map(content));
   const data = new URLSearchParams(new FormData(form));
-  data.set("do", button.value);
-  button.setAttribute("aria-busy", "true");
+  data.set("do", value);
   const answer = await fetch(form.action, { method: "POST", body: data, headers: { Accept: "text/html" } });
   if (answer.redirected) { window.location.assign(answer.url); return; }
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
   const fresh = page.querySelector("[data-editor]");
   if (!fresh) { form.submit(); return; }
   document.querySelector("[data-editor]").replaceWith(fresh);
-  for (const one of fresh.querySelectorAll("[data-check]")) one.open ||= open.has(content(one));
+  for (const one of fresh.querySelectorAll(FOLDS)) one.open ||= open.has(content(one));
   watch(fresh);
   dirty = true;
-  if (button.value === "preview") document.getElementById("preview")?.focus();
+  const moved = fresh.querySelector("[data-moved]");
+  document.querySelector("[data-live]").textContent = moved ? moved.textContent : "";
+  if (value === "preview") document.getElementById("preview")?.focus();
   else if (fresh.querySelector("#problems")) fresh.querySelector("#problems").focus();
+  else if (moved) focusMoved(fresh.dataset.at, verb);
+  else if (/^remove criteria\.\d+$/.test(value) && fresh.dataset.at.includes(".")) focusMoved(fresh.dataset.at, "title");
   else focusOn(fresh.dataset.at);
+}
+
+// Criteria are moved by a handle, or by Alt and an arrow where their title has the focus.
+let moves = Promise.resolve();
+const move = (form, value) => { moves = moves.then(() => act(form(), value(), "title")).catch(() => {}); };
+
+function drag(form, handle, down) {
+  const part = handle.closest("[data-sort]");
+  const rows = [...part.parentElement.children].filter((one) => one.matches("[data-sort]"));
+  const others = rows.filter((one) => one !== part);
+  const from = rows.indexOf(part);
+  const stop = new AbortController();
+  let to = from;
+  const clear = () => rows.forEach((one) => one.classList.remove("drop-before", "drop-after", "dragged"));
+  const over = (event) => {
+    to = others.filter((one) => { const box = one.getBoundingClientRect(); return box.top + box.height / 2 < event.clientY; }).length;
+    clear();
+    part.classList.add("dragged");
+    if (to !== from) (others[to] || others[to - 1]).classList.add(others[to] ? "drop-before" : "drop-after");
+    if (event.clientY < 70) window.scrollBy(0, -14);
+    else if (event.clientY > window.innerHeight - 90) window.scrollBy(0, 14);
+  };
+  const end = (dropped) => {
+    stop.abort();
+    clear();
+    if (dropped && to !== from) move(() => form, () => `move ${part.id} ${to}`);
+  };
+  handle.setPointerCapture(down.pointerId);
+  handle.addEventListener("pointermove", over, { signal: stop.signal });
+  handle.addEventListener("pointerup", () => end(true), { signal: stop.signal });
+  handle.addEventListener("pointercancel", () => end(false), { signal: stop.signal });
+  window.addEventListener("keydown", (event) => { if (event.key === "Escape") end(false); }, { signal: stop.signal });
+}
+
+function sortable(form) {
+  for (const handle of form.querySelectorAll("[data-handle]")) {
+    handle.hidden = false;
+    handle.addEventListener("pointerdown", (event) => { if (event.button === 0) { event.preventDefault(); drag(form, handle, event); } });
+  }
+  form.addEventListener("keydown", (event) => {
+    const verb = { ArrowUp: "up", ArrowDown: "down" }[event.key];
+    if (!verb || !event.altKey || !event.target.matches("[data-sort] > details > summary")) return;
+    event.preventDefault();
+    move(() => document.activeElement.closest("[data-form]"), () => `${verb} ${document.activeElement.closest("[data-sort]").id}`);
+  });
+}
+
+// The title of a folded criterion says what is typed in it.
+function retitle(field) {
+  const part = field.closest("[data-sort]");
+  for (const [name, mark] of [["title", "[data-title]"], ["points", "[data-points]"]]) {
+    if (part && field.name === `${part.id}.${name}` && field.value.trim()) part.querySelector(mark).textContent = field.value;
+  }
 }
 
 let dirty = false;
@@ -55,9 +121,12 @@ function watch(editor) {
     const button = event.submitter;
     if (!button || button.value === "save" || button.value === "next") { dirty = false; return; }
     event.preventDefault();
-    act(form, button).catch(() => { dirty = false; button.click(); });
+    button.setAttribute("aria-busy", "true");
+    act(form, button.value).catch(() => { dirty = false; button.click(); });
   });
-  form.addEventListener("input", () => { dirty = true; total(form); });
+  form.addEventListener("input", (event) => { dirty = true; total(form); retitle(event.target); });
+  sortable(form);
+  for (const one of editor.querySelectorAll("[data-scripted]")) one.hidden = false;
 }
 
 window.addEventListener("beforeunload", (event) => { if (dirty) event.preventDefault(); });

@@ -12,13 +12,17 @@ from grading.assignments.editor.form import MOST, Raw, Shape, blank, shapes
 from grading.domain.check import check_kinds
 from grading.domain.rubric import Criterion, Rubric
 
-_ACTION = re.compile(r"(add|remove|up|down|copy) ([a-z0-9_.]{1,200})")
+_ACTION = re.compile(r"(add|remove|up|down|copy|move) ([a-z0-9_.]{1,200})(?: ([0-9]{1,4}))?")
+MOVES = ("up ", "down ", "move ")
+"""How actions begin that move a part."""
+NEW = ("add ", "copy ")
+"""How actions begin that make one."""
 
 
 def act(raw: Raw, action: str, chosen: Mapping[str, str]) -> str:
     """Add, remove, copy or move a part, as a button says it; the field to go on with, or nothing.
 
-    `chosen` maps a list's name to the kind of check that is to be added.
+    `chosen` maps a list's name to the kind of check that is to be added. `move criteria.2 0` moves to a place.
     """
     found = _ACTION.fullmatch(action)
     if found is None:
@@ -27,7 +31,7 @@ def act(raw: Raw, action: str, chosen: Mapping[str, str]) -> str:
     if what == "add":
         return _add(raw, name, chosen.get(name, ""))
     place, _, index = name.rpartition(".")
-    rows = _at(raw, place)
+    rows = part_at(raw, place)
     if not isinstance(rows, list) or not index.isdecimal() or int(index) >= len(rows):
         return ""
     at = int(index)
@@ -37,7 +41,7 @@ def act(raw: Raw, action: str, chosen: Mapping[str, str]) -> str:
     if what == "copy":
         rows.insert(at + 1, _copied(rows[at]))
         return f"{place}.{at + 1}"
-    to = at - 1 if what == "up" else at + 1
+    to = int(found[3] or at) if what == "move" else at - 1 if what == "up" else at + 1
     if 0 <= to < len(rows):
         rows.insert(to, rows.pop(at))
         return f"{place}.{to}"
@@ -45,7 +49,7 @@ def act(raw: Raw, action: str, chosen: Mapping[str, str]) -> str:
 
 
 def _add(raw: Raw, name: str, kind: str) -> str:
-    rows, shape = _at(raw, name), _shape_at(name)
+    rows, shape = part_at(raw, name), _shape_at(name)
     if not isinstance(rows, list) or shape is None or len(rows) >= MOST:
         return ""
     if shape.kind == "checks":
@@ -57,7 +61,8 @@ def _add(raw: Raw, name: str, kind: str) -> str:
     return f"{name}.{len(rows) - 1}"
 
 
-def _at(raw: Any, name: str) -> Any:
+def part_at(raw: Any, name: str) -> Any:
+    """The part of a raw form that a field's name stands for, or nothing."""
     for part in name.split("."):
         if isinstance(raw, list) and part.isdecimal() and int(part) < len(raw):
             raw = raw[int(part)]
