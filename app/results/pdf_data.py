@@ -14,6 +14,7 @@ from app.reports import executions, flags, score_breakdown
 from app.reports.annotated_submission import CUT, Comment, Room, ShownCell, ShownDocument, render_submission
 from app.reports.images import Picture
 from app.reports.result import further_stages
+from app.web import maths
 from app.web.i18n import current, fixed, number, render_message
 from app.web.i18n import gettext as _
 from app.web.markdown import beyond_fonts, one_line, readable, reader, visible
@@ -420,7 +421,7 @@ def _blocks(tokens: Sequence[Token]) -> Iterator[Block]:
             marks[-1] = None if marks[-1] is None else marks[-1] + 1
         elif token.type in ("heading_open", "heading_close"):
             head = token.type == "heading_open"
-        elif token.type in ("fence", "code_block"):
+        elif token.type in ("fence", "code_block", "math_block"):
             yield {"kind": "code", "text": token.content.rstrip("\n")}
         elif token.type == "inline":
             runs = _runs(token.children or [])
@@ -437,6 +438,8 @@ def _runs(children: Sequence[Token]) -> list[list[str]]:
             how = _HOW[child.type]
         elif child.type == "code_inline":
             runs.append([child.content, "c"])
+        elif child.type == "math_inline":
+            runs.append([maths.source(child), "c"])
         elif child.type in ("softbreak", "hardbreak"):
             runs.append([" " if child.type == "softbreak" else "\n", how])
         elif child.content:

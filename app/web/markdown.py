@@ -17,6 +17,7 @@ from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_by_name
 from pygments.token import Text, _TokenType
 
+from app.web import maths
 from grading.domain.document import Cell
 from grading.shared.cache import BoundedCache
 
@@ -84,7 +85,7 @@ _lit: BoundedCache[list[Markup]] = BoundedCache(32 * 1024 * 1024)
 
 
 def markdown(text: str) -> Markup:
-    """A model's or a person's Markdown as clean HTML: no pictures, links, HTML or scripts."""
+    """A model's or a person's Markdown as clean HTML with MathML: no pictures, links, HTML or scripts."""
     return _read.get(text, len(text) + 100, lambda: _html(text))
 
 
@@ -92,6 +93,8 @@ def _html(text: str) -> Markup:
     if not readable(text):
         return Markup("<p>{}</p>").format(visible(text))
     html = _HIGH.sub(r"<\1h3>", reader().render(visible(text)))
+    if "<math" in html:  # as text it reads &lt;math
+        return maths.cleaned(html, TAGS)
     return Markup(nh3.clean(html, tags=TAGS, attributes={}, link_rel=None))  # noqa: S704 - cleaned
 
 
@@ -104,7 +107,7 @@ def readable(text: str) -> bool:
 def reader() -> MarkdownIt:
     """Reads Markdown without pictures, links and HTML; made once, it keeps nothing of what it reads."""
     options = {"html": False, "maxNesting": NESTED}
-    return MarkdownIt("commonmark", options).disable(["image", "link", "autolink"])
+    return maths.read_formulas(MarkdownIt("commonmark", options).disable(["image", "link", "autolink"]))
 
 
 def visible(text: str) -> str:

@@ -1,0 +1,89 @@
+"""Formulas in Markdown become MathML; money, R and hostile LaTeX stay text."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from app.results.pdf_data import blocks
+from app.web import maths
+from app.web.markdown import markdown
+
+ELEMENT = re.compile(r"<([a-z0-9]+)((?: [a-z]+=\"[^\"<>]*\")*)>")
+HTML = set("p code pre ul ol li em strong blockquote".split())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It costs $5 and $6, or US$5 to US$6.",
+        "From $20,000-$30,000, or 5$ to 6$.",
+        "df$x and df$y, rows[1]$a + f(x)$b",
+        r"`$x$` and \$x\$",
+        "$ x$ and $x $",
+        "$$\nno end",
+        "$x$1",
+    ],
+)
+def test_money_and_code_stay_text(text: str) -> None:
+    assert "<math" not in markdown(text)
+    assert "$" in markdown(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (r"The mean $\bar{x}$ is", '<mover accent="true"><mi>x</mi><mo stretchy="false">¯</mo></mover>'),
+        ("the $i$th row, $j$.", "<mi>i</mi></math>th row, <math><mi>j</mi>"),
+        ("a **b $x*y*z$**", "<strong>b <math>"),
+        ("a $$x^2$$ b", '<math display="block"><msup>'),
+        ("words\n$$\nx\n+ y\n$$\nwords", '<p>words</p>\n<p><math display="block"><mi>x</mi><mo>+</mo><mi>y'),
+        ("- one\n\n  $$\n  - x\n  $$\n", '<li>\n<p>one</p>\n<p><math display="block">'),
+        ("> $$\n> x\n> $$", '<blockquote>\n<p><math display="block"><mi>x</mi></math>'),
+        (r"$\begin{aligned} a &= b \end{aligned}$", '<mtd class="tex-right"><mi>a</mi></mtd><mtd class="tex-left">'),
+        (r"$\binom{n}{k}\quad x$", '<mspace width="1em">'),
+    ],
+)
+def test_formulas_become_mathml(text: str, found: str) -> None:
+    assert found in markdown(text)
+
+
+HOSTILE = [
+    "$<img src=x onerror=alert(1)>$",
+    r"$\text{<script>alert(1)</script>}$",
+    r"$\href{javascript:alert(1)}{x}$",
+    r"$\color{red}{x}\hspace{999em}\rule{9em}{9em}$",
+    r"$\def\a{\a\a}\a$",
+    "<math><mtext><img src=x></mtext></math>",
+    "$" + "{" * 400 + "}" * 400 + "$",
+    "$" + r"\sqrt" * 250 + " x$",
+    "$" + "x" * 1_001 + "$",
+    "$$" * 10_000,
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:20])
+def test_hostile_formulas_give_known_elements_and_small_values_only(text: str) -> None:
+    html = str(markdown(text))
+    left = ELEMENT.sub(" ", re.sub(r"</[a-z0-9]+>", " ", html))
+    assert "<" not in left
+    for name, attributes in ELEMENT.findall(html):
+        assert name in maths.TAGS | HTML
+        given = set(re.findall(r"([a-z]+)=", attributes))
+        assert given <= maths.ATTRIBUTES.get(name, frozenset())
+    assert len(html) < 12 * len(text) + 200
+
+
+def test_what_is_no_latex_or_too_large_is_shown_as_it_was_written() -> None:
+    assert r"<code>$\unheard{x}$</code>" in markdown(r"a $\unheard{x}$ b")
+    assert f"<code>${'x' * 1_001}$</code>" in markdown(f"${'x' * 1_001}$")
+    assert "<pre><code>$$\\unheard{x}$$</code></pre>" in markdown("$$\n\\unheard{x}\n$$")
+    assert "<mi>x</mi>" in markdown(f"${'{' * 30}x{'}' * 30}$")
+
+
+def test_a_pdf_shows_the_source_of_formulas() -> None:
+    assert blocks("a $x^2$ b\n\n$$\ny\n$$") == [
+        {"kind": "text", "runs": [["a ", ""], ["$x^2$", "c"], [" b", ""]], "depth": 0, "mark": ""},
+        {"kind": "code", "text": "y"},
+    ]
