@@ -14,6 +14,7 @@ from app.reports import executions, flags, score_breakdown
 from app.reports.annotated_submission import CUT, Comment, Room, ShownCell, ShownDocument, render_submission
 from app.reports.images import Picture
 from app.reports.result import further_stages
+from app.results.formulas import formula
 from app.web import maths
 from app.web.i18n import current, fixed, number, render_message
 from app.web.i18n import gettext as _
@@ -36,7 +37,9 @@ LINES_OF_ONE = 200
 """Lines that one line of a submission may become."""
 WIDTH_PT = 440.0
 Block = dict[str, Any]
-"""`kind` is text, head, item (with `mark` and `depth`) or code; it has `runs` of (words, how), or `text`."""
+"""`kind` is text, head, item (with `mark` and `depth`), code or formula; it has `runs` of (words, how),
+`text` or `formula`.
+"""
 _HOW = {"strong_open": "b", "em_open": "i", "strong_close": "", "em_close": ""}
 
 
@@ -421,8 +424,11 @@ def _blocks(tokens: Sequence[Token]) -> Iterator[Block]:
             marks[-1] = None if marks[-1] is None else marks[-1] + 1
         elif token.type in ("heading_open", "heading_close"):
             head = token.type == "heading_open"
-        elif token.type in ("fence", "code_block", "math_block"):
+        elif token.type in ("fence", "code_block"):
             yield {"kind": "code", "text": token.content.rstrip("\n")}
+        elif token.type == "math_block":
+            found = formula(token.content, display=True)
+            yield {"kind": "formula", "formula": found} if found else {"kind": "code", "text": token.content}
         elif token.type == "inline":
             runs = _runs(token.children or [])
             kind = "item" if depth else "head" if head else "text"
@@ -430,8 +436,8 @@ def _blocks(tokens: Sequence[Token]) -> Iterator[Block]:
             mark = ""
 
 
-def _runs(children: Sequence[Token]) -> list[list[str]]:
-    runs: list[list[str]] = []
+def _runs(children: Sequence[Token]) -> list[list[Any]]:
+    runs: list[list[Any]] = []
     how = ""
     for child in children:
         if child.type in _HOW:
@@ -439,7 +445,8 @@ def _runs(children: Sequence[Token]) -> list[list[str]]:
         elif child.type == "code_inline":
             runs.append([child.content, "c"])
         elif child.type == "math_inline":
-            runs.append([maths.source(child), "c"])
+            found = formula(child.content, display=child.markup == "$$")
+            runs.append([found, "m"] if found else [maths.source(child), "c"])
         elif child.type in ("softbreak", "hardbreak"):
             runs.append([" " if child.type == "softbreak" else "\n", how])
         elif child.content:

@@ -17,16 +17,18 @@ from markupsafe import Markup, escape
 from math_core import LatexError, LatexToMathML
 
 TAGS = frozenset(
-    "math mrow mi mn mo mtext mspace mfrac msqrt mroot msub msup msubsup munder mover munderover mtable mtr mtd "
-    "mstyle mpadded mphantom".split()
+    "math mrow mi mn mo mtext mspace mfrac msqrt mroot msub msup msubsup munder mover munderover mtable "
+    "mtr mtd mstyle mpadded mphantom".split()
 )
 """Elements of the MathML that is made here."""
 ATTRIBUTES: Mapping[str, frozenset[str]] = {
     "math": frozenset({"display"}),
     "mi": frozenset({"mathvariant"}),
-    "mo": frozenset("stretchy form fence separator largeop movablelimits symmetric lspace rspace minsize maxsize".split()),
+    "mo": frozenset(
+        "stretchy form fence separator largeop movablelimits symmetric lspace rspace minsize maxsize".split()
+    ),
     "mspace": frozenset({"width"}),
-    "mfrac": frozenset({"linethickness"}),
+    "mfrac": frozenset({"linethickness", "displaystyle"}),
     "mover": frozenset({"accent"}),
     "munder": frozenset({"accentunder"}),
     "munderover": frozenset({"accent", "accentunder"}),
@@ -37,14 +39,16 @@ ATTRIBUTES: Mapping[str, frozenset[str]] = {
 """Of these elements, those that browsers need; `_allowed` says which values."""
 LATEX_CHARS, COMMANDS, NESTED = 1_000, 200, 30
 """Characters, commands and braces in each other of a formula; a larger one is shown as it was written."""
-_VALUE = re.compile(r"true|false|block|inline|normal|prefix|infix|postfix|[0-2]|[0-9](?:\.[0-9]{1,6})?em|tex-[a-z-]+")
+_VALUE = re.compile(
+    r"true|false|block|inline|normal|prefix|infix|postfix|[0-2]|[0-9](?:\.[0-9]{1,9})?em|tex-[a-z-]+"
+)
 _INLINE = re.compile(
     r"\$\$(?P<block>(?=\s*+[^\s$])(?:[^$\\]|\\.)++)\$\$"
     r"|(?<![\w$)\]])\$(?!\s)(?P<inline>(?:[^$\\]|\\.)++)(?<!\s)\$(?![\d$])",
     re.DOTALL,
 )
-"""As in pandoc: no blank within the signs and no digit behind them, so that “$5 and $6” stays text. No letter or
-closing bracket stands before them either: `df$x and rows[1]$y` is R.
+"""As in pandoc: no blank within the signs and no digit behind them, so that “$5 and $6” stays text. No letter
+or closing bracket stands before them either: `df$x and rows[1]$y` is R.
 """
 _STYLE = re.compile(r' style="(text-align: (left|right);[^"]*)"')
 
@@ -66,7 +70,10 @@ def _read_inline(state: StateInline, silent: bool) -> bool:
         return False
     if not silent:
         token = state.push("math_inline", "math", 0)
-        token.content, token.markup = (found["block"] or found["inline"]).strip(), "$$" if found["block"] else "$"
+        token.content, token.markup = (
+            (found["block"] or found["inline"]).strip(),
+            "$$" if found["block"] else "$",
+        )
     state.pos = found.end()
     return True
 
@@ -150,9 +157,7 @@ def _converter() -> LatexToMathML:
 def cleaned(html: str, tags: set[str]) -> Markup:
     """HTML of these elements and of MathML's, and nothing else."""
     attributes = {tag: set(names) for tag, names in ATTRIBUTES.items()}
-    safe = nh3.clean(
-        html, tags=tags | TAGS, attributes=attributes, attribute_filter=_allowed, link_rel=None
-    )
+    safe = nh3.clean(html, tags=tags | TAGS, attributes=attributes, attribute_filter=_allowed, link_rel=None)
     return Markup(safe)  # noqa: S704 - cleaned
 
 

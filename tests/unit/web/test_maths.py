@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from app.results.formulas import formula
 from app.results.pdf_data import blocks
 from app.web import maths
 from app.web.markdown import markdown
@@ -41,7 +42,10 @@ def test_money_and_code_stay_text(text: str) -> None:
         ("words\n$$\nx\n+ y\n$$\nwords", '<p>words</p>\n<p><math display="block"><mi>x</mi><mo>+</mo><mi>y'),
         ("- one\n\n  $$\n  - x\n  $$\n", '<li>\n<p>one</p>\n<p><math display="block">'),
         ("> $$\n> x\n> $$", '<blockquote>\n<p><math display="block"><mi>x</mi></math>'),
-        (r"$\begin{aligned} a &= b \end{aligned}$", '<mtd class="tex-right"><mi>a</mi></mtd><mtd class="tex-left">'),
+        (
+            r"$\begin{aligned} a &= b \end{aligned}$",
+            '<mtd class="tex-right"><mi>a</mi></mtd><mtd class="tex-left">',
+        ),
         (r"$\binom{n}{k}\quad x$", '<mspace width="1em">'),
     ],
 )
@@ -82,8 +86,35 @@ def test_what_is_no_latex_or_too_large_is_shown_as_it_was_written() -> None:
     assert "<mi>x</mi>" in markdown(f"${'{' * 30}x{'}' * 30}$")
 
 
-def test_a_pdf_shows_the_source_of_formulas() -> None:
-    assert blocks("a $x^2$ b\n\n$$\ny\n$$") == [
-        {"kind": "text", "runs": [["a ", ""], ["$x^2$", "c"], [" b", ""]], "depth": 0, "mark": ""},
-        {"kind": "code", "text": "y"},
-    ]
+def test_a_pdf_gets_the_parts_of_formulas_and_the_source_of_the_rest() -> None:
+    letter, word = {"k": "letter", "t": "x"}, {"k": "word", "t": "2"}
+    power, bar = {"k": "attach", "of": [letter], "t": word}, {"k": "accent", "of": [letter], "t": "¯"}
+    first, second, third = blocks("a $x^2$ $\\unheard$\n\n$$\n\\bar x\n$$\n\n$$\n\\unheard\n$$")
+    assert first["runs"] == [["a ", ""], [power, "m"], [" ", ""], ["$\\unheard$", "c"]]
+    assert second == {"kind": "formula", "formula": bar}
+    assert third == {"kind": "code", "text": "\\unheard"}
+    table = formula(r"\left(\begin{matrix}1&2\\x\end{matrix}\right]\,\binom{x}{2}", display=True)
+    assert table == {
+        "k": "row",
+        "of": [
+            {
+                "k": "lr",
+                "of": [
+                    {"k": "sign", "t": "("},
+                    {"k": "table", "rows": [[{"k": "word", "t": "1"}, word], [letter]]},
+                    {"k": "sign", "t": "]"},
+                ],
+            },
+            {"k": "space", "w": 0.16666667},
+            {
+                "k": "lr",
+                "of": [
+                    {"k": "sign", "t": "("},
+                    {"k": "stack", "of": [letter, word]},
+                    {"k": "sign", "t": ")"},
+                ],
+            },
+        ],
+    }
+    assert formula("x^{" * 12 + "y" + "}" * 12, display=True) is not None
+    assert formula("x^{" * 25 + "y" + "}" * 25, display=True) is None  # the template calls itself for each
