@@ -140,8 +140,8 @@ def moved_words(place: str, raw: Raw) -> str:
     """Where a part stands that was moved, for those who cannot see it."""
     name, _dot, index = place.rpartition(".")
     rows = part_at(raw, name)
-    one = rows[int(index)]
-    title = str(one.get("title") or kind_words().get(one.get("kind", ""), "")) if isinstance(one, dict) else ""
+    one = rows[int(index)] if isinstance(rows[int(index)], dict) else {}
+    title = str(one.get("title", "")) or kind_words().get(str(one.get("kind", "")), "")
     called = title or field_word(name.rpartition(".")[2])
     place_of = {"number": int(index) + 1, "count": len(rows)}
     return _("“%(title)s” is now at position %(number)s of %(count)s.", title=called, **place_of)
@@ -184,6 +184,13 @@ def problem_words(
         sentence = f"{words}: {message}" if words else message
         found.append((at, sentence[:1].upper() + sentence[1:]))
     return found
+
+
+def field_problem(one: Problem) -> str:
+    """What is wrong with a field, without its place in the rubric."""
+    name = next((part for part in reversed(one.place.split(".")) if not part.isdecimal()), "")
+    message = render_message(one.message)
+    return message if name in ("", "checks") else f"{field_word(name)}: {message}"
 
 
 def check_said(raw: Raw, own: Iterable[Shape], longest: int = 90) -> str:

@@ -162,12 +162,14 @@ def _page(actor: Actor, assignment_id: int, problem: str = "") -> str:
         found = assignment_pages.changeable(session, actor, assignment_id)
         now = versions.load_newest(session, found)
         top, paths = assignment_pages.head(session, found, now), sorted(now.version.files)
+        criteria = [(one["title"], len(one["checks"])) for one in now.version.rubric["criteria"]]
     paths_by_folder = {folder: [p for p in paths if p.startswith(f"{folder}/")] for folder in FOLDERS}
     return render_template(
         "assignments/editor/files.html",
         head=top,
         folders=paths_by_folder,
         about=_about(),
+        criteria=criteria,
         problem=problem,
         server=services().config.server,
         base=top.number,

@@ -17,7 +17,9 @@ from app.web import rubric_texts as words
 from app.web.assignment_pages import ANY
 from app.web.i18n import gettext as _
 from app.web.i18n import render_error
+from app.web.rate_limits import limited, per_person
 from app.web.services import services
+from grading.assignments.editor import check_preview
 from grading.assignments.editor import form as rubric_form
 from grading.assignments.editor.diff import differences
 from grading.assignments.editor.form import Problem, Raw
@@ -26,7 +28,7 @@ from grading.assignments.editor.steps import Step
 from grading.assignments.editor.toml_writer import written
 from grading.assignments.legacy_import import Works, is_legacy, read_legacy_rubric
 from grading.domain.check import CheckBase, check_kinds
-from grading.domain.errors import AssignmentError
+from grading.domain.errors import AssignmentError, NotFound
 from grading.domain.rubric import Adjustment, Criterion, Rubric
 from grading.store.assignments import versions
 from grading.store.assignments.versions import NothingChanged, SavedMeanwhile
@@ -159,6 +161,26 @@ def _fields(raw: Any, name: str = "") -> list[str]:
         inside = [(str(n), one) for n, one in enumerate(raw)]
     here = [name] if name else []
     return [*here, *(f for key, one in inside for f in _fields(one, f"{name}.{key}" if name else key))]
+
+
+@pages.post(f"/assignments/{ANY}/rubric/preview")
+@limited("120 per minute", per_person)
+def preview_check(assignment_id: int) -> str:
+    """What a check that is being typed says about solution and starter; the form holds that check only."""
+    actor, raw = auth.actor(), rubric_form.of_form(request.form.items())
+    with services().store.read_autocommit() as session:
+        found = assignment_pages.changeable(session, actor, assignment_id)
+        works = versions.reference_works(versions.load_newest(session, found).version)
+    if not any(one["checks"] for one in raw["criteria"][:1]):
+        raise NotFound(_("This form has no check."))
+    said = check_preview.preview(raw, works)
+    problem = said.problems[0] if said.problems else None
+    return render_template(
+        "assignments/editor/_check_preview.html",
+        said=said,
+        problem=words.field_problem(problem) if problem else "",
+        assignment_id=assignment_id,
+    )
 
 
 # --- the rubric as text ---------------------------------------------------------------------------------

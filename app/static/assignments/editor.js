@@ -9,7 +9,7 @@ const focusOn = (id) => {
   for (let fold = part.querySelector(":scope > [data-fold], :scope > [data-check]") || part; fold; fold = fold.parentElement?.closest("details")) {
     if (fold.matches("details")) fold.open = true;
   }
-  const field = part.matches("input, textarea, select") ? part : part.querySelector("input:not([type=hidden]), textarea, select");
+  const field = part.matches("input, textarea, select") ? part : [...part.querySelectorAll("input:not([type=hidden]), textarea, select")].find((one) => one.checkVisibility());
   (field || part).focus();
 };
 
@@ -100,6 +100,39 @@ function retitle(field) {
   }
 }
 
+// What a check says about solution and starter, half a second after the last key.
+const asking = new Map();
+async function preview(form, check) {
+  asking.get(check)?.abort();
+  const stop = new AbortController();
+  asking.set(check, stop);
+  const own = `${check.id}.`, where = `${check.id.split(".").slice(0, 2).join(".")}.where`;
+  const data = new URLSearchParams();
+  for (const [name, value] of new FormData(form)) {
+    if (name === "csrf_token" || name === "equivalents") data.append(name, value);
+    else if (name === where) data.append("criteria.0.where", value);
+    else if (name.startsWith(own)) data.append(`criteria.0.checks.0.${name.slice(own.length)}`, value);
+  }
+  const answer = await fetch(form.dataset.form, { method: "POST", body: data, headers: { Accept: "text/html" }, signal: stop.signal });
+  if (!answer.ok) return;
+  const said = new DOMParser().parseFromString(await answer.text(), "text/html").body;
+  check.querySelector("[data-preview]").replaceChildren(...said.childNodes);
+}
+
+let later = 0;
+function previewing(form) {
+  const ask = (check) => preview(form, check).catch(() => { /* the next key asks again */ });
+  form.addEventListener("input", (event) => {
+    const check = event.target.closest("[data-previewed]");
+    if (!check) return;
+    clearTimeout(later);
+    later = setTimeout(ask, 500, check);
+  });
+  const unfolded = (one) => { if (one.open && one.matches("[data-previewed] > [data-check]")) ask(one.parentElement); };
+  form.addEventListener("toggle", (event) => unfolded(event.target), true);
+  form.querySelectorAll("[data-previewed] > [data-check][open]").forEach(unfolded);
+}
+
 let dirty = false;
 
 function total(form) {
@@ -126,6 +159,7 @@ function watch(editor) {
   });
   form.addEventListener("input", (event) => { dirty = true; total(form); retitle(event.target); });
   sortable(form);
+  previewing(form);
   for (const one of editor.querySelectorAll("[data-scripted]")) one.hidden = false;
 }
 
@@ -171,7 +205,7 @@ document.querySelectorAll("[data-editor]").forEach((editor) => {
   watch(editor);
   const problems = editor.querySelector("#problems");
   if (problems) problems.focus();
-  else focusOn(editor.dataset.at);
+  else focusOn(editor.dataset.at || window.location.hash.slice(1));
 });
 
 // A short name made of the title, until somebody writes one of their own.

@@ -22,7 +22,8 @@ NEW = ("add ", "copy ")
 def act(raw: Raw, action: str, chosen: Mapping[str, str]) -> str:
     """Add, remove, copy or move a part, as a button says it; the field to go on with, or nothing.
 
-    `chosen` maps a list's name to the kind of check that is to be added. `move criteria.2 0` moves to a place.
+    `chosen` maps a list's name to the kind of check that is to be added. `move criteria.2 0` moves to a
+    place.
     """
     found = _ACTION.fullmatch(action)
     if found is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,14 @@ from grading.store.database import now
 from grading.store.experiments import dry_runs
 from tests.e2e.browsing import come_in, follow, look
 from tests.integration.webapp import School, report
+
+STEPS = (
+    "Task: 1 thing is",
+    "Rubric: 1 thing is",
+    "Tests: 1 thing is",
+    "Try: 1 thing is",
+    "Publish: 1 thing is",
+)
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +46,12 @@ def test_from_a_new_assignment_to_a_published_rubric(
     page.get_by_label("Due", exact=True).fill("2026-12-01T23:59")
     look(page, pictures, "authoring-1-new")
     page.get_by_role("button", name="Create assignment").click()
+    page.get_by_role("link", name="task text").click()
+    expect(page.get_by_label("Task text", exact=True)).to_be_in_viewport()
+    steps = page.get_by_role("navigation", name="Edit assignment")
+    expect(steps.get_by_role("link")).to_have_text(
+        ["✓ Details: complete", *(re.compile(one) for one in STEPS)]
+    )
     page.get_by_label("Task text", exact=True).fill("# Rivers\n\nRead the *rivers*.")
     page.get_by_role("button", name="Preview task").click()
     expect(page.locator("#preview em")).to_have_text("rivers")
@@ -44,7 +59,7 @@ def test_from_a_new_assignment_to_a_published_rubric(
     page.get_by_role("button", name="Save draft").click()
     expect(page.get_by_text("Saved as version 2")).to_be_visible()
     look(page, pictures, "authoring-2-task")
-    page.get_by_role("link", name="Files").click()
+    follow(page, page.get_by_role("link", name="solution", exact=True))
     solution = {"name": "work.py", "mimeType": "text/plain", "buffer": b"rivers = read('a')\nmean(rivers)\n"}
     page.locator("#u-solution").set_input_files([solution])
     page.get_by_role("region", name="solution/").get_by_role("button", name="Upload files").click()
@@ -52,7 +67,8 @@ def test_from_a_new_assignment_to_a_published_rubric(
     look(page, pictures, "authoring-3-files")
     follow(page, page.get_by_label("Edit assignment").get_by_role("link", name="Rubric"))
     edit_the_rubric(page, pictures)
-    page.get_by_role("link", name="Versions").click()
+    follow(page, page.get_by_role("link", name="Continue: Try"))
+    follow(page, page.get_by_role("link", name="Continue: Publish"))
     expect(page.get_by_role("button", name="Publish version 4")).to_be_visible()
     look(page, pictures, "authoring-6-versions")
     page.get_by_role("link", name="Version 4", exact=True).click()
@@ -77,6 +93,11 @@ def edit_the_rubric(page: Page, pictures: Path) -> None:
     names = page.locator('[id="criteria.2.checks.0.all_of"]')
     expect(names).to_be_focused()
     names.fill("mean\nread")
+    said = page.locator('[id="criteria.2.checks.0"] [data-preview]')
+    expect(said).to_contain_text("Solution: met. uses mean and read")
+    names.fill("mean\nmedian")
+    expect(said).to_contain_text("Solution: partly met. uses mean; median is missing")
+    names.fill("mean\nread")
     assert page.evaluate("window.stayed") is True
     page.get_by_role("button", name="Student view").click()
     expect(page.get_by_role("alert")).to_contain_text(
@@ -85,13 +106,36 @@ def edit_the_rubric(page: Page, pictures: Path) -> None:
     look(page, pictures, "authoring-4-mistake")
     page.locator('[id="criteria.2.points"]').fill("10")
     expect(page.locator("[data-total]")).to_have_text("25")
-    page.get_by_role("button", name="Move up: Finds the mean").click()
-    expect(page.locator('[id="criteria.1.title"]')).to_have_value("Finds the mean")
+    sort_the_criteria(page)
     page.get_by_role("button", name="Student view").click()
     expect(page.locator("#preview")).to_contain_text("Finds the mean")
     look(page, pictures, "authoring-5-rubric", all_widths=True)
-    page.get_by_role("button", name="Save draft").click()
+    page.get_by_role("button", name="Save and continue").click()
     expect(page.get_by_text("Saved as version 4")).to_be_visible()
+    expect(page.get_by_role("heading", name="Tests and files")).to_be_visible()
+
+
+def sort_the_criteria(page: Page) -> None:
+    """By a button, by keys and by the handle; where it stands is said, and it stays unfolded."""
+    page.get_by_role("button", name="Move up: Finds the mean").click()
+    expect(page.locator('[id="criteria.1.title"]')).to_have_value("Finds the mean")
+    expect(page.get_by_role("button", name="Move up: Finds the mean")).to_be_focused()
+    expect(page.get_by_role("status").filter(has_text="position 2 of 3")).to_have_count(1)
+    title = page.locator("summary", has_text="Finds the mean")
+    title.press("Alt+ArrowUp")
+    expect(page.locator('[id="criteria.0"] summary', has_text="Finds the mean")).to_be_focused()
+    page.keyboard.press("Alt+ArrowDown")
+    page.keyboard.press("Alt+ArrowDown")
+    expect(page.locator('[id="criteria.2"] summary', has_text="Finds the mean")).to_be_focused()
+    page.locator('[id="criteria.2"] [data-handle]').scroll_into_view_if_needed()
+    page.locator('[id="criteria.2"] [data-handle]').hover()
+    page.mouse.down()
+    page.locator('[id="criteria.1"] > details > summary').hover()
+    page.locator('[id="criteria.0"] > details > summary').hover(position={"x": 5, "y": 25})
+    page.mouse.up()
+    expect(page.get_by_role("status").filter(has_text="position 2 of 3")).to_have_count(1)
+    expect(page.locator('[id="criteria.1.title"]')).to_have_value("Finds the mean")
+    expect(page.locator('[id="criteria.1.title"]')).to_be_visible()
 
 
 def test_a_button_pressed_before_the_scripts_came_ends_at_its_place(
@@ -113,9 +157,10 @@ def test_a_dry_run_is_compared_and_applied(careful: Page, school: School, site: 
         school.grade(submission, report(points=points, points_so_far=points), released=number == 0)
     come_in(page, site, school, "teacher")
     page.goto(f"{site}/assignments/{school.assignment}/rubric")
+    page.locator('[id="criteria.0"] > details > summary').click()
     page.locator('[id="criteria.0.points"]').fill("14")
     page.get_by_role("button", name="Save draft").click()
-    follow(page, page.get_by_role("link", name="Test and compare"))
+    follow(page, page.get_by_role("navigation", name="Edit assignment").get_by_role("link", name="Try"))
     look(page, pictures, "authoring-8-try")
     page.get_by_role("button", name="Start dry run").click()
     expect(page.get_by_text("0 / 3 graded")).to_be_visible()

@@ -178,13 +178,77 @@ def test_what_a_new_assignment_lacks_is_said(school: School, client: FlaskClient
     """Before it is published without a task, and where there is nothing to try it with."""
     made = post(client, f"/courses/{school.course}/assignments/new", title="First steps", slug="first-steps")
     made = made.headers["Location"].rpartition("/")[0]
-    assert "This version has no task text" in client.get(f"{made}/versions").get_data(as_text=True)
+    page = client.get(f"{made}/versions").get_data(as_text=True)
+    assert "This version has no task text" in page
+    assert missing(page) == [
+        ("due date", f"{made}/settings#due"),
+        ("task text", f"{made}/task#task"),
+        ("criteria of your own (the rubric is still the template)", f"{made}/rubric#criteria"),
+        ("solution", f"{made}/material#u-solution"),
+        ("test run", f"{made}/dry-runs#test"),
+        ("publication", f"{made}/versions#publish"),
+    ]
     trying = client.get(f"{made}/dry-runs").get_data(as_text=True)
     assert "Upload a solution or a starter file" in trying
     assert ">Try it</button>" not in trying
     written = post(client, f"{made}/task", task="# Count", spoken_language="English", base="1", do="save")
-    assert written.status_code == 303
-    assert "This version has no task text" not in client.get(f"{made}/versions").get_data(as_text=True)
+    assert (written.status_code, written.location) == (303, f"{made}/task")
+    for page in (
+        "settings",
+        "task",
+        "rubric",
+        "rubric/text",
+        "rubric/draft",
+        "material",
+        "dry-runs",
+        "versions",
+    ):
+        shown = client.get(f"{made}/{page}").get_data(as_text=True)
+        assert [words.partition(" (")[0] for words, _ in missing(shown)] == [
+            *("due date", "criteria of your own", "solution", "test run", "publication")
+        ], page
+        steps = shown.partition('class="steps"')[2].partition("</nav>")[0]
+        assert steps.count("aria-current") == 1
+        assert 'Task<span class="visually-hidden">: complete' in steps
+
+
+def missing(page: str) -> list[tuple[str, str]]:
+    """What a page of the editor says is missing, and where its links lead."""
+    listed = page.partition('class="still-missing"')[2].partition("</p>")[0]
+    return [(words, url) for url, words in re.findall(r'<a href="([^"]+)">([^<]+)</a>', listed)]
+
+
+def test_each_save_leads_on_where_that_is_asked(school: School, client: FlaskClient) -> None:
+    at = f"/assignments/{school.assignment}"
+    form = {"title": "T", "slug": "hw1", "release": "after_review", "zone": "UTC"}
+    assert post(client, f"{at}/settings", **form, do="next").location == f"{at}/task"
+    assert post(client, f"{at}/settings", **form, do="save").location == f"{at}/settings"
+    task = {"task": "# Count", "spoken_language": "English"}
+    assert post(client, f"{at}/task", **task, base="1", do="next").location == f"{at}/rubric"
+    assert post(client, f"{at}/task", **task, base="2", do="next").location == f"{at}/rubric"
+    assert "Nothing was changed" not in client.get(f"{at}/rubric").text  # who only goes on need not know
+    sent = editor(school, client)
+    assert client.post(f"{at}/rubric", data={**sent, "do": "next"}).location == f"{at}/material"
+    assert f'href="{at}/dry-runs">Continue: Try</a>' in client.get(f"{at}/material").text
+    assert f'href="{at}/versions">Continue: Publish</a>' in client.get(f"{at}/dry-runs").text
+
+
+def test_a_check_that_is_typed_says_what_it_finds(school: School, client: FlaskClient) -> None:
+    at = f"/assignments/{school.assignment}"
+    check = {"criteria.0.checks.0.kind": "uses", "criteria.0.checks.0.all_of": "mean"}
+    before = post(client, f"{at}/rubric/preview", **check)
+    assert "Upload a solution to see what this check finds in it" in before.text
+    file = (io.BytesIO(b"<b>x</b>\nmean(rivers)\n"), "work.py")
+    post(client, f"{at}/material", folder="solution", base="1", files=file)
+    said = post(client, f"{at}/rubric/preview", **check).text
+    assert "<strong>Solution:</strong> met. uses mean" in said
+    assert "Starter" not in said
+    empty = post(client, f"{at}/rubric/preview", **{"criteria.0.checks.0.kind": "uses"}).text
+    assert "Not complete yet: checks nothing; set all_of or any_of" in empty
+    runs = post(client, f"{at}/rubric/preview", **{"criteria.0.checks.0.kind": "runs_clean"}).text
+    assert "This check runs the work." in runs
+    assert f'href="{at}/dry-runs#test"' in runs
+    assert versions(school)[-1][0] == 2  # nothing was saved
 
 
 def test_what_is_wrong_is_said_and_nothing_is_lost(school: School, client: FlaskClient) -> None:

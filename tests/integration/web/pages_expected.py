@@ -82,6 +82,7 @@ EXPECTED: dict[tuple[str, str], Line] = {
     # the editor of assignments
     ("GET", "editor_rubric.as_text"): (303, 403, 403, 403, 404, 200),
     ("GET", "editor_rubric.edit"): (303, 403, 403, 403, 404, 200),
+    ("POST", "editor_rubric.preview_check"): (303, 403, 403, 403, 404, 404),
     ("POST", "editor_rubric.save"): (303, 403, 403, 403, 404, 422),
     ("POST", "editor_rubric.save_text"): (303, 403, 403, 403, 404, 422),
     ("POST", "editor_files.import_folder"): (303, 403, 403, 403, 404, 422),

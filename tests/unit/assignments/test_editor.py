@@ -14,13 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grading.assignments.editor import form, rubric_from_model, text_lists
+from grading.assignments.editor.check_preview import Preview, preview
 from grading.assignments.editor.diff import Side, differences
 from grading.assignments.editor.folder import Content, Settings, compose, exported, others, plain
 from grading.assignments.editor.form_actions import act
 from grading.assignments.editor.rubric_from_solution import template
+from grading.assignments.editor.steps import STEP_OF, Lacking, Step, Written, following, lacking
 from grading.assignments.editor.toml_writer import written
+from grading.assignments.legacy_import import Works
 from grading.assignments.loader import read_files, read_folder
-from grading.checks.kinds.code import Uses
+from grading.checks.kinds.code import CodeMatches, Uses
 from grading.checks.kinds.combined import Alternatives, Ladder, Rung
 from grading.checks.kinds.counts import Count
 from grading.checks.kinds.prose import Words
@@ -190,6 +193,9 @@ def test_buttons_add_move_copy_and_remove() -> None:
     assert raw["criteria"][0]["checks"][3]["kind"] == "words"
     assert act(raw, "up criteria.1", {}) == "criteria.0"
     assert raw["criteria"][0]["title"] == "B"
+    assert act(raw, "move criteria.0 1", {}) == "criteria.1"
+    assert act(raw, "move criteria.1 0", {}) == "criteria.0"
+    assert act(raw, "move criteria.0 9", {}) == "criteria.0"  # there is no such place
     act(raw, "copy criteria.0", {})
     assert [one["title"] for one in raw["criteria"]][:2] == ["B", "B"]
     assert raw["criteria"][1]["id"] == ""
@@ -197,6 +203,61 @@ def test_buttons_add_move_copy_and_remove() -> None:
     rubric, _ = form.read(raw, STAGES)
     assert rubric is not None
     assert [one.id for one in rubric.criteria] == ["b", "b-2"]
+
+
+# --- steps and previews ---------------------------------------------------------------------------------
+
+
+def lacks(rubric: Rubric, **there: bool) -> list[Lacking]:
+    names = ("task", "solution", "tested", "draft", "published", "due", "visible")
+    given = {**dict.fromkeys(names, False), **there}
+    return list(lacking(Written(rubric=rubric.model_dump(mode="json"), **given)))
+
+
+def test_steps_name_what_is_missing() -> None:
+    titled = template(()).model_copy(
+        update={"criteria": tuple(c.model_copy(update={"title": "Titel"}) for c in template(()).criteria)}
+    )
+    begun = lacks(titled, draft=True)
+    assert begun == ["due", "task", "own_rubric", "solution", "test_run", "publication"]
+    assert list(dict.fromkeys(STEP_OF[one] for one in begun)) == list(Step)
+    unchecked = Rubric(criteria=(Criterion(id="a", title="A", points=1),))
+    assert lacks(unchecked, draft=True, due=True, task=True, solution=True, tested=True) == [
+        "checks",
+        "publication",
+    ]
+    assert lacks(RICH, published=True, task=True) == ["visibility"]
+    assert lacks(RICH, published=True, task=True, draft=True) == ["test_run", "publication"]
+    assert lacks(RICH, published=True, task=True, visible=True) == []
+    assert [following(step) for step in Step] == [*list(Step)[1:], Step.PUBLISH]
+
+
+def previewed(
+    check: Any, solution: bytes = b"rivers = read('a')\nmean(rivers)\n", **criterion: str
+) -> Preview:
+    raw = form.to_raw(Rubric(criteria=(Criterion(id="a", title="A", points=1, checks=(check,)),)))
+    raw["criteria"][0] |= {"points": "many", "title": "", **criterion}  # of other fields nothing is asked
+    starter = read([UploadedFile("work.py", b"rivers = read('a')\n")], Limits()).documents
+    return preview(raw, Works(read([UploadedFile("work.py", solution)], Limits()).documents, starter))
+
+
+def test_a_check_says_what_it_finds_in_solution_and_starter() -> None:
+    found = previewed(Uses(all_of=("mean", "read")))
+    assert {name: (one.earned, one.message) for name, one in found.outcomes.items()} == {
+        "solution": (0.5, "uses mean; read is missing"),
+        "starter": (0.0, "nothing was added here"),
+    }
+    (problem,) = previewed(Uses()).problems
+    assert problem.message.message == "checks nothing; set all_of or any_of"
+
+
+def test_a_check_that_may_take_long_waits_for_the_test_run() -> None:
+    assert previewed(PassesTests(cases=(Case(expression="f(1)", expected="1"),))).withheld == "run"
+    assert previewed(Words(at_least=1), solution=b"#" * 200_000).withheld == "size"
+    long = b"x = 'a'\n" * 2_000
+    assert previewed(CodeMatches(all_of=("a.*b",)), solution=long).withheld is None
+    assert previewed(CodeMatches(all_of=("(?s).*a.*b.*c",)), solution=long).withheld == "pattern"
+    assert previewed(Words(at_least=1), solution=long, where="(?s).*a.*b.*c").withheld == "pattern"
 
 
 # --- folders --------------------------------------------------------------------------------------------

@@ -19,7 +19,8 @@ HTML = set("p code pre ul ol li em strong blockquote".split())
     "text",
     [
         "It costs $5 and $6, or US$5 to US$6.",
-        "From $20,000-$30,000, or 5$ to 6$.",
+        "From $20,000-$30,000.",
+        "From 5$ to 6$.",
         "df$x and df$y, rows[1]$a + f(x)$b",
         r"`$x$` and \$x\$",
         "$ x$ and $x $",
