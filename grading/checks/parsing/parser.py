@@ -6,7 +6,7 @@ Names come from parsed code only, never from comments or strings. Notebook magic
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -92,21 +92,50 @@ def _language(name: str) -> Language:
     return get_language(cast(Any, name))
 
 
+@dataclass(frozen=True)
+class ParsedCode:
+    """A tree with the bytes it was made from; `cut` where the code was longer than is looked at."""
+
+    tree: Tree
+    data: bytes
+    language: str
+    cut: bool
+
+
 def code_facts(source: str, language: str) -> CodeFacts:
     """What `source` calls and defines; languages without a parser give only the code itself."""
+    name, code = _as_cell(source, language)
+    found = _parsed(code, name)
+    if found is None:
+        return CodeFacts(language=name, code_without_comments=code[:MAX_BYTES])
+    return _walk(found.tree, found.data, name, found.cut)
+
+
+def parse(source: str, language: str) -> ParsedCode | None:
+    """The tree of the code of a cell, without notebook magics; nothing for languages without a parser."""
+    name, code = _as_cell(source, language)
+    return _parsed(code, name)
+
+
+def _as_cell(source: str, language: str) -> tuple[str, str]:
+    """The language of a cell, which a magic may change, and its code without that magic's line."""
     name = grammar_of(language) or "text"
     if name == "python":
         name = python.cell_language(source)
     if name != "python" and python.CELL_MAGIC.match(source):
         source = "\n" + source.lstrip("\n").partition("\n")[2]  # the magic's line is not in that language
+    return name, source
+
+
+def _parsed(source: str, name: str) -> ParsedCode | None:
     if name == "text":
-        return CodeFacts(language=name, code_without_comments=source[:MAX_BYTES])
+        return None
     data, cut = _bounded(source)
     tree = _parse(data, name)
     if name == "python" and tree.root_node.has_error:
         data, _ = _bounded(python.without_magics(data.decode("utf-8", "replace")))
         tree = _parse(data, name)
-    return _walk(tree, data, name, cut)
+    return ParsedCode(tree, data, name, cut)
 
 
 def _bounded(source: str) -> tuple[bytes, bool]:
