@@ -138,6 +138,8 @@ SENTENCES: Mapping[str, str] = {
     "grade.withdraw": N_("%(who)s withdrew the grade of %(what)s."),
     "grade.adjust_all": N_("%(who)s applied a curve to the grades of %(what)s."),
     "grade.adjust_undo": N_("%(who)s undid a curve of %(what)s."),
+    "answer.separate": N_("%(who)s took an answer of %(what)s out of its group."),
+    "answer.rejoin": N_("%(who)s put an answer of %(what)s back into its group."),
     "mark.give": N_("%(who)s did second marking of %(what)s."),
     "regrade.ask": N_("%(who)s requested a regrade of %(what)s."),
     "regrade.answer": N_("%(who)s answered the regrade request for %(what)s."),
@@ -206,7 +208,10 @@ SENTENCES: Mapping[str, str] = {
 pages = Blueprint("audit", __name__)
 KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
     # value in the address: (title, first words of actions)
-    "grades": (N_("Grades"), ("grade", "mark", "regrade", "round", "rerun", "comment", "example", "dry_run")),
+    "grades": (
+        N_("Grades"),
+        ("grade", "answer", "mark", "regrade", "round", "rerun", "comment", "example", "dry_run"),
+    ),
     "work": (N_("Submissions"), ("submission", "batch", "group", "extension", "student")),
     "assignments": (N_("Assignments"), ("assignment", "rubric", "course")),
     "people": (N_("People"), ("roster", "role", "user", "link")),

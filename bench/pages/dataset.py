@@ -5,7 +5,7 @@ The product's own functions make one submission; SQL copies it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,15 +13,16 @@ from typing import Any
 from sqlalchemy import delete, func, select, text
 from sqlalchemy.orm import Session
 
-from grading.documents import UploadedFile, read
+from grading.documents import UploadedFile, read, set_apart
 from grading.documents.limits import Limits
-from grading.domain.document import Location
+from grading.domain.document import Document, Location
 from grading.domain.evidence import CheckOutcome, Flag
 from grading.domain.jobs import Finding, Provenance, Suggestion
 from grading.domain.report import CriterionGrade, Report
 from grading.domain.round_states import RoundState
 from grading.domain.rubric import Criterion, Rubric
 from grading.domain.stages import AnalysisOutput, FeedbackOutput
+from grading.similarity import Outcome, answers_of, packed
 from grading.store import Store, tables
 from grading.store.accounts import users
 from grading.store.assignments import versions
@@ -124,6 +125,7 @@ def _first(session: Session, school: School, size: Size) -> str:
     assert round_ is not None
     moment = now(session)
     round_.state, round_.prepared_at = size.state, moment
+    session.add_all(_answers(content.documents, round_))
     done = size.state == RoundState.GRADED
     round_.dispatched_at = round_.finished_at = moment if done else None
     for stage in round_.stages:
@@ -149,6 +151,18 @@ def _first(session: Session, school: School, size: Size) -> str:
             )  # fmt: skip
     session.flush()
     return accepted.submission_id
+
+
+def _answers(documents: Sequence[Document], round_: tables.Round) -> Iterator[tables.Answer]:
+    """Those of all criteria, whose keys leave room for a number."""
+    own, rubric = set_apart(documents), Rubric.model_validate(round_.rubric_version.rubric)
+    for criterion, answer in answers_of(own, rubric).items():
+        yield tables.Answer(
+            round_id=round_.id, submission_id=round_.submission_id, criterion=criterion,
+            assignment_id=round_.rubric_version.assignment_id, key=answer.key[:30],
+            fingerprints=packed(answer.fingerprints, 256), outcome=Outcome(share=0.5).model_dump(mode="json"),
+            regions=[region.model_dump(mode="json") for region in answer.regions],
+        )  # fmt: skip
 
 
 def report() -> Report:
@@ -214,6 +228,9 @@ def _copy_submissions(session: Session, school: School, first: str, size: Size) 
     )  # fmt: skip
     of_it = {"round_id": order.id("b")}
     order.copy(tables.RoundStage.__table__, f"base.round_id = '{base}'", of_it)
+    # the answers of one class have forty keys
+    answer = {**of_it, **mine, "assignment_id": assignment, "key": f"base.key || (i % {size.students}) % 40"}
+    order.copy(tables.Answer.__table__, f"base.round_id = '{base}'", answer)
     if size.state == "graded":
         _copy_grades(order, base, size)
     if size.audit:

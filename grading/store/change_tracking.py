@@ -46,6 +46,7 @@ from grading.store.tables import (
     RegradeRequest,
     Round,
     RubricVersion,
+    SeparateAnswer,
     Submission,
     SubmissionMember,
     User,
@@ -59,7 +60,7 @@ MERGE_FROM = 50
 ALL_COURSES = (0, 0)
 TRACKED_MANUALLY = {"change_tracking": "manual"}
 """Execution options of a statement on many rows whose changes the caller records by `mark_changed`."""
-_OF_SUBMISSION = (Grade, Round, Change, Mark, SubmissionMember, RegradeRequest)
+_OF_SUBMISSION = (Grade, Round, Change, Mark, SubmissionMember, RegradeRequest, SeparateAnswer)
 _OF_ASSIGNMENT = (Submission, RubricVersion, Extension, GroupMember, Example, DryRun)
 _TRACKED_TABLES = (*_OF_SUBMISSION, *_OF_ASSIGNMENT, Assignment, Course, Membership)
 _INSERT = Base.metadata.tables["change_markers"].insert()

@@ -30,6 +30,7 @@ from grading.execution.results import Ran
 from grading.execution.values import Execution
 from grading.shared.telemetry import span, working_on
 from grading.store.rounds import preparing
+from workers.server.answers import answer_rows
 from workers.server.context import Server
 from workers.server.messages import CHECKS_FAILED
 from workers.server.pseudonyms import hide_names
@@ -96,6 +97,14 @@ class ReceivedSubmission:
         )
 
 
+@dataclass(frozen=True)
+class _Content:
+    """What is stored of a prepared round: the JSON of all its jobs, and its answers to criteria."""
+
+    prepared: dict[str, Any]
+    answers: list[dict[str, Any]]
+
+
 class _ChecksFailed(Exception):
     """The checks raised what they should not."""
 
@@ -146,7 +155,9 @@ def _ending_badly(
             if content is None:
                 return _hand_on(server, received)
             with server.store.write(derived=True) as session:
-                done = preparing.save_prepared(session, round_id, content)
+                done = preparing.save_prepared(
+                    session, round_id, content.prepared, received.version.assignment_id, content.answers
+                )
             if done:
                 log.info("round %s is queued", round_id)
             return done
@@ -164,14 +175,21 @@ def _ending_badly(
 
 def _as_json(
     received: ReceivedSubmission, prepared: Callable[[ReceivedSubmission], Prepared | None]
-) -> dict[str, Any] | None:
+) -> _Content | None:
     try:
         made = prepared(received)
-        return None if made is None else made.model_dump(mode="json")
+        if made is None:
+            return None
+        return _Content(made.model_dump(mode="json"), _answers(received, made))
     except (GraderError, DBAPIError):
         raise
     except Exception as error:  # one submission must not stop the sweeper, nor wait for ever
         raise _ChecksFailed from error
+
+
+def _answers(received: ReceivedSubmission, made: Prepared) -> list[dict[str, Any]]:
+    version, shown_too = received.version, add_played(received.own, made.execution)
+    return answer_rows(shown_too, version.rubric, version.tests.values(), made.evidence)
 
 
 def _hand_on(server: Server, received: ReceivedSubmission) -> bool:

@@ -14,6 +14,7 @@ from grading.store.bulk import chunks, delete_rows
 from grading.store.learning_platforms import known_platforms
 from grading.store.rounds import example_usage
 from grading.store.tables import (
+    Answer,
     CachedExecution,
     Change,
     ClassUpload,
@@ -31,12 +32,18 @@ from grading.store.tables import (
     RoundStage,
     Run,
     SentMessage,
+    SeparateAnswer,
     Submission,
     SubmissionFile,
     SubmissionMember,
 )
 
 EVENTS = ("graded", "partial", "failed", "released", "withdrawn")
+
+_OF_SUBMISSION: tuple[type[Any], ...] = (
+    Answer, Change, DryRunRound, Example, MailPreference, Mark, RegradeRequest, SeparateAnswer,
+    SubmissionMember,
+)  # fmt: skip
 
 
 def delete_submissions(session: Session, ids: Sequence[str]) -> Counter[str]:
@@ -57,7 +64,7 @@ def delete_submissions(session: Session, ids: Sequence[str]) -> Counter[str]:
             session.scalars(select(SubmissionFile.sha256).where(SubmissionFile.submission_id.in_(some)))
         )
         example_usage.delete_quoting_prompts(session, some)
-        for theirs in (Change, Mark, RegradeRequest, Example, DryRunRound, SubmissionMember, MailPreference):
+        for theirs in _OF_SUBMISSION:
             counts += delete_rows(session, theirs, theirs.submission_id.in_(some))
         for few in chunks(rounds):
             counts += _of_rounds(session, few)

@@ -163,7 +163,7 @@ def list_applied_curves(session: Session, assignment_id: int) -> tuple[AppliedCu
         )
         .join(Submission, Submission.id == Change.submission_id)
         .outerjoin(User, User.id == Change.by)
-        .where(Submission.assignment_id == assignment_id, Change.bulk > "")
+        .where(Submission.assignment_id == assignment_id, Change.bulk > "", Change.kind == "adjust")
         .group_by(Change.bulk)
         .order_by(func.min(Change.at).desc(), Change.bulk)
     )
@@ -175,7 +175,8 @@ def list_applied_curves(session: Session, assignment_id: int) -> tuple[AppliedCu
 def undo_curve(session: Session, assignment: Assignment, bulk: str, actor: Actor) -> int:
     """Undo a curve for all its grades; returns how many. Raises NotFound."""
     of_it = select(Change.round_id).join(Submission, Submission.id == Change.submission_id)
-    of_it = of_it.where(Submission.assignment_id == assignment.id, Change.bulk == bulk, Change.bulk > "")
+    mine = (Change.bulk == bulk, Change.bulk > "", Change.kind == "adjust")
+    of_it = of_it.where(Submission.assignment_id == assignment.id, *mine)
     # grades first, in one order: whoever changes one holds it, too
     theirs = select(Grade).where(Grade.round_id.in_(of_it)).order_by(Grade.id).options(defer(Grade.report))
     locked = session.scalars(theirs.with_for_update()).all()

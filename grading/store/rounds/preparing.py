@@ -40,8 +40,8 @@ class ReceivedRound:
 
 
 # made once: putting a statement together costs more than running it
-_ROUNDS, _OUTBOX, _IDENTITIES, _FILES = (
-    Base.metadata.tables[name] for name in ("rounds", "outbox", "identities", "submission_files")
+_ROUNDS, _OUTBOX, _IDENTITIES, _FILES, _ANSWERS = (
+    Base.metadata.tables[name] for name in ("rounds", "outbox", "identities", "submission_files", "answers")
 )
 _RECEIVED = (
     select(
@@ -95,12 +95,24 @@ def load_received(session: Session, round_id: str) -> ReceivedRound | None:
     )
 
 
-def save_prepared(session: Session, round_id: str, prepared: dict[str, Any]) -> bool:
-    """received → queued: store the documents and evidence that all its jobs contain."""
+def save_prepared(
+    session: Session,
+    round_id: str,
+    prepared: dict[str, Any],
+    assignment_id: int = 0,
+    answers: Sequence[Mapping[str, Any]] = (),
+) -> bool:
+    """received → queued: store the documents and evidence that all its jobs contain.
+
+    `answers` are the columns of its answers to criteria, which groups of answers compare.
+    """
     at = {"at_round": round_id, "at": now(session)}
     done = session.connection().execute(_QUEUE, {**at, "content": prepared}).scalars().all()
     mark_changed(session, done)
     session.connection().execute(_PREPARED, at)
+    if done and answers:
+        of_it = {"round_id": round_id, "submission_id": done[0], "assignment_id": assignment_id}
+        session.connection().execute(_ANSWERS.insert(), [{**of_it, **row} for row in answers])
     return bool(done)
 
 

@@ -48,9 +48,11 @@ from grading.store.tables.reviewing import (
     SavedComment,
 )
 from grading.store.tables.rounds import Grade, Prompt, Round, RoundStage, Run, SystemMessage
+from grading.store.tables.similarity import Answer, SeparateAnswer
 from grading.store.tables.webhooks import EventReceiver, SentMessage, WebhookSecret
 
 __all__ = [
+    "Answer",
     "Assignment",
     "Audit",
     "Base",
@@ -86,6 +88,7 @@ __all__ = [
     "Run",
     "SavedComment",
     "SentMessage",
+    "SeparateAnswer",
     "SignInAttempt",
     "Submission",
     "SubmissionFile",

@@ -27,7 +27,7 @@ class Change(Base):
     before: Mapped[dict[str, Any]]
     reason: Mapped[str] = mapped_column(Text, default="")
     bulk: Mapped[str] = mapped_column(Id, default="")
-    """Id shared by all changes of one curve."""
+    """Id shared by all changes that were made at once: of one curve, or of one group of answers."""
     by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     at: Mapped[datetime]
     undone_at: Mapped[datetime | None]

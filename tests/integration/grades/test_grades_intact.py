@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from grading.checks.kinds.code import Uses
 from grading.checks.kinds.runs import RunsClean
 from grading.config.settings import load
-from grading.domain.errors import GraderError
+from grading.domain.errors import GraderError, NotFound
 from grading.domain.lateness import LateRule
 from grading.domain.permissions import Actor
 from grading.domain.report import Report
@@ -36,8 +36,9 @@ from grading.store.grades import extensions
 from grading.store.grades import release as grade_release
 from grading.store.grades.change_history import stamp
 from grading.store.grades.final_score import lateness_of, list_changes
+from grading.store.review import answer_groups, edits, regrade_requests
 from grading.store.review import curves as grade_curves
-from grading.store.review import edits, regrade_requests
+from grading.store.review.group_changes import GroupChange, GroupResult, change_group, undo_group
 from grading.store.review.regrade_requests import Answer
 from grading.store.rounds import lifecycle, retry
 from grading.store.submissions import intake
@@ -536,3 +537,98 @@ def test_a_re_run_that_comes_in_while_people_work_on_the_grade(server: Server, t
 
 def handed(session: Session, submission: str) -> Submission:
     return session.get_one(Submission, submission)
+
+
+# --- groups of answers --------------------------------------------------------------------------------
+
+
+def group_of(server: Server, assignment_id: int, works: tuple[str, ...]) -> tuple[str, int]:
+    """The key of the group that has these submissions, and the newest change."""
+    with server.store.read() as session:
+        found = answer_groups.load_groups(session, session.get_one(Assignment, assignment_id), "code")
+    (group,) = (one for one in found.groups if one.works == tuple(sorted(works)))
+    return group.key, found.newest
+
+
+def a_class(server: Server, *sources: str) -> tuple[int, list[str]]:
+    """An assignment and its graded submissions, one a student."""
+    idle_machine(server)
+    assignment_id = add_assignment(server.store, "groups")
+    made = [
+        submit(server.store, assignment_id, f"g{n}", source_text=source) for n, source in enumerate(sources)
+    ]
+    grade(server, *(one.round_id for one in made))
+    return assignment_id, [one.submission_id for one in made]
+
+
+def points_of(server: Server, works: list[str]) -> list[float | None]:
+    with server.store.read() as session:
+        return [the_grade(session, one).criterion_points["code"] for one in works]
+
+
+def test_a_group_is_changed_at_once_and_undone_at_once(server: Server) -> None:
+    sources = ("x <- 1", "value = 1  # one", "x <- 2", "y <- 1")
+    assignment_id, works = a_class(server, *sources)
+    with server.store.write() as session:
+        grader = users.create_user(session, "grader2", name="Grader")
+        assert grader.id != TEACHER.user_id
+    other = Actor(grader.id)
+    key, newest = group_of(server, assignment_id, (works[0], works[1], works[3]))
+    before = points_of(server, works)
+
+    def wanted(change: GroupChange, bulk: str = "b" * 32, by: Actor = TEACHER) -> GroupResult:
+        more = {"bulk": bulk, "seen": newest, "actor": by}
+        return change_group(server.store, assignment_id, RUBRIC.criteria[0], key, works, change, **more)
+
+    done = wanted(GroupChange(level=4, comment="Say what it is."))
+    assert (done.changed, done.skipped) == (3, (works[2],))
+    assert points_of(server, works) == [60, 60, before[2], 60]
+    intact(server.store)
+    with server.store.read() as session:
+        (comment,) = (one for one in list_changes(session, the_grade(session, works[1]).round_id) if one.text)
+        assert (comment.text, comment.document, comment.line) == ("Say what it is.", "work.R", 1)
+        groups = answer_groups.load_groups(session, session.get_one(Assignment, assignment_id), "code")
+        assert (groups.graded, groups.next_open().works) == (3, (works[2],))
+        points = answer_groups.load_points(session, groups.members_of(groups.group(key)), "code")
+        assert set(points.values()) == {60}
+        (part,) = answer_groups.load_code(session, works[1], "code")
+        assert (part.text, part.language) == (sources[1], "r")
+    # the same form again changes nothing; somebody else's, shown before, takes nothing away
+    assert wanted(GroupChange(level=4)).changed == 3
+    assert wanted(GroupChange(level=0), "c" * 32, other).changed == 0
+    with pytest.raises(edits.ChangeRefused):
+        wanted(GroupChange(points=3), "d" * 32)
+    with server.store.read() as session:
+        assert grade_curves.list_applied_curves(session, assignment_id) == ()
+        assert session.query(tables.Change).count() == 6
+    assert undo_group(server.store, assignment_id, "b" * 32, TEACHER) == 3
+    assert points_of(server, works) == before
+    intact(server.store)
+    assert undo_group(server.store, assignment_id, "b" * 32, TEACHER) == 0
+    with pytest.raises(NotFound):
+        undo_group(server.store, add_assignment(server.store, "another"), "b" * 32, TEACHER)
+
+
+def test_who_left_a_group_stays_out_also_when_graded_again(server: Server) -> None:
+    assignment_id, works = a_class(server, "x <- 1", "y <- 1")
+    with server.store.write() as session:
+        answer_groups.separate(session, works[0], "code", TEACHER)
+        answer_groups.separate(session, works[0], "code", TEACHER)
+        with pytest.raises(NotFound):
+            answer_groups.separate(session, works[0], "gone", TEACHER)
+    key, newest = group_of(server, assignment_id, (works[1],))
+    alone, _ = group_of(server, assignment_id, (works[0],))
+    assert alone == f"alone:{works[0]}"
+    made = change_group(
+        server.store, assignment_id, RUBRIC.criteria[0], key, works, GroupChange(level=1),
+        bulk="e" * 32, seen=newest, actor=TEACHER,
+    )  # fmt: skip
+    assert made.skipped == (works[0],)
+    with server.store.write() as session:
+        work, of_it = session.get_one(Submission, works[0]), session.get_one(Assignment, assignment_id)
+        again = intake.add_round(session, work, of_it, reason="regrade", priority="batch").id
+    grade(server, again)
+    assert group_of(server, assignment_id, (works[0],))[0] == alone
+    with server.store.write() as session:
+        answer_groups.rejoin(session, works[0], "code", TEACHER)
+    assert group_of(server, assignment_id, (works[0], works[1]))[0] == key

@@ -58,7 +58,7 @@ PERSONAL = {
     "changes", "dry_run_rounds", "dry_runs", "examples", "extensions", "group_members", "marks",
     "regrade_requests", "reset_links", "saved_comments", "sign_in_attempts", "submission_members",
     "uploads", "upload_files", "mail_preferences", "change_markers",
-    "sent_messages", "event_receivers", "webhook_secrets",
+    "sent_messages", "event_receivers", "webhook_secrets", "answers", "separate_answers",
 }  # fmt: skip
 """The core's tables that erasure was thought through for."""
 PLATFORMS = tuple(f"grading.store.integrations.{name}." for name in LEARNING_PLATFORMS)

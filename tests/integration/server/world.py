@@ -15,7 +15,7 @@ from grading.broker.dispatch import Dispatch, Outgoing, Room
 from grading.domain import stages
 from grading.domain.round_states import PRIORITIES
 from grading.store import Store
-from grading.store.tables import Grade, Round, RoundStage, Run
+from grading.store.tables import Answer, Grade, Round, RoundStage, Run
 
 STAGES = tuple(row.name for row in stages.STAGES.values() if row.always)
 
@@ -112,7 +112,7 @@ def expect_moves(before: dict[Any, str], after: dict[Any, str], allowed: set[tup
 
 def forget(store: Store) -> None:
     """End what an example that failed left open, so that the next one is alone."""
-    over = [RoundStage.__table__, Grade.__table__, Run.__table__, Round.__table__]
+    over = [table.__table__ for table in (RoundStage, Grade, Run, Answer, Round)]
     with store.write() as session:
         for table in over:
             session.execute(table.delete())  # type: ignore[attr-defined]

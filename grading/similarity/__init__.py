@@ -1,0 +1,25 @@
+"""Similarity of students' code: its normalised form, fingerprints, groups of equal and of similar answers.
+
+Reading submissions belongs to grading.store.review; nothing here says what an answer is worth.
+"""
+
+from grading.similarity.answers import Answer, Region, answers_of
+from grading.similarity.fingerprints import fingerprints, overlap, packed, unpacked
+from grading.similarity.groups import Answered, AnswerGroup, grouped, next_open
+from grading.similarity.outcomes import Outcome, outcome_of
+
+__all__ = [
+    "Answer",
+    "AnswerGroup",
+    "Answered",
+    "Outcome",
+    "Region",
+    "answers_of",
+    "fingerprints",
+    "grouped",
+    "next_open",
+    "outcome_of",
+    "overlap",
+    "packed",
+    "unpacked",
+]
