@@ -64,11 +64,15 @@ const folds = () =>
 const placeOfFocus = (saved) => {
   const active = document.activeElement;
   const back = active.closest("form")?.elements.back?.value ?? saved?.elements.back?.value;
-  return { id: active.id, back, start: active.selectionStart, end: active.selectionEnd, part: active.closest("[data-part]") };
+  const place = isLine(active) ? placeOf(active) : null;
+  const part = active.closest("[data-part]");
+  return { id: active.id, back, start: active.selectionStart, end: active.selectionEnd, part, place };
 };
 
-const refocus = ({ id, back, start, end, part }) => {
-  if (!part || (document.activeElement !== document.body && document.activeElement.isConnected)) return;
+const refocus = ({ id, back, start, end, part, place }) => {
+  if (!part || document.activeElement !== document.body) return;
+  const line = place && lineAt(place);
+  if (line) return goToLine(line);
   const same = id ? document.getElementById(id) : null;
   const element = visible(same) ? same : document.getElementById(back || "student");
   element?.focus({ preventScroll: true });
@@ -95,7 +99,6 @@ const replaceFlashes = (fresh) => {
 // `saved` is the form that was sent and need not be kept.
 const merge = (fresh, saved = null) => {
   const focus = placeOfFocus(saved);
-  const inForm = document.activeElement.closest(".line-form") !== null;
   const place = closeAt();
   const typed = typedForms(saved);
   const open = new Set(folds().filter(([, fold]) => fold.open && !fold.contains(saved)).map(([key]) => key));
@@ -108,10 +111,7 @@ const merge = (fresh, saved = null) => {
   document.dispatchEvent(new Event("grader:merged"));
   window.scrollTo(0, at);
   const line = place && lineAt(place);
-  if (line && (!saved || !saved.matches("[data-comment-form]"))) {
-    openAt(line);
-    if (inForm) document.querySelector("[data-comment-form]").elements.text.focus({ preventScroll: true });
-  } else if (line && inForm) goToLine(line);
+  if (line && !saved?.matches("[data-comment-form]")) openAt(line);
   refocus(focus);
   showNewer();
   if (left.length) tell(say("This part of the grade no longer exists. You typed: %(text)s", { text: left.join(" / ") }));
@@ -167,6 +167,13 @@ const send = async (form, data, sent) => {
   return answer.ok;
 };
 
+// What is typed while the form is under way are keys of the page, not letters of a field.
+const leave = (form) => {
+  if (!form.contains(document.activeElement)) return;
+  const line = form.closest(".line-form") ? lineAt(openedAt) : null;
+  (line ?? document.getElementById(form.elements.back?.value))?.focus({ preventScroll: true });
+};
+
 const trySending = async (form, data, sent) => {
   try {
     return await send(form, data, sent);
@@ -185,6 +192,7 @@ const save = (form, data) => {
   underway += 1;
   form.setAttribute("aria-busy", "true");
   const sent = valuesOf(form);
+  leave(form);
   saving = saving.then(() => trySending(form, data, sent));
 };
 

@@ -120,7 +120,16 @@ def test_reviewing_by_keyboard(careful: Page, school: School, site: str, picture
     page.keyboard.press("Enter")
     expect(page.locator(".review-list li")).to_have_count(1)
     page.go_back()
-    expect(title).to_contain_text("Bo Berg")
+    at(page, "Bo Berg")
+    for key in ("2", "l", "1"):
+        page.keyboard.press(key)
+    page.keyboard.type("Too short.")
+    page.keyboard.press("Enter")
+    page.keyboard.press("a")  # at once: it waits until all is saved
+    at(page, "Chidinma")
+    page.keyboard.press("k")
+    expect(page.locator("#rv-criterion-2")).to_contain_text("3 → 1.5 points")
+    expect(page.locator(".review-name")).to_contain_text("reviewed")
 
 
 def test_the_work_stands_beside_its_rubric(careful: Page, school: School, site: str, pictures: Path) -> None:
@@ -151,6 +160,7 @@ def test_the_work_stands_beside_its_rubric(careful: Page, school: School, site: 
     page.keyboard.press("Enter")
     expect(page.locator(".line-form")).to_contain_text("Comment on line 2")
     page.get_by_role("button", name="Cancel").click()
+    assert page.evaluate("document.documentElement.scrollHeight <= window.innerHeight")  # only parts scroll
     page.set_viewport_size({"width": 390, "height": 800})
     expect(page.locator("#rubric")).to_be_hidden()
     page.get_by_role("link", name="Rubric", exact=True).click()
@@ -210,6 +220,10 @@ def test_somebody_else_was_faster(
     page.get_by_role("button", name="Show changes").click()
     expect(page.locator("#rv-words")).to_contain_text("Read on.")
     expect(page.locator("#reason-1")).to_have_value("Half a thought")
+    asked: list[str] = []
+    page.once("dialog", lambda dialog: (asked.append(dialog.type), dialog.accept()))
+    page.goto(f"{site}/healthz")
+    assert asked == ["beforeunload"]  # it is not saved yet
 
 
 def test_the_whole_class(careful: Page, school: School, site: str, pictures: Path) -> None:
