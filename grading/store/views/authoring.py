@@ -10,11 +10,13 @@ from sqlalchemy.orm import Session, aliased
 
 from grading.assignments.editor.steps import Written
 from grading.domain.errors import NotFound
+from grading.domain.round_states import RoundState
 from grading.store.assignments.versions import NO_RUBRIC
-from grading.store.tables import Assignment, DryRun, RubricVersion
+from grading.store.tables import Assignment, DryRun, DryRunRound, Round, RubricVersion
 
 _TESTS = ("try", "rubric")
 """Purposes of runs that show what a version gives."""
+_GRADED = (RoundState.GRADED, RoundState.PARTIAL)
 
 
 def load_written(session: Session, assignment: Assignment) -> Written:
@@ -37,8 +39,12 @@ def load_written(session: Session, assignment: Assignment) -> Written:
 @cache
 def _newest() -> Select[Any]:
     version, other, of_it = RubricVersion, aliased(RubricVersion), bindparam("assignment_id", type_=Integer)
-    tested = select(DryRun.id).where(
-        DryRun.assignment_id == of_it, DryRun.rubric_version_id == version.id, DryRun.purpose.in_(_TESTS)
+    tested = (
+        select(DryRun.id)
+        .join(DryRunRound, DryRunRound.dry_run_id == DryRun.id)
+        .join(Round, Round.id == DryRunRound.round_id)
+        .where(DryRun.assignment_id == of_it, DryRun.rubric_version_id == version.id)
+        .where(DryRun.purpose.in_(_TESTS), Round.state.in_(_GRADED))
     )
     published = select(other.id).where(other.assignment_id == of_it, other.published_at.is_not(None))
     query: Select[Any] = select(

@@ -425,6 +425,10 @@ def test_a_dry_run_is_begun_by_the_page_and_never_announced_in_masses(
         assert {(row.current, row.priority) for row in rounds} == {(False, "batch")}
         waits = select(func.count()).select_from(Outbox).where(Outbox.kind == "prepare")
         assert session.scalar(waits) == len(rounds) + 3
+    assert "test run" in [words for words, _ in missing(client.get(address).text)]  # none has ended
+    with school.store.write() as session:
+        session.scalars(select(Round).where(Round.reason == "try")).one().state = "graded"
+    assert "test run" not in [words for words, _ in missing(client.get(address).text)]
     empty = post(client, address, purpose="try")
     assert empty.location.endswith("/dry-runs")
 
