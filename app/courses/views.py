@@ -14,6 +14,7 @@ from grading.domain.errors import GraderError, NotFound
 from grading.domain.permissions import Subject, may
 from grading.store.courses import courses
 from grading.store.courses.courses import Settings
+from grading.store.views import submission_lists
 
 pages = Blueprint("courses", __name__)
 NEW = "editor_versions.new"
@@ -64,10 +65,13 @@ def course(course_id: int) -> str:
             page_cache.of_course("handed-in", session, course_id, courses.count_submitters) if staff else None
         )
         listed = courses.list_assignments(session, course_id, actor.user_id, counts)
+        waiting = [one.id for one in listed if one.newest is not None and not one.newest.released]
+        released = submission_lists.list_last_released(session, actor.user_id, waiting)
     there = "assignments.assignment" in current_app.view_functions
     changes = may(actor, "assignment.change", Subject(course_id))
     return render_template(
-        "courses/course.html", course=found, assignments=listed, staff=staff, changes=changes,
+        "courses/course.html", course=found, assignments=listed, released=released, staff=staff,
+        changes=changes,
         endpoint="assignments.assignment" if there else "submissions.submit_form",
         create=NEW if NEW in current_app.view_functions else "",
     )  # fmt: skip

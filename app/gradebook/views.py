@@ -30,7 +30,7 @@ from grading.store.database import now
 from grading.store.grades.gradebook_cells import Cell
 from grading.store.review import csv_import
 from grading.store.tables import Assignment
-from grading.store.views import csv_export, gradebook
+from grading.store.views import csv_export, gradebook, submission_lists
 from grading.store.views.gradebook import Gradebook
 from grading.tabular import grades_csv
 from grading.tabular.grades_csv import GradeTable, TableUnreadable
@@ -91,7 +91,15 @@ def mine(course_id: int) -> str:
     actor = require_course(course_id, "grades.own")
     with services().store.read_autocommit() as session:
         book = gradebook.load_student_row(session, courses.load_course(session, course_id), actor.user_id)
-    return render_template("gradebook/own.html", book=book, actor=actor, note=notes())
+        cells = book.rows[0].cells if book.rows else ()
+        waiting = [one.id for one, cell in zip(book.columns, cells, strict=False) if _waits(cell)]
+        released = submission_lists.list_last_released(session, actor.user_id, waiting)
+    return render_template("gradebook/own.html", book=book, released=released, actor=actor, note=notes())
+
+
+def _waits(cell: Cell) -> bool:
+    """Whether something was submitted whose points the student may not see yet."""
+    return bool(cell.submission_id) and not cell.released
 
 
 def require_course(course_id: int, action: str) -> Actor:

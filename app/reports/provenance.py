@@ -76,7 +76,7 @@ def rows(found: Sequence[Provenance]) -> Rows:
         if any(getattr(p.timings, name) is not None for p in found)
     ]
     return [
-        (_("Machine"), [p.machine for p in found]),
+        *([(_("Machine"), [p.machine for p in found])] if any(p.machine for p in found) else []),
         (_("Engine"), [p.engine or NOTHING for p in found]),
         (
             _("Model"),

@@ -296,6 +296,7 @@ def _add(state: BlueprintSetupState) -> None:
     state.app.jinja_env.filters.update(
         finding=annotated_submission.finding, suggestion=annotated_submission.suggestion
     )
+    state.app.jinja_env.tests.update(in_full=score_breakdown.in_full)
     state.app.jinja_env.globals.update(
         further_stages=further_stages,
         provenance_rows=provenance.report_rows,
@@ -307,6 +308,7 @@ def _add(state: BlueprintSetupState) -> None:
         adjusted_lines=score_breakdown.adjustment_lines,
         adjusted_sum=score_breakdown.adjustments_sum,
         adjusted_offer=score_breakdown.offered_words,
+        most_lost=score_breakdown.most_lost,
     )
 
 

@@ -28,6 +28,8 @@ LEVELS = (
     N_("complete and convincing"),
 )
 """`DEFAULT_LEVELS` of rubrics, for translators."""
+MOST_LOST = 3
+"""Criteria that are named first because most points are missing there."""
 LONGEST = 300
 """Characters of words that were changed, in the list."""
 
@@ -92,6 +94,32 @@ def _late(grade: GradeView, terms: ScoreTerms) -> str:
     )
     costs = grade.credit != 1 or grade.final_points is None
     return sentence if costs else f"{sentence} {_('That takes no points off.')}"
+
+
+@dataclass(frozen=True)
+class LostPoints:
+    """A criterion whose points are not all there; `number` is its place in the report, from 1."""
+
+    number: int
+    title: str
+    missing: float
+    most: float
+
+
+def most_lost(report: Report) -> tuple[LostPoints, ...]:
+    """The criteria that lack most points, at most MOST_LOST; without bonus and what is not rated."""
+    judged = enumerate(report.criteria, start=1)
+    lost = [
+        LostPoints(number, one.title, round(one.max_points - one.points, 2), one.max_points)
+        for number, one in judged
+        if one.points is not None and not one.bonus and one.points < one.max_points
+    ]
+    return tuple(sorted(lost, key=lambda one: (-one.missing, one.number))[:MOST_LOST])
+
+
+def in_full(found: CriterionGrade) -> bool:
+    """Whether a criterion earned all its points: its part of the page is closed then."""
+    return found.points is not None and found.points >= found.max_points
 
 
 def level_words(found: CriterionGrade, levels: Sequence[str]) -> str:

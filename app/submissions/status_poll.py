@@ -11,7 +11,7 @@ from typing import cast
 from flask import Blueprint, Response, current_app, request, session
 from flask.blueprints import BlueprintSetupState
 
-from app.submissions.status_texts import live, next_look_s, open_runs, progress
+from app.submissions.status_texts import live, next_look_s, open_runs, progress, seen_by
 from app.web import auth
 from app.web.i18n import speak
 from app.web.parsing import tagged
@@ -168,7 +168,7 @@ def _status(board: Board, actor: Actor, state: PolledState) -> dict[str, object]
     if not may(actor, "submission.see", subject):
         raise NotFound(NO_SUCH_SUBMISSION)
     with services().store.read_autocommit() as opened:
-        how_far = progress(opened, wait, state.leases)
+        how_far = seen_by(actor, wait, progress(opened, wait, state.leases))
     now = live(wait, how_far, sees_score=may(actor, "score.see", subject))
     next_s = next_look_s(wait, how_far, now, board.alike(state))
     return {**now.model_dump(mode="json"), "next_s": next_s}

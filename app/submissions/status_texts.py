@@ -15,6 +15,7 @@ from app.web.services import services
 from app.web.template_helpers import title_of
 from grading.broker.heartbeats import MOST_DRAFT, Lease
 from grading.domain.base_value import Value
+from grading.domain.permissions import Actor, Subject, may
 from grading.domain.round_states import RoundState, StageState
 from grading.store.views.status import Standing
 from grading.store.views.submission import Queue, StageView
@@ -61,7 +62,7 @@ class StageStatus(Value):
         examples=["running"],
     )
     machine: str | None = Field(
-        default=None, description="the machine that does it, or did", examples=["dgx-spark-1"]
+        default=None, description="for staff: the machine that does it, or did", examples=["dgx-spark-1"]
     )
     model: str | None = Field(
         default=None, description="the model that does it, or did", examples=["qwen3-coder:30b"]
@@ -88,6 +89,11 @@ class Progress(Value):
     queue: Queue | None
     stages: dict[str, StageStatus]
 
+    def without_machines(self) -> Progress:
+        """The same as students see it: which machine has a stage is the school's own affair."""
+        stages = {name: one.model_copy(update={"machine": None}) for name, one in self.stages.items()}
+        return self.model_copy(update={"stages": stages})
+
 
 def open_runs(view: Standing) -> list[str]:
     """The runs that somebody may be at."""
@@ -103,6 +109,12 @@ def progress(session: Session, view: Standing, leases: Mapping[str, Lease] | Non
         queue=expecting().queue(session, view),
         stages={stage.stage: _stage_status(stage, leases.get(stage.run_id or "")) for stage in view.stages},
     )
+
+
+def seen_by(actor: Actor, view: Standing, found: Progress) -> Progress:
+    """The live state as this reader may see it: machines are named to staff only."""
+    staff = may(actor, "faults.see", Subject(view.course_id))
+    return found if staff else found.without_machines()
 
 
 def _stage_status(stage: StageView, lease: Lease | None) -> StageStatus:
@@ -154,7 +166,7 @@ class Live(Value):
     headline: str
     detail: str
     tab: str
-    """The state in a word or two, for the title of the browser's tab."""
+    """The state, and the position while it is queued, for the page's title."""
     stages: tuple[LiveStage, ...]
     settled: bool
     """Nothing more will change for this reader."""
@@ -236,7 +248,7 @@ def begun(progress: Progress) -> bool:
 def _tab(headline: str, view: Standing, progress: Progress) -> str:
     queue = progress.queue
     if not view.final and queue and queue.position:
-        return _("Position %(number)s", number=queue.position)
+        return _("%(state)s, position %(number)s", state=headline, number=queue.position)
     return headline
 
 

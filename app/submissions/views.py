@@ -11,7 +11,7 @@ from werkzeug.wrappers import Response as BaseResponse
 from app.reports import provenance
 from app.reports.result import rendered
 from app.submissions import intake
-from app.submissions.status_texts import live, progress
+from app.submissions.status_texts import live, progress, seen_by
 from app.web import assignment_pages, auth, parsing
 from app.web.i18n import gettext as _
 from app.web.i18n import ngettext, render_error
@@ -50,11 +50,12 @@ def submission(submission_id: str) -> str:
         whole = _visible(session, actor, submission_id)
         view = whole.view
         sees = may(actor, "score.see", auth.subject_of(view))
-        now = live(view, progress(session, view), sees_score=sees)
+        now = live(view, seen_by(actor, view, progress(session, view)), sees_score=sees)
         mine = actor.user_id == view.student_id or actor.user_id in view.members
         attempts = submission_lists.list_attempts(
             session, actor.user_id if mine else view.student_id, view.assignment_id
         )
+        released = submission_lists.last_released(attempts) if mine and not view.released else None
         result = rendered(session, actor, whole, attempts)
         mail = _mail_offer(session, actor, view)
     return render_template(
@@ -62,6 +63,7 @@ def submission(submission_id: str) -> str:
         view=view,
         live=now,
         attempts=attempts,
+        released=released,
         result=result,
         actor=actor,
         mail=mail,
@@ -250,10 +252,9 @@ def _course(actor: Actor, assignment_id: int) -> int:
 
 
 def _refused(actor: Actor, assignment_id: int, error: DocumentError | SubmissionRefused) -> tuple[str, int]:
-    page = render_template(
-        "submissions/submit.html", **assignment_pages.about(actor, assignment_id, render_error(error))
-    )
-    return page, error.status
+    field = "files" if isinstance(error, DocumentError) else ""
+    about = assignment_pages.about(actor, assignment_id, render_error(error), field)
+    return render_template("submissions/submit.html", **about), error.status
 
 
 def _receipt(actor: Actor, submission_id: str) -> Receipt:

@@ -46,8 +46,8 @@ def _allow(actor: Actor, course_id: int, visible: bool) -> None:
         raise NotFound(NO_SUCH_ASSIGNMENT)
 
 
-def about(actor: Actor, assignment_id: int, problem: str = "") -> dict[str, Any]:
-    """What the page of an assignment and its submission form show."""
+def about(actor: Actor, assignment_id: int, problem: str = "", field: str = "") -> dict[str, Any]:
+    """What the page of an assignment and its submission form show; `problem` is about `field`, if any."""
     with services().store.read_autocommit() as session:
         loaded = assignment_view.load_page(session, assignment_id, actor.user_id, partial(_allow, actor))
         waiting = (
@@ -59,6 +59,7 @@ def about(actor: Actor, assignment_id: int, problem: str = "") -> dict[str, Any]
         "attempts": loaded.attempts,
         "waiting": waiting[0] if waiting else None,
         "problem": problem,
+        "problem_field": field,
         "actor": actor,
         "staff": parsing.trusted(actor, view.course_id),
         "may_submit": can_submit(actor, view),

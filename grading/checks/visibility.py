@@ -1,7 +1,7 @@
 """What students, and the machines that write to them, may see of tests: as much as the instructor lets them.
 
 Hidden tests are only counted. Of the others `show` decides: everything, all but what was expected, the name,
-or only that there is one.
+or only that there is one. Which machine did what is for staff, too.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from grading.checks.context import FIRST_FAILED, headline
 from grading.checks.run_flags import BROKEN
 from grading.checks.test_outcomes import sentence
 from grading.domain.evidence import CheckOutcome, CriterionEvidence, Evidence, Flag, TestOutcome
+from grading.domain.jobs import Provenance
 from grading.domain.messages import Message, define_message, verbatim
 from grading.domain.report import CriterionGrade, Report
 
@@ -37,7 +38,7 @@ def for_student(found: Report) -> Report: ...
 def for_student(
     found: CheckOutcome | CriterionEvidence | Evidence | Report,
 ) -> CheckOutcome | CriterionEvidence | Evidence | Report:
-    """The same without what a student may not see of tests."""
+    """The same without what a student may not see of tests and machines."""
     if isinstance(found, CheckOutcome):
         return _outcome(found)
     if isinstance(found, CriterionEvidence):
@@ -57,7 +58,14 @@ def for_student(
         one.model_copy(update={"evidence": tuple(_outcome(o) for o in one.evidence)})
         for one in found.adjustments
     )
-    return found.model_copy(update={"criteria": grades, "flags": flags, "adjustments": adjusted})
+    stages = {name: _without_machine(how) for name, how in found.stages.items()}
+    seen = {"criteria": grades, "flags": flags, "adjustments": adjusted, "stages": stages}
+    return found.model_copy(update=seen)
+
+
+def _without_machine(how: Provenance) -> Provenance:
+    """Without the machine, and without what its engine says of others that helped it."""
+    return how.model_copy(update={"machine": "", "details": {}})
 
 
 def _criterion(found: CriterionEvidence) -> CriterionEvidence:

@@ -16,7 +16,7 @@ from app.api.guards import anybody, of_submission
 from app.api.paging import MOST, Page, Paged, cut, moment_and_id
 from app.api.routes import Call, get, post
 from app.submissions import intake
-from app.submissions.status_texts import StageStatus, progress
+from app.submissions.status_texts import StageStatus, progress, seen_by
 from app.web import auth, grade_view_audit, parsing
 from app.web.parsing import parse
 from app.web.services import services
@@ -314,7 +314,8 @@ def submit(call: Call) -> SubmissionAccepted:
 def status(call: Call, id: str) -> SubmissionStatus:
     """Get the status of a submission, with its score and report once you may see them. Has an ETag."""
     view = submission.load_view(call.session, id)
-    live, report = progress(call.session, view), auth.report_for(call.actor, view)
+    live = seen_by(call.actor, view, progress(call.session, view))
+    report = auth.report_for(call.actor, view)
     grade = view.grade if report else None
     staff = may(call.actor, "prompt.see", auth.subject_of(view))
     if report is not None:

@@ -20,7 +20,7 @@
 
   const show = (element) => {
     open(element);
-    element.focus({ preventScroll: true });
+    (element.matches("details") ? element.querySelector("summary") : element).focus({ preventScroll: true });
     element.scrollIntoView({ block: "center" });
   };
 

@@ -11,7 +11,7 @@ const watchStatus = (box) => {
   const list = box.querySelector("[data-stages]");
   const row = box.querySelector("template[data-stage-row]");
   const place = document.querySelector("[data-result-here]");
-  const title = document.title;
+  const title = box.dataset.title;
   let etag = null;
   let pause = FIRST_RETRY;
   let failures = 0;
@@ -146,7 +146,6 @@ const watchStatus = (box) => {
     wish.querySelector("button").hidden = true;
     wish.addEventListener("change", () => wish.requestSubmit());
   }
-  showTab(settled ? "" : box.dataset.tab);
   if (!settled) look();
 };
 

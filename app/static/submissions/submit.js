@@ -36,6 +36,7 @@ const watchSubmitForm = (form) => {
   const list = form.querySelector("[data-files]");
   const said = form.querySelector("[data-said]");
   const problem = form.querySelector("[data-problem]");
+  const filesProblem = form.querySelector("[data-files-problem]");
   const sending = form.querySelector("[data-sending]");
   const bar = sending.querySelector("progress");
   const percent = sending.querySelector("[data-percent]");
@@ -44,9 +45,18 @@ const watchSubmitForm = (form) => {
   let chosen = [];
   let request = null;
 
-  const tell = (text) => {
-    problem.textContent = text;
-    problem.hidden = text === "";
+  const fill = (element, text) => {
+    element.textContent = text;
+    element.hidden = text === "";
+  };
+
+  // what is wrong with the files stands at their field, all else above the buttons
+  const tell = (text) => fill(problem, text);
+  const tellFiles = (text) => {
+    fill(filesProblem, text);
+    if (text === "") input.removeAttribute("aria-invalid");
+    else input.setAttribute("aria-invalid", "true");
+    tell("");
   };
 
   const why = (file) => {
@@ -101,7 +111,7 @@ const watchSubmitForm = (form) => {
     );
     list.hidden = chosen.length === 0;
     said.textContent = words;
-    tell(check());
+    tellFiles(check());
   };
 
   // what is chosen or dropped comes to what is there; the same name takes its place
@@ -151,9 +161,16 @@ const watchSubmitForm = (form) => {
       window.location.assign(request.responseURL);
       return;
     }
+    const tooLarge = request.status === 413;
     const page = new DOMParser().parseFromString(request.responseText, "text/html");
-    const words = page.querySelector(".alert-danger, main p");
+    const wrong = page.querySelector("[data-files-problem]:not([hidden])");
+    const words = page.querySelector("main .alert-danger:not([hidden]), .error-page .lead, #closed");
     busy(false);
+    if (wrong || (tooLarge && words)) {
+      tellFiles((wrong || words).textContent.trim());
+      input.focus();
+      return;
+    }
     tell(words ? words.textContent.trim() : say("The server could not accept the upload. Try again in a minute."));
     problem.scrollIntoView({ block: "nearest" });
   };
@@ -164,7 +181,7 @@ const watchSubmitForm = (form) => {
       return;
     }
     const wrong = check();
-    tell(wrong);
+    tellFiles(wrong);
     if (wrong !== "") {
       event.preventDefault();
       return;

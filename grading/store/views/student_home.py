@@ -1,4 +1,4 @@
-"""The student's home page: assignments and newest submissions, in two queries."""
+"""The student's home page: assignments, newest submissions and last released scores, in three queries."""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ class AssignmentCard(Value):
     submissions: int
     most: int | None
     newest: SubmissionLine | None
+    released: SubmissionLine | None
+    """Their last submission with a released grade, where the newest has none yet."""
     uploaded_at: datetime | None
     """Time of the pending upload."""
     invited: bool
@@ -68,7 +70,9 @@ def load_home(session: Session, user_id: int, course_ids: Collection[int]) -> St
     )
     seen = _of_courses(session, user_id, course_ids) if course_ids else []
     moment = cache_now(session, seen[0].clock) if seen else now(session)
-    found = [_card(row, last, moment) for row in seen]
+    waiting = [id_ for id_, (line, count) in last.items() if count > 1 and not line.released]
+    released = submission_lists.list_last_released(session, user_id, waiting)
+    found = [_card(row, last, released.get(row.id), moment) for row in seen]
     return StudentHome(cards=tuple(sorted(found, key=lambda card: _order(card, moment))), newest=page)
 
 
@@ -124,7 +128,12 @@ def _assignments(dialect: str) -> Select[Any]:
     return found
 
 
-def _card(row: Any, last: Mapping[int, tuple[SubmissionLine, int]], moment: datetime) -> AssignmentCard:
+def _card(
+    row: Any,
+    last: Mapping[int, tuple[SubmissionLine, int]],
+    released: SubmissionLine | None,
+    moment: datetime,
+) -> AssignmentCard:
     rule = rule_of(row.late)
     due = own_due(row.due_at, row.own)
     newest, count = last.get(row.id, (None, 0))
@@ -140,6 +149,7 @@ def _card(row: Any, last: Mapping[int, tuple[SubmissionLine, int]], moment: date
         submissions=count,
         most=row.max_submissions,
         newest=newest,
+        released=released,
         uploaded_at=row.uploaded_at,
         invited=row.confirmed is False,
     )

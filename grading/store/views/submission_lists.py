@@ -242,6 +242,37 @@ def _attempts() -> Select[Any]:
     return line_query(theirs).order_by(*order, tables.SubmissionMember.user_id)
 
 
+def last_released(attempts: Iterable[SubmissionLine]) -> SubmissionLine | None:
+    """Of the submissions of one student for one assignment, the newest whose grade is released."""
+    seen = [one for one in attempts if one.released and one.max_points is not None]
+    return max(seen, key=lambda one: (one.number, one.created_at), default=None)
+
+
+def list_last_released(
+    session: Session, student_id: int, assignment_ids: Sequence[int]
+) -> Mapping[int, SubmissionLine]:
+    """The newest submission with a released grade that counts for a student, by assignment."""
+    wanted = {"user_id": student_id, "assignment_ids": list(assignment_ids)}
+    rows = session.execute(_last_released(), wanted) if assignment_ids else ()
+    return {line.assignment_id: line for line in group_lines(rows)}
+
+
+@cache
+def _last_released() -> Select[Any]:
+    theirs = counting_query(bindparam("user_id"))
+    newest = (theirs.c.number.desc(), theirs.c.created_at.desc())
+    last = func.row_number().over(partition_by=theirs.c.assignment_id, order_by=newest)
+    ranked = (
+        select(theirs.c.id, last.label("last"))
+        .join(tables.Round, and_(tables.Round.submission_id == theirs.c.id, tables.Round.current))
+        .join(tables.Grade, tables.Grade.round_id == tables.Round.id)
+        .where(tables.Grade.released_at.is_not(None))
+        .where(theirs.c.assignment_id.in_(bindparam("assignment_ids", expanding=True)))
+        .subquery()
+    )
+    return line_query(ranked).where(ranked.c.last == 1).order_by(tables.SubmissionMember.user_id)
+
+
 def list_assignments(
     session: Session, course_ids: frozenset[int] | None, staff_of: frozenset[int] | None = None
 ) -> tuple[AssignmentLine, ...]:

@@ -54,7 +54,7 @@ def test_from_sign_in_to_the_result(careful: Page, school: School, site: str, pi
     expect(status).to_contain_text("Position 1")
     advance(school, submission, "running")
     expect(status).to_contain_text("Technical review: generating", timeout=60_000)
-    expect(status).to_contain_text("on dgx-spark-1 · qwen3-coder:30b · 4 s · 120 tokens")
+    expect(status).to_contain_text("qwen3-coder:30b · 4 s · 120 tokens")
     expect(status).to_contain_text("AI-generated draft, not reviewed yet. It may still change.")
     expect(status.get_by_text(DRAFT, exact=True)).to_be_visible()  # as text, whatever is in it
     look(page, pictures, "3-running")

@@ -52,7 +52,10 @@ def test_a_student_reads_jumps_and_asks(
     image = page.locator("img.picture")
     image.scroll_into_view_if_needed()
     expect(image).to_have_js_property("naturalWidth", 320)
-    page.get_by_text("changed manually").first.click()
+    passed = page.locator("details.criterion", has_text="Thinks about it")
+    expect(passed).not_to_have_attribute("open", "")
+    passed.locator("summary").first.press("Enter")
+    passed.get_by_text("changed manually").click()
     expect(page.get_by_text("Before: 4.5 of 6 points")).to_be_visible()
     look(page, pictures, "result-student", all_widths=True)
 
@@ -69,6 +72,7 @@ def test_a_student_reads_jumps_and_asks(
     page.get_by_role("button", name="Next comment").click()
     assert page.evaluate("document.activeElement.matches('[data-comment]')") is True
     page.locator("details.document > summary").click()  # closed
+    page.locator("#criterion-1 > summary").click()
     page.get_by_role("link", name="work.ipynb, cell 2, line 2").click()
     expect(page.locator(".line:focus")).to_be_visible()
     expect(page.locator(".line:focus")).to_contain_text("sales.csv")
@@ -115,7 +119,8 @@ def test_on_paper_folds_are_open_and_nothing_is_pressed(
     page.goto(f"{site}/submissions/{submission}")
     page.emulate_media(media="print", color_scheme="dark")
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
-    expect(page.get_by_text("Machine", exact=True)).to_be_visible()
+    expect(page.get_by_text("Model digest", exact=True)).to_be_visible()
+    expect(page.get_by_text("Machine", exact=True)).to_have_count(0)
     for hidden in ("header.top", ".comment-list", "#regrades", ".live"):
         expect(page.locator(hidden)).to_be_hidden()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"

@@ -81,7 +81,8 @@ def test_running_shows_the_machine_and_score_waits_for_release(school: School) -
     school.dispatch.held["r1"] = Lease("r1", "dgx-spark-1", "p", "analysis", "generating", 120, 4.0)
     client, anna, teacher = school.client(), school.token("anna"), school.token("teacher")
     url = f"/api/v1/submissions/{submission}"
-    stage = client.get(url, headers=anna).get_json()["stages"]["analysis"]
+    stage = client.get(url, headers=teacher).get_json()["stages"]["analysis"]
+    assert client.get(url, headers=anna).get_json()["stages"]["analysis"] == {**stage, "machine": None}
     assert stage == {
         "status": "running",
         "machine": "dgx-spark-1",

@@ -141,6 +141,8 @@ def test_students_see_their_own_and_only_what_is_released(school: School) -> Non
     assert "7.75" not in anna
     assert "Ben" not in without_tokens(anna)
     assert "not graded yet" in anna
+    assert "No grades yet." in anna
+    assert "0 of 0" not in anna
     assert "7.75" in text_of(school.client("ben"), page)
     assert school.client("teacher").get(page).status_code == 403
     staff = text_of(school.client("grader"), f"/courses/{school.course}/grades")

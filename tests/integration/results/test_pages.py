@@ -81,12 +81,54 @@ def test_making_pdfs_is_bounded_for_one_person(tmp_path: Path, monkeypatch: pyte
 # --- words --------------------------------------------------------------------------------------------
 
 
-def test_students_read_feedback_before_points_and_staff_points_first(school: School) -> None:
+def test_score_release_and_what_to_do_first_come_before_all_else(school: School) -> None:
     submission = graded(school)
     page = shown(school, submission)
-    assert page.index("Feedback for you") < page.index('id="points"') < page.index('id="criteria"')
+    order = [
+        page.index(one)
+        for one in ('id="points"', ">released<", 'id="first"', 'id="feedback"', 'id="criteria"')
+    ]
+    assert order == sorted(order)
+    first = plain(page[order[2] : order[3]])
+    assert "Plot the sales by month." in first
+    assert "Thinks about it : 1.5 of 6 points missing" in first
+    assert "Loads the data" not in first  # nothing is missing there
+    assert page.count("Plot the sales by month.") == 1
+    passed, missing = re.findall(r'<details class="panel criterion" id="criterion-\d"( open)?>', page)
+    assert (passed, missing) == ("", " open")
+    assert "1 of 2 with full points" in plain(page)
     staff = shown(school, submission, "teacher")
-    assert staff.index('id="points"') < staff.index("Feedback for the student")
+    assert 'id="first"' not in staff
+    assert "Your next step" in staff
+
+
+def test_machines_are_named_to_staff_only(school: School) -> None:
+    submission = graded(school)
+    anna, teacher = school.client("anna"), school.client("teacher")
+    for part in ("", "/result", "/status.json"):
+        url = f"/submissions/{submission}{part}"
+        assert b"dgx-spark-1" not in anna.get(url).data
+        assert (b"mac-studio-1" in teacher.get(url).data) is (part != "/status.json")
+    url = f"/api/v1/submissions/{submission}"
+    answers = [school.client().get(url, headers=school.token(name)) for name in ("anna", "teacher")]
+    own, theirs = (answer.get_json()["report"]["stages"] for answer in answers)
+    assert [one["machine"] for one in own.values()] == ["", ""]
+    assert [one["machine"] for one in theirs.values()] == ["dgx-spark-1", "mac-studio-1"]
+
+
+def test_submitting_again_keeps_the_last_released_score(either: School) -> None:
+    school = either
+    graded(school)
+    again = school.submit("anna")
+    anna = school.client("anna")
+    pages = ("/", f"/courses/{school.course}", f"/courses/{school.course}/my-grades", f"/submissions/{again}")
+    for url in pages:
+        words = plain(anna.get(url).get_data(as_text=True))
+        assert "Last released score: 8.5 of 10 points ( Submission 1 )" in words, url
+        assert "0 of 0" not in words
+    school.grade(again, report(points=9, points_so_far=9), released=True)
+    for url in pages:
+        assert "Last released score" not in anna.get(url).get_data(as_text=True), url
 
 
 def grade(

@@ -125,6 +125,25 @@ def test_an_upload_is_shown_before_it_counts(school: School) -> None:
     assert school.count(Submission) == 1
 
 
+def test_what_is_wrong_with_files_stands_at_their_field(school: School) -> None:
+    client = school.client("anna")
+    change(school, due_at=ago(school, days=-1), late={"days": 1})
+    answer = send(client, school.assignment, "look", data=b"")
+    page = answer.get_data(as_text=True)
+    assert answer.status_code == 422
+    (field,) = re.findall(r'<input[^>]* id="files"[^>]*>', page)
+    assert 'aria-invalid="true"' in field
+    assert 'aria-describedby="files-help files-problem"' in field
+    (words,) = re.findall(r'id="files-problem" data-files-problem>([^<]+)<', page)
+    assert "empty" in words
+    assert page.count(words) == 1
+    change(school, due_at=ago(school, days=9))
+    closed = send(client, school.assignment, "look")
+    assert closed.status_code == 409
+    assert "files-problem" not in closed.get_data(as_text=True)
+    assert 'class="alert alert-danger" role="alert">' in closed.get_data(as_text=True)
+
+
 def test_another_upload_takes_the_place_of_the_first_and_none_is_left(school: School) -> None:
     client = school.client("anna")
     first = send(client, school.assignment, "look", data=b"first = 1\n").headers["Location"]
