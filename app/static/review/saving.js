@@ -124,6 +124,7 @@ const ask = (address, options = {}) =>
 const tell = (text, link = "") => {
   const box = document.createElement("div");
   box.className = "alert alert-danger";
+  box.dataset.rv = "told-here";
   box.setAttribute("role", "alert");
   box.textContent = text;
   if (link) {
@@ -133,7 +134,8 @@ const tell = (text, link = "") => {
     way.textContent = say("Sign in");
     box.append(" ", way);
   }
-  document.querySelector('[data-part="told"]').replaceChildren(box);
+  find("told-here")?.remove();
+  document.querySelector('[data-part="told"]').append(box);
   box.scrollIntoView({ block: "nearest" });
 };
 
@@ -157,7 +159,7 @@ const send = async (form, data, sent) => {
   const fresh = await parsed(answer);
   if (!reviewPage(fresh)) {
     stopped = true;
-    if (!answer.redirected && answer.status !== 401) throw new Error(answer.statusText);
+    if (!answer.redirected && ![400, 401].includes(answer.status)) throw new Error(answer.statusText);
     tell(say("Not saved: your session has ended. Sign in in another tab, then save again. Your input is still here."), "/");
     return false;
   }
@@ -170,8 +172,8 @@ const send = async (form, data, sent) => {
 // What is typed while the form is under way are keys of the page, not letters of a field.
 const leave = (form) => {
   if (!form.contains(document.activeElement)) return;
-  const line = form.closest(".line-form") ? lineAt(openedAt) : null;
-  (line ?? document.getElementById(form.elements.back?.value))?.focus({ preventScroll: true });
+  if (form.closest(".line-form")) goToLine(lineAt(openedAt));
+  else document.getElementById(form.elements.back?.value)?.focus({ preventScroll: true });
 };
 
 const trySending = async (form, data, sent) => {
