@@ -266,6 +266,7 @@ def looks() -> list[tuple[str, str]]:
     """What one may look for."""
     return [
         ("", _("All")),
+        ("to_review", _("to review")),
         ("held", _("held for review")),
         ("flagged", _("flagged")),
         ("unreviewed", _("not reviewed")),

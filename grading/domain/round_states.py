@@ -24,6 +24,10 @@ class RoundState(StrEnum):
         return self in (RoundState.GRADED, RoundState.PARTIAL, RoundState.FAILED)
 
 
+IN_PROGRESS = (RoundState.RECEIVED, RoundState.QUEUED, RoundState.RUNNING)
+"""States of a round that is not graded yet, and has not failed."""
+
+
 class StageState(StrEnum):
     """Where one stage of a round stands."""
 

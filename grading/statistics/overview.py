@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from grading.domain.round_states import IN_PROGRESS
 from grading.statistics.agreement import Agreement, Between, agreement, between_people
 from grading.statistics.distribution import Bin, Spread, bins, spread
 from grading.statistics.finding_groups import Group, grouped
@@ -106,6 +107,7 @@ class Overview:
     under_way: int
     failed: int
     held: int
+    to_review: int
     reviewed: int
     scores: Scores
     criteria: tuple[CriterionFacts, ...]
@@ -130,9 +132,10 @@ def overview(known: Works) -> Overview:
         submitted=len(works),
         graded=len(totals),
         partial=sum(work.state == "partial" for work in works),
-        under_way=sum(work.state not in ("graded", "partial", "failed") for work in works),
+        under_way=sum(work.state in IN_PROGRESS for work in works),
         failed=sum(work.state == "failed" for work in works),
         held=sum(work.held for work in works),
+        to_review=sum(work.to_review for work in works),
         reviewed=sum(work.reviewed for work in works),
         scores=_scores(totals),
         criteria=_criteria(works, known.levels),

@@ -93,6 +93,7 @@ class Work:
     final_points: float | None = None
     max_points: float | None = None
     held: bool = False
+    to_review: bool = False
     reviewed: bool = False
     criteria: tuple[Judged, ...] = ()
     tested: tuple[Tested, ...] = ()

@@ -26,8 +26,7 @@ from grading.statistics.submission_data import (
     Works,
 )
 from grading.store import tables
-from grading.store.grades.final_score import counting_submissions
-from grading.store.tables.assignments import SAMPLE
+from grading.store.grades import counts
 
 MAX_REMARKS = 30
 MAX_CHARS = 200
@@ -41,8 +40,8 @@ def _students_of(assignment_id: int) -> Any:
 
 
 def load_submissions(session: Session, assignment_id: int) -> Works:
-    """All counting submissions of an assignment, with their current grade."""
-    chosen = _counting(assignment_id, session.get_one(tables.Assignment, assignment_id).counts)
+    """All submissions of an assignment that count for students, with their current grade."""
+    chosen = counts.student_submissions(session.get_one(tables.Assignment, assignment_id)).subquery()
     changes = _changes(session, chosen)
     rows = list(_works(session, chosen, changes))
     marks = _marks(session, chosen)
@@ -61,22 +60,6 @@ def load_submissions(session: Session, assignment_id: int) -> Works:
     )
 
 
-def _counting(assignment_id: int, counts: str) -> Subquery:
-    """Ids of the counting submissions, without those of the course's staff."""
-    submission, member = tables.Submission, tables.Membership
-    course = select(tables.Assignment.course_id).where(tables.Assignment.id == assignment_id)
-    staff = select(member.user_id).where(
-        member.course_id == course.scalar_subquery(), member.role != "student"
-    )
-    chosen = counting_submissions(assignment_id, counts).subquery()
-    return (
-        select(submission.id)
-        .join(chosen, chosen.c.id == submission.id)
-        .where(submission.source != SAMPLE, submission.student_id.not_in(staff))
-        .subquery()
-    )
-
-
 def _works_query(chosen: Subquery) -> Any:
     submission, round_, grade = tables.Submission, tables.Round, tables.Grade
     return (
@@ -86,7 +69,8 @@ def _works_query(chosen: Subquery) -> Any:
             tables.User.name,
             round_.id.label("round_id"),
             *(round_.state, round_.created_at, round_.prepared_at, round_.dispatched_at, round_.finished_at),
-            *(grade.final_points, grade.max_points, grade.held, grade.reviewed_at, grade.reviewed_by),
+            *(grade.final_points, grade.max_points, grade.reviewed_at, grade.reviewed_by),
+            *(counts.to_review().label("to_review"), counts.held().label("held")),
             grade.report,
         )
         .join(chosen, chosen.c.id == submission.id)
@@ -113,6 +97,7 @@ def _works(
             final_points=row.final_points,
             max_points=row.max_points,
             held=bool(row.held),
+            to_review=bool(row.to_review),
             reviewed=row.reviewed_at is not None,
             criteria=_judged(original, now),
             tested=tuple(_tested(now)),

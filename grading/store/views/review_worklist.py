@@ -7,13 +7,14 @@ from datetime import datetime
 from typing import Any, Literal
 
 from pydantic import Field
-from sqlalchemy import ColumnElement, Select, case, exists, func, literal, or_, select, true, tuple_
+from sqlalchemy import ColumnElement, Select, case, exists, func, literal, or_, select, tuple_
 from sqlalchemy.orm import Session
 
 from grading.domain.base_value import Value
 from grading.domain.lateness import LateRule, in_time_until
+from grading.domain.round_states import IN_PROGRESS
 from grading.store.assignments.versions import load_assignment
-from grading.store.grades.final_score import counting_of_assignment
+from grading.store.grades import counts
 from grading.store.tables import (
     Assignment,
     Change,
@@ -28,15 +29,15 @@ from grading.store.tables import (
     User,
 )
 
-Look = Literal["", "held", "flagged", "unreviewed", "reviewed", "changed", "regrade"]
+Look = Literal["", "to_review", "held", "flagged", "unreviewed", "reviewed", "changed", "regrade"]
 Sort = Literal["name", "-name", "new", "old", "points", "-points", "todo", "criterion"]
 
 
 class Filters(Value):
-    """Filters of the list; by default the counting submission of each student."""
+    """Filters of the list; by default the submission that counts for each student."""
 
     everything: bool = False
-    """All submissions, not only counting ones."""
+    """All submissions, not only those that count for students."""
     q: str = Field(default="", max_length=200)
     """Searched in the student's name and ids, and the flags' messages."""
     look: Look = ""
@@ -199,7 +200,7 @@ def _filtered(
 ) -> Select[Any]:
     query = _joined(assignment, columns)
     if not filters.everything:
-        query = query.where(Submission.id.in_(counting_of_assignment(assignment)))
+        query = query.where(Submission.id.in_(counts.student_submissions(assignment)))
     if filters.q.strip():
         query = query.where(_found(filters.q.strip()))
     if filters.late:
@@ -234,7 +235,8 @@ def _found(text: str) -> ColumnElement[bool]:
 
 def _looked(look: Look) -> ColumnElement[bool] | None:
     kinds: dict[str, Callable[[], ColumnElement[bool]]] = {
-        "held": lambda: (Grade.held == true()) & Grade.released_at.is_(None),
+        "to_review": counts.to_review,
+        "held": counts.held,
         "flagged": lambda: Grade.flag_text != "",
         "unreviewed": lambda: Grade.id.is_not(None) & Grade.reviewed_at.is_(None),
         "reviewed": lambda: Grade.reviewed_at.is_not(None),
@@ -260,7 +262,7 @@ def _released(released: str) -> ColumnElement[bool] | None:
 def _state(state: str) -> ColumnElement[bool] | None:
     if not state:
         return None
-    return Round.state.in_(("received", "queued", "running")) if state == "open" else Round.state == state
+    return Round.state.in_(IN_PROGRESS) if state == "open" else Round.state == state
 
 
 def _between(query: Select[Any], points: Any, low: float | None, high: float | None) -> Select[Any]:
@@ -276,7 +278,7 @@ def _order(filters: Filters) -> tuple[tuple[Any, ...], bool]:
     """The list's sort key and direction; always total, and never NULL."""
     name, points = func.lower(User.name), func.coalesce(Grade.final_points, -1.0)
     todo = case(
-        (Grade.held & Grade.released_at.is_(None), 0),
+        (counts.held(), 0),
         (Grade.id.is_not(None) & Grade.reviewed_at.is_(None), 1),
         else_=2,
     )

@@ -14,11 +14,11 @@ from sqlalchemy import Integer, and_, cast, func, select
 from sqlalchemy.orm import Session
 
 from grading.domain.base_value import Value
-from grading.domain.round_states import RoundState
+from grading.domain.round_states import IN_PROGRESS, RoundState
+from grading.store.grades import counts
 from grading.store.tables import Assignment, ChangeMarker, Course, Grade, RegradeRequest, Round, Submission
 
-NOT_GRADED = (RoundState.FAILED.value, RoundState.PARTIAL.value)
-IN_GRADING = (RoundState.RECEIVED.value, RoundState.QUEUED.value, RoundState.RUNNING.value)
+OPEN = (*IN_PROGRESS, RoundState.PARTIAL, RoundState.FAILED)
 MOST = 10_000
 """Assignments whose counts are cached."""
 Stamp = tuple[tuple[int, int], ...]
@@ -26,7 +26,7 @@ Stamp = tuple[tuple[int, int], ...]
 
 
 class AssignmentWork(Value):
-    """An assignment with the number of submissions by open work."""
+    """An assignment with the number of submissions by open work, as `grading.store.grades.counts` has it."""
 
     assignment_id: int
     course_id: int
@@ -37,16 +37,17 @@ class AssignmentWork(Value):
     to_review: int = 0
     """Graded, and neither released nor reviewed."""
     held: int = 0
-    """Of those, held by a flag."""
+    """Of those, held for review."""
     requests: int = 0
     """Open regrade requests."""
-    not_graded: int = 0
-    in_grading: int = 0
+    partial: int = 0
+    failed: int = 0
+    in_progress: int = 0
 
     @property
     def quiet(self) -> bool:
         """Whether there is no open work."""
-        return not (self.to_review or self.requests or self.not_graded or self.in_grading)
+        return not (self.to_review or self.requests or self.partial or self.failed or self.in_progress)
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,9 @@ class WorkCounts:
     to_review: int = 0
     held: int = 0
     requests: int = 0
-    not_graded: int = 0
-    in_grading: int = 0
+    partial: int = 0
+    failed: int = 0
+    in_progress: int = 0
 
 
 class WorkCountCache:
@@ -105,8 +107,9 @@ def load_work(
             to_review=found[row.id].to_review,
             held=found[row.id].held,
             requests=found[row.id].requests,
-            not_graded=found[row.id].not_graded,
-            in_grading=found[row.id].in_grading,
+            partial=found[row.id].partial,
+            failed=found[row.id].failed,
+            in_progress=found[row.id].in_progress,
         )
         for row in listed
     ]
@@ -143,8 +146,9 @@ def _counted(session: Session, ids: Collection[int]) -> dict[int, WorkCounts]:
             to_review=review[one],
             held=held[one],
             requests=requests[one],
-            not_graded=sum(states[one, state] for state in NOT_GRADED),
-            in_grading=sum(states[one, state] for state in IN_GRADING),
+            partial=states[one, RoundState.PARTIAL],
+            failed=states[one, RoundState.FAILED],
+            in_progress=sum(states[one, state] for state in IN_PROGRESS),
         )
         for one in ids
     }
@@ -156,7 +160,8 @@ def _to_review(session: Session, ids: Collection[int]) -> tuple[Counter[int], Co
         .select_from(Grade)
         .join(Round, and_(Round.id == Grade.round_id, Round.current))
         .join(Submission, Submission.id == Grade.submission_id)
-        .where(Grade.released_at.is_(None), Grade.reviewed_at.is_(None), Submission.assignment_id.in_(ids))
+        .join(Assignment, Assignment.id == Submission.assignment_id)
+        .where(counts.to_review(), Submission.assignment_id.in_(ids), counts.counts_for_student())
         .group_by(Submission.assignment_id)
     )
     every, held = Counter[int](), Counter[int]()
@@ -169,7 +174,9 @@ def _states(session: Session, ids: Collection[int]) -> Counter[tuple[int, str]]:
     query = (
         select(Submission.assignment_id, Round.state, func.count())
         .join(Submission, Submission.id == Round.submission_id)
-        .where(Round.current, Round.state.in_((*NOT_GRADED, *IN_GRADING)), Submission.assignment_id.in_(ids))
+        .join(Assignment, Assignment.id == Submission.assignment_id)
+        .where(Round.current, Round.state.in_(OPEN), Submission.assignment_id.in_(ids))
+        .where(counts.counts_for_student())
         .group_by(Submission.assignment_id, Round.state)
     )
     return Counter({(assignment_id, state): n for assignment_id, state, n in session.execute(query)})
