@@ -24,7 +24,7 @@ ANSWERS = {
 
 def webhooks(schema: dict[str, Any]) -> dict[str, Any]:
     """An operation for each type of event; `schema` is that of `events.Event`."""
-    return {kind: {"post": _operation(kind, about, schema)} for kind, about in events.EVENTS.items()}
+    return {kind: {"post": _operation(kind, about.text, schema)} for kind, about in events.EVENTS.items()}
 
 
 def _operation(kind: str, about: str, schema: dict[str, Any]) -> dict[str, Any]:

@@ -12,18 +12,18 @@ from app.web.menus import Menu, NavigationEntry
 
 __all__ = ["add_metrics", "blueprints", "navigation"]
 
-blueprints = (audit.pages, views.pages, webhooks.deliveries, webhooks.secrets)
+blueprints = (audit.pages, views.pages, webhooks.receivers, webhooks.deliveries, webhooks.secrets)
 navigation = (
     NavigationEntry(
         Menu.SITE, 60, "operations.overview", N_("Operations"), "machines.see",
-        below=("operations", "webhook_secrets"), leads_to=(Menu.OPERATIONS,),
+        below=("operations",), leads_to=(Menu.OPERATIONS,),
     ),
     NavigationEntry(Menu.OPERATIONS, 10, "operations.overview", N_("Overview"), "machines.see"),
     NavigationEntry(Menu.OPERATIONS, 20, "operations.machines", N_("Machines"), "machines.see"),
     NavigationEntry(Menu.OPERATIONS, 40, "operations.messages", N_("Outbox"), "administer"),
     NavigationEntry(
-        Menu.OPERATIONS, 50, "deliveries.list_deliveries", N_("Deliveries"), "administer",
-        below=("deliveries",),
+        Menu.OPERATIONS, 50, "event_receivers.list_receivers", N_("Webhooks"), "administer",
+        below=("event_receivers", "deliveries", "webhook_secrets"),
     ),
     NavigationEntry(Menu.OPERATIONS, 60, "operations.tokens", N_("API tokens"), "administer"),
     NavigationEntry(Menu.OPERATIONS, 80, "audit.everything", N_("Audit log"), "administer"),

@@ -195,6 +195,7 @@ SENTENCES: Mapping[str, str] = {
     "token.create": N_("%(who)s created the API token %(what)s."),
     "token.revoke": N_("%(who)s revoked the API token %(what)s."),
     "delivery.replay": N_("%(who)s resent an event."),
+    "delivery.test": N_("%(who)s sent a test message to an event receiver."),
     "receiver.pause": N_("Deliveries to an event receiver are paused: they failed for 2 days."),
     "receiver.resume": N_("%(who)s resumed deliveries to an event receiver."),
     "webhook_secret.create": N_("%(who)s created a webhook secret."),

@@ -1,6 +1,9 @@
-"""Pages of webhooks for administrators: deliveries, receivers, secrets of learning systems."""
+"""Pages of webhooks for administrators: receivers and their deliveries, secrets of learning systems."""
 
 from __future__ import annotations
+
+from collections import Counter
+from urllib.parse import urlsplit
 
 from flask import Blueprint, flash, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
@@ -11,10 +14,62 @@ from app.web.i18n import ngettext
 from app.web.services import services
 from grading.domain.errors import NotFound
 from grading.domain.permissions import Actor
+from grading.integrations.events import EVENTS, SUBMISSION
+from grading.store.database import now
 from grading.store.integrations import webhooks
 from grading.store.integrations.webhooks import NewSecret
 
 DELIVERY_STATES = ("taken", "failed")
+LATE_S = 20
+"""After so long a test message that was not sent needs attention."""
+
+receivers = Blueprint("event_receivers", __name__, url_prefix="/operations/webhooks")
+
+
+@receivers.get("")
+def list_receivers() -> str:
+    """Receivers of events with their state and a test message each, the events, the connections' secrets."""
+    _administrator()
+    server = services().config.server
+    urls = {one.name: _without_query(one.url) for one in server.event_receivers}
+    with services().store.read_autocommit() as session:
+        known = {one.name for one in webhooks.list_receivers(session)}
+        found = webhooks.list_receivers(session, [*urls, *sorted(known - urls.keys())])
+        newest = webhooks.newest_deliveries(session, [one.name for one in found])
+        live = Counter(one.connection for one in webhooks.list_secrets(session) if one.ended_at is None)
+    return render_template(
+        "operations/webhooks.html", found=found, urls=urls, newest=newest, events=EVENTS,
+        connections={name: live[name] for name in server.lms_connections},
+        outside={name: len(secrets) for name, secrets in services().lms_secrets.items()},
+    )  # fmt: skip
+
+
+@receivers.post("/<receiver>/test")
+def send_test(receiver: str) -> Response:
+    """Send an event that did not happen to a receiver."""
+    actor, kind = _administrator(), request.form.get("type", "")
+    if receiver not in {one.name for one in services().config.server.event_receivers}:
+        raise NotFound(_("This receiver is not in server.event_receivers of config.toml."))
+    if kind not in EVENTS:
+        raise NotFound(_("There is no event of this type."))
+    with services().store.write() as session:
+        key = webhooks.send_test(session, receiver, kind, SUBMISSION, actor.name)
+    return redirect(url_for("event_receivers.show_test", receiver=receiver, key=key), 303)
+
+
+@receivers.get("/<receiver>/tests/<key>")
+def show_test(receiver: str, key: str) -> str:
+    """A test message: waiting to be sent, or what was sent and what came back."""
+    _administrator()
+    with services().store.read() as session:
+        found = webhooks.load_test(session, receiver[:40], key[:100])
+        waited_s = (now(session) - found.created_at).total_seconds()
+    return render_template("operations/webhook_test.html", test=found, late=waited_s > LATE_S)
+
+
+def _without_query(url: str) -> str:
+    """An address as pages show it: its query may hold a key."""
+    return urlsplit(url)._replace(query="").geturl()
 
 
 deliveries = Blueprint("deliveries", __name__, url_prefix="/operations/deliveries")
@@ -71,7 +126,7 @@ def resume_receiver(receiver: str) -> Response:
     )  # fmt: skip
     nothing = _("Deliveries to %(name)s resumed. No messages are queued.", name=receiver)
     flash(message if count else nothing, "success")
-    return redirect(url_for("deliveries.list_deliveries", receiver=receiver), 303)
+    return redirect(url_for("event_receivers.list_receivers"), 303)
 
 
 secrets = Blueprint("webhook_secrets", __name__, url_prefix="/operations/webhook-secrets")

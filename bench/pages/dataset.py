@@ -381,6 +381,10 @@ def _of_lms(number: int, row: Any, moment: datetime) -> list[object]:
             kind="to:lms", key=f"k{number}", payload={"submission": row.id}, created_at=moment,
             not_before=moment, done_at=moment, error="answered 500", tries=9,
         ),
+        tables.Outbox(
+            kind="test:lms", key=f"test:{number}", payload={"type": "grade.released"}, created_at=moment,
+            not_before=moment, done_at=moment, tries=1,
+        ),
         tables.SentMessage(
             receiver="lms", message_id=f"m{number}", event=f"k{number}", type="grade.released",
             submission_id=row.id, attempt=9, at=moment, seconds=0.1, url="https://lms.example/",
@@ -414,7 +418,7 @@ def url_arguments(session: Session, school: School) -> dict[str, object]:
         "draft_id": "0" * 32, "upload_id": "0" * 32,
         "batch_id": "0" * 32, "document": 0, "cell": 1, "machine": "dgx-spark-1",
         "platform_id": 1, "context_id": 1, "secret_id": 1, "launch_id": "0" * 32, "ticket": "x",
-        "receiver": "lms", "kind": "submission.created",
+        "receiver": "lms", "kind": "submission.created", "key": "test:1",
     }  # fmt: skip
     kinds: dict[str, Any] = {
         "version_id": tables.RubricVersion, "change_id": tables.Change, "mark_id": tables.Mark,

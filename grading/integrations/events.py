@@ -15,6 +15,8 @@ from pydantic import (
     model_validator,
 )
 
+from grading.domain.messages import define_message
+
 PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
 SUBMISSION = "b2c1f0c7e4d94bb6a3f0a5a0c9a4d1de"
 HOST = "https://grader.school.example"
@@ -146,13 +148,23 @@ class Event(Message):
 
 
 EVENTS = {
-    "submission.received": "A submission was stored and will be graded.",
-    "submission.completed": "All parts of a submission are graded.",
-    "submission.partial": "Part of a submission could not be graded. A person must review it.",
-    "submission.failed": "A submission could not be graded. A person must review it.",
-    "grade.released": "A grade was released to the student.",
-    "grade.changed": "A released grade changed.",
-    "grade.withdrawn": "A released grade was withdrawn. The student can no longer see it.",
+    "submission.received": define_message(
+        "events.submission_received", "A submission was stored and will be graded."
+    ),
+    "submission.completed": define_message(
+        "events.submission_completed", "All parts of a submission are graded."
+    ),
+    "submission.partial": define_message(
+        "events.submission_partial", "Part of a submission could not be graded. A person must review it."
+    ),
+    "submission.failed": define_message(
+        "events.submission_failed", "A submission could not be graded. A person must review it."
+    ),
+    "grade.released": define_message("events.grade_released", "A grade was released to the student."),
+    "grade.changed": define_message("events.grade_changed", "A released grade changed."),
+    "grade.withdrawn": define_message(
+        "events.grade_withdrawn", "A released grade was withdrawn. The student can no longer see it."
+    ),
 }
 """Types of messages from Grader, each with when it is sent."""
 GRADED = {"graded": "completed", "partial": "partial", "failed": "failed"}
@@ -226,7 +238,7 @@ def schema(kind: str) -> dict[str, Any] | None:
     elif kind in EVENTS:
         made = Event.model_json_schema(mode="serialization")
         made["properties"]["type"] = {"const": kind, "type": "string"}
-        made["description"] = f"From Grader: {EVENTS[kind]}"
+        made["description"] = f"From Grader: {EVENTS[kind].text}"
     else:
         return None
     return {

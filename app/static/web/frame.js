@@ -32,8 +32,8 @@ document.addEventListener("click", (event) => {
   event.target.closest?.("[data-closes]")?.closest("dialog")?.close();
 });
 
-// <div data-fresh="SECONDS" id="…">: loaded again now and then while the page is looked at, until paused; from the
-// address data-from, else from that of the page
+// <div data-fresh="SECONDS" id="…">: loaded again now and then while the page is looked at, until paused, or until it
+// comes without data-fresh; from the address data-from, else from that of the page
 const keepFresh = (region) => {
   const every = 1000 * Number(region.dataset.fresh);
   const button = document.querySelector(`[data-pauses="${region.id}"]`);
@@ -61,7 +61,7 @@ const keepFresh = (region) => {
     region.replaceChildren(...fresh.childNodes);
     if (typeof localiseTimes === "function") localiseTimes(region);
     region.dispatchEvent(new Event("grader:fresh", { bubbles: true }));
-    return "";
+    return fresh.dataset.fresh ? "" : "stop";
   };
   const plan = (pause = every) => {
     window.clearTimeout(timer);

@@ -27,6 +27,7 @@ from grading.store.tables import EventReceiver, Outbox, SentMessage, WebhookSecr
 NO_SUCH_RECEIVER = define_message(
     "webhooks.no_such_receiver", "This receiver does not exist or has no failed deliveries."
 )
+NO_SUCH_TEST = define_message("webhooks.no_such_test", "This test message does not exist.")
 NO_SUCH_DELIVERY = define_message(
     "webhooks.no_such_delivery", "This delivery does not exist. Old deliveries are deleted automatically."
 )
@@ -65,7 +66,7 @@ class Attempt:
     seconds: float
     url: str
     headers: Mapping[str, str]
-    """Without the signature."""
+    """Without the signature, except of a test message."""
     body: str
     status: int | None = None
     error: str = ""
@@ -249,11 +250,62 @@ def load_delivery(session: Session, number: int) -> SentMessage:
 def replay_delivery(session: Session, number: int, actor: str) -> SentMessage:
     """Send the message of an attempt again under the same id. Raises NotFound."""
     row = load_delivery(session, number)
-    if not outbox.reopen(session, f"to:{row.receiver}", row.event):
+    kind = test_kind(row.receiver) if row.event.startswith(TEST) else f"to:{row.receiver}"
+    if not outbox.reopen(session, kind, row.event):
         raise NotFound(MESSAGE_GONE)
     detail: dict[str, Any] = {"message": row.message_id, "receiver": row.receiver}
     write_audit(session, actor, "delivery.replay", f"delivery:{number}", detail)
     return row
+
+
+TEST = "test:"
+"""The beginning of a test message's kind and key in the outbox."""
+
+
+@dataclass(frozen=True)
+class SentTest:
+    """A test message, and the attempt to send it, once there is one."""
+
+    receiver: str
+    type: str
+    created_at: datetime
+    attempt: SentMessage | None
+
+
+def test_kind(receiver: str) -> str:
+    """The kind of the outbox rows of test messages to a receiver."""
+    return f"{TEST}{receiver}"
+
+
+def send_test(session: Session, receiver: str, kind: str, submission: str, actor: str) -> str:
+    """Let the sweeper send an event that did not happen, once, also to a paused receiver; returns its key."""
+    number = secrets.token_hex(16)
+    payload = {"type": kind, "submission": submission, "id": f"msg_test_{number}"}
+    at = now(session).isoformat(timespec="seconds")
+    outbox.add(session, test_kind(receiver), f"{TEST}{number}", {**payload, "at": at})
+    detail = {"kind": kind, "message": payload["id"]}
+    write_audit(session, actor, "delivery.test", f"receiver:{receiver}", detail)
+    return f"{TEST}{number}"
+
+
+def load_test(session: Session, receiver: str, key: str) -> SentTest:
+    """A test message. Raises NotFound."""
+    row = session.scalar(select(Outbox).where(Outbox.kind == test_kind(receiver), Outbox.key == key))
+    if row is None:
+        raise NotFound(NO_SUCH_TEST)
+    mine = (SentMessage.receiver == receiver, SentMessage.event == key, SentMessage.at >= row.created_at)
+    query = select(SentMessage).where(*mine).order_by(SentMessage.id.desc()).limit(1)
+    attempt = session.scalar(query) if row.done_at is not None else None
+    return SentTest(receiver, row.payload["type"], row.created_at, attempt)
+
+
+def newest_deliveries(session: Session, names: Sequence[str]) -> dict[str, DeliveryEntry]:
+    """The latest attempt to send to each of these receivers."""
+    one = SentMessage
+    ids = [select(func.max(one.id)).where(one.receiver == name).scalar_subquery() for name in names]
+    query = select(one.id, one.receiver, one.type, one.attempt, one.at, one.status, one.error)
+    found = session.execute(query.where(one.id.in_(ids))) if ids else ()
+    return {row.receiver: DeliveryEntry(*row) for row in found}
 
 
 MAX_LIVE = 2

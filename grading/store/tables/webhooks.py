@@ -30,7 +30,7 @@ class SentMessage(Base):
     url: Mapped[str] = mapped_column(Text)
     """Without its query, which may hold a key."""
     headers: Mapped[dict[str, Any]]
-    """As sent, without the signature."""
+    """As sent, without the signature, except of a test message."""
     body: Mapped[str] = mapped_column(Text)
     status: Mapped[int | None]
     error: Mapped[str] = mapped_column(Text, default="")

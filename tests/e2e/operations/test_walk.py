@@ -18,7 +18,8 @@ from tests.integration.webapp import School, report
 
 @pytest.fixture(scope="module")
 def school(tmp_path_factory: pytest.TempPathFactory) -> Iterator[School]:
-    made = School(tmp_path_factory.mktemp("school"))
+    receivers = [{"name": "lms", "url": "https://lms.example/events"}]
+    made = School(tmp_path_factory.mktemp("school"), event_receivers=receivers)
     yield made
     made.close()
 
@@ -57,6 +58,20 @@ def make_busy(school: School) -> None:
     school.token("anna", "submit")
 
 
+def answer_test(school: School) -> None:
+    """As the sweeper does, when the receiver took the test message."""
+    with school.store.write() as session:
+        row = session.query(tables.Outbox).filter_by(kind="test:lms").one()
+        row.done_at = now(session)
+        session.add(
+            tables.SentMessage(
+                receiver="lms", message_id=row.payload["id"], event=row.key, type="grade.released", attempt=1,
+                at=now(session), seconds=0.25, url="https://lms.example/events", status=204, error="",
+                headers={"webhook-signature": "v1,c2ln"}, body="{}", answer="",
+            )
+        )  # fmt: skip
+
+
 def test_an_administrator_sees_how_it_is_and_sets_it_right(
     careful: Page, school: School, site: str, pictures: Path
 ) -> None:
@@ -75,6 +90,15 @@ def test_an_administrator_sees_how_it_is_and_sets_it_right(
     expect(page.get_by_role("status")).to_have_text("Resending one message.")
     page.get_by_role("button", name="Resend all 2").click()
     expect(page.get_by_text("No failed messages")).to_be_visible()
+    follow(page, page.get_by_label("Operations").get_by_role("link", name="Webhooks"))
+    look(page, pictures, "operations-webhooks")
+    page.get_by_label("Event of the test message").select_option("grade.released")
+    page.get_by_role("button", name="Send test message lms").click()
+    expect(page.get_by_text("Sending the message")).to_be_visible()
+    answer_test(school)
+    expect(page.get_by_text("accepted the message with status 204 after 0.25 s.")).to_be_visible()
+    expect(page.get_by_text("webhook-signature: v1,c2ln")).to_be_visible()
+    look(page, pictures, "operations-webhook-test")
     follow(page, page.get_by_label("Operations").get_by_role("link", name="API tokens"))
     look(page, pictures, "operations-tokens", all_widths=True)
     row = page.get_by_role("row").filter(has_text="Anna")

@@ -18,7 +18,7 @@ STAFF = (
     *("/assignments/{shown}/extensions", "/assignments/{shown}/statistics", "/courses/{course}/grades"),
     *("/courses/{course}/people", "/courses/{course}/audit"),
 )
-ADMIN = ("/users", "/operations", "/operations/messages", "/operations/deliveries", "/audit")
+ADMIN = ("/users", "/operations", "/operations/messages", "/operations/webhooks", "/audit")
 CLIPPED = """() => [...document.querySelectorAll('.came-about')]
     .filter(one => one.scrollWidth > one.parentElement.clientWidth).length"""
 

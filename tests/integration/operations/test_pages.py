@@ -326,6 +326,14 @@ def test_deliveries_are_seen_sent_again_and_a_paused_receiver_goes_on(school: Sc
     assert "<script>alert(1)" not in one
     assert "&lt;script&gt;alert(1)" in one
     assert admin.get("/operations/deliveries/999").status_code == 404
+    told = admin.get("/operations/webhooks").get_data(as_text=True)
+    for words in (
+        "not in config.toml",
+        "Resume deliveries",
+        f"/operations/deliveries/{number}",
+        "grade.withdrawn",
+    ):
+        assert words in told
     token = {"csrf_token": form_token(admin, "/operations/deliveries")}
     for path in (f"{number}/replay", "receivers/lms/resume"):
         assert admin.post(f"/operations/deliveries/{path}", data=token).status_code == 303
@@ -335,3 +343,35 @@ def test_deliveries_are_seen_sent_again_and_a_paused_receiver_goes_on(school: Sc
         assert session.get_one(tables.EventReceiver, "lms").paused_at is None
         actions = {audit.action for audit in session.query(tables.Audit)}
         assert {"delivery.replay", "receiver.resume"} <= actions
+
+
+def test_a_test_message_is_asked_for_and_its_answer_shown(tmp_path: Path) -> None:
+    where = {"name": "lms", "url": "https://lms.example/events?key=s3same"}
+    school = School(tmp_path, event_receivers=[where])
+    admin = school.client("admin")
+    page = admin.get("/operations/webhooks").get_data(as_text=True)
+    assert "https://lms.example/events</code>" in page
+    assert "s3same" not in page
+    token = {"csrf_token": form_token(admin, "/operations/webhooks")}
+    ask = "/operations/webhooks/lms/test"
+    assert admin.post(ask, data={**token, "type": "grade.invented"}).status_code == 404
+    sent = admin.post(ask, data={**token, "type": "grade.released"})
+    url = sent.headers["Location"]
+    assert 'data-fresh="2"' in admin.get(url).get_data(as_text=True)
+    school.store.clock_offset_s = 60
+    assert "Check that the sweeper is running" in admin.get(url).get_data(as_text=True)
+    with school.store.write() as session:
+        row = session.query(tables.Outbox).filter_by(kind="test:lms").one()
+        row.done_at = now(session)
+        session.add(
+            tables.SentMessage(
+                receiver="lms", message_id=row.payload["id"], event=row.key, type="grade.released", attempt=1,
+                at=now(session), seconds=0.25, url="https://lms.example/events", status=404,
+                error="answered 404", headers={"webhook-signature": "v1,c2ln"}, body="{}", answer="<b>who?",
+            )
+        )  # fmt: skip
+    page = admin.get(url).get_data(as_text=True)
+    for words in ("answered 404", "0.25 s", "webhook-signature: v1,c2ln", "&lt;b&gt;who?"):
+        assert words in page
+    assert "data-fresh" not in page
+    school.close()

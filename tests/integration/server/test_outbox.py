@@ -279,6 +279,44 @@ def test_each_try_is_kept_without_its_signature_and_can_be_sent_again(server: Se
     assert len(there.posted) == 3
 
 
+def test_a_test_message_is_sent_once_and_keeps_its_signature(server: Server) -> None:
+    def ask() -> str:
+        with server.store.write() as session:
+            return webhooks.send_test(session, "lms", "grade.released", "s1", "test")
+
+    def answer(key: str) -> webhooks.SentTest:
+        with server.store.read() as session:
+            return webhooks.load_test(session, "lms", key)
+
+    shut = server.config.server.model_copy(update={"outside_allowed": ()})
+    closed = replace(server, config=server.config.model_copy(update={"server": shut}))
+    with receiver_server() as there:
+        relay, key = Relay(server, (to(there.url),)), ask()
+        assert answer(key).attempt is None
+        assert relay.relay() == 1
+        (posted,) = there.posted
+        Webhook(NEW).verify(posted.body, posted.headers)
+        assert json.loads(posted.body)["type"] == "grade.released"
+        taken = answer(key).attempt
+        assert taken is not None
+        assert (taken.status, taken.error) == (204, "")
+        assert taken.headers["webhook-signature"] == posted.headers["webhook-signature"]
+        assert taken.message_id.startswith("msg_test_")
+        # a failure is neither retried nor counted, and an address that is forbidden gets nothing
+        there.status, refused = 503, ask()
+        relay.relay()
+        forbidden = ask()
+        Relay(closed, (to(there.url),)).relay()
+        server.store.clock_offset_s = 86_400
+        assert relay.relay() == 0
+        assert len(there.posted) == 2
+        problems = [one.error for key in (refused, forbidden) if (one := answer(key).attempt)]
+        assert problems[0] == "answered 503"
+        assert "server.outside_allowed in config.toml" in problems[1]
+        with server.store.read() as session:
+            assert webhooks.list_receivers(session) == []
+
+
 def test_a_receiver_inside_the_school_must_be_opened_in_config(server: Server) -> None:
     graded(server)
     shut = server.config.server.model_copy(update={"outside_allowed": ()})

@@ -45,6 +45,7 @@ NO_IDS = {
     "ticket": "none",
     "kind": "submission.created",
     "receiver": "lms",
+    "key": "test:none",
     "plot": "scores",
     "machine": "dgx-spark-1",
     "path": "data/a.csv",

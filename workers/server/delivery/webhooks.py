@@ -48,6 +48,7 @@ IN_FLIGHT = 8
 LEAST_SECRET = 24
 """Bytes a signing secret must have."""
 GONE = 410
+TESTS_AT_ONCE = 2
 MOST_BODY = 20_000
 """Bytes of a message; it has links for the rest."""
 
@@ -64,6 +65,11 @@ class Receiver:
     def kind(self) -> str:
         """The kind of the rows that wait for this receiver."""
         return f"to:{self.name}"
+
+    @property
+    def test_kind(self) -> str:
+        """The kind of the rows of test messages."""
+        return webhooks.test_kind(self.name)
 
     @property
     def mark(self) -> str:
@@ -103,12 +109,12 @@ class Relay:
     def relay(self) -> int:
         """One pass, one receiver after the other; returns how many messages were taken."""
         self.fan_out()
-        return sum(self.deliver(receiver) for receiver in self.receivers)
+        return sum(self.send_tests(receiver) + self.deliver(receiver) for receiver in self.receivers)
 
     def start(self) -> list[threading.Thread]:
         """Pass every 5 s until `stop`; in a thread for each receiver, so that a slow one delays no other."""
         steps: list[tuple[str, Callable[[], object]]] = [("events", self.fan_out)]
-        steps += [(one.kind, partial(self.deliver, one)) for one in self.receivers]
+        steps += [(one.kind, partial(self._serve, one)) for one in self.receivers]
         threads = [threading.Thread(target=self._run, args=(step,), name=name) for name, step in steps]
         for thread in threads:
             thread.start()
@@ -123,6 +129,10 @@ class Relay:
             except Exception:
                 log.exception("sending webhooks failed, retrying")
             self.stop.wait(EVERY_S)
+
+    def _serve(self, receiver: Receiver) -> None:
+        self.send_tests(receiver)
+        self.deliver(receiver)
 
     def fan_out(self) -> int:
         """Make a row for each receiver of each new event; an event nobody wants is done."""
@@ -162,6 +172,18 @@ class Relay:
             attempts += [one.result() for one in sending]
         return sum(not attempt.error for attempt in attempts)
 
+    def send_tests(self, receiver: Receiver) -> int:
+        """Send the test messages to one receiver, each once; they change nothing of its failures or pause."""
+        with self.server.store.write() as session:
+            rows = outbox.claim(session, receiver.test_kind, TESTS_AT_ONCE, LEASE_S)
+            moment = now(session)
+        attempts = [(row, self._send(receiver, row, moment)) for row in rows]
+        with self.server.store.write() as session:
+            for row, attempt in attempts:
+                webhooks.record_attempt(session, attempt)
+                outbox.mark_done(session, row)
+        return sum(not attempt.error for _, attempt in attempts)
+
     def _claim(self, receiver: Receiver) -> tuple[Delivery, datetime] | None:
         """The next message and the time; nothing where none is due or none may be sent."""
         if self.stop.is_set():
@@ -181,6 +203,7 @@ class Relay:
         """What was sent, the status of the answer if there was one, and what went wrong if anything did."""
         body = self._body(row)
         headers, signature = _headers(receiver, row, moment, body)
+        kept = {**headers, **signature} if row.kind == receiver.test_kind else headers
         begun, answer, error = time.monotonic(), Answer(0, {}, b""), ""
         try:
             answer = ask(
@@ -206,7 +229,7 @@ class Relay:
             at=moment,
             seconds=round(time.monotonic() - begun, 3),
             url=urlsplit(receiver.url)._replace(query="").geturl(),
-            headers=headers,
+            headers=kept,
             body=body,
             status=answer.status or None,
             error=error,
