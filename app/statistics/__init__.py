@@ -11,6 +11,7 @@ from app.web.menus import Menu, NavigationEntry
 
 blueprints = (views.pages,)
 navigation = (
+    NavigationEntry(Menu.COURSE, 35, "statistics.course", N_("Statistics"), "class.see"),
     NavigationEntry(
         Menu.ASSIGNMENT, 30, "statistics.assignment", N_("Statistics"), "class.see",
         below=("statistics",),

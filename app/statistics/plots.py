@@ -1,14 +1,15 @@
-"""The plots of the page about a class: what each shows, in the reader's language."""
+"""The plots of the page about a class: what each shows and says, in the reader's language."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from app.web.charts import Column, Lane, Plot
+from app.web.charts import Mark, Plot, Series
 from app.web.i18n import fixed, ngettext, number
 from app.web.i18n import gettext as _
-from grading.statistics import FEWEST, Spread
+from grading.statistics import FEWEST, Item, Spread
+from grading.statistics.comparison import ComparedAssignment, Comparison
 from grading.statistics.overview import CriterionFacts, Overview
 
 SHOWN_TESTED = 12
@@ -18,19 +19,22 @@ ENDS = (1, 2, 4, 8, 20, 40, 80, 120, 240, 480, 1_200, 2_400, 4_800)
 SPACE = "\N{NO-BREAK SPACE}"
 """Keeps a unit beside its number."""
 HALF, MINUTES, HOURS = 0.5, 120.0, 2 * 3600.0
+PERCENTS = tuple((part / 4, f"{part * 25} %") for part in range(5))
+"""A scale of shares."""
 
 
 def scores(figures: Overview) -> Plot:
     """How final points are spread."""
     of = figures.scores
     unit = "%" if of.shares else _("points")
-    columns = []
+    marks = []
     for one in of.bins:
-        over = one.start >= of.highest
-        span = _("above %(start)s", start=_number(one.start)) if over else _range(one.start, one.end)
+        over, start = one.start >= of.highest, _number(one.start)
+        span = _("above %(start)s", start=start) if over else _range(one.start, one.end)
         words = ngettext("%(count)s submission", "%(count)s submissions", one.count)
-        label = f">{_number(one.start)}" if over else _number(one.start)
-        columns.append(Column(label, one.count, f"{span} {unit}: {words}"))
+        label = f">{start}" if over else f"{start}–{_number(one.end)}"
+        short = f">{start}" if over else start
+        marks.append(Mark(label, f"{span} {unit}: {words}", one.count, short=short))
     middle = of.spread
     return Plot(
         name="scores",
@@ -38,8 +42,8 @@ def scores(figures: Overview) -> Plot:
         description=_half(middle.median, of.highest, percent=of.shares) if middle else "",
         head=(_("From"), _("To"), _("Submissions")),
         rows=tuple((one.start, one.end, one.count) for one in of.bins),
-        columns=tuple(columns) if middle else (),
-        last=_number(of.bins[-1].end) if of.bins else "",
+        series=_series(marks) if middle else (),
+        lying=False,
         axis=_("Final points, in %") if of.shares else _("Final points"),
     )  # fmt: skip
 
@@ -55,9 +59,14 @@ def _half(median: float, most: float, *, percent: bool) -> str:
     )
 
 
+def _series(marks: Sequence[Mark]) -> tuple[Series, ...]:
+    """Marks of one colour, where there are any."""
+    return (Series("", tuple(marks)),) if marks else ()
+
+
 def criteria(figures: Overview) -> Plot:
     """How difficult each criterion was."""
-    lanes = []
+    marks = []
     for one in figures.criteria:
         found = one.item.shares
         if found is None:
@@ -67,10 +76,9 @@ def criteria(figures: Overview) -> Plot:
                 title=one.title, mean=_percent(found.mean), low=_percent(found.lower),
                 high=_percent(found.upper), zero=one.item.at_zero, full=one.item.at_full,
                 n=found.n)  # fmt: skip
-        few = found.n < FEWEST
-        lanes.append(
-            Lane(one.title, tip, bar=found.mean, low=found.lower, high=found.upper,
-                 note=_percent(found.mean), faint=few)
+        marks.append(
+            Mark(one.title, tip, found.mean, low=found.lower, high=found.upper,
+                 note=_percent(found.mean), faint=found.n < FEWEST)
         )  # fmt: skip
     return Plot(
         name="criteria",
@@ -84,8 +92,8 @@ def criteria(figures: Overview) -> Plot:
              one.ungraded, one.item.discrimination)
             for one in figures.criteria
         ),
-        lanes=tuple(lanes),
-        ticks=tuple((part / 4, _percent(part / 4)) for part in range(5)),
+        series=_series(marks),
+        ticks=PERCENTS,
     )  # fmt: skip
 
 
@@ -104,8 +112,8 @@ def people(figures: Overview) -> Plot:
     return Plot(
         name="people",
         title=_("Difference between manual and automatic levels"),
-        description=_("A dot for each criterion, with its 95 % interval. To the right of 0, manual "
-                      "levels are higher."),
+        description=_("A bar for each criterion, with a line for its 95 percent interval. To the right of 0, "
+                      "manual levels are higher."),
         head=(_("Criterion"), _("Levels by people"), _("Mean difference"), _("From"), _("To"),
               _("Mean difference"), _("Within half a level"), _("Weighted kappa"), _("Unchanged"),
               _("Changed"), _("Blind levels"), _("Kappa, blind levels"), _("Pairs of people"),
@@ -116,12 +124,11 @@ def people(figures: Overview) -> Plot:
              one.blind.kappa, one.between.pairs.n, one.between.pairs.close, one.between.pairs.kappa)
             for one in figures.criteria
         ),
-        lanes=tuple(_difference(one) for one in known_ones),
+        series=_series([_difference(one) for one in known_ones]),
         start=-reach,
         end=reach,
         ticks=tuple((tick, f"{tick:+g}" if tick else "0") for tick in ticks),
         axis=_("Levels: manual − automatic"),
-        zero=0.0,
     )  # fmt: skip
 
 
@@ -131,7 +138,7 @@ def _reach(one: CriterionFacts) -> float:
     return float(min(math.ceil(max(1.0, *(abs(end) for end in ends))), max(one.highest, 1)))
 
 
-def _difference(one: CriterionFacts) -> Lane:
+def _difference(one: CriterionFacts) -> Mark:
     found = one.people
     low, high = found.interval or (None, None)
     tip = _("%(title)s: %(difference)s levels on average, of %(n)s", title=one.title,
@@ -142,22 +149,20 @@ def _difference(one: CriterionFacts) -> Lane:
             low=fixed(low, sign=True),
             high=fixed(high, sign=True),
         )
-    return Lane(
-        one.title, tip, low=low, high=high, dot=found.difference, note=f"n = {found.n}", faint=found.few
-    )
+    return Mark(one.title, tip, found.difference, low=low, high=high, note=f"n = {found.n}", faint=found.few)
 
 
 def tested(figures: Overview) -> Plot:
     """Checks and tests that most submissions failed."""
     titles = {one.id: one.title for one in figures.criteria}
-    lanes = [
-        Lane(
+    marks = [
+        Mark(
             one.label,
             _("%(label)s, for “%(title)s”: %(failed)s of %(n)s below full points, %(nothing)s with "
               "zero points",
               label=one.label, title=titles.get(one.criterion, one.criterion), failed=one.failed, n=one.n,
               nothing=one.nothing),
-            bar=one.part,
+            one.part,
             note=f"{one.failed}/{one.n}",
             faint=one.n < FEWEST,
         )
@@ -174,8 +179,8 @@ def tested(figures: Overview) -> Plot:
              _("yes") if one.hidden else _("no"), one.n, one.failed, one.nothing, one.mean)
             for one in figures.tested
         ),
-        lanes=tuple(lanes),
-        ticks=tuple((part / 4, _percent(part / 4)) for part in range(5)),
+        series=_series(marks),
+        ticks=PERCENTS,
     )  # fmt: skip
 
 
@@ -189,28 +194,61 @@ def times(figures: Overview) -> Plot:
     ]
     found = [(label, one) for label, one in parts if one is not None]
     most = scale_end(max((one.upper for _label, one in found), default=1.0))
-    lanes = [
-        Lane(
+    marks = [
+        Mark(
             label,
             _("%(label)s: median %(median)s, interquartile range %(low)s to %(high)s",
               label=label, median=duration(one.median), low=duration(one.lower), high=duration(one.upper)),
-            low=one.lower, high=one.upper, dot=one.median, note=duration(one.median), faint=one.n < FEWEST,
+            one.median, low=one.lower, high=one.upper, note=duration(one.median), faint=one.n < FEWEST,
         )
         for label, one in found
     ]  # fmt: skip
     return Plot(
         name="times",
         title=_("Time to grade"),
-        description=_("One dot per part for the median, on a line for the interquartile range."),
+        description=_("One bar per part for the median, with a line for the interquartile range."),
         head=(_("Part"), _("Submissions"), _("Mean, s"), _("Lower quartile, s"), _("Median, s"),
               _("Upper quartile, s"), _("Longest, s")),
         rows=tuple(
             (label, one.n, one.mean, one.lower, one.median, one.upper, one.most) for label, one in found
         ),
-        lanes=tuple(lanes),
+        series=_series(marks),
         end=most,
         ticks=tuple((most * part / 4, duration(most * part / 4)) for part in range(5)),
     )  # fmt: skip
+
+
+def assignments(rows: Sequence[Comparison], courses: Sequence[str]) -> Plot:
+    """The assignments of a course, beside those of other courses."""
+    return Plot(
+        name="assignments",
+        title=_("Mean points by assignment"),
+        description=_("One bar per assignment and course, with a line for the interquartile range."),
+        head=(_("Assignment"), _("Course"), _("Submissions"), _("Mean"), _("Standard deviation"),
+              _("Lower quartile"), _("Median"), _("Upper quartile")),
+        rows=tuple(
+            (row.title, course, *_shares(found.spread))
+            for row in rows
+            for course, found in zip(courses, row.courses, strict=True)
+            if found is not None
+        ),
+        series=tuple(
+            Series(course, tuple(_of_course(row.title, course, row.courses[at]) for row in rows))
+            for at, course in enumerate(courses)
+        ),
+        ticks=PERCENTS,
+    )  # fmt: skip
+
+
+def _of_course(title: str, course: str, found: ComparedAssignment | None) -> Mark:
+    of = found.spread if found is not None else None
+    if of is None:
+        return Mark(title, "", None)
+    tip = _("%(title)s, %(course)s: mean %(mean)s, interquartile range %(low)s to %(high)s, of %(n)s",
+            title=title, course=course, mean=_percent(of.mean), low=_percent(of.lower),
+            high=_percent(of.upper), n=of.n)  # fmt: skip
+    note, few = _percent(of.mean), of.n < FEWEST
+    return Mark(title, tip, of.mean, low=of.lower, high=of.upper, note=note, faint=few)
 
 
 PLOTS: Mapping[str, Callable[[Overview], Plot]] = {
@@ -236,6 +274,32 @@ def duration(seconds: float) -> str:
     if seconds >= MINUTES:
         return f"{_number(seconds / 60, 1)}{SPACE}min"
     return f"{_number(seconds, 1 if seconds < 10 else 0)}{SPACE}s"
+
+
+def difficulty_sentence(item: Item) -> str:
+    """What the difficulty of a criterion says."""
+    if item.shares is None:
+        return _("Nobody was rated yet.")
+    mean = _percent(item.shares.mean)
+    if item.difficulty == "hard":
+        return _("Hard: students got %(mean)s of the points on average. Check whether the task was taught "
+                 "or the criterion is too strict.", mean=mean)  # fmt: skip
+    if item.difficulty == "easy":
+        return _("Easy: students got %(mean)s of the points on average.", mean=mean)
+    return _("Medium: students got %(mean)s of the points on average.", mean=mean)
+
+
+def discrimination_sentence(item: Item) -> str:
+    """What the discrimination of a criterion says."""
+    texts = {
+        "negative": _("Negative: students who were good at the rest of the work got fewer points here. "
+                      "The criterion is probably unclear or wrong."),
+        "weak": _("Weak: points here say little about the rest of the work."),
+        "fair": _("Fair: students who were good at the rest of the work mostly got more points here."),
+        "good": _("Good: the criterion tells strong work from weak work."),
+    }  # fmt: skip
+    unknown = _("Cannot be calculated: too few submissions, or all have the same points.")
+    return unknown if item.tells_apart is None else texts[item.tells_apart]
 
 
 def _number(value: float, digits: int = 2) -> str:

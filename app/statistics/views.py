@@ -1,13 +1,16 @@
-"""The page about a class: scores, criteria, people beside the grader, findings, time; plots as files."""
+"""The pages about a class and a course: points, criteria, comparisons, findings, time; plots as files."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from flask import Blueprint, Response, render_template
+from flask import Blueprint, Response, render_template, request
 from markupsafe import Markup
 from sqlalchemy.orm import Session
 
+from app.statistics import plots
 from app.statistics.plots import PLOTS, duration
 from app.web import auth, charts, page_cache
 from app.web.charts import NARROW, WIDE
@@ -15,15 +18,25 @@ from app.web.i18n import current
 from app.web.services import services
 from grading.domain.errors import NotFound
 from grading.domain.permissions import Actor, Subject, may
-from grading.domain.shared_messages import NO_SUCH_ASSIGNMENT
+from grading.domain.shared_messages import NO_SUCH_ASSIGNMENT, NO_SUCH_COURSE
 from grading.statistics import FEWEST
+from grading.statistics.comparison import AssignmentPoints, compare
 from grading.statistics.overview import Overview, overview
 from grading.store import tables
-from grading.store.reporting import class_statistics
+from grading.store.courses import courses
+from grading.store.reporting import class_statistics, course_points
 from grading.store.views import review_worklist, submission_lists
 
 pages = Blueprint("statistics", __name__)
 NAMES = "any(scores,criteria,people,tested,times)"
+MOST_OTHERS, MOST_COMPARED = 20, 3
+"""Courses that are offered for a comparison, and that are compared at the same time."""
+DRAWING: Mapping[str, Any] = {
+    "drawn": charts.inline,
+    "cell_text": charts.cell_text,
+    "widths": (("wide", WIDE), ("narrow", NARROW)),
+}
+"""What statistics/_plot.html needs."""
 LINKS = 12
 """Links to submissions that stand with a finding before the rest is folded."""
 
@@ -57,16 +70,40 @@ def assignment(assignment_id: int) -> str:
     return render_template("statistics/assignment.html", assignment=view, body=body)
 
 
+@pages.get("/courses/<int(max=2147483647):course_id>/statistics")
+def course(course_id: int) -> str:
+    """The assignments of a course beside each other, and beside those of the courses in `with`."""
+    actor = auth.actor()
+    with services().store.read_autocommit() as session:
+        found = courses.load_course(session, course_id)
+        if not may(actor, "course.see", Subject(course_id)):
+            raise NotFound(NO_SUCH_COURSE)
+        auth.require(actor, "class.see", Subject(course_id))
+        others = course_points.list_other_courses(session, course_id, actor.staff_courses, MOST_OTHERS)
+        chosen = [one for one in others if f"{one.id}" in request.args.getlist("with")][:MOST_COMPARED]
+        points = [_points(session, one) for one in (course_id, *(one.id for one in chosen))]
+    rows = compare(points[0], points[1:])
+    titles = [found.title, *(one.title for one in chosen)]
+    return render_template(
+        "statistics/course.html", course=found, others=others, chosen=[one.id for one in chosen],
+        plot_of=plots.assignments(rows, titles), most=MOST_COMPARED, **DRAWING,
+    )  # fmt: skip
+
+
+def _points(session: Session, course_id: int) -> tuple[AssignmentPoints, ...]:
+    return page_cache.of_course("course-points", session, course_id, course_points.load_points)
+
+
 def _body(line: tables.Assignment, figures: Overview) -> Markup:
     made = render_template(
         "statistics/_statistics.html",
         assignment=line,
         figures=figures,
         plots={name: make(figures) for name, make in PLOTS.items()},
-        drawn=charts.inline,
-        cell_text=charts.cell_text,
         duration=duration,
-        widths=(("wide", WIDE), ("narrow", NARROW)),
+        difficulty=plots.difficulty_sentence,
+        discrimination=plots.discrimination_sentence,
+        **DRAWING,
         fewest=FEWEST,
         links=LINKS,
     )

@@ -1,7 +1,7 @@
-"""Plots as SVG, drawn on the server: columns, and lanes with a bar, a range and a dot. Texts are escaped.
+"""Charts as SVG, drawn on the server by pygal: columns, or bars that lie, each with a range if it has one.
 
 A plot is drawn from a table, which is also its CSV and what a screen reader reads. On a page its colours are
-the page's variables; alone it brings its own, light and dark.
+the page's variables and its marks can be reached by keys; alone it brings its own colours, light and dark.
 """
 
 from __future__ import annotations
@@ -14,8 +14,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
+import pygal
 from markupsafe import Markup
+from pygal.etree import etree
+from pygal.style import Style
 
 from app.web.i18n import number
 
@@ -26,36 +30,49 @@ svg { --accent: #0f6b62; --accent-strong: #0a4f48; --panel: #ffffff; --edge: #df
 @media (prefers-color-scheme: dark) { svg { --accent: #5ac8b8; --accent-strong: #86dccf; --panel: #1d2324;
   --edge: #323a3b; --ink-soft: #a9b5b1; --plot-ink: #e6ecea; } }
 """
-WIDE, NARROW = 720, 330
-_LETTER = 7.2
-"""About the width of a letter."""
+WIDE, NARROW = 960, 340
+FONT_PX = 13
+LABELS = {WIDE: 44, NARROW: 16}
+"""Letters of a bar's label, by the width of the plot; the table has all of them."""
+_NOTE_PX = 76
+"""Room for notes at the right of bars."""
+_LANE_PX, _COLUMNS_PX, _AXIS_PX = 40, 250, 20
+_LEGEND = 40
+"""Letters of a name in the legend."""
 _NO_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_STYLE = Style(
+    label_font_size=FONT_PX, major_label_font_size=FONT_PX, value_font_size=FONT_PX,
+    title_font_size=FONT_PX, legend_font_size=FONT_PX,
+)  # fmt: skip
+"""Of what pygal measures; the colours and sizes that are seen are those of plot.css."""
+_DROPPED = ("defs", "desc", "title")
+"""Of what pygal draws: styles and scripts, which no page admits, and texts for them."""
 Cell = str | float | int | None
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column of a histogram; `tip` is what it says when it is pointed at."""
+class Mark:
+    """A column or bar; without a value nothing is drawn. `tip` is what it says when pointed at or focused."""
 
     label: str
-    value: float
     tip: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    note: str = ""
+    """Stands at the right of a bar."""
+    short: str = ""
+    """The label where there is little room."""
+    faint: bool = False
+    """Rests on too little."""
 
 
 @dataclass(frozen=True)
-class Lane:
-    """A line of its own on a shared scale: a bar from the start, a range, a dot; each may be missing."""
+class Series:
+    """Marks of one colour, as many as in the others of the plot."""
 
-    label: str
-    tip: str
-    bar: float | None = None
-    low: float | None = None
-    high: float | None = None
-    dot: float | None = None
-    note: str = ""
-    """Stands at the right of the label."""
-    faint: bool = False
-    """Rests on too little."""
+    name: str
+    marks: tuple[Mark, ...]
 
 
 @dataclass(frozen=True)
@@ -68,33 +85,33 @@ class Plot:
     """In a sentence what there is to see, for those who do not see it."""
     head: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
-    columns: tuple[Column, ...] = ()
-    lanes: tuple[Lane, ...] = ()
+    series: tuple[Series, ...] = ()
+    lying: bool = True
+    """Bars from left to right, not columns."""
     start: float = 0.0
     end: float = 1.0
-    """The scale of lanes."""
+    """The scale of bars."""
     ticks: tuple[tuple[float, str], ...] = ()
     axis: str = ""
-    last: str = ""
-    """The end of the scale of columns."""
-    zero: float | None = None
-    """Where a line says: no difference."""
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing to draw."""
-        return not self.columns and not self.lanes
+        return not any(mark.value is not None for one in self.series for mark in one.marks)
 
 
 def inline(plot: Plot, width: int = WIDE) -> Markup:
     """The plot for a page; its colours and rules are the page's."""
-    return _svg(plot, width, Markup())
+    return Markup(etree.tostring(_drawn(plot, width), encoding="unicode"))  # noqa: S704 - escaped by ElementTree
 
 
 def alone(plot: Plot) -> bytes:
     """The plot as a file of its own."""
-    style = Markup("<style>{}</style>").format(COLOURS + _rules())
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{_svg(plot, WIDE, style)}\n'.encode()
+    root = _drawn(plot, WIDE)
+    style = etree.Element("style")
+    style.text = COLOURS + _rules()
+    root.insert(0, style)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{etree.tostring(root, encoding="unicode")}\n'.encode()
 
 
 def as_csv(plot: Plot) -> bytes:
@@ -120,124 +137,130 @@ def _rules() -> str:
     return CSS.read_text("utf-8")
 
 
-def _svg(plot: Plot, width: int, style: Markup) -> Markup:
-    height, parts = _columns(plot, width) if plot.columns else _lanes(plot, width)
-    opened = Markup(
-        '<svg class="plot" role="img" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {} {}" width="{}" '
-        'height="{}" aria-label="{}">'
-    ).format(width, height, width, height, _clean(f"{plot.title}. {plot.description}"))
-    return Markup("").join([opened, style, *parts, Markup("</svg>")])
-
-
 def _clean(text: str) -> str:
     """Without characters that no XML may hold."""
     return _NO_XML.sub("", text)
 
 
-def _text(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> Markup:
-    """A text; `kind` is its class."""
-    named = Markup(' class="{}"').format(kind) if kind else ""
-    return Markup('<text x="{:.1f}" y="{:.1f}" text-anchor="{}"{}>{}</text>').format(
-        x, y, anchor, named, _clean(text)
-    )
+def _short(text: str, most: int) -> str:
+    """A label of so many letters; never empty, for which pygal has other words."""
+    text = _clean(text)
+    return (text if len(text) <= most else f"{text[: most - 1]}…") or " "
 
 
-def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
-    return Markup('<line x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}" class="{}"/>').format(
-        x1, y1, x2, y2, kind
-    )
-
-
-def _rect(x: float, y: float, width: float, height: float, kind: str, round_: int = 2) -> Markup:
-    return Markup('<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" rx="{}" class="{}"/>').format(
-        x, y, max(width, 0.0), max(height, 0.0), round_, kind
-    )
-
-
-def _hover(tip: str, parts: Sequence[Markup], faint: bool = False) -> Markup:
-    """Parts that say something when they are pointed at: by <title>, and by the page's script."""
-    text = _clean(tip)
-    return Markup('<g data-tip="{}"{}><title>{}</title>{}</g>').format(
-        text, Markup(' class="plot-faint"') if faint else "", text, Markup("").join(parts)
-    )
-
-
-def _columns(plot: Plot, width: int) -> tuple[int, list[Markup]]:
-    top, bottom, height = 26.0, 210.0, 258
-    left, right = 8.0, width - 8.0
-    most = max((column.value for column in plot.columns), default=0.0) or 1.0
-    step = (right - left) / len(plot.columns)
-    # labels need room for about their letters
-    widest = max(len(column.label) for column in plot.columns) * _LETTER + 8
-    every = max(1, math.ceil(widest / step))
-    last = len(plot.columns) - 1
-    parts = [_line(left, bottom, right, bottom, "plot-grid")]
-    for at, column in enumerate(plot.columns):
-        x, tall = left + at * step, (bottom - top) * column.value / most
-        inside = [
-            _rect(x, top - 20, step, bottom - top + 20, "plot-hit", 0),
-            _rect(x + step * 0.08, bottom - tall, step * 0.84, tall, "plot-bar"),
-        ]
-        if column.value:
-            inside.append(_text(x + step / 2, bottom - tall - 6, f"{column.value:g}", anchor="middle"))
-        parts.append(_hover(column.tip, inside))
-        # the last label leaves room for the end of the scale
-        if at % every == 0 and (at < last or not plot.last or step > 2 * widest):
-            parts.append(_text(x + 1, bottom + 18, column.label, "plot-soft"))
-    parts.append(_text(right, bottom + 18, plot.last, "plot-soft", "end"))
-    parts.append(_text((left + right) / 2, height - 8, plot.axis, "plot-soft", "middle"))
-    return height, parts
-
-
-def _lanes(plot: Plot, width: int) -> tuple[int, list[Markup]]:
-    left, right, each, top = 10.0, width - 10.0, 46.0, 8.0
-    bottom = top + each * len(plot.lanes)
-    height = int(bottom + (44 if plot.axis else 26))
-    parts = list(_scale(plot, left, right, top, bottom))
-    for at, lane in enumerate(plot.lanes):
-        parts.append(_lane(plot, lane, left, right, top + at * each))
+def _drawn(plot: Plot, width: int) -> Any:
+    chart = (_bars if plot.lying else _columns)(plot, width)
+    for one in plot.series:
+        chart.add(_short(one.name, _LEGEND), [_value(mark) for mark in _in_order(plot, one.marks)])
+    root = chart.render_tree()
+    _strip(root)
+    _mark_up(root, plot)
+    root.attrib.pop("id", None)
+    height = root.get("viewBox").rpartition(" ")[2]
     if plot.axis:
-        parts.append(_text((left + right) / 2, height - 8, plot.axis, "plot-soft", "middle"))
-    return height, parts
+        place = {"x": f"{width / 2:g}", "y": f"{float(height) - 8:g}", "class": "title"}
+        etree.SubElement(root, "text", place).text = _clean(plot.axis)
+    named = {"class": "plot", "role": "group", "width": f"{width}", "height": height}
+    root.attrib.update(named | {"aria-label": _clean(f"{plot.title}. {plot.description}")})
+    return root
 
 
-def _at(plot: Plot, value: float, left: float, right: float) -> float:
-    """Where a value stands; what is outside of the scale at its end."""
-    part = (value - plot.start) / ((plot.end - plot.start) or 1.0)
-    return left + min(max(part, 0.0), 1.0) * (right - left)
+def _in_order(plot: Plot, marks: Sequence[Mark]) -> Sequence[Mark]:
+    """As pygal draws them: bars from the bottom."""
+    return marks[::-1] if plot.lying else marks
 
 
-def _scale(plot: Plot, left: float, right: float, top: float, bottom: float) -> Iterator[Markup]:
-    for value, label in plot.ticks:
-        x = _at(plot, value, left, right)
-        yield _line(x, top, x, bottom, "plot-grid")
-        anchor = "start" if x < left + 14 else "end" if x > right - 14 else "middle"
-        yield _text(x, bottom + 16, label, "plot-soft", anchor)
-    if plot.zero is not None:
-        x = _at(plot, plot.zero, left, right)
-        yield _line(x, top, x, bottom, "plot-zero")
+def _value(mark: Mark) -> dict[str, Any]:
+    ranged = mark.value is not None and mark.low is not None and mark.high is not None
+    return {"value": mark.value, **({"ci": {"low": mark.low, "high": mark.high}} if ranged else {})}
 
 
-def _lane(plot: Plot, lane: Lane, left: float, right: float, y: float) -> Markup:
-    room = int((right - left) / _LETTER) - len(lane.note) - 2
-    label = lane.label if len(lane.label) <= room else f"{lane.label[: max(room - 1, 1)]}…"
-    middle = y + 31
-    parts = [
-        _rect(left, y, right - left, 44, "plot-hit", 0),
-        _text(left, y + 15, label),
-        _text(right, y + 15, lane.note, "plot-soft", "end"),
-    ]
-    if lane.bar is not None:
-        parts.append(_rect(left, middle - 6, right - left, 12, "plot-back"))
-        parts.append(_rect(left, middle - 6, _at(plot, lane.bar, left, right) - left, 12, "plot-bar"))
-    if lane.low is not None and lane.high is not None:
-        kind = "plot-range" if lane.bar is None else "plot-thin"
-        low, high = (_at(plot, value, left, right) for value in (lane.low, lane.high))
-        parts.append(_line(low, middle, high, middle, kind))
-    if lane.dot is not None:
-        x = _at(plot, lane.dot, left, right)
-        parts.append(Markup('<circle cx="{:.1f}" cy="{:.1f}" r="6" class="plot-dot"/>').format(x, middle))
-    return _hover(lane.tip, parts, lane.faint)
+def _columns(plot: Plot, width: int) -> Any:
+    chart = pygal.Bar(
+        width=width, height=_COLUMNS_PX, show_y_labels=False, show_y_guides=False, print_values=True,
+        print_values_position="top", print_zeroes=False, value_formatter=_whole, **_common(plot),
+    )  # fmt: skip
+    marks = plot.series[0].marks if plot.series else ()
+    chart.x_labels = [_clean(one.label if width == WIDE else one.short or one.label) for one in marks]
+    return chart
+
+
+def _bars(plot: Plot, width: int) -> Any:
+    marks = plot.series[0].marks if plot.series else ()
+    lanes = len(marks) * max(1, len(plot.series))
+    height = _LANE_PX * max(1, lanes if len(plot.series) == 1 else round(0.7 * lanes)) + 64
+    chart = pygal.HorizontalBar(
+        width=width, height=height, zero=0, range=(plot.start, plot.end), margin_right=_NOTE_PX,
+        show_x_guides=True, **_common(plot),
+    )  # fmt: skip
+    # pygal gives labels all the room they ask for
+    chart.x_labels = [_short(one.label, LABELS[width]) for one in marks[::-1]]
+    if not plot.empty:
+        ticks = plot.ticks if width == WIDE else plot.ticks[::2]
+        chart.y_labels = [{"value": value, "label": _clean(label)} for value, label in ticks]
+    return chart
+
+
+def _common(plot: Plot) -> dict[str, Any]:
+    return {
+        "css": [], "js": [], "style": _STYLE, "no_prefix": True, "margin": 6, "truncate_label": -1,
+        "margin_bottom": 10 + (_AXIS_PX if plot.axis else 0), "no_data_text": "",
+        "show_legend": len(plot.series) > 1, "legend_at_bottom": True, "truncate_legend": -1,
+    }  # fmt: skip
+
+
+def _whole(value: float) -> str:
+    return f"{value:g}"
+
+
+def _strip(root: Any) -> None:
+    """Remove what no page admits: scripts, styles, ids, what only pygal's own script uses."""
+    for parent in [root, *root.iter()]:
+        parent.attrib.pop("id", None)
+        for child in list(parent):
+            kind = child.get("class") or "" if isinstance(child.tag, str) else ""
+            if not isinstance(child.tag, str) or child.tag in _DROPPED or "tooltip-overlay" in kind:
+                parent.remove(child)
+
+
+def _mark_up(root: Any, plot: Plot) -> None:
+    """Give each mark its tip, a place to point at, and a way to it by keys: one stop, then the arrows."""
+    area = next((one for one in root.iter("g") if one.get("class") == "plot"), None)
+    if area is None:
+        return
+    room = area.find("rect")
+    groups = [one for one in root.iter("g") if one.get("class") == "bars"]
+    # pygal draws the last of the series of bars first
+    for one, group in zip(plot.series[::-1] if plot.lying else plot.series, groups, strict=False):
+        drawn = [mark for mark in _in_order(plot, one.marks) if mark.value is not None]
+        for mark, bar in zip(drawn, list(group), strict=False):
+            _mark(bar, mark, plot, room)
+        if plot.lying:
+            group[:] = list(group)[::-1]
+    for at, bar in enumerate(_marks(root)):
+        bar.set("tabindex", "-1" if at else "0")
+
+
+def _marks(root: Any) -> Iterator[Any]:
+    return (one for one in root.iter("g") if one.get("data-tip") is not None)
+
+
+def _mark(bar: Any, mark: Mark, plot: Plot, room: Any) -> None:
+    tip, rect = _clean(mark.tip), bar.find("rect")
+    rect.set("rx", "2")
+    faint = " plot-faint" if mark.faint else ""
+    bar.attrib.update({"class": f"bar{faint}", "data-tip": tip, "role": "img", "aria-label": tip})
+    title = etree.SubElement(bar, "title")
+    title.text = tip
+    across, down = (room, rect) if plot.lying else (rect, room)
+    place = {name: across.get(name) for name in ("x", "width")} | {
+        name: down.get(name) for name in ("y", "height")
+    }
+    bar.insert(0, etree.Element("rect", {**place, "class": "plot-hit"}))
+    if plot.lying and mark.note:
+        middle = float(rect.get("y")) + float(rect.get("height")) / 2 + FONT_PX / 3
+        at = {"x": f"{float(room.get('width')) + 6:.1f}", "y": f"{middle:.1f}", "class": "plot-note"}
+        etree.SubElement(bar, "text", at).text = _clean(mark.note)
 
 
 def cell_text(cell: Cell) -> str:

@@ -5,8 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from grading.statistics.distribution import Spread, spread
+
+HARD, EASY = 0.35, 0.8
+"""Mean shares below and above which an item is hard or easy; as the next, they are those of Moodle."""
+WEAK, GOOD = 0.3, 0.5
+"""Discriminations below and from which an item is weak or good."""
+Difficulty = Literal["hard", "medium", "easy"]
+Discrimination = Literal["negative", "weak", "fair", "good"]
 
 
 @dataclass(frozen=True)
@@ -20,6 +28,21 @@ class Item:
     """Correlation of its share with the share of all other criteria together."""
     compared: int
     """Submissions that `discrimination` rests on: those with a total."""
+
+    @property
+    def difficulty(self) -> Difficulty | None:
+        """How hard it was; nothing where nobody was judged."""
+        if self.shares is None:
+            return None
+        return "hard" if self.shares.mean < HARD else "easy" if self.shares.mean > EASY else "medium"
+
+    @property
+    def tells_apart(self) -> Discrimination | None:
+        """How well it tells good work from weak; nothing where that cannot be said."""
+        found = self.discrimination
+        if found is None:
+            return None
+        return "negative" if found < 0 else "weak" if found < WEAK else "fair" if found < GOOD else "good"
 
 
 def item(shares: Sequence[float], rests: Sequence[float | None]) -> Item:

@@ -42,6 +42,14 @@ def test_the_class_at_a_glance(careful: Page, school: School, site: str, picture
     tip = page.locator(".plot-tip:visible")
     expect(tip).to_contain_text("submission")
     picture(page, pictures, "class-tip", full_page=False)
+    # by keys: a plot is one stop, its bars are reached by arrows
+    page.mouse.move(0, 0)
+    criteria = page.locator("#criteria ~ figure svg:visible")
+    criteria.locator("[tabindex='0']").focus()
+    expect(tip).to_contain_text("Loads the data: mean score")
+    page.keyboard.press("ArrowDown")
+    expect(tip).to_contain_text("Thinks about it: mean score")
+    expect(criteria.locator("[tabindex='0']")).to_be_focused()
     with page.expect_download() as download:
         page.get_by_role("link", name="Download plot (SVG) Final points").click()
     saved = pictures / "alone.svg"
@@ -54,13 +62,16 @@ def test_the_class_at_a_glance(careful: Page, school: School, site: str, picture
     page.locator("summary", has_text="Affected submissions Missing values").click()
     follow(page, page.get_by_role("link", name="Student0").first)
     assert "/submissions/" in page.url
+    page.goto(f"{site}/courses/{school.course}/statistics")
+    expect(page.locator("#main svg:visible [data-tip]").first).to_be_visible()
+    look(page, pictures, "class-course")
 
 
 def test_a_downloaded_plot_stands_alone(page: Page, pictures: Path) -> None:
     for scheme, colour in (("light", "rgb(15, 107, 98)"), ("dark", "rgb(90, 200, 184)")):
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
         page.goto((pictures / "alone.svg").as_uri())
-        bar = page.locator(".plot-bar").first
+        bar = page.locator(".bar .rect").first
         assert bar.evaluate("one => getComputedStyle(one).fill") == colour
         picture(page, pictures, f"alone-{scheme}", full_page=False)
 

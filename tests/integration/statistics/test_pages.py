@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -14,7 +16,7 @@ import pytest
 from sqlalchemy import event
 
 from app.statistics.plots import PLOTS, duration, scale_end
-from app.web.charts import Column, Lane, Plot, alone, as_csv
+from app.web.charts import NARROW, WIDE, Mark, Plot, Series, alone, as_csv, inline
 from grading.statistics.overview import Overview, overview
 from grading.store import tables
 from grading.store.accounts import users
@@ -102,10 +104,37 @@ def test_the_page_says_all_of_it(school: School) -> None:
         "the latest",
     ):
         assert words in page, words
-    assert page.count("<svg class=") == 2 * len(PLOTS)
+    assert len(re.findall('<svg [^>]*class="plot"', page)) == 2 * len(PLOTS)
+    assert "Medium: students got" in page
+    assert "Good: the criterion tells strong work from weak work." in page
     assert 'aria-current="page">Statistics' in page
     seen = school.client("grader").get(f"/assignments/{school.assignment}/statistics")
     assert seen.status_code == 200
+
+
+def test_assignments_and_years_are_compared(school: School) -> None:
+    graded(school, "anna", 4, 4)
+    graded(school, "ben", 2, 2)
+    graded(school, "teacher", 0, 0)
+    url = f"/courses/{school.course}/statistics"
+    teacher, admin = school.client("teacher"), school.client("admin")
+    page = teacher.get(url).get_data(as_text=True)
+    assert "Homework hw1" in page
+    assert "mean 75 %" in page
+    assert 'name="with"' not in page, "the other course is not the teacher's"
+    # the same short name in another course: another year
+    with school.store.read() as session:
+        other = session.get_one(tables.Assignment, school.elsewhere).course_id
+    assert f'name="with" value="{other}"' in admin.get(url).get_data(as_text=True)
+    made = school.submit("stranger", school.elsewhere)
+    with school.store.write() as session:
+        user = school.users["stranger"]
+        session.query(tables.Membership).filter_by(user_id=user).one().role = "student"
+    school.grade(made, a_report(1, 1))
+    compared = admin.get(f"{url}?with={other}&with=999").get_data(as_text=True)
+    assert "mean 25 %" in compared
+    assert "color-1" in compared
+    assert "color-1" not in teacher.get(f"{url}?with={other}").get_data(as_text=True)
 
 
 def test_a_class_without_submissions_or_grades(school: School) -> None:
@@ -144,19 +173,28 @@ def test_numbers_follow_what_changes(school: School) -> None:
 
 def test_files_stand_alone_whatever_is_in_them() -> None:
     hostile = '=HYPERLINK("x")<script>alert(1)</script>\x00\ud800&"\''
-    row = Plot("n", hostile, hostile, ("a",), ((hostile, 1.23456, None),), ticks=((0.0, hostile),))
-    lanes = Plot(**{**row.__dict__, "lanes": (Lane(hostile, hostile, bar=2.0, low=-1, high=9, dot=0.5),)})
-    columns = Plot(**{**row.__dict__, "columns": (Column(hostile, 3, hostile),)})
-    for plot in (lanes, columns):
-        root = ElementTree.fromstring(alone(plot))
+    marks = (Mark(hostile * 20, hostile, 2.0, low=-1, high=9, note=hostile), Mark(hostile, hostile, None))
+    bars = Plot(
+        "n", hostile, hostile, ("a",), ((hostile, 1.23456, None),), ticks=((0.0, hostile),), axis=hostile,
+        series=(Series(hostile * 20, marks), Series(hostile, marks)),
+    )  # fmt: skip
+    columns = replace(bars, lying=False, series=bars.series[:1])
+    for plot in (bars, columns):
+        drawn = [alone(plot), *(inline(plot, width).encode() for width in (WIDE, NARROW))]
+        root, *others = (ElementTree.fromstring(one) for one in drawn)
         assert {element.tag.rpartition("}")[2] for element in root.iter()} <= {
-            *("svg", "style", "title", "g", "rect", "line", "text", "circle")
+            *("svg", "style", "title", "g", "rect", "path", "text")
         }
+        # what the policy of pages would refuse is in none of them
+        assert not [one for other in others for one in other.iter() if "style" in (*one.attrib, one.tag[-5:])]
+        stops = [one.get("tabindex") for one in others[0].iter() if one.get("data-tip")]
+        assert stops[0] == "0"
+        assert set(stops[1:]) <= {"-1"}
         assert not [name for element in root.iter() for name in element.attrib if name.startswith("on")]
         style = next(element.text or "" for element in root.iter() if element.tag.endswith("style"))
         assert "prefers-color-scheme: dark" in style
         assert "url(" not in style
-    table = list(csv.reader(io.StringIO(as_csv(lanes).decode("utf-8-sig"))))
+    table = list(csv.reader(io.StringIO(as_csv(bars).decode("utf-8-sig"))))
     assert table[1][0].startswith("'=HYPERLINK")
     assert table[1][1:] == ["1.2346", ""]
 

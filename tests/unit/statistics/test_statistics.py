@@ -84,6 +84,15 @@ def test_an_item_by_hand() -> None:
     assert (nothing.shares, nothing.discrimination) == (None, None)
 
 
+def test_an_item_is_hard_or_easy_and_tells_apart() -> None:
+    hard, easy = item([0, 0.2, 0.5], [0.1, 0.5, 0.9]), item([1, 1, 0.9], [0.2, 0.9, 0.5])
+    assert (hard.difficulty, hard.tells_apart) == ("hard", "good")
+    assert (easy.difficulty, easy.tells_apart) == ("easy", "weak")
+    assert item([0.4, 0.6], [0.9, 0.1]).tells_apart == "negative"
+    unknown = item([], [])
+    assert (unknown.difficulty, unknown.tells_apart) == (None, None)
+
+
 def test_correlation_needs_differences() -> None:
     assert correlation([1, 2, 3], [2, 4, 6]) == pytest.approx(1)
     assert correlation([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)
