@@ -281,6 +281,9 @@ def _words(one: MadeChange, titles: Mapping[str, str]) -> str:
             was=was,
             now=_points_or_none(one.value.get("points")),
         )
+    if one.kind == "confirm":
+        points = _points_or_none(one.before.get("points"))
+        return _("“%(title)s”: %(points)s points confirmed", title=title, points=points)
     if one.kind == "adjust":
         words = _("the total: %(points)s points", points=_signed(one.value.get("points")))
         return f"{words} ({_('for many at once')})" if one.bulk else words

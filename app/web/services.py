@@ -44,6 +44,11 @@ class Dispatch(Protocol):
     def view(self, submission_id: str, user_id: int) -> tuple[int, ...]:
         """Record that a user views a submission; the others who do, nobody when Redis is away."""
 
+    def claim_criterion(
+        self, assignment_id: int, criterion: str, user_id: int, submissions: Sequence[str]
+    ) -> str | None:
+        """Claim the first of these that nobody else grades now; when Redis is away, the first."""
+
     def password_refused(self) -> bool:
         """Whether Redis counts as away because it does not accept the password."""
 

@@ -418,7 +418,7 @@ def url_arguments(session: Session, school: School) -> dict[str, object]:
         "draft_id": "0" * 32, "upload_id": "0" * 32,
         "batch_id": "0" * 32, "document": 0, "cell": 1, "machine": "dgx-spark-1",
         "platform_id": 1, "context_id": 1, "secret_id": 1, "launch_id": "0" * 32, "ticket": "x",
-        "receiver": "lms", "kind": "submission.created", "key": "test:1",
+        "receiver": "lms", "kind": "submission.created", "key": "test:1", "criterion": "c0",
     }  # fmt: skip
     kinds: dict[str, Any] = {
         "version_id": tables.RubricVersion, "change_id": tables.Change, "mark_id": tables.Mark,

@@ -19,7 +19,7 @@ from kombu.exceptions import BatchPublishError, LimitExceeded, OperationalError
 from kombu.messaging import Producer
 from redis.exceptions import RedisError
 
-from grading.broker import celery_app, viewers
+from grading.broker import celery_app, criterion_claims, viewers
 from grading.broker.away import refuses_password, why_away
 from grading.broker.canaries import Canaries, PartHeartbeat, Waiting
 from grading.broker.heartbeats import Backlog, Heartbeat, Lease
@@ -282,6 +282,17 @@ class Dispatch:
     def view(self, submission_id: str, user_id: int) -> tuple[int, ...]:
         """Record that a user views a submission; the others who do, nobody when Redis is away."""
         return self._or((), lambda: viewers.view(self.registry.redis, submission_id, user_id))
+
+    def claim_criterion(
+        self, assignment_id: int, criterion: str, user_id: int, submissions: Sequence[str]
+    ) -> str | None:
+        """Claim the first of these that nobody else grades now; when Redis is away, the first."""
+        return self._or(
+            submissions[0] if submissions else None,
+            lambda: criterion_claims.claim(
+                self.registry.redis, assignment_id, criterion, user_id, submissions
+            ),
+        )
 
     def password_refused(self) -> bool:
         """Whether Redis counts as away because it does not accept the password."""

@@ -20,7 +20,7 @@ from grading.domain.rubric import Adjustment, Criterion, Rubric
 from grading.execution.plan import RunCheck
 from grading.execution.results import Ran
 
-__all__ = ["added_lines", "collect"]
+__all__ = ["added_lines", "collect", "weighted_mean"]
 
 
 def collect(
@@ -63,7 +63,7 @@ def _added(scopes: Scopes) -> int:
 def _criterion(criterion: Criterion, findings: Sequence[Finding]) -> CriterionEvidence:
     pairs = zip(criterion.checks, findings, strict=True)
     outcomes = tuple(outcome(check, found, n) for n, (check, found) in enumerate(pairs, start=1))
-    return CriterionEvidence(criterion=criterion.id, share=_mean(outcomes), outcomes=outcomes)
+    return CriterionEvidence(criterion=criterion.id, share=weighted_mean(outcomes), outcomes=outcomes)
 
 
 def _adjustment(adjustment: Adjustment, context: Context) -> AdjustmentEvidence:
@@ -90,8 +90,8 @@ def _stopped(ran: Ran, path: str) -> bool:
     return any(path == stopped for stopped, _ in ran.stopped) or any(c.state == "too long" for c in cells)
 
 
-def _mean(outcomes: Sequence[CheckOutcome]) -> float | None:
-    """The weighted mean, or nothing when no check applies."""
+def weighted_mean(outcomes: Sequence[CheckOutcome]) -> float | None:
+    """The weighted mean of what checks earned, or nothing when no check applies."""
     total = sum(o.weight for o in outcomes)
     if total <= 0:
         return None

@@ -8,8 +8,9 @@ from pydantic import Field
 
 from grading.domain.base_value import Value
 
-Kind = Literal["points", "reason", "remark", "hide", "add", "text", "adjust", "waive", "apply"]
+Kind = Literal["points", "confirm", "reason", "remark", "hide", "add", "text", "adjust", "waive", "apply"]
 """points    of a criterion: `points`, target is the criterion's id
+confirm   the points of a criterion stay as they are: a person agrees with them
 reason    of a criterion: `text`
 remark    a finding or suggestion says something else: `text`; target `finding:2`, `suggestion:0`, from 0
 hide      a finding or suggestion is not shown; target as above
@@ -18,6 +19,14 @@ text      a part of the feedback or the summary says something else; target `fee
 adjust    the total: `points` more or less
 waive     an adjustment of the rubric takes nothing; target is its id
 apply     an adjustment of the rubric applies in full; target as above
+"""
+
+
+GRADING: tuple[Kind, ...] = ("points", "confirm")
+"""Kinds by which a person grades a criterion.
+
+A criterion of a submission is graded by a person when its current round has such a change of it that is not
+undone, the last one by that person, or when a person marked the whole grade as reviewed.
 """
 
 

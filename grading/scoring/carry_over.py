@@ -48,6 +48,8 @@ def carried(changes: Iterable[Change], old: Report, new: Report) -> Carried:
     for change in changes:
         if change.kind in ("points", "reason"):
             mine, conflict = _of_criterion(change, was.get(change.target), now.get(change.target))
+        elif change.kind == "confirm":
+            mine, conflict = _confirmed(change, was.get(change.target), now.get(change.target)), None
         elif change.kind in ("waive", "apply"):
             mine, conflict = _of_adjustment(change, old, new)
         elif change.kind in ("remark", "hide"):
@@ -74,6 +76,14 @@ def _of_criterion(
     if was.points != now.points:
         return change, Conflict("judged", title, was.points, now.points, change.points)
     return change, None
+
+
+def _confirmed(change: Change, was: CriterionGrade | None, now: CriterionGrade | None) -> Change | None:
+    """What a person agreed with must stand there still; else the criterion is to be graded again."""
+    same = (
+        was is not None and now is not None and (was.points, was.max_points) == (now.points, now.max_points)
+    )
+    return change if same else None
 
 
 def _of_adjustment(change: Change, old: Report, new: Report) -> tuple[Change | None, Conflict | None]:

@@ -3,7 +3,7 @@
 Reading submissions belongs to grading.store.review; nothing here says what an answer is worth.
 """
 
-from grading.similarity.answers import Answer, Region, answers_of
+from grading.similarity.answers import Answer, Region, answers_of, regions_of
 from grading.similarity.fingerprints import fingerprints, overlap, packed, unpacked
 from grading.similarity.groups import Answered, AnswerGroup, grouped, next_open
 from grading.similarity.outcomes import Outcome, outcome_of
@@ -21,5 +21,6 @@ __all__ = [
     "outcome_of",
     "overlap",
     "packed",
+    "regions_of",
     "unpacked",
 ]

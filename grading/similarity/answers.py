@@ -86,6 +86,11 @@ def place_of(criterion: Criterion, rubric: Rubric, scopes: Scopes) -> tuple[Piec
     return tuple(_apart(ordered))
 
 
+def regions_of(documents: Sequence[Document], rubric: Rubric, criterion: Criterion) -> tuple[Region, ...]:
+    """Where the answer to a criterion stands; the documents know what the student added."""
+    return tuple(map(_region, place_of(criterion, rubric, Scopes(documents))[:MOST_REGIONS]))
+
+
 def kept_names(criterion: Criterion) -> frozenset[str]:
     """The names by which the checks of a criterion find what a student made."""
     return names_in(text for check in all_checks(criterion.checks) for text in _texts(check))

@@ -66,6 +66,9 @@ class FakeDispatch:
     released: int = 0
     viewers: dict[str, list[int]] = field(default_factory=dict)
 
+    claims: dict[str, int] = field(default_factory=dict)
+    """Submission -> who grades it now by whatever criterion."""
+
     def announce(self, round_id: str) -> bool:
         self.announced.append(round_id)
         return not self.away
@@ -97,6 +100,14 @@ class FakeDispatch:
         seen = self.viewers.setdefault(submission_id, [])
         seen[:] = [*(one for one in seen if one != user_id), user_id]
         return tuple(seen[:-1])
+
+    def claim_criterion(
+        self, assignment_id: int, criterion: str, user_id: int, submissions: Sequence[str]
+    ) -> str | None:
+        free = (one for one in submissions if self.claims.get(one, user_id) == user_id)
+        if (found := next(free, None)) is not None:
+            self.claims = {one: by for one, by in self.claims.items() if by != user_id} | {found: user_id}
+        return found
 
     def password_refused(self) -> bool:
         return self.refused

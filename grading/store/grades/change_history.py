@@ -11,9 +11,12 @@ from sqlalchemy import Select, bindparam, func, select
 from sqlalchemy.orm import Session, aliased
 
 from grading.domain.base_value import Value
+from grading.domain.report_changes import GRADING
 from grading.store.database import literal_limit
 from grading.store.tables import Change, Round, User
 
+OF_CRITERION = (*GRADING, "reason")
+"""Kinds of changes whose target is a criterion."""
 MOST = 200
 """Changes of one grade that are listed; the newest."""
 
@@ -38,6 +41,8 @@ class Made(MadeChange):
     """A change with its id."""
 
     id: int
+    author: int | None = None
+    """Id of the user who made it."""
 
     @property
     def last(self) -> datetime:
@@ -49,6 +54,14 @@ def stamp(session: Session, round_id: str) -> str:
     """Stamp of a grade's changes: round, newest change, number of undone ones."""
     query = select(func.max(Change.id), func.count(Change.undone_at)).where(Change.round_id == round_id)
     newest, undone = session.execute(query).one()
+    return f"{round_id}.{newest or 0}.{undone}"
+
+
+def criterion_stamp(session: Session, round_id: str, criterion: str) -> str:
+    """Stamp of the changes of one criterion; those of others leave it as it is."""
+    query = select(func.max(Change.id), func.count(Change.undone_at))
+    of_it = (Change.kind.in_(OF_CRITERION), Change.target == criterion)
+    newest, undone = session.execute(query.where(Change.round_id == round_id, *of_it)).one()
     return f"{round_id}.{newest or 0}.{undone}"
 
 
@@ -76,7 +89,7 @@ def of_round() -> Select[Any]:
     one, undoer = Change, aliased(User)
     query: Any = select(
         one.id, one.at, one.kind, one.target, one.value, one.before, one.reason, one.bulk, one.undone_at,
-        User.name, undoer.name.label("undoer"), Round.number,
+        one.by, User.name, undoer.name.label("undoer"), Round.number,
     )  # fmt: skip
     found: Select[Any] = (
         query.join(Round, Round.id == Change.round_id)
@@ -91,8 +104,8 @@ def of_round() -> Select[Any]:
 def made_of(row: Any) -> Made:
     """A row as a change."""
     return Made(
-        id=row.id, at=row.at, by=row.name or "", kind=row.kind, target=row.target, value=row.value,
-        before=row.before, reason=row.reason, bulk=bool(row.bulk), grading=row.number,
+        id=row.id, author=row.by, at=row.at, by=row.name or "", kind=row.kind, target=row.target,
+        value=row.value, before=row.before, reason=row.reason, bulk=bool(row.bulk), grading=row.number,
         undone_at=row.undone_at, undone_by=row.undoer or "",
     )  # fmt: skip
 

@@ -189,9 +189,10 @@ def _levels(
     marks: Sequence[tables.Mark],
     changes: Sequence[Change],
 ) -> Iterator[PersonLevel]:
-    """Levels that people gave a submission's criteria: marks, else a change, else a review that left the
-    level.
+    """Levels that people gave a submission's criteria: marks, else a change, else a confirmation or a review
+    that left the level.
     """
+    agreed = {one.target: int(one.by) for one in changes if one.kind == "confirm"}
     given = {one.target: one for one in changes if one.kind == "points" and one.points is not None}
     for name, one in grader.items():
         own = [mark for mark in marks if mark.criterion == name]
@@ -204,8 +205,8 @@ def _levels(
             share = min(max((change.points or 0.0) / one.max_points, 0.0), 1.0)
             level = round(share * one.highest, 2)
             yield PersonLevel(work.id, name, int(change.by), level, one.level, "changed")
-        elif reviewer is not None and one.level is not None:
-            yield PersonLevel(work.id, name, reviewer, one.level, one.level, "accepted")
+        elif (by := agreed.get(name, reviewer)) is not None and one.level is not None:
+            yield PersonLevel(work.id, name, by, one.level, one.level, "accepted")
 
 
 def _runs(session: Session, chosen: Subquery) -> Iterator[StageRun]:

@@ -137,6 +137,12 @@ def load_code(session: Session, submission_id: str, criterion: str) -> tuple[Cod
     return tuple(part for region in regions for part in _parts(region, row.documents))
 
 
+def load_regions(session: Session, round_id: str, criterion: str) -> tuple[Region, ...]:
+    """Where the answer of a round stands; nowhere where it was not prepared, or nothing was written."""
+    query = select(Answer.regions).where(Answer.round_id == round_id, Answer.criterion == criterion)
+    return tuple(Region.model_validate(one) for one in session.scalar(query) or ())
+
+
 def separate(session: Session, submission_id: str, criterion: str, actor: Actor) -> None:
     """Take an answer out of its group, for good. Raises NotFound."""
     if not session.scalar(select(func.count()).where(*_of(Answer, submission_id, criterion))):

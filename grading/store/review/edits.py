@@ -44,6 +44,9 @@ NO_SUCH_CRITERION = define_message(
     "edits.no_such_criterion", "This criterion is no longer part of the grade. Reload the page."
 )
 POINTS_RANGE = define_message("edits.points_range", "Enter 0 to %(most)s points for “%(title)s”.")
+NOT_RATED = define_message(
+    "edits.not_rated", "“%(title)s” has no points that could be confirmed. Choose a level."
+)
 NO_SUCH_REMARK = define_message(
     "edits.no_such_remark", "This comment is no longer part of the grade. Reload the page."
 )
@@ -91,14 +94,20 @@ def change_grade(session: Session, submission_id: str, wanted: Change, seen: str
     Sending the same change twice makes it once.
     """
     grade = _locked(session, submission_id)
-    value, before = _checked(session, grade, wanted)
     if stamp(session, grade.round_id) != seen:
+        value, _ = _checked(session, grade, wanted)
         if _was_sent(session, grade, wanted, value, seen, actor):
             return
         raise ChangedMeanwhile(since(session, grade.round_id, seen))
+    record_change(session, grade, wanted, actor)
+
+
+def record_change(session: Session, grade: tables.Grade, wanted: Change, actor: Actor) -> int:
+    """Make a change of a locked grade, whatever was changed before; returns its id. Raises ChangeRefused."""
+    value, before = _checked(session, grade, wanted)
     row = tables.Change(
         round_id=grade.round_id,
-        submission_id=submission_id,
+        submission_id=grade.submission_id,
         kind=wanted.kind,
         target=wanted.target,
         value=value,
@@ -113,25 +122,38 @@ def change_grade(session: Session, submission_id: str, wanted: Change, seen: str
     update_final_score(session, grade)
     detail: dict[str, Any] = {"kind": wanted.kind, "target": wanted.target, "from": before, "to": value}
     detail |= {"reason": wanted.reason, "change": row.id, "final_points": grade.final_points}
-    write_audit(session, actor.name, "grade.change", f"submission:{submission_id}", detail)
-    _tell(session, grade, f"changed:{grade.round_id}:{row.id}")
+    write_audit(session, actor.name, "grade.change", f"submission:{grade.submission_id}", detail)
+    if wanted.kind != "confirm":  # nothing that others see of the grade is another
+        _tell(session, grade, f"changed:{grade.round_id}:{row.id}")
+    return row.id
 
 
 def undo_change(session: Session, submission_id: str, change_id: int, seen: str, actor: Actor) -> None:
     """Undo a change; an undone one stays undone. Raises NotFound, ChangedMeanwhile."""
     grade = _locked(session, submission_id)
+    row = find_change(session, grade, change_id)
+    if row.undone_at is None:
+        require_unchanged(session, grade.round_id, seen)
+        record_undo(session, grade, row, actor)
+
+
+def find_change(session: Session, grade: tables.Grade, change_id: int) -> tables.Change:
+    """A change of a grade, also an undone one. Raises NotFound."""
     row = session.get(tables.Change, change_id)
     if row is None or row.round_id != grade.round_id:
         raise NotFound(NO_SUCH_CHANGE)
-    if row.undone_at is not None:
-        return
-    require_unchanged(session, grade.round_id, seen)
+    return row
+
+
+def record_undo(session: Session, grade: tables.Grade, row: tables.Change, actor: Actor) -> None:
+    """Undo a change of a locked grade, whatever was changed since."""
     row.undone_at, row.undone_by = now(session), actor.user_id
     session.flush()
     update_final_score(session, grade)
     detail = {"change": row.id, "kind": row.kind, "target": row.target, "final_points": grade.final_points}
-    write_audit(session, actor.name, "grade.undo", f"submission:{submission_id}", detail)
-    _tell(session, grade, f"changed:{grade.round_id}:{row.id}:undone")
+    write_audit(session, actor.name, "grade.undo", f"submission:{grade.submission_id}", detail)
+    if row.kind != "confirm":
+        _tell(session, grade, f"changed:{grade.round_id}:{row.id}:undone")
 
 
 def require_unchanged(session: Session, round_id: str, seen: str) -> None:
@@ -205,7 +227,7 @@ def _checked(session: Session, grade: tables.Grade, wanted: Change) -> tuple[dic
         return _adjusted(grade, wanted)
     if wanted.kind in ("waive", "apply"):
         return {}, _of_adjustment(report, wanted)
-    if wanted.kind in ("points", "reason"):
+    if wanted.kind in ("points", "confirm", "reason"):
         return _of_criterion(report, wanted)
     if wanted.kind in ("remark", "hide"):
         return _of_remark(original, wanted)
@@ -243,6 +265,10 @@ def _of_criterion(report: Report, wanted: Change) -> tuple[dict[str, Any], dict[
         if not wanted.text:
             raise ChangeRefused(NO_REASON_FOR_STUDENT)
         return {"text": wanted.text}, {"text": found.reason}
+    if wanted.kind == "confirm":
+        if found.points is None:
+            raise ChangeRefused(NOT_RATED(title=found.title))
+        return {}, {"points": found.points}
     if wanted.points is None or not 0 <= wanted.points <= found.max_points:
         raise ChangeRefused(POINTS_RANGE(most=found.max_points, title=found.title))
     return {"points": round(wanted.points, 2)}, {"points": found.points}

@@ -241,7 +241,8 @@ def _looked(look: Look) -> ColumnElement[bool] | None:
         "unreviewed": lambda: Grade.id.is_not(None) & Grade.reviewed_at.is_(None),
         "reviewed": lambda: Grade.reviewed_at.is_not(None),
         "changed": lambda: or_(
-            Grade.adjustment != 0, exists().where(Change.round_id == Round.id, Change.undone_at.is_(None))
+            Grade.adjustment != 0,
+            exists().where(Change.round_id == Round.id, Change.kind != "confirm", Change.undone_at.is_(None)),
         ),
         "regrade": lambda: exists().where(
             RegradeRequest.submission_id == Submission.id, RegradeRequest.state == "open"

@@ -365,7 +365,8 @@ def _grade(session: Session, row: Any) -> GradeView:
 
 def _changed_at(released_at: datetime | None, changes: Iterable[Any]) -> datetime | None:
     """When people last changed a released grade."""
-    last = max((one.undone_at or one.at for one in changes), default=None)
+    visible = (one for one in changes if one.kind != "confirm")
+    last = max((one.undone_at or one.at for one in visible), default=None)
     return last if last is not None and released_at is not None and last > released_at else None
 
 

@@ -38,6 +38,7 @@ Ids = dict[str, tuple[Any, Any, Any]]
 NO_IDS = {
     # arguments of routes that name nothing anybody owns, with a value that exists
     "connection": "canvas",
+    "criterion": "load",
     "platform_id": 1,
     "context_id": 1,
     "secret_id": 1,

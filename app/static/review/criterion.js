@@ -1,0 +1,136 @@
+// Keys of a criterion, and the next submission without loading the page anew. All works without this file.
+"use strict";
+
+const KEYS_ON = "grader-review-keys";
+let busy = false;
+
+const across = () => document.querySelector("[data-across]");
+const keysDialog = document.querySelector("[data-across-keys]");
+
+const stored = (value) => {
+  try {
+    if (value !== undefined) window.localStorage.setItem(KEYS_ON, value);
+    return window.localStorage.getItem(KEYS_ON);
+  } catch {
+    return null; // storage is off; then nothing is remembered
+  }
+};
+
+const isField = (target) =>
+  target instanceof HTMLElement &&
+  (target.isContentEditable ||
+    ["SELECT", "TEXTAREA"].includes(target.tagName) ||
+    (target.tagName === "INPUT" && !["checkbox", "radio", "button", "submit"].includes(target.type)));
+
+// What a reader sees first: what went wrong, else whose submission this is.
+const arrive = () => {
+  for (const button of document.querySelectorAll("[data-across-help]")) button.hidden = false;
+  (document.querySelector("[data-across-alert]") ?? document.querySelector("[data-across-title]")).focus();
+  if (!document.querySelector("[data-across-alert]")) window.scrollTo(0, 0);
+};
+
+// Only those of this answer: who saves each second would have many.
+const showMessages = (page) => {
+  const main = document.querySelector("main");
+  for (const one of main.querySelectorAll(":scope > .flash")) one.remove();
+  main.prepend(...page.querySelectorAll("main > .flash"));
+};
+
+// The page of an answer in the place of this one; false where the answer is another page.
+const show = (text, address) => {
+  const page = new DOMParser().parseFromString(text, "text/html");
+  const fresh = page.querySelector("[data-across]");
+  if (!fresh) return false;
+  across().replaceWith(fresh);
+  for (const part of ["main", "header .bar"]) {
+    document.querySelector(part).className = page.querySelector(part).className; // pages differ in width
+  }
+  document.title = page.title;
+  if (address !== window.location.href) window.history.pushState(null, "", address);
+  showMessages(page);
+  if (typeof localiseTimes === "function") localiseTimes(fresh);
+  arrive();
+  return true;
+};
+
+// Asks once; where that fails, or leads to another page, the browser goes there by itself.
+const load = async (address, form, otherwise) => {
+  if (busy) return;
+  busy = true;
+  across().setAttribute("aria-busy", "true");
+  try {
+    const how = form ? { method: "POST", body: form } : {};
+    const answer = await fetch(address, { credentials: "same-origin", headers: { Accept: "text/html" }, ...how });
+    const known = answer.ok || (answer.status >= 400 && answer.status < 500);
+    if (known && show(await answer.text(), answer.url)) return;
+    if (answer.redirected && answer.ok) window.location.assign(answer.url);
+    else otherwise();
+  } catch {
+    otherwise();
+  } finally {
+    busy = false;
+    across()?.removeAttribute("aria-busy");
+  }
+};
+
+const byItself = (form, button) => {
+  form.dataset.plain = "1";
+  form.requestSubmit(button);
+};
+
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (form.dataset.plain || form.method !== "post" || !form.closest("[data-across]")) return;
+  event.preventDefault();
+  const data = new FormData(form, event.submitter);
+  load(form.action, data, () => byItself(form, event.submitter));
+});
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest?.("[data-across] a[data-key]");
+  if (!link || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  load(link.href, null, () => window.location.assign(link.href));
+});
+
+const press = (key) => {
+  const found = across().querySelector(`[data-key="${CSS.escape(key)}"]`);
+  if (!found) return false;
+  found.click();
+  return true;
+};
+
+const write = () => {
+  const field = across().querySelector("textarea");
+  if (!field) return false;
+  field.focus();
+  field.setSelectionRange(field.value.length, field.value.length);
+  return true;
+};
+
+const help = () => {
+  if (!keysDialog.open) keysDialog.showModal();
+  return true;
+};
+
+document.addEventListener("keydown", (event) => {
+  if (event.defaultPrevented || event.isComposing || event.altKey || keysDialog.open) return;
+  if (isField(event.target)) {
+    if (event.key === "Escape") event.target.blur();
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) press("a");
+    return;
+  }
+  if (event.ctrlKey || event.metaKey || event.repeat || stored() === "off") return;
+  const done = { c: write, "?": help }[event.key] ?? (() => /^[0-9ajknu]$/.test(event.key) && press(event.key));
+  if (done()) event.preventDefault();
+});
+
+document.addEventListener("click", (event) => {
+  if (event.target.closest?.("[data-across-help]")) help();
+});
+window.addEventListener("popstate", () => window.location.reload());
+
+const keysOn = keysDialog.querySelector("[data-across-keys-on]");
+keysOn.checked = stored() !== "off";
+keysOn.addEventListener("change", () => stored(keysOn.checked ? "on" : "off"));
+for (const button of document.querySelectorAll("[data-across-help]")) button.hidden = false;

@@ -1,0 +1,85 @@
+"""One criterion for all submissions in a real browser: one key for each, Undo, without scripts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from grading.store.accounts import users
+from tests.e2e.browsing import come_in, follow, look
+from tests.integration.review.test_pages import given
+from tests.integration.webapp import School
+
+CLASS = ("Aino Ahvenjärvi", "Bo Berg", "Chidinma Okonkwo-Fitzgerald")
+
+
+@pytest.fixture(scope="module")
+def school(tmp_path_factory: pytest.TempPathFactory) -> Iterator[School]:
+    made = School(tmp_path_factory.mktemp("school"))
+    with made.store.write() as session:
+        for name in CLASS:
+            user = users.create_user(session, f"s-{name}", name=name)
+            users.enrol(session, user.id, made.course, "student")
+            made.users[name] = user.id
+    for name in CLASS:
+        made.grade(made.submit(name), given(2, 3))
+    yield made
+    made.close()
+
+
+def at(page: Page, name: str) -> None:
+    expect(page.locator("[data-across-title]")).to_contain_text(name)
+    expect(page.locator("[data-across-title]")).to_be_focused()
+
+
+def test_one_key_a_submission(careful: Page, school: School, site: str, pictures: Path) -> None:
+    page = careful
+    come_in(page, site, school, "teacher")
+    page.goto(f"{site}/assignments/{school.assignment}/review")
+    follow(page, page.get_by_role("link", name="Review by criterion"))
+    look(page, pictures, "criterion-1-all", all_widths=True)
+    follow(page, page.get_by_role("link", name=re.compile("Start.*Loads the data")))
+    expect(page.locator("[data-across-title]")).to_contain_text("Aino")
+    look(page, pictures, "criterion-2-one", all_widths=True)
+    page.keyboard.press("3")
+    at(page, "Bo Berg")
+    expect(page.get_by_text("Aino Ahvenjärvi: level 3 saved.")).to_be_visible()
+    page.keyboard.press("c")
+    page.keyboard.type("Say 1 or 2.")  # keys are letters while one types
+    page.keyboard.press("Control+Enter")
+    at(page, "Chidinma")
+    expect(page.get_by_text("2 of 3 graded, 1 left: Teacher 2")).to_be_visible()
+    page.keyboard.press("u")
+    at(page, "Bo Berg")
+    expect(page.get_by_text("1 of 3 graded, 2 left: Teacher 1")).to_be_visible()
+    page.keyboard.press("?")
+    look(page, pictures, "criterion-3-keys")
+    page.keyboard.press("Escape")
+    page.keyboard.press("a")
+    at(page, "Chidinma")
+    page.keyboard.press("k")
+    at(page, "Bo Berg")
+    page.go_back()
+    expect(page.locator("[data-across-title]")).to_contain_text("Chidinma")
+    expect(page.get_by_role("button", name="Keyboard shortcuts")).to_be_visible()  # keys are listened to
+    page.keyboard.press("0")
+    expect(page.get_by_text("Staff has graded all submissions by this criterion.")).to_be_visible()
+    look(page, pictures, "criterion-4-list", all_widths=True)
+    follow(page, page.get_by_role("link", name="Hide names"))
+    expect(page.get_by_text("Chidinma")).to_have_count(0)
+
+
+def test_it_works_without_scripts(browser: Browser, school: School, site: str) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    come_in(page, site, school, "teacher")
+    page.goto(f"{site}/assignments/{school.assignment}/review/criteria/think/next?blind=1")
+    page.get_by_role("button", name="partly there").click()
+    expect(page.locator("h1")).to_contain_text("Bo Berg")
+    page.get_by_role("button", name="Undo").first.click()
+    expect(page.locator("h1")).to_contain_text("Aino")
+    context.close()

@@ -1,0 +1,193 @@
+"""Going through one criterion: what is saved, what is hidden, who graded what, two people at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from grading.store import tables
+from grading.store.grades import change_history
+from grading.store.review import edits
+from grading.store.views import criterion_worklist, review_worklist
+from grading.store.views import submission as submission_view
+from grading.store.views.criterion_worklist import CriterionProgress
+from grading.store.views.review_worklist import Filters
+from tests.integration.review.test_pages import audited, given, grade_of, news, post
+from tests.integration.webapp import School
+
+
+@pytest.fixture
+def school(tmp_path: Path) -> Iterator[School]:
+    made = School(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def works(school: School) -> tuple[str, str]:
+    """Submissions of Anna and Ben."""
+    anna, ben = school.submit("anna"), school.submit("ben")
+    school.grade(anna, given(1, 1.5))
+    school.grade(ben, given(3, 3), released=True)
+    return anna, ben
+
+
+def root(school: School, criterion: str = "load") -> str:
+    return f"/assignments/{school.assignment}/review/criteria/{criterion}"
+
+
+def text_of(client: FlaskClient, path: str, **query: Any) -> str:
+    answer = client.get(path, query_string=query or None)
+    assert answer.status_code == 200, (path, answer.status_code)
+    return answer.get_data(as_text=True)
+
+
+def save(client: FlaskClient, path: str, seen: str = "", **form: Any) -> Any:
+    page = text_of(client, path.partition("?")[0])
+    found = re.search(r'name="seen" value="([^"]+)"', page)
+    assert found is not None
+    return post(client, path, seen=seen or found[1], **form)
+
+
+def progress(school: School, criterion: str = "load") -> CriterionProgress:
+    with school.store.read() as session:
+        assignment = session.get_one(tables.Assignment, school.assignment)
+        return criterion_worklist.progress(
+            criterion_worklist.load_worklist(session, assignment).get(criterion, ())
+        )
+
+
+def names(found: CriterionProgress) -> dict[str, int]:
+    return {grader.name: count for grader, count in found.graders}
+
+
+def test_each_level_is_one_form_that_leads_on(school: School, works: tuple[str, str]) -> None:
+    anna, ben = works
+    teacher, one = school.client("teacher"), root(school) + "/submissions/"
+    assert f'href="{root(school).rpartition("/")[0]}"' in text_of(
+        teacher, f"/assignments/{school.assignment}/review"
+    )
+    assert text_of(teacher, root(school).rpartition("/")[0]).count("0 of 2 graded, 2 left") == 2
+    assert teacher.get(root(school) + "/next").location == one + anna
+    answer = save(teacher, one + anna, level="3", text="Say why.")
+    assert (answer.status_code, answer.location.partition("?")[0]) == (303, one + ben)
+    assert grade_of(school, anna).criterion_points["load"] == 3
+    with school.store.read() as session:
+        view = submission_view.load_view(session, anna)
+    assert view.grade is not None
+    assert view.grade.report.criteria[0].reason == "Say why."
+    page = text_of(teacher, answer.location)
+    assert "Anna: level 3 saved." in page
+    undo = re.search(r'name="change" value="([\d.]+)"', page)
+    assert undo is not None
+    assert "." in undo[1]
+    # the level that it has is confirmed: nothing of the grade changes, and nobody is told
+    answer = save(teacher, one + ben, level="3")
+    assert answer.location.startswith(root(school) + "?undo=")
+    assert "Staff has graded all submissions by this criterion." in text_of(teacher, root(school))
+    assert (names(progress(school)), progress(school).left) == ({"Teacher": 2}, 0)
+    assert news(school) == []
+    with school.store.read() as session:
+        assignment = session.get_one(tables.Assignment, school.assignment)
+        listed = review_worklist.load_page(session, assignment, Filters(look="changed"))
+    assert [one.student for one in listed.items] == ["Anna"]
+    assert audited(school, "grade.change")[-1]["kind"] == "confirm"
+    answer = post(teacher, one + anna + "/undo", change=undo[1])
+    assert answer.location == one + anna
+    assert grade_of(school, anna).criterion_points["load"] == 1
+    assert progress(school).graded == 1
+    assert save(teacher, one + anna).location.startswith(root(school))  # without a level: as it is
+    assert progress(school).graded == 2
+
+
+def test_a_reviewed_grade_is_graded_by_all_criteria(school: School, works: tuple[str, str]) -> None:
+    teacher, grader = school.client("teacher"), school.client("grader")
+    with school.store.read() as session:
+        round_id = submission_view.load_view(session, works[0]).round_id
+        seen = change_history.stamp(session, round_id)
+    assert post(grader, f"/submissions/{works[0]}/review/accept", seen=seen).status_code == 303
+    assert [names(progress(school, one)) for one in ("load", "think")] == [{"Grader": 1}] * 2
+    save(teacher, f"{root(school)}/submissions/{works[0]}", level="0")
+    assert [names(progress(school, one)) for one in ("load", "think")] == [{"Teacher": 1}, {"Grader": 1}]
+
+
+def test_names_and_levels_are_hidden(school: School, works: tuple[str, str]) -> None:
+    anna, _ben = works
+    teacher, path = school.client("teacher"), f"{root(school)}/submissions/{anna}"
+    page = text_of(teacher, path)
+    assert "Anna" in page
+    assert "level 4 of 4" in page
+    assert "The file is read with pandas." in page
+    page = text_of(teacher, path, anonymous=1, blind=1)
+    pseudonym = re.search(r"Student-[0-9A-F]{6}", page)
+    assert pseudonym is not None
+    assert "Anna" not in page
+    assert "level 4 of 4" not in page
+    assert "The file is read with pandas." not in page
+    assert "Hidden until you have graded." in page
+    assert pseudonym[0] in text_of(teacher, root(school), anonymous=1)
+    answer = save(teacher, path + "?anonymous=1&blind=1", level="2")
+    assert "anonymous=1" in answer.location
+    assert "blind=1" in answer.location
+    page = text_of(teacher, answer.location)
+    assert f"{pseudonym[0]}: level 2 saved. The model proposes level 4." in page
+    page = text_of(teacher, path, anonymous=1, blind=1)
+    assert "level 4 of 4" in page
+    assert "Anna" not in page
+    # a colleague has not graded it yet
+    assert "level 4 of 4" not in text_of(school.client("grader"), path, blind=1)
+    assert "hidden" in text_of(school.client("grader"), root(school), blind=1)
+
+
+def test_two_people_get_different_submissions(school: School, works: tuple[str, str]) -> None:
+    anna, ben = works
+    teacher, grader = school.client("teacher"), school.client("grader")
+    following = root(school) + "/next"
+    assert teacher.get(following).location.endswith(anna)
+    assert grader.get(following).location.endswith(ben)
+    assert "Someone else has this submission open" in text_of(grader, f"{root(school)}/submissions/{anna}")
+    assert "Someone else has this" not in text_of(teacher, f"{root(school)}/submissions/{anna}")
+    save(grader, f"{root(school)}/submissions/{ben}", level="4")
+    answer = grader.get(following)
+    assert answer.location == root(school)
+    assert "Other people are grading the remaining submissions now." in text_of(grader, answer.location)
+
+
+def test_only_changes_of_the_same_criterion_are_in_conflict(school: School, works: tuple[str, str]) -> None:
+    anna, _ben = works
+    teacher, grader = school.client("teacher"), school.client("grader")
+    paths = [f"{root(school, one)}/submissions/{anna}" for one in ("load", "think")]
+    seen = [re.findall(r'name="seen" value="([^"]+)"', text_of(teacher, path))[0] for path in paths]
+    assert save(grader, paths[1], level="4").status_code == 303
+    assert post(teacher, paths[0], seen=seen[0], level="2").status_code == 303
+    assert post(teacher, paths[0], seen=seen[0], level="2").status_code == 303  # the same form again
+    answer = post(teacher, paths[1], seen=seen[1], level="1", text="My words.")
+    assert answer.status_code == 409
+    page = answer.get_data(as_text=True)
+    assert "someone changed this grade" in page
+    assert "My words." in page
+    assert grade_of(school, anna).criterion_points == {"load": 2, "think": 6}
+    assert school.count(tables.Change) == 2
+
+
+def test_what_makes_no_sense_is_refused(school: School, works: tuple[str, str]) -> None:
+    anna, _ben = works
+    teacher, path = school.client("teacher"), f"{root(school)}/submissions/{anna}"
+    assert save(teacher, path, level="9").status_code == 422
+    assert teacher.get(root(school, "gone")).status_code == 404
+    assert teacher.get(f"{root(school)}/submissions/{'0' * 32}").status_code == 404
+    other = f"/assignments/{school.quick}/review/criteria/load/submissions/{anna}"
+    assert teacher.get(other).status_code == 404
+    assert save(teacher, path, level="2").status_code == 303
+    with school.store.read() as session:
+        (made,) = session.query(tables.Change).all()
+    assert (
+        post(teacher, f"{root(school, 'think')}/submissions/{anna}/undo", change=made.id).status_code == 404
+    )
+    assert edits.NEEDS_REASON
+    assert made.reason
