@@ -10,7 +10,8 @@ from sqlalchemy import select
 from grading.store import Store, schema
 from grading.store.assignments import versions
 from grading.store.assignments.versions import NewVersion
-from grading.store.tables import Round, RubricVersion
+from grading.store.tables import Assignment, Round, RubricVersion
+from grading.store.views import authoring
 from tests.support.factories import COURSE, RUBRIC, submit
 
 FIRST = NewVersion("sales", "Sales", "r", "at_once", digest="1", rubric=RUBRIC, task="Sum it up.")
@@ -30,4 +31,8 @@ def test_versions_are_only_added(fresh_database: Callable[..., str]) -> None:
         assert [row.task for row in rows] == ["Sum it up.", "Sum it up by region.", "Sum it up."]
         for round_id, number in graded_with.items():
             assert session.get_one(Round, round_id).rubric_version.number == number
+        there = authoring.load_written(session, session.get_one(Assignment, assignment.id))
+        found = (there.task, there.solution, there.tested, there.draft, there.published)
+        assert found == (True, False, False, False, True)
+        assert there.rubric == RUBRIC.model_dump(mode="json")
     store.close()

@@ -23,6 +23,7 @@ from grading.assignments.editor.steps import STEP_OF, Lacking, Step, Written, fo
 from grading.assignments.editor.toml_writer import written
 from grading.assignments.legacy_import import Works
 from grading.assignments.loader import read_files, read_folder
+from grading.checks import collect
 from grading.checks.kinds.code import CodeMatches, Uses
 from grading.checks.kinds.combined import Alternatives, Ladder, Rung
 from grading.checks.kinds.counts import Count
@@ -249,6 +250,23 @@ def test_a_check_says_what_it_finds_in_solution_and_starter() -> None:
     }
     (problem,) = previewed(Uses()).problems
     assert problem.message.message == "checks nothing; set all_of or any_of"
+
+
+def test_a_check_says_the_same_as_in_a_grading() -> None:
+    for name in ("python-basket", "sales-cleaning"):
+        folder = read_folder(SAMPLES / name)
+        works, said = Works(folder.solution, folder.starter), 0
+        graded = collect(set_apart(folder.solution, folder.starter), folder.rubric, folder.solution)
+        for criterion, evidence in zip(folder.rubric.criteria, graded.criteria, strict=True):
+            for check, expected in zip(criterion.checks, evidence.outcomes, strict=True):
+                alone = criterion.model_copy(update={"checks": (check,)})
+                rubric = folder.rubric.model_copy(update={"criteria": (alone,), "adjustments": ()})
+                found = preview(form.to_raw(rubric), works)
+                if found.withheld is None:
+                    one = found.outcomes["solution"]
+                    assert (one.earned, one.message) == (expected.earned, expected.message)
+                    said += 1
+        assert said > 3
 
 
 def test_a_check_that_may_take_long_waits_for_the_test_run() -> None:
