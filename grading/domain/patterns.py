@@ -8,7 +8,6 @@ match sees at most the first 20,000 characters of a cell.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import lru_cache
 from re import _constants as constants  # type: ignore[attr-defined]  # no public way to look into a pattern
 from re import _parser as parser  # type: ignore[attr-defined]
@@ -36,7 +35,7 @@ def compiled(pattern: str, flags: int = re.MULTILINE) -> re.Pattern[str]:
         regex = re.compile(pattern, flags)
     except (re.error, OverflowError, RecursionError) as error:
         raise AssignmentError(f"the regular expression {pattern!r} is not valid: {error}") from error
-    if any(_repeats(tree)):
+    if _nested(tree):
         raise AssignmentError(
             f"the regular expression {pattern!r} repeats something that repeats itself, "
             "which can take for ever; use one repeat, or an atomic group (?>…) inside"
@@ -44,24 +43,16 @@ def compiled(pattern: str, flags: int = re.MULTILINE) -> re.Pattern[str]:
     return regex
 
 
-def unbounded_repeats(pattern: str) -> int:
-    """How many repeats of a pattern have no bound: each multiplies the steps that a search may take."""
-    try:
-        return sum(1 for _ in _repeats(parser.parse(pattern, re.MULTILINE)))
-    except (re.error, OverflowError, RecursionError) as error:
-        raise AssignmentError(f"the regular expression {pattern!r} is not valid: {error}") from error
-
-
-def _repeats(tree: Any) -> Iterator[bool]:
-    """Of each unbounded repeat, whether another holds it; atomic groups, possessive repeats do not count."""
+def _nested(tree: Any) -> bool:
+    """Whether an unbounded repeat holds another one; atomic groups and possessive repeats do not count."""
     stack: list[tuple[Any, bool]] = [(tree, False)]
     while stack:
         items, inside = stack.pop()
         for op, value in items:
             if op in (constants.MAX_REPEAT, constants.MIN_REPEAT):
                 many = value[1] is constants.MAXREPEAT or value[1] > MANY
-                if many:
-                    yield inside
+                if many and inside:
+                    return True
                 stack.append((value[2], inside or many))
             elif op is constants.SUBPATTERN:
                 stack.append((value[3], inside))
@@ -71,6 +62,7 @@ def _repeats(tree: Any) -> Iterator[bool]:
                 stack.append((value[1], inside))
             elif op is constants.GROUPREF_EXISTS:
                 stack.extend((part, inside) for part in value[1:] if part is not None)
+    return False
 
 
 def readable(pattern: str) -> str:

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from math import comb
 from types import MappingProxyType
 
 from grading.assignments.editor.form import Problem, Raw, blank, read
 from grading.assignments.legacy_import import Works
 from grading.checks.context import Context
 from grading.checks.evaluate import evaluate, outcome
-from grading.checks.scope import Scopes
+from grading.checks.scope import COMMENT, Scopes, first_comments
 from grading.documents import set_apart
-from grading.domain.check import CheckBase, all_checks
-from grading.domain.document import Document
+from grading.domain.check import all_checks
+from grading.domain.document import Cell, Document
 from grading.domain.evidence import CheckOutcome
-from grading.domain.patterns import MAX_TEXT, unbounded_repeats
+from grading.domain.pattern_steps import search_steps
 from grading.domain.rubric import Criterion, Rubric
 from grading.execution.plan import RunCheck
 
 MOST_CHARS = 200_000
 """Of solution and starter together."""
-MOST_STEPS = 1_000_000_000
-"""Of a search by a regular expression at its worst, which is about a second."""
+MOST_STEPS = 2_000_000_000
+"""Of a search by a regular expression at its worst, which is some seconds."""
 
 _STAGE = str(Criterion.model_fields["stage"].default)
 
@@ -82,23 +81,20 @@ def _withheld(criterion: Criterion, documents: Sequence[Document]) -> Withheld |
     inside = list(all_checks(criterion.checks))
     if any(isinstance(one, RunCheck) and one.needs_run for one in inside):
         return Withheld.RUN
-    texts = [text for document in documents for cell in document.cells for text in (cell.source, cell.place)]
-    outputs = [out.text for document in documents for cell in document.cells for out in cell.outputs]
-    if sum(map(len, texts)) + sum(map(len, outputs)) > MOST_CHARS:
+    cells = [cell for document in documents for cell in document.cells]
+    sources, outputs = [cell.source for cell in cells], [out.text for cell in cells for out in cell.outputs]
+    if sum(map(len, sources)) + sum(map(len, outputs)) > MOST_CHARS:
         return Withheld.SIZE
-    searches = [
-        (p, outputs if isinstance(one, RunCheck) else texts) for one in inside for p in _patterns(one)
-    ]
-    searches += [(criterion.where, texts)] if criterion.where else []
-    return Withheld.PATTERN if any(_steps(*one) > MOST_STEPS for one in searches) else None
+    places = [text for cell in cells for text in (cell.place, first_comments(cell), *_comment_lines(cell))]
+    searches = [(criterion.where, places)]
+    for one in inside:
+        read_in = outputs if isinstance(one, RunCheck) else sources
+        searches += [(pattern, read_in) for key in one.pattern_keys for pattern in getattr(one, key)]
+        searches += [(one.where, places), (one.part, places)]
+    slow = any(pattern and search_steps(pattern, texts) > MOST_STEPS for pattern, texts in searches)
+    return Withheld.PATTERN if slow else None
 
 
-def _patterns(check: CheckBase) -> Iterator[str]:
-    yield from (pattern for key in check.pattern_keys for pattern in getattr(check, key))
-    yield from (pattern for pattern in (check.where, check.part) if pattern)
-
-
-def _steps(pattern: str, texts: Sequence[str]) -> int:
-    """A search begins anywhere, and each repeat may end anywhere behind."""
-    ways = unbounded_repeats(pattern) + 1
-    return sum(comb(min(len(text), MAX_TEXT) + ways, ways) for text in texts)
+def _comment_lines(cell: Cell) -> list[str]:
+    """Where sections of a script and questions of a cell begin."""
+    return [line[:300] for line in cell.lines if COMMENT.match(line[:300])]
