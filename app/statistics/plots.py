@@ -127,7 +127,7 @@ def people(figures: Overview) -> Plot:
         series=_series([_difference(one) for one in known_ones]),
         start=-reach,
         end=reach,
-        ticks=tuple((tick, f"{tick:+g}" if tick else "0") for tick in ticks),
+        ticks=tuple((tick, f"+{number(tick)}" if tick > 0 else number(tick)) for tick in ticks),
         axis=_("Levels: manual − automatic"),
     )  # fmt: skip
 

@@ -82,7 +82,10 @@ class ShowSchool(School):
     """The school of the tests with a class that has been at work."""
 
     def __init__(self, place: Path) -> None:
-        super().__init__(place)
+        receivers = [
+            {"name": name, "url": f"https://{name}.school.example/grader-events"} for name in ("lms", "archive")
+        ]
+        super().__init__(place, event_receivers=receivers)
         self.chance = random.Random(11)
         self.made: dict[str, str] = {}
         """What it is an example of -> id of the submission."""
