@@ -83,7 +83,8 @@ class ShowSchool(School):
 
     def __init__(self, place: Path) -> None:
         receivers = [
-            {"name": name, "url": f"https://{name}.school.example/grader-events"} for name in ("lms", "archive")
+            {"name": name, "url": f"https://{name}.school.example/grader-events"}
+            for name in ("lms", "archive")
         ]
         super().__init__(place, event_receivers=receivers)
         self.chance = random.Random(11)
