@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, BrowserContext, Page
 from app.results import pdf_data as printing
 from app.results import typesetting
 from app.results import views as results
+from app.web import maths
 from grading.store import tables
 from grading.store.views import submission as submission_view
 from tests.e2e.browsing import come_in
@@ -22,11 +23,14 @@ from tests.integration.results.test_pdf import inside
 from tests.integration.webapp import School
 
 GROUP = 25
+FORMULAS = ", ".join(sorted(maths.TAGS - {"math"}))
 INJECTED = (
-    "script, style, link, meta, base, iframe, object, embed, svg, math, video, audio, source, marquee, "
+    f"math :not({FORMULAS}), math [href], math [id], :not(p, li, strong, em, h3, h4, h5, h6) > math, "
+    "script, style, link, meta, base, iframe, object, embed, svg, video, audio, source, marquee, "
     "dialog, template:not([data-stage-row]), plaintext, xmp, blink, body, main, title, "
     "[onerror], [onload], [onclick], [onfocus], "
-    "[ontoggle], [onmouseover], [style], [srcdoc], [formaction], img:not(.picture), input[type=password]"
+    "[ontoggle], [onmouseover], [style], [srcdoc], [formaction]:not([formaction^='#']), "
+    "img:not(.picture), input[type=password]"
 )
 """What no text may add to the main part of a page."""
 SHAPE = """() => {
