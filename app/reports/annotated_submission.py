@@ -50,6 +50,8 @@ class Comment:
     """The person who wrote it."""
     corrected: Corrected | None = None
     """Where a person changed its words, what stood there before."""
+    target: str = ""
+    """By which a review changes it: `finding:0`, `suggestion:0`, or `change:1` of a person's comment."""
 
 
 @dataclass(frozen=True)
@@ -63,20 +65,20 @@ class Listed:
 Placed = tuple[Location | None, Comment]
 
 
-def finding(value: Finding, corrected: Corrected | None = None) -> Comment:
+def finding(value: Finding, corrected: Corrected | None = None, target: str = "") -> Comment:
     """A finding as a comment."""
-    return Comment(value.severity, value.title, value.detail, corrected=corrected)
+    return Comment(value.severity, value.title, value.detail, corrected=corrected, target=target)
 
 
-def suggestion(value: Suggestion, corrected: Corrected | None = None) -> Comment:
+def suggestion(value: Suggestion, corrected: Corrected | None = None, target: str = "") -> Comment:
     """A suggestion as a comment."""
     words = "\n\n".join((value.why, value.how))
-    return Comment("suggestion", value.what, words, value.example, corrected=corrected)
+    return Comment("suggestion", value.what, words, value.example, corrected=corrected, target=target)
 
 
 def said_by(value: PersonComment) -> Comment:
     """A person's comment."""
-    return Comment("person", "", value.text, by=value.by)
+    return Comment("person", "", value.text, by=value.by, target=f"change:{value.change}")
 
 
 def remarks(report: Report, original: Report | None = None) -> Iterator[Placed]:
@@ -88,10 +90,12 @@ def remarks(report: Report, original: Report | None = None) -> Iterator[Placed]:
     before = original.analysis if original is not None else None
     found = before.findings if before else report.analysis.findings
     for number, remark in numbered("finding", report.analysis.findings, found, report.corrected):
-        yield remark.location, finding(remark, report.corrected.get(f"finding:{number}"))
+        target = f"finding:{number}"
+        yield remark.location, finding(remark, report.corrected.get(target), target)
     advised = before.suggestions if before else report.analysis.suggestions
     for number, advice in numbered("suggestion", report.analysis.suggestions, advised, report.corrected):
-        yield advice.location, suggestion(advice, report.corrected.get(f"suggestion:{number}"))
+        target = f"suggestion:{number}"
+        yield advice.location, suggestion(advice, report.corrected.get(target), target)
 
 
 def numbered(

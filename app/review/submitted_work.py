@@ -80,6 +80,7 @@ def _made(
         shown=rendered,
         notes=submitted.notes,
         staff=True,
+        reviewing=True,
         many_pictures=sum(map(len, pictures.values())) > result.AT_ONCE,
     )
     return Work(Markup(html), rendered.places, key)  # noqa: S704 - of a template that escapes

@@ -40,6 +40,8 @@ class PersonComment(Value):
     text: str
     by: str
     location: Location | None = None
+    change: int = Field(default=0, exclude=True)
+    """The change that added it."""
 
 
 class CriterionGrade(Value):

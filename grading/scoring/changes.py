@@ -71,7 +71,7 @@ def _comment(change: Change) -> PersonComment:
     place = None
     if change.document:
         place = Location(document=change.document, cell=change.cell, line=change.line)
-    return PersonComment(text=change.text, by=change.by, location=place)
+    return PersonComment(text=change.text, by=change.by, location=place, change=change.id)
 
 
 def _words(report: Report, changes: Sequence[Change]) -> Report:

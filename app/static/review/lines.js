@@ -1,9 +1,10 @@
 // Lines of the work: comments are written at them, and those that a criterion's evidence points to are marked.
 "use strict";
 
-const isLine = (element) => element?.classList.contains("line") ?? false;
-const numberOf = (line) => line.querySelector(".number").textContent.trim();
-const shownLines = () => [...document.querySelectorAll("#work .line")].filter(visible);
+const LINES = "#work :is(.line, .cell-name)"; // the name of a cell stands for all of it, with outputs and images
+const isLine = (element) => element?.matches(LINES) ?? false;
+const numberOf = (line) => line.querySelector(".number")?.textContent.trim() ?? "";
+const shownLines = () => [...document.querySelectorAll(LINES)].filter(visible);
 
 // --- evidence -----------------------------------------------------------------------------------------
 
@@ -53,7 +54,16 @@ const followPlace = (event) => {
 
 const placeOf = (line) => ({ place: line.closest(".cell").dataset.place, line: numberOf(line) });
 const lineAt = ({ place, line }) =>
-  [...document.querySelectorAll(`#work .cell[data-place="${place}"] .line`)].find((one) => numberOf(one) === line);
+  [...document.querySelectorAll(LINES)].find((one) => {
+    const other = placeOf(one);
+    return other.place === place && other.line === line;
+  });
+// The line at which a comment stands.
+const lineAbove = (element) => {
+  let one = element.closest("#work :is(.line, .cell-name, .comment, .line-form)");
+  while (one && !isLine(one)) one = one.previousElementSibling;
+  return one;
+};
 
 let home = null; // where the form is while no line has it
 let openedAt = null; // the place of the line that has it
@@ -76,11 +86,12 @@ const openAt = (line) => {
   box.className = "line-form";
   const title = document.createElement("p");
   title.className = "line-form-title";
-  title.textContent = say("Comment on line %(line)s", { line: place.line });
+  title.textContent = place.line ? say("Comment on line %(line)s", { line: place.line }) : say("Comment on this cell");
   box.append(title, form);
   let last = line;
   while (last.nextElementSibling?.classList.contains("comment")) last = last.nextElementSibling;
-  last.after(box);
+  if (place.line) last.after(box);
+  else line.closest(".cell").append(box);
   opened(form, true);
   return true;
 };
@@ -100,7 +111,7 @@ const closeAt = () => {
 };
 
 // Without a line on the line that has the focus, else on the whole submission.
-const comment = (line = document.activeElement.closest?.("#work .line")) => {
+const comment = (line = document.activeElement.closest?.(LINES)) => {
   const form = document.querySelector("[data-comment-form]");
   if (!form) return false;
   if (!line || !openAt(line)) {
@@ -118,11 +129,21 @@ const cancel = () => {
   if (line) goToLine(line);
 };
 
+// A comment is undone at its line; the words of a model are changed in their form.
+const followComment = (event) => {
+  const link = event.target.closest?.("#work :is([data-undoes], [data-edits])");
+  const target = link && document.getElementById(link.hash.slice(1));
+  if (!target) return;
+  event.preventDefault();
+  if ("undoes" in link.dataset) target.querySelector("form").requestSubmit();
+  else goTo(target.querySelector("details.edit form").elements.text, "nearest");
+};
+
 // --- lines by keys ------------------------------------------------------------------------------------
 
 // One line of a file is reached by Tab, the others from it by arrow keys.
 const goToLine = (line, block = "nearest") => {
-  for (const one of line.closest(".document").querySelectorAll('.line[tabindex="0"]')) one.tabIndex = -1;
+  for (const one of line.closest(".document").querySelectorAll('[tabindex="0"]')) if (isLine(one)) one.tabIndex = -1;
   line.tabIndex = 0;
   goTo(line, block);
 };
@@ -158,14 +179,15 @@ const onLineKey = (event) => {
 };
 
 const nameLine = (event) => {
-  if (!isLine(event.target) || !event.target.closest("#work")) return;
+  if (!isLine(event.target)) return;
+  const line = numberOf(event.target);
   event.target.setAttribute("role", "group");
-  event.target.setAttribute("aria-label", say("Line %(line)s", { line: numberOf(event.target) }));
+  event.target.setAttribute("aria-label", line ? say("Line %(line)s", { line }) : event.target.textContent);
 };
 
 const prepareLines = () => {
   for (const file of document.querySelectorAll("#work .document")) {
-    const first = file.querySelector(".line");
+    const first = [...file.querySelectorAll(".line, .cell-name")].find(isLine);
     if (first) first.tabIndex = 0;
   }
   pointed = null;
@@ -188,8 +210,9 @@ const watchLines = () => {
   });
   document.addEventListener("click", (event) => {
     followPlace(event);
-    const number = event.target.closest?.("#work .line > .number");
-    if (number) comment(number.parentElement);
+    const number = event.target.closest?.("#work :is(.line > .number, .cell-name)");
+    if (number) comment(number.closest(LINES));
+    followComment(event);
     if (event.target.closest?.('[data-rv="cancel"]')) cancel();
   });
   document.addEventListener("keydown", onFormKey);

@@ -64,7 +64,8 @@ const folds = () =>
 const placeOfFocus = (saved) => {
   const active = document.activeElement;
   const back = active.closest("form")?.elements.back?.value ?? saved?.elements.back?.value;
-  const place = isLine(active) ? placeOf(active) : null;
+  const line = lineAbove(active);
+  const place = line && placeOf(line);
   const part = active.closest("[data-part]");
   return { id: active.id, back, start: active.selectionStart, end: active.selectionEnd, part, place };
 };
