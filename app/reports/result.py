@@ -302,6 +302,7 @@ def _add(state: BlueprintSetupState) -> None:
         provenance_rows=provenance.report_rows,
         listed_tests=executions.listed_tests,
         outcome_text=executions.outcome_text,
+        ran_document=executions.ran_document,
         run_notes=executions.run_notes,
         level_text=level_text,
         flag_notes=flags.flag_notes,

@@ -23,6 +23,9 @@ class Dispatch(Protocol):
     def announce(self, round_id: str) -> bool:
         """Say after the commit that a round waits; best effort."""
 
+    def announce_precheck(self, precheck_id: str) -> bool:
+        """Say after the commit that a student's code is to be run; best effort."""
+
     def release(self) -> bool:
         """Ask for waiting rounds to be dispatched; best effort."""
 

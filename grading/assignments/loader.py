@@ -85,6 +85,7 @@ class Manifest(Value):
     group_size: int | None = Field(default=None, ge=1, le=100)
     counts: Counts | None = None
     visible: bool | None = None
+    code_editor: bool | None = None
     share_solution: bool = False
     spoken_language: str = ENGLISH
     show_draft: bool = False
@@ -114,6 +115,7 @@ class Manifest(Value):
             "group_size": self.group_size,
             "counts": self.counts,
             "visible": self.visible,
+            "code_editor": self.code_editor,
         }
         found = {name: value for name, value in said.items() if value is not None}
         return (

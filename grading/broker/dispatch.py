@@ -135,6 +135,10 @@ class Dispatch:
         """After the commit: say that a round's work is to be run, now or later. Best effort, as above."""
         return self._publish(celery_app.EXECUTE, celery_app.sandbox_queue(priority), [round_id], in_s)
 
+    def announce_precheck(self, precheck_id: str) -> bool:
+        """After the commit: say that a student's code is to be run. Best effort: they may check again."""
+        return self._publish(celery_app.PRECHECK, celery_app.SANDBOX, [precheck_id])
+
     def release(self) -> bool:
         """Ask for waiting rounds to be dispatched. Best effort."""
         return self._publish(celery_app.ADMIT, celery_app.STORE, [])

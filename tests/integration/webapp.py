@@ -73,6 +73,10 @@ class FakeDispatch:
         self.announced.append(round_id)
         return not self.away
 
+    def announce_precheck(self, precheck_id: str) -> bool:
+        self.announced.append(precheck_id)
+        return not self.away
+
     def leases(self, run_ids: Sequence[str]) -> dict[str, Lease]:
         return {run: self.held[run] for run in run_ids if run in self.held}
 

@@ -212,8 +212,18 @@ class Runner:
             for name, request in plan.requests.items()
         }
 
-    def _execution(self, request: Request, submission_id: str | None) -> Execution:
-        """From the memory, or by running it; who asks for the same at the same time waits for the first."""
+    def run_unkept(self, plan: Plan) -> Mapping[str, Execution]:
+        """The same for code that is not submitted: what it gives is not kept, nor taken from what is."""
+        return {
+            name: self._unkept(request) if name.startswith(OWN) else self._execution(request, None)
+            for name, request in plan.requests.items()
+        }
+
+    def _unkept(self, request: Request) -> Execution:
+        return self._not_here(request) or self._run(request)
+
+    def _not_here(self, request: Request) -> Execution | None:
+        """An execution that was not run, where this server has nothing to run it in."""
         language = request.work.language
         problem = self.executor.problem(language)
         if problem and language not in self._worked:
@@ -221,6 +231,13 @@ class Runner:
         if problem:
             raise SandboxUnavailable(problem)
         self._worked.add(language)
+        return None
+
+    def _execution(self, request: Request, submission_id: str | None) -> Execution:
+        """From the memory, or by running it; who asks for the same at the same time waits for the first."""
+        not_run = self._not_here(request)
+        if not_run is not None:
+            return not_run
         key = self.key(request)
         with self._alone(key):
             known = self._known(key)

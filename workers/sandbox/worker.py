@@ -28,6 +28,7 @@ from workers.celery_worker import Watch, keep_watch, register_canary, run_worker
 from workers.sandbox.backends import open_backend
 from workers.sandbox.backends.selection import ClosableBackend
 from workers.sandbox.plan_runner import Runner, Shelf
+from workers.sandbox.prechecks import run_precheck
 from workers.sandbox.request_runner import Executor
 from workers.sandbox.runtimes import find_runtime
 from workers.server.admit import admit_runs
@@ -220,6 +221,10 @@ def register(app: Celery, server: Server, runner: Runner, holding: ClaimedRounds
         wait_s = run_round(server, runner, holding, round_id)
         if wait_s is not None:
             look_again(server, round_id, wait_s)
+
+    @app.task(name=celery_app.PRECHECK, ignore_result=True, **UNTIL_SQL_IS_BACK)
+    def run_code(precheck_id: str) -> None:
+        run_precheck(server, runner, precheck_id)
 
     # web apps from before there was this pool announce every round here; theirs are prepared, too
     @app.task(name=celery_app.PREPARE, ignore_result=True, **UNTIL_SQL_IS_BACK)

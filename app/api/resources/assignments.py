@@ -78,6 +78,9 @@ class Assignment(BaseModel):
         description="which submission of a student counts: `latest` or `best`", examples=["latest"]
     )
     visible: bool = Field(description="whether students can see the assignment")
+    code_editor: bool = Field(
+        description="whether students can write and check their code in the browser", examples=[False]
+    )
 
 
 Language = Annotated[
@@ -94,6 +97,9 @@ GroupSize = Annotated[
 ]
 Counted = Annotated[Counts, Field(description="which submission of a student counts")]
 Visible = Annotated[bool, Field(description="whether students can see the assignment")]
+CodeEditor = Annotated[
+    bool, Field(description="whether students can write and check their code in the browser")
+]
 
 
 class NewAssignment(RequestModel):
@@ -115,6 +121,7 @@ class NewAssignment(RequestModel):
     group_size: GroupSize = 1
     counts: Counted = "latest"
     visible: Visible = True
+    code_editor: CodeEditor = False
 
 
 class AssignmentChange(ChangeModel):
@@ -134,6 +141,7 @@ class AssignmentChange(ChangeModel):
     group_size: GroupSize = 1
     counts: Counted = "latest"
     visible: Visible = True
+    code_editor: CodeEditor = False
 
 
 class AssignmentMade(BaseModel):

@@ -109,6 +109,7 @@ def settings_form(settings: Settings, zone: str = "UTC") -> dict[str, Any]:
         "group_size": str(settings.group_size),
         "counts": settings.counts,
         "visible": "yes" if settings.visible else "",
+        "code_editor": "yes" if settings.code_editor else "",
     }
 
 
@@ -139,6 +140,7 @@ def read_settings(current: Settings | None = None) -> Settings:
         "group_size": form.get("group_size", "").strip() or 1,
         "counts": form.get("counts", "latest"),
         "visible": bool(form.get("visible")),
+        "code_editor": bool(form.get("code_editor")),
     }
     if data["release"] != "at":
         data["release_at"] = None

@@ -89,3 +89,15 @@ const keepFresh = (region) => {
   plan();
 };
 document.querySelectorAll("[data-fresh]").forEach(keepFresh);
+
+// what somebody wrote in this browser goes with them when they sign out
+for (const form of document.querySelectorAll("[data-signs-out]")) {
+  form.addEventListener("submit", () => {
+    try {
+      const drafts = Object.keys(window.localStorage).filter((name) => name.startsWith("grader-code-"));
+      for (const name of drafts) window.localStorage.removeItem(name);
+    } catch {
+      // no storage in this browser
+    }
+  });
+}

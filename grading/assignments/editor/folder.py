@@ -39,6 +39,8 @@ class Settings(Value):
     group_size: int = Field(default=1, ge=1, le=100)
     counts: Counts = "latest"
     visible: bool = True
+    code_editor: bool = False
+    """Students may write and check their code in the browser."""
 
     @model_validator(mode="after")
     def _dated(self) -> Settings:
@@ -125,6 +127,7 @@ _DEFAULTS: dict[str, Any] = {
     "group_size": 1,
     "counts": "latest",
     "visible": True,
+    "code_editor": False,
     "max_submissions": None,
 }
 
@@ -136,6 +139,7 @@ def _rules(settings: Settings) -> dict[str, Any]:
         "group_size": settings.group_size,
         "counts": settings.counts,
         "visible": settings.visible,
+        "code_editor": settings.code_editor,
         "max_submissions": settings.max_submissions,
     }
 

@@ -37,6 +37,7 @@ def settings_of(assignment: tables.Assignment) -> Settings:
         group_size=assignment.group_size,
         counts=assignment.counts,
         visible=assignment.visible,
+        code_editor=assignment.code_editor,
     )
 
 
@@ -79,6 +80,7 @@ def _columns(settings: Settings) -> dict[str, Any]:
         "group_size": settings.group_size,
         "counts": settings.counts,
         "visible": settings.visible,
+        "code_editor": settings.code_editor,
     }
 
 

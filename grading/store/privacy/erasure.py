@@ -39,6 +39,7 @@ from grading.store.tables import (
     MailPreference,
     Membership,
     Outbox,
+    Precheck,
     RegradeRequest,
     ResetLink,
     Round,
@@ -97,7 +98,8 @@ def erase_student(session: Session, known: StudentIdentity, by: str) -> Erased:
     counts += _scattered(session, student)
     sign_in_attempts.reset_account(session, student.user_id)
     sessions.end_sessions(session, student.user_id)
-    for table in (Token, Membership, Identity, ResetLink, GroupMember, SubmissionMember, MailPreference):
+    personal = (Token, Membership, Identity, ResetLink, GroupMember, SubmissionMember, MailPreference)
+    for table in (*personal, Precheck):
         counts += delete_rows(session, table, table.user_id == student.user_id)
     for platform in known_platforms():
         for theirs in (*platform.personal, *platform.transient):

@@ -45,6 +45,7 @@ from grading.store.tables import (
     Membership,
     OpenSession,
     Outbox,
+    Precheck,
     Prompt,
     RegradeRequest,
     ResetLink,
@@ -122,6 +123,7 @@ def _rows(session: Session, student: Student) -> Iterator[tuple[type[Base], Iter
     theirs: list[type[Any]] = [table for platform in known_platforms() for table in platform.personal]
     of_person: tuple[type[Any], ...] = (
         Identity, Membership, Token, ResetLink, OpenSession, GroupMember, SubmissionMember, MailPreference,
+        Precheck,
     )  # fmt: skip
     for table in (*of_person, *theirs):
         yield table, _plain(_in(session, table, table.user_id, ids))

@@ -35,6 +35,7 @@ from grading.store.tables import (
     IdempotencyKey,
     InboundWebhook,
     Outbox,
+    Precheck,
     Round,
     Run,
     SentMessage,
@@ -48,7 +49,7 @@ MANY = 1000
 """Small rows deleted in one transaction."""
 FINAL = [state.value for state in RoundState if state.final]
 UPLOADS_DAYS = 1
-"""Days until a pending upload is deleted; its page says so."""
+"""Days until a pending upload is deleted, as its page says, and the code that was checked last."""
 NEVER_DELETED = "student.erase"
 """Audit rows of this action stay: after a restore they say who must be erased again."""
 
@@ -78,6 +79,7 @@ def _queries(session: Session, kept: Retention) -> dict[str, Select[Any]]:
         "executions": kept.executions_days,
         "class zips": kept.batches_days,
         "uploads": UPLOADS_DAYS,
+        "prechecks": UPLOADS_DAYS,
         "audit": kept.audit_days,
         "idempotency keys": kept.messages_days,
         "inbound webhooks": kept.messages_days,
@@ -106,6 +108,8 @@ def _query(kind: str, before: datetime) -> Any:
         return select(ClassUpload.id).where(ClassUpload.created_at < before)
     if kind == "uploads":
         return select(Upload.id).where(Upload.created_at < before)
+    if kind == "prechecks":
+        return select(Precheck.id).where(Precheck.created_at < before)
     if kind == "audit":
         return select(Audit.id).where(Audit.at < before, Audit.action != NEVER_DELETED)
     if kind == "idempotency keys":
@@ -187,5 +191,6 @@ TABLES: dict[str, type[Base]] = {
     "inbound webhooks": InboundWebhook,
     "outbox": Outbox,
     "sent messages": SentMessage,
+    "prechecks": Precheck,
     "executions": CachedExecution,
 }

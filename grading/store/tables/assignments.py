@@ -14,6 +14,7 @@ from sqlalchemy import (
     String,
     Text,
     UniqueConstraint,
+    false,
 )
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
@@ -49,6 +50,8 @@ class Assignment(Base):
     """Which of a student's submissions counts: `latest` or `best`."""
     visible: Mapped[bool] = mapped_column(Boolean, default=True)
     """Whether students see it."""
+    code_editor: Mapped[bool] = mapped_column(Boolean, default=False, server_default=false())
+    """Whether students may write and check their code in the browser."""
     created_at: Mapped[datetime]
     course: Mapped[Course] = relationship()
     __table_args__ = (UniqueConstraint("course_id", "slug"),)
@@ -200,6 +203,27 @@ class UploadFile(Base):
     path: Mapped[str] = mapped_column(String(400), primary_key=True)
     sha256: Mapped[str] = mapped_column(ForeignKey("blobs.sha256"), index=True)
     size: Mapped[int]
+
+
+class Precheck(Base):
+    """Code that a student had checked before submitting; the last one for each user and assignment."""
+
+    __tablename__ = "prechecks"
+    id: Mapped[str] = mapped_column(Id, primary_key=True, default=new_id)
+    assignment_id: Mapped[int] = mapped_column(ForeignKey("assignments.id"))
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
+    source: Mapped[str] = mapped_column(Text)
+    documents: Mapped[list[Any]] = mapped_column(deferred=True)
+    created_at: Mapped[datetime]
+    started_at: Mapped[datetime | None]
+    """When a sandbox worker began with it."""
+    finished_at: Mapped[datetime | None]
+    outcome: Mapped[dict[str, Any] | None]
+    """The fields of a `grading.checks.precheck.PrecheckOutcome`."""
+    __table_args__ = (
+        UniqueConstraint("assignment_id", "user_id"),
+        Index("prechecks_by_time", "created_at"),
+    )
 
 
 class ClassUpload(Base):

@@ -11,7 +11,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, Text, and_, bindparam, cast, exists, select
 from sqlalchemy.orm import Session, aliased
 
+from grading.assignments.code_editor import editable_script
 from grading.domain.base_value import Value
+from grading.domain.document import Document
 from grading.domain.errors import NotFound
 from grading.domain.lateness import LateRule, own_due, steps
 from grading.domain.messages import define_message
@@ -110,6 +112,8 @@ class Overview(Value):
     steps: tuple[LateStep, ...] = ()
     policy: SubmissionPolicy
     group: Group | None = None
+    code_editor: bool = False
+    """It is one script, which students may write in the browser."""
 
 
 _rubrics: BoundedCache[ShownRubric] = BoundedCache(MOST_READ)
@@ -173,6 +177,8 @@ _OF_ASSIGNMENT = (
     tables.Assignment.group_size,
     tables.Assignment.counts,
     tables.Assignment.visible,
+    tables.Assignment.language,
+    tables.Assignment.code_editor,
 )
 
 
@@ -241,7 +247,17 @@ def _shown(
         "task": row.task,
         **{name: getattr(rubric, name) for name in type(rubric).model_fields},
     }
-    return found.model_copy(update={**shown, "files": _offered(session, row.files)})
+    more = {"files": _offered(session, row.files), "code_editor": _is_one_script(session, row)}
+    return found.model_copy(update={**shown, **more})
+
+
+def _is_one_script(session: Session, row: Any) -> bool:
+    """Whether there is something to write in the browser; asked only where that is wanted."""
+    if not row.code_editor:
+        return False
+    version = tables.RubricVersion
+    starter = session.scalar(select(version.starter).where(version.id == row.version)) or ()
+    return editable_script([Document.model_validate(one) for one in starter], row.language) is not None
 
 
 def student_rubric(text: str) -> ShownRubric:

@@ -13,6 +13,8 @@ from typing import Any
 
 from grading.broker.heartbeats import Lease
 from grading.checks.manipulation import phrases
+from grading.checks.precheck import PrecheckOutcome
+from grading.documents import UploadedFile, read
 from grading.documents.notebook import DAMAGED
 from grading.domain.document import Location
 from grading.domain.errors import EngineStalled, for_student
@@ -22,12 +24,15 @@ from grading.domain.report import CriterionGrade, Report
 from grading.domain.round_states import RoundState
 from grading.domain.rubric import Criterion, Rubric
 from grading.domain.stages import AnalysisOutput, FeedbackOutput
+from grading.execution.display import ShownDocument, ShownExecution
+from grading.execution.values import Played
 from grading.scoring.combine import BY_MODELS
 from grading.store import tables
 from grading.store.accounts import users
 from grading.store.assignments import versions
 from grading.store.assignments.versions import NewVersion
 from grading.store.database import now
+from grading.store.submissions import prechecks
 from tests.integration.webapp import School, report
 
 STUDENTS = (
@@ -46,6 +51,14 @@ The file `sales.csv` has one line for each thing sold in a year: day, hour, prod
 2. Show the sales of each month in a plot.
 3. Which product would you take off the menu? Say why, with numbers.
 4. Reflect: what surprised you, and what would you ask the owner?
+"""
+WRITTEN = """from collections import Counter
+
+
+def best(products):
+    \"\"\"The product that is sold most often.\"\"\"
+    counted = Counter(products)
+    return min(counted, key=counted.get)  # TODO: for a tie, the first one
 """
 CRITERIA = (
     ("load", "Loads the data and looks at it first", "analysis", 4),
@@ -92,6 +105,7 @@ class ShowSchool(School):
         """What it is an example of -> id of the submission."""
         self._course()
         self._class()
+        self._code()
         self._around()
 
     def _course(self) -> None:
@@ -137,6 +151,29 @@ class ShowSchool(School):
             old = self.submit("anna", title)
             self.grade(old, report(), released=True)
             self._moved(old, timedelta(days=when))
+
+    def _code(self) -> None:
+        """Anna writes homework 2 in the browser, and one of its tests fails yet."""
+        missed = TestOutcome(
+            name="a product that nobody bought",
+            passed=False,
+            input="best(['tea', 'cake', 'tea'])",
+            got="'cake'",
+            expected="'tea'",
+            show="everything",
+        )
+        passed = TestOutcome(name="one product", passed=True, input="best(['tea'])")
+        found = CheckOutcome(
+            check="tests", label="finds the product that sells best", earned=0.5, tests=(missed, passed)
+        )
+        played = ShownDocument(path="main.py", end="finished", cells=(Played(number=1, state="ran"),))
+        outcome = PrecheckOutcome(execution=ShownExecution(documents={"main.py": played}), outcomes=(found,))
+        with self.store.write() as session:
+            assignment = session.get_one(tables.Assignment, self.quick)
+            assignment.code_editor = True
+            content = read([UploadedFile("main.py", WRITTEN.encode())])
+            made = prechecks.create_precheck(session, assignment, self.users["anna"], WRITTEN, content)
+            prechecks.save_outcome(session, made, outcome)
 
     def _happened(self, submission: str, number: int) -> None:
         if number < 20:

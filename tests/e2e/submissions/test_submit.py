@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, Route, expect
 
+from grading.checks.precheck import PrecheckOutcome
+from grading.domain.evidence import CheckOutcome, TestOutcome
 from grading.store import blobs, tables
 from grading.store.accounts import users
 from grading.store.database import now
+from grading.store.submissions import prechecks
 from tests.e2e.browsing import come_in, follow, look, picture
 from tests.integration.webapp import CODE, School, report
 
@@ -189,6 +192,78 @@ def test_without_scripts_it_is_an_ordinary_form(browser: Any, school: School, si
     page.get_by_label("Your files").set_input_files([WORK])
     page.get_by_role("button", name="Upload and preview").click()
     page.get_by_role("button", name="Submit these files").click()
+    expect(page.locator("[data-live]")).to_contain_text("Received")
+    context.close()
+
+
+def test_code_is_written_checked_and_submitted(
+    careful: Page, school: School, site: str, pictures: Path
+) -> None:
+    page = careful
+    offer_editor(school)
+    come_in(page, site, school, "dan")
+    page.goto(f"{site}/assignments/{school.quick}")
+    follow(page, page.get_by_role("link", name="Write and check your code in the browser"))
+    editor = page.get_by_role("group", name="main.py, press Enter to edit, Escape to leave")
+    editor.press("Enter")
+    page.keyboard.type("def f(x):\nreturn 2 * x")
+    written = page.locator("#code")
+    expect(written).to_have_value("def f(x):\n    return 2 * x")
+    page.reload()
+    expect(page.get_by_text("This browser kept your last code.")).to_be_visible()
+    expect(written).to_have_value("def f(x):\n    return 2 * x")
+    page.get_by_role("button", name="Check", exact=True).press("Enter")
+    expect(page.locator("#outcome")).to_contain_text("Queued …")
+    expect(page.get_by_role("button", name="Check", exact=True)).to_be_disabled()
+    finish_precheck(school)
+    expect(page.locator("#outcome")).to_be_focused()
+    expect(page.locator("#outcome")).to_contain_text("1 passed")
+    look(page, pictures, "code", all_widths=True)
+    page.get_by_role("button", name="Submit", exact=True).press("Enter")
+    expect(page.locator("[data-live]")).to_contain_text("Received")
+    expect(page.get_by_role("link", name="Receipt").first).to_be_visible()
+    page.goto(f"{site}/assignments/{school.quick}/code")
+    follow(page, page.get_by_role("link", name="Start again from the starter"))
+    expect(written).to_have_value("")
+    editor.press("Enter")
+    page.keyboard.type("x = 1")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("button", name="Check", exact=True)).to_be_focused()
+    page.get_by_text("Dan Okafor").first.click()
+    follow(page, page.get_by_role("button", name="Sign out"))
+    assert page.evaluate("Object.keys(localStorage).filter(one => one.startsWith('grader-code'))") == []
+
+
+def offer_editor(school: School) -> None:
+    """The quick assignment is written in the browser."""
+    with school.store.write() as session:
+        session.get_one(tables.Assignment, school.quick).code_editor = True
+
+
+def finish_precheck(school: School) -> None:
+    """As a sandbox worker does, with one test passed."""
+    announced = school.dispatch.announced[-1]
+    test = TestOutcome(name="twice", passed=True, input="f(2)")
+    passed = CheckOutcome(check="t", label="tests", earned=1, message="1 of 1 test passed", tests=(test,))
+    with school.store.write() as session:
+        prechecks.claim_precheck(session, announced)
+        prechecks.save_outcome(session, announced, PrecheckOutcome(outcomes=(passed,)))
+
+
+def test_code_is_checked_without_scripts(browser: Any, school: School, site: str) -> None:
+    offer_editor(school)
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    come_in(page, site, school, "greta")
+    page.goto(f"{site}/assignments/{school.quick}/code")
+    page.get_by_label("main.py").fill("print(1)")
+    page.get_by_role("button", name="Check", exact=True).click()
+    expect(page.get_by_text("Queued …")).to_be_visible()
+    finish_precheck(school)
+    page.reload()
+    expect(page.get_by_text("1 passed")).to_be_visible()
+    page.get_by_role("button", name="Submit", exact=True).click()
     expect(page.locator("[data-live]")).to_contain_text("Received")
     context.close()
 

@@ -57,7 +57,7 @@ PERSONAL = {
     "cached_executions", "runs", "submission_files", "submissions", "system_messages", "users", "drains",
     "changes", "dry_run_rounds", "dry_runs", "examples", "extensions", "group_members", "marks",
     "regrade_requests", "reset_links", "saved_comments", "sign_in_attempts", "submission_members",
-    "uploads", "upload_files", "mail_preferences", "change_markers",
+    "uploads", "upload_files", "prechecks", "mail_preferences", "change_markers",
     "sent_messages", "event_receivers", "webhook_secrets", "answers", "separate_answers",
 }  # fmt: skip
 """The core's tables that erasure was thought through for."""

@@ -20,6 +20,10 @@ EXPECTED: dict[tuple[str, str], Line] = {
     ("GET", "home.home"): (303, 200, 200, 200, 200, 200),
     ("GET", "submissions.submit_form"): (303, 200, 200, 200, 404, 200),
     ("POST", "submissions.submit"): (303, 422, 422, 422, 404, 422),
+    ("GET", "code_editor.write"): (303, 200, 200, 200, 404, 200),
+    ("POST", "code_editor.submit"): (303, 422, 422, 422, 404, 422),
+    ("POST", "code_editor.check"): (303, 422, 422, 422, 404, 422),
+    ("GET", "code_editor.outcome"): (303, 200, 200, 200, 404, 200),
     ("GET", "home.submissions"): (303, 200, 200, 200, 200, 200),
     ("GET", "submissions.arrived"): (401, 200, 200, 200, 404, 200),
     ("GET", "submissions.upload"): (303, 200, 404, 404, 404, 404),
@@ -346,7 +350,7 @@ ADMIN: dict[tuple[str, str], int] = {
 }
 
 OPEN = {
-    *("static", "bootstrap.static", "sign_in.form", "sign_in.enter", "sign_in.leave"),
+    *("static", "bootstrap.static", "code_editor.ace", "sign_in.form", "sign_in.enter", "sign_in.leave"),
     *("sign_in.forgotten", "sign_in.follow", "sign_in.set_form", "sign_in.set_password"),
     *("operations.health", "operations.ready", "metrics", "api.description", "frame.language"),
     *("webhooks.schema", "lti.jwks", "lti_registration.register", "lti_registration.canvas"),

@@ -210,6 +210,7 @@ def _things(
         token = users.create_token(session, user, "t", ("read",), timedelta(days=1))
         content = read([UploadedFile("work.py", b"x = 1\n")])
         found = session.get_one(tables.Assignment, assignment)
+        found.code_editor = True
         upload = pending_uploads.save_upload(
             session, assignment, user, content, pending_uploads.read_upload(session, found, content), ""
         )

@@ -1,0 +1,96 @@
+"""Code that is checked before it is submitted: run once, by the visible tests only, and not kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from grading.checks.precheck import PrecheckOutcome
+from grading.documents import UploadedFile, read
+from grading.domain.errors import SandboxUnavailable
+from grading.store import schema, tables
+from grading.store.submissions import prechecks
+from grading.store.submissions.prechecks import LOST_AFTER, FoundPrecheck, PrecheckRunning
+from grading.store.tables import CachedExecution
+from tests.integration.sandbox.test_sandbox_runs import RIGHT, WRONG, School, made
+from tests.support.factories import add_student
+from workers.sandbox.backends import open_backend
+from workers.sandbox.plan_runner import Runner
+from workers.sandbox.prechecks import run_precheck
+
+
+@pytest.fixture
+def school(fresh_database: Callable[..., str], redis_url: str, root: Path) -> Iterator[School]:
+    yield from made(fresh_database(schema.upgrade), redis_url, root, open_backend("bubblewrap"))
+
+
+def asked(school: School, student: str, source: str) -> str:
+    """A precheck of somebody that waits."""
+    content = read([UploadedFile("double.py", source.encode())])
+    user_id = add_student(school.server.store, student)
+    with school.server.store.write() as session:
+        assignment = session.get_one(tables.Assignment, school.assignment)
+        return prechecks.create_precheck(session, assignment, user_id, source, content)
+
+
+def found(school: School, precheck_id: str) -> FoundPrecheck:
+    with school.server.store.read() as session:
+        row = session.get_one(tables.Precheck, precheck_id)
+        last = prechecks.find_precheck(session, row.assignment_id, row.user_id)
+    assert last is not None
+    return last
+
+
+def outcome(school: School, precheck_id: str) -> PrecheckOutcome:
+    run_precheck(school.server, school.runner, precheck_id)
+    last = found(school, precheck_id)
+    assert last.outcome is not None
+    return last.outcome
+
+
+def test_the_visible_tests_run_and_no_hidden_one(school: School) -> None:
+    passed = outcome(school, asked(school, "ada", WRONG))  # right for the visible test only
+    (tests,) = passed.outcomes
+    assert [(one.input, one.passed, one.hidden) for one in tests.tests] == [("double(2)", True, False)]
+    said = json.dumps(passed.model_dump(mode="json"))
+    assert "'ab'" not in said
+    assert "hidden test" not in said
+    failed = outcome(school, asked(school, "ben", "print('begin')\n\ndef double(x):\n    return 5\n"))
+    (tests,) = failed.outcomes
+    assert [(one.got, one.passed) for one in tests.tests] == [("5", False)]
+    (document,) = failed.execution.documents.values()
+    assert [output.text for cell in document.cells for output in cell.outputs] == ["begin\n"]
+    with school.server.store.read() as session:
+        kept = session.scalars(select(CachedExecution.content)).all()
+    assert "begin" not in json.dumps(kept, default=str)
+
+
+def test_one_runs_once_and_a_person_has_one_at_a_time(school: School) -> None:
+    first = asked(school, "ada", RIGHT)
+    with pytest.raises(PrecheckRunning):
+        asked(school, "ada", WRONG)
+    assert found(school, first).pending
+    outcome(school, first)
+    opened = school.sandbox.opened
+    run_precheck(school.server, school.runner, first)  # announced twice
+    assert school.sandbox.opened == opened > 0
+    second = asked(school, "ada", "while True: pass\n")
+    run_precheck(school.server, school.runner, first)  # it was replaced
+    assert found(school, second).pending
+    school.server.store.clock_offset_s = LOST_AFTER.total_seconds() + 1
+    assert found(school, second).lost
+    third = asked(school, "ada", RIGHT)
+    run_precheck(school.server, school.runner, second)
+    assert found(school, third).pending
+
+
+def test_a_sandbox_that_is_away_is_said(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object) -> None:
+        raise SandboxUnavailable("no room")
+
+    monkeypatch.setattr(Runner, "run_unkept", away)
+    assert outcome(school, asked(school, "ada", RIGHT)).unavailable
