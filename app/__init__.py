@@ -20,6 +20,7 @@ from app import (
     reports,
     results,
     review,
+    similarity,
     statistics,
     submissions,
     webhooks,
@@ -44,7 +45,7 @@ __all__ = ["Services", "create_app"]
 
 PACKAGES = (
     reports, accounts, courses, assignments, submissions, results, review, experiments, gradebook, statistics,
-    operations, home, api, webhooks, navigation,
+    similarity, operations, home, api, webhooks, navigation,
 )  # fmt: skip
 """Each exports its blueprints, which bring routes, helpers of templates and what an app must remember, and
 as `navigation` its entries of menus, if it has any."""

@@ -142,6 +142,7 @@ SENTENCES: Mapping[str, str] = {
     "grade.adjust_undo": N_("%(who)s undid a curve of %(what)s."),
     "answer.separate": N_("%(who)s took an answer of %(what)s out of its group."),
     "answer.rejoin": N_("%(who)s put an answer of %(what)s back into its group."),
+    "similarity.compare": N_("%(who)s had submissions of %(what)s compared."),
     "mark.give": N_("%(who)s did second marking of %(what)s."),
     "regrade.ask": N_("%(who)s requested a regrade of %(what)s."),
     "regrade.answer": N_("%(who)s answered the regrade request for %(what)s."),
@@ -213,7 +214,18 @@ KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
     # value in the address: (title, first words of actions)
     "grades": (
         N_("Grades"),
-        ("grade", "answer", "mark", "regrade", "round", "rerun", "comment", "example", "dry_run"),
+        (
+            "grade",
+            "answer",
+            "mark",
+            "regrade",
+            "round",
+            "rerun",
+            "comment",
+            "example",
+            "dry_run",
+            "similarity",
+        ),
     ),
     "work": (N_("Submissions"), ("submission", "batch", "group", "extension", "student")),
     "assignments": (N_("Assignments"), ("assignment", "rubric", "course")),

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 from sqlalchemy import delete, func, select, text
 from sqlalchemy.orm import Session
 
-from grading.documents import UploadedFile, read, set_apart
+from grading.documents import SubmittedFiles, UploadedFile, read, set_apart
 from grading.documents.limits import Limits
 from grading.domain.document import Document, Location
 from grading.domain.evidence import CheckOutcome, Flag
@@ -22,7 +23,7 @@ from grading.domain.report import CriterionGrade, Report
 from grading.domain.round_states import RoundState
 from grading.domain.rubric import Criterion, Rubric
 from grading.domain.stages import AnalysisOutput, FeedbackOutput
-from grading.similarity import Outcome, answers_of, packed
+from grading.similarity import Answer, Outcome, answers_of, marks_of, packed
 from grading.store import Store, tables
 from grading.store.accounts import users
 from grading.store.assignments import versions
@@ -117,7 +118,7 @@ def _people(session: Session, size: Size) -> School:
 
 def _first(session: Session, school: School, size: Size) -> str:
     """One submission and its round; both are taken away again when all are copied. The submission's id."""
-    content = read([UploadedFile("work.py", WORK.encode())], Limits())
+    content = _work()
     incoming = IncomingSubmission(school.assignments[0], school.staff["teacher"], "form", content)
     accepted = intake.accept_submission(session, incoming)
     session.execute(delete(tables.Outbox))
@@ -153,10 +154,15 @@ def _first(session: Session, school: School, size: Size) -> str:
     return accepted.submission_id
 
 
+def _work() -> SubmittedFiles:
+    return read([UploadedFile("work.py", WORK.encode())], Limits())
+
+
 def _answers(documents: Sequence[Document], round_: tables.Round) -> Iterator[tables.Answer]:
-    """Those of all criteria, whose keys leave room for a number."""
+    """Those of all criteria, whose keys leave room for a number, and of the whole work."""
     own, rubric = set_apart(documents), Rubric.model_validate(round_.rubric_version.rubric)
-    for criterion, answer in answers_of(own, rubric).items():
+    found = {**answers_of(own, rubric), "": Answer(fingerprints=frozenset(m.value for m in marks_of(own)))}
+    for criterion, answer in found.items():
         yield tables.Answer(
             round_id=round_.id, submission_id=round_.submission_id, criterion=criterion,
             assignment_id=round_.rubric_version.assignment_id, key=answer.key[:30],
@@ -332,7 +338,9 @@ def add_activity(store: Store, school: School, count: int) -> None:
         version = session.scalar(
             select(tables.RubricVersion.id).where(tables.RubricVersion.assignment_id == school.assignments[0])
         )
-        for number, row in enumerate(_about(session, school, count)):
+        rows = _about(session, school, count)
+        session.add_all(_similar(school, sorted(row.id for row in rows), moment))
+        for number, row in enumerate(rows):
             dry = tables.DryRun(
                 assignment_id=school.assignments[0], rubric_version_id=version,
                 by=school.staff["teacher"], created_at=moment,
@@ -372,6 +380,20 @@ def _of_staff(school: School, number: int, row: Any, dry_run_id: str, moment: da
         tables.SavedComment(course_id=school.course, text=f"{number}", by=by, at=moment),
         tables.DryRunRound(dry_run_id=dry_run_id, submission_id=row.id, round_id=row.round),
     ]  # fmt: skip
+
+
+def _similar(school: School, ids: Sequence[str], moment: datetime) -> list[object]:
+    """What a comparison found: each submission like the one before it."""
+    marks = packed((mark.value for mark in marks_of(set_apart(_work().documents))), 500)
+    first = school.assignments[0]
+    pairs = [
+        tables.SimilarPair(assignment_id=first, one_id=one, other_id=other, share=0.9, fingerprints=marks)
+        for one, other in pairwise(ids)
+    ]
+    found = tables.Comparison(
+        assignment_id=first, compared_at=moment, works=len(ids), earlier=0, silent=list(ids)
+    )
+    return [found, *pairs]
 
 
 def _of_lms(number: int, row: Any, moment: datetime) -> list[object]:
@@ -419,7 +441,11 @@ def url_arguments(session: Session, school: School) -> dict[str, object]:
         "batch_id": "0" * 32, "document": 0, "cell": 1, "machine": "dgx-spark-1",
         "platform_id": 1, "context_id": 1, "secret_id": 1, "launch_id": "0" * 32, "ticket": "x",
         "receiver": "lms", "kind": "submission.created", "key": "test:1", "criterion": "c0",
+        "other_id": "0" * 32,
     }  # fmt: skip
+    pair = select(tables.SimilarPair.other_id).where(tables.SimilarPair.one_id == submission)
+    if (other := session.scalar(pair.limit(1))) is not None:
+        found["other_id"] = other
     kinds: dict[str, Any] = {
         "version_id": tables.RubricVersion, "change_id": tables.Change, "mark_id": tables.Mark,
         "example_id": tables.Example, "request_id": tables.RegradeRequest, "dry_run_id": tables.DryRun,

@@ -97,6 +97,7 @@ RULES: dict[str, tuple[str | None, Rule]] = {
     "regrade.answer": ("grade", _staff),
     "rerun": ("grade", _instructor),
     "class.see": ("read", _staff),
+    "similarity.see": (None, _staff),
     "rubric.see": ("read", _instructor),
     "assignment.change": ("manage", _instructor),
     "example.change": (None, _instructor),

@@ -7,20 +7,32 @@ from grading.similarity.answers import Answer, Region, answers_of, regions_of
 from grading.similarity.fingerprints import fingerprints, overlap, packed, unpacked
 from grading.similarity.groups import Answered, AnswerGroup, grouped, next_open
 from grading.similarity.outcomes import Outcome, outcome_of
+from grading.similarity.pairs import Comparison, SimilarPair, Work, clusters, compared
+from grading.similarity.works import Lines, Mark, SharedRegion, marks_of, shared_regions
 
 __all__ = [
     "Answer",
     "AnswerGroup",
     "Answered",
+    "Comparison",
+    "Lines",
+    "Mark",
     "Outcome",
     "Region",
+    "SharedRegion",
+    "SimilarPair",
+    "Work",
     "answers_of",
+    "clusters",
+    "compared",
     "fingerprints",
     "grouped",
+    "marks_of",
     "next_open",
     "outcome_of",
     "overlap",
     "packed",
     "regions_of",
+    "shared_regions",
     "unpacked",
 ]

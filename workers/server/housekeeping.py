@@ -1,4 +1,4 @@
-"""Slow chores of the sweeper: retention, withdrawal of erased data from Redis, due releases."""
+"""Slow chores of the sweeper: retention, withdrawal of erased data from Redis, due releases, comparisons."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from grading.store.database import now
 from grading.store.grades import release
 from grading.store.privacy import retention
 from grading.store.privacy.erasure import WITHDRAW
+from grading.store.similarity import comparisons
 from workers.server.context import Server
 
 log = logging.getLogger(__name__)
@@ -37,10 +38,13 @@ def do_chores(server: Server) -> None:
             session, TIDY
         )
         releases = release.list_due_releases(session)
+        comparisons_due = periodic_tasks.list_due(session, comparisons.TASK_PREFIX)
     for name in releases:
         _release(server, name)
     for name in withdrawals:
         _withdraw(server, name)
+    for name in comparisons_due[:1]:
+        _compare(server, name)
     if daily:
         _retain(server)
     if untidy:
@@ -52,6 +56,18 @@ def _release(server: Server, name: str) -> None:
         count = release.release_due(session, name)
     if count:
         log.info("scheduled release: %d grades of an assignment were released", count)
+
+
+def _compare(server: Server, name: str) -> None:
+    with server.store.write() as session:
+        assignment_id = comparisons.claim(session, name)
+    if assignment_id is None:
+        return
+    with server.store.read() as session:
+        found, works, earlier = comparisons.compare(session, assignment_id)
+    with server.store.write() as session:
+        comparisons.save_comparison(session, assignment_id, found, works, earlier)
+    log.info("compared %d submissions of assignment %d: %d pairs", works, assignment_id, len(found.pairs))
 
 
 def _retain(server: Server) -> None:

@@ -33,6 +33,7 @@ from grading.store.tables import (
     Run,
     SentMessage,
     SeparateAnswer,
+    SimilarPair,
     Submission,
     SubmissionFile,
     SubmissionMember,
@@ -66,6 +67,8 @@ def delete_submissions(session: Session, ids: Sequence[str]) -> Counter[str]:
         example_usage.delete_quoting_prompts(session, some)
         for theirs in _OF_SUBMISSION:
             counts += delete_rows(session, theirs, theirs.submission_id.in_(some))
+        for column in (SimilarPair.one_id, SimilarPair.other_id):
+            counts += delete_rows(session, SimilarPair, column.in_(some))
         for few in chunks(rounds):
             counts += _of_rounds(session, few)
         counts += delete_rows(session, Outbox, Outbox.key.in_([f"received:{one}" for one in some]))

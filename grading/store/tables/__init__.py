@@ -49,7 +49,7 @@ from grading.store.tables.reviewing import (
     SavedComment,
 )
 from grading.store.tables.rounds import Grade, Prompt, Round, RoundStage, Run, SystemMessage
-from grading.store.tables.similarity import Answer, SeparateAnswer
+from grading.store.tables.similarity import Answer, Comparison, SeparateAnswer, SimilarPair
 from grading.store.tables.webhooks import EventReceiver, SentMessage, WebhookSecret
 
 __all__ = [
@@ -62,6 +62,7 @@ __all__ = [
     "Change",
     "ChangeMarker",
     "ClassUpload",
+    "Comparison",
     "Course",
     "Drain",
     "DryRun",
@@ -93,6 +94,7 @@ __all__ = [
     "SentMessage",
     "SeparateAnswer",
     "SignInAttempt",
+    "SimilarPair",
     "Submission",
     "SubmissionFile",
     "SubmissionMember",

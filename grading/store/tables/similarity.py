@@ -1,11 +1,11 @@
-"""Tables of similarity: answers as groups compare them, and those that staff took out of their group."""
+"""Tables of similarity: answers as groups compare them, who left a group, comparisons and their pairs."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index, LargeBinary, String
+from sqlalchemy import Float, ForeignKey, Index, LargeBinary, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from grading.store.tables.base import Base, Id
@@ -17,6 +17,7 @@ class Answer(Base):
     __tablename__ = "answers"
     round_id: Mapped[str] = mapped_column(ForeignKey("rounds.id"), primary_key=True)
     criterion: Mapped[str] = mapped_column(String(80), primary_key=True)
+    """Empty for the code of the whole work, as comparisons in pairs read it."""
     assignment_id: Mapped[int] = mapped_column(ForeignKey("assignments.id"))
     submission_id: Mapped[str] = mapped_column(ForeignKey("submissions.id"), index=True)
     key: Mapped[str] = mapped_column(Id)
@@ -38,3 +39,30 @@ class SeparateAnswer(Base):
     criterion: Mapped[str] = mapped_column(String(80), primary_key=True)
     by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     at: Mapped[datetime]
+
+
+class Comparison(Base):
+    """The last comparison of an assignment's submissions in pairs."""
+
+    __tablename__ = "comparisons"
+    assignment_id: Mapped[int] = mapped_column(ForeignKey("assignments.id"), primary_key=True)
+    compared_at: Mapped[datetime]
+    works: Mapped[int]
+    """Submissions of the assignment that were compared."""
+    earlier: Mapped[int]
+    """Submissions of other courses that they were compared with."""
+    silent: Mapped[list[Any]]
+    """Ids of submissions that are too short, or too much like most others."""
+
+
+class SimilarPair(Base):
+    """Two submissions of which a comparison found that they share more than their class does."""
+
+    __tablename__ = "similar_pairs"
+    assignment_id: Mapped[int] = mapped_column(ForeignKey("assignments.id"), primary_key=True)
+    one_id: Mapped[str] = mapped_column(ForeignKey("submissions.id"), primary_key=True, index=True)
+    other_id: Mapped[str] = mapped_column(ForeignKey("submissions.id"), primary_key=True, index=True)
+    share: Mapped[float] = mapped_column(Float)
+    """Of the smaller one's fingerprints that count."""
+    fingerprints: Mapped[bytes] = mapped_column(LargeBinary)
+    """Those that both have."""

@@ -56,6 +56,7 @@ NO_IDS = {
     "number": 0,
     "version_number": 1,
     "draft_id": "0" * 32,
+    "other_id": "0" * 32,
 }
 
 

@@ -1,0 +1,137 @@
+"""Pairs of submissions: copies are found, idioms and starters are not, short works say nothing."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from bench.similarity import measure
+from bench.similarity.planted import copied, parsable
+from bench.similarity.programs import programs
+from grading.documents import set_apart
+from grading.similarity import clusters, compared, marks_of, shared_regions
+from grading.similarity.pairs import FEWEST, SimilarPair, Work
+from tests.unit.checks.samples import script
+
+FOUND, FALSE = 0.95, 1.0
+"""Share of planted copies that are found, and false pairs in a thousand of different questions."""
+
+
+def test_planted_copies_are_found_and_other_questions_are_not() -> None:
+    one, other = programs(40, seed=1), programs(40, seed=2)
+    copies = measure.planted_copies(one)
+    assert copies.share >= FOUND
+    assert copies.silent <= 2
+    assert measure.false_pairs(one, other).per_thousand <= FALSE
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("other", ["question_1", "question_2"])
+def test_planted_copies_of_real_programs_are_found(root: Path, other: str) -> None:
+    """The programs lie beside a checkout that has them."""
+    folder = root / "shared" / "data" / "refactory"
+    if not folder.is_dir():
+        pytest.skip("this checkout has no real programs beside it")
+    found = {name: measure.programs_in(folder / name) for name in ("question_1", "question_2")}
+    sources = {name: [source for source, _ in of.values()] for name, of in found.items()}
+    copies = measure.planted_copies(sources[other])
+    assert copies.share >= FOUND
+    assert copies.silent <= 0.2 * copies.planted
+    assert measure.false_pairs(*sources.values()).per_thousand <= FALSE
+    groups = measure.groups_of(found[other], measure.tests_in(folder / other))
+    assert groups.mixed == 0
+    assert groups.saved > 0
+
+
+def work(name: str, marks: set[int], owner: int = 0, assignment: int = 1) -> Work:
+    return Work(name, assignment, frozenset({owner or hash(name)}), frozenset(marks))
+
+
+def test_what_many_have_says_nothing_and_is_named() -> None:
+    idiom, own = set(range(100)), set(range(1000, 1000 + FEWEST))
+    many = [work(f"w{n}", idiom, n + 1) for n in range(8)]
+    found = compared([*many, work("a", idiom | own, 50), work("b", idiom | own, 51)])
+    assert [(pair.one, pair.other, pair.share) for pair in found.pairs] == [("a", "b", 1.0)]
+    assert found.silent == tuple(f"w{n}" for n in range(8))
+    # four may share it before it is an idiom of a small class
+    assert len(compared(many[:4]).pairs) == 6
+    assert compared(many[:5]).pairs == ()
+
+
+def test_one_students_own_works_and_earlier_ones_among_themselves_are_no_pairs() -> None:
+    marks = set(range(50))
+    earlier = [work("e1", marks, 1, 2), work("e2", marks, 2, 2)]
+    found = compared([work("a", marks, 1), work("b", {900, *range(800, 820)}, 3)], earlier)
+    assert [(pair.one, pair.other) for pair in found.pairs] == [("a", "e2")]
+    few = compared([work("a", set(range(FEWEST - 1)), 1), work("b", set(range(FEWEST - 1)), 2)])
+    assert (few.pairs, few.silent) == ((), ("a", "b"))
+
+
+def test_clusters_are_what_pairs_lead_to() -> None:
+    pairs = [SimilarPair(*pair, 0.9, frozenset()) for pair in ("ab", "cd", "be", "fg")]
+    assert clusters(pairs) == (("a", "b", "e"), ("c", "d"), ("f", "g"))
+
+
+def test_shared_regions_have_the_lines_of_both() -> None:
+    (source,) = programs(1, seed=5)
+    lines = source.count("\n")
+    mine = measure.document("import os\n\n\n" + source)
+    theirs = measure.document(copied(source, random.Random(2)))
+    own = [marks_of([one]) for one in (mine, theirs)]
+    shared = {mark.value for mark in own[0]} & {mark.value for mark in own[1]}
+    regions = shared_regions(own[0], own[1], shared)
+    covered = {n for region in regions for n in range(region.one.first, region.one.last + 1)}
+    assert len(covered) > 0.7 * lines
+    assert all(4 <= region.one.first <= region.one.last <= lines + 3 for region in regions)
+    assert regions == tuple(sorted(regions, key=lambda region: -region.tokens))
+
+
+def test_lines_of_the_starter_have_no_marks() -> None:
+    (source,) = programs(1, seed=6)
+    (own,) = set_apart([measure.document(source)], [measure.document(source)])
+    assert marks_of([own]) == ()
+
+
+def test_a_copy_is_a_program_with_other_names() -> None:
+    (source,) = programs(1, seed=7)
+    copy = copied(source, random.Random(3))
+    assert parsable([copy]) == [copy]
+    assert len(set(source.split("\n")) & set(copy.split("\n"))) < 0.3 * source.count("\n")
+
+
+R = """library(dplyr)
+sales <- read.csv("sales.csv")
+by_region <- sales %>%
+  filter(amount > 10, !is.na(region)) %>%
+  group_by(region) %>%
+  summarise(total = sum(amount), n = n())
+top <- by_region %>% arrange(desc(total)) %>% head(3)
+growth <- function(now, before) {
+  change <- (now - before) / before
+  round(100 * change, 1)
+}
+print(top)
+print(growth(120, 100))
+"""
+R_COPY = """# my own work
+library(dplyr)
+wachstum <- function(a, b) {
+    # in percent
+    unterschied = (a - b) / b
+    round(100 * unterschied, 1)
+}
+daten <- read.csv('sales.csv')
+nach_region <- daten %>% filter(amount > 10, !is.na(region)) %>%
+    group_by(region) %>% summarise(total = sum(amount), n = n())
+beste <- nach_region %>% arrange(desc(total)) %>% head(3)
+print(beste)
+print(wachstum(120, 100))
+"""
+
+
+def test_a_copy_in_r_shares_nearly_all() -> None:
+    marks = [{mark.value for mark in marks_of([script(source)])} for source in (R, R_COPY)]
+    (pair,) = compared([work("a", marks[0], 1), work("b", marks[1], 2)]).pairs
+    assert pair.share > 0.7
