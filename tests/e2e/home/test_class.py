@@ -50,6 +50,12 @@ def test_the_class_at_a_glance(careful: Page, school: School, site: str, picture
     page.keyboard.press("ArrowDown")
     expect(tip).to_contain_text("Thinks about it: mean score")
     expect(criteria.locator("[tabindex='0']")).to_be_focused()
+    # on paper a plot has its numbers, though its table is folded
+    table = page.locator(".plot-data table").first
+    page.emulate_media(media="print")
+    assert table.evaluate("table => table.checkVisibility({contentVisibilityAuto: true})")
+    page.emulate_media(media="null")
+    assert not table.evaluate("table => table.checkVisibility({contentVisibilityAuto: true})")
     with page.expect_download() as download:
         page.get_by_role("link", name="Download plot (SVG) Final points").click()
     saved = pictures / "alone.svg"
