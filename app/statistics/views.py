@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from flask import Blueprint, Response, render_template, request
+from flask import Blueprint, Response, current_app, render_template, request
 from markupsafe import Markup
 from sqlalchemy.orm import Session
 
@@ -25,6 +25,7 @@ from grading.statistics.overview import Overview, overview
 from grading.store import tables
 from grading.store.courses import courses
 from grading.store.reporting import class_statistics, course_points
+from grading.store.reporting.course_points import SharesCache
 from grading.store.views import review_worklist, submission_lists
 
 pages = Blueprint("statistics", __name__)
@@ -91,7 +92,8 @@ def course(course_id: int) -> str:
 
 
 def _points(session: Session, course_id: int) -> tuple[AssignmentPoints, ...]:
-    return page_cache.of_course("course-points", session, course_id, course_points.load_points)
+    cached = current_app.extensions.setdefault("grader-shares", SharesCache())
+    return course_points.load_points(session, course_id, cached)
 
 
 def _body(line: tables.Assignment, figures: Overview) -> Markup:

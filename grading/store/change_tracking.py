@@ -9,10 +9,12 @@ transaction waits for another here, as rows are only added; the sweeper merges t
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from sqlalchemy import (
     BigInteger,
@@ -53,6 +55,11 @@ from grading.store.tables import (
 )
 
 Stamp = tuple[int, int]
+Stamps = tuple[Stamp, Stamp, Stamp]
+"""Number and sum of the markers of an assignment, of its course and of all courses."""
+T = TypeVar("T")
+MOST_KEPT = 10_000
+"""Assignments of which an `AssignmentCache` keeps a value."""
 VALUE_BITS = 40
 """Bits of a marker's value: the sum of many thousands of them fits into 64 bits."""
 MERGE_FROM = 50
@@ -109,6 +116,51 @@ def _marker_sum(of_assignment: bool) -> Select[int, int]:
     if of_assignment:
         query = query.where(ChangeMarker.assignment_id.in_((bindparam("assignment_id", type_=Integer), 0)))
     return query
+
+
+def stamps_of_assignments(session: Session, courses: Mapping[int, int]) -> dict[int, Stamps]:
+    """The stamps of many assignments in one query; `courses` maps each of them to its course."""
+    query = select(
+        ChangeMarker.course_id, ChangeMarker.assignment_id, func.count(), func.sum(ChangeMarker.value)
+    )
+    query = query.where(ChangeMarker.course_id.in_({0, *courses.values()}))
+    rows = session.execute(query.group_by(ChangeMarker.course_id, ChangeMarker.assignment_id))
+    marks = {(course, assignment): (count, int(total)) for course, assignment, count, total in rows}
+    none = (0, 0)
+    return {
+        one: (marks.get((course, one), none), marks.get((course, 0), none), marks.get((0, 0), none))
+        for one, course in courses.items()
+    }
+
+
+class AssignmentCache(Generic[T]):
+    """Values of many assignments, each loaded again only where its stamps changed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: OrderedDict[int, tuple[Stamps, T]] = OrderedDict()
+
+    def of(
+        self,
+        session: Session,
+        courses: Mapping[int, int],
+        load: Callable[[Session, Collection[int]], Mapping[int, T]],
+    ) -> dict[int, T]:
+        """Values by assignment; `courses` maps each of these to its course, `load` gives those that miss."""
+        # looked at first: what commits while it is loaded gives another stamp next time
+        stamps = stamps_of_assignments(session, courses)
+        with self._lock:
+            known = {one: self._known[one] for one in courses if one in self._known}
+        found = {one: value for one, (stamp, value) in known.items() if stamp == stamps[one]}
+        missing = courses.keys() - found.keys()
+        if missing:
+            loaded = load(session, missing)
+            with self._lock:
+                self._known.update({one: (stamps[one], value) for one, value in loaded.items()})
+                while len(self._known) > MOST_KEPT:
+                    self._known.popitem(last=False)
+            found.update(loaded)
+        return found
 
 
 def mark_changed(session: Session, submission_ids: Iterable[str]) -> None:

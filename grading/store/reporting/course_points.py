@@ -1,8 +1,7 @@
-"""Points of all assignments of a course, for comparisons: two queries, whatever its size."""
+"""Points of all assignments of a course, for comparisons; read again only where something changed."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection
 
 from sqlalchemy import exists, select
@@ -10,8 +9,11 @@ from sqlalchemy.orm import Session, aliased
 
 from grading.domain.base_value import Value
 from grading.statistics.comparison import AssignmentPoints
+from grading.store.change_tracking import AssignmentCache
 from grading.store.grades import counts
 from grading.store.tables import Assignment, Course, Grade, Round, Submission
+
+SharesCache = AssignmentCache[tuple[float, ...]]
 
 
 class OtherCourse(Value):
@@ -22,23 +24,28 @@ class OtherCourse(Value):
     archived: bool
 
 
-def load_points(session: Session, course_id: int) -> tuple[AssignmentPoints, ...]:
+def load_points(session: Session, course_id: int, cached: SharesCache) -> tuple[AssignmentPoints, ...]:
     """The assignments of a course by due date, with the points of the submissions that count for students."""
-    shares: dict[int, list[float]] = defaultdict(list)
+    columns = (Assignment.id, Assignment.slug, Assignment.title, Assignment.due_at)
+    order = (Assignment.due_at.is_(None), Assignment.due_at, Assignment.title)
+    listed = session.execute(select(*columns).where(Assignment.course_id == course_id).order_by(*order)).all()
+    shares = cached.of(session, {row.id: course_id for row in listed}, _load_shares)
+    return tuple(AssignmentPoints(*row, shares[row.id]) for row in listed)
+
+
+def _load_shares(session: Session, assignment_ids: Collection[int]) -> dict[int, tuple[float, ...]]:
+    found: dict[int, list[float]] = {one: [] for one in assignment_ids}
     query = (
         select(Submission.assignment_id, Grade.final_points, Grade.max_points)
         .join(Assignment, Assignment.id == Submission.assignment_id)
         .join(Round, (Round.submission_id == Submission.id) & Round.current)
         .join(Grade, Grade.round_id == Round.id)
-        .where(Assignment.course_id == course_id, Grade.final_points.is_not(None), Grade.max_points > 0)
+        .where(Assignment.id.in_(assignment_ids), Grade.final_points.is_not(None), Grade.max_points > 0)
         .where(counts.counts_for_student())
     )
     for assignment_id, points, most in session.execute(query):
-        shares[assignment_id].append((points or 0.0) / most)
-    columns = (Assignment.id, Assignment.slug, Assignment.title, Assignment.due_at)
-    order = (Assignment.due_at.is_(None), Assignment.due_at, Assignment.title)
-    listed = session.execute(select(*columns).where(Assignment.course_id == course_id).order_by(*order))
-    return tuple(AssignmentPoints(*row, tuple(shares[row.id])) for row in listed)
+        found[assignment_id].append((points or 0.0) / most)
+    return {one: tuple(shares) for one, shares in found.items()}
 
 
 def list_other_courses(

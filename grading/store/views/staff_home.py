@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-from collections import Counter, OrderedDict
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -15,14 +14,11 @@ from sqlalchemy.orm import Session
 
 from grading.domain.base_value import Value
 from grading.domain.round_states import IN_PROGRESS, RoundState
+from grading.store.change_tracking import AssignmentCache
 from grading.store.grades import counts
-from grading.store.tables import Assignment, ChangeMarker, Course, Grade, RegradeRequest, Round, Submission
+from grading.store.tables import Assignment, Course, Grade, RegradeRequest, Round, Submission
 
 OPEN = (*IN_PROGRESS, RoundState.PARTIAL, RoundState.FAILED)
-MOST = 10_000
-"""Assignments whose counts are cached."""
-Stamp = tuple[tuple[int, int], ...]
-"""Number and sum of the markers of an assignment, of its course and of all courses."""
 
 
 class AssignmentWork(Value):
@@ -62,29 +58,7 @@ class WorkCounts:
     in_progress: int = 0
 
 
-class WorkCountCache:
-    """Counts of assignments, cached as long as their change stamps stay."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._known: OrderedDict[int, tuple[Stamp, WorkCounts]] = OrderedDict()
-
-    def of(self, session: Session, courses: Mapping[int, int]) -> dict[int, WorkCounts]:
-        """Counts by assignment; `courses` maps each of these assignments to its course."""
-        # looked at first: what commits while it is counted gives another stamp next time
-        stamps = _stamps(session, courses)
-        with self._lock:
-            known = {one: self._known[one] for one in courses if one in self._known}
-        found = {one: tally for one, (stamp, tally) in known.items() if stamp == stamps[one]}
-        missing = courses.keys() - found.keys()
-        if missing:
-            counted = _counted(session, missing)
-            with self._lock:
-                self._known.update({one: (stamps[one], tally) for one, tally in counted.items()})
-                while len(self._known) > MOST:
-                    self._known.popitem(last=False)
-            found.update(counted)
-        return found
+WorkCountCache = AssignmentCache[WorkCounts]
 
 
 def load_work(
@@ -95,7 +69,7 @@ def load_work(
     if course_ids is not None:
         query = query.where(Course.id.in_(course_ids))
     listed = session.execute(query).all()
-    found = (tallies or WorkCountCache()).of(session, {row.id: row.course_id for row in listed})
+    found = (tallies or WorkCountCache()).of(session, {row.id: row.course_id for row in listed}, _counted)
     return [
         AssignmentWork(
             assignment_id=row.id,
@@ -121,21 +95,6 @@ def _listed() -> Any:
     query = select(*columns, Course.title.label("course_title")).join(Course)
     query = query.where(Course.archived.is_(False))
     return query.order_by(Course.title, Course.id, Assignment.due_at.desc(), Assignment.title)
-
-
-def _stamps(session: Session, courses: Mapping[int, int]) -> dict[int, Stamp]:
-    """The stamps of `change_tracking.stamp` for many assignments in one query."""
-    query = select(
-        ChangeMarker.course_id, ChangeMarker.assignment_id, func.count(), func.sum(ChangeMarker.value)
-    )
-    query = query.where(ChangeMarker.course_id.in_({0, *courses.values()}))
-    rows = session.execute(query.group_by(ChangeMarker.course_id, ChangeMarker.assignment_id))
-    marks = {(course, assignment): (count, int(total)) for course, assignment, count, total in rows}
-    none = (0, 0)
-    return {
-        one: (marks.get((course, one), none), marks.get((course, 0), none), marks.get((0, 0), none))
-        for one, course in courses.items()
-    }
 
 
 def _counted(session: Session, ids: Collection[int]) -> dict[int, WorkCounts]:
