@@ -173,7 +173,9 @@ def test_the_work_stands_beside_its_rubric(careful: Page, school: School, site: 
     expect(page.locator("#rubric")).to_be_hidden()
     page.get_by_role("link", name="Rubric", exact=True).click()
     expect(line).to_be_hidden()
+    page.get_by_text("Withdraw …").click()
     look(page, pictures, "review-b-rubric")
+    page.keyboard.press("Escape")
     page.get_by_role("link", name="work.py, line 3").first.click()
     expect(line).to_be_focused()
     look(page, pictures, "review-c-work")
@@ -227,6 +229,9 @@ def test_somebody_else_was_faster(
     assert change(school.client("grader"), submission, **theirs).status_code == 303
     page.get_by_role("button", name="Show changes").click()
     expect(page.locator("#rv-words")).to_contain_text("Read on.")
+    page.context.clear_cookies()
+    page.locator("#reason-1").press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("Not saved: your session has ended.")
     expect(page.locator("#reason-1")).to_have_value("Half a thought")
     asked: list[str] = []
     page.once("dialog", lambda dialog: (asked.append(dialog.type), dialog.accept()))
