@@ -5,11 +5,18 @@ What a report looks like on any page belongs to app.reports, what students see o
 
 from __future__ import annotations
 
-from app.review import class_actions, criterion, regrade_requests, second_marking, views
+from app.review import answer_groups, class_actions, criterion, regrade_requests, second_marking, views
 from app.web.i18n import later as N_
 from app.web.menus import Menu, NavigationEntry
 
-blueprints = (class_actions.pages, criterion.pages, regrade_requests.pages, second_marking.pages, views.pages)
+blueprints = (
+    answer_groups.pages,
+    class_actions.pages,
+    criterion.pages,
+    regrade_requests.pages,
+    second_marking.pages,
+    views.pages,
+)
 navigation = (
     NavigationEntry(
         Menu.SITE, 40, "regrade_requests.listing", N_("Regrade requests"), "failed_submissions.see",
@@ -17,6 +24,6 @@ navigation = (
     ),
     NavigationEntry(
         Menu.ASSIGNMENT, 20, "review.listing", N_("Review"), "score.see",
-        below=("review", "class_actions", "criterion", "second_marking"),
+        below=("review", "class_actions", "criterion", "answer_groups", "second_marking"),
     ),
 )  # fmt: skip

@@ -456,6 +456,12 @@ def url_arguments(session: Session, school: School) -> dict[str, object]:
         known = session.scalar(select(table.id).order_by(table.id).limit(1))
         if known is not None:
             found[name] = known
+    found["group"] = session.scalar(
+        select(tables.Answer.key)
+        .where(tables.Answer.assignment_id == first)
+        .order_by(tables.Answer.key)
+        .limit(1)
+    )
     # ids are random: the first dry run would be one of this submission by chance only
     of_it = select(tables.DryRunRound.dry_run_id).where(tables.DryRunRound.submission_id == submission)
     if (dry_run := session.scalar(of_it.limit(1))) is not None:

@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import Select, func, or_, select
 from sqlalchemy.orm import Session
 
 from grading.domain.errors import NotFound
 from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
+from grading.domain.report_changes import GRADING
 from grading.similarity import Answered, AnswerGroup, Outcome, Region, grouped, next_open, unpacked
 from grading.store.audit import write_audit
 from grading.store.bulk import chunks
@@ -170,9 +171,13 @@ def _of(table: Any, submission_id: str, criterion: str) -> tuple[Any, ...]:
 
 
 def is_graded(criterion: Any) -> Any:
-    """Whether a person gave a criterion of a round a level, as a column of a query on rounds."""
-    given = (Change.kind == "points", Change.target == criterion, Change.undone_at.is_(None))
-    return select(Change.id).where(Change.round_id == Round.id, *given).correlate(Round).exists()
+    """Whether a person graded a criterion of a round, as a column of a query on rounds and their grades.
+
+    `grading.domain.report_changes.GRADING` says what that is.
+    """
+    given = (Change.kind.in_(GRADING), Change.target == criterion, Change.undone_at.is_(None))
+    changed = select(Change.id).where(Change.round_id == Round.id, *given).correlate(Round).exists()
+    return or_(changed, Grade.reviewed_at.is_not(None))
 
 
 def is_separate(criterion: Any) -> Any:

@@ -25,6 +25,7 @@ from grading.domain.report_changes import Change
 from grading.domain.rubric import Criterion
 from grading.scoring import settled
 from grading.scoring.changes import at_level
+from grading.similarity.groups import ALONE
 from grading.store import tables
 from grading.store.audit import write_audit
 from grading.store.bulk import chunks
@@ -205,9 +206,14 @@ def _changes_of(session: Session, rounds: Sequence[str]) -> defaultdict[str, lis
 def _places(session: Session, rounds: Sequence[str], one: _Made) -> dict[str, list[Any]]:
     """Round -> where its answer stands, of those that are in the group."""
     query = select(Answer.round_id, Answer.regions).where(
-        Answer.round_id.in_(rounds), Answer.criterion == one.criterion, Answer.key == one.key
+        Answer.round_id.in_(rounds), Answer.criterion == one.criterion
     )
-    found = session.execute(query.where(~is_separate(one.criterion)))
+    separate = is_separate(one.criterion)
+    if one.key.startswith(ALONE):
+        query = query.where(Answer.submission_id == one.key.removeprefix(ALONE), separate)
+    else:
+        query = query.where(Answer.key == one.key, ~separate)
+    found = session.execute(query)
     return {row.round_id: row.regions for row in found}
 
 
@@ -224,11 +230,14 @@ def _rows(
     found = next((own for own in criteria if own.criterion == one.criterion), None)
     if found is None:
         return
+    now_there = {"points": grade.criterion_points.get(one.criterion)}
     for wanted in one.wanted:
+        value = _value(found, regions, wanted, one.level)
+        same = wanted.kind == "points" and value == now_there
         yield tables.Change(
-            round_id=grade.round_id, submission_id=grade.submission_id, kind=wanted.kind,
-            target=wanted.target, value=_value(found, regions, wanted, one.level),
-            before={"points": grade.criterion_points.get(one.criterion)} if wanted.kind == "points" else {},
+            round_id=grade.round_id, submission_id=grade.submission_id,
+            kind="confirm" if same else wanted.kind, target=wanted.target, value={} if same else value,
+            before=now_there if wanted.kind == "points" else {},
             reason=wanted.reason, bulk=one.bulk, by=one.actor.user_id, at=now(session),
         )  # fmt: skip
 
@@ -273,6 +282,6 @@ def _tell(
             detail |= {"from": row.before, "to": row.value, "reason": row.reason}
         about = f"submission:{grade.submission_id}"
         write_audit(session, actor.name, f"grade.{what}", about, detail, course_id=assignment.course_id)
-    if grade.released_at is not None:
+    if grade.released_at is not None and any(row.kind != "confirm" for row in rows):
         key = f"changed:{grade.round_id}:{bulk[:12]}:{what}"
         release.add_event(session, grade, "grade.changed", key)

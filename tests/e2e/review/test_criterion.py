@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from grading.similarity import packed
+from grading.store import tables
 from grading.store.accounts import users
 from tests.e2e.browsing import come_in, follow, look
 from tests.integration.review.test_pages import given
@@ -83,3 +85,31 @@ def test_it_works_without_scripts(browser: Browser, school: School, site: str) -
     page.get_by_role("button", name="Undo").first.click()
     expect(page.locator("h1")).to_contain_text("Aino")
     context.close()
+
+
+def test_a_group_with_one_key(careful: Page, school: School, site: str, pictures: Path) -> None:
+    with school.store.write() as session:
+        for number, row in enumerate(session.query(tables.Round)):
+            session.add(
+                tables.Answer(
+                    round_id=row.id, criterion="think", assignment_id=school.assignment,
+                    submission_id=row.submission_id, key=("b" if number else "a") * 32,
+                    fingerprints=packed(range(10), 256), outcome={"share": 0.5, "tests": 2, "passed": 1},
+                    regions=[{"document": "work.py", "cell": None, "first": 3, "last": 4}],
+                )
+            )  # fmt: skip
+    page = careful
+    come_in(page, site, school, "teacher")
+    page.goto(f"{site}/assignments/{school.assignment}/review/criteria/think/groups")
+    look(page, pictures, "groups-1-all", all_widths=True)
+    follow(page, page.get_by_role("link", name="Next ungraded group"))
+    look(page, pictures, "groups-2-one", all_widths=True)
+    page.keyboard.press("3")
+    at(page, "Group 2")
+    page.keyboard.press("u")
+    at(page, "Group 1")
+    page.get_by_label("Comment at the answer of each member").fill("Say why.")
+    page.get_by_text("Other points, or only the comment").click()
+    page.get_by_label("Points, 0 to 6").press("Enter")  # no level is given by it
+    at(page, "Group 1")
+    expect(page.get_by_text("Saved for")).to_be_visible()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from grading.similarity import packed
 from grading.store import tables
 from grading.store.grades import change_history
 from grading.store.review import edits
@@ -191,3 +192,78 @@ def test_what_makes_no_sense_is_refused(school: School, works: tuple[str, str]) 
     )
     assert edits.NEEDS_REASON
     assert made.reason
+
+
+@pytest.fixture
+def answered(school: School, works: tuple[str, str]) -> tuple[str, str]:
+    """Both wrote the same for the criterion; a third one is similar."""
+    anna, ben = works
+    third = school.submit("admin")
+    school.grade(third, given(2, 3))
+    prints = [packed(range(10), 256), packed(range(10), 256), packed(range(8), 256)]
+    with school.store.write() as session:
+        rounds = {row.submission_id: row.id for row in session.query(tables.Round)}
+        for work, key, fingerprints in zip(
+            (anna, ben, third), ("k" * 32, "k" * 32, "n" * 32), prints, strict=True
+        ):
+            session.add(
+                tables.Answer(
+                    round_id=rounds[work], criterion="load", assignment_id=school.assignment,
+                    submission_id=work, key=key, fingerprints=fingerprints,
+                    outcome={"share": 1.0, "output": "<b>7</b>"},
+                    regions=[{"document": "work.py", "cell": None, "first": 3, "last": 3}],
+                )
+            )  # fmt: skip
+    return anna, ben
+
+
+def test_a_group_gets_a_level_at_once(school: School, answered: tuple[str, str]) -> None:
+    anna, _ben = answered
+    teacher, groups = school.client("teacher"), root(school) + "/groups"
+    one, other = f"{groups}/{'k' * 32}", f"{groups}/{'n' * 32}"
+    page = text_of(teacher, groups)
+    assert "2 groups of 3 submissions, 0 graded" in page
+    assert "similar to group 1 (80 %)" in page
+    assert "<b>7</b>" not in page
+    assert teacher.get(groups + "/next").location == one
+    page = text_of(teacher, one)
+    assert "read_csv" in page
+    assert "import pandas" not in page  # another line of the same file
+    form = dict(re.findall(r'name="(bulk|seen)" value="([^"]+)"', page))
+    answer = post(teacher, one, level="3", comment="Say why.", **form)
+    assert answer.location.partition("?")[0] == other
+    page = text_of(teacher, answer.location)
+    assert "Saved for 2 submissions." in page
+    assert [grade_of(school, work).criterion_points["load"] for work in answered] == [3, 3]
+    with school.store.read() as session:
+        kinds = [(row.kind, row.submission_id == anna) for row in session.query(tables.Change)]
+    assert sorted(kinds) == [("add", False), ("add", True), ("confirm", False), ("points", True)]
+    assert names(progress(school)) == {"Teacher": 2}
+    undo = re.search(r'name="bulk" value="([^"]+)"', page)
+    assert undo is not None
+    assert undo[1] == form["bulk"]
+    assert post(teacher, one + "/undo", bulk=undo[1]).location == one
+    assert [grade_of(school, work).criterion_points["load"] for work in answered] == [1, 3]
+    # together with the similar one, whose members are proposed
+    answer = post(teacher, one, points="2,5", reason="Half.", similar="n" * 32, bulk="f" * 32)
+    assert answer.location.startswith(groups + "?undo=")
+    assert "Staff has graded all groups of this criterion." in text_of(teacher, answer.location)
+    assert progress(school).graded == 3
+    assert post(teacher, one, bulk="e" * 32).status_code == 422  # nothing to do
+
+
+def test_a_member_leaves_its_group(school: School, answered: tuple[str, str]) -> None:
+    anna, _ben = answered
+    teacher, groups = school.client("teacher"), root(school) + "/groups"
+    one = f"{groups}/{'k' * 32}"
+    assert post(teacher, one + "/members", submission=anna).location == one
+    assert "3 groups of 3 submissions" in text_of(teacher, groups)
+    alone = f"{groups}/alone:{anna}"
+    assert "Put back" in text_of(teacher, alone, anonymous=1)
+    assert "Saved for 1 submission." in text_of(
+        teacher, post(teacher, alone, level="2", bulk="a" * 32).location
+    )
+    assert grade_of(school, anna).criterion_points["load"] == 2
+    assert post(teacher, alone + "/members", submission=anna, back="1").location == groups
+    assert "2 groups of 3 submissions" in text_of(teacher, groups)
+    assert post(teacher, one + "/members", submission="0" * 32).status_code == 404

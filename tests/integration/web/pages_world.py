@@ -39,6 +39,7 @@ NO_IDS = {
     # arguments of routes that name nothing anybody owns, with a value that exists
     "connection": "canvas",
     "criterion": "load",
+    "group": "0" * 32,
     "platform_id": 1,
     "context_id": 1,
     "secret_id": 1,
