@@ -14,6 +14,7 @@ def benchmarks() -> Sections:
             "overhead": "bench.overhead:command",
             "router": "bench.router.command:command",
             "pages": "bench.pages.command:command",
+            "review": "bench.pages.review:command",
             "engines": "bench.engines.command:command",
             "sandbox": "bench.sandbox:command",
         }
