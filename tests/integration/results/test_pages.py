@@ -306,6 +306,8 @@ def test_pictures_are_shown_without_anything_else_of_their_file(school: School) 
     assert answer.headers["Content-Security-Policy"] == "default-src 'none'; sandbox"
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert school.client("teacher").get(url).status_code == 200
+    review = school.client("teacher").get(f"/submissions/{submission}/review").get_data(as_text=True)
+    assert f'<img class="picture" loading="eager" src="{url}"' in review
     assert school.client("ben").get(url).status_code == 404
     assert school.client("stranger").get(url).status_code == 404
     for other in ("0/2/1", "0/1/0", "1/2/0", "0/999/0"):
