@@ -10,7 +10,7 @@ import csv
 import io
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -237,12 +237,8 @@ def _mark_up(root: Any, plot: Plot) -> None:
             _mark(bar, mark, plot, room)
         if plot.lying:
             group[:] = list(group)[::-1]
-    for at, bar in enumerate(_marks(root)):
+    for at, bar in enumerate(bar for group in (groups[::-1] if plot.lying else groups) for bar in group):
         bar.set("tabindex", "-1" if at else "0")
-
-
-def _marks(root: Any) -> Iterator[Any]:
-    return (one for one in root.iter("g") if one.get("data-tip") is not None)
 
 
 def _mark(bar: Any, mark: Mark, plot: Plot, room: Any) -> None:

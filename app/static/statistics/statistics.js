@@ -3,6 +3,11 @@
 (() => {
   "use strict";
   const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
+  // as they are seen, from above and from the left: series of bars stand between each other
+  const inOrder = (svg) => {
+    const places = [...svg.querySelectorAll("[data-tip]")].map((one) => [one, one.querySelector(".plot-hit").getBoundingClientRect()]);
+    return places.sort(([, a], [, b]) => a.top - b.top || a.left - b.left).map(([one]) => one);
+  };
   for (const figure of document.querySelectorAll("[data-plot]")) {
     const tip = document.createElement("div");
     tip.className = "plot-tip";
@@ -30,7 +35,7 @@
     figure.addEventListener("keydown", (event) => {
       if (event.key === "Escape") tip.hidden = true;
       const part = event.target.closest("[data-tip]");
-      const parts = part ? [...part.closest("svg").querySelectorAll("[data-tip]")] : [];
+      const parts = part ? inOrder(part.closest("svg")) : [];
       const next = { Home: 0, End: parts.length - 1 }[event.key] ?? parts.indexOf(part) + (STEPS[event.key] ?? NaN);
       if (!parts[next]) return;
       event.preventDefault();

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from grading.store import tables
+from grading.store.accounts import users
 from grading.store.database import now
 from grading.store.experiments.examples import list_examples
 from tests.e2e.browsing import come_in, follow, look, picture
@@ -23,6 +24,15 @@ def school(tmp_path_factory: pytest.TempPathFactory) -> Iterator[School]:
     made = School(tmp_path_factory.mktemp("school"))
     yield made
     made.close()
+
+
+def another_year(school: School) -> None:
+    """The teacher's course of another year, with an assignment of the same short name."""
+    with school.store.write() as session:
+        other = session.get_one(tables.Assignment, school.elsewhere).course_id
+        for name, role in (("teacher", "instructor"), ("stranger", "student")):
+            users.enrol(session, school.users[name], other, role)
+    school.grade(school.submit("stranger", school.elsewhere), a_report(1, 1))
 
 
 def test_the_class_at_a_glance(careful: Page, school: School, site: str, pictures: Path) -> None:
@@ -68,8 +78,17 @@ def test_the_class_at_a_glance(careful: Page, school: School, site: str, picture
     page.locator("summary", has_text="Affected submissions Missing values").click()
     follow(page, page.get_by_role("link", name="Student0").first)
     assert "/submissions/" in page.url
+    another_year(school)
     page.goto(f"{site}/courses/{school.course}/statistics")
-    expect(page.locator("#main svg:visible [data-tip]").first).to_be_visible()
+    page.get_by_label("Other").check()
+    page.get_by_role("button", name="Compare").click()
+    expect(page.locator("#main svg:visible .legend")).to_have_count(2)
+    marks = page.locator("#main svg:visible [data-tip]")
+    expect(marks).to_have_count(2)
+    page.locator("#main svg:visible [tabindex='0']").focus()
+    expect(page.locator(".plot-tip:visible")).to_contain_text("Homework hw1, Ba: mean")
+    page.keyboard.press("ArrowDown")
+    expect(page.locator(".plot-tip:visible")).to_contain_text("Homework hw1, Other: mean 25 %")
     look(page, pictures, "class-course")
 
 

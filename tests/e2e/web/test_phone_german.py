@@ -16,7 +16,7 @@ STAFF = (
     *("/regrades", "/submissions", "/failed", "/machines", "/assignments/{shown}/rubric"),
     *("/assignments/{shown}/review", "/submissions/{held}/review", "/assignments/{shown}/review/curve"),
     *("/assignments/{shown}/extensions", "/assignments/{shown}/statistics", "/courses/{course}/grades"),
-    *("/courses/{course}/people", "/courses/{course}/audit"),
+    *("/courses/{course}/people", "/courses/{course}/audit", "/courses/{course}/statistics"),
 )
 ADMIN = ("/users", "/operations", "/operations/messages", "/operations/webhooks", "/audit")
 CLIPPED = """() => [...document.querySelectorAll('.came-about')]
