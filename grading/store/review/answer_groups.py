@@ -92,11 +92,9 @@ class CodePart:
 
 def load_groups(session: Session, assignment: Assignment, criterion: str) -> AnswerGroups:
     """The groups of a criterion, in a constant number of queries."""
-    counting = set(session.scalars(counting_of_assignment(assignment)))
+    counting = len(session.scalars(counting_of_assignment(assignment)).all())
     newest = session.scalar(select(func.max(Change.id))) or 0
-    rows = [
-        row for row in session.execute(_answers(assignment.id, criterion)) if row.submission_id in counting
-    ]
+    rows = session.execute(_answers(assignment, criterion)).all()
     members, answers = {}, []
     for row in rows:
         outcome = Outcome.model_validate(row.outcome)
@@ -111,7 +109,7 @@ def load_groups(session: Session, assignment: Assignment, criterion: str) -> Ans
                 alone=row.alone,
             )
         )
-    return AnswerGroups(criterion, grouped(answers), members, len(counting) - len(rows), newest)
+    return AnswerGroups(criterion, grouped(answers), members, counting - len(rows), newest)
 
 
 def load_points(session: Session, members: Sequence[Member], criterion: str) -> dict[str, float | None]:
@@ -187,7 +185,7 @@ def is_separate(criterion: Any) -> Any:
     return select(taken.submission_id).where(*own).correlate(Answer).exists()
 
 
-def _answers(assignment_id: int, criterion: str) -> Select[Any]:
+def _answers(assignment: Assignment, criterion: str) -> Select[Any]:
     return (
         select(
             *(Answer.round_id, Answer.submission_id, Answer.key, Answer.fingerprints, Answer.outcome),
@@ -200,7 +198,8 @@ def _answers(assignment_id: int, criterion: str) -> Select[Any]:
         .join(Submission, Submission.id == Answer.submission_id)
         .join(User, User.id == Submission.student_id)
         .outerjoin(Grade, Grade.round_id == Round.id)
-        .where(Answer.assignment_id == assignment_id, Answer.criterion == criterion)
+        .where(Answer.assignment_id == assignment.id, Answer.criterion == criterion)
+        .where(Answer.submission_id.in_(counting_of_assignment(assignment)))
     )
 
 

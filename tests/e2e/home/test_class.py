@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from itertools import combinations
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from grading.documents import set_apart
+from grading.domain.document import Document
+from grading.similarity import marks_of, packed
 from grading.store import tables
 from grading.store.accounts import users
 from grading.store.database import now
@@ -41,7 +46,7 @@ def test_the_class_at_a_glance(careful: Page, school: School, site: str, picture
     page.goto(f"{site}/assignments/{school.assignment}/statistics")
     expect(page.get_by_role("heading", name="No data yet")).to_be_visible()
     look(page, pictures, "class-empty")
-    whole_class(school, 24)
+    works = whole_class(school, 24)
     page.reload()
     expect(page.get_by_text("of 26 students")).to_be_visible()
     look(page, pictures, "class", all_widths=True)
@@ -90,6 +95,31 @@ def test_the_class_at_a_glance(careful: Page, school: School, site: str, picture
     page.keyboard.press("ArrowDown")
     expect(page.locator(".plot-tip:visible")).to_contain_text("Homework hw1, Other: mean 25 %")
     look(page, pictures, "class-course")
+    a_comparison(school, works)
+    page.goto(f"{site}/courses/{school.course}/similarity")
+    look(page, pictures, "similar-course")
+    page.goto(f"{site}/assignments/{school.assignment}/similarity")
+    expect(page.get_by_text("1 submission is too short")).to_be_visible()
+    look(page, pictures, "similar", all_widths=True)
+    follow(page, page.get_by_role("link", name=re.compile("^Compare Student")).first)
+    page.get_by_role("link", name="Shared region; go to the other submission").first.press("Enter")
+    expect(page.locator("#other-1")).to_be_in_viewport()
+    look(page, pictures, "similar-pair", all_widths=True)
+
+
+def a_comparison(school: School, works: list[str]) -> None:
+    """As if three submissions were alike, and one could not be compared."""
+    with school.store.write() as session:
+        documents = session.get_one(tables.Submission, works[0]).documents
+        own = set_apart([Document.model_validate(one) for one in documents])
+        marks = packed((mark.value for mark in marks_of(own)), 500)
+        of_it = {"assignment_id": school.assignment}
+        session.add(
+            tables.Comparison(compared_at=now(session), works=24, earlier=0, silent=works[3:4], **of_it)
+        )
+        for one, other in combinations(sorted(works[:3]), 2):
+            pair = {"one_id": one, "other_id": other, "share": 0.9, "fingerprints": marks}
+            session.add(tables.SimilarPair(**of_it, **pair))
 
 
 def test_a_downloaded_plot_stands_alone(page: Page, pictures: Path) -> None:

@@ -20,7 +20,7 @@ FOUND, FALSE = 0.95, 1.0
 
 
 def test_planted_copies_are_found_and_other_questions_are_not() -> None:
-    one, other = programs(40, seed=1), programs(40, seed=2)
+    one, other = programs(24, seed=1), programs(24, seed=2)
     copies = measure.planted_copies(one)
     assert copies.share >= FOUND
     assert copies.silent <= 2
