@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, redirect, request, session, url_for
+from flask import Blueprint, jsonify, redirect, request, session, url_for
+from flask import Response as Answer
 from flask.blueprints import BlueprintSetupState
 from flask_login import current_user
+from flask_wtf.csrf import generate_csrf
 from werkzeug.wrappers import Response
 
 from app.web.auth import SignedIn
@@ -39,6 +41,14 @@ def main_menu() -> list[Tab]:
 def operations_tabs() -> list[Tab]:
     """Those of operations, for the reader."""
     return current_navigation().tabs(Menu.OPERATIONS, current_user.actor)
+
+
+@pages.get("/session.json")
+def session_state() -> Answer:
+    """Who is signed in, and the token for forms: for scripts of pages whose session may have ended."""
+    known = current_user.is_authenticated
+    user, name = (current_user.actor.user_id, current_user.name) if known else (None, "")
+    return jsonify(user=user, name=name, token=generate_csrf())
 
 
 @pages.post("/language")

@@ -24,6 +24,7 @@ class Submission(TypedDict):
     score: float | None
     max_score: float
     released: bool
+    superseded_by: str | None
     flags: list[dict[str, Any]]
     report: dict[str, Any] | None
     runs: dict[str, str]
@@ -50,6 +51,7 @@ class SubmissionItem(TypedDict):
     max_score: float | None
     held: bool | None
     released: bool
+    superseded_by: str | None
     flags: list[str] | None
 
 

@@ -15,6 +15,7 @@ from app.web.i18n import gettext as _
 from app.web.i18n import languages, render_error, speak, title_of
 from app.web.rate_limits import limited, per_person
 from app.web.services import services
+from app.web.toasts import flash_undo
 from grading.domain.errors import GraderError
 from grading.domain.messages import define_message
 from grading.domain.permissions import SCOPES, Actor
@@ -48,12 +49,14 @@ def save() -> tuple[str, int] | Response:
     )
     try:
         with services().store.write() as store:
+            before = user_admin.load_own_account(store, actor.user_id)[1]
             user_admin.set_preferences(store, actor.user_id, wanted)
     except GraderError as error:
         return _page(render_error(error), wanted), error.status
     session.pop("language", None)  # what this browser chose before
     speak(wanted.language)
-    flash(_("Settings saved."))
+    undo = {"email": before.email, "language": before.language, "mail_when_ready": before.mail_when_ready}
+    flash_undo(_("Settings saved."), "profile.save", undo)
     return redirect(url_for("profile.show"), 303)
 
 

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import secrets
 
-from flask import Blueprint, current_app, flash, redirect, render_template, request, session, url_for
+from flask import (
+    Blueprint,
+    current_app,
+    flash,
+    make_response,
+    redirect,
+    render_template,
+    request,
+    session,
+    url_for,
+)
 from flask_login import login_user, logout_user
 from itsdangerous import BadData, URLSafeTimedSerializer
 from werkzeug.wrappers import Response
 
-from app.web import auth, frames
+from app.web import auth, frames, kept_forms
 from app.web.auth import SignedIn
 from app.web.i18n import gettext as _
 from app.web.i18n import ngettext, render_error
@@ -38,7 +48,7 @@ def form() -> str:
 @pages.post("/sign-in")
 @limited(SIGN_INS)
 def enter() -> tuple[str, int] | tuple[str, int, dict[str, str]] | Response:
-    """Check name and password."""
+    """Check name and password; then go on, or show a form that was not sent because a session ended."""
     name, password = request.form.get("name", "")[:200], request.form.get("password", "")[:1000]
     target = safe_next(request.form.get("next"))
     try:
@@ -55,11 +65,15 @@ def enter() -> tuple[str, int] | tuple[str, int, dict[str, str]] | Response:
     session.clear()
     session.permanent = True
     login_user(found)
+    kept = kept_forms.of_sign_in()
+    if kept is not None:
+        return remember(make_response(kept_forms.page(kept)), user_id)
     return remember(redirect(target or url_for("home.home"), 303), user_id)
 
 
 def _form(target: str | None, name: str, problem: str = "") -> str:
-    return render_template("accounts/sign_in.html", next=target, name=name, problem=problem)
+    kept = kept_forms.of_sign_in()
+    return render_template("accounts/sign_in.html", next=target, name=name, problem=problem, kept=kept)
 
 
 @pages.post("/sign-out")

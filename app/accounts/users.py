@@ -16,6 +16,7 @@ from app.web import auth
 from app.web.i18n import gettext as _
 from app.web.i18n import ngettext, render_error
 from app.web.services import services
+from app.web.toasts import flash_undo
 from grading.domain.errors import Forbidden, GraderError
 from grading.domain.permissions import Actor
 from grading.store import Store
@@ -65,12 +66,14 @@ def change(user_id: int) -> tuple[str, int] | Response:
     try:
         with services().store.write() as session:
             name, email = request.form.get("name", ""), request.form.get("email", "")
+            before = user_admin.load_account(session, user_id).person
             user_admin.rename_user(session, user_id, name, email, actor)
     except GraderError as error:
         if error.status != 400:
             raise
         return _person(user_id, render_error(error)), error.status
-    flash(_("Saved."))
+    undo = {"name": before.name, "email": before.email}
+    flash_undo(_("Saved."), "users.change", undo, user_id=user_id)
     return redirect(url_for("users.person", user_id=user_id), 303)
 
 
@@ -80,7 +83,8 @@ def administrator(user_id: int) -> Response:
     actor, value = _administrator(), request.form.get("value") == "1"
     with services().store.write() as session:
         user_admin.set_flag(session, user_id, "administrator", value, actor)
-    flash(_("Administrator role granted.") if value else _("Administrator role removed."))
+    message = _("Administrator role granted.") if value else _("Administrator role removed.")
+    flash_undo(message, "users.administrator", {"value": 0 if value else 1}, user_id=user_id)
     return redirect(url_for("users.person", user_id=user_id), 303)
 
 
@@ -91,7 +95,7 @@ def disabled(user_id: int) -> Response:
     with services().store.write() as session:
         user_admin.set_flag(session, user_id, "disabled", value, actor)
     message = _("Account disabled. Its sessions have ended.") if value else _("Account enabled.")
-    flash(message)
+    flash_undo(message, "users.disabled", {"value": 0 if value else 1}, user_id=user_id)
     return redirect(url_for("users.person", user_id=user_id), 303)
 
 

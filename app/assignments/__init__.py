@@ -13,6 +13,7 @@ from app.web.menus import Menu, NavigationEntry, PagesBelow
 blueprints = (views.pages, rubric.pages, files.pages, proposals.pages, task.pages, versions.pages)
 navigation = (
     NavigationEntry(Menu.ASSIGNMENT, 10, "assignments.assignment", N_("Overview"), "assignment.see"),
+    NavigationEntry(Menu.ASSIGNMENT, 35, "assignments.rubric", N_("Rubric"), "rubric.see"),
     NavigationEntry(
         Menu.ASSIGNMENT, 40, "editor_rubric.edit", N_("Edit"), "assignment.change",
         below=(

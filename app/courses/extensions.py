@@ -10,12 +10,15 @@ from markupsafe import Markup, escape
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
-from app.web import assignment_pages, auth, dates, markdown
+from app.web import assignment_pages, auth, dates, markdown, parsing
 from app.web.i18n import gettext as _
 from app.web.i18n import ngettext, render_error
 from app.web.services import services
+from app.web.toasts import flash_undo
+from grading.domain.errors import CannotUndo
 from grading.domain.permissions import Actor, Subject
 from grading.store import tables
+from grading.store.database import now
 from grading.store.grades import extensions
 from grading.store.grades.extensions import NotExtended, Student
 
@@ -42,11 +45,13 @@ def give(assignment_id: int) -> tuple[str, int] | Response:
             count = extensions.grant_extension(
                 session, found, _chosen(), until, form.get("reason", ""), actor
             )
+            moment = now(session)
     except (NotExtended, dates.BadDate) as error:
         return _page(actor, assignment_id, render_error(error)), error.status
     message = ngettext("%(count)s student has", "%(count)s students have", count)
     when = dates.spoken(until, zone)
-    flash(_("%(who)s until %(when)s. Existing grades were recalculated.", who=message, when=when))
+    said = _("%(who)s until %(when)s. Existing grades were recalculated.", who=message, when=when)
+    flash_undo(said, "extensions.undo", {"at": moment.isoformat()}, assignment_id=assignment_id)
     return redirect(url_for("extensions.listing", assignment_id=assignment_id), 303)
 
 
@@ -59,8 +64,26 @@ def revoke(assignment_id: int, student_id: int) -> Response:
     with services().store.write() as session:
         found = _assignment(session, actor, assignment_id)
         done = extensions.revoke_extension(session, found, student_id, actor)
-    message = _("Extension removed. Existing grades were recalculated.")
-    flash(message if done else _("This extension no longer exists."))
+        moment = now(session)
+    if done:
+        message = _("Extension removed. Existing grades were recalculated.")
+        flash_undo(message, "extensions.undo", {"at": moment.isoformat()}, assignment_id=assignment_id)
+    else:
+        flash(_("This extension no longer exists."))
+    return redirect(url_for("extensions.listing", assignment_id=assignment_id), 303)
+
+
+@pages.post("/assignments/<int(max=2147483647):assignment_id>/extensions/undo")
+def undo(assignment_id: int) -> Response:
+    """Undo what was given or revoked at a moment."""
+    actor = auth.actor()
+    try:
+        with services().store.write() as session:
+            found = _assignment(session, actor, assignment_id)
+            extensions.undo_extensions(session, found, parsing.form_moment("at"), actor)
+        flash(_("Undone. Existing grades were recalculated."))
+    except CannotUndo as error:
+        flash(render_error(error), "warning")
     return redirect(url_for("extensions.listing", assignment_id=assignment_id), 303)
 
 

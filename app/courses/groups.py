@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import csv
 import io
+from datetime import datetime
 
 from flask import Blueprint, Response, flash, redirect, render_template, request, url_for
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response as BaseResponse
 
-from app.web import assignment_pages, auth
+from app.web import assignment_pages, auth, parsing
 from app.web.i18n import gettext as _
 from app.web.i18n import ngettext, render_error
 from app.web.services import services
+from app.web.toasts import flash_undo
+from grading.domain.errors import CannotUndo
 from grading.domain.permissions import Actor, Subject
 from grading.store import tables
 from grading.store.courses import groups
 from grading.store.courses.groups import Group
+from grading.store.database import now
 from grading.tabular.roster_csv import GroupProblem, read_groups
 
 pages = Blueprint("groups", __name__)
@@ -67,9 +71,10 @@ def arrange(assignment_id: int) -> tuple[str, int] | BaseResponse:
             if request.form.get("state") != groups.groups_digest(session, assignment_id):
                 raise GroupProblem(_("Someone changed the groups in the meantime. Check them and try again."))
             made = groups.arrange_groups(session, found, _typed(), actor.name)
+            moment = now(session)
     except GroupProblem as error:
         return _page(actor, assignment_id, render_error(error)), error.status
-    return _done(assignment_id, made)
+    return _done(assignment_id, made, moment)
 
 
 @pages.post("/assignments/<int(max=2147483647):assignment_id>/groups/fill")
@@ -78,7 +83,8 @@ def fill(assignment_id: int) -> BaseResponse:
     actor = auth.actor()
     with services().store.write() as session:
         made = groups.arrange_at_random(session, _shared(session, actor, assignment_id), actor.name)
-    return _done(assignment_id, made)
+        moment = now(session)
+    return _done(assignment_id, made, moment)
 
 
 @pages.post("/assignments/<int(max=2147483647):assignment_id>/groups/file")
@@ -92,9 +98,24 @@ def upload(assignment_id: int) -> tuple[str, int] | BaseResponse:
             names = {one.sign_in_name: one.user_id for one in students if one.sign_in_name}
             wanted = read_groups(uploaded.read() if uploaded else b"", names)
             made = groups.arrange_groups(session, found, wanted, actor.name)
+            moment = now(session)
     except GroupProblem as error:
         return _page(actor, assignment_id, render_error(error)), error.status
-    return _done(assignment_id, made)
+    return _done(assignment_id, made, moment)
+
+
+@pages.post("/assignments/<int(max=2147483647):assignment_id>/groups/undo")
+def undo(assignment_id: int) -> BaseResponse:
+    """Put everybody back where they were before a moment."""
+    actor = auth.actor()
+    try:
+        with services().store.write() as session:
+            found = _shared(session, actor, assignment_id)
+            count = groups.undo_arrangement(session, found, parsing.form_moment("at"), actor.name)
+        flash(ngettext("Undone for %(count)s student.", "Undone for %(count)s students.", count))
+    except (CannotUndo, GroupProblem) as error:
+        flash(render_error(error), "warning")
+    return redirect(url_for("groups.listing", assignment_id=assignment_id), 303)
 
 
 @pages.get("/assignments/<int(max=2147483647):assignment_id>/groups.csv")
@@ -119,10 +140,14 @@ def neutral(text: str) -> str:
     return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
 
 
-def _done(assignment_id: int, made: tuple[int, int]) -> BaseResponse:
+def _done(assignment_id: int, made: tuple[int, int], moment: datetime) -> BaseResponse:
     there, changed = made
     message = ngettext("%(count)s student was moved.", "%(count)s students were moved.", changed)
-    flash(message + " " + ngettext("%(count)s group saved.", "%(count)s groups saved.", there))
+    message += " " + ngettext("%(count)s group saved.", "%(count)s groups saved.", there)
+    if changed:
+        flash_undo(message, "groups.undo", {"at": moment.isoformat()}, assignment_id=assignment_id)
+    else:
+        flash(message)
     return redirect(url_for("groups.listing", assignment_id=assignment_id), 303)
 
 

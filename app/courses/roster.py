@@ -5,15 +5,18 @@ from __future__ import annotations
 from flask import Blueprint, Response, flash, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response as BaseResponse
 
-from app.web import auth
+from app.web import auth, parsing
 from app.web.i18n import gettext as _
 from app.web.i18n import ngettext, render_error, render_message
 from app.web.rate_limits import UPLOADS, limited, per_person
 from app.web.services import services
-from grading.domain.errors import Conflict, GraderError
+from app.web.toasts import flash_undo
+from grading.domain.errors import CannotUndo, Conflict, GraderError
 from grading.domain.permissions import Actor, Subject, may
+from grading.store.accounts import users
 from grading.store.courses import courses, invitations, roster
 from grading.store.courses.roster import Plan
+from grading.store.database import now
 from grading.tabular import roster_csv
 from grading.tabular.roster_csv import Roster
 
@@ -54,9 +57,13 @@ def add(course_id: int) -> tuple[str, int] | BaseResponse:
     )
     with services().store.write() as session:
         done = roster.apply_import(session, course_id, table, actor)
+        joined = users.find_user(session, "local", table.rows[0].id) if done.of("new", "add") else None
     if done.problems:
         return _listing(course_id, render_message(done.problems[0].said)), 422
-    flash(_summary(done))
+    if joined is None:
+        flash(_summary(done))
+    else:
+        flash_undo(_summary(done), "roster.remove", course_id=course_id, user_id=joined.id)
     return redirect(url_for("roster.listing", course_id=course_id, q=table.rows[0].id), 303)
 
 
@@ -99,14 +106,24 @@ def confirm(course_id: int) -> tuple[str, int] | BaseResponse:
     return redirect(url_for("roster.listing", course_id=course_id), 303)
 
 
+@pages.get("/invite")
+def invite_form(course_id: int) -> str:
+    """Who has no password, to choose whom to invite."""
+    actor = auth.in_course("roster.change", course_id)
+    with services().store.read_autocommit() as session:
+        course = courses.load_course_title(session, course_id)
+        uninvited = roster.list_uninvited(session, actor, course_id)
+    return render_template("courses/invite.html", course=course, uninvited=uninvited)
+
+
 @pages.post("/invite")
 def invite(course_id: int) -> Response | BaseResponse:
-    """A table of links for the chosen people, or for all who have no password; it is sent once."""
+    """A table of links for the chosen people, sent once; links they have already stay valid."""
     actor = auth.in_course("roster.change", course_id)
     user_ids = [int(one) for one in request.form.getlist("user") if one.isdecimal() and len(one) < 10]
     with services().store.write() as session:
-        wanted = roster.list_invitable(session, actor, course_id, None if "all" in request.form else user_ids)
-        made = invitations.create_links(session, wanted, actor.name, actor.user_id, course_id)
+        wanted = roster.list_invitable(session, actor, course_id, user_ids)
+        made = invitations.create_links(session, wanted, actor.name, actor.user_id, course_id, replace=False)
         rows = roster.load_named(session, wanted)
         course = courses.load_course(session, course_id)
     if not made:
@@ -146,8 +163,11 @@ def change_role(course_id: int, user_id: int) -> BaseResponse:
     """Give somebody another role."""
     actor = auth.in_course("roster.change", course_id)
     with services().store.write() as session:
+        before = roster.load_membership(session, course_id, user_id).role
         roster.set_role(session, course_id, user_id, request.form.get("role", ""), actor)
-    flash(_("Role changed."))
+    flash_undo(
+        _("Role changed."), "roster.change_role", {"role": before}, course_id=course_id, user_id=user_id
+    )
     return redirect(url_for("roster.person", course_id=course_id, user_id=user_id), 303)
 
 
@@ -157,7 +177,24 @@ def remove(course_id: int, user_id: int) -> BaseResponse:
     actor = auth.in_course("roster.change", course_id)
     with services().store.write() as session:
         roster.remove_member(session, course_id, user_id, actor)
-    flash(_("Removed from the course. Their submissions are kept."))
+        undo = {"at": now(session).isoformat()}
+    message = _("Removed from the course. Their submissions are kept.")
+    flash_undo(message, "roster.restore", undo, course_id=course_id, user_id=user_id)
+    return redirect(url_for("roster.listing", course_id=course_id), 303)
+
+
+@pages.post(f"{PERSON}/restore")
+def restore(course_id: int, user_id: int) -> BaseResponse:
+    """Put somebody back who was taken out at a moment."""
+    actor = auth.in_course("roster.change", course_id)
+    try:
+        with services().store.write() as session:
+            roster.restore_member(session, course_id, user_id, parsing.form_moment("at"), actor)
+        flash(_("Undone. The person is in the course again."))
+    except CannotUndo as error:
+        with services().store.read_autocommit() as session:
+            roster.load_membership(session, course_id, user_id)  # who is not in the course is not found
+        flash(render_error(error), "warning")
     return redirect(url_for("roster.listing", course_id=course_id), 303)
 
 

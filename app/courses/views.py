@@ -10,6 +10,7 @@ from app.web.i18n import gettext as _
 from app.web.i18n import render_error
 from app.web.platform_pages import CourseSection, platform_pages
 from app.web.services import services
+from app.web.toasts import flash_undo
 from grading.domain.errors import GraderError, NotFound
 from grading.domain.permissions import Subject, may
 from grading.store.courses import courses
@@ -92,11 +93,12 @@ def change(course_id: int) -> tuple[str, int] | Response:
     wanted = Settings(request.form.get("title", ""), "archived" in request.form, lowest)
     try:
         with services().store.write() as session:
-            courses.load_course(session, course_id)
+            before = courses.settings_of(courses.load_course(session, course_id))
             courses.change_settings(session, course_id, wanted, actor)
     except GraderError as error:
         return _settings_page(course_id, wanted, render_error(error)), error.status
-    flash(_("Settings saved."))
+    undo = {"title": before.title, "archived": before.archived, "drop_lowest": before.drop_lowest}
+    flash_undo(_("Settings saved."), "courses.change", undo, course_id=course_id)
     return redirect(url_for("courses.settings", course_id=course_id), 303)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,7 @@ from app.web import auth, grade_view_audit, page_cache
 from app.web.i18n import gettext as _
 from app.web.i18n import render_error
 from app.web.services import services
+from app.web.toasts import flash_undo
 from grading.domain.errors import GraderError, NotFound
 from grading.domain.permissions import Actor, Subject, may
 from grading.domain.rubric import Criterion
@@ -97,6 +99,7 @@ def switch(assignment_id: int, example_id: int) -> Page:
         example_id,
         lambda session, actor: examples.set_active(session, assignment_id, example_id, on, actor),
         _("Turned on.") if on else _("Turned off. New gradings do not use this example."),
+        {"on": 0 if on else 1},
     )
 
 
@@ -129,7 +132,10 @@ def measure(assignment_id: int) -> Page:
     return _back(assignment_id, "effect")
 
 
-def _changed(assignment_id: int, example_id: int, change: Any, message: str) -> Page:
+def _changed(
+    assignment_id: int, example_id: int, change: Any, message: str, undo: Mapping[str, int] | None = None
+) -> Page:
+    """Change an example; `undo` are the fields that switch it back."""
     actor = auth.actor()
     try:
         with services().store.write() as session:
@@ -139,7 +145,10 @@ def _changed(assignment_id: int, example_id: int, change: Any, message: str) -> 
         raise
     except GraderError as error:
         return _again(assignment_id, error, example=example_id)
-    flash(message)
+    if undo is None:
+        flash(message)
+    else:
+        flash_undo(message, "examples.switch", undo, assignment_id=assignment_id, example_id=example_id)
     return _back(assignment_id, f"example-{example_id}", example_id)
 
 

@@ -7,6 +7,7 @@ from typing import cast as typed
 from flask import Blueprint, current_app, render_template, request
 from flask.blueprints import BlueprintSetupState
 
+from app.reports.counting import superseded
 from app.web import auth
 from app.web.services import services
 from grading.domain.permissions import Actor
@@ -51,10 +52,11 @@ def submissions() -> str:
         listed = submission_lists.list_submissions(session, chosen, _number("page") or 1)
         courses = None if actor.administrator else frozenset(actor.roles)
         assignments = submission_lists.list_assignments(session, courses, actor.staff_courses)
+        instead = superseded(session, actor, [one.id for one in listed.items])
     titles = {one.course_id: one.course_title for one in assignments}
     return render_template(
         "home/submissions.html", listed=listed, assignments=assignments, chosen=chosen,
-        states=list(RoundState), actor=actor, course_titles=titles,
+        states=list(RoundState), actor=actor, course_titles=titles, superseded=instead,
     )  # fmt: skip
 
 

@@ -124,7 +124,7 @@ NOUNS: Mapping[str, str] = {
     "webhook_secret": N_("secret"),
 }
 """What things without a name are called before their ids; of others the sentence says what they are."""
-HIDDEN = frozenset({"bulk", "group", "change", "context", "digest", "example", "request", "round"})
+HIDDEN = frozenset({"bulk", "group", "change", "context", "digest", "example", "request", "round", "undo"})
 """Numbers that say nothing to people."""
 SENTENCES: Mapping[str, str] = {
     "grade.view": N_("%(who)s viewed the grade of %(what)s."),
@@ -134,6 +134,7 @@ SENTENCES: Mapping[str, str] = {
     "grade.replace": N_("%(who)s replaced the grade of %(what)s with a regrade."),
     "grades.export": N_("%(who)s exported the grades of %(what)s."),
     "grades.import": N_("%(who)s imported grades of %(what)s from a CSV file."),
+    "grade.accept_undo": N_("%(who)s marked the grade of %(what)s as not reviewed."),
     "grade.accept": N_("%(who)s reviewed %(what)s and accepted its grade."),
     "grade.release": N_("%(who)s released the grade of %(what)s."),
     "grade.release_all": N_("%(who)s released grades of %(what)s."),
@@ -178,6 +179,7 @@ SENTENCES: Mapping[str, str] = {
     "course.create": N_("%(who)s created the course %(what)s."),
     "course.change": N_("%(who)s changed the settings of %(what)s."),
     "roster.import": N_("%(who)s changed the roster of %(what)s."),
+    "roster.restore": N_("%(who)s put %(what)s back into the course."),
     "roster.remove": N_("%(who)s removed %(what)s from the course."),
     "role.change": N_("%(who)s changed the role of %(what)s."),
     "link.make": N_("%(who)s created a link for %(what)s to set a password."),

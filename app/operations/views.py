@@ -18,6 +18,7 @@ from app.web.auth import SCOPE_TEXTS
 from app.web.i18n import gettext as _
 from app.web.i18n import ngettext
 from app.web.services import services
+from app.web.toasts import flash_undo
 from grading.domain import model_digests
 from grading.domain.errors import NotFound
 from grading.domain.permissions import may
@@ -117,11 +118,9 @@ def service(machine: str) -> BaseResponse:
         if out
         else _("%(name)s accepts work again.", name=machine)
     )
-    flash(
-        message
-        if heard
-        else _("Redis is not reachable. The change reaches %(name)s when Redis is back.", name=machine)
-    )
+    late = _("Redis is not reachable. The change reaches %(name)s when Redis is back.", name=machine)
+    undo = {"out": 0 if out else 1}
+    flash_undo(message if heard else late, "operations.service", undo, machine=machine)
     return redirect(url_for("operations.machines", _anchor=f"machine-{machine}"), 303)
 
 

@@ -55,10 +55,14 @@ class Printed:
     pictures: Mapping[tuple[str, int], Mapping[int, Picture]]
     """(document, cell) -> its pictures by number."""
     staff: bool = False
+    instead: int | None = None
+    """The number of the submission that counts instead."""
 
 
-def _heading(view: SubmissionView) -> dict[str, str]:
+def _heading(printed: Printed) -> dict[str, str]:
+    view = printed.view
     about = [one_line(view.student), _("Submission %(number)s", number=view.number), _time(view.created_at)]
+    about += [_("superseded by submission %(number)s", number=printed.instead)] if printed.instead else []
     return {
         "lang": current()[:2],
         "course": one_line(view.course_title),
@@ -81,7 +85,7 @@ def data(printed: Printed) -> tuple[dict[str, Any], dict[str, bytes]]:
     documents = [document_data(one, files) for one in rendered.documents]
     summed = score_breakdown.points_sum(view.grade, printed.terms)
     made: dict[str, Any] = {
-        **_heading(view),
+        **_heading(printed),
         "points": summed.total or summed.so_far,
         "of": _("of %(most)s points", most=summed.most)
         if summed.total

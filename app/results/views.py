@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import cast
 
@@ -11,6 +12,7 @@ from flask.blueprints import BlueprintSetupState
 from sqlalchemy.orm import Session
 
 from app.reports import images, result
+from app.reports.counting import superseded
 from app.reports.images import Numbers, Picture
 from app.reports.result import notebooks_with_images
 from app.results import pdf_data as printing
@@ -95,6 +97,8 @@ def pdf(submission_id: str) -> Response:
         if report is None:
             raise NotFound(NO_RESULT)
         printed = _printed(session, view, report, may(actor, "tests.see_all", Subject(view.course_id)))
+        instead = superseded(session, actor, [view.id]).get(view.id)
+        printed = replace(printed, instead=instead.number if instead else None)
     grade_view_audit.viewed(actor, view.id, "pdf")
     made = typesetting.typeset(*printing.data(printed))
     name = file_name(view.assignment, view.student, f"submission-{view.number}")

@@ -14,10 +14,12 @@ from app.web import auth, dates, page_cache
 from app.web.i18n import gettext as _
 from app.web.i18n import ngettext, render_error
 from app.web.services import services
-from grading.domain.errors import GraderError
+from app.web.toasts import flash_undo
+from grading.domain.errors import CannotUndo, GraderError
 from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
 from grading.scoring.curves import Curve
+from grading.store.database import now
 from grading.store.grades import release as grade_release
 from grading.store.review import curves
 from grading.store.review.curves import CurveRefused, MovedMeanwhile, Preview
@@ -51,10 +53,40 @@ def act_on_selected(assignment_id: int) -> Answer:
         assignment = views.of_class(session, actor, assignment_id, "grade.release")
         if do == "withdraw":
             reason = request.form.get("reason", "").replace("\0", "").strip()[:2_000]
-            flash(_withdrawn(grade_release.withdraw_all(session, assignment.id, actor, ids, reason)))
+            count = grade_release.withdraw_all(session, assignment.id, actor, ids, reason)
+            done = _withdrawn(count)
         elif do == "release":
             count = grade_release.release_all(session, assignment.id, actor, ids)
-            flash(_released(count, _("Grades held for review and partly graded submissions were skipped.")))
+            done = _released(count, _("Grades held for review and partly graded submissions were skipped."))
+        else:
+            return _to_list(assignment_id)
+        moment = now(session)
+    _flash_done(done, assignment_id, do, count, moment)
+    return _to_list(assignment_id)
+
+
+def _flash_done(message: str, assignment_id: int, do: str, count: int, moment: datetime) -> None:
+    """Say it; where a grade changed, with a button that takes it back for all that changed."""
+    if not count:
+        flash(message)
+        return
+    name = "withdrawn" if do == "withdraw" else "released"
+    address = worklist.address_of(worklist.filters_of(request.args), worklist.page_of(request.args))
+    fields = {name: moment.isoformat()}
+    flash_undo(message, "class_actions.undo", fields, assignment_id=assignment_id, **address)
+
+
+@pages.post("/assignments/<int(max=2147483647):assignment_id>/review/undo")
+def undo(assignment_id: int) -> Response:
+    """Take back a release or a withdrawal of several grades."""
+    actor = auth.actor()
+    try:
+        with services().store.write() as session:
+            assignment = views.of_class(session, actor, assignment_id, "grade.release")
+            count = views.undo_release(session, assignment.id, actor)
+        flash(ngettext("Undone for %(count)s grade.", "Undone for %(count)s grades.", count))
+    except CannotUndo as error:
+        flash(render_error(error), "warning")
     return _to_list(assignment_id)
 
 
@@ -73,19 +105,24 @@ def release(assignment_id: int) -> Answer:
             assignment = views.of_class(session, actor, assignment_id, "grade.release")
             if do == "now":
                 count = grade_release.release_all(session, assignment_id, actor)
-                flash(_released(count, _("Grades held for review still need your review.")))
+                done = _released(count, _("Grades held for review still need your review."))
             elif do == "withdraw":
                 _require_sure()
-                flash(_withdrawn(grade_release.withdraw_all(session, assignment_id, actor)))
+                count = grade_release.withdraw_all(session, assignment_id, actor)
+                done = _withdrawn(count)
             else:
-                grade_release.set_policy(
-                    session, assignment, request.form.get("release", ""), _moment(), actor
-                )
-                flash(_("Saved."))
+                before = {"do": "policy", "release": assignment.release, "at": _utc(assignment.release_at)}
+                wanted = request.form.get("release", "")
+                grade_release.set_policy(session, assignment, wanted, _moment(), actor)
+            moment = now(session)
     except GraderError as error:
         if error.status != 422:
             raise
         return _release_page(actor, assignment_id, render_error(error)), error.status
+    if do in ("now", "withdraw"):
+        _flash_done(done, assignment_id, do, count, moment)
+    else:
+        flash_undo(_("Saved."), "class_actions.release", before, assignment_id=assignment_id)
     return redirect(url_for("class_actions.release_form", assignment_id=assignment_id), 303)
 
 
@@ -103,7 +140,7 @@ def apply_curve(assignment_id: int) -> Answer:
         with services().store.write() as session:
             assignment = views.of_class(session, actor, assignment_id, "grade.adjust_all")
             reason = form.get("reason", "").replace("\0", "").strip()[:2_000]
-            count = curves.apply_curve(
+            bulk, count = curves.apply_curve(
                 session,
                 assignment,
                 _curve_of(form),
@@ -114,7 +151,11 @@ def apply_curve(assignment_id: int) -> Answer:
             )
     except (CurveRefused, MovedMeanwhile) as error:
         return _curve_page(actor, assignment_id, form, render_error(error), error.status)
-    flash(ngettext("%(count)s grade changed.", "%(count)s grades changed.", count))
+    message = ngettext("%(count)s grade changed.", "%(count)s grades changed.", count)
+    if count:
+        flash_undo(message, "class_actions.undo_curve", {"bulk": bulk}, assignment_id=assignment_id)
+    else:
+        flash(message)
     return redirect(url_for("class_actions.curve_form", assignment_id=assignment_id), 303)
 
 
@@ -177,6 +218,10 @@ def _moment() -> datetime | None:
         return moment if timedelta(0) < moment - datetime(2000, 1, 1, tzinfo=UTC) < dates.FAR else None
     except (ValueError, OverflowError):
         return None
+
+
+def _utc(moment: datetime | None) -> str | None:
+    return moment.isoformat() if moment else None
 
 
 def _release_page(actor: Actor, assignment_id: int, problem: str = "") -> str:

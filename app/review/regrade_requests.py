@@ -13,6 +13,7 @@ from app.web.i18n import gettext as _
 from app.web.i18n import number as _plain
 from app.web.i18n import render_error
 from app.web.services import services
+from app.web.toasts import flash_undo
 from grading.domain.errors import Conflict, NotFound
 from grading.domain.permissions import Actor, Subject, may
 from grading.domain.report import CriterionGrade
@@ -38,20 +39,25 @@ def ask(submission_id: str) -> Response:
         view = submission.load_view(session, submission_id)
         auth.require_seen(actor, view)
         auth.require(actor, "regrade.ask", auth.subject_of(view))
-        message = _ask(session, actor, view, criterion, reason)
-    flash(message)
+        message, request_id = _ask(session, actor, view, criterion, reason)
+    if request_id is None:
+        flash(message)
+    else:
+        flash_undo(message, "regrade_requests.withdraw", request_id=request_id)
     return redirect(url_for("submissions.submission", submission_id=submission_id, _anchor="regrades"), 303)
 
 
-def _ask(session: Session, actor: Actor, view: SubmissionView, criterion: str, reason: str) -> str:
-    """What came of it, in a sentence."""
+def _ask(
+    session: Session, actor: Actor, view: SubmissionView, criterion: str, reason: str
+) -> tuple[str, int | None]:
+    """What came of it, in a sentence, and the request's id."""
     if problem := reason_refused(reason):
-        return problem
+        return problem, None
     try:
-        regrade_store.create_request(session, actor, view.id, criterion, reason)
+        request_id = regrade_store.create_request(session, actor, view.id, criterion, reason)
     except Conflict as refused:
-        return render_error(refused)
-    return _("Your request was sent. The response will appear on this page.")
+        return render_error(refused), None
+    return _("Your request was sent. The response will appear on this page."), request_id
 
 
 def reason_refused(reason: str) -> str:

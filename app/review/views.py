@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flask import Blueprint, flash, redirect, render_template, request, url_for
@@ -11,17 +11,20 @@ from pydantic import ValidationError
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
+from app.reports.counting import superseded
 from app.review import detail, submitted_work, worklist
-from app.web import auth, grade_view_audit
+from app.web import auth, grade_view_audit, parsing
 from app.web.i18n import gettext as _
 from app.web.i18n import render_error
 from app.web.services import services
-from grading.domain.errors import Conflict, NotFound
+from app.web.toasts import flash_undo
+from grading.domain.errors import CannotUndo, Conflict, NotFound
 from grading.domain.permissions import Actor, Subject, may
 from grading.domain.report_changes import Change
 from grading.domain.shared_messages import NO_SUCH_ASSIGNMENT, NO_SUCH_COURSE
 from grading.store import tables
 from grading.store.accounts import users
+from grading.store.database import now
 from grading.store.grades import change_history
 from grading.store.grades import release as grade_release
 from grading.store.grades.change_history import Made
@@ -34,8 +37,10 @@ from grading.store.views.submission import SubmissionView, WholeSubmission
 pages = Blueprint("review", __name__)
 ASK_EVERY_S = 10
 """How often the page of a submission asks who else views it: several times within `viewers.VIEWS_S`."""
-Answer = Response | tuple[str, int]
-Work = Callable[[Session, Actor, SubmissionView], str]
+Answer = Response | str | tuple[str, int]
+Done = tuple[str, Mapping[str, str | int]]
+"""What was done in a sentence, and the fields of the form that undoes it."""
+Work = Callable[[Session, Actor, SubmissionView], Done]
 
 
 @pages.record
@@ -99,6 +104,7 @@ def page(
         work = submitted_work.rendered_work(session, view, source.submitted, source.made, source.stamp)
         others = _others(session, actor, submission_id)
         saved = comment_bank.list_texts(session, view.course_id)
+        instead = superseded(session, actor, [submission_id])
     grade_view_audit.viewed(actor, submission_id, "review")
     unsaved = {"stale": stale, "draft": draft or {}} if problem or stale or draft else {}
     return render_template(
@@ -110,6 +116,7 @@ def page(
         after=after,
         position=worklist.position(left, submission_id),
         listed=left.listed,
+        instead=instead.get(submission_id),
         listing=left.html,
         work=work,
         body=detail.body(source, work, left.given["here"], saved, unsaved),
@@ -159,28 +166,45 @@ def of_class(
 def change(submission_id: str) -> Answer:
     """Change points or words, hide a remark, add a comment."""
 
-    def work(session: Session, actor: Actor, view: SubmissionView) -> str:
+    def work(session: Session, actor: Actor, view: SubmissionView) -> Done:
         wanted = _wanted(session, submission_id)
-        edits.change_grade(session, submission_id, wanted, _stamp(), actor)
+        made = edits.change_grade(session, submission_id, wanted, _stamp(), actor)
         if wanted.kind == "add" and request.form.get("keep"):
             comment_bank.save_comment(session, view.course_id, wanted.text, actor)
         note = _(" The student can see it.") if view.released else ""
-        return _("Saved.") + note
+        seen = change_history.stamp(session, view.round_id)
+        return _("Saved.") + note, {"change": made, "seen": seen} if made else {}
 
     return _done(submission_id, "grade.change", work)
 
 
 @pages.post("/submissions/<submission_id>/review/undo")
 def undo(submission_id: str) -> Answer:
-    """Take a change back."""
+    """Take a change back, or what else was done at a moment."""
+    form = request.form
+    releases = "released" in form or "withdrawn" in form
 
-    def work(session: Session, actor: Actor, view: SubmissionView) -> str:
-        number = request.form.get("change", "")
+    def work(session: Session, actor: Actor, view: SubmissionView) -> Done:
+        if "accepted" in form:
+            edits.undo_acceptance(session, submission_id, parsing.form_moment("accepted"), actor)
+            return _("Undone. The submission is no longer marked as reviewed."), {}
+        if releases:
+            undo_release(session, view.assignment_id, actor)
+            hidden = _("Undone. The student cannot see this grade.")
+            return hidden if "released" in form else _("Undone. The grade is released again."), {}
+        number = form.get("change", "")
         change_number = int(number) if number.isascii() and number.isdecimal() and len(number) < 10 else 0
         edits.undo_change(session, submission_id, change_number, _stamp(), actor)
-        return _("Undone. The previous value is restored.")
+        return _("Undone. The previous value is restored."), {}
 
-    return _done(submission_id, "grade.change", work)
+    return _done(submission_id, "grade.release" if releases else "grade.change", work)
+
+
+def undo_release(session: Session, assignment_id: int, actor: Actor) -> int:
+    """Take back the release or the withdrawal that the form names; returns of how many. Raises CannotUndo."""
+    if "released" in request.form:
+        return grade_release.undo_release(session, assignment_id, parsing.form_moment("released"), actor)
+    return grade_release.undo_withdrawal(session, assignment_id, parsing.form_moment("withdrawn"), actor)
 
 
 @pages.post("/submissions/<submission_id>/review/accept")
@@ -188,37 +212,60 @@ def accept(submission_id: str) -> Answer:
     """Agree, and go on to the next one of the list."""
     after: list[str | None] = []
 
-    def work(session: Session, actor: Actor, view: SubmissionView) -> str:
+    def work(session: Session, actor: Actor, view: SubmissionView) -> Done:
         assignment = review_worklist.find_assignment(session, view.assignment_id)
         filters = worklist.filters_of(request.args)
         after.append(review_worklist.neighbours(session, assignment, filters, submission_id)[1])
         released = edits.accept_grade(session, submission_id, _stamp(), actor)
         message = _("Marked as reviewed: %(name)s.", name=view.student)
         message += _(" It is released, as set for this assignment.") if released else ""
-        return message if after[0] else message + " " + _("That was the last submission in this list.")
+        message += "" if after[0] else " " + _("That was the last submission in this list.")
+        again = view.grade is not None and view.grade.reviewed_at is not None
+        return message, {} if again else {"accepted": now(session).isoformat()}
 
     return _done(submission_id, "grade.change", work, after)
 
 
 @pages.post("/submissions/<submission_id>/review/release")
 def release(submission_id: str) -> Answer:
-    """Let the student see this grade, also a held one: a person decided."""
+    """Let the student see this grade; where it is held, after its reviewer read why."""
+    asked = ask_release(submission_id)
+    if asked is not None:
+        return asked
 
-    def work(session: Session, actor: Actor, view: SubmissionView) -> str:
+    def work(session: Session, actor: Actor, view: SubmissionView) -> Done:
         edits.require_unchanged(session, view.round_id, _stamp())
         grade_release.release_grade(session, view.round_id, actor)
-        return _("The student can now see this grade.")
+        undo = {} if view.released else {"released": now(session).isoformat()}
+        return _("The student can now see this grade."), undo
 
     return _done(submission_id, "grade.release", work)
+
+
+def ask_release(submission_id: str) -> str | None:
+    """The page that asks before a held grade is released; None where the form says that it may be."""
+    if "sure" in request.form:
+        return None
+    actor, filters = auth.actor(), worklist.filters_of(request.args)
+    with services().store.read_autocommit() as session:
+        view = load_view(session, actor, submission_id, "grade.release")
+        changed = _stamp() != change_history.stamp(session, view.round_id)  # what else is said about that
+    if view.grade is None or not view.grade.held or view.released or changed:
+        return None
+    address = worklist.address_of(filters, worklist.page_of(request.args))
+    return render_template(
+        "review/release_held.html", view=view, report=view.grade.report, seen=_stamp(), address=address
+    )
 
 
 @pages.post("/submissions/<submission_id>/review/withdraw")
 def withdraw(submission_id: str) -> Answer:
     """Take a released grade back."""
 
-    def work(session: Session, actor: Actor, view: SubmissionView) -> str:
+    def work(session: Session, actor: Actor, view: SubmissionView) -> Done:
         grade_release.withdraw_grade(session, view.round_id, actor, _text("reason", 2_000))
-        return _("Withdrawn. The student cannot see the grade until you release it again.")
+        undo = {"withdrawn": now(session).isoformat()} if view.released else {}
+        return _("Withdrawn. The student cannot see the grade until you release it again."), undo
 
     return _done(submission_id, "grade.release", work)
 
@@ -229,16 +276,19 @@ def _done(submission_id: str, action: str, work: Work, after: list[str | None] |
     try:
         with services().store.write() as session:
             view = load_view(session, actor, submission_id, action)
-            message = work(session, actor, view)
+            message, undo_fields = work(session, actor, view)
     except ChangedMeanwhile as error:
         draft = request.form.to_dict()
         return page(actor, submission_id, meanwhile=error.since, draft=draft, stale=True), error.status
-    except (ChangeRefused, CommentRefused, Conflict) as error:
+    except (ChangeRefused, CommentRefused, Conflict, CannotUndo) as error:
         problem = render_error(error)
         return page(actor, submission_id, problem=problem, draft=request.form.to_dict()), error.status
-    flash(message)
     filters, number = worklist.filters_of(request.args), worklist.page_of(request.args)
     address = worklist.address_of(filters, number)
+    if undo_fields:
+        flash_undo(message, "review.undo", undo_fields, submission_id=submission_id, **address)
+    else:
+        flash(message)
     target = (after[0] if after else None) or submission_id
     anchor = _text("back", 40) if target == submission_id else ""
     valid_anchor = anchor if anchor.replace("-", "").isalnum() else None
@@ -307,10 +357,13 @@ def save_comment(course_id: int) -> Response | tuple[str, int]:
         with services().store.write() as session:
             _course_of_comments(session, actor, course_id)
             text = request.form.get("text", "").replace("\0", "").replace("\r\n", "\n")
-            comment_bank.save_comment(session, course_id, text, actor)
+            made = comment_bank.save_comment(session, course_id, text, actor)
     except CommentRefused as error:
         return _comments_page(actor, course_id, render_error(error)), error.status
-    flash(_("Saved."))
+    if made is None:
+        flash(_("Saved."))
+    else:
+        flash_undo(_("Saved."), "review.delete_comment", course_id=course_id, comment_id=made)
     return redirect(url_for("review.list_comments", course_id=course_id), 303)
 
 
@@ -320,8 +373,9 @@ def delete_comment(course_id: int, comment_id: int) -> Response:
     actor = auth.actor()
     with services().store.write() as session:
         _course_of_comments(session, actor, course_id)
-        comment_bank.delete_comment(session, course_id, comment_id, actor)
-    flash(_("Deleted. Copies on submissions are kept."))
+        text = comment_bank.delete_comment(session, course_id, comment_id, actor)
+    message = _("Deleted. Copies on submissions are kept.")
+    flash_undo(message, "review.save_comment", {"text": text}, course_id=course_id)
     return redirect(url_for("review.list_comments", course_id=course_id), 303)
 
 

@@ -19,13 +19,14 @@ from app.review import detail
 from app.web import page_cache
 from app.web.i18n import current
 from app.web.i18n import gettext as _
+from app.web.i18n import number as shown
 from app.web.services import services
 from grading.domain.errors import NotFound
 from grading.domain.rubric import Criterion, Rubric
 from grading.shared.cache import mark
 from grading.store import tables
 from grading.store.review import curves, second_marking
-from grading.store.views import review_worklist, submission_lists
+from grading.store.views import attempts, review_worklist, submission_lists
 from grading.store.views.review_worklist import Filters, Page
 
 ORDERS = 20
@@ -108,7 +109,9 @@ def pane(of: Of, filters: Filters, number: int, opened: str = "") -> Left:
         "address": address_of(filters),
         "here": address_of(filters, number),
     }
-    more = {**context, "listed": listed, "criteria": criteria, "opened": opened}
+    ids = [one.id for one in listed.items] if filters.everything else []
+    instead = attempts.list_superseded(of.session, ids, lambda *_: True)
+    more = {**context, "listed": listed, "criteria": criteria, "opened": opened, "superseded": instead}
     if not _lasts(filters):
         return Left(cached, listed, _made(filters, more), context)
     inside = cached.pages.get((filters, number)) is listed
@@ -186,19 +189,9 @@ def _made(filters: Filters, context: dict[str, Any]) -> Markup:
         models=with_chosen(models, filters.model),
         looks=looks(),
         sorts=sorts(),
-        released=[
-            ("", _("All")),
-            ("no", _("not released")),
-            ("yes", _("released")),
-            ("withdrawn", _("withdrawn")),
-        ],
-        states=[
-            ("", _("All")),
-            ("open", _("being graded")),
-            ("graded", _("graded")),
-            ("partial", _("partly graded")),
-            ("failed", _("grading failed")),
-        ],
+        released=released_choices(),
+        states=state_choices(),
+        chips=chips(filters, context["criteria"]),
         **context,
     )
     return Markup(html)  # noqa: S704 - of a template that escapes
@@ -274,6 +267,56 @@ def looks() -> list[tuple[str, str]]:
         ("changed", _("changed manually")),
         ("regrade", _("regrade requested")),
     ]
+
+
+def released_choices() -> list[tuple[str, str]]:
+    """States of release to look for."""
+    return [
+        ("", _("All")),
+        ("no", _("not released")),
+        ("yes", _("released")),
+        ("withdrawn", _("withdrawn")),
+    ]
+
+
+def state_choices() -> list[tuple[str, str]]:
+    """States of grading to look for."""
+    return [
+        ("", _("All")),
+        ("open", _("being graded")),
+        ("graded", _("graded")),
+        ("partial", _("partly graded")),
+        ("failed", _("grading failed")),
+    ]
+
+
+def chips(filters: Filters, criteria: Iterable[Criterion]) -> list[tuple[str, dict[str, Any]]]:
+    """Each filter that is on: its words, and the address without it. The order of the list is no filter."""
+    address, words = address_of(filters), _chip_words(filters, criteria)
+    found = []
+    for name in [one for one in address if one != "sort"]:
+        gone = {name, "clow", "chigh"} if name == "criterion" else {name}  # without it they find nothing
+        found.append((words[name], {key: value for key, value in address.items() if key not in gone}))
+    return found
+
+
+def _chip_words(filters: Filters, criteria: Iterable[Criterion]) -> dict[str, str]:
+    low, high = filters.criterion_low or 0.0, filters.criterion_high or 0.0
+    return {
+        "all": _("all submissions"),
+        "q": _("Search: %(text)s", text=filters.q),
+        "look": dict(looks())[filters.look],
+        "released": dict(released_choices())[filters.released],
+        "state": dict(state_choices())[filters.state],
+        "low": _("at least %(points)s points", points=shown(filters.low or 0.0)),
+        "high": _("at most %(points)s points", points=shown(filters.high or 0.0)),
+        "criterion": {one.id: one.title for one in criteria}.get(filters.criterion, filters.criterion),
+        "clow": _("at least %(points)s points for the criterion", points=shown(low)),
+        "chigh": _("at most %(points)s points for the criterion", points=shown(high)),
+        "machine": filters.machine,
+        "model": filters.model,
+        "late": _("late"),
+    }
 
 
 def sorts() -> list[tuple[str, str]]:

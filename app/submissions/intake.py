@@ -92,6 +92,18 @@ def at_once(actor: Actor, course_id: int, form: Form) -> str:
     return accept(build, also).submission_id
 
 
+def for_student(actor: Actor, course_id: int, student_id: int, form: Form) -> str:
+    """Submit for a student what staff sent; returns the submission. The same form and student submit once."""
+    digest = body_hash((str(form.assignment_id), str(student_id)), form.files)
+    key = Idempotency(actor.name, pending_uploads.form_key(form.key, digest), digest) if form.key else None
+
+    def build(_: Session) -> IncomingSubmission:
+        own = _by_person(actor, course_id, form.assignment_id, form.content, key)
+        return replace(own, student_id=student_id)
+
+    return accept(build).submission_id
+
+
 def keep(actor: Actor, course_id: int, form: Form) -> str:
     """Keep what a form sent until it is submitted; returns the upload. Raises what submitting would."""
     with services().store.read() as session:

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response as BaseResponse
 
 from app.reports import provenance
+from app.reports.counting import superseded
 from app.reports.result import rendered
 from app.submissions import intake
 from app.submissions.status_texts import live, progress, seen_by
@@ -17,6 +18,7 @@ from app.web.i18n import gettext as _
 from app.web.i18n import ngettext, render_error
 from app.web.rate_limits import UPLOADS, limited, per_person
 from app.web.services import services
+from app.web.toasts import flash_undo
 from grading.config.mail import valid_address
 from grading.documents.files import safe_part
 from grading.domain.base_value import Value
@@ -26,6 +28,7 @@ from grading.domain.permissions import Actor, Subject, may
 from grading.domain.shared_messages import NO_SUCH_ASSIGNMENT, NO_SUCH_SUBMISSION
 from grading.store import tables
 from grading.store.courses import groups
+from grading.store.database import now
 from grading.store.grades import release as grade_release
 from grading.store.rounds import prompts, retry
 from grading.store.rounds.retry import DeadRound
@@ -57,6 +60,7 @@ def submission(submission_id: str) -> str:
         )
         released = submission_lists.last_released(attempts) if mine and not view.released else None
         result = rendered(session, actor, whole, attempts)
+        instead = superseded(session, actor, [submission_id]) if len(attempts) > 1 else {}
         mail = _mail_offer(session, actor, view)
     return render_template(
         "submissions/submission.html",
@@ -65,6 +69,7 @@ def submission(submission_id: str) -> str:
         attempts=attempts,
         released=released,
         result=result,
+        instead=instead.get(submission_id),
         actor=actor,
         mail=mail,
     )
@@ -98,14 +103,18 @@ def prompt(submission_id: str, run_id: str) -> str:
 
 @pages.post("/submissions/<submission_id>/release")
 def release(submission_id: str) -> BaseResponse:
-    """Let the student see this grade, also a held one: a person decided."""
+    """Let the student see this grade. One that is held is released on its review, which says why."""
     actor = auth.actor()
     with services().store.write() as session:
         view = submission_view.load_view(session, submission_id)
         auth.require_seen(actor, view)
         auth.require(actor, "grade.release", auth.subject_of(view))
+        if view.grade is not None and view.grade.held and "sure" not in request.form:
+            flash(_("This grade is held for review. Read why, then release it here."), "warning")
+            return redirect(url_for("review.one", submission_id=submission_id), 303)
         grade_release.release_grade(session, view.round_id, actor)
-    flash(_("The student can now see this grade."))
+        undo = {"released": now(session).isoformat()}
+    flash_undo(_("The student can now see this grade."), "review.undo", undo, submission_id=submission_id)
     return _to_submission(submission_id)
 
 
@@ -117,8 +126,13 @@ def release_all(assignment_id: int) -> BaseResponse:
     auth.require(actor, "grade.release", Subject(line.course_id))
     with services().store.write() as session:
         count = grade_release.release_all(session, assignment_id, actor)
+        undo = {"released": now(session).isoformat()}
     done = ngettext("%(count)s grade released.", "%(count)s grades released.", count)
-    flash(f"{done} {_('Held ones still wait for you.')}")
+    message = f"{done} {_('Held ones still wait for you.')}"
+    if count:
+        flash_undo(message, "class_actions.undo", undo, assignment_id=assignment_id)
+    else:
+        flash(message)
     return redirect(url_for("assignments.assignment", assignment_id=assignment_id), 303)
 
 
@@ -292,7 +306,9 @@ def set_mail(submission_id: str) -> BaseResponse:
             raise NotFound(SUBMISSION_NOT_YOURS)
         mail_notifications.set_mail_preference(session, submission_id, actor.user_id, wanted=wanted)
     message = _("You will get an email when the result is available.")
-    flash(message if wanted else _("You will not get an email about this submission."))
+    message = message if wanted else _("You will not get an email about this submission.")
+    undo = {"wanted": "no" if wanted else "yes"}
+    flash_undo(message, "submissions.set_mail", undo, submission_id=submission_id)
     return _to_submission(submission_id)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from flask import Flask, current_app, g, render_template, request, session, url_for
-from flask_login import LoginManager, UserMixin, current_user
+from flask_login import LoginManager, UserMixin, current_user, user_logged_in
 from sqlalchemy.orm import Session
 
 from app.web.i18n import later as N_
@@ -67,6 +68,14 @@ def load_users(app: Flask) -> None:
     manager.init_app(app, add_context_processor=False)  # `context` also works while the database is away
     manager.session_protection = None
     manager.user_loader(_load)
+    user_logged_in.connect(_give_token, app)
+
+
+def _give_token(_app: Flask, user: SignedIn) -> None:
+    """Let forms of this session say whose they are; a token that already does stays."""
+    whose = f"{user.actor.user_id}."  # as `kept_forms` reads it
+    if not session.get("csrf_token", "").startswith(whose):
+        session["csrf_token"] = whose + secrets.token_hex(20)
 
 
 def session_of(cookie: str) -> BrowserSession:

@@ -14,7 +14,7 @@ from sqlalchemy.exc import DataError, SQLAlchemyError
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response as BaseResponse
 
-from app.web import security
+from app.web import kept_forms, security
 from app.web.error_texts import fault
 from app.web.i18n import gettext as _
 from app.web.i18n import render_message
@@ -103,6 +103,8 @@ def _title(status: int) -> str:
 def _grader_error(error: GraderError) -> Response | BaseResponse:
     _look_for_reader()
     if isinstance(error, NotSignedIn) and not for_machines():
+        if request.method == "POST" and (kept := kept_forms.of_request()) is not None:
+            return Response(kept_forms.page(kept), HTTPStatus.UNAUTHORIZED)
         target = request.full_path.rstrip("?") if request.method == "GET" else None
         return redirect(url_for("sign_in.form", next=target), 303)
     return answer(error.status, error.code, error.coded)
@@ -113,6 +115,8 @@ def _http(error: HTTPException) -> Response | BaseResponse:
     if status < 400:
         return error.get_response()
     _look_for_reader()
+    if isinstance(error, CSRFError) and not g.get("broken") and (kept := kept_forms.of_request()) is not None:
+        return Response(kept_forms.page(kept), status)
     response = answer(status, CODES.get(status, f"http_{status}"), _sentence(error, status))
     for name, value in error.get_headers():
         if name.lower() in ("allow", "retry-after"):

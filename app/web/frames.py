@@ -33,7 +33,7 @@ MARK = "grader.framed"
 COOKIE = "grader-framed"
 NOT_HERE = frozenset({"sign_in", "profile", "users", "operations", "webhooks", "api", "api_docs"})
 """Parts of the site that a frame has no use of."""
-ANYBODY = frozenset({"static", "bootstrap.static", "frame.language", "sign_in.leave"})
+ANYBODY = frozenset({"static", "bootstrap.static", "frame.language", "frame.session_state", "sign_in.leave"})
 
 
 class FrameHost(Protocol):

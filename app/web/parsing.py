@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any, TypeVar, get_origin
 
 from flask import Response, jsonify, request
@@ -14,7 +15,7 @@ from werkzeug.datastructures import FileStorage
 from grading.config.settings import Server
 from grading.documents import Limits, UploadedFile
 from grading.documents.files import shown
-from grading.domain.errors import EmptyUpload, GraderError, UploadTooLarge
+from grading.domain.errors import CannotUndo, EmptyUpload, GraderError, UploadTooLarge
 from grading.domain.messages import define_message
 from grading.domain.permissions import Actor, Subject, may
 
@@ -173,6 +174,17 @@ def uploaded(files: Iterable[FileStorage]) -> tuple[UploadedFile, ...]:
     if not chosen:
         raise EmptyUpload(NO_FILE_CHOSEN)
     return tuple(UploadedFile(file.filename or "", file.read()) for file in chosen)
+
+
+def form_moment(name: str) -> datetime:
+    """A moment of a form that undoes what was done then. Raises CannotUndo."""
+    try:
+        moment = datetime.fromisoformat(request.form.get(name, ""))
+    except ValueError:
+        raise CannotUndo from None
+    if moment.tzinfo is None:
+        raise CannotUndo
+    return moment
 
 
 def new_key() -> str:

@@ -127,6 +127,16 @@ class Forbidden(GraderError):
     default_message = define_message("error.forbidden", "You are not allowed to do this.")
 
 
+class CannotUndo(GraderError):
+    """This can no longer be undone, because it was changed in the meantime."""
+
+    code = "cannot_undo"
+    status = 409
+    default_message = define_message(
+        "error.cannot_undo", "This can no longer be undone, because it was changed in the meantime."
+    )
+
+
 class NotSignedIn(GraderError):
     """Sign in or send a valid token first."""
 

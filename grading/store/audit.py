@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ScalarSelect, select
@@ -43,6 +44,16 @@ def _course(object_: str) -> ScalarSelect[int] | int | None:
         of_it = select(tables.Assignment.course_id)
         return of_it.where(tables.Assignment.id == int(name)).scalar_subquery()
     return int(name) if kind == "course" else None
+
+
+UNDO = "undo"
+"""Key of a detail that only serves to undo what was done; no page shows it."""
+
+
+def done_at(session: Session, actor: str, moment: datetime, *actions: str) -> Sequence[Audit]:
+    """The rows of these actions that an actor did at a moment, thus in one transaction."""
+    done = (Audit.at == moment, Audit.actor == actor[:100], Audit.action.in_(actions))
+    return session.scalars(select(Audit).where(*done).order_by(Audit.id)).all()
 
 
 VIEW_ACTION = "grade.view"

@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache, cached_property
+from html import unescape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
@@ -21,6 +22,7 @@ from jinja2.bccache import Bucket, BytecodeCache
 from sqlalchemy import inspect
 from sqlalchemy.orm import Session
 from werkzeug.routing import Rule
+from werkzeug.test import TestResponse
 
 from app import Services, create_app
 from app.web.auth import SignedIn
@@ -370,6 +372,17 @@ def form_token(client: FlaskClient, page: str = "/tokens") -> str:
     found = re.search(r'name="csrf_token" value="([^"]+)"', client.get(page).get_data(as_text=True))
     assert found is not None
     return found[1]
+
+
+def undo(client: FlaskClient, page: str) -> TestResponse:
+    """Send the form of the Undo button that stands in a message on this page."""
+    found = re.search(
+        r'<form method="post" action="([^"]+)">((?:<input[^>]*>|\s)*)<button[^>]* data-undo',
+        client.get(page).get_data(as_text=True),
+    )
+    assert found is not None, page
+    fields = re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', found[2])
+    return client.post(unescape(found[1]), data={name: unescape(value) for name, value in fields})
 
 
 def without_tokens(page: str) -> str:

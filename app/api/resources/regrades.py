@@ -183,13 +183,13 @@ def begin_rerun(call: Call, about: tables.Assignment, body: RerunWanted) -> Reru
     return RerunBegun(id=begun.dry_run_id, submissions=len(begun.round_ids), url=url)
 
 
-@get(f"{ASSIGNMENT}/reruns", of_assignment("rubric.see"))
+@get(f"{ASSIGNMENT}/reruns", of_assignment("rerun.see"))
 def reruns(call: Call, about: tables.Assignment) -> Reruns:
     """List regrades, test runs and dry runs of an assignment, newest first."""
     return Reruns(items=[_line(one) for one in dry_runs.list_dry_runs(call.session, about.id)])
 
 
-@get(RERUN, of_rerun("rubric.see"))
+@get(RERUN, of_rerun("rerun.see"))
 def rerun(call: Call, about: tuple[tables.DryRun, tables.Assignment]) -> Rerun:
     """Get the progress of a regrade."""
     run, assignment = about

@@ -15,12 +15,14 @@ from app.api.framework import in_use, key_of
 from app.api.guards import anybody, of_submission
 from app.api.paging import MOST, Page, Paged, cut, moment_and_id
 from app.api.routes import Call, get, post
+from app.reports.counting import superseded
 from app.submissions import intake
 from app.submissions.status_texts import StageStatus, progress, seen_by
 from app.web import auth, grade_view_audit, parsing
 from app.web.parsing import parse
 from app.web.services import services
 from grading.documents import SubmittedFiles, UploadedFile
+from grading.domain.counting import Attempt
 from grading.domain.errors import Forbidden, GraderError, NotFound
 from grading.domain.messages import define_message
 from grading.domain.permissions import Actor, Subject, may
@@ -93,6 +95,9 @@ class Timing(BaseModel):
     finished_at: datetime | None = Field(description="when its grading finished")
 
 
+SUPERSEDED = "the ID of the same student's submission that counts instead; `null` if this one counts"
+
+
 class SubmissionStatus(BaseModel):
     """The status of a submission. Score, flags and report are included once you may see them."""
 
@@ -109,6 +114,7 @@ class SubmissionStatus(BaseModel):
         description="the maximum points without bonus criteria; `score` can be higher", examples=[50.0]
     )
     released: bool = Field(description="whether the grade is released to the student", examples=[False])
+    superseded_by: str | None = Field(description=SUPERSEDED, examples=["77aa03be"])
     flags: list[dict[str, Any]] = Field(description="flags for review", examples=[[]])
     report: dict[str, Any] | None = Field(
         description="the report; `null` if you may not see it",
@@ -201,6 +207,7 @@ class SubmissionItem(BaseModel):
         examples=[False],
     )
     released: bool = Field(description="whether the grade is released to the student", examples=[True])
+    superseded_by: str | None = Field(description=SUPERSEDED, examples=[None])
     flags: list[str] | None = Field(
         description="flags for review, as sentences; `null` as for `score`", examples=[[]]
     )
@@ -269,10 +276,13 @@ def submissions(call: Call, query: SubmissionFilter) -> Page[SubmissionItem]:
     found = api_lists.list_submissions(call.session, wanted, moment_and_id(query), query.limit + 1)
     items, address = cut(call, query, found, lambda one: (one.created_at, one.id))
     names = roster.load_subjects(call.session, [one.student_id for one in items])
-    return Page(items=[_item(call.actor, one, names) for one in items], next=address)
+    instead = superseded(call.session, call.actor, [one.id for one in items])
+    return Page(items=[_item(call.actor, one, names, instead) for one in items], next=address)
 
 
-def _item(actor: Actor, one: SubmissionLine, names: Mapping[int, tuple[str, ...]]) -> SubmissionItem:
+def _item(
+    actor: Actor, one: SubmissionLine, names: Mapping[int, tuple[str, ...]], instead: Mapping[str, Attempt]
+) -> SubmissionItem:
     sees = may(actor, "score.see", Subject(one.course_id, one.student_id, one.released, one.members))
     return SubmissionItem(
         id=one.id,
@@ -290,6 +300,7 @@ def _item(actor: Actor, one: SubmissionLine, names: Mapping[int, tuple[str, ...]
         max_score=one.max_points,
         held=bool(one.held) if sees else None,
         released=one.released,
+        superseded_by=instead[one.id].id if one.id in instead else None,
         flags=[flag.message for flag in one.flags] if sees else None,
     )
 
@@ -318,6 +329,7 @@ def status(call: Call, id: str) -> SubmissionStatus:
     report = auth.report_for(call.actor, view)
     grade = view.grade if report else None
     staff = may(call.actor, "prompt.see", auth.subject_of(view))
+    instead = superseded(call.session, call.actor, [view.id]).get(view.id)
     if report is not None:
         grade_view_audit.viewed(call.actor, view.id, "api")
     return SubmissionStatus(
@@ -328,6 +340,7 @@ def status(call: Call, id: str) -> SubmissionStatus:
         score=grade.final_points if grade else None,
         max_score=view.max_points,
         released=view.released,
+        superseded_by=instead.id if instead else None,
         flags=[flag.model_dump(mode="json") for flag in report.flags] if report else [],
         report=report.model_dump(mode="json") if report else None,
         runs={s.stage: s.accepted_run for s in view.stages if s.accepted_run} if staff else {},

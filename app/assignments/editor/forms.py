@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from flask import flash, redirect, request
@@ -90,17 +90,18 @@ def text(name: str) -> str:
     return request.form.get(name, "").replace("\r\n", "\n")
 
 
-def settings_form(settings: Settings, zone: str = "UTC") -> dict[str, Any]:
-    """The fields of the settings' form."""
+def settings_form(settings: Settings, zone: str = "UTC", seconds: bool = False) -> dict[str, Any]:
+    """The fields of the settings' form, with dates to the minute or to the second."""
     late = settings.late
+    local = partial(_local, "%Y-%m-%dT%H:%M:%S" if seconds else "%Y-%m-%dT%H:%M")
     return {
         "title": settings.title,
         "slug": settings.slug,
         "language": settings.language,
         "zone": zone,
-        "due": _local(settings.due),
+        "due": local(settings.due),
         "release": settings.release,
-        "release_at": _local(settings.release_at),
+        "release_at": local(settings.release_at),
         "grace_minutes": str(late.grace_minutes),
         "per_day": f"{100 * late.per_day:g}",
         "at_least": f"{100 * late.at_least:g}",
@@ -113,8 +114,8 @@ def settings_form(settings: Settings, zone: str = "UTC") -> dict[str, Any]:
     }
 
 
-def _local(moment: Any) -> str:
-    return f"{moment:%Y-%m-%dT%H:%M}" if moment else ""
+def _local(form: str, moment: Any) -> str:
+    return moment.strftime(form) if moment else ""
 
 
 def read_settings(current: Settings | None = None) -> Settings:

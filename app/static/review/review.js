@@ -92,6 +92,7 @@ const press = (name) => {
   if (!visible(button)) return false;
   if (name === "accept") remember("sessionStorage", MOVED, "1");
   button.click();
+  if (button.matches("details[open] > summary")) button.parentElement.querySelector("button").focus();
   return true;
 };
 

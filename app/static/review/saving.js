@@ -92,11 +92,6 @@ const replaceParts = (fresh) => {
   }
 };
 
-const replaceFlashes = (fresh) => {
-  for (const old of document.querySelectorAll("main > .flash")) old.remove();
-  document.querySelector("main").prepend(...fresh.querySelectorAll("main > .flash"));
-};
-
 // `saved` is the form that was sent and need not be kept.
 const merge = (fresh, saved = null) => {
   const focus = placeOfFocus(saved);
@@ -105,7 +100,7 @@ const merge = (fresh, saved = null) => {
   const open = new Set(folds().filter(([, fold]) => fold.open && !fold.contains(saved)).map(([key]) => key));
   const at = window.scrollY;
   replaceParts(fresh);
-  replaceFlashes(fresh);
+  toasts.take(fresh);
   reviewPage().dataset.stamp = reviewPage(fresh).dataset.stamp;
   const left = refill(typed);
   for (const [key, fold] of folds()) fold.open ||= open.has(key);
@@ -122,19 +117,12 @@ const parsed = async (answer) => new DOMParser().parseFromString(await answer.te
 const ask = (address, options = {}) =>
   fetch(address, { credentials: "same-origin", headers: { Accept: "text/html" }, ...options });
 
-const tell = (text, link = "") => {
+const tell = (text) => {
   const box = document.createElement("div");
   box.className = "alert alert-danger";
   box.dataset.rv = "told-here";
   box.setAttribute("role", "alert");
   box.textContent = text;
-  if (link) {
-    const way = document.createElement("a");
-    way.href = link;
-    way.target = "_blank";
-    way.textContent = say("Sign in");
-    box.append(" ", way);
-  }
   find("told-here")?.remove();
   document.querySelector('[data-part="told"]').append(box);
   box.scrollIntoView({ block: "nearest" });
@@ -146,12 +134,9 @@ const renew = async () => {
   if (reviewPage(fresh)) merge(fresh);
 };
 
-let stopped = false; // the last form met another page: the session may be another one, with other tokens
 // Whether it was saved. Who goes on typing in a form that is under way has not saved that.
-const send = async (form, data, sent) => {
+const send = async (form, data, sent, again = false) => {
   const key = keyOf(form);
-  if (stopped) await renew();
-  stopped = false;
   data.set("seen", reviewPage().dataset.stamp);
   data.set("csrf_token", document.querySelector('[data-review] input[name="csrf_token"]').value);
   const body = new URLSearchParams(data);
@@ -159,13 +144,15 @@ const send = async (form, data, sent) => {
   const answer = await ask(form.action, { method: "POST", body, keepalive });
   const fresh = await parsed(answer);
   if (!reviewPage(fresh)) {
-    stopped = true;
-    if (!answer.redirected && ![400, 401].includes(answer.status)) throw new Error(answer.statusText);
-    tell(say("Not saved: your session has ended. Sign in in another tab, then save again. Your input is still here."), "/");
+    if (again || !(answer.redirected || [400, 401].includes(answer.status))) throw new Error(answer.statusText);
+    if (await signIn.ready()) return send(form, data, sent, true);
+    tell(say("Not saved: your session has ended. Your input is still here. Save again to sign in."));
     return false;
   }
   const now = formOf(key);
   merge(fresh, answer.ok && now && valuesOf(now) === sent ? now : null);
+  const toast = form.closest(".toast");
+  if (toast) toasts.close(toast);
   if (!answer.ok) find("alert")?.focus();
   return answer.ok;
 };
@@ -199,10 +186,17 @@ const save = (form, data) => {
   saving = saving.then(() => trySending(form, data, sent));
 };
 
+// Forms of this submission that are sent from here, also the Undo of a message.
+const isSavedHere = (form) => {
+  const { pathname } = new URL(form.action);
+  return form.closest("[data-review], .toast") && STAYS.test(pathname) && pathname.startsWith(`${window.location.pathname}/`);
+};
+signIn.leaves = isSavedHere; // a session that ended is seen by the answer
+
 const onSubmit = (event) => {
   const form = event.target;
-  if (event.defaultPrevented || form.method !== "post" || !form.closest("[data-review]")) return;
-  if (STAYS.test(new URL(form.action).pathname)) {
+  if (event.defaultPrevented || form.method !== "post" || !form.closest("[data-review], .toast")) return;
+  if (isSavedHere(form)) {
     event.preventDefault();
     if (!form.hasAttribute("aria-busy")) save(form, new FormData(form, event.submitter));
   } else if (underway) {

@@ -17,6 +17,11 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+// A filter that has the focus goes with Delete or Backspace, too.
+document.addEventListener("keydown", (event) => {
+  if (["Delete", "Backspace"].includes(event.key) && event.target.matches?.("[data-chip]")) event.target.click();
+});
+
 for (const choice of document.querySelectorAll("[data-theme-choice]")) {
   choice.hidden = false;
   choice.addEventListener("click", (event) => {
@@ -51,6 +56,7 @@ const keepFresh = (region) => {
     if (answer.redirected || !answer.ok) return answer.redirected ? "stop" : "";
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const fresh = page.getElementById(region.id);
+    toasts.take(page);
     if (!fresh || inUse()) return "";
     if (told) told.textContent = new Date().toLocaleTimeString(document.documentElement.lang);
     const markup = fresh.innerHTML;

@@ -6,6 +6,7 @@ const say = (text, values = {}) => {
   const known = given ? JSON.parse(given.textContent) : {};
   return (known[text] || text).replace(/%\((\w+)\)s/g, (_, name) => values[name]);
 };
+document.documentElement.dataset.scripts = "";
 const theme = {
   dark: window.matchMedia("(prefers-color-scheme: dark)"),
   chosen() {

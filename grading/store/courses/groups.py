@@ -5,17 +5,18 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 
 from sqlalchemy import ScalarSelect, delete, func, select
 from sqlalchemy.orm import Session
 
 from grading.domain.base_value import Value
-from grading.domain.errors import Conflict, NotFound
+from grading.domain.errors import CannotUndo, Conflict, NotFound
 from grading.domain.messages import define_message
 from grading.domain.shared_messages import NOT_A_STUDENT
 from grading.store import tables
 from grading.store.accounts import users
-from grading.store.audit import write_audit
+from grading.store.audit import UNDO, done_at, write_audit
 from grading.store.tables import Assignment, GroupMember, Membership, User, new_id
 from grading.tabular.roster_csv import GroupProblem
 
@@ -119,10 +120,14 @@ def list_unconfirmed(session: Session, assignment_id: int) -> frozenset[int]:
 
 def groups_digest(session: Session, assignment_id: int) -> str:
     """A digest of all memberships, by which a form detects changes."""
-    known = sorted(
+    known = _memberships(session, assignment_id)
+    return hashlib.sha256(repr(known).encode()).hexdigest()[:16]
+
+
+def _memberships(session: Session, assignment_id: int) -> list[tuple[int, str, bool]]:
+    return sorted(
         (row.user_id, row.group_id, row.confirmed) for row in list_memberships(session, assignment_id)
     )
-    return hashlib.sha256(repr(known).encode()).hexdigest()[:16]
 
 
 def _groups(session: Session, assignment_id: int, group_id: str | None = None) -> dict[str, Group]:
@@ -303,6 +308,7 @@ def arrange_groups(
         raise GroupProblem(NOT_A_STUDENT)
     lock_users(session, wanted)
     before = {row.user_id: row for row in list_memberships(session, assignment.id)}
+    were = _memberships(session, assignment.id)
     by_label: dict[str, list[int]] = {}
     for user_id, label in wanted.items():
         if label:
@@ -322,8 +328,34 @@ def arrange_groups(
     session.flush()
     dissolve_if_empty(session, assignment.id)
     if changed:
-        audit_group(session, actor, "group.arrange", assignment.id, {"changed": changed})
+        session.flush()
+        moved = set(were).symmetric_difference(_memberships(session, assignment.id))
+        touched = sorted({user_id for user_id, _group, _confirmed in moved})
+        undo: dict[str, object] = {"people": touched, "state": groups_digest(session, assignment.id)}
+        undo["were"] = [one for one in were if one[0] in touched]
+        audit_group(session, actor, "group.arrange", assignment.id, {"changed": changed, UNDO: undo})
     return len({row.group_id for row in list_memberships(session, assignment.id)}), changed
+
+
+def undo_arrangement(session: Session, assignment: Assignment, moment: datetime, actor: str) -> int:
+    """Undo the arrangement that the actor made at this moment; returns how many students it moves back.
+
+    Raises CannotUndo when a group changed since.
+    """
+    rows = done_at(session, actor, moment, "group.arrange")
+    row = next((one for one in rows if one.object == f"assignment:{assignment.id}"), None)
+    undo = row.detail.get(UNDO) if row is not None else None
+    if not undo:
+        raise CannotUndo
+    lock_users(session, undo["people"])
+    if groups_digest(session, assignment.id) != undo["state"]:
+        raise CannotUndo
+    mine = (GroupMember.assignment_id == assignment.id, GroupMember.user_id.in_(undo["people"]))
+    session.execute(delete(GroupMember).where(*mine))
+    for user_id, group_id, confirmed in undo["were"]:
+        add_member(session, assignment.id, user_id, group_id, confirmed=confirmed)
+    audit_group(session, actor, "group.arrange", assignment.id, {"changed": len(undo["people"])})
+    return len(undo["people"])
 
 
 def arrange_at_random(

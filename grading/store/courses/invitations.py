@@ -31,13 +31,20 @@ class LinkGone(NotFound):
 
 
 def create_links(
-    session: Session, user_ids: Sequence[int], by: str, maker: int, course_id: int | None = None
+    session: Session,
+    user_ids: Sequence[int],
+    by: str,
+    maker: int,
+    course_id: int | None = None,
+    *,
+    replace: bool = True,
 ) -> Mapping[int, str]:
     """Create a secret for each of these users, valid for 7 days; its SHA-256 is stored.
 
-    Earlier links expire.
+    With `replace`, earlier links expire; else they stay valid until one of them is used.
     """
-    users.expire_reset_links(session, user_ids)
+    if replace:
+        users.expire_reset_links(session, user_ids)
     moment, made = now(session), {}
     for user_id in user_ids:
         made[user_id] = secrets.token_urlsafe(32)

@@ -25,14 +25,14 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from grading.domain.errors import Conflict, Forbidden, GraderError, NotFound
+from grading.domain.errors import CannotUndo, Conflict, Forbidden, GraderError, NotFound
 from grading.domain.messages import define_message
 from grading.domain.permissions import STAFF, Actor, Subject, may
 from grading.domain.shared_messages import NO_SUCH_PERSON
 from grading.store import tables
 from grading.store.accounts import users as user_accounts
 from grading.store.accounts.users import ACCOUNT_IN_NO_COURSE
-from grading.store.audit import write_audit
+from grading.store.audit import UNDO, done_at, write_audit
 from grading.store.bulk import chunks
 from grading.store.database import cache_now, clock_column, literal_limit, now
 from grading.tabular.roster_csv import ROLES, Problem, Roster, Row
@@ -259,6 +259,15 @@ def _person() -> Any:
     return select(*PERSON_COLUMNS, role).where(tables.User.id == bindparam("user_id"))
 
 
+def find_student(session: Session, course_id: int, user_id: int) -> Person | None:
+    """A student of the course whose account is not disabled, or None."""
+    member = session.scalar(_member(), {"user_id": user_id, "course_id": course_id})
+    if member is None or member.role != "student":
+        return None
+    person = load_person(session, user_id, member.role)
+    return None if person.disabled else person
+
+
 def require_invitable(session: Session, actor: Actor, course_id: int, user_ids: Sequence[int]) -> None:
     """Raise Forbidden unless the actor may make password links for all these members of the course.
 
@@ -269,8 +278,38 @@ def require_invitable(session: Session, actor: Actor, course_id: int, user_ids: 
         raise Forbidden(LINK_BY_ADMINISTRATOR)
 
 
+@dataclass(frozen=True)
+class Uninvited:
+    """The members of a course who have no password."""
+
+    total: int
+    people: tuple[Person, ...]
+    """Those for whom the actor may make links, by name; MOST_INVITED at most."""
+    invitable: int
+
+
+MOST_INVITED = 500
+"""People who are listed to be invited."""
+
+
+def list_uninvited(session: Session, actor: Actor, course_id: int) -> Uninvited:
+    """Whom the actor may invite; the others of `total` are invited by an administrator."""
+    ids = list_invitable(session, actor, course_id)
+    rows = session.execute(_named(), {"course_id": course_id, "user_ids": list(ids[:MOST_INVITED])}).all()
+    return Uninvited(count_uninvited(session, course_id), _people(session, rows), len(ids))
+
+
+@cache
+def _named() -> Any:
+    here = tables.Membership
+    query = select(*PERSON_COLUMNS, here.role).join(here, here.user_id == tables.User.id)
+    query = query.where(here.course_id == bindparam("course_id"))
+    query = query.where(tables.User.id.in_(bindparam("user_ids", expanding=True)))
+    return query.order_by(func.lower(tables.User.name), tables.User.id)
+
+
 def count_uninvited(session: Session, course_id: int) -> int:
-    """Number of students of the course with a sign-in name and no password.
+    """Number of members of the course with a sign-in name and no password.
 
     `list_invitable` says, more slowly, which of them the actor may make links for.
     """
@@ -284,7 +323,7 @@ def _uninvited() -> Select[int]:
         select(func.count())
         .select_from(tables.User)
         .join(here, here.user_id == tables.User.id)
-        .where(here.course_id == bindparam("course_id"), here.role == "student", _signs_in())
+        .where(here.course_id == bindparam("course_id"), _signs_in())
         .where(tables.User.disabled.is_(False), tables.User.password_hash.is_(None))
     )
 
@@ -547,14 +586,41 @@ def remove_member(session: Session, course_id: int, user_id: int, actor: Actor) 
     _not_oneself(user_id, actor)
     of_course = select(tables.Assignment.id).where(tables.Assignment.course_id == course_id)
     groups = tables.GroupMember
-    session.execute(
+    gone = session.execute(
         delete(groups)
         .where(groups.user_id == user_id, groups.assignment_id.in_(of_course))
+        .returning(groups.assignment_id, groups.group_id, groups.confirmed)
         .execution_options(synchronize_session=False)
     )
-    write_audit(session, actor.name, "roster.remove", f"user:{user_id}", {"role": found.role}, course_id)
+    detail: dict[str, Any] = {"role": found.role}
+    if were := [list(row) for row in gone]:
+        detail[UNDO] = were
+    write_audit(session, actor.name, "roster.remove", f"user:{user_id}", detail, course_id)
     session.delete(found)
     session.flush()
+
+
+def restore_member(session: Session, course_id: int, user_id: int, moment: datetime, actor: Actor) -> None:
+    """Undo the removal that the actor did at this moment, with groups that still exist. Raises CannotUndo."""
+    rows = done_at(session, actor.name, moment, "roster.remove")
+    row = next((one for one in rows if (one.object, one.course_id) == (f"user:{user_id}", course_id)), None)
+    if row is None or session.get(tables.Membership, (user_id, course_id)) is not None:
+        raise CannotUndo
+    user_accounts.enrol(session, user_id, course_id, row.detail["role"])
+    member = tables.GroupMember
+    for assignment_id, group_id, confirmed in row.detail.get(UNDO, ()):
+        others = select(func.count()).where(
+            member.assignment_id == assignment_id, member.group_id == group_id
+        )
+        room = (
+            0 < (session.scalar(others) or 0) < session.get_one(tables.Assignment, assignment_id).group_size
+        )
+        if room and session.get(member, (assignment_id, user_id)) is None:
+            place = {"assignment_id": assignment_id, "user_id": user_id, "group_id": group_id}
+            session.add(member(**place, confirmed=confirmed))
+    write_audit(
+        session, actor.name, "roster.restore", f"user:{user_id}", {"role": row.detail["role"]}, course_id
+    )
 
 
 def _not_oneself(user_id: int, actor: Actor) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Integer, ScalarSelect, and_, bindparam, fu
 from sqlalchemy.orm import Session
 
 from grading.assignments.editor.folder import Settings
-from grading.domain.errors import GraderError, NotFound
+from grading.domain.errors import CannotUndo, GraderError, NotFound
 from grading.domain.lateness import LateRule, lateness, own_due
 from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
@@ -19,7 +19,7 @@ from grading.domain.round_states import RoundState
 from grading.domain.shared_messages import NOT_A_STUDENT
 from grading.store import tables
 from grading.store.assignments.settings import change_settings, lock_assignment
-from grading.store.audit import write_audit
+from grading.store.audit import UNDO, done_at, write_audit
 from grading.store.bulk import chunks
 from grading.store.database import literal_limit, now
 from grading.store.grades import final_score, release
@@ -150,6 +150,7 @@ def grant_extension(
     for student_id in wanted:
         row = session.get(tables.Extension, (assignment.id, student_id))
         before = row.due_at.isoformat() if row is not None else None
+        replaced = row.reason if row is not None else ""
         values = {"due_at": due_at, "reason": _plain(reason), "by": actor.user_id, "at": moment}
         session.merge(tables.Extension(assignment_id=assignment.id, student_id=student_id, **values))
         detail = {
@@ -157,6 +158,7 @@ def grant_extension(
             "due": due_at.isoformat(),
             "before": before,
             "reason": values["reason"],
+            **({UNDO: replaced} if replaced else {}),
         }
         write_audit(session, actor.name, "extension.give", f"assignment:{assignment.id}", detail)
     session.flush()
@@ -176,11 +178,52 @@ def revoke_extension(session: Session, assignment: tables.Assignment, student_id
             raise NotFound(NO_SUCH_STUDENT)
         return False
     detail = {"student": student_id, "due": row.due_at.isoformat()}
+    detail |= {UNDO: row.reason} if row.reason else {}
     session.delete(row)
     session.flush()
     write_audit(session, actor.name, "extension.revoke", f"assignment:{assignment.id}", detail)
     rescore_lateness(session, assignment, actor.name, [student_id])
     return True
+
+
+def undo_extensions(session: Session, assignment: tables.Assignment, moment: datetime, actor: Actor) -> int:
+    """Undo the extensions that the actor gave or revoked at this moment; returns for how many students.
+
+    Extensions that changed since stay. Raises CannotUndo where no other is left.
+    """
+    lock_assignment(session, assignment)
+    rows = done_at(session, actor.name, moment, "extension.give", "extension.revoke")
+    rows = [row for row in rows if row.object == f"assignment:{assignment.id}"]
+    undone = [student for row in rows if (student := _undo_one(session, assignment, row, moment, actor))]
+    if not undone:
+        raise CannotUndo
+    session.flush()
+    rescore_lateness(session, assignment, actor.name, undone)
+    return len(undone)
+
+
+def _undo_one(
+    session: Session, assignment: tables.Assignment, row: tables.Audit, moment: datetime, actor: Actor
+) -> int | None:
+    """Undo what a row of the audit says; returns the student, or None where it changed since."""
+    detail, given = row.detail, row.action == "extension.give"
+    student_id = int(detail["student"])
+    current = session.get(tables.Extension, (assignment.id, student_id))
+    untouched = current is not None and current.at == moment if given else current is None
+    if not untouched or not _students(session, assignment.course_id, [student_id]):
+        return None
+    before = detail["before"] if given else detail["due"]
+    action = "extension.give" if before else "extension.revoke"
+    if before:
+        values = {"due_at": datetime.fromisoformat(before), "reason": detail.get(UNDO, "")}
+        values |= {"by": actor.user_id, "at": now(session)}
+        session.merge(tables.Extension(assignment_id=assignment.id, student_id=student_id, **values))
+        entry = {"student": student_id, "due": before, "before": detail["due"] if given else None}
+    else:
+        session.delete(current)
+        entry = {"student": student_id, "due": detail["due"]}
+    write_audit(session, actor.name, action, row.object, entry)
+    return student_id
 
 
 def _students(session: Session, course_id: int, ids: Sequence[int]) -> set[int]:

@@ -10,11 +10,12 @@ from sqlalchemy import ColumnElement, false, func, select, true
 from sqlalchemy.orm import Session, defer
 
 from grading.domain.base_value import Value
-from grading.domain.errors import Conflict, GraderError, NotFound
+from grading.domain.errors import CannotUndo, Conflict, GraderError, NotFound
 from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
 from grading.store import outbox, periodic_tasks, tables
-from grading.store.audit import write_audit
+from grading.store.audit import UNDO, done_at, write_audit
+from grading.store.bulk import chunks
 from grading.store.database import now
 from grading.store.learning_platforms import grade_changed
 from grading.store.submissions import mail_notifications
@@ -80,6 +81,40 @@ def withdraw_all(
     for grade in found:
         _withdraw(session, grade, actor, reason)
     return len(found)
+
+
+def undo_release(session: Session, assignment_id: int, moment: datetime, actor: Actor) -> int:
+    """Take back what the actor released at this moment; returns how many. Raises CannotUndo.
+
+    What was released for the first time then is as before its release, what was withdrawn is withdrawn.
+    """
+    theirs = (tables.Grade.released_at == moment, tables.Grade.released_by == actor.user_id)
+    found = _current(session, assignment_id, *theirs)
+    if not found:
+        raise CannotUndo
+    rows = done_at(session, actor.name, moment, "grade.release")
+    again = {row.object for row in rows if row.detail.get(UNDO)}
+    for grade in found:
+        _withdraw(session, grade, actor, "")
+        if f"submission:{grade.submission_id}" not in again:
+            grade.released_by = None
+    return len(found)
+
+
+def undo_withdrawal(session: Session, assignment_id: int, moment: datetime, actor: Actor) -> int:
+    """Release again what the actor withdrew at this moment; returns how many. Raises CannotUndo."""
+    rows = done_at(session, actor.name, moment, "grade.withdraw")
+    ids = [row.object.removeprefix("submission:") for row in rows]
+    grade = tables.Grade
+    still = (grade.released_at.is_(None), grade.released_by == actor.user_id)
+    found = [
+        one
+        for some in chunks(ids)
+        for one in _current(session, assignment_id, *still, grade.submission_id.in_(some))
+    ]
+    if not found:
+        raise CannotUndo
+    return _release(session, found, actor.user_id, actor.name)
 
 
 def set_policy(
@@ -206,8 +241,10 @@ def _ready(session: Session, assignment_id: int, *where: ColumnElement[bool]) ->
 def _release(session: Session, grades: Sequence[tables.Grade], by: int | None, name: str) -> int:
     moment = now(session)
     for grade in grades:
+        withdrawn = grade.released_by is not None
         grade.released_at, grade.released_by = moment, by
-        write_audit(session, name, "grade.release", f"submission:{grade.submission_id}", {"held": grade.held})
+        detail = {"held": grade.held, UNDO: withdrawn} if withdrawn else {"held": grade.held}
+        write_audit(session, name, "grade.release", f"submission:{grade.submission_id}", detail)
         add_event(session, grade, "grade.released", f"released:{grade.round_id}")
     session.flush()
     mail_notifications.add_result_letters(session, [grade.round_id for grade in grades])

@@ -22,7 +22,7 @@ from sqlalchemy.orm import Session
 from grading.domain.errors import Conflict, Forbidden, GraderError, NotFound
 from grading.store import periodic_tasks
 from grading.store.accounts import sessions, sign_in_attempts, users
-from grading.store.audit import write_audit
+from grading.store.audit import UNDO, write_audit
 from grading.store.bulk import chunks, delete_rows
 from grading.store.database import Store, now
 from grading.store.learning_platforms import known_platforms
@@ -161,7 +161,7 @@ def _without_words(object_: str, detail: Any, student: Student) -> Any:
     )
     if not about or not isinstance(detail, dict):
         return detail
-    kept = {key: value for key, value in detail.items() if key != "reason"}
+    kept = {key: value for key, value in detail.items() if key not in ("reason", UNDO)}
     moved = {key: kept[key] for key in ("from", "to") if isinstance(kept.get(key), dict)}
     return kept | {key: {k: v for k, v in one.items() if k != "text"} for key, one in moved.items()}
 

@@ -88,24 +88,28 @@ def list_comments(session: Session, course_id: int, page: int = 1) -> Page:
     return Page(items=items, page=page, pages=pages, total=total)
 
 
-def save_comment(session: Session, course_id: int, text: str, actor: Actor) -> None:
-    """Save a comment; an equal one stays as it is. Raises CommentRefused."""
+def save_comment(session: Session, course_id: int, text: str, actor: Actor) -> int | None:
+    """Save a comment; returns its id, or None where there is an equal one. Raises CommentRefused."""
     text = text.strip()
     if not text or len(text) > MAX_CHARS:
         raise CommentRefused(TEXT_LENGTH(most=MAX_CHARS))
     of_course = select(SavedComment.id).where(SavedComment.course_id == course_id)
     if session.scalar(of_course.where(SavedComment.text == text).limit(1)) is not None:
-        return
+        return None
     if session.execute(select(func.count()).select_from(of_course.subquery())).scalar_one() >= MAX_COMMENTS:
         raise CommentRefused(COURSE_FULL(most=MAX_COMMENTS))
-    session.add(SavedComment(course_id=course_id, text=text, by=actor.user_id, at=now(session)))
+    row = SavedComment(course_id=course_id, text=text, by=actor.user_id, at=now(session))
+    session.add(row)
+    session.flush()
     write_audit(session, actor.name, "comment.save", f"course:{course_id}", {"text": text[:200]})
+    return row.id
 
 
-def delete_comment(session: Session, course_id: int, comment_id: int, actor: Actor) -> None:
-    """Delete a comment. Raises NotFound."""
+def delete_comment(session: Session, course_id: int, comment_id: int, actor: Actor) -> str:
+    """Delete a comment; returns its text. Raises NotFound."""
     row = session.get(SavedComment, comment_id)
     if row is None or row.course_id != course_id:
         raise NotFound(NO_SUCH_COMMENT)
     session.delete(row)
     write_audit(session, actor.name, "comment.delete", f"course:{course_id}", {"text": row.text[:200]})
+    return row.text

@@ -124,8 +124,8 @@ def apply_curve(
     seen: str,
     reason: str,
     everything: bool = False,
-) -> int:
-    """Apply a previewed curve; returns how many grades changed.
+) -> tuple[str, int]:
+    """Apply a previewed curve; returns its id and how many grades changed.
 
     Raises CurveRefused, and MovedMeanwhile when the grades are not those of the preview any more.
     """
@@ -147,7 +147,7 @@ def apply_curve(
         session.execute(insert(Change), rows, execution_options=TRACKED_MANUALLY)  # their grades are touched
     detail = {"bulk": bulk, "curve": curve.model_dump(), "count": len(rows), "reason": reason}
     write_audit(session, actor.name, "grade.adjust_all", f"assignment:{assignment.id}", detail)
-    return len(rows)
+    return bulk, len(rows)
 
 
 def list_applied_curves(session: Session, assignment_id: int) -> tuple[AppliedCurve, ...]:

@@ -6,12 +6,13 @@ nothing is written and ChangedMeanwhile says who changed what.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from grading.domain.errors import Conflict, GraderError, NotFound
+from grading.domain.errors import CannotUndo, Conflict, GraderError, NotFound
 from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
 from grading.domain.report import Report
@@ -20,7 +21,7 @@ from grading.domain.shared_messages import NO_SUCH_FILE_OF_SUBMISSION
 from grading.domain.stages import editable_fields
 from grading.scoring import changed
 from grading.store import tables
-from grading.store.audit import write_audit
+from grading.store.audit import done_at, write_audit
 from grading.store.database import now
 from grading.store.grades import release
 from grading.store.grades.change_history import Made, since, stamp
@@ -88,18 +89,18 @@ class ChangedMeanwhile(Conflict):
         self.since = since
 
 
-def change_grade(session: Session, submission_id: str, wanted: Change, seen: str, actor: Actor) -> None:
-    """Make a change. Raises NotFound, ChangeRefused, ChangedMeanwhile.
+def change_grade(session: Session, submission_id: str, wanted: Change, seen: str, actor: Actor) -> int | None:
+    """Make a change; returns its id. Raises NotFound, ChangeRefused, ChangedMeanwhile.
 
-    Sending the same change twice makes it once.
+    Sending the same change twice makes it once; the second time there is no id.
     """
     grade = _locked(session, submission_id)
     if stamp(session, grade.round_id) != seen:
         value, _ = _checked(session, grade, wanted)
         if _was_sent(session, grade, wanted, value, seen, actor):
-            return
+            return None
         raise ChangedMeanwhile(since(session, grade.round_id, seen))
-    record_change(session, grade, wanted, actor)
+    return record_change(session, grade, wanted, actor)
 
 
 def record_change(session: Session, grade: tables.Grade, wanted: Change, actor: Actor) -> int:
@@ -181,6 +182,23 @@ def accept_grade(session: Session, submission_id: str, seen: str, actor: Actor) 
         return False
     release.release_grade(session, grade.round_id, actor)
     return True
+
+
+def undo_acceptance(session: Session, submission_id: str, moment: datetime, actor: Actor) -> None:
+    """Let a grade that the actor accepted at this moment be as before. Raises NotFound, CannotUndo."""
+    grade = _locked(session, submission_id)
+    object_ = f"submission:{submission_id}"
+    row = next(
+        (one for one in done_at(session, actor.name, moment, "grade.accept") if one.object == object_), None
+    )
+    if row is None or (grade.reviewed_at, grade.reviewed_by) != (moment, actor.user_id):
+        raise CannotUndo
+    grade.held, grade.reviewed_at, grade.reviewed_by = bool(row.detail["held"]), None, None
+    write_audit(session, actor.name, "grade.accept_undo", object_, {"held": grade.held})
+    session.flush()
+    if (grade.released_at, grade.released_by) == (moment, actor.user_id):
+        assignment_id = session.get_one(tables.Submission, submission_id).assignment_id
+        release.undo_release(session, assignment_id, moment, actor)
 
 
 def _locked(session: Session, submission_id: str) -> tables.Grade:

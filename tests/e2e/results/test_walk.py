@@ -13,7 +13,7 @@ from grading.domain.report import CriterionGrade
 from grading.store import tables
 from grading.store.database import now
 from grading.store.grades.final_score import update_final_score
-from tests.e2e.browsing import come_in, follow, look, picture
+from tests.e2e.browsing import PASSWORD, come_in, follow, look, picture, with_passwords
 from tests.integration.results.result_samples import NOTEBOOK, change, graded
 from tests.integration.webapp import School, report
 
@@ -80,7 +80,17 @@ def test_a_student_reads_jumps_and_asks(
     page.get_by_text("Request a regrade").click()
     page.get_by_label("What should be regraded?").select_option(label="Loads the data")
     page.get_by_label("What is wrong").fill("The plot is there, in cell 2. The check did not see it.")
+    page.context.clear_cookies()
     page.get_by_role("button", name="Send request").click()
+    dialog = page.get_by_role("dialog", name="Sign in to send this form")
+    expect(dialog).to_be_visible()
+    look(page, pictures, "result-signed-out", all_widths=True)
+    with_passwords(school, "anna", "ben")
+    for name, said in (("ben", "Nothing was sent, because Anna filled in this form."), ("anna", "")):
+        dialog.get_by_label("Sign-in name").fill(name)
+        dialog.get_by_label("Password").fill(PASSWORD)
+        page.keyboard.press("Enter")
+        expect(dialog.get_by_role("alert") if said else page.locator(".regrade-open")).to_contain_text(said)
     expect(page.get_by_text("Your request was sent.")).to_be_visible()
     expect(page.locator(".regrade-open")).to_contain_text("The plot is there")
     look(page, pictures, "result-asked")

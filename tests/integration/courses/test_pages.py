@@ -30,7 +30,7 @@ from grading.store.courses.invitations import LinkGone
 from grading.store.database import now
 from grading.store.integrations.lti.tables import LtiPlatform
 from grading.tabular.roster_csv import parse_roster
-from tests.integration.webapp import School, form_token, limit, report, stop_the_clock
+from tests.integration.webapp import School, form_token, limit, report, stop_the_clock, undo
 
 PASSWORD = "correct horse battery"
 ROSTER = "id,name,email,role\nanna,Anna A,anna@school.example,\ns-1,Ada Lovelace,ada@school.example,\n"
@@ -305,21 +305,33 @@ def test_roles_change_and_people_go_but_their_work_stays(school: School) -> None
     assert post(teacher, f"{people(school)}/{anna}/role", role="grader").status_code == 303
     assert school.client("anna").get(people(school)).status_code == 200
     post(teacher, f"{people(school)}/{anna}/role", role="student")
+    assert undo(teacher, people(school)).status_code == 303
+    assert school.client("anna").get(people(school)).status_code == 200
+    assert undo(teacher, people(school)).status_code == 303
+    with school.store.write() as session:
+        ben = tables.GroupMember(
+            assignment_id=school.assignment, user_id=school.users["ben"], group_id="1" * 32
+        )
+        session.add(ben)
+        session.get_one(tables.Assignment, school.assignment).group_size = 2
+    assert post(teacher, f"{people(school)}/{anna}/remove").status_code == 303
+    assert undo(teacher, people(school)).status_code == 303
+    assert school.client("anna").get(f"/courses/{school.course}").status_code == 200
+    assert school.count(tables.GroupMember) == 2
     assert post(teacher, f"{people(school)}/{anna}/remove").status_code == 303
     assert school.client("anna").get(f"/courses/{school.course}").status_code == 404
     assert teacher.get(f"{people(school)}/{anna}").status_code == 404
     assert teacher.get(f"/submissions/{submission}").status_code == 200
     assert school.client("anna").get(f"/submissions/{submission}").status_code == 200
-    assert school.count(tables.GroupMember) == 0
+    assert school.count(tables.GroupMember) == 1
     assert school.count(tables.Grade) == 1
     imported(school, "id\nanna\n")
     assert school.client("anna").get(f"/courses/{school.course}").status_code == 200
     with school.store.read() as session:
         rows = session.query(tables.Audit).filter_by(object=f"user:{anna}", course_id=school.course)
         assert [row.action for row in rows.order_by(tables.Audit.id)] == [
-            "role.change",
-            "role.change",
-            "roster.remove",
+            *(["role.change"] * 4),
+            *("roster.remove", "roster.restore", "roster.remove"),
         ]
 
 
@@ -482,7 +494,7 @@ def test_no_instructor_comes_into_the_accounts_of_others_by_adding_them(school: 
     for user in (anna, ben):
         assert post(stranger, f"{place}/{user}/link").status_code == 403
         assert "An administrator" in text(stranger.get(f"{place}/{user}"))
-    assert post(stranger, f"{place}/invite", user=[anna, ben], all="1").status_code == 303  # no table
+    assert post(stranger, f"{place}/invite", user=[anna, ben]).status_code == 303  # no table
     post(stranger, f"{place}/{anna}/remove")
     assert post(school.client("teacher"), f"{people(school)}/{anna}/link").status_code == 200
     # who was taken out of all courses still has what they submitted
@@ -527,15 +539,23 @@ def test_links_for_many_are_a_table_sent_once(school: School) -> None:
         session.get_one(tables.User, school.users["ben"]).name = '=HYPERLINK("x")'
     with_password(school, "anna")
     client = school.client("teacher")
-    answer = post(client, f"{people(school)}/invite", all="1")
+    page = text(client.get(f"{people(school)}/invite"))
+    assert "4 people of this course have no password" not in page
+    listed = re.findall(r'name="user" id="u\d+" value="(\d+)"( checked)?', page)
+    assert listed == [(str(school.users["ben"]), " checked")]
+    answer = post(client, f"{people(school)}/invite", user=[school.users["ben"]])
     assert answer.mimetype == "text/csv"
     assert answer.headers["Cache-Control"] == "no-store"
     rows = list(csv.DictReader(io.StringIO(answer.get_data().decode("utf-8-sig"))))
     assert [(row["id"], row["name"]) for row in rows] == [("ben", '\'=HYPERLINK("x")')]
     path = rows[0]["link"].removeprefix("http://localhost:8080")
-    assert set_by(school, path).status_code == 303
-    again = post(client, f"{people(school)}/invite", all="1")
-    assert again.status_code == 303  # nobody is left without a password
+    page = text(client.get(f"{people(school)}/invite"))
+    assert "1 of those listed has a valid link" in page
+    assert "checked" not in page
+    assert post(client, f"{people(school)}/invite", user=[school.users["ben"]]).status_code == 200
+    assert set_by(school, path).status_code == 303  # the earlier link stays valid
+    assert "There is nobody to invite." not in page
+    assert f'value="{school.users["ben"]}"' not in text(client.get(f"{people(school)}/invite"))
     chosen = [school.users[name] for name in ("anna", "grader", "stranger", "teacher")]
     picked = post(client, f"{people(school)}/invite", user=chosen)
     assert picked.get_data().decode().count("/reset/") == 1  # anna, who is a student here

@@ -184,7 +184,7 @@ def test_a_fault_ends_in_a_partial_round_and_two_sentences(school: School, fault
     page = f"/submissions/{submission}"
     teacher, anna = school.client("teacher"), school.client("anna")
     assert str(escape(sentence)) in anna.get(page).get_data(as_text=True)  # before the release, too
-    teacher.post(f"{page}/release", data={"csrf_token": form_token(teacher)})
+    teacher.post(f"{page}/release", data={"csrf_token": form_token(teacher), "sure": "1"})
     seen = anna.get(page).get_data(as_text=True)
     assert f"{escape(sentence)} Its points are pending, not zero." in seen
     assert address not in seen

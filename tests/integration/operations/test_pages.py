@@ -11,7 +11,7 @@ import pytest
 from flask import abort, flash
 from sqlalchemy.exc import OperationalError
 
-from app.web import i18n
+from app.web import i18n, toasts
 from grading.broker.canaries import PartHeartbeat
 from grading.broker.heartbeats import Lease
 from grading.domain.errors import GraderError
@@ -226,15 +226,32 @@ def test_flashes_have_kinds(school: School) -> None:
         flash("Done & <dusted>")
         flash("Careful", "warning")
         flash("Odd", "no-such-kind")
+        for text in ("short", "x" * toasts.MOST_BYTES):
+            toasts.flash_undo("Gone", "sign_in.leave", {"text": text, "zero": 0, "off": False, "no": None})
         return ""
 
     school.app.add_url_rule("/flashing", "flashing", view)
     client = school.client("anna")
     client.get("/flashing")
     page = client.get("/tokens").get_data(as_text=True)
-    assert 'alert-info flash" role="status">Done &amp; &lt;dusted&gt;' in page
-    assert 'alert-warning flash" role="alert">Careful' in page
-    assert 'alert-info flash" role="status">Odd' in page
+    found = re.findall(
+        r'toast-(\w+) flash" role="(\w+)" aria-atomic.*?<p id="[^"]+">([^<]*)</p>(.*?)<button',
+        page,
+        re.DOTALL,
+    )
+    assert [one[:3] for one in found] == [
+        ("info", "status", "Done &amp; &lt;dusted&gt;"),
+        ("warning", "alert", "Careful"),
+        ("info", "status", "Odd"),
+        ("success", "status", "Gone"),
+        ("success", "status", "Gone"),  # what does not fit into a cookie cannot be undone from here
+    ]
+    assert re.findall(r'name="(?!csrf)(\w+)" value="(\w+)"', found[3][3]) == [
+        ("text", "short"),
+        ("zero", "0"),
+    ]
+    assert "<form" not in found[4][3]
+    assert 'class="toast ' not in client.get("/tokens").get_data(as_text=True)
 
 
 def test_the_language_is_the_browsers_until_somebody_chooses(school: School) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from html import unescape
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from grading.domain.document import Location
+from grading.domain.evidence import Flag
 from grading.domain.jobs import Quote
 from grading.domain.permissions import Actor
 from grading.domain.report import Report
@@ -29,7 +31,7 @@ from grading.store.submissions.intake import add_round
 from grading.store.views import review_worklist
 from grading.store.views import submission as submission_view
 from grading.store.views.review_worklist import Filters
-from tests.integration.webapp import School, form_token, report, without_tokens
+from tests.integration.webapp import School, form_token, report, undo, without_tokens
 from workers.server.context import Server
 from workers.server.housekeeping import do_chores
 
@@ -312,7 +314,7 @@ def test_all_of_it_works_alike_on_both_databases(school_url: str) -> None:
                 assert beside == (around[at - 1], around[at + 1]), choice
         curve = Curve(kind="floor", points=5)
         seen = curves.preview_curve(session, assignment, curve).seen
-        assert curves.apply_curve(session, assignment, curve, me, seen=seen, reason="r") == 1
+        assert curves.apply_curve(session, assignment, curve, me, seen=seen, reason="r")[1] == 1
         (bulk,) = curves.list_applied_curves(session, school.assignment)
         assert curves.undo_curve(session, assignment, bulk.id, me) == 1
         assert release.release_all(session, school.assignment, me) == 1
@@ -326,6 +328,64 @@ def test_all_of_it_works_alike_on_both_databases(school_url: str) -> None:
             0
         ]
     school.close()
+
+
+def test_superseded_work_says_so_everywhere(school: School) -> None:
+    first, second = school.submit("anna"), school.submit("anna")
+    for one, points in ((first, 4), (second, 2)):
+        school.grade(one, given(points, 1), released=one == first)
+    teacher, anna = school.client("teacher"), school.client("anna")
+    urls = (f"/submissions/{first}", f"/submissions/{first}/review")
+    listed = f"/assignments/{school.assignment}/review?all=1"
+
+    def seen(client: FlaskClient, *pages: str) -> list[bool]:
+        texts = [client.get(url).get_data(as_text=True).lower() for url in pages]
+        return ["superseded by submission 2" in one or "submission 2 counts instead" in one for one in texts]
+
+    assert seen(teacher, *urls, listed, "/submissions") == [True] * 4
+    assert seen(anna, urls[0], "/submissions") == [True, True]
+    token = school.token("teacher")
+    status = school.client().get(f"/api/v1/submissions/{first}", headers=token).get_json()
+    items = school.client().get("/api/v1/submissions", headers=token).get_json()["items"]
+    assert status["superseded_by"] == second
+    assert {one["id"]: one["superseded_by"] for one in items} == {first: second, second: None}
+    with school.store.write() as session:
+        session.get_one(tables.Assignment, school.assignment).counts = "best"
+    assert seen(teacher, *urls, listed, "/submissions") == [False] * 4
+    assert seen(anna, urls[0], f"/submissions/{second}") == [False, False]
+    later = teacher.get(f"/submissions/{second}").get_data(as_text=True)
+    assert "Submission 1 counts instead." in later
+
+
+def test_filters_are_chips_that_lead_to_the_list_without_them(school: School) -> None:
+    teacher = school.client("teacher")
+    url = f"/assignments/{school.assignment}/review"
+    page = teacher.get(f"{url}?look=held&criterion=load&clow=1&sort=new").get_data(as_text=True)
+    chips = [unescape(one) for one in re.findall(r'data-chip href="([^"]+)"', page)]
+    assert chips == [
+        f"{url}?criterion=load&clow=1&sort=new",
+        f"{url}?look=held&sort=new",
+        f"{url}?look=held&criterion=load&sort=new",
+    ]
+    assert "data-chip" not in teacher.get(url).get_data(as_text=True)
+    for path in (
+        f"/submissions?assignment={school.assignment}&state=graded",
+        f"/courses/{school.course}/people?q=a&role=student",
+    ):
+        assert teacher.get(path).get_data(as_text=True).count("data-chip") == 2
+
+
+def test_a_held_grade_is_released_after_its_reasons_were_read(school: School) -> None:
+    submission = school.submit("anna")
+    reason = Flag(code="disagreement", message="Check and model disagree.", hold=True)
+    school.grade(submission, report(held=True, flags=(reason,)))
+    teacher, url = school.client("teacher"), f"/submissions/{submission}/review/release"
+    asked = post(teacher, url, seen=stamp(teacher, submission)).get_data(as_text=True)
+    assert "Check and model disagree." in asked
+    assert post(teacher, f"/submissions/{submission}/release").headers["Location"].endswith("/review")
+    assert grade_of(school, submission).released_at is None
+    assert post(teacher, url, seen=stamp(teacher, submission), sure="1").status_code == 303
+    assert grade_of(school, submission).released_at is not None
 
 
 def test_a_stable_order_pages_without_gaps(school: School) -> None:
@@ -528,22 +588,27 @@ def test_accept_goes_on_to_the_next_of_the_list(school: School) -> None:
     grade = grade_of(school, anna)
     assert (grade.held, grade.reviewed_by, grade.released_at) == (False, school.users["grader"], None)
     assert grade.reviewed_at is not None
+    assert undo(grader, answer.headers["Location"]).headers["Location"] == url.replace("/accept", "")
+    grade = grade_of(school, anna)
+    assert (grade.held, grade.reviewed_by, grade.reviewed_at) == (True, None, None)
+    post(grader, url, seen=stamp(grader, anna))
     answer = post(grader, f"/submissions/{ben}/review/accept?look=unreviewed", seen=stamp(grader, ben))
     assert answer.headers["Location"] == f"/submissions/{ben}/review?look=unreviewed"
     assert "That was the last submission" in grader.get(answer.headers["Location"]).get_data(as_text=True)
-    assert len(audited(school, "grade.accept")) == 2
+    assert len(audited(school, "grade.accept")) == 3
 
 
 def test_accepting_releases_where_the_assignment_does(school: School) -> None:
     held = school.submit("anna", school.quick)
     school.grade(held, report(held=True))
-    post(
-        school.client("grader"),
-        f"/submissions/{held}/review/accept",
-        seen=stamp(school.client("grader"), held),
-    )
+    grader = school.client("grader")
+    answer = post(grader, f"/submissions/{held}/review/accept", seen=stamp(grader, held))
     assert grade_of(school, held).released_at is not None
     assert news(school) == ["grade.released"]
+    undo(grader, answer.headers["Location"])
+    grade = grade_of(school, held)
+    assert (grade.held, grade.released_at, grade.released_by) == (True, None, None)
+    assert news(school) == ["grade.released", "grade.withdrawn"]
 
 
 def test_withdrawn_grades_are_hidden_again(school: School) -> None:
@@ -561,9 +626,13 @@ def test_withdrawn_grades_are_hidden_again(school: School) -> None:
     assert news(school) == ["grade.withdrawn"]
     assert [one["reason"] for one in audited(school, "grade.withdraw")] == ["wrong rubric"]
     assert "withdrawn" in teacher.get(f"/submissions/{submission}/review").get_data(as_text=True)
+    released = post(teacher, f"/submissions/{submission}/review/release", seen=stamp(teacher, submission))
+    assert undo(teacher, released.headers["Location"]).status_code == 303
+    assert "7.25" not in anna.get(f"/submissions/{submission}").get_data(as_text=True)
+    assert grade_of(school, submission).released_by == school.users["teacher"]  # withdrawn, as it was
     post(teacher, f"/submissions/{submission}/review/release", seen=stamp(teacher, submission))
     assert "7.25" in anna.get(f"/submissions/{submission}").get_data(as_text=True)
-    assert news(school) == ["grade.withdrawn", "grade.released"]
+    assert news(school) == ["grade.withdrawn", *(["grade.released", "grade.withdrawn", "grade.released"])]
 
 
 @pytest.mark.parametrize("at_once", [True, False])
@@ -604,6 +673,9 @@ def test_chosen_ones_are_released_but_never_held_ones(school: School) -> None:
     assert post(school.client("grader"), f"{url}/selected", do="release", chosen=chosen).status_code == 403
     assert post(teacher, f"{url}/selected", do="release", chosen=[]).status_code == 303
     post(teacher, f"{url}/selected", do="release", chosen=chosen)
+    undo(teacher, url)
+    assert (grade_of(school, anna).released_at, grade_of(school, anna).released_by) == (None, None)
+    post(teacher, f"{url}/selected", do="release", chosen=chosen)
     seen = {one: grade_of(school, one).released_at is not None for one in (anna, ben, other)}
     assert seen == {anna: True, ben: False, other: False}
     asked = post(teacher, f"{url}/selected", do="withdraw", chosen=chosen)
@@ -611,6 +683,10 @@ def test_chosen_ones_are_released_but_never_held_ones(school: School) -> None:
     assert grade_of(school, anna).released_at is not None
     post(teacher, f"{url}/selected", do="withdraw", chosen=chosen, sure="1")
     assert grade_of(school, anna).released_at is None
+    undo(teacher, url)
+    assert grade_of(school, anna).released_at is not None
+    post(teacher, f"{url}/undo", released="2001-01-01T00:00:00+00:00")
+    assert "changed in the meantime" in teacher.get(url).get_data(as_text=True)
 
 
 def test_all_that_is_not_held_is_released(school: School) -> None:
@@ -693,7 +769,9 @@ def test_a_curve_is_previewed_applied_and_undone_as_one(school: School) -> None:
     assert post(school.client("grader"), url, seen=seen[1], reason="fair", **form).status_code == 403
     assert school.count(tables.Change) == 0
     assert post(teacher, url, seen=seen[1], reason="fair", **form).status_code == 303
-    assert post(teacher, url, seen=seen[1], reason="fair", **form).status_code == 409  # sent twice
+    again = post(teacher, url, seen=seen[1], reason="fair", **form)  # sent twice
+    assert again.status_code == 409
+    assert f'action="{url}/undo"' in again.get_data(as_text=True).partition("data-undo")[0]
     assert [grade_of(school, one).final_points for one in (anna, ben)] == [10, 5]
     assert grade_of(school, ben).released_at is None
     assert news(school) == ["grade.changed"]  # of the one that students know

@@ -53,7 +53,7 @@ def test_each_change_of_an_assignment_has_a_stamp_of_its_own(school_url: str) ->
         assignment = session.get_one(tables.Assignment, school.assignment)
         wanted = Curve.model_validate({"kind": "add", "points": 1.0})
         seen = curves.preview_curve(session, assignment, wanted).seen
-        assert curves.apply_curve(session, assignment, wanted, teacher, seen=seen, reason="why") == 1
+        assert curves.apply_curve(session, assignment, wanted, teacher, seen=seen, reason="why")[1] == 1
 
     steps: list[Callable[[], object]] = [
         lambda: school.submit("ben"),

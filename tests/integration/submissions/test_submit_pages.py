@@ -30,7 +30,7 @@ from grading.store.privacy import retention
 from grading.store.submissions import pending_uploads
 from grading.store.tables import GroupMember, Submission, SubmissionMember
 from grading.store.views import staff_home
-from tests.integration.webapp import CODE, School, form_token, report
+from tests.integration.webapp import CODE, School, form_token, report, undo
 
 KEY = "k" * 22
 
@@ -80,6 +80,24 @@ def notebook(*cells: dict[str, Any]) -> bytes:
         if cell["cell_type"] != "code":
             del cell["outputs"], cell["execution_count"]
     return json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": full}).encode()
+
+
+def test_staff_submit_for_a_student_whom_they_find_by_name(school: School) -> None:
+    grader, url = school.client("grader"), f"/assignments/{school.assignment}/submit-for"
+    found = grader.get(url, query_string={"q": "ann"}).get_data(as_text=True)
+    assert re.findall(r'name="student" id="s\d+" value="(\d+)"', found) == [str(school.users["anna"])]
+    for student in ("", str(school.users["stranger"]), str(school.users["teacher"])):
+        form = {"csrf_token": form_token(grader), "student": student, "files": (io.BytesIO(CODE), "a.py")}
+        answer = grader.post(url, data=form)
+        assert answer.status_code == 422
+        assert "Choose the student" in answer.get_data(as_text=True)
+    change(school, due_at=ago(school, days=9), late={"days": 0})
+    for _ in range(2):  # the same form twice is one submission
+        form = {"csrf_token": form_token(grader), "student": str(school.users["anna"]), "key": "k" * 22}
+        assert grader.post(url, data={**form, "files": (io.BytesIO(CODE), "a.py")}).status_code == 303
+    with school.store.read() as session:
+        (made,) = session.query(Submission).all()
+        assert (made.student_id, made.submitted_by) == (school.users["anna"], school.users["grader"])
 
 
 # --- what was received, before it counts --------------------------------------------------------------
@@ -495,6 +513,13 @@ def test_an_extension_settles_grades_and_is_audited(both: School) -> None:
         "zone": "Europe/Berlin",
         "reason": "ill <b>",
     }
+    early = {**form, "until": f"{until - timedelta(hours=1):%Y-%m-%dT%H:%M}", "reason": "ill"}
+    post(teacher, url, **early)
+    post(teacher, url, **form)
+    undo(teacher, url)
+    with both.store.read() as session:
+        given = session.query(tables.Extension).filter_by(student_id=people[0]).one()
+        assert (given.reason, given.due_at.strftime("%M")) == ("ill", until.strftime("%M"))
     answer = post(teacher, url, **form)
     assert answer.status_code == 303
     page = teacher.get(url).get_data(as_text=True)
@@ -504,15 +529,19 @@ def test_an_extension_settles_grades_and_is_audited(both: School) -> None:
     with both.store.read() as session:
         berlin = session.query(tables.Extension).filter_by(student_id=people[0]).one().due_at
         assert berlin.strftime("%M") == until.strftime("%M")
-        assert session.query(tables.Audit).filter_by(action="extension.give").count() == 2
+        assert session.query(tables.Audit).filter_by(action="extension.give").count() == 8
     assert "your extension" in both.client("anna").get("/").get_data(as_text=True)
     revoked = post(teacher, f"{url}/{people[0]}/revoke")
     assert revoked.status_code == 303
     assert final() == (4.0, 0.5)
+    undo(teacher, url)
+    assert final() == (8.0, 1.0)
+    post(teacher, f"{url}/{people[0]}/revoke")
+    assert final() == (4.0, 0.5)
     assert post(teacher, f"{url}/{people[0]}/revoke").status_code == 303
     assert post(teacher, f"{url}/{both.users['stranger']}/revoke").status_code == 404
     with both.store.read() as session:
-        assert session.query(tables.Audit).filter_by(action="extension.revoke").count() == 1
+        assert session.query(tables.Audit).filter_by(action="extension.revoke").count() == 2
 
 
 @pytest.mark.parametrize(
@@ -666,6 +695,11 @@ def test_staff_make_groups_by_hand_by_chance_and_by_file(school: School) -> None
         first = groups.group_of(session, school.assignment, anna)
         assert first is not None
         assert [one.name for one in first.people] == ["Anna", "Ben"]
+    assert post(teacher, f"{url}/fill").status_code == 303
+    assert undo(teacher, url).status_code == 303
+    with school.store.read() as session:
+        assert len(groups.list_groups(session, school.assignment)) == 1
+        assert groups.group_of(session, school.assignment, anna) == first
     assert post(teacher, f"{url}/fill").status_code == 303
     with school.store.read() as session:
         sizes = sorted(len(one.people) for one in groups.list_groups(session, school.assignment))

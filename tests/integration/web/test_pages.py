@@ -5,9 +5,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from html import unescape
 from pathlib import Path
 
 import pytest
+from flask.testing import FlaskClient
 from sqlalchemy.exc import OperationalError
 
 from app.accounts import sign_in as sign_in_pages
@@ -55,6 +57,57 @@ def test_sign_in_leads_on_but_never_outside(school: School) -> None:
     for outside in ("https://evil.example", "//evil.example", "/\\evil.example", "javascript:alert(1)"):
         assert sign_in(school, PASSWORD, outside)[:2] == (303, "/")
         assert safe_next(outside) is None
+
+
+def test_what_was_typed_outlives_the_session(school: School) -> None:
+    """It is sent by its author, who signs in again, and by nobody else."""
+    with_password(school)
+    with_password(school, "ben")
+    submission, reason = school.submit("anna"), "My plot has <b>axes</b>.\nSee line 3."
+    school.grade(submission, report(), released=True)
+    browser = sign_in(school, PASSWORD)[2]
+    assert isinstance(browser, FlaskClient)
+    form = {"csrf_token": form_token(browser), "criterion": "", "reason": reason}
+    url = f"/submissions/{submission}/regrades?x=1"
+    with school.store.write() as session:
+        credentials.end_sessions(session, school.users["anna"])
+    for lost in (browser, school.client()):  # the session ended, or its cookie is gone
+        answer = lost.post(url, data=form)
+        page = answer.get_data(as_text=True)
+        assert answer.status_code in (400, 401)
+        assert "My plot has &lt;b&gt;axes&lt;/b&gt;." in page
+    kept = re.search(r'name="kept" value="([^"]+)"', page)
+    assert kept is not None
+
+    def enter(client: FlaskClient, name: str, password: str = PASSWORD, sent: str = kept[1]) -> str:
+        given = {
+            "csrf_token": form_token(client, "/sign-in"),
+            "name": name,
+            "password": password,
+            "kept": sent,
+        }
+        return client.post("/sign-in", data=given).get_data(as_text=True)
+
+    assert kept[1] in enter(browser, "anna", "wrong")
+    assert "<textarea" not in enter(school.client(), "anna", sent=kept[1][:-2] + "xx")
+    other = enter(school.client(), "ben")
+    assert "Nothing was sent, because another person filled in this form." in other
+    assert "Send now" not in other
+    back = enter(browser, "anna")
+    found = re.search(r'<form method="post" action="([^"]+)" class="mb-3">(.*?)<button', back, re.DOTALL)
+    assert found is not None
+    assert unescape(found[1]) == url
+    token = re.search(r'name="csrf_token" value="([^"]+)"', found[2])
+    typed = dict(re.findall(r'<textarea name="(\w+)" hidden>\n(.*?)</textarea>', found[2], re.DOTALL))
+    assert token is not None
+    assert unescape(typed["reason"]) == reason
+    assert school.count(tables.RegradeRequest) == 0
+    browser.post(url, data={"csrf_token": token[1], **typed, "reason": unescape(typed["reason"])})
+    assert school.count(tables.RegradeRequest) == 1
+    passwords = {"csrf_token": form["csrf_token"], "old": "secret one", "password": "x", "again": "x"}
+    assert "secret one" not in school.client().post("/account/password", data=passwords).get_data(
+        as_text=True
+    )
 
 
 def test_after_wrong_passwords_the_next_try_waits(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
