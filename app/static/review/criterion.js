@@ -29,13 +29,6 @@ const arrive = () => {
   if (!document.querySelector("[data-across-alert]")) window.scrollTo(0, 0);
 };
 
-// Only those of this answer: who saves each second would have many.
-const showMessages = (page) => {
-  const main = document.querySelector("main");
-  for (const one of main.querySelectorAll(":scope > .flash")) one.remove();
-  main.prepend(...page.querySelectorAll("main > .flash"));
-};
-
 // The page of an answer in the place of this one; false where the answer is another page.
 const show = (text, address) => {
   const page = new DOMParser().parseFromString(text, "text/html");
@@ -47,7 +40,7 @@ const show = (text, address) => {
   }
   document.title = page.title;
   if (address !== window.location.href) window.history.pushState(null, "", address);
-  showMessages(page);
+  toasts.take(page);
   if (typeof localiseTimes === "function") localiseTimes(fresh);
   arrive();
   return true;
@@ -78,9 +71,13 @@ const byItself = (form, button) => {
   form.requestSubmit(button);
 };
 
+// The others are sent by the browser itself, which first asks whether the reader is still signed in.
+const isSentHere = (form) => !form.dataset.plain && form.method === "post" && form.closest("[data-across]");
+signIn.leaves = isSentHere;
+
 document.addEventListener("submit", (event) => {
   const form = event.target;
-  if (form.dataset.plain || form.method !== "post" || !form.closest("[data-across]")) return;
+  if (!isSentHere(form)) return;
   event.preventDefault();
   const data = new FormData(form, event.submitter);
   load(form.action, data, () => byItself(form, event.submitter));
