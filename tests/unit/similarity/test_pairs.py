@@ -45,6 +45,43 @@ def test_planted_copies_of_real_programs_are_found(root: Path, other: str) -> No
     assert groups.saved > 0
 
 
+@pytest.mark.soak
+def test_copydetect_finds_no_more_on_the_same_programs(root: Path, tmp_path: Path) -> None:
+    """As it comes it finds as many copies, and takes more of what nobody copied for copies."""
+    folder = root / "shared" / "data" / "refactory"
+    names = ("question_1", "question_2")
+    real = [[source for source, _ in measure.programs_in(folder / name).values()] for name in names]
+    questions = real if all(real) else [programs(40, seed=1), programs(40, seed=2)]
+    ours = measure.false_pairs(*questions)
+    found, wrong = by_copydetect([parsable(one) for one in questions], tmp_path)
+    copies = [measure.planted_copies(one) for one in questions]
+    assert sum(one.found + one.silent for one in copies) >= found - 2
+    assert ours.found <= wrong
+
+
+def by_copydetect(questions: list[list[str]], folder: Path) -> tuple[int, int]:
+    """Copies that copydetect finds by its defaults, and pairs of different questions that it reports."""
+    from copydetect import CodeFingerprint, compare_files
+    from copydetect.defaults import DISPLAY_THRESHOLD, GUARANTEE_THRESHOLD, NOISE_THRESHOLD
+
+    def read(name: str, source: str) -> CodeFingerprint:
+        path = folder / f"{name}.py"
+        path.write_text(source)
+        return CodeFingerprint(str(path), NOISE_THRESHOLD, GUARANTEE_THRESHOLD - NOISE_THRESHOLD + 1)
+
+    def alike(one: CodeFingerprint, other: CodeFingerprint) -> bool:
+        return max(compare_files(one, other)[1]) >= DISPLAY_THRESHOLD
+
+    chance = random.Random(1)
+    works = [[read(f"{q}-{n}", one) for n, one in enumerate(of)] for q, of in enumerate(questions)]
+    copies = [
+        [read(f"{q}-{n}-copy", copied(one, chance)) for n, one in enumerate(of)]
+        for q, of in enumerate(questions)
+    ]
+    found = sum(alike(one, two) for q in (0, 1) for one, two in zip(works[q], copies[q], strict=True))
+    return found, sum(alike(one, two) for one in works[0] for two in works[1])
+
+
 def work(name: str, marks: set[int], owner: int = 0, assignment: int = 1) -> Work:
     return Work(name, assignment, frozenset({owner or hash(name)}), frozenset(marks))
 
