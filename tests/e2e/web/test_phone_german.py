@@ -11,7 +11,10 @@ from tests.conftest import WAIT_MS
 from tests.e2e.browsing import WIDTHS, come_in
 from tests.e2e.courses.show_school import ShowSchool
 
-MINE = ("/", "/assignments/{shown}", "/submissions/{result}", "/courses/{course}/my-grades")
+MINE = (
+    *("/", "/assignments/{shown}", "/assignments/{quick}/code"),
+    *("/submissions/{result}", "/courses/{course}/my-grades"),
+)
 STAFF = (
     *("/regrades", "/submissions", "/failed", "/machines", "/assignments/{shown}/rubric"),
     *("/assignments/{shown}/review", "/submissions/{held}/review", "/assignments/{shown}/review/curve"),
@@ -36,6 +39,7 @@ def test_pages_fit_a_phone(
 ) -> None:
     context = browser.new_context(viewport={"width": WIDTHS["phone"], "height": 844}, locale="de-DE")
     page, known = context.new_page(), {**school.made, "shown": school.shown, "course": school.course}
+    known["quick"] = school.quick
     page.set_default_timeout(WAIT_MS)
     come_in(page, site, school, who)
     wrong = {}

@@ -202,6 +202,7 @@ def test_one_students_endless_loops_leave_others_a_slot(lite: School) -> None:
 def test_the_pool_also_prepares_what_an_older_web_app_announces(lite: School) -> None:
     app = lite.server.dispatch.celery
     register(app, lite.server, lite.runner, lite.holding)
+    app.tasks[celery_app.PRECHECK]("replaced meanwhile")
     round_id = lite.received("ada")
     app.tasks[celery_app.PREPARE](round_id)
     assert lite.waiting()["sandbox"] == 1

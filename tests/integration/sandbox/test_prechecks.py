@@ -9,15 +9,21 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
+from grading.broker import celery_app
+from grading.checks.kinds.tests import Case, PassesTests
 from grading.checks.precheck import PrecheckOutcome
 from grading.documents import UploadedFile, read
 from grading.domain.errors import SandboxUnavailable
+from grading.domain.rubric import Criterion, Rubric
 from grading.store import schema, tables
+from grading.store.assignments import versions
+from grading.store.assignments.versions import NewVersion
 from grading.store.submissions import prechecks
 from grading.store.submissions.prechecks import LOST_AFTER, FoundPrecheck, PrecheckRunning
 from grading.store.tables import CachedExecution
 from tests.integration.sandbox.test_sandbox_runs import RIGHT, WRONG, School, made
-from tests.support.factories import add_student
+from tests.support.factories import COURSE, add_student
+from tests.support.services import SqliteDatabases
 from workers.sandbox.backends import open_backend
 from workers.sandbox.plan_runner import Runner
 from workers.sandbox.prechecks import run_precheck
@@ -28,9 +34,14 @@ def school(fresh_database: Callable[..., str], redis_url: str, root: Path) -> It
     yield from made(fresh_database(schema.upgrade), redis_url, root, open_backend("bubblewrap"))
 
 
-def asked(school: School, student: str, source: str) -> str:
+@pytest.fixture
+def lite(sqlite_databases: SqliteDatabases, redis_url: str, root: Path) -> Iterator[School]:
+    yield from made(sqlite_databases.fresh(schema.upgrade), redis_url, root, open_backend("bubblewrap"))
+
+
+def asked(school: School, student: str, source: str, name: str = "double.py") -> str:
     """A precheck of somebody that waits."""
-    content = read([UploadedFile("double.py", source.encode())])
+    content = read([UploadedFile(name, source.encode())])
     user_id = add_student(school.server.store, student)
     with school.server.store.write() as session:
         assignment = session.get_one(tables.Assignment, school.assignment)
@@ -52,7 +63,8 @@ def outcome(school: School, precheck_id: str) -> PrecheckOutcome:
     return last.outcome
 
 
-def test_the_visible_tests_run_and_no_hidden_one(school: School) -> None:
+def test_the_visible_tests_run_and_no_hidden_one(lite: School) -> None:
+    school = lite
     passed = outcome(school, asked(school, "ada", WRONG))  # right for the visible test only
     (tests,) = passed.outcomes
     assert [(one.input, one.passed, one.hidden) for one in tests.tests] == [("double(2)", True, False)]
@@ -74,6 +86,9 @@ def test_one_runs_once_and_a_person_has_one_at_a_time(school: School) -> None:
     with pytest.raises(PrecheckRunning):
         asked(school, "ada", WRONG)
     assert found(school, first).pending
+    waiting = school.waiting()[celery_app.SANDBOX]
+    assert school.server.dispatch.announce_precheck(first)
+    assert school.waiting()[celery_app.SANDBOX] == waiting + 1
     outcome(school, first)
     opened = school.sandbox.opened
     run_precheck(school.server, school.runner, first)  # announced twice
@@ -88,7 +103,24 @@ def test_one_runs_once_and_a_person_has_one_at_a_time(school: School) -> None:
     assert found(school, third).pending
 
 
-def test_a_sandbox_that_is_away_is_said(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.soak
+def test_code_in_r_is_checked_too(lite: School) -> None:
+    case = Case(expression="double(2)", expected="4")
+    criteria = (Criterion(id="code", title="Code", points=1, checks=(PassesTests(cases=(case,)),)),)
+    new = NewVersion("double-r", "Double", "r", "at_once", "1", rubric=Rubric(criteria=criteria))
+    with lite.server.store.write() as session:
+        lite.assignment = versions.import_version(session, COURSE, new)[0].id
+    found = outcome(lite, asked(lite, "ada", "double <- function(x) 2 * x\nstop('later')\n", "main.R"))
+    assert [(one.input, one.passed) for one in found.outcomes[0].tests] == [("double(2)", True)]
+    (document,) = found.execution.documents.values()
+    assert [(cell.state, cell.line, "later" in cell.error) for cell in document.cells] == [
+        ("failed", 2, True)
+    ]
+
+
+def test_a_sandbox_that_is_away_is_said(lite: School, monkeypatch: pytest.MonkeyPatch) -> None:
+    school = lite
+
     def away(*_: object) -> None:
         raise SandboxUnavailable("no room")
 

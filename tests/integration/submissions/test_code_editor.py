@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,8 +27,8 @@ TESTS = (
 
 
 @pytest.fixture
-def school(school_url: str) -> Iterator[School]:
-    made = School(school_url)
+def school(tmp_path: Path) -> Iterator[School]:
+    made = School(tmp_path)
     offer(made)
     yield made
     made.close()
