@@ -95,7 +95,8 @@
 
     const show = (page) => {
       const found = page.querySelector("#outcome");
-      if (!found) return;
+      // another page came instead: the one to sign in
+      if (!found) throw new Error("no result of a check");
       place.replaceChildren(found);
       localiseTimes(place);
     };
@@ -143,6 +144,11 @@
           credentials: "same-origin",
           body: new FormData(form),
         });
+        if (answer.ok && !answer.url.startsWith(form.action)) {
+          tell(say("You have been signed out. This browser keeps your code. Sign in in another tab, then reload this page."));
+          busy(false);
+          return;
+        }
         const page = await read(answer);
         const words = page.querySelector("[data-code-problem]:not([hidden]), main .alert-danger:not([hidden]), .error-page .lead");
         if (answer.ok) show(page);

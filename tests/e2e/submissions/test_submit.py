@@ -230,6 +230,13 @@ def test_code_is_written_checked_and_submitted(
     page.keyboard.press("Escape")
     page.keyboard.press("Tab")
     expect(page.get_by_role("button", name="Check", exact=True)).to_be_focused()
+    cookies = page.context.cookies()
+    page.context.clear_cookies()
+    page.keyboard.press("Enter")
+    expect(page.locator("#code-problem")).to_contain_text("sign in if asked")
+    page.context.add_cookies(cookies)  # type: ignore[arg-type]  # as they were
+    page.reload()
+    expect(written).to_have_value("x = 1")
     page.get_by_text("Dan Okafor").first.click()
     follow(page, page.get_by_role("button", name="Sign out"))
     assert page.evaluate("Object.keys(localStorage).filter(one => one.startsWith('grader-code'))") == []
