@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import statistics
 import tempfile
 import threading
@@ -158,6 +159,7 @@ def _served(app: Flask) -> Iterator[tuple[str, Times]]:
             served.append((time.perf_counter() - began, time.thread_time() - used))
         return [answer]
 
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)
     server = make_server("127.0.0.1", 0, timed, threaded=True)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
