@@ -20,6 +20,7 @@ from app.web import auth, grade_view_audit
 from app.web.i18n import gettext as _
 from app.web.i18n import ngettext, render_error
 from app.web.services import services
+from app.web.toasts import flash_undo
 from grading.documents import pseudonymise_texts
 from grading.domain.errors import NotFound
 from grading.domain.permissions import Actor
@@ -132,7 +133,7 @@ def save(assignment_id: int, criterion: str, group: str) -> Answer:
         changed, skipped = _change(grouped, key, wanted, bulk, actor)
     except ChangeRefused as error:
         return _page(actor, assignment_id, criterion, key, render_error(error)), error.status
-    flash(_saved(changed, skipped))
+    flash_undo(_saved(changed, skipped), "answer_groups.undo", {"bulk": bulk}, **grouped.values(key))
     with services().store.read_autocommit() as session:
         grouped = _grouped(session, actor, assignment_id, criterion)
     return _lead_on(actor, grouped, key, undo=f"{bulk}.{key or NOTHING}")

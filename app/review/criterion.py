@@ -15,6 +15,7 @@ from app.web import auth, grade_view_audit
 from app.web.i18n import gettext as _
 from app.web.i18n import number, render_error
 from app.web.services import services
+from app.web.toasts import flash_undo
 from grading.domain.errors import Conflict, NotFound
 from grading.domain.permissions import Actor
 from grading.domain.rubric import Criterion
@@ -147,8 +148,9 @@ def save(assignment_id: int, criterion: str, submission_id: str) -> Answer:
             found = _across(session, actor, assignment_id, criterion)
     except (ChangeRefused, Conflict) as error:
         return _page(actor, assignment_id, criterion, submission_id, error, edit.text), error.status
-    flash(_saved(page, edit))
-    return _lead_on(actor, found, submission_id, undo=f"{submission_id}.{'.'.join(map(str, made))}")
+    change = ".".join(map(str, made))
+    flash_undo(_saved(page, edit), "criterion.undo", {"change": change}, **found.values(submission_id))
+    return _lead_on(actor, found, submission_id, undo=f"{submission_id}.{change}")
 
 
 @pages.post(f"{ONE}/undo")

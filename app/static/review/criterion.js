@@ -40,6 +40,8 @@ const show = (text, address) => {
   }
   document.title = page.title;
   if (address !== window.location.href) window.history.pushState(null, "", address);
+  // who saves each second would have many
+  for (const earlier of document.querySelectorAll("#toasts > .toast:not(.toast-warning, .toast-danger)")) earlier.remove();
   toasts.take(page);
   if (typeof localiseTimes === "function") localiseTimes(fresh);
   arrive();
