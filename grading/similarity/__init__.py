@@ -8,6 +8,7 @@ from grading.similarity.fingerprints import fingerprints, overlap, packed, unpac
 from grading.similarity.groups import Answered, AnswerGroup, grouped, next_open
 from grading.similarity.outcomes import Outcome, outcome_of
 from grading.similarity.pairs import Comparison, SimilarPair, Work, clusters, compared
+from grading.similarity.reading import Reader
 from grading.similarity.works import Lines, Mark, SharedRegion, marks_of, shared_regions
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Lines",
     "Mark",
     "Outcome",
+    "Reader",
     "Region",
     "SharedRegion",
     "SimilarPair",

@@ -51,12 +51,14 @@ class Answer:
     regions: tuple[Region, ...] = ()
 
 
-def answers_of(documents: Sequence[Document], rubric: Rubric, tests: Iterable[str] = ()) -> dict[str, Answer]:
+def answers_of(
+    documents: Sequence[Document], rubric: Rubric, tests: Iterable[str] = (), reader: Reader | None = None
+) -> dict[str, Answer]:
     """The answer to each criterion, by its id; `tests` are texts of the assignment's tests.
 
-    The documents know what the student added.
+    The documents know what the student added. A `reader` keeps what it read for others.
     """
-    scopes, reader, given = Scopes(documents), Reader(), names_in(tests)
+    scopes, reader, given = Scopes(documents), reader or Reader(), names_in(tests)
     known: dict[Any, Answer] = {}
     found = {}
     for criterion in rubric.criteria:

@@ -27,16 +27,19 @@ class Mark:
     last: int
 
 
-def marks_of(documents: Sequence[Document]) -> tuple[Mark, ...]:
-    """The fingerprints of the code that a student added, whatever its own names are."""
+def marks_of(documents: Sequence[Document], reader: Reader | None = None) -> tuple[Mark, ...]:
+    """The fingerprints of the code that a student added, whatever its own names are.
+
+    A `reader` keeps what it read for others.
+    """
     pieces = [piece for piece in Scopes(documents).find().added if piece.cell.kind == "code"]
-    own = list(_own(pieces))
+    own = list(_own(pieces, reader or Reader()))
     found = fingerprints([alike for alike, _, _ in own], K, WINDOW)
     return tuple(_mark(value, at, own) for value, at in found)
 
 
-def _own(pieces: Sequence[Piece]) -> Iterator[tuple[str, Piece, Token]]:
-    for (_, alike), piece, token in joined(pieces, Reader()):
+def _own(pieces: Sequence[Piece], reader: Reader) -> Iterator[tuple[str, Piece, Token]]:
+    for (_, alike), piece, token in joined(pieces, reader):
         if token.line in piece.added:
             yield alike, piece, token
 

@@ -8,7 +8,7 @@ from typing import Any
 from grading.domain.document import Document
 from grading.domain.evidence import Evidence
 from grading.domain.rubric import Rubric
-from grading.similarity import answers_of, marks_of, outcome_of, packed
+from grading.similarity import Reader, answers_of, marks_of, outcome_of, packed
 from grading.store.similarity.comparisons import WHOLE
 
 MOST_FINGERPRINTS = 256
@@ -21,8 +21,9 @@ def answer_rows(
     documents: Sequence[Document], rubric: Rubric, tests: Iterable[str], evidence: Evidence
 ) -> list[dict[str, Any]]:
     """A row for each criterion and one for the whole work; the documents have the outputs of the run."""
-    found = answers_of(documents, rubric, tests)
-    marks = packed((mark.value for mark in marks_of(documents)), MOST_OF_WHOLE)
+    reader = Reader()
+    found = answers_of(documents, rubric, tests, reader)
+    marks = packed((mark.value for mark in marks_of(documents, reader)), MOST_OF_WHOLE)
     whole: dict[str, Any] = {
         "criterion": WHOLE,
         "key": "",

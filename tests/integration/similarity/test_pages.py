@@ -17,10 +17,11 @@ from grading.domain.rubric import Rubric
 from grading.store import tables
 from grading.store.accounts import users
 from grading.store.privacy.deletion import delete_submissions
-from grading.store.similarity import comparisons
 from tests.integration.grades.classroom import student
 from tests.integration.webapp import School, form_token
 from workers.server.answers import answer_rows
+from workers.server.context import Server
+from workers.server.housekeeping import do_chores
 
 SIZE = 12
 
@@ -45,12 +46,9 @@ def handed_in(school: School, who: str, source: str, assignment: int | None = No
     return submission
 
 
-def compared(school: School, assignment: int) -> None:
-    """What the sweeper does about a request."""
-    with school.store.write() as session:
-        assert comparisons.claim(session, f"{comparisons.TASK_PREFIX}{assignment}") == assignment
-        found = comparisons.compare(session, assignment)
-        comparisons.save_comparison(session, assignment, *found)
+def sweep(school: School) -> None:
+    """What the sweeper does when something is due."""
+    do_chores(Server(config=school.services.config, store=school.store, dispatch=None))  # type: ignore[arg-type]
 
 
 def test_a_copy_is_found_shown_to_staff_and_gone_with_its_student(school: School) -> None:
@@ -68,9 +66,11 @@ def test_a_copy_is_found_shown_to_staff_and_gone_with_its_student(school: School
     done = teacher.post(f"{url}/compare", data={"csrf_token": form_token(teacher)})
     assert done.status_code == 303
     assert 'http-equiv="refresh"' in teacher.get(url).get_data(as_text=True)
-    compared(school, school.assignment)
+    sweep(school)
 
     page = teacher.get(url).get_data(as_text=True)
+    assert f"It includes {SIZE + 2} submissions of this assignment." in page
+    assert "http-equiv" not in page
     pairs = re.findall(r'href="(/submissions/\w+/similarity/\w+)"', page)
     assert [set(pair.split("/")[2::2]) for pair in pairs] == [{works[4], copy}]
     assert page.count("<circle") == 2
