@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from grading.checks.scope import Piece, Scopes
 from grading.domain.document import Document
@@ -75,6 +76,9 @@ class SharedRegion:
 MOST_REGIONS = 40
 _MOST_PLACES = 5
 """Places of one fingerprint in a submission that are tried."""
+_MOST_MATCHES = 5_000
+_MOST_OPEN = 40
+"""Regions that a match may continue: those begun last."""
 _GAP = 2 * (K + WINDOW)
 """Tokens between two fingerprints of one region."""
 _DRIFT = 3
@@ -109,13 +113,13 @@ def shared_regions(
         if mark.value in wanted:
             places.setdefault(mark.value, []).append(mark)
     runs: list[_Run] = []
-    for mark in one:
-        for there in places.get(mark.value, ())[:_MOST_PLACES]:
-            run = next((run for run in reversed(runs[-60:]) if run.goes_on(mark, there)), None)
-            if run is None:
-                runs.append(_Run(mark, mark, there, there))
-            else:
-                run.one_last, run.other_last = mark, there
+    matches = ((mark, there) for mark in one for there in places.get(mark.value, ())[:_MOST_PLACES])
+    for mark, there in islice(matches, _MOST_MATCHES):
+        run = next((run for run in reversed(runs[-_MOST_OPEN:]) if run.goes_on(mark, there)), None)
+        if run is None:
+            runs.append(_Run(mark, mark, there, there))
+        else:
+            run.one_last, run.other_last = mark, there
     return tuple(map(_region, _apart(runs)))
 
 

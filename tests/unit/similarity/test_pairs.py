@@ -125,6 +125,12 @@ def test_shared_regions_have_the_lines_of_both() -> None:
     assert regions == tuple(sorted(regions, key=lambda region: -region.tokens))
 
 
+def test_code_that_repeats_itself_is_bounded() -> None:
+    marks = marks_of([measure.document("print(a, b, 1)\n" * 3_000)])
+    regions = shared_regions(marks, marks, {mark.value for mark in marks})
+    assert 1 <= len(regions) <= 40
+
+
 def test_lines_of_the_starter_have_no_marks() -> None:
     (source,) = programs(1, seed=6)
     (own,) = set_apart([measure.document(source)], [measure.document(source)])
