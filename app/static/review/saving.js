@@ -191,7 +191,8 @@ const isSavedHere = (form) => {
   const { pathname } = new URL(form.action);
   return form.closest("[data-review], .toast") && STAYS.test(pathname) && pathname.startsWith(`${window.location.pathname}/`);
 };
-signIn.leaves = isSavedHere; // a session that ended is seen by the answer
+// A session that ended is seen by the answer; a form that waits for others is looked at when it goes on.
+signIn.leaves = (form) => isSavedHere(form) || (underway > 0 && form.closest("[data-review]"));
 
 const onSubmit = (event) => {
   const form = event.target;
