@@ -456,11 +456,9 @@ def url_arguments(session: Session, school: School) -> dict[str, object]:
         known = session.scalar(select(table.id).order_by(table.id).limit(1))
         if known is not None:
             found[name] = known
+    mine = (tables.Answer.assignment_id == first, tables.Answer.criterion == found["criterion"])
     found["group"] = session.scalar(
-        select(tables.Answer.key)
-        .where(tables.Answer.assignment_id == first)
-        .order_by(tables.Answer.key)
-        .limit(1)
+        select(tables.Answer.key).where(*mine).order_by(tables.Answer.key).limit(1)
     )
     # ids are random: the first dry run would be one of this submission by chance only
     of_it = select(tables.DryRunRound.dry_run_id).where(tables.DryRunRound.submission_id == submission)

@@ -92,7 +92,17 @@ document.addEventListener("click", (event) => {
   load(link.href, null, () => window.location.assign(link.href));
 });
 
+// What was written and not saved keeps keys from leading away.
+const unsaved = () => {
+  const field = across().querySelector("textarea");
+  return field && field.value !== field.defaultValue ? field : null;
+};
+
 const press = (key) => {
+  if (/^[jknu]$/.test(key) && unsaved()) {
+    unsaved().focus();
+    return true;
+  }
   const found = across().querySelector(`[data-key="${CSS.escape(key)}"]`);
   if (!found) return false;
   found.click();

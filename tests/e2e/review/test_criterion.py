@@ -52,6 +52,9 @@ def test_one_key_a_submission(careful: Page, school: School, site: str, pictures
     expect(page.get_by_text("Aino Ahvenjärvi: level 3 saved.")).to_be_visible()
     page.keyboard.press("c")
     page.keyboard.type("Say 1 or 2.")  # keys are letters while one types
+    page.keyboard.press("Escape")
+    page.keyboard.press("n")
+    expect(page.locator("textarea")).to_be_focused()  # it is not saved yet
     page.keyboard.press("Control+Enter")
     at(page, "Chidinma")
     expect(page.get_by_text("2 of 3 graded, 1 left: Teacher 2")).to_be_visible()
