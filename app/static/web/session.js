@@ -19,6 +19,16 @@ const signIn = {
     }
   },
 
+  // Whether two forms would send the same.
+  same(one, other) {
+    const [sent, wanted] = [one, other].map((form) => {
+      const data = new FormData(form);
+      for (const name of ["csrf_token", "seen"]) data.delete(name);
+      return JSON.stringify([form.action, ...data]);
+    });
+    return sent === wanted;
+  },
+
   renew(token) {
     for (const field of document.querySelectorAll("input[name=csrf_token]")) field.value = token;
     for (const field of signIn.template.content.querySelectorAll("input[name=csrf_token]")) field.value = token;
@@ -104,9 +114,13 @@ document.addEventListener(
     const ready = await signIn.ready(form.dataset.anyone !== undefined);
     signIn.asked.delete(form);
     if (!ready) return;
-    signIn.sent.add(form);
-    form.requestSubmit(submitter);
-    signIn.sent.delete(form); // it was not valid
+    // a page that keeps itself fresh may have it anew
+    const now = form.isConnected ? form : [...document.forms].find((one) => signIn.same(one, form));
+    if (!now) return;
+    const button = now === form ? submitter : [...now.elements].find((one) => one.matches("button") && one.name === submitter?.name && one.value === submitter?.value);
+    signIn.sent.add(now);
+    now.requestSubmit(button ?? null);
+    signIn.sent.delete(now); // it was not valid
   },
   true,
 );

@@ -5,11 +5,16 @@ const MOST_TOASTS = 3; // at a time
 
 const toasts = {
   region: document.getElementById("toasts"),
+  taken: 0,
 
   // Shows the messages of a page that a script loaded. A live region says only what comes into it.
   take(page) {
     const found = [...page.querySelectorAll("#toasts > .toast")];
-    for (const toast of found) toast.remove();
+    for (const toast of found) {
+      toast.remove();
+      toast.querySelector("p").id = `message-${++toasts.taken}`; // pages number their own from 1
+      toast.querySelector("[data-undo]")?.setAttribute("aria-describedby", `message-${toasts.taken}`);
+    }
     window.requestAnimationFrame(() => {
       toasts.region.append(...found);
       for (const old of [...toasts.region.querySelectorAll(".toast")].slice(0, -MOST_TOASTS)) old.remove();
