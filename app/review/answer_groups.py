@@ -130,13 +130,13 @@ def save(assignment_id: int, criterion: str, group: str) -> Answer:
         wanted, bulk = _wanted(), _bulk()
         with services().store.read_autocommit() as session:
             grouped = _grouped(session, actor, assignment_id, criterion, "grade.change")
-        changed, skipped = _change(grouped, key, wanted, bulk, actor)
+        groups = _chosen(grouped, key)
+        changed, skipped = _change(grouped, groups, wanted, bulk, actor)
     except ChangeRefused as error:
         return _page(actor, assignment_id, criterion, key, render_error(error)), error.status
     flash_undo(_saved(changed, skipped), "answer_groups.undo", {"bulk": bulk}, **grouped.values(key))
-    with services().store.read_autocommit() as session:
-        grouped = _grouped(session, actor, assignment_id, criterion)
-    return _lead_on(actor, grouped, key, undo=f"{bulk}.{key or NOTHING}")
+    done = frozenset(one.key for one in groups)
+    return _lead_on(actor, grouped, key, done, undo=f"{bulk}.{key or NOTHING}")
 
 
 @pages.post(f"{ONE}/undo")
@@ -230,11 +230,17 @@ def _levels(criterion: Criterion) -> tuple[Level, ...]:
     )
 
 
-def _change(grouped: Grouped, key: str, wanted: GroupChange, bulk: str, actor: Actor) -> tuple[int, int]:
-    """Change the members of the group, and of the similar ones that were selected: how many, how many not."""
+def _chosen(grouped: Grouped, key: str) -> list[AnswerGroup]:
+    """The group, and those similar ones that were selected."""
     chosen = {_key(one) for one in request.form.getlist("similar")}
     group = grouped.found.group(key)
-    groups = [group, *(one for one in grouped.similar(group) if one.key in chosen)]
+    return [group, *(one for one in grouped.similar(group) if one.key in chosen)]
+
+
+def _change(
+    grouped: Grouped, groups: Sequence[AnswerGroup], wanted: GroupChange, bulk: str, actor: Actor
+) -> tuple[int, int]:
+    """Change the members of these groups: how many were changed, and how many were skipped."""
     changed = skipped = 0
     for each in groups:
         works = _to_change(grouped, each)
@@ -269,9 +275,11 @@ def _saved(changed: int, skipped: int) -> str:
     return words
 
 
-def _lead_on(actor: Actor, grouped: Grouped, key: str, **address: str) -> Response:
+def _lead_on(
+    actor: Actor, grouped: Grouped, key: str, done: frozenset[str] = frozenset(), **address: str
+) -> Response:
     """To the next open group that nobody else has open; to the list where none is left."""
-    open_keys = grouped.open_after(key)
+    open_keys = [one for one in grouped.open_after(key) if one not in done]
     names = [one or NOTHING for one in open_keys]
     claim = services().dispatch.claim_criterion
     found = claim(grouped.assignment.id, _claims(grouped.criterion.id), actor.user_id, names)
