@@ -233,8 +233,11 @@ def test_code_is_written_checked_and_submitted(
     cookies = page.context.cookies()
     page.context.clear_cookies()
     page.keyboard.press("Enter")
-    expect(page.locator("#code-problem")).to_contain_text("sign in if asked")
+    dialog = page.get_by_role("dialog", name="Sign in to send this form")
+    expect(dialog).to_be_visible()
     page.context.add_cookies(cookies)  # type: ignore[arg-type]  # as they were
+    dialog.get_by_role("button", name="Try again").click()
+    expect(dialog).to_have_count(0)
     page.reload()
     expect(written).to_have_value("x = 1")
     page.get_by_text("Dan Okafor").first.click()
