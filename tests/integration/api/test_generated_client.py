@@ -42,6 +42,7 @@ RUBRIC = {
 VALUES: dict[str, Any] = {
     **ASSIGNMENT,
     **COURSE,
+    "code_editor": True,
     "name": "Ada",
     "email": "ada@school.example",
     "administrator": True,
