@@ -32,6 +32,7 @@ from grading.store.review import comment_bank, edits
 from grading.store.review.comment_bank import CommentRefused
 from grading.store.review.edits import ChangedMeanwhile, ChangeRefused
 from grading.store.views import review_worklist, submission
+from grading.store.views.review_worklist import Filters
 from grading.store.views.submission import SubmissionView, WholeSubmission
 
 pages = Blueprint("review", __name__)
@@ -99,7 +100,7 @@ def page(
         view = whole.view
         of = worklist.Of(session, view.course_id, view.assignment_id)
         left = worklist.pane(of, filters, worklist.page_of(request.args), submission_id)
-        before, after = worklist.neighbours(of, filters, submission_id, left)
+        way = _way(of, filters, left, submission_id)
         source = detail.load_data(session, whole, worklist.rubric_of_round(session, left, view.round_id))
         work = submitted_work.rendered_work(session, view, source.submitted, source.made, source.stamp)
         others = _others(session, actor, submission_id)
@@ -112,12 +113,7 @@ def page(
         actor=actor,
         stamp=source.stamp,
         view=view,
-        before=before,
-        after=after,
-        position=worklist.position(left, submission_id),
-        listed=left.listed,
         instead=instead.get(submission_id),
-        listing=left.html,
         work=work,
         body=detail.body(source, work, left.given["here"], saved, unsaved),
         problem=problem,
@@ -125,8 +121,22 @@ def page(
         meanwhile=detail.entries(meanwhile, view.grade.report if view.grade else None),
         others=others,
         every_s=ASK_EVERY_S,
+        **way,
         **left.given,
     )
+
+
+def _way(of: worklist.Of, filters: Filters, left: worklist.Left, submission_id: str) -> dict[str, Any]:
+    """Where a submission is in the list, which ones are next to it, and the list."""
+    before, after = worklist.neighbours(of, filters, submission_id, left)
+    position = worklist.position(left, submission_id)
+    return {
+        "before": before,
+        "after": after,
+        "position": position,
+        "listed": left.listed,
+        "listing": left.html,
+    }
 
 
 def load_view(

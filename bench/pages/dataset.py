@@ -446,16 +446,7 @@ def url_arguments(session: Session, school: School) -> dict[str, object]:
     pair = select(tables.SimilarPair.other_id).where(tables.SimilarPair.one_id == submission)
     if (other := session.scalar(pair.limit(1))) is not None:
         found["other_id"] = other
-    kinds: dict[str, Any] = {
-        "version_id": tables.RubricVersion, "change_id": tables.Change, "mark_id": tables.Mark,
-        "example_id": tables.Example, "request_id": tables.RegradeRequest, "dry_run_id": tables.DryRun,
-        "comment_id": tables.SavedComment, "token_id": tables.Token,
-        "delivery_id": tables.SentMessage,
-    }  # fmt: skip
-    for name, table in kinds.items():
-        known = session.scalar(select(table.id).order_by(table.id).limit(1))
-        if known is not None:
-            found[name] = known
+    found |= _first_ids(session)
     mine = (tables.Answer.assignment_id == first, tables.Answer.criterion == found["criterion"])
     found["group"] = session.scalar(
         select(tables.Answer.key).where(*mine).order_by(tables.Answer.key).limit(1)
@@ -465,3 +456,17 @@ def url_arguments(session: Session, school: School) -> dict[str, object]:
     if (dry_run := session.scalar(of_it.limit(1))) is not None:
         found["dry_run_id"] = dry_run
     return found
+
+
+def _first_ids(session: Session) -> dict[str, object]:
+    """The first id of each kind that there is, by the name of its argument."""
+    kinds: dict[str, Any] = {
+        "version_id": tables.RubricVersion, "change_id": tables.Change, "mark_id": tables.Mark,
+        "example_id": tables.Example, "request_id": tables.RegradeRequest, "dry_run_id": tables.DryRun,
+        "comment_id": tables.SavedComment, "token_id": tables.Token,
+        "delivery_id": tables.SentMessage,
+    }  # fmt: skip
+    first = {
+        name: session.scalar(select(table.id).order_by(table.id).limit(1)) for name, table in kinds.items()
+    }
+    return {name: known for name, known in first.items() if known is not None}

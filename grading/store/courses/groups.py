@@ -309,17 +309,8 @@ def arrange_groups(
     lock_users(session, wanted)
     before = {row.user_id: row for row in list_memberships(session, assignment.id)}
     were = _memberships(session, assignment.id)
-    by_label: dict[str, list[int]] = {}
-    for user_id, label in wanted.items():
-        if label:
-            by_label.setdefault(label, []).append(user_id)
-    for label, people in by_label.items():
-        if len(people) > assignment.group_size:
-            raise GroupProblem(
-                GROUP_TOO_LARGE(group=label[:40], people=len(people), most=assignment.group_size)
-            )
     target = dict.fromkeys(wanted, "")
-    for people in by_label.values():
+    for people in _by_label(wanted, assignment.group_size):
         group_id = _same(before, people) or new_id()
         target.update(dict.fromkeys(people, group_id))
     changed = 0
@@ -335,6 +326,18 @@ def arrange_groups(
         undo["were"] = [one for one in were if one[0] in touched]
         audit_group(session, actor, "group.arrange", assignment.id, {"changed": changed, UNDO: undo})
     return len({row.group_id for row in list_memberships(session, assignment.id)}), changed
+
+
+def _by_label(wanted: Mapping[int, str], most: int) -> Iterable[list[int]]:
+    """The students of each label. Raises GroupProblem where they are too many."""
+    by_label: dict[str, list[int]] = {}
+    for user_id, label in wanted.items():
+        if label:
+            by_label.setdefault(label, []).append(user_id)
+    for label, people in by_label.items():
+        if len(people) > most:
+            raise GroupProblem(GROUP_TOO_LARGE(group=label[:40], people=len(people), most=most))
+    return by_label.values()
 
 
 def undo_arrangement(session: Session, assignment: Assignment, moment: datetime, actor: str) -> int:
