@@ -27,7 +27,7 @@ from grading.domain.permissions import Actor
 from grading.domain.rubric import Criterion
 from grading.similarity import AnswerGroup
 from grading.store.experiments.examples import student_identities
-from grading.store.review import answer_groups, group_changes
+from grading.store.review import answer_groups, bulk_changes, group_changes
 from grading.store.review.answer_groups import AnswerGroups, Member
 from grading.store.review.edits import NO_SUCH_CRITERION, ChangeRefused
 from grading.store.review.group_changes import GroupChange
@@ -145,9 +145,7 @@ def undo(assignment_id: int, criterion: str, group: str) -> Response:
     actor = auth.actor()
     with services().store.read_autocommit() as session:
         grouped = _grouped(session, actor, assignment_id, criterion, "grade.change")
-    count = group_changes.undo_group(
-        services().store, assignment_id, request.form.get("bulk", "")[:32], actor
-    )
+    count = bulk_changes.undo_bulk(services().store, assignment_id, request.form.get("bulk", "")[:32], actor)
     flash(ngettext("Undone for %(count)s submission.", "Undone for %(count)s submissions.", count))
     return redirect(url_for("answer_groups.one", **grouped.values(_key(group))), 303)
 

@@ -1,13 +1,12 @@
 """Changes of a group of answers: a level, points or a comment for all members at once, undone together.
 
-Members are changed in transactions of at most `BATCH`, so that a large group holds up nobody. All changes
-have one `bulk` id, which the form brings: a form that is sent twice changes nothing the second time, and
-undoing that id undoes all of them. A member that somebody else graded since the group was shown is skipped.
+All changes have one `bulk` id, which the form brings: a form that is sent twice changes nothing the second
+time, and undoing that id (`bulk_changes.undo_bulk`) undoes all of them. A member that somebody else graded
+since the group was shown is skipped.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,31 +16,22 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from grading.domain.base_value import Value
-from grading.domain.errors import NotFound
 from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
 from grading.domain.report import CriterionGrade, Report
 from grading.domain.report_changes import Change
 from grading.domain.rubric import Criterion
-from grading.scoring import settled
 from grading.scoring.changes import at_level
 from grading.similarity.groups import ALONE
 from grading.store import tables
-from grading.store.audit import write_audit
 from grading.store.bulk import chunks
 from grading.store.database import Store, now
-from grading.store.grades import release
-from grading.store.grades.final_score import to_change
 from grading.store.review.answer_groups import is_separate
+from grading.store.review.bulk_changes import BATCH, changes_of, lock_current, record, settle
 from grading.store.review.edits import NO_REASON, NOTHING_WRITTEN, POINTS_RANGE, ChangeRefused
-from grading.store.tables import Answer, Assignment, Grade, Round, Submission
+from grading.store.tables import Answer, Assignment, Grade
 
 NO_SUCH_LEVEL = define_message("group_changes.no_such_level", "Choose one of the levels of this criterion.")
-NO_SUCH_GROUP_CHANGE = define_message(
-    "group_changes.no_such_group_change", "This change of a group does not exist."
-)
-BATCH = 50
-"""Members changed in one transaction."""
 
 
 class GroupChange(Value):
@@ -86,21 +76,6 @@ def change_group(
     return GroupResult(len(done), tuple(one for one in submissions if one not in done))
 
 
-def undo_group(store: Store, assignment_id: int, bulk: str, actor: Actor) -> int:
-    """Undo all changes of a bulk id; returns of how many submissions. Raises NotFound."""
-    with store.read() as session:
-        query = select(tables.Change.submission_id).join(tables.Submission).distinct()
-        of_it = (tables.Change.bulk == bulk, tables.Change.bulk > "", tables.Change.kind != "adjust")
-        ids = list(session.scalars(query.where(*of_it, tables.Submission.assignment_id == assignment_id)))
-    if not ids:
-        raise NotFound(NO_SUCH_GROUP_CHANGE)
-    count = 0
-    for some in chunks(sorted(ids), BATCH):
-        with store.write() as session:
-            count += _undo_batch(session, session.get_one(Assignment, assignment_id), some, bulk, actor)
-    return count
-
-
 def _wanted(criterion: Criterion, wanted: GroupChange) -> list[Change]:
     """The changes of each member; points of a level are computed for each. Raises ChangeRefused."""
     found = []
@@ -140,8 +115,8 @@ def _change_batch(
     session: Session, assignment: Assignment, submissions: Sequence[str], one: _Made
 ) -> set[str]:
     """Change some members; returns the submissions that have the change now."""
-    grades = _lock_current(session, assignment.id, submissions)
-    made = _changes_of(session, [grade.round_id for grade in grades])
+    grades = lock_current(session, assignment.id, submissions)
+    made = changes_of(session, [grade.round_id for grade in grades])
     places = _places(session, [grade.round_id for grade in grades], one)
     done = set()
     for grade in grades:
@@ -152,55 +127,10 @@ def _change_batch(
             rows = list(_rows(session, grade, places[grade.round_id], one))
             session.add_all(rows)
             if rows:
-                _settle(session, grade, [*earlier, *rows])
-                _tell(session, assignment, grade, one.bulk, one.actor, "change", rows)
+                settle(session, grade, [*earlier, *rows])
+                record(session, assignment, grade, one.bulk, one.actor, "change", rows)
                 done.add(grade.submission_id)
     return done
-
-
-def _undo_batch(
-    session: Session, assignment: Assignment, submissions: Sequence[str], bulk: str, actor: Actor
-) -> int:
-    """Undo the changes of a bulk id in all gradings of these submissions."""
-    change = tables.Change
-    rounds = select(change.round_id).where(change.bulk == bulk, change.submission_id.in_(submissions))
-    grades = _lock(session, list(session.scalars(rounds.distinct())))
-    made = _changes_of(session, [grade.round_id for grade in grades])
-    touched = set()
-    for grade in grades:
-        rows = [one for one in made[grade.round_id] if one.bulk == bulk and one.undone_at is None]
-        for row in rows:
-            row.undone_at, row.undone_by = now(session), actor.user_id
-        if rows:
-            _settle(session, grade, made[grade.round_id])
-            _tell(session, assignment, grade, bulk, actor, "undo", rows)
-            touched.add(grade.submission_id)
-    return len(touched)
-
-
-def _lock_current(session: Session, assignment_id: int, submissions: Sequence[str]) -> list[Grade]:
-    """The grades of the current rounds, locked; of a submission that is being regraded there is none."""
-    query = (
-        select(Round.id)
-        .join(Submission, Submission.id == Round.submission_id)
-        .where(Round.submission_id.in_(submissions), Round.current, Submission.assignment_id == assignment_id)
-        .order_by(Round.id)
-    )
-    # the rounds first, so that no other becomes current meanwhile
-    return _lock(session, list(session.scalars(query.with_for_update(key_share=True, of=Round))))
-
-
-def _lock(session: Session, rounds: Sequence[str]) -> list[Grade]:
-    query = select(Grade).where(Grade.round_id.in_(rounds)).order_by(Grade.id)
-    return list(session.scalars(query.with_for_update().execution_options(populate_existing=True)))
-
-
-def _changes_of(session: Session, rounds: Sequence[str]) -> defaultdict[str, list[tables.Change]]:
-    change = tables.Change
-    found: defaultdict[str, list[tables.Change]] = defaultdict(list)
-    for row in session.scalars(select(change).where(change.round_id.in_(rounds)).order_by(change.id)):
-        found[row.round_id].append(row)
-    return found
 
 
 def _places(session: Session, rounds: Sequence[str], one: _Made) -> dict[str, list[Any]]:
@@ -253,35 +183,3 @@ def _value(
         return {"text": wanted.text}
     first = regions[0]
     return {"text": wanted.text, "document": first["document"], "cell": first["cell"], "line": first["first"]}
-
-
-def _settle(session: Session, grade: Grade, changes: Sequence[tables.Change]) -> None:
-    """Store what a grade comes to with these changes; equal to `update_final_score`, without its queries."""
-    session.flush()
-    counting = [to_change(row, "") for row in changes if row.undone_at is None]
-    made = settled(Report.model_validate(grade.report), counting, grade.credit)
-    grade.points, grade.points_so_far = made.points, made.report.points_so_far
-    grade.adjustment, grade.final_points = made.adjustment, made.final_points
-    grade.criterion_points = {one.criterion: one.points for one in made.report.criteria}
-
-
-def _tell(
-    session: Session,
-    assignment: Assignment,
-    grade: Grade,
-    bulk: str,
-    actor: Actor,
-    what: str,
-    rows: Sequence[tables.Change],
-) -> None:
-    """Write the audit, and an event for everybody who has seen the grade."""
-    for row in rows:
-        detail: dict[str, Any] = {"bulk": bulk, "kind": row.kind, "target": row.target}
-        detail["final_points"] = grade.final_points
-        if what == "change":
-            detail |= {"from": row.before, "to": row.value, "reason": row.reason}
-        about = f"submission:{grade.submission_id}"
-        write_audit(session, actor.name, f"grade.{what}", about, detail, course_id=assignment.course_id)
-    if grade.released_at is not None and any(row.kind != "confirm" for row in rows):
-        key = f"changed:{grade.round_id}:{bulk[:12]}:{what}"
-        release.add_event(session, grade, "grade.changed", key)

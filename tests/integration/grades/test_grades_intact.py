@@ -38,7 +38,8 @@ from grading.store.grades.change_history import stamp
 from grading.store.grades.final_score import lateness_of, list_changes
 from grading.store.review import answer_groups, edits, regrade_requests
 from grading.store.review import curves as grade_curves
-from grading.store.review.group_changes import GroupChange, GroupResult, change_group, undo_group
+from grading.store.review.bulk_changes import undo_bulk
+from grading.store.review.group_changes import GroupChange, GroupResult, change_group
 from grading.store.review.regrade_requests import Answer
 from grading.store.rounds import lifecycle, retry
 from grading.store.submissions import intake
@@ -601,12 +602,12 @@ def test_a_group_is_changed_at_once_and_undone_at_once(server: Server) -> None:
     with server.store.read() as session:
         assert grade_curves.list_applied_curves(session, assignment_id) == ()
         assert session.query(tables.Change).count() == 6
-    assert undo_group(server.store, assignment_id, "b" * 32, TEACHER) == 3
+    assert undo_bulk(server.store, assignment_id, "b" * 32, TEACHER) == 3
     assert points_of(server, works) == before
     intact(server.store)
-    assert undo_group(server.store, assignment_id, "b" * 32, TEACHER) == 0
+    assert undo_bulk(server.store, assignment_id, "b" * 32, TEACHER) == 0
     with pytest.raises(NotFound):
-        undo_group(server.store, add_assignment(server.store, "another"), "b" * 32, TEACHER)
+        undo_bulk(server.store, add_assignment(server.store, "another"), "b" * 32, TEACHER)
 
 
 def test_who_left_a_group_stays_out_also_when_graded_again(server: Server) -> None:
