@@ -17,6 +17,7 @@ from app.web import auth, page_cache
 from app.web.i18n import current, ngettext, render_error
 from app.web.i18n import gettext as _
 from app.web.services import services
+from app.web.toasts import flash_undo
 from app.web.zip_stream import ZipBuffer
 from grading.documents import zip_names
 from grading.domain.errors import DocumentError, NotFound
@@ -28,7 +29,7 @@ from grading.store.audit import write_audit
 from grading.store.courses import courses
 from grading.store.database import now
 from grading.store.grades.gradebook_cells import Cell
-from grading.store.review import csv_import
+from grading.store.review import bulk_changes, csv_import
 from grading.store.tables import Assignment
 from grading.store.views import csv_export, gradebook, submission_lists
 from grading.store.views.gradebook import Gradebook
@@ -285,12 +286,26 @@ def apply_import(assignment_id: int) -> str | tuple[str, int] | BaseResponse:
         with services().store.write() as session:
             found = session.get_one(Assignment, assignment_id)
             table = _read_table(text, versions.criteria_of(session, assignment_id))
-            count = csv_import.apply_import(session, found, table, digest, reason, actor)
+            bulk, count = csv_import.apply_import(session, found, table, digest, reason, actor)
     except csv_import.PlanChanged as error:
         return _import_preview_page(assignment, text, reason, render_error(error)), error.status
     except DocumentError as error:
         return _import_form_page(assignment, render_error(error), reason, text), error.status
-    flash(ngettext("%(count)s change was made.", "%(count)s changes were made.", count))
+    message = ngettext("%(count)s change was made.", "%(count)s changes were made.", count)
+    if count:
+        flash_undo(message, "gradebook.undo_import", {"bulk": bulk}, assignment_id=assignment_id)
+    else:
+        flash(message)
+    return redirect(url_for("gradebook.course", course_id=assignment.course_id), 303)
+
+
+@pages.post("/assignments/<int(max=2147483647):assignment_id>/grades/import/undo")
+def undo_import(assignment_id: int) -> BaseResponse:
+    """Undo all changes of an import."""
+    actor, assignment = _mine(assignment_id)
+    bulk = request.form.get("bulk", "")[:32]
+    count = bulk_changes.undo_bulk(services().store, assignment_id, bulk, actor)
+    flash(ngettext("Undone for %(count)s submission.", "Undone for %(count)s submissions.", count))
     return redirect(url_for("gradebook.course", course_id=assignment.course_id), 303)
 
 

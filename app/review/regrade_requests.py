@@ -8,16 +8,17 @@ from flask import Blueprint, flash, redirect, render_template, request, url_for
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
-from app.web import auth
+from app.web import auth, parsing
 from app.web.i18n import gettext as _
 from app.web.i18n import number as _plain
 from app.web.i18n import render_error
 from app.web.services import services
 from app.web.toasts import flash_undo
-from grading.domain.errors import Conflict, NotFound
+from grading.domain.errors import CannotUndo, Conflict, NotFound
 from grading.domain.permissions import Actor, Subject, may
 from grading.domain.report import CriterionGrade
 from grading.domain.shared_messages import NO_SUCH_REQUEST
+from grading.store.database import now
 from grading.store.review import regrade_requests as regrade_store
 from grading.store.review.regrade_requests import Answer, Verdict
 from grading.store.views import regrade_requests, submission
@@ -120,10 +121,28 @@ def answer(request_id: int) -> tuple[str, int] | Response:
         if message.verdict == "again":
             auth.require(actor, "rerun", auth.subject_of(view))
         new = regrade_store.answer_request(session, actor, request_id, message)
+        moment = now(session).isoformat()
+    sent = _("Response sent. The student sees your message on the result page.")
     if new is not None:
         app_services.dispatch.announce(new)
-    flash(_("Response sent. The student sees your message on the result page."))
+        flash(sent)
+    else:
+        flash_undo(sent, "regrade_requests.undo", {"at": moment}, request_id=request_id)
     return redirect(url_for("regrade_requests.listing"), 303)
+
+
+@pages.post("/regrades/<int(max=2147483647):request_id>/undo")
+def undo(request_id: int) -> Response:
+    """Take one's own answer back: the request is open again, and the points are as before."""
+    actor = auth.actor()
+    try:
+        with services().store.write() as session:
+            _answerable(session, actor, request_id)
+            regrade_store.undo_answer(session, actor, request_id, parsing.form_moment("at"))
+        flash(_("Undone. The request is open again."))
+    except CannotUndo as error:
+        flash(render_error(error), "warning")
+    return redirect(url_for("regrade_requests.show", request_id=request_id), 303)
 
 
 def _answer(found: Request, view: SubmissionView) -> tuple[Answer | None, str]:

@@ -23,6 +23,7 @@ from grading.store.bulk import chunks
 from grading.store.database import Store, now
 from grading.store.grades import release
 from grading.store.grades.final_score import to_change
+from grading.store.review.curves import IS_CURVE
 from grading.store.tables import Assignment, Grade, Round, Submission
 
 NO_SUCH_BULK_CHANGE = define_message(
@@ -33,10 +34,10 @@ BATCH = 50
 
 
 def undo_bulk(store: Store, assignment_id: int, bulk: str, actor: Actor) -> int:
-    """Undo all changes of a bulk id; returns of how many submissions. Raises NotFound."""
+    """Undo all changes of a bulk id that is no curve's; returns of how many submissions. Raises NotFound."""
     with store.read() as session:
         query = select(tables.Change.submission_id).join(tables.Submission).distinct()
-        of_it = (tables.Change.bulk == bulk, tables.Change.bulk > "", tables.Change.kind != "adjust")
+        of_it = (tables.Change.bulk == bulk, tables.Change.bulk > "", ~IS_CURVE)
         ids = list(session.scalars(query.where(*of_it, tables.Submission.assignment_id == assignment_id)))
     if not ids:
         raise NotFound(NO_SUCH_BULK_CHANGE)

@@ -198,20 +198,21 @@ def _differs(requested: RequestedPoints, grade: Any) -> bool:
 
 def apply_import(
     session: Session, assignment: tables.Assignment, table: GradeTable, digest: str, reason: str, actor: Actor
-) -> int:
-    """Execute the previewed plan, each change with this reason; returns how many. Raises PlanChanged.
+) -> tuple[str, int]:
+    """Execute the previewed plan, each change with this reason; returns the id of all, and how many.
 
-    Importing the same file again changes nothing.
+    Raises PlanChanged. Importing the same file again changes nothing. `bulk_changes.undo_bulk` undoes them.
     """
     made = plan_import(session, assignment, table)
     if made.changes and made.digest != digest:
         raise PlanChanged
+    bulk = tables.new_id()
     for one in made.changes:
         wanted = Change(kind=one.kind, target=one.target, points=one.points, reason=reason)
-        edits.change_grade(session, one.submission_id, wanted, stamp(session, one.round_id), actor)
-    detail = {"changes": len(made.changes), "reason": reason}
+        edits.change_grade(session, one.submission_id, wanted, stamp(session, one.round_id), actor, bulk)
+    detail = {"changes": len(made.changes), "reason": reason, "bulk": bulk}
     write_audit(session, actor.name, "grades.import", f"assignment:{assignment.id}", detail)
-    return len(made.changes)
+    return bulk, len(made.changes)
 
 
 def _users(session: Session, course_id: int, subjects: Sequence[str]) -> Mapping[str, tuple[int, str]]:

@@ -30,6 +30,8 @@ from grading.store.tables import Assignment, Change, Grade, Round, Submission, U
 NO_REASON = define_message("curves.no_reason", "Enter a reason. Students see it next to their points.")
 NO_SUCH_CURVE = define_message("curves.no_such_curve", "This curve does not exist.")
 NO_SUCH_CRITERION = define_message("curves.no_such_criterion", "This criterion is not in the rubric.")
+IS_CURVE = (Change.kind == "adjust") & (Change.target == Change.bulk)
+"""Whether a change is that of a curve; an import changes adjustments, too, with another target."""
 
 
 class CurveRefused(GraderError):
@@ -163,7 +165,7 @@ def list_applied_curves(session: Session, assignment_id: int) -> tuple[AppliedCu
         )
         .join(Submission, Submission.id == Change.submission_id)
         .outerjoin(User, User.id == Change.by)
-        .where(Submission.assignment_id == assignment_id, Change.bulk > "", Change.kind == "adjust")
+        .where(Submission.assignment_id == assignment_id, Change.bulk > "", IS_CURVE)
         .group_by(Change.bulk)
         .order_by(func.min(Change.at).desc(), Change.bulk)
     )
@@ -175,7 +177,7 @@ def list_applied_curves(session: Session, assignment_id: int) -> tuple[AppliedCu
 def undo_curve(session: Session, assignment: Assignment, bulk: str, actor: Actor) -> int:
     """Undo a curve for all its grades; returns how many. Raises NotFound."""
     of_it = select(Change.round_id).join(Submission, Submission.id == Change.submission_id)
-    mine = (Change.bulk == bulk, Change.bulk > "", Change.kind == "adjust")
+    mine = (Change.bulk == bulk, Change.bulk > "", IS_CURVE)
     of_it = of_it.where(Submission.assignment_id == assignment.id, *mine)
     # grades first, in one order: whoever changes one holds it, too
     theirs = select(Grade).where(Grade.round_id.in_(of_it)).order_by(Grade.id).options(defer(Grade.report))

@@ -89,10 +89,13 @@ class ChangedMeanwhile(Conflict):
         self.since = since
 
 
-def change_grade(session: Session, submission_id: str, wanted: Change, seen: str, actor: Actor) -> int | None:
+def change_grade(
+    session: Session, submission_id: str, wanted: Change, seen: str, actor: Actor, bulk: str = ""
+) -> int | None:
     """Make a change; returns its id. Raises NotFound, ChangeRefused, ChangedMeanwhile.
 
-    Sending the same change twice makes it once; the second time there is no id.
+    Sending the same change twice makes it once; the second time there is no id. Changes with the same `bulk`
+    are undone together.
     """
     grade = _locked(session, submission_id)
     if stamp(session, grade.round_id) != seen:
@@ -100,10 +103,10 @@ def change_grade(session: Session, submission_id: str, wanted: Change, seen: str
         if _was_sent(session, grade, wanted, value, seen, actor):
             return None
         raise ChangedMeanwhile(since(session, grade.round_id, seen))
-    return record_change(session, grade, wanted, actor)
+    return record_change(session, grade, wanted, actor, bulk)
 
 
-def record_change(session: Session, grade: tables.Grade, wanted: Change, actor: Actor) -> int:
+def record_change(session: Session, grade: tables.Grade, wanted: Change, actor: Actor, bulk: str = "") -> int:
     """Make a change of a locked grade, whatever was changed before; returns its id. Raises ChangeRefused."""
     value, before = _checked(session, grade, wanted)
     row = tables.Change(
@@ -114,7 +117,7 @@ def record_change(session: Session, grade: tables.Grade, wanted: Change, actor: 
         value=value,
         before=before,
         reason=wanted.reason,
-        bulk="",
+        bulk=bulk,
         by=actor.user_id,
         at=now(session),
     )

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from datetime import datetime
+from typing import Any, Literal
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from grading.domain.base_value import Value
-from grading.domain.errors import Conflict, NotFound
+from grading.domain.errors import CannotUndo, Conflict, NotFound
 from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
 from grading.domain.report_changes import Change
 from grading.domain.shared_messages import NO_SUCH_REQUEST, NO_SUCH_SUBMISSION
 from grading.store import tables
-from grading.store.audit import write_audit
+from grading.store.audit import UNDO, done_at, write_audit
 from grading.store.database import now
+from grading.store.grades import release
 from grading.store.grades.change_history import stamp
 from grading.store.review import edits
 from grading.store.submissions import mail_notifications
@@ -111,20 +113,67 @@ def answer_request(session: Session, actor: Actor, request_id: int, given: Answe
     if row.state != "open":
         raise Conflict(ANSWERED_MEANWHILE)
     new = None
+    answer: dict[str, Any] = {**_about(row), "verdict": given.verdict, "points": given.points}
     if given.verdict == "points":
-        _change(session, actor, row, given)
+        answer[UNDO] = _change(session, actor, row, given)
     elif given.verdict == "again":
         new = _again(session, row)
     row.state = "declined" if given.verdict == "declined" else "accepted"
     row.answer, row.answered_by, row.answered_at = _storable(given.words), actor.user_id, now(session)
-    answer = {**_about(row), "verdict": given.verdict, "points": given.points}
     write_audit(session, actor.name, "regrade.answer", f"submission:{row.submission_id}", answer)
     mail_notifications.add_answer_letter(session, row.submission_id, row.student_id, row.id)
     return new
 
 
-def _change(session: Session, actor: Actor, row: tables.RegradeRequest, given: Answer) -> None:
-    """Change the points of the criterion or the total."""
+def undo_answer(session: Session, actor: Actor, request_id: int, moment: datetime) -> None:
+    """Open a request again that the actor answered at this moment, with the points as they were.
+
+    Raises NotFound; CannotUndo where the points were changed since, where the student
+    sent the request again, and for a grading that was started.
+    """
+    row = _locked(session, request_id)
+    made = next(
+        (
+            one.detail
+            for one in done_at(session, actor.name, moment, "regrade.answer")
+            if one.detail.get("request") == row.id
+        ),
+        None,
+    )
+    if made is None or made["verdict"] == "again" or _sent_again(session, row):
+        raise CannotUndo
+    if (row.answered_at, row.answered_by) != (moment, actor.user_id):
+        raise CannotUndo
+    if made["verdict"] == "points":
+        _undo_change(session, actor, row.submission_id, made.get(UNDO))
+    row.state, row.answer, row.answered_by, row.answered_at = "open", "", None, None
+    write_audit(session, actor.name, "regrade.undo", f"submission:{row.submission_id}", _about(row))
+
+
+def _sent_again(session: Session, row: tables.RegradeRequest) -> bool:
+    """Whether the student has another open request about the same part of the grade."""
+    other = tables.RegradeRequest
+    same = (other.submission_id == row.submission_id, other.criterion == row.criterion)
+    return session.scalar(select(other.id).where(*same, other.state == "open").limit(1)) is not None
+
+
+def _undo_change(session: Session, actor: Actor, submission_id: str, change_id: int | None) -> None:
+    """Undo the change of an answer. Raises CannotUndo unless it still decides the points."""
+    grade, change = release.lock_current_grade(session, submission_id), tables.Change
+    made = session.get(change, change_id) if change_id is not None else None
+    if grade is None or made is None or made.round_id != grade.round_id or made.undone_at is not None:
+        raise CannotUndo
+    later = select(change.id).where(
+        change.round_id == made.round_id, change.target == made.target, change.kind == made.kind,
+        change.id > made.id, change.undone_at.is_(None),
+    )  # fmt: skip
+    if session.scalar(later.limit(1)) is not None:
+        raise CannotUndo
+    edits.record_undo(session, grade, made, actor)
+
+
+def _change(session: Session, actor: Actor, row: tables.RegradeRequest, given: Answer) -> int | None:
+    """Change the points of the criterion or the total; returns the change."""
     round_ = _current(session, row.submission_id)
     wanted = Change(
         kind="points" if row.criterion else "adjust",
@@ -133,7 +182,7 @@ def _change(session: Session, actor: Actor, row: tables.RegradeRequest, given: A
         reason=_storable(given.words)[:2000],
     )
     # who answers saw the page of the request, not the grade's: what others changed is no obstacle
-    edits.change_grade(session, row.submission_id, wanted, stamp(session, round_.id), actor)
+    return edits.change_grade(session, row.submission_id, wanted, stamp(session, round_.id), actor)
 
 
 def _again(session: Session, row: tables.RegradeRequest) -> str:

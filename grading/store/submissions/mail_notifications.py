@@ -12,7 +12,16 @@ from sqlalchemy.orm import Session
 
 from grading.store import outbox
 from grading.store.bulk import chunks
-from grading.store.tables import Assignment, Grade, MailPreference, Round, Submission, SubmissionMember, User
+from grading.store.tables import (
+    Assignment,
+    Grade,
+    MailPreference,
+    RegradeRequest,
+    Round,
+    Submission,
+    SubmissionMember,
+    User,
+)
 
 KIND = "mail"
 
@@ -84,13 +93,16 @@ def add_answer_letter(session: Session, submission_id: str, user_id: int, reques
     if not wants or not address:
         return False
     payload = {"submission": submission_id, "user": user_id, "answer": request_id}
-    return outbox.add(session, KIND, f"answered:{request_id}:{user_id}", payload)
+    key = f"answered:{request_id}:{user_id}"
+    # answered before, and undone: this is another answer
+    return outbox.add(session, KIND, key, payload) or outbox.reopen(session, KIND, key)
 
 
 def load_letter(session: Session, payload: dict[str, Any]) -> Letter | None:
     """The mail of an outbox row; None when its reason is gone.
 
-    Results that are not visible any more and preferences that changed since send no mail.
+    Results that are not visible any more, answers that were undone and preferences that changed since send no
+    mail.
     """
     submission_id, user_id = str(payload.get("submission")), int(payload.get("user", 0))
     query = (
@@ -106,6 +118,12 @@ def load_letter(session: Session, payload: dict[str, Any]) -> Letter | None:
         return None
     theirs = row.student_id == user_id or session.get(SubmissionMember, (submission_id, user_id)) is not None
     wants, address = load_mail_preference(session, submission_id, user_id)
-    if not (theirs and wants and address):
+    if not (theirs and wants and address) or _is_reopened(session, payload):
         return None
     return Letter(address, user.language, row.title, submission_id, answer="answer" in payload)
+
+
+def _is_reopened(session: Session, payload: dict[str, Any]) -> bool:
+    """Whether a mail is about an answer that was undone."""
+    asked = session.get(RegradeRequest, int(payload["answer"])) if "answer" in payload else None
+    return asked is not None and asked.state == "open"

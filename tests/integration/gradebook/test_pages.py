@@ -334,6 +334,23 @@ def test_import_previews_and_then_changes_once(school: School) -> None:
     assert "no changes" in upload(school, TABLE)[1]
 
 
+def test_an_import_is_undone_as_a_whole_and_is_no_curve(school: School) -> None:
+    submission = graded(school, "anna", 8.5)
+    client, _page, form = upload(school, TABLE)
+    assert make(school, client, form) == 303
+    page = client.get(f"/courses/{school.course}/grades").get_data(as_text=True)
+    found = re.search(r'action="([^"]+/grades/import/undo)".*?name="bulk" value="(\w+)"', page, re.DOTALL)
+    assert found is not None
+    curves = client.get(f"/assignments/{school.assignment}/review/curve").get_data(as_text=True)
+    assert found[2] not in curves
+    undo = {"csrf_token": form["csrf_token"], "bulk": found[2]}
+    curve_undo = f"/assignments/{school.assignment}/review/curve/undo"
+    assert client.post(curve_undo, data=undo).status_code == 404
+    assert client.post(found[1], data=undo).status_code == 303
+    assert points(school, submission) == (8.5, 0.0, 8.5)
+    assert "Undone for 1 submission." in client.get("/").get_data(as_text=True)
+
+
 def test_a_sum_that_is_changed_is_not_passed_over(school: School) -> None:
     """Sums follow from criteria and adjustment: who changes only those hears of it."""
     graded(school, "anna", 8.5)

@@ -22,6 +22,7 @@ from grading.domain.errors import ConfigError
 from grading.domain.permissions import Actor
 from grading.store import Store, outbox, tables
 from grading.store.completion import finish_round
+from grading.store.database import now
 from grading.store.grades import release as grade_release
 from grading.store.privacy import erasure
 from grading.store.privacy.erasure import find_student
@@ -166,6 +167,19 @@ def test_an_answer_to_a_request_is_told_to_who_asked(either: School, box: Mailbo
     assert f"https://grader.school.example/submissions/{submission}" in text
     assert "declined" not in text
     assert "no number" not in text
+    # the answer to a request that was opened again is told, too, unless it is undone before its mail is sent
+    for undone in (True, False):
+        with either.store.write() as session:
+            row = session.get_one(tables.RegradeRequest, asked)
+            if row.answered_at is not None:
+                regrade_requests.undo_answer(session, teacher, asked, row.answered_at)
+            regrade_requests.answer_request(session, teacher, asked, declined)
+            moment = now(session)
+        if undone:
+            with either.store.write() as session:
+                regrade_requests.undo_answer(session, teacher, asked, moment)
+        sender(either, box).send_due()
+        assert len(box.letters) == (2 if undone else 3)
 
 
 def test_who_gets_a_letter(either: School) -> None:

@@ -524,6 +524,35 @@ def test_other_points_are_an_answer(either: School) -> None:
         assert actions.count("grade.change") == 2
 
 
+def test_an_answer_is_undone_until_its_points_change_again(either: School) -> None:
+    school = either
+    submission = graded(school)
+    ask(school, submission)
+    (one,) = requests(school)
+    url = f"/regrades/{one.id}"
+
+    def answered(who: str, **form: str) -> str:
+        """Answer; the moment in the message's Undo."""
+        page = post(school, who, url, words="You are right.", **form).get_data(as_text=True)
+        found = re.search(r'name="at" value="([^"]+)"', page)
+        assert found is not None
+        return found[1]
+
+    at = answered("grader", verdict="points", points="5.5")
+    assert "was changed in the meantime" in plain(
+        post(school, "teacher", f"{url}/undo", at=at).get_data(True)
+    )
+    assert "The request is open again." in plain(post(school, "grader", f"{url}/undo", at=at).get_data(True))
+    page = plain(shown(school, submission))
+    assert "You are right." not in page
+    assert "8.5 of 10" in page
+    assert requests(school)[0].state == "open"
+    at = answered("grader", verdict="points", points="5")
+    change(school, submission, kind="points", target="think", points=4.0)
+    post(school, "grader", f"{url}/undo", at=at)
+    assert requests(school)[0].state == "accepted"
+
+
 def test_grading_again_is_an_answer_for_those_who_may(school: School) -> None:
     submission = graded(school)
     ask(school, submission)
