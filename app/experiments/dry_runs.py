@@ -8,21 +8,23 @@ from flask import Blueprint, flash, jsonify, redirect, render_template, request,
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
-from app.web import assignment_pages, auth
+from app.web import assignment_pages, auth, parsing
 from app.web import rubric_texts as words
 from app.web.assignment_pages import ANY
 from app.web.i18n import gettext as _
 from app.web.i18n import ngettext, render_error
 from app.web.services import services
+from app.web.toasts import flash_undo
 from grading.assignments.editor.diff import differences
-from grading.domain.errors import Conflict, NotFound
+from grading.domain.errors import CannotUndo, Conflict, NotFound
 from grading.domain.permissions import Actor
 from grading.domain.round_states import RoundState
 from grading.statistics import grade_impact as figures
 from grading.store import tables
 from grading.store.assignments import versions
+from grading.store.database import now
 from grading.store.experiments import apply as dry_run_apply
-from grading.store.experiments import dry_runs, impact
+from grading.store.experiments import dry_runs, impact, undo_apply
 from grading.store.experiments.dry_runs import Purpose, StartedDryRun
 
 pages = Blueprint("dry_runs", __name__)
@@ -201,14 +203,13 @@ def apply(dry_run_id: str) -> Response:
             _load(session, actor, dry_run_id, "rerun")
             keep = request.form.get("released") != "change"
             done = dry_run_apply.apply_dry_run(session, dry_run_id, actor, keep_released=keep)
+            moment = now(session).isoformat()
     except Conflict as error:
         flash(render_error(error))
         return redirect(url_for("dry_runs.show", dry_run_id=dry_run_id), 303)
-    flash(
-        ngettext("%(count)s grade was replaced.", "%(count)s grades were replaced.", done.replaced)
-        + " "
-        + _("This version is now used for grading.")
-    )
+    message = ngettext("%(count)s grade was replaced.", "%(count)s grades were replaced.", done.replaced)
+    message += " " + _("This version is now used for grading.")
+    flash_undo(message, "dry_runs.undo", {"at": moment}, dry_run_id=dry_run_id)
     for count, sentence in (
         (done.kept_released, _("%(count)s unchanged: students can already see them.")),
         (
@@ -222,6 +223,27 @@ def apply(dry_run_id: str) -> Response:
     return redirect(url_for("dry_runs.show", dry_run_id=dry_run_id), 303)
 
 
+@pages.post("/dry-runs/<dry_run_id>/undo")
+def undo(dry_run_id: str) -> Response:
+    """Make the gradings and the version current that were before it was applied, or open a discarded one."""
+    actor = auth.actor()
+    try:
+        with services().store.write() as session:
+            _load(session, actor, dry_run_id, CHANGE if "discarded" in request.form else "rerun")
+            if "discarded" in request.form:
+                moment = parsing.form_moment("discarded")
+                dry_runs.restore_dry_run(session, dry_run_id, moment, actor)
+                message = _("Undone. The dry run can be applied again.")
+            else:
+                moment = parsing.form_moment("at")
+                count = undo_apply.undo_application(session, dry_run_id, moment, actor)
+                message = ngettext("Undone for %(count)s grade.", "Undone for %(count)s grades.", count)
+        flash(message)
+    except CannotUndo as error:
+        flash(render_error(error), "warning")
+    return redirect(url_for("dry_runs.show", dry_run_id=dry_run_id), 303)
+
+
 @pages.post("/dry-runs/<dry_run_id>/discard")
 def discard(dry_run_id: str) -> Response:
     """Nothing of it will count."""
@@ -230,11 +252,17 @@ def discard(dry_run_id: str) -> Response:
         with services().store.write() as session:
             _run, found = _load(session, actor, dry_run_id)
             assignment_id = found.id
-            dry_runs.discard_dry_run(session, dry_run_id, actor)
+            complete = dry_runs.discard_dry_run(session, dry_run_id, actor)
+            moment = now(session).isoformat()
     except Conflict as error:
         flash(render_error(error))
         return redirect(url_for("dry_runs.show", dry_run_id=dry_run_id), 303)
-    flash(_("Discarded. No grades changed."))
+    if complete:
+        flash_undo(
+            _("Discarded. No grades changed."), "dry_runs.undo", {"discarded": moment}, dry_run_id=dry_run_id
+        )
+    else:
+        flash(_("Discarded. No grades changed."))
     return redirect(url_for("dry_runs.listing", assignment_id=assignment_id), 303)
 
 

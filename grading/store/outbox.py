@@ -5,7 +5,7 @@ A row is open until `done_at` is set. It is done if its `error` is empty then, a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,6 +15,7 @@ from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.orm import Session
 
+from grading.store.bulk import chunks
 from grading.store.database import now
 from grading.store.tables import Base
 
@@ -216,6 +217,12 @@ def exists(session: Session, kind: str, key: str) -> bool:
     """Whether there is a row of this kind and key, open or not."""
     query = select(_OUTBOX.c.id).where(_OUTBOX.c.kind == kind, _OUTBOX.c.key == key)
     return session.execute(query).first() is not None
+
+
+def existing_keys(session: Session, kind: str, keys: Sequence[str]) -> set[str]:
+    """Those of these keys that have a row of this kind, open or not."""
+    query = select(_OUTBOX.c.key).where(_OUTBOX.c.kind == kind)
+    return {key for some in chunks(keys) for key in session.scalars(query.where(_OUTBOX.c.key.in_(some)))}
 
 
 def _sentence(error: str) -> str:

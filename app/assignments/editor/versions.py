@@ -9,19 +9,21 @@ from werkzeug.wrappers import Response
 
 from app.assignments.editor import files as folders
 from app.assignments.editor import forms
-from app.web import assignment_pages, auth, authoring_steps, dates, markdown
+from app.web import assignment_pages, auth, authoring_steps, dates, markdown, parsing
 from app.web import rubric_texts as words
 from app.web.assignment_pages import ANY
 from app.web.i18n import gettext as _
 from app.web.i18n import render_error
 from app.web.services import services
+from app.web.toasts import flash_undo
 from grading.assignments.editor.diff import differences
 from grading.assignments.editor.folder import Content, Settings
 from grading.assignments.editor.text_lists import slug
-from grading.domain.errors import AssignmentError, DocumentError
+from grading.domain.errors import AssignmentError, CannotUndo, DocumentError
 from grading.store.assignments import versions
 from grading.store.assignments.versions import NothingChanged
 from grading.store.courses import courses
+from grading.store.database import now
 
 pages = Blueprint("editor_versions", __name__)
 COURSE = "/courses/<int(max=2147483647):course_id>/assignments"
@@ -96,13 +98,31 @@ def publish(assignment_id: int, version_number: int) -> Response:
         made_visible = bool(request.form.get("show")) and not found.visible
         if made_visible:
             found.visible = True
-    flash(
-        _("Version %(number)s is now in use. Existing grades do not change.", number=number)
-        if done
-        else _("This version was published before. Restore it as a draft to use it again.")
-    )
+        moment = now(session).isoformat()
+    message = _("Version %(number)s is now in use. Existing grades do not change.", number=number)
     if made_visible:
-        flash(_("The assignment is now visible to students."))
+        message += " " + _("The assignment is now visible to students.")
+    if done:
+        ids = {"assignment_id": assignment_id, "version_number": number}
+        flash_undo(message, "editor_versions.undo", {"at": moment, "hide": made_visible}, **ids)
+    else:
+        flash(_("This version was published before. Restore it as a draft to use it again."))
+    return redirect(url_for("editor_versions.listing", assignment_id=assignment_id), 303)
+
+
+@pages.post(f"/assignments/{ANY}/versions/{NUMBER}/undo")
+def undo(assignment_id: int, version_number: int) -> Response:
+    """Make a version a draft again that was just published, as long as nothing was graded with it."""
+    actor = auth.actor()
+    try:
+        with services().store.write() as session:
+            found = assignment_pages.changeable(session, actor, assignment_id)
+            versions.undo_publication(session, found, version_number, parsing.form_moment("at"), actor)
+            if "hide" in request.form:
+                found.visible = False
+        flash(_("Undone. Version %(number)s is a draft again.", number=version_number))
+    except CannotUndo as error:
+        flash(render_error(error), "warning")
     return redirect(url_for("editor_versions.listing", assignment_id=assignment_id), 303)
 
 

@@ -20,7 +20,7 @@ from grading.assignments.loader import read_files
 from grading.documents import Limits
 from grading.domain.base_value import Value
 from grading.domain.document import Document
-from grading.domain.errors import Conflict, NotFound
+from grading.domain.errors import CannotUndo, Conflict, NotFound
 from grading.domain.jobs import ENGLISH
 from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
@@ -28,7 +28,7 @@ from grading.domain.rubric import Rubric
 from grading.domain.shared_messages import NO_SUCH_ASSIGNMENT
 from grading.store import blobs, tables
 from grading.store.assignments.settings import lock_assignment, require_free_slug, set_columns, settings_of
-from grading.store.audit import write_audit
+from grading.store.audit import done_at, write_audit
 from grading.store.blobs import store_blobs
 from grading.store.database import now
 from grading.store.tables import (
@@ -47,6 +47,13 @@ NO_RUBRIC_YET = define_message(
 NO_RUBRIC = define_message("versions.no_rubric", "This assignment has no rubric yet.")
 NO_SUCH_VERSION = define_message("versions.no_such_version", "This version does not exist.")
 NOTHING_CHANGED = define_message("versions.nothing_changed", "Nothing was changed, so nothing was saved.")
+PUBLISHED_SINCE = define_message(
+    "versions.published_since", "Nothing was undone: version %(version)s was published in the meantime."
+)
+GRADED_SINCE = define_message(
+    "versions.graded_since",
+    "Nothing was undone: submissions were graded with version %(version)s in the meantime.",
+)
 
 
 @dataclass(frozen=True)
@@ -508,6 +515,34 @@ def publish_version(session: Session, assignment: tables.Assignment, number: int
     session.flush()
     write_audit(session, actor.name, "assignment.publish", f"assignment:{assignment.id}", {"version": number})
     return True
+
+
+def undo_publication(
+    session: Session, assignment: tables.Assignment, number: int, moment: datetime, actor: Actor
+) -> None:
+    """Make a version a draft again that the actor published at this moment. Raises NotFound, CannotUndo."""
+    lock_assignment(session, assignment)
+    row = version_by_number(session, assignment.id, number)
+    done = done_at(session, actor.name, moment, "assignment.publish")
+    if row.published_at != moment or not any(one.object == f"assignment:{assignment.id}" for one in done):
+        raise CannotUndo
+    unpublish(session, assignment, row)
+    detail = {"version": number}
+    write_audit(session, actor.name, "assignment.unpublish", f"assignment:{assignment.id}", detail)
+
+
+def unpublish(session: Session, assignment: tables.Assignment, version: tables.RubricVersion) -> None:
+    """Make the version in use a draft again. Raises CannotUndo where it was used since it was published."""
+    counts = find_published(session, assignment)
+    if counts is None or counts.id != version.id:
+        raise CannotUndo(PUBLISHED_SINCE(version=counts.number if counts else version.number))
+    since = select(tables.Round.id).where(
+        tables.Round.rubric_version_id == version.id, tables.Round.created_at >= version.published_at
+    )
+    if session.scalar(since.limit(1)) is not None:
+        raise CannotUndo(GRADED_SINCE(version=version.number))
+    version.published_at = None
+    session.flush()
 
 
 def restore_version(

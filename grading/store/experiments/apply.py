@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import and_, insert, select, update
@@ -16,8 +16,8 @@ from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
 from grading.domain.round_states import RoundState
 from grading.integrations.events import GRADED
-from grading.store import tables
-from grading.store.audit import write_audit
+from grading.store import outbox, tables
+from grading.store.audit import UNDO, write_audit
 from grading.store.bulk import chunks
 from grading.store.database import now
 from grading.store.experiments import dry_runs
@@ -92,6 +92,7 @@ def apply_dry_run(session: Session, dry_run_id: str, actor: Actor, *, keep_relea
     dry_runs.require_newest(session, run)
     version = session.get_one(tables.RubricVersion, run.rubric_version_id)
     run.applied_at = now(session)
+    publishes = version.published_at is None
     version.published_at = version.published_at or run.applied_at
     found = _pairs(session, tables.DryRunRound.dry_run_id == run.id)
     replaced, counts = [], {"kept_released": 0, "kept_better": 0, "unfinished": 0, "not_graded": 0}
@@ -103,6 +104,7 @@ def apply_dry_run(session: Session, dry_run_id: str, actor: Actor, *, keep_relea
             replaced.append(pair)
     _replace(session, replaced, actor.user_id, actor.name)
     detail = {"dry_run": run.id, "version": version.number, "replaced": len(replaced), **counts}
+    detail[UNDO] = publishes
     write_audit(session, actor.name, "dry_run.apply", f"assignment:{run.assignment_id}", detail)
     return Applied(replaced=len(replaced), **counts)
 
@@ -225,21 +227,35 @@ def _pair(row: Any, moment: datetime) -> RoundPair:
 
 def _replace(session: Session, pairs: Sequence[RoundPair], by: int | None, name: str) -> None:
     """Make the new rounds current, and carry people's changes over."""
+    states: dict[str, list[Any]] = {}
     for some in chunks(pairs):
         old = [one.old_round for one in some if one.old_round is not None]
-        _set_rounds(session, old, current=False)
+        set_rounds(session, old, current=False)
         # from now on it is an ordinary grading
-        _set_rounds(session, [one.new_round for one in some], current=True, reason=dry_runs.REASONS["rerun"])
+        set_rounds(session, [one.new_round for one in some], current=True, reason=dry_runs.REASONS["rerun"])
         touched = _carry(session, some)
         for pair, grade in _grades(session, some):
             _take_over(session, pair, grade, by, settled_anew=pair.submission_id in touched)
+            states[pair.new_round] = grade_state(grade)
         _tell(session, some)
     for pair in pairs:
-        detail = {"before": pair.old_points, "after": pair.new_points, "round": pair.new_round}
+        detail: dict[str, Any] = {
+            "before": pair.old_points,
+            "after": pair.new_points,
+            "round": pair.new_round,
+        }
+        detail[UNDO] = {"old": pair.old_round, "state": states.get(pair.new_round)}
         write_audit(session, name, "grade.replace", f"submission:{pair.submission_id}", detail)
 
 
-def _set_rounds(session: Session, ids: Sequence[str], **values: Any) -> None:
+def grade_state(grade: tables.Grade) -> list[Any]:
+    """What people or rules may change of a grade, as JSON: equal as long as nothing did."""
+    moments = [one and one.astimezone(UTC).isoformat() for one in (grade.released_at, grade.reviewed_at)]
+    return [grade.final_points, grade.held, grade.released_by, grade.reviewed_by, *moments]
+
+
+def set_rounds(session: Session, ids: Sequence[str], **values: Any) -> None:
+    """Set columns of these rounds."""
     if ids:
         where = update(tables.Round).where(tables.Round.id.in_(ids)).values(**values)
         session.execute(where.execution_options(synchronize_session=False))
@@ -268,16 +284,17 @@ def _take_over(
 
 
 def _tell(session: Session, pairs: Sequence[RoundPair]) -> None:
-    """Add the events of any grading; these rounds had none."""
+    """Add the events of any grading; these rounds had none, unless they were applied before and undone."""
     moment = now(session)
     news = [(f"submission.{GRADED[one.new_state]}", f"{one.new_state}:{one.new_round}", one) for one in pairs]
     news += [
         ("grade.released", f"released:{one.new_round}", one) for one in pairs if one.released_at is not None
     ]
+    sent = outbox.existing_keys(session, "event", [key for _, key, _ in news])
     rows = [
         {
             "kind": "event",
-            "key": key,
+            "key": f"{key}:{moment:%Y%m%d%H%M%S%f}" if key in sent else key,
             "payload": {"type": what, "submission": one.submission_id},
             "created_at": moment,
             "not_before": moment,

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from sqlalchemy import bindparam, func, insert, select, update
 from sqlalchemy.orm import Session
 
-from grading.domain.errors import Conflict, NotFound
+from grading.domain.errors import CannotUndo, Conflict, NotFound
 from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
 from grading.domain.round_states import RoundState, StageState
@@ -24,7 +24,7 @@ from grading.domain.rubric import Rubric
 from grading.domain.stages import stages_of
 from grading.store import tables
 from grading.store.assignments import versions
-from grading.store.audit import write_audit
+from grading.store.audit import UNDO, done_at, write_audit
 from grading.store.bulk import chunks
 from grading.store.database import literal_limit, now
 from grading.store.tables.assignments import SAMPLE
@@ -174,14 +174,15 @@ def assignment_of(session: Session, run: tables.DryRun) -> tables.Assignment:
     return versions.load_assignment(session, run.assignment_id)
 
 
-def discard_dry_run(session: Session, dry_run_id: str, actor: Actor) -> None:
+def discard_dry_run(session: Session, dry_run_id: str, actor: Actor) -> bool:
     """Discard a dry run: nothing of it will count, and rounds that are queued are cancelled.
 
-    Raises Conflict.
+    Returns whether `restore_dry_run` can undo it, which is so when all of it was graded. Raises Conflict.
     """
     run = load_dry_run(session, dry_run_id, lock=True)
     require_open(run)
     run.discarded_at = now(session)
+    complete = count_states(session, run.id).keys() <= set(ENDED)
     mine = select(tables.DryRunRound.round_id).where(tables.DryRunRound.dry_run_id == run.id)
     unbegun = (RoundState.RECEIVED.value, RoundState.QUEUED.value)
     # without an end: it is no grading that failed
@@ -201,8 +202,20 @@ def discard_dry_run(session: Session, dry_run_id: str, actor: Actor) -> None:
         .values(done_at=now(session))
         .execution_options(synchronize_session=False)
     )
+    detail = {"dry_run": run.id, UNDO: complete}
+    write_audit(session, actor.name, "dry_run.discard", f"assignment:{run.assignment_id}", detail)
+    return complete
+
+
+def restore_dry_run(session: Session, dry_run_id: str, moment: datetime, actor: Actor) -> None:
+    """Open a dry run again that the actor discarded at this moment. Raises CannotUndo."""
+    run = load_dry_run(session, dry_run_id, lock=True)
+    done = done_at(session, actor.name, moment, "dry_run.discard")
+    if run.discarded_at != moment or not any(row.detail == {"dry_run": run.id, UNDO: True} for row in done):
+        raise CannotUndo
+    run.discarded_at = None
     write_audit(
-        session, actor.name, "dry_run.discard", f"assignment:{run.assignment_id}", {"dry_run": run.id}
+        session, actor.name, "dry_run.restore", f"assignment:{run.assignment_id}", {"dry_run": run.id}
     )
 
 

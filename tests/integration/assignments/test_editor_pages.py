@@ -101,7 +101,16 @@ def test_a_changed_rubric_is_a_draft_that_counts_when_it_is_published(
     assert fields(text)["criteria.0.points"] == "9"
     assert fields(text)["base"] == "2"
     assert client.post(address, data={**fields(text), "do": "save"}).status_code == 303
-    assert post(client, f"/assignments/{school.assignment}/versions/3/publish").status_code == 303
+    address = f"/assignments/{school.assignment}/versions/3"
+    for since in (False, True):
+        assert post(client, f"{address}/publish").status_code == 303
+        page = client.get(f"/assignments/{school.assignment}/versions").get_data(as_text=True)
+        undo = re.search(r'action="([^"]+/undo)".*?name="at" value="([^"]+)"', page, re.DOTALL)
+        assert undo is not None
+        if since:
+            school.submit("anna")
+        assert post(client, undo[1], at=undo[2]).status_code == 303
+        assert versions(school)[2][1] is since
     with school.store.read() as session:
         found = session.get_one(tables.Assignment, school.assignment)
         assert rubric_versions.published_version(session, found).number == 3

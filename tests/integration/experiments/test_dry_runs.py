@@ -7,6 +7,7 @@ import json
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from sqlalchemy import func, select
 
 from grading.broker.heartbeats import Heartbeat
 from grading.config.settings import load
-from grading.domain.errors import Conflict, NotFound
+from grading.domain.errors import CannotUndo, Conflict, NotFound
 from grading.domain.permissions import Actor
 from grading.domain.round_states import RoundState
 from grading.domain.rubric import Criterion, Rubric
@@ -22,8 +23,9 @@ from grading.store import Store, schema, tables
 from grading.store.accounts import users
 from grading.store.assignments import versions
 from grading.store.database import now
-from grading.store.experiments import apply, dry_runs, impact
+from grading.store.experiments import apply, dry_runs, impact, undo_apply
 from grading.store.experiments.dry_runs import Purpose, StartedDryRun
+from grading.store.grades import release
 from grading.store.grades.final_score import update_final_score
 from grading.store.privacy import erasure, export
 from grading.store.submissions import intake
@@ -177,6 +179,72 @@ def test_a_dry_run_counts_nowhere_until_it_is_applied(server: Server) -> None:
         }
     with pytest.raises(Conflict), server.store.write() as session:
         apply.apply_dry_run(session, begun.dry_run_id, TEACHER, keep_released=False)
+    with server.store.read() as session:
+        moment = session.get_one(DryRun, begun.dry_run_id).applied_at
+    assert moment is not None
+    undo_it(server.store, begun.dry_run_id, moment)
+    assert {s: counting(server.store, s) for s in (one, two)} == before
+    with server.store.read() as session:
+        found = versions.find_published(session, the_assignment(session))
+        assert found is not None
+        assert found.number == 1
+        assert session.scalars(select(Change.round_id)).all() == [before[one][0]]
+        fresh = session.scalars(select(Grade).where(Grade.round_id.in_(begun.round_ids))).all()
+        assert [grade.released_at for grade in fresh] == [None, None]
+        assert (
+            session.scalars(select(Round.reason).where(Round.id.in_(begun.round_ids))).all()
+            == ["dry run"] * 2
+        )
+    # it is as if it had not been applied: it can be applied again
+    with server.store.write() as session:
+        assert apply.apply_dry_run(session, begun.dry_run_id, TEACHER, keep_released=False) == done
+    assert counting(server.store, one)[1:] == (20, True)
+
+
+def undo_it(store: Store, dry_run_id: str, moment: datetime) -> None:
+    with store.write() as session:
+        undo_apply.undo_application(session, dry_run_id, moment, TEACHER)
+
+
+def test_what_happened_since_keeps_a_dry_run_applied(server: Server) -> None:
+    (one,) = submitted(server, "s1")
+    number = change_rubric(server.store)
+    begun = begin(server.store, [one])
+    grade(server, *begun.round_ids)
+    with server.store.write() as session:
+        apply.apply_dry_run(session, begun.dry_run_id, TEACHER, keep_released=True)
+        moment = now(session)
+    with pytest.raises(CannotUndo), server.store.write() as session:
+        undo_apply.undo_application(session, begun.dry_run_id, moment, Actor(2))
+    applied = counting(server.store, one)
+    with server.store.write() as session:
+        release.release_all(session, the_assignment(session).id, TEACHER)
+        released = now(session)
+    with pytest.raises(CannotUndo, match="changed, released, reviewed or regraded"):
+        undo_it(server.store, begun.dry_run_id, moment)
+    assert counting(server.store, one) == (*applied[:2], True)
+    with server.store.write() as session:
+        release.undo_release(session, the_assignment(session).id, released, TEACHER)
+        assignment = the_assignment(session).id
+    later = submit(server.store, assignment, "s2").round_id
+    with pytest.raises(CannotUndo, match=f"graded with version {number}"):
+        undo_it(server.store, begun.dry_run_id, moment)
+    with server.store.write() as session:
+        session.get_one(Round, later).rubric_version_id = 1
+        added = Change(
+            round_id=applied[0],
+            submission_id=one,
+            kind="add",
+            at=now(session),
+            before={},
+            value={"text": "x"},
+        )
+        session.add(added)
+    with pytest.raises(CannotUndo, match="changed, released, reviewed or regraded"):
+        undo_it(server.store, begun.dry_run_id, moment)
+    with server.store.write() as session:
+        session.query(Change).delete()
+    undo_it(server.store, begun.dry_run_id, moment)
 
 
 def test_what_students_see_stays_where_that_is_wanted(server: Server) -> None:
@@ -254,6 +322,19 @@ def test_discarding_ends_what_has_not_begun(server: Server) -> None:
     assert not prepare(server, begun.round_ids[1])
     with pytest.raises(Conflict), server.store.write() as session:
         dry_runs.discard_dry_run(session, begun.dry_run_id, TEACHER)
+    with pytest.raises(CannotUndo), server.store.write() as session:
+        moment = session.get_one(DryRun, begun.dry_run_id).discarded_at
+        assert moment is not None
+        dry_runs.restore_dry_run(session, begun.dry_run_id, moment, TEACHER)
+    # what is graded as a whole is kept, and can be opened again
+    begun = begin(server.store, [one])
+    grade(server, *begun.round_ids)
+    with server.store.write() as session:
+        assert dry_runs.discard_dry_run(session, begun.dry_run_id, TEACHER)
+        moment = now(session)
+    with server.store.write() as session:
+        dry_runs.restore_dry_run(session, begun.dry_run_id, moment, TEACHER)
+        dry_runs.require_open(session.get_one(DryRun, begun.dry_run_id))
 
 
 def test_the_starter_and_the_solution_are_submissions_nobody_sees(server: Server) -> None:

@@ -123,6 +123,7 @@ EXPECTED: dict[tuple[str, str], Line] = {
     ("GET", "editor_versions.new"): (303, 403, 403, 403, 404, 200),
     ("POST", "editor_versions.publish"): (303, 403, 403, 403, 404, 303),
     ("POST", "editor_versions.restore"): (303, 403, 403, 403, 404, 303),
+    ("POST", "editor_versions.undo"): (303, 403, 403, 403, 404, 303),
     ("GET", "editor_versions.version"): (303, 403, 403, 403, 404, 200),
     ("POST", "dry_runs.apply"): (303, 403, 403, 403, 404, 303),
     ("POST", "dry_runs.begin"): (303, 403, 403, 403, 404, 404),
@@ -130,6 +131,7 @@ EXPECTED: dict[tuple[str, str], Line] = {
     ("GET", "dry_runs.listing"): (303, 403, 403, 403, 404, 200),
     ("GET", "dry_runs.one"): (303, 403, 403, 403, 404, 404),
     ("GET", "dry_runs.progress"): (401, 403, 403, 403, 404, 200),
+    ("POST", "dry_runs.undo"): (303, 403, 403, 403, 404, 303),
     ("GET", "dry_runs.show"): (303, 403, 403, 403, 404, 200),
     # people
     ("GET", "profile.show"): (303, 200, 200, 200, 200, 200),
