@@ -95,6 +95,8 @@ WORDS: Mapping[str, str] = {
     "points": N_("points"),
     "confirm": N_("confirmed points"),
     "reason": N_("the reason"),
+    "item": N_("an applied rubric item"),
+    "remove_item": N_("a removed rubric item"),
     "remark": N_("an edited comment"),
     "hide": N_("a hidden comment"),
     "add": N_("an added comment"),

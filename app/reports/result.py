@@ -104,7 +104,7 @@ def touched(report: Report | None) -> bool:
     return report is not None and bool(
         report.corrected
         or report.comments
-        or any(one.corrected for one in report.criteria)
+        or any(one.corrected or one.items for one in report.criteria)
         or any(one.corrected for one in report.adjustments)
     )
 
@@ -310,6 +310,7 @@ def _add(state: BlueprintSetupState) -> None:
         adjusted_sum=score_breakdown.adjustments_sum,
         adjusted_offer=score_breakdown.offered_words,
         most_lost=score_breakdown.most_lost,
+        item_points=score_breakdown.item_points,
     )
 
 

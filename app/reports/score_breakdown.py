@@ -14,6 +14,7 @@ from app.web.markdown import one_line
 from grading.domain.evidence import CheckOutcome
 from grading.domain.lateness import Lateness
 from grading.domain.report import Adjusted, Corrected, CriterionGrade, Report
+from grading.domain.report_changes import ITEM, split_item_target
 from grading.domain.rubric import Adjustment
 from grading.store.grades.change_history import MadeChange
 from grading.store.views.assignment import ShownAdjustment
@@ -284,6 +285,8 @@ def _words(one: MadeChange, titles: Mapping[str, str]) -> str:
     if one.kind == "confirm":
         points = _points_or_none(one.before.get("points"))
         return _("“%(title)s”: %(points)s points confirmed", title=title, points=points)
+    if one.kind in ITEM:
+        return _item(one, titles)
     if one.kind == "adjust":
         words = _("the total: %(points)s points", points=_signed(one.value.get("points")))
         return f"{words} ({_('for many at once')})" if one.bulk else words
@@ -300,6 +303,21 @@ def _words(one: MadeChange, titles: Mapping[str, str]) -> str:
         "add": _("a comment: %(text)s", text=text),
         "text": _("the text: %(text)s", text=text),
     }.get(one.kind, one_line(one.kind))
+
+
+def _item(one: MadeChange, titles: Mapping[str, str]) -> str:
+    criterion, _item_id = split_item_target(one.target)
+    title = one_line(titles.get(criterion, criterion), 100)
+    if one.kind == "remove_item":
+        return _("“%(title)s”: a rubric item was removed", title=title)
+    text = one_line(str(one.value.get("text") or ""), LONGEST)
+    points = _signed(one.value.get("points"))
+    return _("“%(title)s”: %(points)s points for “%(text)s”", title=title, points=points, text=text)
+
+
+def item_points(points: float) -> str:
+    """The points of a rubric item with their sign, such as `−2`; empty for a comment without points."""
+    return _signed(points) if points else ""
 
 
 def _points_or_none(value: object) -> str:

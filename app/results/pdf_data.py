@@ -232,6 +232,10 @@ def _criterion(found: CriterionGrade, printed: Printed) -> dict[str, Any]:
         else _("%(points)s of %(most)s", points=number(found.points), most=most),
         "level": _("Level: %(level)s", level=one_line(level)) if level else "",
         "blocks": blocks(found.reason),
+        "items": [
+            f"{score_breakdown.item_points(one.points)} {one_line(one.text, 2_000)}".strip()
+            for one in found.items
+        ],
         "checks": [_check(one, printed.staff) for one in found.evidence],
         "quotes": [
             {

@@ -5,7 +5,15 @@ What a report looks like on any page belongs to app.reports, what students see o
 
 from __future__ import annotations
 
-from app.review import answer_groups, class_actions, criterion, regrade_requests, second_marking, views
+from app.review import (
+    answer_groups,
+    class_actions,
+    criterion,
+    regrade_requests,
+    rubric_items,
+    second_marking,
+    views,
+)
 from app.web.i18n import later as N_
 from app.web.menus import Menu, NavigationEntry
 
@@ -14,6 +22,7 @@ blueprints = (
     class_actions.pages,
     criterion.pages,
     regrade_requests.pages,
+    rubric_items.pages,
     second_marking.pages,
     views.pages,
 )
@@ -24,6 +33,6 @@ navigation = (
     ),
     NavigationEntry(
         Menu.ASSIGNMENT, 20, "review.listing", N_("Review"), "score.see",
-        below=("review", "class_actions", "criterion", "answer_groups", "second_marking"),
+        below=("review", "class_actions", "criterion", "answer_groups", "rubric_items", "second_marking"),
     ),
 )  # fmt: skip

@@ -27,10 +27,11 @@ from grading.domain.permissions import Actor
 from grading.domain.rubric import Criterion
 from grading.similarity import AnswerGroup
 from grading.store.experiments.examples import student_identities
-from grading.store.review import answer_groups, bulk_changes, group_changes
+from grading.store.review import answer_groups, bulk_changes, group_changes, rubric_items
 from grading.store.review.answer_groups import AnswerGroups, Member
 from grading.store.review.edits import NO_SUCH_CRITERION, ChangeRefused
 from grading.store.review.group_changes import GroupChange
+from grading.store.review.rubric_items import RubricItem
 from grading.store.tables import new_id
 from grading.store.views import submission_lists
 
@@ -87,6 +88,14 @@ class Grouped:
         return [one.key for one in (*groups[at:], *groups[:at]) if one.open and one.key != key]
 
 
+@dataclass(frozen=True)
+class GroupItem:
+    """A rubric item, and how many members of a group have it."""
+
+    item: RubricItem
+    members: int
+
+
 @pages.get(ROOT)
 def listing(assignment_id: int, criterion: str) -> str:
     """The groups of a criterion, larger ones first."""
@@ -136,6 +145,9 @@ def save(assignment_id: int, criterion: str, group: str) -> Answer:
         return _page(actor, assignment_id, criterion, key, render_error(error)), error.status
     flash_undo(_saved(changed, skipped), "answer_groups.undo", {"bulk": bulk}, **grouped.values(key))
     done = frozenset(one.key for one in groups)
+    if wanted.item:
+        address = grouped.values(key, undo=f"{bulk}.{key or NOTHING}")
+        return redirect(url_for("answer_groups.one", **address), 303)
     return _lead_on(actor, grouped, key, done, undo=f"{bulk}.{key or NOTHING}")
 
 
@@ -176,6 +188,7 @@ def _page(actor: Actor, assignment_id: int, criterion: str, key: str, problem: s
         similar = grouped.similar(group)[:SIMILAR]
         work = _work(session, actor, grouped, members)
         codes = {one.key: _code(session, grouped, one) for one in similar}
+        items = _group_items(session, grouped, group)
         points = (
             {} if grouped.switches.blind else answer_groups.load_points(session, members[:MEMBERS], criterion)
         )
@@ -189,6 +202,7 @@ def _page(actor: Actor, assignment_id: int, criterion: str, key: str, problem: s
         members=members[:MEMBERS],
         similar=similar,
         codes=codes,
+        items=items,
         points=points,
         work=work,
         levels=_levels(grouped.criterion),
@@ -221,6 +235,15 @@ def _code(session: Session, grouped: Grouped, group: AnswerGroup) -> list[str]:
     return texts
 
 
+def _group_items(session: Session, grouped: Grouped, group: AnswerGroup) -> list[GroupItem]:
+    assignment_id, criterion = grouped.assignment.id, grouped.criterion.id
+    uses = rubric_items.submissions_with(session, assignment_id, criterion)
+    return [
+        GroupItem(one, len(uses.get(one.item, frozenset()) & set(group.works)))
+        for one in rubric_items.list_items(session, assignment_id, criterion)
+    ]
+
+
 def _levels(criterion: Criterion) -> tuple[Level, ...]:
     return tuple(
         Level(number, words, round(criterion.points * number / criterion.highest, 2))
@@ -241,7 +264,7 @@ def _change(
     """Change the members of these groups: how many were changed, and how many were skipped."""
     changed = skipped = 0
     for each in groups:
-        works = _to_change(grouped, each)
+        works = _to_change(grouped, each, everybody=bool(wanted.item))
         result = group_changes.change_group(
             services().store, grouped.assignment.id, grouped.criterion, each.key, works, wanted,
             bulk=bulk, seen=_seen(grouped), actor=actor,
@@ -250,11 +273,12 @@ def _change(
     return changed, skipped
 
 
-def _to_change(grouped: Grouped, group: AnswerGroup) -> list[str]:
+def _to_change(grouped: Grouped, group: AnswerGroup, *, everybody: bool) -> list[str]:
     """Members that no person has graded; all where the form asks for it, or all are graded."""
     members = [one for one in grouped.found.members_of(group) if one.gradable]
     left = [one for one in members if not one.graded]
-    return [one.submission_id for one in (members if "all" in request.form or not left else left)]
+    everybody = everybody or "all" in request.form or not left
+    return [one.submission_id for one in (members if everybody else left)]
 
 
 def _seen(grouped: Grouped) -> int:
@@ -330,12 +354,16 @@ def _bulk() -> str:
 def _wanted() -> GroupChange:
     """What the form asks for. Raises ChangeRefused."""
     form = request.form
+    remove = form.get("remove_item", "")[:32]
+    item = remove or form.get("item", "")[:32]
     level = form.get("level", "")
     texts = {name: _typed(name) for name in ("reason", "comment")}
     number = int(level) if level.isascii() and level.isdecimal() and len(level) < 3 else None
     points = None if number is not None else worklist.number(form.get("points", ""))
+    graded = {"level": number, "points": points, **texts}
     try:
-        return GroupChange.model_validate({"level": number, "points": points, **texts})
+        # a form is sent by one button: what is written beside it waits for a level
+        return GroupChange.model_validate({"item": item, "remove": bool(remove)} if item else graded)
     except ValidationError:
         raise ChangeRefused from None
 

@@ -18,12 +18,15 @@ from app.web.services import services
 from app.web.toasts import flash_undo
 from grading.domain.errors import Conflict, NotFound
 from grading.domain.permissions import Actor
+from grading.domain.report_changes import Change, item_target, split_item_target
 from grading.domain.rubric import Criterion
 from grading.domain.shared_messages import NO_SUCH_SUBMISSION
 from grading.scoring.proposed_levels import judgement_of_model
-from grading.store.review import criterion_edits
+from grading.store import tables
+from grading.store.review import criterion_edits, rubric_items
 from grading.store.review.criterion_edits import CriterionEdit
 from grading.store.review.edits import NO_SUCH_CRITERION, ChangeRefused
+from grading.store.review.rubric_items import ItemRefused
 from grading.store.views import criterion_worklist, submission_lists
 from grading.store.views.criterion_worklist import CriterionEntry, CriterionProgress
 from grading.store.views.submission import SubmissionView
@@ -103,14 +106,19 @@ def overview(assignment_id: int) -> str:
 def listing(assignment_id: int, criterion: str) -> str:
     """The submissions by one criterion, and who graded them."""
     actor = auth.actor()
+    wanted = request.args.get("item", "")[:32]
     with services().store.read_autocommit() as session:
         found = _across(session, actor, assignment_id, criterion)
-    count = -(-len(found.rows) // PER_PAGE) or 1
+        item = rubric_items.load_item(session, assignment_id, wanted) if wanted else None
+        having = rubric_items.submissions_with(session, assignment_id, criterion) if wanted else {}
+    rows = [row for row in found.rows if not item or row.entry.submission_id in having.get(wanted, ())]
+    count = -(-len(rows) // PER_PAGE) or 1
     page = min(worklist.page_of(request.args), count)
-    here = found.rows[(page - 1) * PER_PAGE : page * PER_PAGE]
+    here = rows[(page - 1) * PER_PAGE : page * PER_PAGE]
     return render_template(
         "review/criterion_list.html",
         across=found,
+        item=item,
         saved=_saved_last(found),
         here=here,
         page=page,
@@ -153,6 +161,38 @@ def save(assignment_id: int, criterion: str, submission_id: str) -> Answer:
     return _lead_on(actor, found, submission_id, undo=f"{submission_id}.{change}")
 
 
+@pages.post(f"{ONE}/items")
+def change_item(assignment_id: int, criterion: str, submission_id: str) -> Answer:
+    """Apply or remove a rubric item, or add one and apply it; the page stays."""
+    actor = auth.actor()
+    try:
+        with services().store.write() as session:
+            view = _of(assignment_id, views.load_view(session, actor, submission_id, "grade.change"))
+            wanted = _wanted_item(session, view, criterion, actor)
+            made = criterion_edits.change_item(session, submission_id, wanted, actor)
+            found = _across(session, actor, assignment_id, criterion)
+    except (ChangeRefused, ItemRefused) as error:
+        return _page(actor, assignment_id, criterion, submission_id, error), error.status
+    words = _("Rubric item applied.") if wanted.kind == "item" else _("Rubric item removed.")
+    words += _(" The student can see it.") if view.released else ""
+    if made:
+        flash_undo(words, "criterion.undo", {"change": str(made[0])}, **found.values(submission_id))
+    return redirect(url_for("criterion.one", **found.values(submission_id)), 303)
+
+
+def _wanted_item(session: Session, view: SubmissionView, criterion: str, actor: Actor) -> Change:
+    """The change that the form asks for. Raises ItemRefused, ChangeRefused."""
+    form = request.form
+    if form.get("kind") == "new_item":
+        assignment = session.get_one(tables.Assignment, view.assignment_id)
+        item = views.new_item(session, assignment, criterion, actor)
+        return Change(kind="item", target=item_target(criterion, item.item))
+    target = form.get("target", "")[:100]
+    if split_item_target(target)[0] != criterion:
+        raise ChangeRefused
+    return Change(kind="remove_item" if form.get("kind") == "remove_item" else "item", target=target)
+
+
 @pages.post(f"{ONE}/undo")
 def undo(assignment_id: int, criterion: str, submission_id: str) -> Response:
     """Undo what was saved, and go back to that submission."""
@@ -171,7 +211,7 @@ def _page(
     assignment_id: int,
     criterion: str,
     submission_id: str,
-    problem: ChangeRefused | Conflict | None = None,
+    problem: ChangeRefused | ItemRefused | Conflict | None = None,
     typed: str = "",
 ) -> str:
     switches = _switches()
@@ -194,6 +234,7 @@ def _page(
         taken=free is None,
         problem=render_error(problem) if problem else "",
         typed=typed,
+        typed_item=request.form if isinstance(problem, ItemRefused) else {},
         actor=actor,
     )
 

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from app.reports import annotated_submission, result
 from app.reports.excerpts import excerpt
 from app.reports.flags import place_words
-from app.review.detail import Level
+from app.review.detail import ItemLine, Level, item_lines, standing
 from app.web.services import services
 from grading.documents import pseudonym_for, pseudonymise
 from grading.domain.document import Document
@@ -28,7 +28,7 @@ from grading.scoring.proposed_levels import judgement_of_model, level_of_checks
 from grading.similarity import Region, regions_of
 from grading.store.experiments.examples import student_identities
 from grading.store.grades.change_history import Made, criterion_stamp
-from grading.store.review import answer_groups, second_marking
+from grading.store.review import answer_groups, rubric_items, second_marking
 from grading.store.review.edits import NO_SUCH_CRITERION
 from grading.store.views.submission import SubmissionView, WholeSubmission
 
@@ -73,13 +73,12 @@ class CriterionPage:
     """The change by which a person graded it."""
     reason_change: Made | None
     stamp: str
+    items: tuple[ItemLine, ...]
 
     @property
     def level(self) -> int | None:
         """The level it stands at, where it may be shown."""
-        if self.hidden or self.now.points is None:
-            return None
-        return next((one.number for one in self.levels if abs(one.points - self.now.points) < 0.005), None)
+        return None if self.hidden else standing(self.levels, self.now)
 
     @property
     def text(self) -> str:
@@ -113,6 +112,7 @@ def load_page(
         grading=next((one for one in made if one.kind in GRADING), None),
         reason_change=next((one for one in made if one.kind == "reason"), None),
         stamp=criterion_stamp(session, view.round_id, criterion_id),
+        items=item_lines(rubric_items.list_items(session, view.assignment_id, criterion_id), now),
     )
 
 

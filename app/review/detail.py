@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -21,13 +21,16 @@ from app.web.template_helpers import form_token
 from grading.domain.document import Document, Location
 from grading.domain.evidence import CheckOutcome
 from grading.domain.jobs import Finding, Quote, Suggestion
-from grading.domain.report import CriterionGrade, Report
+from grading.domain.report import AppliedItem, CriterionGrade, Report
+from grading.domain.report_changes import item_target
 from grading.domain.rubric import Rubric
 from grading.domain.stages import editable_fields
 from grading.scoring.changes import at_level
 from grading.shared.cache import BoundedCache, mark
 from grading.store.grades import change_history
 from grading.store.grades.change_history import Made
+from grading.store.review import rubric_items
+from grading.store.review.rubric_items import RubricItem
 from grading.store.views.submission import SubmissionView, SubmittedWork, WholeSubmission
 
 Places = Mapping[Location, str]
@@ -45,6 +48,37 @@ class Level:
     points: float
 
 
+def standing(levels: Sequence[Level], now: CriterionGrade) -> int | None:
+    """The level a criterion stands at without its rubric items, where it stands at one."""
+    points = now.level_points
+    if points is None:
+        return None
+    return next((one.number for one in levels if abs(one.points - points) < 0.005), None)
+
+
+@dataclass(frozen=True)
+class ItemLine:
+    """A rubric item as a page offers it."""
+
+    target: str
+    """Of the change that applies or removes it."""
+    text: str
+    points: float
+    applied: bool
+
+
+def item_lines(items: Iterable[RubricItem], now: CriterionGrade) -> tuple[ItemLine, ...]:
+    """The items of a criterion, and those that apply to a submission though they were deleted."""
+    applied = {one.item: one for one in now.items}
+    offered: dict[str, RubricItem | AppliedItem] = {
+        one.item: one for one in items if one.criterion == now.criterion
+    }
+    return tuple(
+        ItemLine(item_target(now.criterion, item), one.text, one.points, item in applied)
+        for item, one in {**offered, **applied}.items()
+    )
+
+
 @dataclass(frozen=True)
 class Criterion:
     """A criterion: as it counts, as it was combined, and the levels there are."""
@@ -57,13 +91,12 @@ class Criterion:
     reason_change: Made | None
     lines: str
     """Where its evidence is in the work: for each place its name in the page and the number of lines."""
+    items: tuple[ItemLine, ...]
 
     @property
     def level(self) -> int | None:
         """The level it stands at, where it stands at one."""
-        if self.now.points is None:
-            return None
-        return next((one.number for one in self.levels if abs(one.points - self.now.points) < 0.005), None)
+        return standing(self.levels, self.now)
 
 
 @dataclass(frozen=True)
@@ -153,6 +186,7 @@ class PaneData:
     stamp: str
     rubric: Rubric
     """What its round is graded by."""
+    items: tuple[RubricItem, ...]
 
 
 def load_data(session: Session, whole: WholeSubmission, rubric: Rubric) -> PaneData:
@@ -160,7 +194,8 @@ def load_data(session: Session, whole: WholeSubmission, rubric: Rubric) -> PaneD
     view = whole.view
     made = view.grade.made[: change_history.MOST] if view.grade is not None else ()
     stamp = change_history.stamp_of(session, view.round_id, made)
-    return PaneData(view, whole.submitted, made, stamp, rubric)
+    items = rubric_items.list_items(session, view.assignment_id)
+    return PaneData(view, whole.submitted, made, stamp, rubric, items)
 
 
 def pane(source: PaneData, places: Places) -> Pane:
@@ -174,7 +209,7 @@ def pane(source: PaneData, places: Places) -> Pane:
         view=view,
         stamp=source.stamp,
         report=report,
-        criteria=_criteria(source.rubric, report, original, counts, places) if report and original else (),
+        criteria=_criteria(source, report, original, counts, places) if report and original else (),
         adjustments=tuple(_adjustments(report, counts, places)) if report else (),
         remarks=_remarks(original, counts) if report and original else (),
         words=_words(report, original, counts) if report and original else (),
@@ -200,9 +235,9 @@ def entries(made: Sequence[Made], report: Report | None) -> tuple[Entry, ...]:
 
 
 def _criteria(
-    content: Rubric, now: Report, was: Report, counts: Sequence[Made], places: Places
+    source: PaneData, now: Report, was: Report, counts: Sequence[Made], places: Places
 ) -> tuple[Criterion, ...]:
-    rubric = {one.id: one for one in content.criteria}
+    rubric = {one.id: one for one in source.rubric.criteria}
     made = []
     for number, (new, old) in enumerate(zip(now.criteria, was.criteria, strict=True), start=1):
         words = rubric[new.criterion].levels if new.criterion in rubric else ()
@@ -212,7 +247,8 @@ def _criteria(
         )
         points, reason = (_last(counts, kind, new.criterion) for kind in ("points", "reason"))
         lines = _lines(new.evidence, new.quotes, places)
-        made.append(Criterion(number, new, old, levels, points, reason, lines))
+        items = item_lines(source.items, new)
+        made.append(Criterion(number, new, old, levels, points, reason, lines, items))
     return tuple(made)
 
 
@@ -354,6 +390,7 @@ def _key(source: PaneData, here: Mapping[str, Any], saved: tuple[str, ...]) -> s
         source.made,
         source.stamp,
         source.rubric,
+        source.items,
         sorted(here.items()),
         saved,
     )

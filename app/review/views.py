@@ -20,7 +20,7 @@ from app.web.services import services
 from app.web.toasts import flash_undo
 from grading.domain.errors import CannotUndo, Conflict, NotFound
 from grading.domain.permissions import Actor, Subject, may
-from grading.domain.report_changes import Change
+from grading.domain.report_changes import Change, item_target
 from grading.domain.shared_messages import NO_SUCH_ASSIGNMENT, NO_SUCH_COURSE
 from grading.store import tables
 from grading.store.accounts import users
@@ -28,9 +28,10 @@ from grading.store.database import now
 from grading.store.grades import change_history
 from grading.store.grades import release as grade_release
 from grading.store.grades.change_history import Made
-from grading.store.review import comment_bank, edits
+from grading.store.review import comment_bank, edits, rubric_items
 from grading.store.review.comment_bank import CommentRefused
 from grading.store.review.edits import ChangedMeanwhile, ChangeRefused
+from grading.store.review.rubric_items import ItemRefused, RubricItem
 from grading.store.views import review_worklist, submission
 from grading.store.views.review_worklist import Filters
 from grading.store.views.submission import SubmissionView, WholeSubmission
@@ -188,6 +189,30 @@ def change(submission_id: str) -> Answer:
     return _done(submission_id, "grade.change", work)
 
 
+@pages.post("/submissions/<submission_id>/review/items")
+def add_item(submission_id: str) -> Answer:
+    """Add a rubric item to a criterion, and apply it."""
+
+    def work(session: Session, actor: Actor, view: SubmissionView) -> Done:
+        assignment = session.get_one(tables.Assignment, view.assignment_id)
+        item = new_item(session, assignment, request.form.get("target", ""), actor)
+        wanted = Change(kind="item", target=item_target(item.criterion, item.item))
+        made = edits.change_grade(session, submission_id, wanted, _stamp(), actor)
+        seen = change_history.stamp(session, view.round_id)
+        return _("Rubric item added and applied."), {"change": made, "seen": seen} if made else {}
+
+    return _done(submission_id, "grade.change", work)
+
+
+def new_item(session: Session, assignment: tables.Assignment, criterion: str, actor: Actor) -> RubricItem:
+    """The rubric item that a form asks for, added. Raises ItemRefused, ChangeRefused."""
+    rubric = {one.id: one for one in worklist.rubric_of(session, assignment)}
+    if criterion not in rubric:
+        raise ChangeRefused(edits.NO_SUCH_CRITERION)
+    text, points = _text("text", 20_000), worklist.number(request.form.get("points") or "0")
+    return rubric_items.add_item(session, assignment, rubric[criterion], text, points, actor)
+
+
 @pages.post("/submissions/<submission_id>/review/undo")
 def undo(submission_id: str) -> Answer:
     """Take a change back, or what else was done at a moment."""
@@ -290,7 +315,7 @@ def _done(submission_id: str, action: str, work: Work, after: list[str | None] |
     except ChangedMeanwhile as error:
         draft = request.form.to_dict()
         return page(actor, submission_id, meanwhile=error.since, draft=draft, stale=True), error.status
-    except (ChangeRefused, CommentRefused, Conflict, CannotUndo) as error:
+    except (ChangeRefused, CommentRefused, ItemRefused, Conflict, CannotUndo) as error:
         problem = render_error(error)
         return page(actor, submission_id, problem=problem, draft=request.form.to_dict()), error.status
     filters, number = worklist.filters_of(request.args), worklist.page_of(request.args)

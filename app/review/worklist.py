@@ -218,9 +218,9 @@ def filters_of(args: Mapping[str, str]) -> Filters:
 
 
 def number(text: str) -> float | None:
-    """A number as people write it, with a point or a comma; nothing for anything else."""
+    """A number as people write it, with a point or a comma, and any minus; nothing for anything else."""
     try:
-        value = float(text.strip().replace(",", "."))
+        value = float(text.strip().replace(",", ".").replace("−", "-"))
     except ValueError:
         return None
     return value if isfinite(value) and abs(value) <= 1e6 else None

@@ -262,6 +262,10 @@ def conflict_words(one: Conflict) -> str:
             "points are kept.",
             **values,
         ),
+        "item": lambda: _(
+            "“%(name)s” is now rated %(after)s instead of %(before)s. Its rubric items still apply.",
+            **values,
+        ),
         "remark": lambda: _(
             "The comment “%(name)s”, changed manually, no longer exists. The change is not kept.",
             **values,

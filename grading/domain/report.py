@@ -44,6 +44,16 @@ class PersonComment(Value):
     """The change that added it."""
 
 
+class AppliedItem(Value):
+    """A rubric item that a person applied to a criterion."""
+
+    item: str
+    text: str
+    points: float
+    """More, or less where negative; together with the level's points they stay between 0 and the maximum."""
+    by: str = ""
+
+
 class CriterionGrade(Value):
     """Points of one criterion, or none when it could not be judged."""
 
@@ -61,6 +71,15 @@ class CriterionGrade(Value):
     corrected: Corrected | None = Field(default=None, exclude_if=_nothing)
     bonus: bool = Field(default=False, exclude_if=_nothing)
     """Its points come on top of the maximum."""
+    items: tuple[AppliedItem, ...] = Field(default=(), exclude_if=_nothing)
+    """Rubric items that people applied; `points` includes theirs, `level` does not."""
+    points_before_items: float | None = Field(default=None, exclude_if=lambda points: points is None)
+    """Where there are items and points."""
+
+    @property
+    def level_points(self) -> float | None:
+        """The points without rubric items; nothing where it could not be judged."""
+        return self.points if self.points_before_items is None else self.points_before_items
 
 
 class Adjusted(Value):

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from grading.domain.report import CriterionGrade, Report
-from grading.domain.report_changes import Change
+from grading.domain.report_changes import ITEM, Change, split_item_target
 from grading.scoring.changes import LISTS
 
-Why = Literal["gone", "too_many", "worth", "judged", "remark"]
+Why = Literal["gone", "too_many", "worth", "judged", "item", "remark"]
 """gone       the criterion or adjustment is not in the new rubric: the change is left behind
 too_many   the person gave more points than the criterion has now: the highest counts
 worth      the criterion has other points now: the person's points stay
 judged     the new grading judges it otherwise than the one that was changed: the person's points stay
+item       the same where a person applied a rubric item: the item stays
 remark     the remark that was changed is not in the new report: the change is left behind
 """
 
@@ -50,6 +51,8 @@ def carried(changes: Iterable[Change], old: Report, new: Report) -> Carried:
             mine, conflict = _of_criterion(change, was.get(change.target), now.get(change.target))
         elif change.kind == "confirm":
             mine, conflict = _confirmed(change, was.get(change.target), now.get(change.target)), None
+        elif change.kind in ITEM:
+            mine, conflict = _of_item(change, was, now)
         elif change.kind in ("waive", "apply"):
             mine, conflict = _of_adjustment(change, old, new)
         elif change.kind in ("remark", "hide"):
@@ -84,6 +87,20 @@ def _confirmed(change: Change, was: CriterionGrade | None, now: CriterionGrade |
         was is not None and now is not None and (was.points, was.max_points) == (now.points, now.max_points)
     )
     return change if same else None
+
+
+def _of_item(
+    change: Change, was: Mapping[str, CriterionGrade], now: Mapping[str, CriterionGrade]
+) -> tuple[Change | None, Conflict | None]:
+    """A rubric item stays with its criterion; it may concern what another level takes off already."""
+    criterion, _ = split_item_target(change.target)
+    before, after = was.get(criterion), now.get(criterion)
+    title = before.title if before else criterion
+    if after is None:
+        return None, Conflict("gone", title)
+    if change.kind == "item" and before is not None and before.points != after.points:
+        return change, Conflict("item", title, before.points, after.points)
+    return change, None
 
 
 def _of_adjustment(change: Change, old: Report, new: Report) -> tuple[Change | None, Conflict | None]:

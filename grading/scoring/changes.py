@@ -7,8 +7,8 @@ from typing import Any
 
 from grading.domain.document import Location
 from grading.domain.jobs import Finding, Suggestion
-from grading.domain.report import Corrected, CriterionGrade, PersonComment, Report
-from grading.domain.report_changes import Change
+from grading.domain.report import AppliedItem, Corrected, CriterionGrade, PersonComment, Report
+from grading.domain.report_changes import ITEM, Change, split_item_target
 from grading.domain.round_states import RoundState
 from grading.domain.stages import AnalysisOutput
 from grading.scoring.adjustments import added_up, decided
@@ -29,7 +29,10 @@ def changed(report: Report, changes: Iterable[Change]) -> Report:
     of = [*{(one.kind, one.target or one.id): one for one in given}.values()]
     if not of:
         return report
-    criteria = tuple(_criterion(grade, of) for grade in report.criteria)
+    items = applied_items(given)
+    criteria = tuple(
+        _with_items(_criterion(grade, of), items.get(grade.criterion, ())) for grade in report.criteria
+    )
     adjustments, so_far = added_up(criteria, decided(report.adjustments, given), report.bonus_at_most)
     whole = report.status == RoundState.GRADED and all(grade.points is not None for grade in criteria)
     made = report.model_copy(
@@ -48,6 +51,33 @@ def changed(report: Report, changes: Iterable[Change]) -> Report:
 def at_level(grade: CriterionGrade, level: int) -> float:
     """The points that a level of a criterion gives."""
     return round(grade.max_points * level / grade.highest, 2)
+
+
+def applied_items(changes: Iterable[Change]) -> dict[str, tuple[Change, ...]]:
+    """Criterion -> the changes by which its rubric items apply; of each item the last word counts."""
+    words = {one.target: one for one in changes if one.kind in ITEM}
+    found: dict[str, tuple[Change, ...]] = {}
+    for target, one in words.items():
+        if one.kind == "item":
+            criterion, _ = split_item_target(target)
+            found[criterion] = (*found.get(criterion, ()), one)
+    return found
+
+
+def _with_items(grade: CriterionGrade, items: Sequence[Change]) -> CriterionGrade:
+    """points = those of the level + those of the items, between 0 and the criterion's maximum."""
+    if not items:
+        return grade
+    applied = tuple(
+        AppliedItem(item=split_item_target(one.target)[1], text=one.text, points=one.points or 0.0, by=one.by)
+        for one in items
+    )
+    update: dict[str, Any] = {"items": applied}
+    if grade.points is not None:
+        points = grade.points + sum(one.points for one in applied)
+        update["points"] = round(min(max(points, 0.0), grade.max_points), 2)
+        update["points_before_items"] = grade.points
+    return grade.model_copy(update=update)
 
 
 def _criterion(grade: CriterionGrade, changes: Sequence[Change]) -> CriterionGrade:

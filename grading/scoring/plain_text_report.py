@@ -21,6 +21,7 @@ def as_text(report: Report, title: str, *, released: bool, final_points: float |
         got = "not rated" if one.points is None else f"{one.points:g}"
         bonus = ", bonus" if one.bonus else ""
         lines += [f"- {one.title}: {got} of {one.max_points:g}{bonus}. {one.reason}".rstrip()]
+        lines += [f"  - {item.text}: {item.points:+g}" for item in one.items]
     lines += [
         f"- {one.title}: -{one.points:g}. {one.description}".rstrip()
         for one in report.adjustments

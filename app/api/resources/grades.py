@@ -51,6 +51,9 @@ class CriterionResult(BaseModel):
     max_points: float = Field(description="the maximum points", examples=[4.0])
     bonus: bool = Field(description="whether its points are added to `max_score` (bonus)", examples=[False])
     reason: str = Field(description="the current reason for the points", examples=["Both files are read."])
+    items: list[AppliedItem] = Field(
+        description="the rubric items that apply; `points` includes their points"
+    )
     changed: bool = Field(description="whether a person changed the points or the reason", examples=[True])
     original_points: float | None = Field(description="the points before any change", examples=[3.0])
     original_reason: str = Field(description="the reason before any change", examples=["One file is read."])
@@ -58,6 +61,14 @@ class CriterionResult(BaseModel):
         description="the reason for the change",
         examples=["The second file is read, too."],
     )
+
+
+class AppliedItem(BaseModel):
+    """A rubric item that applies to a criterion."""
+
+    item: str = Field(description="the ID of the rubric item", examples=["0b9e64cf8d5c4b1f9a3f6f9a0f3f1a57"])
+    text: str = Field(description="the comment", examples=["The axes have no labels."])
+    points: float = Field(description="the added points; negative: deducted", examples=[-0.5])
 
 
 class AdjustmentResult(BaseModel):
@@ -114,13 +125,15 @@ class ChangeWanted(RequestModel):
     """A change of a result. The original is kept."""
 
     kind: Kind = Field(
-        description="`points` or `reason` of a criterion, `remark` or `hide` of a remark, `text` of a part, "
-        "`add` a comment, `adjust` the total, `waive` or `apply` a deduction or cap of the rubric",
+        description="`points` or `reason` of a criterion, `item` or `remove_item` to apply or remove a "
+        "rubric item, `remark` or `hide` of a remark, `text` of a part, `add` a comment, `adjust` the total, "
+        "`waive` or `apply` a deduction or cap of the rubric",
         examples=["points"],
     )
     target: Target = Field(
         default="",
-        description="the ID of a criterion or adjustment; `finding:2`, `suggestion:0`, `feedback.achieved` …",
+        description="the ID of a criterion or adjustment; `finding:2`, `suggestion:0`, `feedback.achieved`; "
+        "the IDs of a criterion and a rubric item, separated by a slash",
         examples=["load"],
     )
     points: Points | None = Field(
@@ -381,6 +394,7 @@ def _criterion(one: CriterionGrade, before: CriterionGrade) -> CriterionResult:
         max_points=one.max_points,
         bonus=one.bonus,
         reason=one.reason,
+        items=[AppliedItem(item=i.item, text=i.text, points=i.points) for i in one.items],
         changed=one.corrected is not None,
         original_points=before.points,
         original_reason=before.reason,

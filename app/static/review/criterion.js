@@ -82,7 +82,11 @@ document.addEventListener("submit", (event) => {
   if (!isSentHere(form)) return;
   event.preventDefault();
   const data = new FormData(form, event.submitter);
-  load(form.action, data, () => byItself(form, event.submitter));
+  const written = event.submitter?.hasAttribute("data-keeps-text") ? unsaved()?.value : undefined;
+  load(form.action, data, () => byItself(form, event.submitter)).then(() => {
+    const field = across()?.querySelector("[data-across-text]");
+    if (written !== undefined && field) field.value = written;
+  });
 });
 
 document.addEventListener("click", (event) => {
@@ -94,7 +98,7 @@ document.addEventListener("click", (event) => {
 
 // What was written and not saved keeps keys from leading away.
 const unsaved = () => {
-  const field = across().querySelector("textarea");
+  const field = across().querySelector("[data-across-text]");
   return field && field.value !== field.defaultValue ? field : null;
 };
 
@@ -109,12 +113,25 @@ const press = (key) => {
   return true;
 };
 
-const write = () => {
-  const field = across().querySelector("textarea");
+const write = (selector = "[data-across-text]") => {
+  const field = across().querySelector(selector);
   if (!field) return false;
   field.focus();
   field.setSelectionRange(field.value.length, field.value.length);
   return true;
+};
+
+// A rubric item of what is written already: it is reused, so the text of this submission stays as it was.
+const newItem = () => {
+  const form = across().querySelector("[data-new-item]");
+  if (!form) return false;
+  form.open = true;
+  const written = unsaved();
+  if (written) {
+    form.querySelector("[data-item-text]").value = written.value;
+    written.value = written.defaultValue;
+  }
+  return write("[data-item-text]");
 };
 
 const help = () => {
@@ -126,11 +143,18 @@ document.addEventListener("keydown", (event) => {
   if (event.defaultPrevented || event.isComposing || event.altKey || keysDialog.open) return;
   if (isField(event.target)) {
     if (event.key === "Escape") event.target.blur();
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) press("a");
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+      const item = event.target.closest("[data-new-item] form");
+      if (item) item.requestSubmit(item.querySelector("button"));
+      else press("a");
+    }
     return;
   }
   if (event.ctrlKey || event.metaKey || event.repeat || stored() === "off") return;
-  const done = { c: write, "?": help }[event.key] ?? (() => /^[0-9ajknu]$/.test(event.key) && press(event.key));
+  const item = event.shiftKey && /^Digit([1-9])$/.exec(event.code); // the digit, whatever stands above it
+  const known = { c: () => write(), i: newItem, "?": help };
+  const plain = () => /^[0-9ajknu]$/.test(event.key) && press(event.key);
+  const done = item ? () => press(`item-${item[1]}`) : (known[event.key] ?? plain);
   if (done()) event.preventDefault();
 });
 

@@ -7,11 +7,11 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Select, bindparam, func, select
+from sqlalchemy import Select, and_, bindparam, func, select
 from sqlalchemy.orm import Session, aliased
 
 from grading.domain.base_value import Value
-from grading.domain.report_changes import GRADING
+from grading.domain.report_changes import GRADING, ITEM, item_target
 from grading.store.database import literal_limit
 from grading.store.tables import Change, Round, User
 
@@ -60,8 +60,9 @@ def stamp(session: Session, round_id: str) -> str:
 def criterion_stamp(session: Session, round_id: str, criterion: str) -> str:
     """Stamp of the changes of one criterion; those of others leave it as it is."""
     query = select(func.max(Change.id), func.count(Change.undone_at))
-    of_it = (Change.kind.in_(OF_CRITERION), Change.target == criterion)
-    newest, undone = session.execute(query.where(Change.round_id == round_id, *of_it)).one()
+    own = and_(Change.kind.in_(OF_CRITERION), Change.target == criterion)
+    items = and_(Change.kind.in_(ITEM), Change.target.startswith(item_target(criterion, ""), autoescape=True))
+    newest, undone = session.execute(query.where(Change.round_id == round_id, own | items)).one()
     return f"{round_id}.{newest or 0}.{undone}"
 
 

@@ -17,7 +17,7 @@ from grading.domain.errors import NotFound
 from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
 from grading.domain.report import CriterionGrade, Report
-from grading.domain.report_changes import GRADING, Change
+from grading.domain.report_changes import GRADING, Change, split_item_target
 from grading.domain.rubric import Criterion
 from grading.scoring import changed
 from grading.scoring.changes import at_level
@@ -59,13 +59,27 @@ def grade_criterion(
     return tuple(edits.record_change(session, grade, one, actor) for one in changes)
 
 
+def change_item(session: Session, submission_id: str, wanted: Change, actor: Actor) -> tuple[int, ...]:
+    """Apply or remove a rubric item; returns the id of the change, none where it is so already.
+
+    Raises NotFound, ChangeRefused. It is added to whatever else is said about the criterion, so that there
+    is no conflict with others.
+    """
+    grade = _locked(session, submission_id)
+    criterion, item = split_item_target(wanted.target)
+    applies = any(one.item == item for one in _grade_now(session, grade, criterion).items)
+    if applies == (wanted.kind == "item"):
+        return ()
+    return (edits.record_change(session, grade, wanted, actor),)
+
+
 def undo_criterion(
     session: Session, submission_id: str, criterion: str, change_ids: Sequence[int], actor: Actor
 ) -> None:
     """Undo these changes of a criterion; undone ones stay undone. Raises NotFound."""
     grade = _locked(session, submission_id)
     rows = [edits.find_change(session, grade, one) for one in change_ids]
-    if not rows or any(row.target != criterion for row in rows):
+    if not rows or any(split_item_target(row.target)[0] != criterion for row in rows):
         raise NotFound(edits.NO_SUCH_CHANGE)
     for row in rows:
         if row.undone_at is None:
@@ -77,7 +91,7 @@ def level_change(criterion: Criterion, found: CriterionGrade, level: int, reason
     if not 0 <= level <= min(found.highest, criterion.highest):
         raise ChangeRefused(NO_SUCH_LEVEL)
     points = at_level(found, level)
-    if found.points is not None and abs(found.points - points) < 0.005:
+    if found.level_points is not None and abs(found.level_points - points) < 0.005:
         return Change(kind="confirm", target=criterion.id, reason=reason)
     reason = reason or criterion.levels[level][:2_000]
     return Change(kind="points", target=criterion.id, points=points, reason=reason)

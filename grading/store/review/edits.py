@@ -16,7 +16,7 @@ from grading.domain.errors import CannotUndo, Conflict, GraderError, NotFound
 from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
 from grading.domain.report import Report
-from grading.domain.report_changes import Change
+from grading.domain.report_changes import ITEM, Change, split_item_target
 from grading.domain.shared_messages import NO_SUCH_FILE_OF_SUBMISSION
 from grading.domain.stages import editable_fields
 from grading.scoring import changed
@@ -26,6 +26,7 @@ from grading.store.database import now
 from grading.store.grades import release
 from grading.store.grades.change_history import Made, since, stamp
 from grading.store.grades.final_score import list_changes, update_final_score
+from grading.store.review import rubric_items
 
 NO_SUCH_CHANGE = define_message("edits.no_such_change", "This change does not exist.")
 NO_GRADE_YET = define_message("edits.no_grade_yet", "This submission has no grade yet.")
@@ -47,6 +48,9 @@ NO_SUCH_CRITERION = define_message(
 POINTS_RANGE = define_message("edits.points_range", "Enter 0 to %(most)s points for “%(title)s”.")
 NOT_RATED = define_message(
     "edits.not_rated", "“%(title)s” has no points that could be confirmed. Choose a level."
+)
+NOT_APPLIED = define_message(
+    "edits.not_applied", "This rubric item does not apply to this submission any more. Reload the page."
 )
 NO_SUCH_REMARK = define_message(
     "edits.no_such_remark", "This comment is no longer part of the grade. Reload the page."
@@ -250,6 +254,8 @@ def _checked(session: Session, grade: tables.Grade, wanted: Change) -> tuple[dic
         return {}, _of_adjustment(report, wanted)
     if wanted.kind in ("points", "confirm", "reason"):
         return _of_criterion(report, wanted)
+    if wanted.kind in ITEM:
+        return _of_item(session, grade, report, wanted)
     if wanted.kind in ("remark", "hide"):
         return _of_remark(original, wanted)
     if not wanted.text:
@@ -293,6 +299,26 @@ def _of_criterion(report: Report, wanted: Change) -> tuple[dict[str, Any], dict[
     if wanted.points is None or not 0 <= wanted.points <= found.max_points:
         raise ChangeRefused(POINTS_RANGE(most=found.max_points, title=found.title))
     return {"points": round(wanted.points, 2)}, {"points": found.points}
+
+
+def _of_item(
+    session: Session, grade: tables.Grade, report: Report, wanted: Change
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The item as it is now; one that was deleted can still be removed."""
+    criterion, item = split_item_target(wanted.target)
+    found = next((one for one in report.criteria if one.criterion == criterion), None)
+    if found is None:
+        raise ChangeRefused(NO_SUCH_CRITERION)
+    before = {"points": found.points}
+    if wanted.kind == "remove_item":
+        if not any(one.item == item for one in found.items):
+            raise ChangeRefused(NOT_APPLIED)
+        return {}, before
+    submission = session.get_one(tables.Submission, grade.submission_id)
+    version = rubric_items.lock_item(session, submission.assignment_id, item)
+    if version.criterion != criterion:
+        raise NotFound(rubric_items.NO_SUCH_ITEM)
+    return rubric_items.item_value(version), before
 
 
 def _of_remark(original: Report, wanted: Change) -> tuple[dict[str, Any], dict[str, Any]]:

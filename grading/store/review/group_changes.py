@@ -26,16 +26,18 @@ from grading.similarity.groups import ALONE
 from grading.store import tables
 from grading.store.bulk import chunks
 from grading.store.database import Store, now
+from grading.store.review import item_changes, rubric_items
 from grading.store.review.answer_groups import is_separate
 from grading.store.review.bulk_changes import BATCH, changes_of, lock_current, record, settle
 from grading.store.review.edits import NO_REASON, NOTHING_WRITTEN, POINTS_RANGE, ChangeRefused
+from grading.store.review.rubric_items import RubricItem
 from grading.store.tables import Answer, Assignment, Grade
 
 NO_SUCH_LEVEL = define_message("group_changes.no_such_level", "Choose one of the levels of this criterion.")
 
 
 class GroupChange(Value):
-    """What all members of a group get: a level or points, and a comment."""
+    """What all members of a group get: a level or points, a comment, a rubric item."""
 
     level: int | None = None
     points: float | None = None
@@ -44,6 +46,10 @@ class GroupChange(Value):
     """Of the points; without one, the words of the level."""
     comment: str = Field(default="", max_length=20_000)
     """Shown at the place of each member's answer."""
+    item: str = Field(default="", max_length=32)
+    """The rubric item to apply."""
+    remove: bool = False
+    """Remove that item instead."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,7 @@ def change_group(
     actor: Actor,
 ) -> GroupResult:
     """Change these members of a group; `seen` is `newest` of the groups as shown. Raises ChangeRefused."""
-    made = _Made(criterion.id, key, _wanted(criterion, wanted), wanted.level, bulk, seen, actor)
+    made = _Made(criterion.id, key, _wanted(criterion, wanted), wanted, bulk, seen, actor)
     done: set[str] = set()
     for some in chunks(list(dict.fromkeys(submissions)), BATCH):
         with store.write() as session:
@@ -93,7 +99,7 @@ def _wanted(criterion: Criterion, wanted: GroupChange) -> list[Change]:
         found.append(Change(kind="points", target=criterion.id, points=wanted.points, reason=reason))
     if wanted.comment.strip():
         found.append(Change(kind="add", text=wanted.comment.strip()))
-    if not found:
+    if not found and not wanted.item:
         raise ChangeRefused(NOTHING_WRITTEN)
     return found
 
@@ -104,8 +110,8 @@ class _Made:
 
     criterion: str
     key: str
-    wanted: Sequence[Change]
-    level: int | None
+    changes: Sequence[Change]
+    wanted: GroupChange
     bulk: str
     seen: int
     actor: Actor
@@ -118,6 +124,7 @@ def _change_batch(
     grades = lock_current(session, assignment.id, submissions)
     made = changes_of(session, [grade.round_id for grade in grades])
     places = _places(session, [grade.round_id for grade in grades], one)
+    version = rubric_items.lock_item(session, assignment.id, one.wanted.item) if one.wanted.item else None
     done = set()
     for grade in grades:
         earlier = made[grade.round_id]
@@ -125,6 +132,9 @@ def _change_batch(
             done.add(grade.submission_id)
         elif grade.round_id in places and not _changed_since(earlier, one):
             rows = list(_rows(session, grade, places[grade.round_id], one))
+            if version is not None:
+                rows += _item_rows(session, grade, earlier, version, one)
+                done.add(grade.submission_id)  # who has the item already is no exception
             session.add_all(rows)
             if rows:
                 settle(session, grade, [*earlier, *rows])
@@ -161,8 +171,8 @@ def _rows(
     if found is None:
         return
     now_there = {"points": grade.criterion_points.get(one.criterion)}
-    for wanted in one.wanted:
-        value = _value(found, regions, wanted, one.level)
+    for wanted in one.changes:
+        value = _value(found, regions, wanted, one.wanted.level)
         same = wanted.kind == "points" and value == now_there
         yield tables.Change(
             round_id=grade.round_id, submission_id=grade.submission_id,
@@ -170,6 +180,17 @@ def _rows(
             before=now_there if wanted.kind == "points" else {},
             reason=wanted.reason, bulk=one.bulk, by=one.actor.user_id, at=now(session),
         )  # fmt: skip
+
+
+def _item_rows(
+    session: Session, grade: Grade, earlier: Sequence[tables.Change], version: RubricItem, one: _Made
+) -> list[tables.Change]:
+    """The change that applies or removes an item; none where that is so already."""
+    wanted = version.model_copy(update={"active": not one.wanted.remove})
+    row = item_changes.new_row(session, grade, wanted, one.bulk, one.actor)
+    last = item_changes.last_word(earlier, row.target)
+    applies = last is not None and last.kind == "item"
+    return [row] if version.criterion == one.criterion and applies == one.wanted.remove else []
 
 
 def _value(

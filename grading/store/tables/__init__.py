@@ -46,6 +46,7 @@ from grading.store.tables.reviewing import (
     Example,
     Mark,
     RegradeRequest,
+    RubricItem,
     SavedComment,
 )
 from grading.store.tables.rounds import Grade, Prompt, Round, RoundStage, Run, SystemMessage
@@ -88,6 +89,7 @@ __all__ = [
     "ResetLink",
     "Round",
     "RoundStage",
+    "RubricItem",
     "RubricVersion",
     "Run",
     "SavedComment",

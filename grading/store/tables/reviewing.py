@@ -27,7 +27,7 @@ class Change(Base):
     before: Mapped[dict[str, Any]]
     reason: Mapped[str] = mapped_column(Text, default="")
     bulk: Mapped[str] = mapped_column(Id, default="")
-    """Id shared by all changes that were made at once: of one curve, or of one group of answers."""
+    """Id shared by all changes that were made at once: of a curve, a group of answers, or a rubric item."""
     by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     at: Mapped[datetime]
     undone_at: Mapped[datetime | None]
@@ -81,6 +81,32 @@ class SavedComment(Base):
     text: Mapped[str] = mapped_column(Text)
     by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     at: Mapped[datetime]
+
+
+class RubricItem(Base):
+    """One version of a rubric item: a reusable comment with points; immutable, the last one counts."""
+
+    __tablename__ = "rubric_items"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    item: Mapped[str] = mapped_column(Id)
+    """Shared by all versions of an item."""
+    number: Mapped[int]
+    """Of the version, from 1."""
+    assignment_id: Mapped[int] = mapped_column(ForeignKey("assignments.id"))
+    criterion: Mapped[str] = mapped_column(String(80))
+    text: Mapped[str] = mapped_column(Text)
+    points: Mapped[float] = mapped_column(Float)
+    """Added to the criterion's points; negative: deducted."""
+    active: Mapped[bool] = mapped_column(Boolean, default=True)
+    """False: the item was deleted."""
+    bulk: Mapped[str] = mapped_column(Id, default="")
+    """Id shared with the changes of grades that this version made."""
+    by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    at: Mapped[datetime]
+    __table_args__ = (
+        UniqueConstraint("item", "number"),
+        Index("rubric_items_of_criterion", "assignment_id", "criterion"),
+    )
 
 
 class Example(Base):

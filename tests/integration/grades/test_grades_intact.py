@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from grading.checks.kinds.code import Uses
 from grading.checks.kinds.runs import RunsClean
 from grading.config.settings import load
-from grading.domain.errors import GraderError, NotFound
+from grading.domain.errors import CannotUndo, Conflict, GraderError, NotFound
 from grading.domain.lateness import LateRule
 from grading.domain.permissions import Actor
 from grading.domain.report import Report
@@ -36,7 +36,7 @@ from grading.store.grades import extensions
 from grading.store.grades import release as grade_release
 from grading.store.grades.change_history import stamp
 from grading.store.grades.final_score import lateness_of, list_changes
-from grading.store.review import answer_groups, edits, regrade_requests
+from grading.store.review import answer_groups, edits, item_changes, regrade_requests, rubric_items
 from grading.store.review import curves as grade_curves
 from grading.store.review.bulk_changes import undo_bulk
 from grading.store.review.group_changes import GroupChange, GroupResult, change_group
@@ -608,6 +608,70 @@ def test_a_group_is_changed_at_once_and_undone_at_once(server: Server) -> None:
     assert undo_bulk(server.store, assignment_id, "b" * 32, TEACHER) == 0
     with pytest.raises(NotFound):
         undo_bulk(server.store, add_assignment(server.store, "another"), "b" * 32, TEACHER)
+
+
+def test_a_rubric_item_changes_everywhere_when_it_is_edited(server: Server) -> None:
+    assignment_id, works = a_class(server, "x <- 1", "x <- 2", "x <- 1")
+    code, store = RUBRIC.criteria[0], server.store
+    for work in works:
+        with store.write() as session:
+            given_points = Change(kind="points", target="code", points=30, reason="r")
+            edits.record_change(session, the_grade(session, work), given_points, TEACHER)
+    before = points_of(server, works)
+    with store.write() as session:
+        assignment = session.get_one(Assignment, assignment_id)
+        item = rubric_items.add_item(session, assignment, code, " No names.\r\n", -10, TEACHER)
+        assert rubric_items.add_item(session, assignment, code, "No names.", -10, TEACHER) == item
+        for text_, points in (("", 0), ("x" * 2001, 0), ("x", 61), ("x", float("nan")), ("x", None)):
+            with pytest.raises(rubric_items.ItemRefused):
+                rubric_items.add_item(session, assignment, code, text_, points, TEACHER)
+    apply = Change(kind="item", target=f"code/{item.item}")
+    remove = Change(kind="remove_item", target=f"code/{item.item}")
+    with store.write() as session:
+        with pytest.raises(edits.ChangeRefused):
+            edits.record_change(session, the_grade(session, works[0]), remove, TEACHER)
+        with pytest.raises(NotFound):
+            wrong = Change(kind="item", target=f"code/{'0' * 32}")
+            edits.record_change(session, the_grade(session, works[0]), wrong, TEACHER)
+        edits.record_change(session, the_grade(session, works[0]), apply, TEACHER)
+    # two members of a group, of whom one has it
+    key, newest = group_of(server, assignment_id, (works[0], works[2]))
+    more = {"seen": newest, "actor": TEACHER}
+    group = GroupChange(item=item.item)
+    both = [works[0], works[2]]
+    done = change_group(store, assignment_id, code, key, both, group, bulk="a" * 32, **more)
+    assert done == GroupResult(2, ())
+    less = [round(points - 10, 2) for points in before]
+    assert points_of(server, works) == [less[0], before[1], less[2]]
+    intact(store)
+    edited = item.model_copy(update={"points": 5.0, "text": "Good names."})
+    with store.read() as session:
+        moved = item_changes.preview_edit(session, assignment_id, edited)
+        assert [(one.submission_id in (works[0], works[2]), one.delta) for one in moved] == [(True, 15)] * 2
+    edit = {"bulk": "b" * 32, "actor": TEACHER}
+    assert item_changes.edit_item(store, assignment_id, edited, seen=1, **edit) == 2
+    assert item_changes.edit_item(store, assignment_id, edited, seen=1, **edit) == 0  # sent twice
+    with pytest.raises(Conflict):
+        item_changes.edit_item(store, assignment_id, edited, seen=1, bulk="c" * 32, actor=TEACHER)
+    most = [min(60, round(points + 5, 2)) for points in before]
+    assert points_of(server, works) == [most[0], before[1], most[2]]
+    intact(store)
+    with store.write() as session:  # applied since: it goes back together with the others
+        edits.record_change(session, the_grade(session, works[1]), apply, TEACHER)
+    assert item_changes.undo_edit(store, assignment_id, item.item, "b" * 32, TEACHER).points == -10
+    assert points_of(server, works) == less
+    with pytest.raises(CannotUndo):
+        item_changes.undo_edit(store, assignment_id, item.item, "b" * 32, TEACHER)
+    deleted = item.model_copy(update={"active": False})
+    assert item_changes.edit_item(store, assignment_id, deleted, seen=3, bulk="d" * 32, actor=TEACHER) == 3
+    assert points_of(server, works) == before
+    with store.write() as session:
+        assert rubric_items.list_items(session, assignment_id) == ()
+        with pytest.raises(NotFound):
+            edits.record_change(session, the_grade(session, works[0]), apply, TEACHER)
+    item_changes.undo_edit(store, assignment_id, item.item, "d" * 32, TEACHER)
+    assert points_of(server, works) == less
+    intact(store)
 
 
 def test_who_left_a_group_stays_out_also_when_graded_again(server: Server) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from grading.domain.evidence import CheckOutcome
 from grading.domain.jobs import Judgement, Provenance
 from grading.domain.report import CriterionGrade, Report
@@ -57,3 +60,48 @@ def test_a_confirmation_changes_nothing_and_is_dropped_where_points_are_others()
     assert carried([agreed], made, made).changes == (agreed,)
     for other in (report(criterion(points=2.0)), report(criterion(max_points=5)), report()):
         assert carried([agreed], made, other) == carried([], made, other)
+
+
+def test_rubric_items_add_to_the_level_within_the_criterion() -> None:
+    work = report(criterion(points=3.0, level=3), criterion("think"))
+    less = Change(id=1, kind="item", target="load/a", text="No header.", points=-1.5, by="Ada")
+    more = Change(id=2, kind="item", target="load/b", text="Elegant.", points=0.5)
+    found = changed(work, [less, more]).criteria[0]
+    assert (found.points, found.level_points, found.level) == (2.0, 3.0, 3.0)
+    assert [(one.item, one.points, one.by) for one in found.items] == [("a", -1.5, "Ada"), ("b", 0.5, "")]
+    level = Change(id=3, kind="points", target="load", points=4, reason="r")
+    assert changed(work, [less, level]).criteria[0].points == 2.5
+    edited = less.model_copy(update={"id": 4, "points": -9.0})
+    assert changed(work, [less, level, edited]).criteria[0].points == 0.0
+    removed = Change(id=5, kind="remove_item", target="load/a")
+    assert changed(work, [less, removed]).criteria == work.criteria
+    assert changed(work, [less, removed, less]).criteria[0].points == 1.5
+    unrated = report(criterion(points=None, level=None, basis="ungraded"))
+    assert changed(unrated, [less]).criteria[0].points is None  # nobody judged it, so there is no zero
+
+
+WORDS = st.lists(
+    st.tuples(st.sampled_from("abc"), st.integers(-500, 500), st.booleans()), min_size=1, max_size=8
+)
+
+
+@given(WORDS)
+def test_of_each_rubric_item_the_last_word_counts(words: list[tuple[str, int, bool]]) -> None:
+    changes = [
+        Change(id=n, kind="item" if on else "remove_item", target=f"load/{item}", points=points / 100)
+        for n, (item, points, on) in enumerate(words, start=1)
+    ]
+    found = changed(report(criterion(points=2.0, level=2), criterion("think")), changes)
+    last = {item: points / 100 if on else 0.0 for item, points, on in words}
+    assert found.criteria[0].points == round(min(max(2 + sum(last.values()), 0), 4), 2)
+    assert found.points == round(sum(one.points or 0.0 for one in found.criteria), 2)
+
+
+def test_rubric_items_are_carried_over_with_their_criterion() -> None:
+    item = Change(kind="item", target="load/a", points=-1)
+    old = report(criterion())
+    assert carried([item], old, old).conflicts == ()
+    other = carried([item], old, report(criterion(points=2.0, level=2)))
+    assert (other.changes, [one.why for one in other.conflicts]) == ((item,), ["item"])
+    gone = carried([item], old, report(criterion("think")))
+    assert (gone.changes, [one.why for one in gone.conflicts]) == ((), ["gone"])
