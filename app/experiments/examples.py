@@ -10,7 +10,7 @@ from flask import Blueprint, flash, redirect, render_template, request, url_for
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
-from app.web import auth, grade_view_audit, page_cache
+from app.web import auth, grade_view_audit, page_cache, parsing
 from app.web.i18n import gettext as _
 from app.web.i18n import render_error
 from app.web.services import services
@@ -20,6 +20,7 @@ from grading.domain.permissions import Actor, Subject, may
 from grading.domain.rubric import Criterion
 from grading.domain.shared_messages import NO_SUCH_ASSIGNMENT
 from grading.store import tables
+from grading.store.database import now
 from grading.store.experiments import corrections, example_evaluation, examples
 from grading.store.experiments.example_evaluation import Evaluation, HeldOutCorrections
 from grading.store.experiments.examples import LONGEST, LONGEST_REASON, ExampleEntry, student_identities
@@ -105,12 +106,27 @@ def switch(assignment_id: int, example_id: int) -> Page:
 
 @pages.post(f"{ONE}/remove")
 def remove(assignment_id: int, example_id: int) -> Page:
-    """Take an example away for good."""
+    """Take an example away."""
+    actor = auth.actor()
+    with services().store.write() as session:
+        _assignment(session, actor, assignment_id)
+        examples.remove_example(session, assignment_id, example_id, actor)
+        moment = now(session).isoformat()
+    ids = {"assignment_id": assignment_id, "example_id": example_id}
+    flash_undo(_("Removed. Existing grades do not change."), "examples.restore", {"at": moment}, **ids)
+    return _back(assignment_id)
+
+
+@pages.post(f"{ONE}/restore")
+def restore(assignment_id: int, example_id: int) -> Page:
+    """Undo the removal of an example."""
     return _changed(
         assignment_id,
         example_id,
-        lambda session, actor: examples.remove_example(session, assignment_id, example_id, actor),
-        _("Removed. Existing grades do not change."),
+        lambda session, actor: examples.restore_example(
+            session, assignment_id, example_id, parsing.form_moment("at"), actor
+        ),
+        _("Undone. The example is back."),
     )
 
 

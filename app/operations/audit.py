@@ -156,6 +156,7 @@ SENTENCES: Mapping[str, str] = {
     "example.edit": N_("%(who)s edited an example of %(what)s."),
     "example.on": N_("%(who)s turned on an example of %(what)s."),
     "example.off": N_("%(who)s turned off an example of %(what)s."),
+    "example.restore": N_("%(who)s put a removed example of %(what)s back."),
     "example.remove": N_("%(who)s removed an example of %(what)s."),
     "round.replay": N_("%(who)s retried grading %(what)s after it failed."),
     "comment.save": N_("%(who)s saved a comment for %(what)s."),

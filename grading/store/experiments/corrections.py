@@ -76,6 +76,7 @@ def _query(assignment_id: int) -> Any:
     chosen = select(func.min(example.id)).where(
         example.submission_id == change.submission_id,
         example.criterion == change.target,
+        example.removed_at.is_(None),
         example.excerpt != "",
     )
     author = aliased(tables.User)

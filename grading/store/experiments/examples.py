@@ -1,32 +1,33 @@
 """Examples: corrections that later gradings of the same criterion include in their prompts.
 
-A removed example keeps its row without its text, so that its id is not used again, and prompts that quote
-it are found when its student is erased.
+A removed example keeps its text for a day, so that its removal can be undone, and its row for ever, so that
+its id is not used again, and prompts that quote it are found when its student is erased.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from grading.checks.manipulation.flags import manipulation_flags
 from grading.documents import Identity
 from grading.documents.pseudonym import pseudonymise_texts
 from grading.domain.document import Cell, Document
-from grading.domain.errors import Conflict, GraderError, NotFound
+from grading.domain.errors import CannotUndo, Conflict, GraderError, NotFound
 from grading.domain.messages import Message, define_message
 from grading.domain.permissions import Actor
 from grading.domain.rubric import Criterion, Rubric
 from grading.domain.shared_messages import NO_SUCH_ASSIGNMENT
 from grading.store import tables
 from grading.store.assignments import versions as rubric_versions
-from grading.store.audit import write_audit
+from grading.store.audit import UNDO, done_at, write_audit
+from grading.store.change_tracking import TRACKED_MANUALLY
 from grading.store.database import now
 from grading.store.experiments.corrections import Correction, load_correction
 from grading.store.rounds.example_usage import to_job_example, version_when_chosen
@@ -129,7 +130,7 @@ def _rows(assignment_id: int) -> Any:
         .join(tables.Submission, tables.Submission.id == example.submission_id)
         .join(tables.User, tables.User.id == tables.Submission.student_id)
         .outerjoin(author, author.c.id == example.by)
-        .where(example.assignment_id == assignment_id, example.excerpt != "")
+        .where(example.assignment_id == assignment_id, example.removed_at.is_(None), example.excerpt != "")
         .order_by(example.criterion, example.id)
     )
 
@@ -208,10 +209,12 @@ def _check_scale(session: Session, assignment_id: int, found: Correction) -> Non
         raise ExampleRefused(OTHER_LEVELS)
 
 
-def _twin(session: Session, found: Correction) -> int | None:
+def _twin(session: Session, found: Correction | tables.Example) -> int | None:
+    """An example of the same criterion of the same submission."""
     same = (
         tables.Example.submission_id == found.submission_id,
         tables.Example.criterion == found.criterion,
+        tables.Example.removed_at.is_(None),
         tables.Example.excerpt != "",
     )
     return session.scalar(select(tables.Example.id).where(*same).limit(1))
@@ -241,10 +244,41 @@ def set_active(session: Session, assignment_id: int, example_id: int, on: bool, 
 
 
 def remove_example(session: Session, assignment_id: int, example_id: int, actor: Actor) -> None:
-    """Deactivate an example for good and delete its text. Raises NotFound."""
+    """Remove an example. Raises NotFound."""
     example = _locked(session, assignment_id, example_id)
-    example.active, example.excerpt, example.reason = False, "", ""
-    _note(session, actor, "example.remove", example, {})
+    detail = {UNDO: example.active}
+    example.active, example.removed_at = False, now(session)
+    _note(session, actor, "example.remove", example, detail)
+
+
+def restore_example(
+    session: Session, assignment_id: int, example_id: int, moment: datetime, actor: Actor
+) -> None:
+    """Undo the removal of an example by the actor at this moment.
+
+    Raises NotFound; CannotUndo; Conflict where its correction is an example again; ExampleRefused where it
+    was active and there is no room for it.
+    """
+    _lock(session, assignment_id)
+    example = session.get(tables.Example, example_id)
+    if example is None or example.assignment_id != assignment_id:
+        raise NotFound(NO_SUCH_EXAMPLE)
+    done = done_at(session, actor.name, moment, "example.remove")
+    was = next((row.detail.get(UNDO) for row in done if row.detail.get("example") == example.id), None)
+    if was is None or example.removed_at != moment or not example.excerpt:
+        raise CannotUndo
+    if _twin(session, example) is not None:
+        raise Conflict(ALREADY_AN_EXAMPLE)
+    if was:
+        _require_room(session, example, len(example.excerpt) + len(example.reason))
+    example.active, example.removed_at = was, None
+    _note(session, actor, "example.restore", example, {})
+
+
+def delete_texts(session: Session, example_ids: Sequence[int]) -> None:
+    """Delete the texts of removed examples; their rows stay."""
+    gone = update(tables.Example).where(tables.Example.id.in_(example_ids)).values(excerpt="", reason="")
+    session.execute(gone.execution_options(synchronize_session=False, **TRACKED_MANUALLY))
 
 
 def _note(session: Session, actor: Actor, action: str, example: tables.Example, more: dict[str, Any]) -> None:
@@ -262,7 +296,7 @@ def _lock(session: Session, assignment_id: int) -> None:
 def _locked(session: Session, assignment_id: int, example_id: int) -> tables.Example:
     _lock(session, assignment_id)
     found = session.get(tables.Example, example_id)
-    if found is None or found.assignment_id != assignment_id or not found.excerpt:
+    if found is None or found.assignment_id != assignment_id or not found.excerpt or found.removed_at:
         raise NotFound(NO_SUCH_EXAMPLE)
     return found
 

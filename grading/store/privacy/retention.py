@@ -18,6 +18,7 @@ from grading.domain.round_states import RoundState
 from grading.store.bulk import delete_rows
 from grading.store.change_tracking import TRACKED_MANUALLY
 from grading.store.database import now
+from grading.store.experiments import examples
 from grading.store.privacy.deletion import (
     delete_class_uploads,
     delete_prompts,
@@ -31,6 +32,7 @@ from grading.store.tables import (
     Base,
     CachedExecution,
     ClassUpload,
+    Example,
     Grade,
     IdempotencyKey,
     InboundWebhook,
@@ -49,7 +51,8 @@ MANY = 1000
 """Small rows deleted in one transaction."""
 FINAL = [state.value for state in RoundState if state.final]
 UPLOADS_DAYS = 1
-"""Days until a pending upload is deleted, as its page says, and the code that was checked last."""
+"""Days until a pending upload is deleted, as its page says, the code that was checked last, and the text of a
+removed example."""
 NEVER_DELETED = "student.erase"
 """Audit rows of this action stay: after a restore they say who must be erased again."""
 
@@ -80,6 +83,7 @@ def _queries(session: Session, kept: Retention) -> dict[str, Select[Any]]:
         "class zips": kept.batches_days,
         "uploads": UPLOADS_DAYS,
         "prechecks": UPLOADS_DAYS,
+        "removed examples": UPLOADS_DAYS,
         "audit": kept.audit_days,
         "idempotency keys": kept.messages_days,
         "inbound webhooks": kept.messages_days,
@@ -110,6 +114,8 @@ def _query(kind: str, before: datetime) -> Any:
         return select(Upload.id).where(Upload.created_at < before)
     if kind == "prechecks":
         return select(Precheck.id).where(Precheck.created_at < before)
+    if kind == "removed examples":
+        return select(Example.id).where(Example.removed_at < before, Example.excerpt != "")
     if kind == "audit":
         return select(Audit.id).where(Audit.at < before, Audit.action != NEVER_DELETED)
     if kind == "idempotency keys":
@@ -178,10 +184,11 @@ def _strip(session: Session, rounds: list[str]) -> None:
         session.execute(update(Run).where(Run.id == run.id).values(result=left))
 
 
-BY_ID: dict[str, Callable[[Session, list[str]], object]] = {
+BY_ID: dict[str, Callable[[Session, list[Any]], object]] = {
     "submissions": delete_submissions,
     "results": _strip,
     "class zips": delete_class_uploads,
+    "removed examples": examples.delete_texts,
     "uploads": delete_uploads,
     "system messages": prompts.delete_unused_messages,
 }

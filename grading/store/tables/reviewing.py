@@ -129,6 +129,8 @@ class Example(Base):
     active: Mapped[bool] = mapped_column(Boolean, default=True)
     by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     at: Mapped[datetime]
+    removed_at: Mapped[datetime | None]
+    """A removed example keeps its text for a day, then its row alone is left."""
 
 
 class DryRun(Base):

@@ -168,7 +168,7 @@ def test_teaching(careful: Page, school: School, site: str, pictures: Path) -> N
     expect(page.get_by_text("Mean difference from manual levels")).to_be_visible()
     look(page, pictures, "teaching", all_widths=True)
     page.locator("summary", has_text="Remove example").click()
-    follow(page, page.get_by_role("button", name="Delete permanently"))
+    follow(page, page.get_by_role("button", name="Remove", exact=True))
     expect(page.get_by_role("status")).to_contain_text("Removed.")
     assert page.evaluate("window.pwned") is None
 

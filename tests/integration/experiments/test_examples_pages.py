@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from werkzeug.test import TestResponse
 
 from grading.store import tables
 from grading.store.experiments.example_evaluation import PURPOSE
+from grading.store.privacy import retention
 from tests.integration.grades.classroom import a_report, change, student
 from tests.integration.statistics.test_pages import statements
 from tests.integration.webapp import School, form_token
@@ -79,16 +81,35 @@ def test_choose_edit_switch_remove(school: School) -> None:
     assert rows(school) == [(False, "other", "Because.")]
     assert teacher.post("/1/switch", on="1").status_code == 303
     assert teacher.post("/1/remove").status_code == 303
-    assert rows(school) == [(False, "", "")]
+    page = teacher.get()
     assert teacher.post("/1/remove").status_code == 404
-    # what was removed can be chosen again
+    assert "No examples yet." in page
+    undo = re.search(r'examples(/1/restore)".*?name="at" value="([^"]+)"', page, re.DOTALL)
+    assert undo is not None
+    assert teacher.post(undo[1], at="2026-01-01T00:00:00+00:00").status_code == 409
+    assert teacher.post(undo[1], at=undo[2]).status_code == 303
+    assert rows(school) == [(True, "other", "Because.")]
+    assert teacher.post("/1/remove").status_code == 303
+    # what was removed can be chosen again, and then not be put back
     assert teacher.post(change=number, excerpt="new", reason="").status_code == 303
+    with school.store.read() as session:
+        removed_at = session.get_one(tables.Example, 1).removed_at
+        assert removed_at is not None
+    refused = teacher.post("/1/restore", at=removed_at.isoformat())
+    assert refused.status_code == 409
+    assert "already an example" in refused.get_data(as_text=True)
     with school.store.read() as session:
         actions = [row.action for row in session.query(tables.Audit).order_by(tables.Audit.id)]
     assert [one for one in actions if one.startswith("example.")] == [
-        *("example.add", "example.edit", "example.off", "example.on", "example.remove", "example.add"),
+        *("example.add", "example.edit", "example.off", "example.on", "example.remove"),
+        *("example.restore", "example.remove", "example.add"),
     ]
     assert "grade.view" in actions
+    # its text is kept for a day only
+    school.store.clock_offset_s = 25 * 3600
+    with school.store.write() as session:
+        assert retention.delete_chunk(session, school.services.config.retention)["removed examples"] == 1
+    assert rows(school) == [(False, "", ""), (True, "new", "")]
 
 
 def test_numbers_of_others_and_of_nothing(school: School) -> None:

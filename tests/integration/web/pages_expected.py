@@ -175,6 +175,7 @@ EXPECTED: dict[tuple[str, str], Line] = {
     ("POST", "examples.edit"): (303, 403, 403, 403, 404, 422),
     ("POST", "examples.switch"): (303, 403, 403, 403, 404, 303),
     ("POST", "examples.remove"): (303, 403, 403, 403, 404, 303),
+    ("POST", "examples.restore"): (303, 403, 403, 403, 404, 409),
     ("POST", "examples.measure"): (303, 403, 403, 403, 404, 409),
     # reviewing
     ("GET", "review.listing"): (303, 403, 403, 200, 404, 200),
