@@ -1,14 +1,14 @@
 """When an example was removed: its text is kept for a day, so that this can be undone
 
-Revision: 0006_since_0002
-Before it: 0005_since_0002
+Revision: 0007_since_0002
+Before it: 0006_since_0002
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0006_since_0002"
-down_revision = "0005_since_0002"
+revision = "0007_since_0002"
+down_revision = "0006_since_0002"
 branch_labels = None
 depends_on = None
 
