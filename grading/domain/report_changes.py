@@ -41,7 +41,8 @@ GRADING: tuple[Kind, ...] = ("points", "confirm")
 """Kinds by which a person grades a criterion.
 
 A criterion of a submission is graded by a person when its current round has such a change of it that is not
-undone, the last one by that person, or when a person marked the whole grade as reviewed.
+undone, the last one by that person, or when a person marked the whole grade as reviewed. When each criterion
+has one, the grade is reviewed: see `grading.store.grades.review_state`.
 """
 ITEM: tuple[Kind, ...] = ("item", "remove_item")
 """Kinds by which a rubric item is applied and removed."""

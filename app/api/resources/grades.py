@@ -110,7 +110,9 @@ class Result(BaseModel):
     released_at: datetime | None = Field(
         description="when the grade was released; `null` while it is not released"
     )
-    reviewed_at: datetime | None = Field(description="when a person accepted the grade; `null` if nobody did")
+    reviewed_at: datetime | None = Field(
+        description="when a person accepted the grade or graded its last criterion; `null` if nobody did"
+    )
     criteria: list[CriterionResult] = Field(description="the criteria, in the order of the rubric")
     adjustments: list[AdjustmentResult] = Field(
         description="deductions and caps of the rubric; points = criteria − these, plus bonus up to its limit"

@@ -23,6 +23,7 @@ from grading.store.database import now
 from grading.store.experiments import dry_runs
 from grading.store.grades import release
 from grading.store.grades.final_score import update_final_score
+from grading.store.grades.review_state import update_review
 from grading.store.learning_platforms import grade_changed
 from grading.store.review.carry_over import copy_changes
 from grading.store.submissions import mail_notifications
@@ -281,6 +282,8 @@ def _take_over(
         grade.released_by = by  # a person took it back; the date does not bring it out again
     if pair.reviewed_at is not None and not grade.held and grade.final_points == pair.old_points:
         grade.reviewed_at, grade.reviewed_by = pair.reviewed_at, pair.reviewed_by
+    if settled_anew:
+        update_review(session, grade)
 
 
 def _tell(session: Session, pairs: Sequence[RoundPair]) -> None:

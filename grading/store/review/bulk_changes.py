@@ -23,6 +23,7 @@ from grading.store.bulk import chunks
 from grading.store.database import Store, now
 from grading.store.grades import release
 from grading.store.grades.final_score import to_change
+from grading.store.grades.review_state import set_review
 from grading.store.review.curves import IS_CURVE
 from grading.store.tables import Assignment, Grade, Round, Submission
 
@@ -75,13 +76,17 @@ def changes_of(session: Session, rounds: Sequence[str]) -> defaultdict[str, list
 
 
 def settle(session: Session, grade: Grade, changes: Sequence[tables.Change]) -> None:
-    """Store what a grade comes to with these changes; equal to `update_final_score`, without its queries."""
+    """Store what a grade comes to with these changes, also undone ones, and whether it is reviewed.
+
+    Equal to `update_final_score` and `update_review`, without their queries.
+    """
     session.flush()
     counting = [to_change(row, "") for row in changes if row.undone_at is None]
     made = settled(Report.model_validate(grade.report), counting, grade.credit)
     grade.points, grade.points_so_far = made.points, made.report.points_so_far
     grade.adjustment, grade.final_points = made.adjustment, made.final_points
     grade.criterion_points = {one.criterion: one.points for one in made.report.criteria}
+    set_review(grade, changes)
 
 
 def record(

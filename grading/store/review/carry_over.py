@@ -15,7 +15,7 @@ from grading.scoring.carry_over import Carried, carried
 from grading.store import tables
 from grading.store.bulk import chunks
 from grading.store.change_tracking import TRACKED_MANUALLY, mark_changed
-from grading.store.grades import final_score
+from grading.store.grades import final_score, review_state
 
 CHANGE_COLUMNS = ("submission_id", "kind", "value", "before", "reason", "bulk", "by", "at")
 MARK_COLUMNS = ("submission_id", "criterion", "level", "blind", "by", "at")
@@ -87,7 +87,9 @@ def carry_to_round(session: Session, round_id: str, submission_id: str) -> None:
     found = session.execute(select(grade.round_id, grade.id).where(grade.round_id.in_((before, round_id))))
     ids = {row.round_id: row.id for row in found}
     if len(ids) == 2 and copy_changes(session, [(ids[before], ids[round_id])]):
-        final_score.update_final_score(session, session.get_one(grade, ids[round_id]))
+        settled = session.get_one(grade, ids[round_id])
+        final_score.update_final_score(session, settled)
+        review_state.update_review(session, settled)
 
 
 def _copy_marks(session: Session, pairs: Sequence[tuple[int, int]]) -> None:

@@ -26,6 +26,7 @@ from grading.store.database import now
 from grading.store.grades import release
 from grading.store.grades.change_history import Made, since, stamp
 from grading.store.grades.final_score import list_changes, update_final_score
+from grading.store.grades.review_state import update_review
 from grading.store.review import rubric_items
 
 NO_SUCH_CHANGE = define_message("edits.no_such_change", "This change does not exist.")
@@ -128,6 +129,7 @@ def record_change(session: Session, grade: tables.Grade, wanted: Change, actor: 
     session.add(row)
     session.flush()
     update_final_score(session, grade)
+    update_review(session, grade)
     detail: dict[str, Any] = {"kind": wanted.kind, "target": wanted.target, "from": before, "to": value}
     detail |= {"reason": wanted.reason, "change": row.id, "final_points": grade.final_points}
     write_audit(session, actor.name, "grade.change", f"submission:{grade.submission_id}", detail)
@@ -158,6 +160,7 @@ def record_undo(session: Session, grade: tables.Grade, row: tables.Change, actor
     row.undone_at, row.undone_by = now(session), actor.user_id
     session.flush()
     update_final_score(session, grade)
+    update_review(session, grade)
     detail = {"change": row.id, "kind": row.kind, "target": row.target, "final_points": grade.final_points}
     write_audit(session, actor.name, "grade.undo", f"submission:{grade.submission_id}", detail)
     if row.kind != "confirm":
@@ -201,6 +204,7 @@ def undo_acceptance(session: Session, submission_id: str, moment: datetime, acto
     if row is None or (grade.reviewed_at, grade.reviewed_by) != (moment, actor.user_id):
         raise CannotUndo
     grade.held, grade.reviewed_at, grade.reviewed_by = bool(row.detail["held"]), None, None
+    update_review(session, grade)
     write_audit(session, actor.name, "grade.accept_undo", object_, {"held": grade.held})
     session.flush()
     if (grade.released_at, grade.released_by) == (moment, actor.user_id):

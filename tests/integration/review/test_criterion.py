@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from grading.domain.permissions import Actor
 from grading.similarity import packed
 from grading.store import tables
+from grading.store.database import now
 from grading.store.grades import change_history
 from grading.store.review import edits
 from grading.store.views import criterion_worklist, review_worklist
@@ -115,6 +117,43 @@ def test_a_reviewed_grade_is_graded_by_all_criteria(school: School, works: tuple
     assert [names(progress(school, one)) for one in ("load", "think")] == [{"Grader": 1}] * 2
     save(teacher, f"{root(school)}/submissions/{works[0]}", level="0")
     assert [names(progress(school, one)) for one in ("load", "think")] == [{"Teacher": 1}, {"Grader": 1}]
+
+
+def test_a_grade_is_reviewed_when_its_last_criterion_is_graded(
+    school: School, works: tuple[str, str]
+) -> None:
+    anna, teacher, grader = works[0], school.client("teacher"), school.client("grader")
+    think = root(school).replace("/load", "/think")
+
+    def reviewer() -> int | None:
+        grade = grade_of(school, anna)
+        assert (grade.reviewed_at is None) == (grade.reviewed_by is None)
+        return grade.reviewed_by
+
+    save(teacher, f"{root(school)}/submissions/{anna}", level="0")
+    assert reviewer() is None
+    answer = save(grader, f"{think}/submissions/{anna}")
+    assert reviewer() == school.users["grader"]
+    undo = re.search(r'name="change" value="([\d.]+)"', text_of(grader, answer.location))
+    assert undo is not None
+    post(grader, f"{think}/submissions/{anna}/undo", change=undo[1])
+    assert reviewer() is None
+    # what a person marked stays marked
+    save(grader, f"{think}/submissions/{anna}")
+    with school.store.write() as session:
+        round_id = submission_view.load_view(session, anna).round_id
+        edits.accept_grade(
+            session, anna, change_history.stamp(session, round_id), Actor(school.users["teacher"])
+        )
+        moment = now(session)
+        newest = session.query(tables.Change.id).order_by(tables.Change.id.desc()).first()
+        assert newest is not None
+    post(grader, f"{think}/submissions/{anna}/undo", change=str(newest[0]))
+    assert reviewer() == school.users["teacher"]
+    save(grader, f"{think}/submissions/{anna}")
+    with school.store.write() as session:
+        edits.undo_acceptance(session, anna, moment, Actor(school.users["teacher"]))
+    assert reviewer() == school.users["grader"]
 
 
 def test_names_and_levels_are_hidden(school: School, works: tuple[str, str]) -> None:
