@@ -21,6 +21,7 @@ from grading.domain.rubric import Rubric as Read
 from grading.store import tables
 from grading.store.assignments import versions as rubric_versions
 from grading.store.assignments.versions import SavedMeanwhile
+from grading.store.review import rubric_items
 
 ASSIGNMENT = "/assignments/<int:assignment_id>"
 VERSION = f"{ASSIGNMENT}/versions/<int:version_number>"
@@ -64,6 +65,21 @@ class Version(BaseModel):
     note: str = Field(description="the note of its author", examples=["Points for the plot"])
     published_at: datetime | None = Field(description="when it was published; `null` for a draft")
     counts: bool = Field(description="whether it is in use")
+
+
+class RubricItem(BaseModel):
+    """A rubric item: a comment with points that graders reuse."""
+
+    item: str = Field(description="the ID of the item", examples=["0b9e64cf8d5c4b1f9a3f6f9a0f3f1a57"])
+    criterion: str = Field(description="the ID of its criterion in the rubric", examples=["load"])
+    text: str = Field(description="the comment", examples=["The axes have no labels."])
+    points: float = Field(description="the added points; negative: deducted", examples=[-0.5])
+
+
+class RubricItems(BaseModel):
+    """The rubric items of an assignment."""
+
+    items: list[RubricItem] = Field(description="the items, the oldest first, without deleted ones")
 
 
 class NewRubric(RequestModel):
@@ -140,6 +156,14 @@ def version(call: Call, about: tables.Assignment, version_number: int) -> Rubric
     """Get a version of the rubric; versions never change."""
     row = rubric_versions.version_by_number(call.session, about.id, version_number)
     return _rubric(row, rubric_versions.load_newest(call.session, about))
+
+
+@get(f"{ASSIGNMENT}/rubric-items", of_assignment("class.see"))
+def list_rubric_items(call: Call, about: tables.Assignment) -> RubricItems:
+    """List the rubric items of an assignment. A change of a result applies or removes one."""
+    found = rubric_items.list_items(call.session, about.id)
+    fields = set(RubricItem.model_fields)
+    return RubricItems(items=[RubricItem(**one.model_dump(include=fields)) for one in found])
 
 
 @post(f"{VERSION}/publish", of_assignment("assignment.change"))

@@ -128,7 +128,8 @@ const newItem = () => {
   form.open = true;
   const written = unsaved();
   if (written) {
-    form.querySelector("[data-item-text]").value = written.value;
+    const { value, defaultValue } = written;
+    form.querySelector("[data-item-text]").value = value.slice(value.startsWith(defaultValue) ? defaultValue.length : 0).trim();
     written.value = written.defaultValue;
   }
   return write("[data-item-text]");

@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from grading.domain.permissions import Actor
 from grading.similarity import packed
 from grading.store import tables
 from grading.store.accounts import users
+from grading.store.assignments import versions
+from grading.store.review import rubric_items
 from tests.e2e.browsing import come_in, follow, look
 from tests.integration.review.test_pages import given
 from tests.integration.webapp import School
@@ -51,10 +54,28 @@ def test_one_key_a_submission(careful: Page, school: School, site: str, pictures
     at(page, "Bo Berg")
     expect(page.get_by_text("Aino Ahvenjärvi: level 3 saved.")).to_be_visible()
     page.keyboard.press("c")
-    page.keyboard.type("Say 1 or 2.")  # keys are letters while one types
+    page.keyboard.type("No header.")  # keys are letters while one types
     page.keyboard.press("Escape")
+    page.keyboard.press("i")  # what is written becomes a rubric item
+    expect(page.locator("[data-item-text]")).to_be_focused()
+    page.keyboard.press("Tab")
+    page.keyboard.type("-1")
+    page.keyboard.press("Control+Enter")
+    at(page, "Bo Berg")
+    item = page.get_by_role("button", name="⇧1 −1 No header.", exact=True)
+    expect(item).to_have_attribute("aria-pressed", "true")
+    expect(page.get_by_text("Now 1 of 4 points")).to_be_visible()
+    page.keyboard.press("c")
+    page.keyboard.type("Say 1 or 2.")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Shift+Digit1")
+    expect(item).to_have_attribute("aria-pressed", "false")
+    expect(page.locator("[data-across-text]")).to_have_value(re.compile("Say 1 or 2"))  # it waits for a level
+    page.keyboard.press("Shift+Digit1")
+    expect(item).to_have_attribute("aria-pressed", "true")
+    look(page, pictures, "criterion-2-items", all_widths=True)
     page.keyboard.press("n")
-    expect(page.locator("textarea")).to_be_focused()  # it is not saved yet
+    expect(page.locator("[data-across-text]")).to_be_focused()  # it is not saved yet
     page.keyboard.press("Control+Enter")
     at(page, "Chidinma")
     expect(page.get_by_text("2 of 3 graded, 1 left: Teacher 2")).to_be_visible()
@@ -101,11 +122,20 @@ def test_a_group_with_one_key(careful: Page, school: School, site: str, pictures
                     regions=[{"document": "work.py", "cell": None, "first": 3, "last": 4}],
                 )
             )  # fmt: skip
+    with school.store.write() as session:
+        assignment = session.get_one(tables.Assignment, school.assignment)
+        version = versions.published_version(session, assignment)
+        think = versions.load_content(session, version).rubric.criteria[1]
+        teacher = Actor(school.users["teacher"])
+        rubric_items.add_item(session, assignment, think, "Name the reason.", -1, teacher)
     page = careful
     come_in(page, site, school, "teacher")
     page.goto(f"{site}/assignments/{school.assignment}/review/criteria/think/groups")
     look(page, pictures, "groups-1-all", all_widths=True)
     follow(page, page.get_by_role("link", name="Next ungraded group"))
+    page.keyboard.press("Shift+Digit1")
+    applied = page.get_by_role("button", name=re.compile("Name the reason"))
+    expect(applied).to_have_attribute("aria-pressed", "true")
     look(page, pictures, "groups-2-one", all_widths=True)
     page.keyboard.press("3")
     at(page, "Group 2")

@@ -94,6 +94,14 @@ def test_an_item_is_added_applied_and_removed_while_grading(school: School, work
     page = text_of(teacher, review)
     assert "a rubric item was removed" in page
     assert "−1 points for “No &lt;b&gt;header" in page
+    # by the API
+    header = school.token("teacher")
+    listed = teacher.get(f"/api/v1/assignments/{school.assignment}/rubric-items", headers=header).json
+    assert listed["items"] == [
+        {"item": item.item, "criterion": "load", "text": "No <b>header</b>.", "points": -1}
+    ]
+    result = teacher.get(f"/api/v1/submissions/{anna}/result", headers=header).json["criteria"][0]
+    assert (result["points"], result["items"][0]["points"], result["original_points"]) == (2, -1, 3)
     # giving the level that stands there without the item confirms it
     stamp = re.search(r'name="seen" value="([^"]+)"', text_of(teacher, f"{one}/{anna}"))
     assert stamp is not None
