@@ -17,7 +17,8 @@ _MARGIN = 60.0
 _LABEL = 32.0
 _LEAST_RADIUS = 58.0
 _NEARLY_NOTHING = 1e-6
-WIDTH = 960.0
+WIDTH = 944.0
+"""Of a row of clusters; a larger cluster is a row of its own."""
 
 
 @dataclass(frozen=True)
@@ -57,16 +58,18 @@ class Graph:
 def drawn(pairs: Sequence[PairLine], clusters: Sequence[tuple[str, ...]]) -> Graph:
     """The clusters in rows, the submissions of each on a circle."""
     sides = {side.submission_id: side for pair in pairs for side in (pair.one, pair.other)}
-    places, height = _places(clusters[:MOST_CLUSTERS])
+    places, width, height = _places(clusters[:MOST_CLUSTERS])
     nodes = tuple(Node(sides[one], x, y, y + (-13 if above else 22)) for one, (x, y, above) in places.items())
     hidden = len(clusters[MOST_CLUSTERS:]) + sum(max(0, len(one) - MOST_NODES) for one in clusters)
-    return Graph(WIDTH, height, nodes, tuple(_edges(pairs, places)), hidden)
+    return Graph(width, height, nodes, tuple(_edges(pairs, places)), hidden)
 
 
-def _places(clusters: Sequence[tuple[str, ...]]) -> tuple[dict[str, tuple[float, float, bool]], float]:
-    """The place of each submission, whether it is in the upper half of its cluster, and the whole height."""
+def _places(
+    clusters: Sequence[tuple[str, ...]],
+) -> tuple[dict[str, tuple[float, float, bool]], float, float]:
+    """The place of each submission, whether it is in the upper half of its cluster; the size of all."""
     places: dict[str, tuple[float, float, bool]] = {}
-    left = top = row = 0.0
+    left = top = row = widest = 0.0
     for cluster in clusters:
         shown = cluster[:MOST_NODES]
         radius = max(_LEAST_RADIUS, _STEP * len(shown) / (2 * math.pi))
@@ -79,7 +82,8 @@ def _places(clusters: Sequence[tuple[str, ...]]) -> tuple[dict[str, tuple[float,
             x, y = left + wide / 2 + radius * math.cos(angle), top + high / 2 + radius * math.sin(angle)
             places[one] = round(x, 1), round(y, 1), math.sin(angle) < -_NEARLY_NOTHING
         left, row = left + wide, max(row, high)
-    return places, round(top + row, 1)
+        widest = max(widest, left)
+    return places, round(widest, 1), round(top + row, 1)
 
 
 def _edges(pairs: Sequence[PairLine], places: Mapping[str, tuple[float, float, bool]]) -> Iterator[Edge]:
