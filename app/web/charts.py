@@ -37,6 +37,8 @@ LABELS = {WIDE: 44, NARROW: 16}
 _NOTE_PX = 76
 """Room for notes at the right of bars."""
 _LANE_PX, _COLUMNS_PX, _AXIS_PX = 40, 250, 20
+_LEGEND_PX = 24
+"""Of a row of the legend, where its names stand below each other."""
 _LEGEND = 40
 """Letters of a name in the legend."""
 _NO_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -154,6 +156,8 @@ def _drawn(plot: Plot, width: int) -> Any:
         chart.add(_short(one.name, _LEGEND), [_value(mark) for mark in _in_order(plot, one.marks)])
     root = chart.render_tree()
     _strip(root)
+    if plot.lying and width == NARROW:
+        _begin_at_edge(root)
     _mark_up(root, plot)
     root.attrib.pop("id", None)
     height = root.get("viewBox").rpartition(" ")[2]
@@ -189,9 +193,11 @@ def _bars(plot: Plot, width: int) -> Any:
     marks = plot.series[0].marks if plot.series else ()
     lanes = len(marks) * max(1, len(plot.series))
     height = _LANE_PX * max(1, lanes if len(plot.series) == 1 else round(0.7 * lanes)) + 64
+    in_rows = width == NARROW and len(plot.series) > 1
     chart = pygal.HorizontalBar(
-        width=width, height=height, zero=0, range=(plot.start, plot.end), margin_right=_NOTE_PX,
-        show_x_guides=True, **_common(plot),
+        width=width, height=height + (_LEGEND_PX * (len(plot.series) - 1) if in_rows else 0), zero=0,
+        range=(plot.start, plot.end), margin_right=_NOTE_PX, show_x_guides=True,
+        legend_at_bottom_columns=1 if in_rows else None, **_common(plot),
     )  # fmt: skip
     # pygal gives labels all the room they ask for
     chart.x_labels = [_short(one.label, LABELS[width]) for one in marks[::-1]]
@@ -221,6 +227,13 @@ def _strip(root: Any) -> None:
             kind = child.get("class") or "" if isinstance(child.tag, str) else ""
             if not isinstance(child.tag, str) or child.tag in _DROPPED or "tooltip-overlay" in kind:
                 parent.remove(child)
+
+
+def _begin_at_edge(root: Any) -> None:
+    """Move the legend to the left edge; pygal begins it where the bars begin, and names need the room."""
+    for one in root.iter("g"):
+        if (one.get("class") or "").startswith("legends"):
+            one.set("transform", f"translate(6, {one.get('transform').rpartition(',')[2].strip(' )')})")
 
 
 def _mark_up(root: Any, plot: Plot) -> None:
