@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from grading.broker.heartbeats import Lease
+from grading.checks.kinds.code import Uses
 from grading.checks.manipulation import phrases
 from grading.checks.precheck import PrecheckOutcome
 from grading.documents import UploadedFile, read
@@ -61,12 +62,16 @@ def best(products):
     return min(counted, key=counted.get)  # TODO: for a tie, the first one
 """
 CRITERIA = (
-    ("load", "Loads the data and looks at it first", "analysis", 4),
-    ("clean", "Handles missing values", "analysis", 4),
-    ("plot", "Shows sales by month in a readable plot", "analysis", 5),
-    ("answer", "Answers with numbers from the data", "analysis", 4),
-    ("think", "Reflects on what surprised them", "feedback", 3),
+    ("load", "Loads the data and looks at it first", "analysis", 4, None),
+    ("clean", "Handles missing values", "analysis", 4, "missing values"),
+    ("plot", "Shows sales by month in a readable plot", "analysis", 5, "by month"),
+    ("answer", "Answers with numbers from the data", "analysis", 4, "products|answer"),
+    ("think", "Reflects on what surprised them", "feedback", 3, "surprised"),
 )
+CHECKS = {
+    "load": (Uses(id="1", label="reads sales.csv", all_of=("read_csv",)),),
+    "clean": (Uses(id="2", label="leaves out or fills what is missing", any_of=("dropna", "fillna")),),
+}
 LEVELS = ("missing", "begun", "partly", "mostly", "fully")
 REASONS = {
     "load": ("The file is read with pandas and looked at with head() and info().", "The file is read, but never looked at."),
@@ -78,12 +83,20 @@ REASONS = {
 CELLS = (
     ("markdown", "# What sells in a café\n\nMatriculation 31415. I first look at the data, then at the months."),
     ("code", "import pandas as pd\n\nsales = pd.read_csv('sales.csv', parse_dates=['day'])\nsales.info()"),
-    ("code", "missing = sales['price'].isna().sum()\nprint(f'{missing} rows have no price')\nsales = sales.dropna(subset=['price'])"),
-    ("code", "monthly = sales.groupby(sales['day'].dt.month)['price'].sum()\nmonthly.plot.bar()"),
-    ("code", "sold = sales['product'].value_counts()\nprint(sold.tail(3))"),
-    ("markdown", "**Answer.** I would take iced tea off the menu: 214 sold in a year.\n\nWhat surprised me is that June sells less than May. "
+    ("code", "# Missing values\nmissing = sales['price'].isna().sum()\nprint(f'{missing} rows have no price')\nsales = sales.dropna(subset=['price'])"),
+    ("code", "# Sales by month\nmonthly = sales.groupby(sales['day'].dt.month)['price'].sum()\nmonthly.plot.bar()"),
+    ("code", "# Best and worst products\nsold = sales['product'].value_counts()\nprint(sold.tail(3))"),
+    ("markdown", "## Answer, and what surprised me\n\nI would take iced tea off the menu: 214 sold in a year.\n\nWhat surprised me is that June sells less than May. "
      "Was it the weather? I would ask the owner whether the terrace was closed."),
 )  # fmt: skip
+HANDLED = (
+    "sales = sales.dropna(subset=['price'])",
+    "sales = sales[sales['price'].notna()]",
+    "sales['price'] = sales['price'].fillna(0)",
+    "sales['price'] = sales['price'].fillna(sales['price'].mean())",
+)
+TOGETHER = {6: 5, 9: 5, 14: 13}
+"""Student -> whose code they have."""
 OUTPUTS = {
     1: "RangeIndex: 48211 entries, 0 to 48210\nData columns (total 4 columns):\n day      48211 non-null  datetime64[ns]\n price    48099 non-null  float64\n",
     2: "112 rows have no price\n",
@@ -110,7 +123,8 @@ class ShowSchool(School):
 
     def _course(self) -> None:
         criteria = tuple(
-            Criterion(id=i, title=title, stage=stage, points=points, levels=LEVELS) for i, title, stage, points in CRITERIA
+            Criterion(id=i, title=title, stage=stage, points=points, levels=LEVELS, where=where, checks=CHECKS.get(i, ()))
+            for i, title, stage, points, where in CRITERIA
         )  # fmt: skip
         with self.store.write() as session:
             course = versions.find_or_create_course(session, "ba")
@@ -118,7 +132,12 @@ class ShowSchool(School):
             new = NewVersion(
                 "hw3", TITLE, "python", "after_review", "d-hw3", Rubric(criteria=criteria), task=TASK
             )
-            row = versions.import_version(session, "ba", new)[0]
+            row, version, _ = versions.import_version(session, "ba", new)
+            documents = [
+                one.model_dump(mode="json")
+                for one in read([UploadedFile("cafe.ipynb", notebook())]).documents
+            ]
+            version.solution = documents
             row.due_at = now(session) + timedelta(days=2, hours=5)
             row.max_submissions = 3
             self.shown = row.id
@@ -141,7 +160,7 @@ class ShowSchool(School):
                 user = users.create_user(session, login, name=name, email=f"{login}@school.example")
                 users.enrol(session, user.id, self.course, "student")
                 self.users[login] = user.id
-            submission = self.submit(login, self.shown, notebook(), "cafe.ipynb")
+            submission = self.submit(login, self.shown, notebook(number), "cafe.ipynb")
             self._happened(submission, number)
         mine = self.submit("anna", self.shown, notebook(), "cafe.ipynb")
         self.grade(mine, a_report((4, 3, 3, 4, 3), self.chance), released=True)
@@ -292,10 +311,19 @@ def _dead(moment: datetime, number: int) -> tables.Outbox:
     )  # fmt: skip
 
 
-def notebook() -> bytes:
-    """What a student submits."""
+def notebook(student: int = 0) -> bytes:
+    """What a student submits; each has code of their own, and some wrote theirs together."""
     cells = []
-    for number, (kind, source) in enumerate(CELLS):
+    written = [*CELLS]
+    if student:
+        written[2] = (
+            "code",
+            "\n".join((*CELLS[2][1].splitlines()[:3], HANDLED[student % 11 % len(HANDLED)])),
+        )
+        theirs = own_code(random.Random(TOGETHER.get(student, student)))
+        mine = own_code(random.Random(student))
+        written.insert(5, ("code", "\n\n".join([*theirs[:3], *mine[3:]])))
+    for number, (kind, source) in enumerate(written):
         cell: dict[str, Any] = {"cell_type": kind, "metadata": {}, "source": source}
         if kind == "code":
             said = OUTPUTS.get(number)
@@ -303,6 +331,23 @@ def notebook() -> bytes:
             cell |= {"execution_count": number, "outputs": outputs}
         cells.append(cell)
     return json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells}).encode()
+
+
+def own_code(chance: random.Random) -> list[str]:
+    """A few steps with the data that no other student takes in this way."""
+    lines = []
+    for name in chance.sample(("hours", "weekly", "dear", "cheap", "shares", "rest"), 4):
+        by, what = chance.choice(("hour", "product", "weekday", "season")), chance.choice(("price", "amount"))
+        how = chance.sample(("mean", "sum", "max", "median", "nunique", "std", "count", "first"), 2)
+        then = chance.sample(("head", "nlargest", "rolling", "shift", "clip", "round", "tail", "diff"), 2)
+        n = chance.sample(range(2, 30), 3)
+        lines.append(
+            f"{name} = sales[sales['{what}'] > {n[0]}].groupby('{by}')['{what}'].{how[0]}().{then[0]}({n[1]})\n"
+            f"for value in {name}.{then[1]}({n[2]}):\n"
+            f"    if value < {name}.{how[1]}() / {n[0]}:\n"
+            f"        print('{by}', value, {name}.{how[0]}() - value)"
+        )
+    return lines
 
 
 def without_feedback(whole: Report) -> Report:
@@ -324,14 +369,14 @@ def without_feedback(whole: Report) -> Report:
 
 def a_report(levels: Sequence[int], chance: random.Random, **changes: Any) -> Report:
     """A whole report with these levels."""
-    here = [Location(document="cafe.ipynb", cell=cell, line=line) for cell, line in ((3, 3), (4, 2), (5, 1))]
+    here = [Location(document="cafe.ipynb", cell=cell, line=line) for cell, line in ((3, 4), (4, 3), (5, 2))]
     graded = tuple(
         CriterionGrade(
             criterion=name, title=title, stage=stage, points=round(points * level / 4, 2), max_points=points,
             level=level, highest=4, basis="checks and model" if stage == "analysis" else "model",
             reason=REASONS[name][0 if level >= 3 else 1], evidence=_checks(name, level),
         )
-        for (name, title, stage, points), level in zip(CRITERIA, levels, strict=True)
+        for (name, title, stage, points, _where), level in zip(CRITERIA, levels, strict=True)
     )  # fmt: skip
     findings = (
         Finding(severity="praise", title="Missing prices are counted first", detail="That makes all later sums honest.", location=here[0]),
