@@ -223,8 +223,10 @@ def password_link(secret: str) -> str:
 def show_password_link(
     session: Session, user_id: int, actor: Actor, back: str, course_id: int | None = None
 ) -> str:
-    """Make a link for somebody and show it."""
-    made = invitations.create_links(session, [user_id], actor.name, actor.user_id, course_id)
+    """Make a link for somebody and show it; one that is made in a course leaves earlier links valid."""
+    made = invitations.create_links(
+        session, [user_id], actor.name, actor.user_id, course_id, replace=course_id is None
+    )
     person = roster.load_person(session, user_id, "")
     return render_template(
         "web/password_link.html", person=person, link=password_link(made[user_id]), back=back
