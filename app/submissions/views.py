@@ -25,8 +25,7 @@ from grading.domain.base_value import Value
 from grading.domain.errors import DocumentError, NotFound
 from grading.domain.messages import define_message
 from grading.domain.permissions import Actor, Subject, may
-from grading.domain.shared_messages import NO_SUCH_ASSIGNMENT, NO_SUCH_SUBMISSION
-from grading.store import tables
+from grading.domain.shared_messages import NO_SUCH_SUBMISSION
 from grading.store.courses import groups
 from grading.store.database import now
 from grading.store.grades import release as grade_release
@@ -38,7 +37,6 @@ from grading.store.submissions.receipts import Receipt
 from grading.store.views import assignment, submission_lists
 from grading.store.views import submission as submission_view
 from grading.store.views.submission import SubmissionView, WholeSubmission
-from grading.store.views.submission_lists import AssignmentLine
 
 SUBMISSION_NOT_YOURS = define_message("views.submission_not_yours", "This submission is not yours.")
 
@@ -116,32 +114,6 @@ def release(submission_id: str) -> BaseResponse:
         undo = {"released": now(session).isoformat()}
     flash_undo(_("The student can now see this grade."), "review.undo", undo, submission_id=submission_id)
     return _to_submission(submission_id)
-
-
-@pages.post("/assignments/<int(max=2147483647):assignment_id>/release")
-def release_all(assignment_id: int) -> BaseResponse:
-    """Release all grades of an assignment that no flag holds."""
-    actor = auth.actor()
-    line = _known_assignment(actor, assignment_id)
-    auth.require(actor, "grade.release", Subject(line.course_id))
-    with services().store.write() as session:
-        count = grade_release.release_all(session, assignment_id, actor)
-        undo = {"released": now(session).isoformat()}
-    done = ngettext("%(count)s grade released.", "%(count)s grades released.", count)
-    message = f"{done} {_('Held ones still wait for you.')}"
-    if count:
-        flash_undo(message, "class_actions.undo", undo, assignment_id=assignment_id)
-    else:
-        flash(message)
-    return redirect(url_for("assignments.assignment", assignment_id=assignment_id), 303)
-
-
-def _known_assignment(actor: Actor, assignment_id: int) -> AssignmentLine:
-    with services().store.read() as session:
-        found = session.get(tables.Assignment, assignment_id)
-        if found is None or not may(actor, "assignment.see", Subject(found.course_id)):
-            raise NotFound(NO_SUCH_ASSIGNMENT)
-        return submission_lists.assignment_line(found, found.course)
 
 
 def _to_submission(submission_id: str) -> BaseResponse:

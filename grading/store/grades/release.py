@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, false, func, select, true
+from sqlalchemy import ColumnElement, false, func, select
 from sqlalchemy.orm import Session, defer
 
 from grading.domain.base_value import Value
@@ -17,6 +17,7 @@ from grading.store import outbox, periodic_tasks, tables
 from grading.store.audit import UNDO, done_at, write_audit
 from grading.store.bulk import chunks
 from grading.store.database import now
+from grading.store.grades import counts
 from grading.store.learning_platforms import grade_changed
 from grading.store.submissions import mail_notifications
 
@@ -264,14 +265,18 @@ def _text(moment: datetime | None) -> str | None:
 
 
 class ReleaseCounts(Value):
-    """Numbers of an assignment's current grades by state of release."""
+    """Numbers of an assignment's current grades by state of release.
+
+    What waits for staff is counted as everywhere, see `grading.store.grades.counts`; what can be released or
+    withdrawn at once includes superseded submissions.
+    """
 
     ready: int
     """Complete, not held, not released."""
     held: int
-    """Held, and not released."""
+    """Held, and not released, of submissions that count."""
     incomplete: int
-    """Incomplete, and not released."""
+    """Incomplete, and not released, of submissions that count."""
     released: int
     withdrawn: int
 
@@ -281,6 +286,8 @@ def count_grades(session: Session, assignment_id: int) -> ReleaseCounts:
     grade = tables.Grade
     hidden = grade.released_at.is_(None)
     whole = grade.points.is_not(None)
+    assignment = session.get_one(tables.Assignment, assignment_id)
+    counting = tables.Submission.id.in_(counts.student_submissions(assignment))
 
     def number(*where: ColumnElement[bool]) -> Any:
         return func.count(grade.id).filter(*where)
@@ -288,8 +295,8 @@ def count_grades(session: Session, assignment_id: int) -> ReleaseCounts:
     query = (
         select(
             number(hidden, whole, grade.held == false()).label("ready"),
-            number(hidden, grade.held == true()).label("held"),
-            number(hidden, grade.points.is_(None), grade.held == false()).label("incomplete"),
+            number(counts.held(), counting).label("held"),
+            number(hidden, grade.points.is_(None), grade.held == false(), counting).label("incomplete"),
             number(grade.released_at.is_not(None)).label("released"),
             number(hidden, grade.released_by.is_not(None)).label("withdrawn"),
         )

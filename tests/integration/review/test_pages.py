@@ -583,6 +583,7 @@ def test_accept_goes_on_to_the_next_of_the_list(school: School) -> None:
     school.grade(ben, report(held=True))
     grader = school.client("grader")
     url = f"/submissions/{anna}/review/accept?look=unreviewed"
+    assert "only after you release it" in grader.get(f"/submissions/{anna}/review").get_data(as_text=True)
     answer = post(grader, url, seen=stamp(grader, anna))
     assert answer.headers["Location"] == f"/submissions/{ben}/review?look=unreviewed"
     grade = grade_of(school, anna)
@@ -602,6 +603,7 @@ def test_accepting_releases_where_the_assignment_does(school: School) -> None:
     held = school.submit("anna", school.quick)
     school.grade(held, report(held=True))
     grader = school.client("grader")
+    assert "The grade is then released, as set" in grader.get(f"/submissions/{held}/review").get_data(True)
     answer = post(grader, f"/submissions/{held}/review/accept", seen=stamp(grader, held))
     assert grade_of(school, held).released_at is not None
     assert news(school) == ["grade.released"]

@@ -66,7 +66,6 @@ EXPECTED: dict[tuple[str, str], Line] = {
     ("GET", "submissions.result"): (303, 200, 404, 200, 404, 200),
     ("GET", "submissions.prompt"): (303, 403, 404, 200, 404, 200),
     ("POST", "submissions.release"): (303, 403, 404, 403, 404, 303),
-    ("POST", "submissions.release_all"): (303, 403, 403, 403, 404, 303),
     ("GET", "class_upload.form"): (303, 403, 403, 403, 404, 200),
     ("POST", "class_upload.upload"): (303, 403, 403, 403, 404, 422),
     ("GET", "class_upload.preview"): (303, 403, 403, 403, 404, 200),
