@@ -159,6 +159,7 @@ SENTENCES: Mapping[str, str] = {
     "example.restore": N_("%(who)s put a removed example of %(what)s back."),
     "example.remove": N_("%(who)s removed an example of %(what)s."),
     "round.replay": N_("%(who)s retried grading %(what)s after it failed."),
+    "item.save": N_("%(who)s saved a rubric item of %(what)s."),
     "comment.save": N_("%(who)s saved a comment for %(what)s."),
     "comment.delete": N_("%(who)s deleted a saved comment of %(what)s."),
     "batch.upload": N_("%(who)s started the class upload %(what)s."),
