@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from workers.machine.engines.estimators import LeastSquares
-from workers.machine.engines.remote_prefill.messages import NO_READER
+from workers.machine.engines.remote_prefill.messages import NO_READER, READERS_PAUSED
 from workers.machine.engines.remote_prefill.planner import (
     HERE,
     LEAST_TOKENS,
@@ -206,7 +206,9 @@ def test_a_reader_that_failed_is_asked_again_later() -> None:
     now = [0.0]
     learning = PlannerStatistics(["reader"], clock=lambda: now[0])
     learning.failed("reader")
-    assert learning.choose("m", Work(0, 5000, {}, 1)).why == NO_READER()
+    why = learning.choose("m", Work(0, 5000, {}, 1)).why
+    assert why == READERS_PAUSED(readers=["reader"], seconds=5)
+    assert str(why) == "After errors, these prefill machines are paused for 5 s: reader."
     now[0] = 5.1
     assert "reader" in learning.known("m")
     learning.failed("reader")
@@ -214,3 +216,18 @@ def test_a_reader_that_failed_is_asked_again_later() -> None:
     assert "reader" not in learning.known("m")
     now[0] = 5.1 + 10.1
     assert "reader" in learning.known("m")
+
+
+def test_the_reason_names_readers_that_are_paused() -> None:
+    """Nobody should look for a slow link where a reader is left alone after an error."""
+    now = [0.0]
+    learning = PlannerStatistics(["reader", "other"], clock=lambda: now[0])
+    world, work = World(5000, 0, 300.0, 2500.0, 1.2e9, 0.0), Work(0, 5000, {}, 5000 * KV_BYTES)
+    for name in (HERE, "other", "reader") * 2:
+        took = world.here(0, 5000) if name == HERE else world.there(0, 0, 5000, random.Random(1))
+        learning.learn("m", name, work, took, None)
+    learning.failed("reader")
+    choice = learning.choose("m", work)
+    assert choice.reader == "other"
+    assert str(choice.why).endswith("on reader not at all: it is paused after an error.")
+    assert PlannerStatistics([]).choose("m", work).why == NO_READER()

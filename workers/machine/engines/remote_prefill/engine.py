@@ -256,7 +256,9 @@ class HybridEngine:
         times = {name: planner.expected(one, name, work) for name, one in known.items() if one.times}
         reader = self._learning.nearest(times) if asked == "disaggregated" else ""
         chosen: planner.Strategy = "disaggregated" if reader else "direct"
-        return Choice(chosen, reader, CONFIGURED(strategy=asked), times, True), work
+        nobody = asked == "disaggregated" and not reader
+        why = planner.nobody(self._learning.paused()) if nobody else CONFIGURED(strategy=asked)
+        return Choice(chosen, reader, why, times, True), work
 
     def _work(self, ready: Ready) -> Work:
         have, end = self._fetch.have(ready), len(ready.prompt.ids) - 1

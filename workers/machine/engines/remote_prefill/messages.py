@@ -28,6 +28,10 @@ define_message(label_code(DETAIL, "kv_bits"), "KV cache quantized for transfer t
 define_message(label_code(DETAIL, "speed_up"), "speed-up: expected local time divided by actual time")
 
 NO_READER = define_message("remote_prefill.no_reader", "No prefill machine is available.")
+READERS_PAUSED = define_message(
+    "remote_prefill.readers_paused",
+    "After errors, these prefill machines are paused for %(seconds)s s: %(readers)s.",
+)
 FEW_TOKENS = define_message("remote_prefill.few_tokens", "Prefill is only %(tokens)s tokens.")
 NOT_MEASURED = define_message(
     "remote_prefill.not_measured", "The time of this placement has not been measured yet."
@@ -39,6 +43,9 @@ NOT_TAKEN = define_message(
 CONFIGURED = define_message("remote_prefill.configured", "The strategy of this stage is %(strategy)s.")
 PREDICTED = define_message("remote_prefill.predicted", "Local prefill takes about %(here)s, %(elsewhere)s.")
 ON_READER = define_message("remote_prefill.on_reader", "on %(reader)s with transfer %(time)s")
+ON_PAUSED_READER = define_message(
+    "remote_prefill.on_paused_reader", "on %(reader)s not at all: it is paused after an error"
+)
 FAILED = define_message(
     "remote_prefill.failed", "%(error)s So prefill ran on the machine that wrote the answer."
 )

@@ -11,6 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Literal
 
 from grading.domain.messages import Message
@@ -20,8 +21,10 @@ from workers.machine.engines.remote_prefill.messages import (
     NO_READER,
     NOT_MEASURED,
     NOT_TAKEN,
+    ON_PAUSED_READER,
     ON_READER,
     PREDICTED,
+    READERS_PAUSED,
 )
 
 Strategy = Literal["direct", "disaggregated"]
@@ -111,12 +114,18 @@ def expected(known: WayStatistics, name: str, work: Work) -> float:
     return max(arrives, work.waits_s)  # reading elsewhere does not need room here
 
 
-def choose(known: Mapping[str, WayStatistics], work: Work) -> Choice:
-    """The way that should be the fastest, one that should be tried, or direct where little can be won."""
+def choose(
+    known: Mapping[str, WayStatistics], work: Work, paused: Mapping[str, float] = MappingProxyType({})
+) -> Choice:
+    """The way that should be the fastest, one that should be tried, or direct where little can be won.
+
+    `paused` are prefill machines that are left alone after an error, with the seconds until they are asked
+    again: what is chosen without them says so.
+    """
     readers = [name for name in known if name != HERE]
     times = {name: expected(one, name, work) for name, one in known.items() if one.measured}
     if not readers or work.read < LEAST_TOKENS:
-        why = FEW_TOKENS(tokens=work.read) if readers else NO_READER()
+        why = FEW_TOKENS(tokens=work.read) if readers else nobody(paused)
         return Choice("direct", "", why, times)
     best = min(times, key=lambda name: (times[name], name), default=HERE)
     for name in (*readers, HERE):
@@ -129,7 +138,16 @@ def choose(known: Mapping[str, WayStatistics], work: Work) -> Choice:
     if best != HERE and times[best] * math.exp(_doubt(known[best])) >= here:
         best = HERE
     elsewhere = [ON_READER(reader=name, time=f"{times[name]:.2f} s") for name in readers]
+    elsewhere += [ON_PAUSED_READER(reader=name) for name in paused]
     return _way(best, PREDICTED(here=f"{here:.2f} s", elsewhere=elsewhere), times)
+
+
+def nobody(paused: Mapping[str, float]) -> Message:
+    """Why no prefill machine can be asked."""
+    if not paused:
+        return NO_READER()
+    seconds = math.ceil(min(paused.values()))
+    return READERS_PAUSED(readers=sorted(paused), seconds=seconds)
 
 
 def _doubt(known: WayStatistics) -> float:
@@ -230,21 +248,25 @@ class PlannerStatistics:
 
     def known(self, model: str) -> Mapping[str, WayStatistics]:
         """What is known of a model's ways, of those that can be taken now."""
-        now = self._clock()
+        paused = self.paused()
         with self._lock:
-            away = {name for name, (until, _) in self._pauses.items() if until > now}
             known = self._known.get(model) or names(self._readers)
-            return {name: one for name, one in known.items() if name not in away}
+            return {name: one for name, one in known.items() if name not in paused}
 
     def choose(self, model: str, work: Work) -> Choice:
         """The way for a prompt."""
-        return choose(self.known(model), work)
+        return choose(self.known(model), work, self.paused())
+
+    def paused(self) -> Mapping[str, float]:
+        """The readers that are left alone after an error, with the seconds until they are asked again."""
+        now = self._clock()
+        with self._lock:
+            return {name: until - now for name, (until, _) in self._pauses.items() if until > now}
 
     def nearest(self, times: Mapping[str, float]) -> str:
         """The reader that should be the fastest, or was never asked; empty where all are away."""
-        now = self._clock()
-        with self._lock:
-            there = [name for name in self._readers if self._pauses.get(name, (0.0, 0.0))[0] <= now]
+        paused = self.paused()
+        there = [name for name in self._readers if name not in paused]
         return min(there, key=lambda name: times.get(name, 0.0), default="")
 
     def there(self, model: str, prefix: tuple[int, ...]) -> Mapping[str, int]:
