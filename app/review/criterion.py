@@ -150,6 +150,8 @@ def save(assignment_id: int, criterion: str, submission_id: str) -> Answer:
         with services().store.write() as session:
             view = _of(assignment_id, views.load_view(session, actor, submission_id, "grade.change"))
             page = criterion_page.load_page(session, view, criterion, _switches(), actor)
+            if edit.text == page.text.strip():  # as it was shown, perhaps without names: it stays
+                edit = edit.model_copy(update={"text": ""})
             made = criterion_edits.grade_criterion(
                 session, submission_id, page.criterion, edit, request.form.get("seen", "")[:100], actor
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flask import render_template
@@ -15,7 +15,8 @@ from app.reports.excerpts import excerpt
 from app.reports.flags import place_words
 from app.review.detail import ItemLine, Level, item_lines, standing
 from app.web.services import services
-from grading.documents import pseudonym_for, pseudonymise
+from grading.documents import Identity, pseudonym_for, pseudonymise
+from grading.documents.pseudonym import pseudonymise_value
 from grading.domain.document import Document
 from grading.domain.errors import NotFound
 from grading.domain.jobs import Judgement
@@ -23,6 +24,7 @@ from grading.domain.permissions import Actor
 from grading.domain.report import CriterionGrade, Report
 from grading.domain.report_changes import GRADING
 from grading.domain.rubric import Criterion, Rubric
+from grading.execution.display import ShownExecution
 from grading.scoring.changes import at_level
 from grading.scoring.proposed_levels import judgement_of_model, level_of_checks
 from grading.similarity import Region, regions_of
@@ -99,7 +101,7 @@ def load_page(
         raise NotFound(NO_SUCH_CRITERION)
     made = [one for one in grade.made if one.undone_at is None and one.target == criterion_id]
     hidden = switches.blind and not _has_graded(made, actor)
-    return CriterionPage(
+    page = CriterionPage(
         view=view,
         name=name_of(view.assignment_id, view.student_id, view.student, switches),
         rubric=rubric,
@@ -114,6 +116,19 @@ def load_page(
         stamp=criterion_stamp(session, view.round_id, criterion_id),
         items=item_lines(rubric_items.list_items(session, view.assignment_id, criterion_id), now),
     )
+    return _without_names(session, page) if switches.anonymous else page
+
+
+def _without_names(session: Session, page: CriterionPage) -> CriterionPage:
+    """The page without the students' names in what checks, models and staff say about the criterion."""
+    for identity in student_identities(session, page.view.id):
+        page = replace(
+            page,
+            now=pseudonymise_value(page.now, identity),
+            model=pseudonymise_value(page.model, identity),
+            reason_change=pseudonymise_value(page.reason_change, identity),
+        )
+    return page
 
 
 def name_of(assignment_id: int, student_id: int, student: str, switches: Switches) -> str:
@@ -129,16 +144,30 @@ def rendered_work(
     """The lines at the criterion's place, with their outputs; what evidence points to can be linked to."""
     parts = excerpt(whole.submitted.documents, _regions(session, whole.submitted.documents, page))
     pictures = result.image_numbers(session, page.view.id, parts)
-    if switches.anonymous:
-        for identity in student_identities(session, page.view.id):
-            parts = pseudonymise(parts, identity)
+    execution = whole.submitted.execution
+    for identity in student_identities(session, page.view.id) if switches.anonymous else ():
+        before, parts = parts, pseudonymise(parts, identity)
+        paths = {old.path: new.path for old, new in zip(before, parts, strict=True)}
+        pictures = {(paths[path], cell): numbers for (path, cell), numbers in pictures.items()}
+        execution = execution and _execution_without_names(execution, identity, paths)
     shown = annotated_submission.render_submission(
-        parts, _about(page), execution=whole.submitted.execution, staff=True, pictures=pictures
+        parts, _about(page), execution=execution, staff=True, pictures=pictures
     )
     html = render_template(
         "review/_criterion_work.html", view=page.view, page=page, shown=shown, place_words=place_words
     )
     return Markup(html)  # noqa: S704 - of a template that escapes
+
+
+def _execution_without_names(
+    execution: ShownExecution, identity: Identity, paths: Mapping[str, str]
+) -> ShownExecution:
+    ran = {
+        paths[path]: pseudonymise_value(one, identity).model_copy(update={"path": paths[path]})
+        for path, one in execution.documents.items()
+        if path in paths
+    }
+    return execution.model_copy(update={"documents": ran})
 
 
 def _has_graded(made: Sequence[Made], actor: Actor) -> bool:

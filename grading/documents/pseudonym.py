@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
 
 from grading.documents.case_folding import fold, origins
 from grading.documents.identity_fields import hide_form
@@ -19,12 +22,17 @@ from grading.documents.person_patterns import (
     id_pattern,
     name_parts,
 )
-from grading.domain.document import Cell, Document, Output
+from grading.domain.document import Cell, Document, Location, Output
 from grading.domain.errors import ConfigError
 
 _SHORT = 6
 """Letters below which a full name in lower case may as well be two variables (`li, na`)."""
 STUDENT, ID, EMAIL = "[student]", "[id]", "[email]"
+KEPT = frozenset(
+    ("criterion", "check", "code", "stage", "basis", "kind", "target", "item", "by", "undone_by")
+)
+"""Fields of values in which nothing is replaced: ids, codes and names of staff."""
+T = TypeVar("T")
 _USER_FOLDER = re.compile(
     r"(?P<before>(?:[A-Za-z]:[\\/]{1,4}|/)(?:Users|home)[\\/]{1,4})"
     r"(?!(?:Public|Shared|jovyan|rstudio|runner|user|root)\b)[^\\/\s\"'<>|:\[\]]+",
@@ -75,6 +83,29 @@ def pseudonymise_texts(texts: Sequence[str], identity: Identity) -> list[str]:
     """The same replacements in other texts about the submission, such as messages of checks."""
     hide = _Hider(identity)
     return [hide.text(text) for text in texts]
+
+
+def pseudonymise_value(value: T, identity: Identity) -> T:
+    """The same replacements in all texts of a value about the submission, such as the grade of a criterion.
+
+    Places name the documents as `pseudonymise` does, but for the numbers of equal paths. Names of staff and
+    what programs compare (`KEPT`) stay.
+    """
+    made: T = _value(value, _Hider(identity))
+    return made
+
+
+def _value(value: Any, hide: _Hider) -> Any:
+    if isinstance(value, str):
+        return hide.text(value)
+    if isinstance(value, Location):
+        return value.model_copy(update={"document": hide.path(value.document)})
+    if isinstance(value, BaseModel):
+        fields = {name: _value(field, hide) for name, field in value if name not in KEPT}
+        return value.model_copy(update=fields)
+    if isinstance(value, Mapping):
+        return {key: _value(one, hide) for key, one in value.items()}
+    return tuple(_value(one, hide) for one in value) if isinstance(value, (tuple, list)) else value
 
 
 def _cell(cell: Cell, hide: _Hider) -> Cell:

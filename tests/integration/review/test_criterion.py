@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from grading.domain.document import Location
+from grading.domain.evidence import CheckOutcome
+from grading.domain.evidence import TestOutcome as Tested
 from grading.domain.permissions import Actor
+from grading.execution.display import ShownDocument, ShownExecution
+from grading.execution.values import Played
 from grading.similarity import packed
 from grading.store import tables
 from grading.store.database import now
@@ -182,6 +187,35 @@ def test_names_and_levels_are_hidden(school: School, works: tuple[str, str]) -> 
     # a colleague has not graded it yet
     assert "level 4 of 4" not in text_of(school.client("grader"), path, blind=1)
     assert "hidden" in text_of(school.client("grader"), root(school), blind=1)
+
+
+def test_names_are_hidden_in_all_that_is_about_the_criterion(school: School) -> None:
+    made = given(1, 1.5)
+    place = Location(document="anna_sales.py", line=1)
+    found = CheckOutcome(check="c", label="reads", earned=0.5, message="Anna forgot it.", location=place)
+    test = Tested(name="t", passed=False, input="f()", expected="1", got="Hello, Anna!")
+    first = made.criteria[0].model_copy(
+        update={"reason": "Well done, Anna.", "evidence": (found.model_copy(update={"tests": (test,)}),)}
+    )
+    anna = school.submit("anna", data=b"# Anna's work\nimport pandas\n", name="anna_sales.py")
+    school.grade(anna, made.model_copy(update={"criteria": (first, *made.criteria[1:])}))
+    failed = Played(number=1, state="failed", error="No Anna.")
+    ran = ShownDocument(path="anna_sales.py", end="finished", cells=(failed,))
+    shown = ShownExecution(documents={"anna_sales.py": ran}).model_dump(mode="json")
+    with school.store.write() as session:
+        session.query(tables.Round).filter_by(submission_id=anna).one().prepared = {"execution": shown}
+    teacher, path = school.client("teacher"), f"{root(school)}/submissions/{anna}"
+    page = text_of(teacher, path)
+    expected = ("Anna forgot it.", "Hello, Anna!", "No Anna.", "Well done, Anna.", "anna_sales.py")
+    assert [text for text in expected if text not in page] == []
+    page = text_of(teacher, path, anonymous=1)
+    assert "anna" not in page.lower()
+    # her sign-in name is the same as her name
+    expected = ("[id] forgot it.", "Hello, [id]!", "No [id].", "[id]_sales.py")
+    assert [text for text in expected if text not in page] == []
+    # the text that was shown without names is no change of it
+    save(teacher, f"{path}?anonymous=1", level="2", text="Well done, [id].")
+    assert school.count(tables.Change) == 1
 
 
 def test_two_people_get_different_submissions(school: School, works: tuple[str, str]) -> None:
