@@ -6,25 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from app.gateway.answer_schema import read_schema
 from app.gateway_requests.errors import Refused
 from grading.broker.gateway_requests import Ask, Said
 
 MOST_MESSAGES = 500
-MOST_SCHEMA = 20_000
-"""Characters of a JSON schema."""
-DEEPEST = 12
-MOST_COUNT = 10_000
-"""What a bound on lengths may be: servers write grammars as long as that."""
-COUNTS = ("minItems", "maxItems", "minLength", "maxLength")
-NESTING = ("properties", "items", "additionalProperties", "anyOf")
-KNOWN = frozenset(
-    {
-        *("type", "properties", "required", "items", "enum", "const", "additionalProperties", "anyOf"),
-        *("minItems", "maxItems", "minLength", "maxLength", "minimum", "maximum", "title", "description"),
-        *("default", "$schema", "strict"),
-    }
-)
-"""What all engines that bind answers understand."""
 UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     # field -> the values that ask for nothing
     "n": (None, 1),
@@ -177,51 +163,4 @@ def _schema(form: Form | None) -> dict[str, Any]:
         return {"type": "object"}
     if form.json_schema is None:
         raise Refused("response_format.json_schema.schema is missing.", "response_format")
-    schema = form.json_schema.schema_
-    _check(schema, 0)
-    if len(str(schema)) > MOST_SCHEMA:
-        raise Refused(f"The schema is longer than {MOST_SCHEMA} characters.", "response_format")
-    return schema
-
-
-def _check(schema: Any, depth: int) -> None:
-    """Only what every engine that binds answers can follow, and what cannot make one work for ever."""
-    _check_depth(depth)
-    if isinstance(schema, bool):
-        return
-    if not isinstance(schema, dict):
-        raise Refused("A schema must be a JSON object.", "response_format")
-    for key, value in schema.items():
-        if key not in KNOWN:
-            raise Refused(f"The schema keyword {key!r} is not supported.", "response_format")
-        _check_plain(key, value, depth)
-        if key == "properties" and isinstance(value, dict):
-            for part in value.values():
-                _check(part, depth + 1)
-        elif key in ("items", "additionalProperties"):
-            _check(value, depth + 1)
-        elif key == "anyOf" and isinstance(value, list):
-            for part in value:
-                _check(part, depth + 1)
-        elif key in ("properties", "anyOf"):
-            raise Refused(f"The schema keyword {key!r} has a value of the wrong type.", "response_format")
-
-
-def _check_plain(key: str, value: Any, depth: int) -> None:
-    """Bounds and values."""
-    if key in COUNTS and (type(value) is not int or not 0 <= value <= MOST_COUNT):
-        raise Refused(f"The schema keyword {key!r} must be from 0 to {MOST_COUNT}.", "response_format")
-    if key not in NESTING:
-        _check_value(value, depth + 1)
-
-
-def _check_value(value: Any, depth: int) -> None:
-    _check_depth(depth)
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    for part in parts:
-        _check_value(part, depth + 1)
-
-
-def _check_depth(depth: int) -> None:
-    if depth > DEEPEST:
-        raise Refused(f"The schema is nested more than {DEEPEST} levels deep.", "response_format")
+    return read_schema(form.json_schema.schema_)

@@ -298,6 +298,8 @@ def test_what_is_left_is_shared_among_the_texts(tiny_grammars: Grammars) -> None
         {"type": "array", "minItems": 2, "maxItems": 5, "items": {"enum": ["yes", "no"]}},
         {"anyOf": [{"type": "null"}, {"type": "array", "maxItems": 9, "items": {"type": "integer"}}]},
         {"type": "object", "properties": {"a": {"type": "string"}, "b": {"const": "long " * 9}}},
+        {"type": "array", "maxItems": 9, "items": {"type": "string", "format": "uuid"}},
+        {"type": "array", "maxItems": 9, "items": {"type": "integer", "exclusiveMinimum": 10**12}},
     ],
 )
 def test_other_schemas_end_in_time_too(tiny_grammars: Grammars, value: dict[str, Any]) -> None:

@@ -23,6 +23,9 @@ from grading.domain.errors import EngineError, JobInvalid
 
 GUARD = 12
 """Bytes that the rest of a character or an escape inside a text has at most, with room to spare."""
+BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+LONGEST_FORMAT = 2 + 36
+"""Bytes of the longest text that a `format` of fixed length asks for: a UUID in quotation marks."""
 
 
 def rise(schema: dict[str, Any]) -> int:
@@ -46,8 +49,10 @@ def _most(schema: dict[str, Any]) -> int:
         return 2 + _most(schema["items"]) + _fewest(schema) * (1 + _least(schema["items"]))
     if "enum" in schema or "const" in schema:
         return max(_said(value) for value in schema.get("enum", [schema.get("const")]))
-    digits = [_said(schema[key]) for key in ("minimum", "maximum") if key in schema]
+    digits = [_said(schema[key]) for key in BOUNDS if key in schema]
     parts = [_most(part) for part in _variants(schema)]
+    if "format" in schema:
+        digits.append(LONGEST_FORMAT)
     return max([GUARD + 2 + int(schema.get("minLength", 0)), *digits, *parts])
 
 
