@@ -228,6 +228,10 @@ class SubmissionFiles(BaseModel):
     """All files of a submission."""
 
     items: list[SubmissionFile] = Field(description="the files")
+    submitted_by: str | None = Field(
+        description="the name of the person who submitted them, if that was not the student",
+        examples=["Grace Hopper"],
+    )
 
 
 class WrongType(GraderError):
@@ -356,12 +360,12 @@ def status(call: Call, id: str) -> SubmissionStatus:
 @get("/submissions/<id>/files", of_submission("submission.see"))
 def files(call: Call, about: SubmissionView) -> SubmissionFiles:
     """List the submitted files."""
-    found = receipts.list_files(call.session, about.id)
+    found = receipts.load_receipt(call.session, about.id)
     items = [
         SubmissionFile(**one.model_dump(), url=url_for("api.file", id=about.id, file_path=one.path))
-        for one in found
+        for one in found.files
     ]
-    return SubmissionFiles(items=items)
+    return SubmissionFiles(items=items, submitted_by=found.submitted_by or None)
 
 
 @get(

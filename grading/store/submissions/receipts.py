@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from sqlalchemy import Select, and_, bindparam, exists, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from grading.domain.base_value import Value
 from grading.domain.errors import NotFound
@@ -45,6 +45,8 @@ class Receipt(Value):
     members: tuple[int, ...]
     """Users it counts for beside the student."""
     member_names: tuple[str, ...]
+    submitted_by: str
+    """Name of the person who submitted it; empty if that was the student, or a learning platform."""
     source: str
     created_at: datetime
     lateness: Lateness
@@ -98,6 +100,7 @@ def load_receipt(session: Session, submission_id: str) -> Receipt:
         student=row.student,
         members=tuple(user_id for user_id, _ in names),
         member_names=tuple(name for _, name in names),
+        submitted_by=row.submitted_by or "",
         source=row.source,
         created_at=row.created_at,
         lateness=lateness(row.created_at, due, LateRule.model_validate(row.late or {})),
@@ -111,6 +114,7 @@ def _head() -> Select[Any]:
     """A submission with assignment, course and student, and whether it has group members."""
     own, assignment, extension = tables.Submission, tables.Assignment, tables.Extension
     theirs = and_(extension.assignment_id == assignment.id, extension.student_id == own.student_id)
+    person = aliased(tables.User)
     columns = (
         own.id,
         own.number,
@@ -125,6 +129,7 @@ def _head() -> Select[Any]:
         assignment.late,
         tables.Course.title.label("course_title"),
         tables.User.name.label("student"),
+        person.name.label("submitted_by"),
         extension.due_at.label("own"),
         exists().where(tables.SubmissionMember.submission_id == own.id).label("in_group"),
     )
@@ -133,6 +138,7 @@ def _head() -> Select[Any]:
         query.join(assignment, assignment.id == own.assignment_id)
         .join(tables.Course, tables.Course.id == assignment.course_id)
         .join(tables.User, tables.User.id == own.student_id)
+        .outerjoin(person, and_(person.id == own.submitted_by, person.id != own.student_id))
         .outerjoin(extension, theirs)
         .where(own.id == bindparam("submission_id"))
     )

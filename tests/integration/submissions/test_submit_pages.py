@@ -91,13 +91,19 @@ def test_staff_submit_for_a_student_whom_they_find_by_name(school: School) -> No
         answer = grader.post(url, data=form)
         assert answer.status_code == 422
         assert "Choose the student" in answer.get_data(as_text=True)
+    own = send(school.client("ben"), school.assignment, "at_once").headers["Location"]
     change(school, due_at=ago(school, days=9), late={"days": 0})
     for _ in range(2):  # the same form twice is one submission
         form = {"csrf_token": form_token(grader), "student": str(school.users["anna"]), "key": "k" * 22}
         assert grader.post(url, data={**form, "files": (io.BytesIO(CODE), "a.py")}).status_code == 303
     with school.store.read() as session:
-        (made,) = session.query(Submission).all()
+        (made,) = session.query(Submission).filter_by(student_id=school.users["anna"])
         assert (made.student_id, made.submitted_by) == (school.users["anna"], school.users["grader"])
+    for end, said in (("receipt", "<dt>Submitted by</dt>"), ("receipt.txt", "Submitted by: Grader\n")):
+        assert said in school.client("anna").get(f"/submissions/{made.id}/{end}").get_data(as_text=True)
+        assert "Submitted by" not in school.client("ben").get(f"{own}/{end}").get_data(as_text=True)
+    files = f"/api/v1/submissions/{made.id}/files"
+    assert grader.get(files, headers=school.token("anna")).get_json()["submitted_by"] == "Grader"
 
 
 # --- what was received, before it counts --------------------------------------------------------------
