@@ -136,7 +136,7 @@ class Dispatch:
         return self._publish(celery_app.EXECUTE, celery_app.sandbox_queue(priority), [round_id], in_s)
 
     def announce_precheck(self, precheck_id: str) -> bool:
-        """After the commit: say that a student's code is to be run. Best effort: they may check again."""
+        """After the commit: say that a student's code is to be run. Best effort, as above."""
         return self._publish(celery_app.PRECHECK, celery_app.SANDBOX, [precheck_id])
 
     def release(self) -> bool:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from sqlalchemy.exc import DBAPIError
 
@@ -19,6 +20,7 @@ from grading.store import outbox
 from grading.store.away import why_away as why_sql_away
 from grading.store.reporting import operations
 from grading.store.rounds import preparing, queue
+from grading.store.submissions import prechecks
 from workers.server import record, server_heartbeats
 from workers.server.admit import admit_runs
 from workers.server.context import Server
@@ -159,6 +161,16 @@ class Sweeper:
         for round_id, priority in found.items():
             log.info("the sandbox run of round %s was lost; it is queued again", round_id)
             self.server.dispatch.announce_execution(round_id, priority)
+        if not busy:
+            self._announce_prechecks()
+
+    def _announce_prechecks(self) -> None:
+        """Code of students that waits although nothing is queued: its message was lost. Twice is no harm."""
+        with self.server.store.read() as session:
+            waiting = prechecks.list_waiting(session, timedelta(seconds=EXECUTE_S), LIMIT)
+        for precheck_id in waiting:
+            log.info("the precheck %s was lost; it is queued again", precheck_id)
+            self.server.dispatch.announce_precheck(precheck_id)
 
     def _abandoned(self) -> dict[str, str]:
         """Those whose message was taken by one who is gone: they are in no queue, however long that is."""

@@ -106,6 +106,13 @@ def find_precheck(session: Session, assignment_id: int, user_id: int) -> FoundPr
     )
 
 
+def list_waiting(session: Session, patience: timedelta, limit: int) -> list[str]:
+    """Ids of prechecks that nobody has begun with for that long, and that are not lost, oldest first."""
+    moment = now(session)
+    waits = (Precheck.started_at.is_(None), _unfinished(moment), Precheck.created_at <= moment - patience)
+    return list(session.scalars(select(Precheck.id).where(*waits).order_by(Precheck.created_at).limit(limit)))
+
+
 def claim_precheck(session: Session, precheck_id: str) -> ClaimedPrecheck | None:
     """Begin with a precheck; None where somebody has, or where the student replaced it."""
     mine = update(Precheck).where(Precheck.id == precheck_id, Precheck.started_at.is_(None))

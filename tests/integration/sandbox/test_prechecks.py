@@ -10,6 +10,8 @@ import pytest
 from sqlalchemy import select
 
 from grading.broker import celery_app
+from grading.broker.canaries import Canaries
+from grading.broker.dispatch import Dispatch
 from grading.checks.kinds.tests import Case, PassesTests
 from grading.checks.precheck import PrecheckOutcome
 from grading.documents import UploadedFile, read
@@ -27,6 +29,7 @@ from tests.support.services import SqliteDatabases
 from workers.sandbox.backends import open_backend
 from workers.sandbox.plan_runner import Runner
 from workers.sandbox.prechecks import run_precheck
+from workers.server.sweeper import Sweeper
 
 
 @pytest.fixture
@@ -101,6 +104,27 @@ def test_one_runs_once_and_a_person_has_one_at_a_time(school: School) -> None:
     third = asked(school, "ada", RIGHT)
     run_precheck(school.server, school.runner, second)
     assert found(school, third).pending
+
+
+def test_a_check_whose_message_was_lost_is_queued_again(
+    lite: School, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+    monkeypatch.setattr(Dispatch, "announce_precheck", lambda _self, precheck_id: sent.append(precheck_id))
+    lost, redis = asked(lite, "ada", RIGHT), lite.server.dispatch.registry.redis
+    sweeper = Sweeper(lite.server)
+    # nobody is there who could run it; it may be on its way; it was lost; it waits in the queue
+    for alive, later_s, queued in ((False, 6, False), (True, 0, False), (True, 6, False), (True, 6, True)):
+        redis.delete(*celery_app.SANDBOX_QUEUES)
+        if alive:
+            Canaries(redis).heartbeat("sandbox", "here:1", "v")
+        if queued:
+            redis.lpush(celery_app.SANDBOX, "{}")
+        lite.server.store.clock_offset_s = later_s
+        sweeper.step()
+    redis.delete(*celery_app.SANDBOX_QUEUES)
+    assert sent == [lost]
+    assert outcome(lite, lost).outcomes
 
 
 @pytest.mark.soak
