@@ -10,14 +10,16 @@ import threading
 import time
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from flask import Flask
+from sqlalchemy import make_url
 from werkzeug.serving import make_server
+from werkzeug.wsgi import ClosingIterator
 
 from app import Services, create_app
 from bench.pages import dataset, review_class
@@ -41,20 +43,39 @@ Times = list[tuple[float, float]]
 
 
 @dataclass(frozen=True)
+class Spread:
+    """Milliseconds of many actions or answers."""
+
+    least_ms: float
+    p50_ms: float
+    p95_ms: float
+
+    @classmethod
+    def of(cls, seconds: Iterable[float]) -> Spread:
+        """That of times in seconds."""
+        ordered = sorted(1000 * one for one in seconds)
+        p95 = ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))]
+        return cls(*(round(one, 1) for one in (ordered[0], statistics.median(ordered), p95)))
+
+    def __str__(self) -> str:
+        return f"{self.least_ms:>7.1f} {self.p50_ms:>7.1f} {self.p95_ms:>7.1f}"
+
+
+@dataclass(frozen=True)
 class Reviewed:
-    """A way to review a class: actions, and milliseconds of each until the page shows what came of it."""
+    """A way to review a class, with the number of its actions."""
 
     way: str
     submissions: int
     actions: int
     actions_each: float
     """For each submission and criterion."""
-    p50_ms: float
-    p95_ms: float
-    server_p95_ms: float
+    shown: Spread
+    """From each action until the page shows what came of it."""
+    server: Spread
     """Of the answers, in the server alone."""
-    server_cpu_p95_ms: float
-    """Processor time of the same, which does not count what other programs do meanwhile."""
+    processor: Spread
+    """Processor time of the same: without other programs, and without a database server."""
 
 
 @click.command("review")
@@ -85,7 +106,9 @@ def command(
     with tempfile.TemporaryDirectory(prefix="grader-bench-") as name:
         url = database or f"sqlite:///{Path(name) / 'bench.db'}"
         found = list(_measured(Path(name), url, submissions, given, ways.split(","), browser))
-    click.echo(json.dumps([asdict(one) for one in found], indent=2) if as_json else "\n".join(_lines(found)))
+    database = make_url(url).get_backend_name()
+    as_values = {"database": database, "submissions": submissions, "ways": [asdict(one) for one in found]}
+    click.echo(json.dumps(as_values, indent=2) if as_json else "\n".join(_lines(database, found)))
 
 
 def _measured(
@@ -129,21 +152,15 @@ def _reviewed(way: str, page: Page, site: str, served: Times, assignment_id: int
     hands = Hands(page)
     served.clear()
     WAYS[way](hands, site, assignment_id, levels)
-    milliseconds = sorted(1000 * one for one in hands.seconds)
     return Reviewed(
         way=way,
         submissions=len(levels),
         actions=hands.actions,
         actions_each=round(hands.actions / len(levels) / len(CRITERIA), 2),
-        p50_ms=round(statistics.median(milliseconds), 1),
-        p95_ms=round(_p95(milliseconds), 1),
-        server_p95_ms=round(_p95(sorted(1000 * took for took, _ in served)), 1),
-        server_cpu_p95_ms=round(_p95(sorted(1000 * used for _, used in served)), 1),
+        shown=Spread.of(hands.seconds),
+        server=Spread.of(took for took, _ in served),
+        processor=Spread.of(used for _, used in served),
     )
-
-
-def _p95(ordered: Sequence[float]) -> float:
-    return ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))]
 
 
 @contextmanager
@@ -154,7 +171,8 @@ def _served(app: Flask) -> Iterator[tuple[str, Times]]:
 
     def timed(environ: dict[str, Any], start: Any) -> Iterable[bytes]:
         began, used = time.perf_counter(), time.thread_time()
-        answer = b"".join(inner(environ, start))
+        with closing(ClosingIterator(inner(environ, start))) as parts:
+            answer = b"".join(parts)
         if not environ["PATH_INFO"].startswith(("/static", "/bootstrap")):
             served.append((time.perf_counter() - began, time.thread_time() - used))
         return [answer]
@@ -194,11 +212,10 @@ def _undo_all(store: Store, assignment_id: int) -> None:
             update_final_score(session, grade)
 
 
-def _lines(found: Sequence[Reviewed]) -> Iterator[str]:
-    columns = ("way", "actions", "each", "p50 ms", "p95 ms", "server p95", "its CPU p95")
-    yield "{:<12} {:>8} {:>6} {:>8} {:>8} {:>11} {:>12}".format(*columns)
+def _lines(database: str, found: Sequence[Reviewed]) -> Iterator[str]:
+    parts = ("shown", "server", "its processor time")
+    yield f"{database}; ms of each: minimum, median, p95"
+    yield "{:<12} {:>8} {:>6}  {:>23}  {:>23}  {:>23}".format("way", "actions", "each", *parts)
     for one in found:
-        yield (
-            f"{one.way:<12} {one.actions:>8} {one.actions_each:>6.2f} {one.p50_ms:>8.1f} {one.p95_ms:>8.1f} "
-            f"{one.server_p95_ms:>11.1f} {one.server_cpu_p95_ms:>12.1f}"
-        )
+        times = f"{one.shown}  {one.server}  {one.processor}"
+        yield f"{one.way:<12} {one.actions:>8} {one.actions_each:>6.2f}  {times}"

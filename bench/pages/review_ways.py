@@ -17,6 +17,10 @@ REASON = "ok"
 PATIENCE_MS = 60_000
 WHOLE = "document.readyState === 'complete' && !document.querySelector('[aria-busy=true]')"
 """The page is there whole, and takes the next key."""
+REVIEWED = (
+    "[...document.querySelectorAll('.review-name .state')].some((one) => one.textContent === 'reviewed')"
+)
+"""The grade itself is marked, not only that of others in the list."""
 
 
 @dataclass
@@ -59,21 +63,15 @@ Way = Callable[[Hands, str, int, Levels], None]
 def by_submission(hands: Hands, site: str, assignment_id: int, levels: Levels) -> None:
     """Submission by submission: go to each criterion, change a level that is wrong, accept the grade."""
     hands.page.goto(f"{site}/assignments/{assignment_id}/review")
-    hands.click(".review-list a", "document.querySelector('#rv-criterion-1') !== null")
+    hands.click(".review-list a", f"document.querySelector('#rv-criterion-1') !== null && {WHOLE}")
     for _ in levels:
         wanted = levels[hands.text("h1 bdi")]
         for number, criterion in enumerate(CRITERIA, start=1):
             _to_level(hands, number, wanted[criterion])
         before = hands.page.url
         last = hands.page.locator("[data-rv=next]").count() == 0
-        done = f"location.href !== {before!r} && document.querySelector('#rv-criterion-1')"
-        hands.press(
-            "a",
-            "document.querySelector('.review-name .state-graded, .review-head .state-graded')"
-            if last
-            else done,
-        )
-        hands.page.wait_for_load_state()
+        done = f"location.href !== {before!r} && document.querySelector('#rv-criterion-1') && {WHOLE}"
+        hands.press("a", REVIEWED if last else done)
 
 
 def _to_level(hands: Hands, number: int, level: int) -> None:
@@ -86,8 +84,7 @@ def _to_level(hands: Hands, number: int, level: int) -> None:
     hands.press("l", "true")
     hands.press(str(level), f"document.activeElement.id === 'reason-{number}'")
     hands.type(REASON)
-    hands.press("Enter", f"document.querySelector('{section} .changed') !== null")
-    hands.page.wait_for_load_state()
+    hands.press("Enter", f"document.querySelector('{section} .changed') !== null && {WHOLE}")
 
 
 def by_criterion(hands: Hands, site: str, assignment_id: int, levels: Levels) -> None:
@@ -95,7 +92,7 @@ def by_criterion(hands: Hands, site: str, assignment_id: int, levels: Levels) ->
     title = "[data-across-title] bdi"
     for criterion in CRITERIA:
         hands.page.goto(f"{site}/assignments/{assignment_id}/review/criteria")
-        hands.click(f"a[href$='/{criterion}/next']", f"document.querySelector('{title}') !== null")
+        hands.click(f"a[href$='/{criterion}/next']", f"document.querySelector('{title}') !== null && {WHOLE}")
         for _ in levels:
             name = hands.text(title)
             other = f"document.querySelector('{title}')?.textContent.trim() !== {name!r}"
@@ -107,7 +104,7 @@ def by_group(hands: Hands, site: str, assignment_id: int, levels: Levels) -> Non
     title = "[data-across-title]"
     for criterion in CRITERIA:
         hands.page.goto(f"{site}/assignments/{assignment_id}/review/criteria/{criterion}/groups")
-        hands.click("a[data-across-start]", f"document.querySelector('{title}') !== null")
+        hands.click("a[data-across-start]", f"document.querySelector('{title}') !== null && {WHOLE}")
         while hands.page.locator("[data-across-members]").count():
             wanted = levels[hands.text("[data-across-members] bdi")][criterion]
             before = hands.text(title)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
+from sqlalchemy import make_url
 
 from bench.celery_chord import BareChord, workers
 from bench.engines import benchmark, measurements
@@ -14,7 +15,9 @@ from bench.engines.benchmark import Figures, Target
 from bench.engines.measurements import Clock
 from bench.engines.systems import Answer, NotExact, at_once
 from bench.engines.workload import Ask, Sizes
+from bench.pages.review_ways import WAYS
 from cli.commands.bench import bench
+from tests.support.services import find_browser
 
 SHORT = benchmark.Plan(
     models=("tiny",),
@@ -110,3 +113,15 @@ def test_parts_of_a_benchmark_share_its_time() -> None:
     clock = Clock(0.0, [1.0, 1.0])
     assert list(clock.turns(5)) == [0]
     assert list(Clock(1000.0, [1.0, 1.0]).turns(5)) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.soak  # e2e walks hold the pages; this one, that each way finds the class as it was before
+@pytest.mark.timeout(300)
+def test_a_class_is_reviewed_in_all_ways_on_both_databases(database_url: str) -> None:
+    wanted = ["review", "--submissions", "600", "--count", "4", "--browser", find_browser(), "--json"]
+    run = CliRunner().invoke(bench, [*wanted, "--database", database_url])
+    assert run.exit_code == 0, run.output
+    figures = json.loads(run.stdout)
+    assert [one["way"] for one in figures["ways"]] == list(WAYS)
+    assert figures["database"] == make_url(database_url).get_backend_name()
+    assert all(one["processor"]["least_ms"] <= one["processor"]["p95_ms"] for one in figures["ways"])
