@@ -4,7 +4,7 @@ Reading submissions belongs to grading.store.review; nothing here says what an a
 """
 
 from grading.similarity.answers import Answer, Region, answers_of, regions_of
-from grading.similarity.fingerprints import fingerprints, overlap, packed, unpacked
+from grading.similarity.fingerprints import fingerprints, packed, unpacked
 from grading.similarity.groups import Answered, AnswerGroup, grouped, next_open
 from grading.similarity.outcomes import Outcome, outcome_of
 from grading.similarity.pairs import Comparison, SimilarPair, Work, clusters, compared
@@ -32,7 +32,6 @@ __all__ = [
     "marks_of",
     "next_open",
     "outcome_of",
-    "overlap",
     "packed",
     "regions_of",
     "shared_regions",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 _BASE = 1_000_003
@@ -60,10 +60,3 @@ def packed(found: Iterable[int], most: int) -> bytes:
 def unpacked(content: bytes) -> frozenset[int]:
     """The fingerprints of `packed`."""
     return frozenset(struct.unpack(f"<{len(content) // 8}Q", content))
-
-
-def overlap(one: Collection[int], other: Collection[int]) -> float:
-    """The share of all fingerprints of two that both have (Jaccard), from 0 to 1; 0 for two of none."""
-    shared = len(frozenset(one) & frozenset(other))
-    whole = len(one) + len(other) - shared
-    return shared / whole if whole else 0.0

@@ -92,24 +92,28 @@ class CodePart:
 
 def load_groups(session: Session, assignment: Assignment, criterion: str) -> AnswerGroups:
     """The groups of a criterion, in a constant number of queries."""
-    counting = len(session.scalars(counting_of_assignment(assignment)).all())
     newest = session.scalar(select(func.max(Change.id))) or 0
-    rows = session.execute(_answers(assignment, criterion)).all()
-    members, answers = {}, []
-    for row in rows:
+    members, answers, missing = {}, [], 0
+    marks: dict[str, frozenset[int]] = {}  # a group is compared by those of one member
+    for row in session.execute(_answers(assignment, criterion)):
+        if row.key is None:
+            missing += 1
+            continue
+        if row.key not in marks:
+            marks[row.key] = unpacked(row.fingerprints)
         outcome = Outcome.model_validate(row.outcome)
         members[row.submission_id] = _member(row, outcome)
         answers.append(
             Answered(
                 work=row.submission_id,
                 key=row.key,
-                fingerprints=unpacked(row.fingerprints),
+                fingerprints=marks[row.key],
                 outcome=outcome,
                 graded=row.graded,
                 alone=row.alone,
             )
         )
-    return AnswerGroups(criterion, grouped(answers), members, counting - len(rows), newest)
+    return AnswerGroups(criterion, grouped(answers), members, missing, newest)
 
 
 def load_points(session: Session, members: Sequence[Member], criterion: str) -> dict[str, float | None]:
@@ -186,20 +190,22 @@ def is_separate(criterion: Any) -> Any:
 
 
 def _answers(assignment: Assignment, criterion: str) -> Select[Any]:
+    """All counting submissions, with nothing for those that have no answer yet."""
+    of_it = (Answer.round_id == Round.id) & (Answer.criterion == criterion)
     return (
         select(
-            *(Answer.round_id, Answer.submission_id, Answer.key, Answer.fingerprints, Answer.outcome),
+            *(Answer.round_id, Submission.id.label("submission_id")),
+            *(Answer.key, Answer.fingerprints, Answer.outcome),
             *(Submission.student_id, Submission.number, User.name),
             Grade.id.label("grade_id"),
             is_graded(criterion).label("graded"),
             is_separate(criterion).label("alone"),
         )
-        .join(Round, (Round.id == Answer.round_id) & Round.current)
-        .join(Submission, Submission.id == Answer.submission_id)
         .join(User, User.id == Submission.student_id)
+        .outerjoin(Round, (Round.submission_id == Submission.id) & Round.current)
+        .outerjoin(Answer, of_it)
         .outerjoin(Grade, Grade.round_id == Round.id)
-        .where(Answer.assignment_id == assignment.id, Answer.criterion == criterion)
-        .where(Answer.submission_id.in_(counting_of_assignment(assignment)))
+        .where(Submission.id.in_(counting_of_assignment(assignment)))
     )
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from grading.similarity import Answered, Outcome, grouped, next_open
 from grading.similarity.fingerprints import fingerprints, k_gram_hashes, packed, unpacked, winnowed
+from grading.similarity.groups import FEWEST, NEAR
 
 RIGHT, WRONG = Outcome(share=1.0, passed=3, tests=3), Outcome(share=0.5, passed=1, tests=3)
 
@@ -71,6 +75,21 @@ def test_similar_groups_are_proposed_to_the_larger_one() -> None:
         ("large", "apart", "short", "half"), ""
     )
     assert next(one for one in groups if one.near).similarity == 8 / 12
+
+
+@given(st.lists(st.frozensets(st.integers(0, 12), max_size=9), max_size=14))
+def test_each_group_is_proposed_to_the_first_leader_that_is_near(sets: list[frozenset[int]]) -> None:
+    leaders: list[int] = []
+    near = {}
+    for n, own in enumerate(sets):
+        shares = {one: len(own & sets[one]) / len(own | sets[one]) for one in leaders if len(own) >= FEWEST}
+        first = next((one for one, share in shares.items() if share >= NEAR), None)
+        if first is not None:
+            near[f"{n:02}"] = (f"{first:02}", shares[first])
+        elif len(own) >= FEWEST:
+            leaders.append(n)
+    groups = grouped(Answered(f"w{n}", f"{n:02}", own) for n, own in enumerate(sets))
+    assert {one.key: (one.near, one.similarity) for one in groups if one.near} == near
 
 
 def test_who_left_a_group_is_alone_and_proposed_to_none() -> None:
