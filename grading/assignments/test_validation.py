@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -18,6 +16,7 @@ from grading.domain.rubric_errors import ASKS_FOR_NOTHING, RubricError, checks_o
 from grading.execution.plan import language_of, needs_run
 from grading.execution.planned_requests import MAX_EXPRESSIONS
 from grading.execution.values import CodeLanguage
+from grading.shared import python_syntax
 
 LANGUAGE_NOT_RUN = define_message(
     "test_files.language_not_run", "only Python and R can be run; remove the checks that need a run"
@@ -142,9 +141,7 @@ def _wrong(code: str, language: CodeLanguage, place: str, *, single: bool = Fals
         yield _Problem(place, IS_EMPTY())
     elif language == "python":
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                ast.parse(code.strip(), mode="eval" if single else "exec")
+            python_syntax.parse(code.strip(), mode="eval" if single else "exec")
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             why = error.msg if isinstance(error, SyntaxError) else UNREADABLE()
             yield _Problem(place, NOT_PYTHON(why=why))

@@ -6,11 +6,9 @@ in the execution, or when no file of that name lies there.
 
 from __future__ import annotations
 
-import ast
 import io
 import re
 import tokenize
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -18,6 +16,7 @@ from grading.domain.base_value import Value
 from grading.domain.document import Location
 from grading.domain.messages import Message, define_message
 from grading.execution.values import CodeLanguage
+from grading.shared import python_syntax
 
 MAX_SOURCE = 200_000
 """Characters of a cell that are looked at; of a longer one nothing is changed."""
@@ -184,9 +183,7 @@ def _value(literal: str) -> str | None:
     if "b" in prefix or "f" in prefix or "\n" in literal or len(literal) > MAX_PATH:
         return None
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # "C:\data" has an escape that is none
-            value = ast.literal_eval(literal)
+        value = python_syntax.literal(literal)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         # "C:\Users\…" is no Python, but it is clear what was meant
         return literal.strip("\"'").replace("\\\\", "\\") if not prefix and "\\" in literal else None

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from grading.execution.values import CodeLanguage, TestFile
+from grading.shared import python_syntax
 
 _R_TEST = re.compile(r"^[ \t]*(?:testthat::)?test_that\s*\(", re.MULTILINE)
 
@@ -16,10 +17,10 @@ def test_names(file: TestFile) -> tuple[str, ...]:
     if language_of_file(file.path) == "r":
         return tuple(f"test {n}" for n, _ in enumerate(_R_TEST.findall(file.source), start=1))
     try:
-        tree = ast.parse(file.source)
+        tree = python_syntax.parse(file.source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
-    return tuple(_written(tree.body))
+    return tuple(_written(tree.body)) if isinstance(tree, ast.Module) else ()
 
 
 def _written(body: list[ast.stmt]) -> Iterator[str]:

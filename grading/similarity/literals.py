@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
+
+from grading.shared import python_syntax
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -31,7 +32,7 @@ def canonical(node: Node, language: str) -> str | None:
 
 def _python(text: str) -> str:
     try:
-        return repr(ast.literal_eval(text))
+        return repr(python_syntax.literal(text))
     except (ValueError, SyntaxError):
         return text
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -27,6 +29,7 @@ from workers.machine.stages.prompt import Prompt
 from workers.machine.stages.quotes import verify
 from workers.machine.stages.truncation import DEFAULT_CONTEXT_TOKENS
 
+log = logging.getLogger(__name__)
 _LEAST_FOR_REPAIR_S = 2.0
 _LONGEST_PREVIOUS = 8_000
 _LONGEST_FAULT = 600
@@ -56,6 +59,9 @@ def run_stage(
     except EngineError as error:
         return run.failed(error)
     except Exception as error:  # noqa: BLE001 - nothing may be raised into the chord, not by a broken engine either
+        # without the error's own words, which may be a student's
+        where = "".join(traceback.format_tb(error.__traceback__))
+        log.error("the engine %s failed with %s:\n%s", engine.name, type(error).__name__, where)
         return run.failed(EngineError(UNEXPECTED_FAILURE(kind=type(error).__name__)))
     return run.done(output, flags)
 

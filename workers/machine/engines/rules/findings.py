@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from grading.domain.document import Cell, Document, Location
 from grading.domain.evidence import CheckOutcome, TestOutcome
 from grading.domain.jobs import Job
 from grading.domain.rubric import Criterion
+from grading.shared import python_syntax
 from workers.machine.engines.rules.facts import LONGEST_LINE, Facts, Line, Nouns
 
 Severity = Literal["praise", "note", "minor", "major"]
@@ -421,7 +421,7 @@ def _syntax(facts: Facts) -> Iterator[Remark]:
         if language == "python":
             source = re.sub(r"(?m)^\s*[%!].*$", "", cell.source)
             try:
-                ast.parse(source)
+                python_syntax.parse(source)
             except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
                 at = getattr(error, "lineno", None)
                 line = cell.first_line + at - 1 if isinstance(at, int) and 0 < at <= len(cell.lines) else None
