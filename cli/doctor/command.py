@@ -41,6 +41,9 @@ def doctor(
 ) -> None:
     """Check configuration, services, machines and models.
 
+    Each model is asked for a token; an Ollama server whose machine has nothing to do also gets as many
+    requests of 16 tokens as the machine has slots, to see whether some wait.
+
     Exits with status 1 if something does not work, and says how to fix it.
     """
     bounds = Bounds(patience_s=patience, free_gb=min_free_gb)

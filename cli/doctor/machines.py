@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
+from cli.doctor import capacity
 from cli.doctor.finding import Finding, Installation, disk, failure, ok, size, warning
 from grading.broker.canaries import EXAMINATIONS
 from grading.broker.celery_app import EXAMINE, own_queue
@@ -249,6 +250,7 @@ def _found(name: str, installation: Installation, machine: Machine, found: Exami
     yield _link(f"{name} link", installation, found["link"])
     for model in found["models"]:
         yield _model(name, model)
+        yield from capacity.compare(name, machine, model)
     remedy = "free space there; model servers keep unused models"
     yield disk(f"{name} disk", int(found["disk_free_bytes"]), installation.bounds, remedy)
     memory = found["memory"]

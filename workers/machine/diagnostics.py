@@ -11,6 +11,7 @@ import shutil
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from grading.broker.canaries import EXAMINATIONS
 from grading.domain.errors import EngineError
 from grading.shared.code_version import software
 from workers.machine.circuits import probe
+from workers.machine.engines.base import ReportsCapacity
 from workers.machine.model_digests import counters
 from workers.machine.worker import MachineProcess
 
@@ -95,16 +97,31 @@ def _model(process: MachineProcess, engine: str, model: str, patience_s: float) 
         log.warning("%s on %s returned no token: %s", model, engine, error.message)
         digest = process.model_digests.digest(engine, model)
         return {**found, "ok": False, "error": error.code, "message": error.message, "digest": digest}
-    left = max(1.0, patience_s - (time.monotonic() - begun))
+    seconds = time.monotonic() - begun
+    left = max(1.0, patience_s - seconds)
     return {
         **found,
         "ok": True,
-        "seconds": time.monotonic() - begun,
+        "seconds": seconds,
         "first_token_s": generation.first_token_s,
         "tokens": generation.tokens.output,
         "digest": process.model_digests.told_by(engine, model, left) or generation.digest,
         "counters": counters({engine: process.engines[engine]}).get(engine, {}),
+        "capacity": _capacity(process, engine, model, max(1.0, patience_s - (time.monotonic() - begun))),
     }
+
+
+def _capacity(process: MachineProcess, name: str, model: str, seconds: float) -> dict[str, Any]:
+    """What an engine's server has room for; nothing is tried out beside students' work."""
+    engine = process.engines[name]
+    if not isinstance(engine, ReportsCapacity):
+        return {}
+    idle = not process.in_hand() and not process.gateway_requests()
+    try:
+        return asdict(engine.capacity(model, process.machine.slots if idle else 1, seconds))
+    except EngineError as error:
+        log.info("the capacity of %s on %s is unknown: %s", model, name, error.message)
+        return {}
 
 
 def memory() -> dict[str, int]:

@@ -38,7 +38,7 @@ from grading.store.tables import Audit, EventReceiver
 from tests.support.postgres_servers import refusing_postgres
 from tests.support.redis_servers import certificates, redis_server
 from tests.support.servers.base import Behaviour, ModelServer
-from tests.support.servers.ollama_server import OllamaHandler, ollama_server
+from tests.support.servers.ollama_server import OllamaHandler
 from tests.support.servers.openai_server import openai_server
 from tests.support.services import SqliteDatabases
 from tests.support.system import Site, site
@@ -569,6 +569,7 @@ SICK = """
 port = {port}
 [[machines]]
 name = "well"
+slots = 2
 [machines.engines.ollama]
 url = "{first}"
 [machines.stages]
@@ -609,7 +610,7 @@ def sick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[st
         known = {
             "port": free_port(),
             "nobody": free_port(),
-            "first": enter(ollama_server()).url,
+            "first": enter(ModelServer(OllamaHandler, Behaviour(("tiny",), waits=(0, 1)))).url,
             "second": enter(ModelServer(_OtherWeights, Behaviour(("tiny",)))).url,
             "hangs": enter(openai_server(fault="hang")).url,
         }
@@ -646,6 +647,14 @@ feedback = { engine = "instant", model = "m" }
 SAID = (
     ("machine well", "ok", "", "running", ""),
     ("machine well model tiny", "ok", "", "generated a token in", ""),
+    (
+        "machine well capacity for tiny: slots",
+        "warning",
+        "server_slots_fewer",
+        "works on 1 at once; config.toml gives the machine 2 slots",
+        "OLLAMA_NUM_PARALLEL of the server to 2, or slots = 1",
+    ),
+    ("machine twin capacity for tiny", "ok", "", "enough: 65,536 tokens each", ""),
     ("machine well link", "ok", "", "round trip", ""),
     (
         "machine sick model absent",

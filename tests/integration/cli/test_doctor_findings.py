@@ -226,6 +226,16 @@ BY_SSH: list[Row] = [
     ("failure", "machine one stages", "machine_stages_differ", "runs with no stage", "grader deploy one"),
     ("warning", "machine one slots", "machine_slots_differ", "with 3 slots", "grader deploy one"),
 ]
+ROOM: list[Row] = [
+    (
+        "warning", "machine one capacity for m: context", "server_context_shorter",
+        "has 8,192 tokens for each; config.toml has context_tokens = 32768", "set context_tokens = 8192",
+    ),
+    (
+        "warning", "machine one capacity for m: memory", "server_cache_small",
+        "has 12,000 tokens: 1 submission of 8,192", "set context_tokens = 6000",
+    ),
+]  # fmt: skip
 DEPLOY = "run `grader deploy one`"
 LINK = {"latency_s": 0.001, "to_server_bytes_s": 1e8, "from_server_bytes_s": 1e8}
 EXAMINED = {
@@ -255,6 +265,12 @@ def test_machines_that_are_not_well() -> None:
     stage = {"analysis": {"engine": "nobodys", "model": "m"}}
     found += looked_at(installed(stages=stage, engines={"nobodys": {}}), None, alive=False)
     require(found, *MACHINE)
+
+
+def test_servers_that_have_less_room_than_is_configured() -> None:
+    told = {"context_tokens": 8192, "cache_tokens": 12_000, "context_setting": "--max-model-len"}
+    model = {"engine": "instant", "model": "m", "ok": True, "seconds": 1.0, "digest": "", "capacity": told}
+    require(looked_at(installed(), {**EXAMINED, "models": [model]}), *ROOM)
 
 
 def test_what_ssh_reaches_is_put_right_by_deploy() -> None:
@@ -361,7 +377,7 @@ def test_a_sandbox_without_a_list_of_refused_system_calls(monkeypatch: pytest.Mo
 
 # --- all of it ----------------------------------------------------------------------------------------
 
-HERE = (STRANGE, READER, OPEN, ENDS, WEB_ENDS, WENT, SAID, DATABASE, MACHINE, BY_SSH, WEB, MAIL, WEAKER)
+HERE = (STRANGE, READER, OPEN, ENDS, WEB_ENDS, WENT, SAID, DATABASE, MACHINE, ROOM, BY_SSH, WEB, MAIL, WEAKER)
 SAYS = {"failure", "warning", "Why", "Remedy"}
 """What a finding is made with; the code comes first."""
 

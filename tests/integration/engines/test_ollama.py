@@ -57,6 +57,26 @@ def test_top_p_and_seed_are_sent_only_where_they_are_given(server: ModelServer) 
     assert answer.sampling.items() >= {"top_p": 0.9, "seed": 7}.items()
 
 
+def test_its_slots_show_in_who_waits_of_as_many_short_requests(server: ModelServer) -> None:
+    engine = engine_on(server, keep_alive=300)
+    server.behaviour.waits = (0, 0, 1)
+    told = engine.capacity("tiny", 3, 5.0)
+    assert (told.slots, told.context_tokens, told.slots_setting) == (2, 65_536, "OLLAMA_NUM_PARALLEL")
+    sent = server.stats.last
+    # as it is loaded, or it would be loaded again
+    assert (sent["options"]["num_ctx"], sent["options"]["num_predict"], sent["keep_alive"]) == (4096, 16, 300)
+    server.behaviour.waits = (0,)
+    assert engine.capacity("tiny", 3, 5.0).slots == 3
+    server.behaviour.fault = "503"
+    assert engine.capacity("tiny", 3, 5.0).slots is None
+    server.behaviour.fault, server.behaviour.context = "", 8192
+    before = server.stats.requests
+    assert engine_on(server, num_ctx=2048).capacity("tiny", 1, 5.0).context_tokens == 2048
+    server.behaviour.loaded = False
+    assert engine_on(server).capacity("tiny", 3, 5.0).context_tokens == 8192
+    assert server.stats.requests == before, "one at a time shows nothing, and nothing is loaded for it"
+
+
 # --- the context ---------------------------------------------------------------------------------------
 
 

@@ -11,10 +11,11 @@ import pytest
 from grading.domain.errors import EngineBrokeOff, EngineError, EngineGarbled, EngineUnreachable, JobInvalid
 from tests.support.engines import SCHEMA, Heard, ask, parsed, quiet
 from tests.support.servers.base import ModelServer
-from tests.support.servers.flavours import META, SLOT_CONTEXT
+from tests.support.servers.flavours import META, SLOT_CONTEXT, VLLM_METRICS
 from tests.support.servers.openai_server import openai_server
 from workers.machine.engines import open_engine
 from workers.machine.engines.openai import server as openai_server_module
+from workers.machine.engines.openai.capacity import with_cache
 from workers.machine.engines.openai.engine import OpenAIEngine
 from workers.machine.engines.openai.schema_support import ODD
 from workers.machine.engines.openai.server import Server
@@ -170,8 +171,11 @@ def test_thoughts_are_no_text_and_no_draft(server: ModelServer, flavour: str) ->
 def test_counts_and_times_of_a_llama_server(server: ModelServer) -> None:
     answer = like(server, "llama").generate(ask(), quiet)
     assert 0 < answer.tokens.cached < answer.tokens.prompt
-    assert (answer.timings.prompt_s, answer.timings.output_s) == (0.0305, 0.661)
+    assert (answer.timings.prompt_s, answer.timings.output_s) == (0.0305, 60.661)
     assert answer.timings.queued_s is None
+    server.behaviour.times_ms = (0.0, 0.0)
+    queued_s = like(server, "llama").generate(ask(), quiet).timings.queued_s
+    assert queued_s, "what it neither read nor wrote, it waited for a slot"
 
 
 @pytest.mark.parametrize("flavour", ["llama", "vllm"])
@@ -184,6 +188,19 @@ def test_a_server_with_a_tokenizer_measures_texts(server: ModelServer, flavour: 
     server.server_close()
     assert measure.count("x" * 400) == 100  # remembered
     assert measure.count("y" * 900) >= 225  # carefully estimated
+
+
+def test_a_server_tells_how_much_it_has_room_for(server: ModelServer) -> None:
+    llama = like(server, "llama").capacity("tiny", 8, 5.0)
+    assert (llama.slots, llama.context_tokens, llama.slots_setting) == (4, SLOT_CONTEXT, "--parallel")
+    vllm = like(server, "vllm").capacity("tiny", 8, 5.0)
+    assert (vllm.slots, vllm.context_tokens, vllm.cache_tokens) == (None, SLOT_CONTEXT, 24_000)
+    newer = with_cache(vllm, VLLM_METRICS.replace('num_gpu_blocks="', 'kv_cache_size_tokens="9000",old="'))
+    assert newer.cache_tokens == 9000
+    for silent in ("mlx", "lmstudio"):
+        told = like(server, silent).capacity("tiny", 8, 5.0)
+        assert (told.slots, told.context_tokens, told.cache_tokens) == (None, None, None)
+    assert not server.stats.last, "nothing was generated for it"
 
 
 @pytest.mark.parametrize("flavour", ["mlx", "lmstudio"])

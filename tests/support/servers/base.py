@@ -63,6 +63,8 @@ class ModelServer(ThreadingHTTPServer):
         self.stats = Stats()
         self.contexts: dict[str, int] = {}
         """Context length in tokens each model was loaded with last."""
+        self.answered_whole = itertools.count()
+        """Numbers the requests that want their answer whole."""
         self.lock = threading.Lock()
         self.stopping = threading.Event()
         self.changed = threading.Condition(self.lock)
@@ -135,10 +137,14 @@ class ModelHandler(BaseHTTPRequestHandler):
 
     def json(self, value: Any, status: int = 200) -> None:
         """Answer with JSON at once."""
-        data = json.dumps(value).encode()
+        self.whole(json.dumps(value), "application/json; charset=utf-8", status)
+
+    def whole(self, text: str, kind: str, status: int = 200) -> None:
+        """Answer with a text at once."""
+        data = text.encode()
         self.settle("finished" if status == 200 else "failed")
         self.send_response(status)
-        self.send_header("Content-Type", "application/json; charset=utf-8")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)

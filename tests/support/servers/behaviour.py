@@ -47,3 +47,9 @@ class Behaviour:
     """That are counted for each piece sent: servers that guess ahead send several at a time."""
     weights: str = ""
     """Which weights the models have: another word, another digest."""
+    waits: tuple[float, ...] = (0.0,)
+    """How many answers' time the requests wait that want their answer whole, one after the other, by Ollama's
+    own clock: (0, 0, 1) is what three see of a server that works on two at once.
+    """
+    times_ms: tuple[float, float] = (30.5, 60_661.0)
+    """Reading and writing by llama-server's own clock; what an exchange takes beside them is waiting."""

@@ -6,6 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+VLLM_METRICS = """\
+# HELP vllm:cache_config_info Information of the LLMEngine CacheConfig
+# TYPE vllm:cache_config_info gauge
+vllm:cache_config_info{block_size="16",cache_dtype="auto",engine="0",num_gpu_blocks="1500",\
+num_gpu_blocks_override="None",sliding_window="None"} 1.0
+vllm:num_requests_running{engine="0",model_name="tiny"} 0.0
+"""
+
 
 @dataclass(frozen=True)
 class Flavour:
@@ -26,6 +34,8 @@ class Flavour:
     meta: bool = False
     strays: int = 404
     """The status for pages it does not have."""
+    metrics: str = ""
+    """What it serves at `/metrics`."""
 
 
 FLAVOURS: Mapping[str, Flavour] = {
@@ -33,7 +43,7 @@ FLAVOURS: Mapping[str, Flavour] = {
     "mlx": Flavour(enforces=False, thoughts="reasoning", errors="string"),
     "llama": Flavour(usage="last", details=False, tokenizer="content", timings=True, meta=True),
     "lmstudio": Flavour(thoughts="content", details=False, errors="string", strays=200),
-    "vllm": Flavour(thoughts="both", details=False, tokenizer="prompt"),
+    "vllm": Flavour(thoughts="both", details=False, tokenizer="prompt", metrics=VLLM_METRICS),
 }
 META = {
     "vocab_type": 2,

@@ -13,6 +13,7 @@ from tests.support.servers.base import Behaviour, ModelHandler, ModelServer, mai
 from tests.support.servers.instances import answer_text, faulty_text, pieces, tokens
 
 BUSY = "server busy, please try again.  maximum pending requests exceeded"
+LOAD_NS = 41_000_000
 DETAILS = {
     "parent_model": "",
     "format": "gguf",
@@ -97,7 +98,9 @@ class OllamaHandler(ModelHandler):
     def _generate(self, turn: _Turn, fault: str) -> None:
         if not turn.stream and not fault:
             self.pause(self.server.behaviour.seconds)
-            self.json(turn.last("".join(turn.parts), len(turn.parts)))
+            waits = self.server.behaviour.waits
+            waited = waits[next(self.server.answered_whole) % len(waits)]
+            self.json(turn.last("".join(turn.parts), len(turn.parts), waited))
             return
         if fault == "hang":  # while a model loads, Ollama sends not even a status line
             self.pause(3600)
@@ -163,19 +166,19 @@ class _Turn:
         """One line of the stream."""
         return json.dumps({**self._head(text), "done": False}).encode() + b"\n"
 
-    def last(self, text: str, count: int) -> dict[str, Any]:
-        """The closing object with its counts, durations in nanoseconds."""
+    def last(self, text: str, count: int, waits: float = 0.0) -> dict[str, Any]:
+        """The closing object with its counts, in nanoseconds; it waited for so many answers."""
         total = int((time.monotonic() - self._start) * 1e9) + 1
         return {
             **self._head(text),
             "done": True,
             "done_reason": self.reason,
-            "total_duration": total,
-            "load_duration": 41_000_000,
+            "total_duration": LOAD_NS + int((1 + waits) * total),
+            "load_duration": LOAD_NS,
             "prompt_eval_count": self._prompt_tokens,
-            "prompt_eval_duration": total // 4,
+            "prompt_eval_duration": total // 3,
             "eval_count": count,
-            "eval_duration": total // 2,
+            "eval_duration": 2 * (total // 3),
         }
 
     def _head(self, text: str) -> dict[str, Any]:

@@ -27,6 +27,8 @@ class OpenAIHandler(ModelHandler):
         found = pages(self.flavour, behaviour.models, behaviour.weights, dead=behaviour.dead)
         if self.path == "/stats":
             self.json(stats_of(self.server))
+        elif self.path == "/metrics" and self.flavour.metrics:
+            self.whole(self.flavour.metrics, "text/plain; version=0.0.4; charset=utf-8")
         elif self.path in found:
             status, value = found[self.path]
             self.json(value, status)
@@ -69,7 +71,7 @@ class OpenAIHandler(ModelHandler):
         elif refused:
             self._fail(400, f"Unrecognized request argument supplied: {refused[0]}")
         elif not self.page(fault):
-            self._generate(_Turn(payload, self.flavour), fault)
+            self._generate(_Turn(payload, self.flavour, behaviour.times_ms), fault)
 
     def _generate(self, turn: _Turn, fault: str) -> None:
         if not turn.stream and not fault:
@@ -108,8 +110,9 @@ class OpenAIHandler(ModelHandler):
 class _Turn:
     """One generation: the text to send and the shape of its events."""
 
-    def __init__(self, payload: dict[str, Any], flavour: Flavour) -> None:
+    def __init__(self, payload: dict[str, Any], flavour: Flavour, times_ms: tuple[float, float]) -> None:
         self._flavour = flavour
+        self._prompt_ms, self._predicted_ms = times_ms
         self._model = str(payload.get("model"))
         self.stream = bool(payload.get("stream", False))
         self.wants_usage = bool((payload.get("stream_options") or {}).get("include_usage"))
@@ -144,8 +147,12 @@ class _Turn:
         """The last events: why it ends, and the counts."""
         more: dict[str, Any] = {}
         if self._flavour.timings:
-            prompt = {"cache_n": self._cached, "prompt_n": self._prompt - self._cached, "prompt_ms": 30.5}
-            more["timings"] = {**prompt, "predicted_n": output, "predicted_ms": 661.0}
+            prompt = {
+                "cache_n": self._cached,
+                "prompt_n": self._prompt - self._cached,
+                "prompt_ms": self._prompt_ms,
+            }
+            more["timings"] = {**prompt, "predicted_n": output, "predicted_ms": self._predicted_ms}
         if not self.wants_usage:
             return [self.event("", self.reason, **more)]
         if self._flavour.usage == "last":

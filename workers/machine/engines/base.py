@@ -203,6 +203,35 @@ class ReportsDigest(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Capacity:
+    """What a server has room for, as it says itself or shows; None where it does neither."""
+
+    slots: int | None = None
+    """Generations at once; further requests wait in the server's own queue."""
+    context_tokens: int | None = None
+    """The most tokens that one generation reads and writes."""
+    cache_tokens: int | None = None
+    """The most tokens of all generations together."""
+    slots_setting: str = ""
+    """What the server calls the number of slots."""
+    context_setting: str = ""
+    """What it calls the context."""
+
+
+@runtime_checkable
+class ReportsCapacity(Protocol):
+    """An engine that can ask its server how much that has room for."""
+
+    def capacity(self, model: str, at_once: int, seconds: float) -> Capacity:
+        """How much a loaded model has room for, within `seconds`.
+
+        A server that does not tell its slots may be sent up to `at_once` short requests together, to see
+        whether some wait. Raises EngineErrors.
+        """
+        ...
+
+
 @runtime_checkable
 class ReportsUnavailability(Protocol):
     """An engine that notices by itself that it is unavailable, also with nothing to do."""

@@ -11,12 +11,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from grading.domain.errors import BudgetExceeded, ConfigError, EngineError, JobInvalid, OutputInvalid
-from grading.domain.jobs import Timings, Tokens
-from workers.machine.engines.base import METRICS, Cancel, Generation, Progress, Request
+from grading.domain.jobs import Tokens
+from workers.machine.engines.base import METRICS, Cancel, Capacity, Generation, Progress, Request
 from workers.machine.engines.http.answer import Answer, messages, wrote_something
 from workers.machine.engines.http.errors import broke_off
 from workers.machine.engines.http.exchange import BusyRetry, ExchangeCounters, Limits, Watch
-from workers.machine.engines.ollama.server import Models, OllamaWire, RunningModel, Think
+from workers.machine.engines.ollama.capacity import Trial
+from workers.machine.engines.ollama.server import Models, OllamaWire, RunningModel, Think, timings
 from workers.machine.engines.token_estimates import Sizes
 from workers.machine.messages import NO_TIME_LEFT, OLLAMA_NO_ROOM_TO_REPAIR, OLLAMA_PROMPT_CUT, WROTE_NOTHING
 
@@ -96,6 +97,19 @@ class OllamaEngine:
         with self._wire.watch(seconds, Cancel()) as watch:
             return self._wire.exchange(watch, model, lambda client: self._models.digest(client, model))
 
+    def capacity(self, model: str, at_once: int, seconds: float) -> Capacity:
+        """Context by the model's description, slots by `at_once` short requests to a model that is loaded."""
+        self._counters.open()
+        with self._wire.watch(seconds, Cancel()) as watch:
+            held = self._wire.exchange(watch, model, lambda client: self._models.held(client, model))
+            about = self._wire.exchange(watch, model, lambda client: self._models.about(client, model))
+            longest = min(MAX_CONTEXT, about.context or MAX_CONTEXT)
+            context, slots = min(longest, self._num_ctx or longest), None
+            if held and held.context and at_once > 1:  # with another context it would be loaded again
+                trial = Trial(self._wire, model, held.context, about.think, self._keep_alive)
+                slots = trial.slots(at_once, watch.remaining)
+        return Capacity(slots, context, None, "OLLAMA_NUM_PARALLEL", "num_ctx")
+
     def counters(self) -> Mapping[str, float]:
         """See `base.METRICS`; Ollama does not tell which tokens came from its cache."""
         return self._counters.counters()
@@ -138,7 +152,7 @@ class OllamaEngine:
                 **({} if asked.think is None else {"think": asked.think}),
                 "format": "json_schema" if request.schema else "none",
             },
-            timings=_timings(last, patience.waited),
+            timings=timings(last, patience.waited),
         )
 
     def _asked(self, client: Client, request: Request, progress: Progress) -> _Asked:
@@ -228,23 +242,3 @@ class OllamaEngine:
 
 def _said(request: Request) -> str:
     return "\n".join(one["content"] for one in messages(request))
-
-
-def _timings(last: ChatResponse, waited_s: float) -> Timings:
-    """Durations come in nanoseconds.
-
-    Loading counts from the request's arrival until a runner has the model, so waiting for memory is part of
-    it; what the total has beside it, the prompt and the answer is waiting for a free place in the runner.
-    """
-    load, prompt, output = (last.load_duration, last.prompt_eval_duration, last.eval_duration)
-    rest = (last.total_duration or 0) - sum(part or 0 for part in (load, prompt, output))
-    return Timings(
-        queued_s=max(0, rest) / 1e9 + waited_s if last.total_duration else waited_s or None,
-        load_s=_seconds(load),
-        prompt_s=_seconds(prompt),
-        output_s=_seconds(output),
-    )
-
-
-def _seconds(nanoseconds: int | None) -> float | None:
-    return None if nanoseconds is None else nanoseconds / 1e9

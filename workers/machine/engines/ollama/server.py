@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from grading.domain.errors import EngineError, EngineGarbled
+from grading.domain.jobs import Timings
 from workers.machine.engines.base import Cancel
 from workers.machine.engines.http.errors import broke_off, garbled, status_error, unreachable
 from workers.machine.engines.http.exchange import LastToken, Limits, Watch
@@ -16,7 +17,7 @@ from workers.machine.messages import NO_CHATS, OLLAMA_MODEL_MISSING
 
 if TYPE_CHECKING:
     import httpx
-    from ollama import Client
+    from ollama import ChatResponse, Client
 
 
 T = TypeVar("T")
@@ -198,3 +199,23 @@ def _think(model: str, info: Mapping[str, Any], capabilities: Any) -> Think:
     named = f"{info.get('general.architecture', '')} {model}".lower()
     # gpt-oss knows levels only and ignores an "off"
     return "low" if "gptoss" in named or "gpt-oss" in named else False
+
+
+def timings(last: ChatResponse, waited_s: float) -> Timings:
+    """What an answer says of its times, which come in nanoseconds.
+
+    Loading counts from the request's arrival until a runner has the model, so waiting for memory is part of
+    it; what the total has beside it, the prompt and the answer is waiting for a free place in the runner.
+    """
+    load, prompt, output = (last.load_duration, last.prompt_eval_duration, last.eval_duration)
+    rest = (last.total_duration or 0) - sum(part or 0 for part in (load, prompt, output))
+    return Timings(
+        queued_s=max(0, rest) / 1e9 + waited_s if last.total_duration else waited_s or None,
+        load_s=_seconds(load),
+        prompt_s=_seconds(prompt),
+        output_s=_seconds(output),
+    )
+
+
+def _seconds(nanoseconds: int | None) -> float | None:
+    return None if nanoseconds is None else nanoseconds / 1e9

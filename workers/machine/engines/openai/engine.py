@@ -21,7 +21,16 @@ from grading.domain.errors import (
     OutputEndless,
 )
 from grading.domain.jobs import Timings, Tokens
-from workers.machine.engines.base import METRICS, Cancel, Generation, Phase, Progress, Request, TokenCounter
+from workers.machine.engines.base import (
+    METRICS,
+    Cancel,
+    Capacity,
+    Generation,
+    Phase,
+    Progress,
+    Request,
+    TokenCounter,
+)
 from workers.machine.engines.http.answer import Answer, lines, messages, wrote_something
 from workers.machine.engines.http.errors import broke_off, garbled, not_a_page, reason, unreachable
 from workers.machine.engines.http.exchange import BusyRetry, ExchangeCounters, LastToken, Limits, Watch
@@ -123,6 +132,13 @@ class EventStream:
         )
 
 
+def _queued(timings: Timings, seconds: float) -> float:
+    """What an exchange has beside reading and writing, where the server tells those: waiting for a slot."""
+    if timings.prompt_s is None or timings.output_s is None:
+        return 0.0
+    return max(0.0, seconds - timings.prompt_s - timings.output_s)
+
+
 def _tokens(usage: dict[str, Any]) -> Tokens:
     details = usage.get("prompt_tokens_details") or {}
     return Tokens(
@@ -191,9 +207,11 @@ class ChatExchange:
         drafts, prose = request.job.draft, bool(request.chat)
         answer = Answer(self.watch, self.progress, request.max_output_tokens, drafts, prose)
         reading = EventStream(self.watch, answer, self.peer.server.where)
+        began = self.watch.elapsed
         with self.peer.wire(self.watch) as wire:
             form = self._guarded(wire, lambda: self._stream(wire, request, reading, form))
-            return self._generation(wire, reading, form, waited_s)
+            queued_s = waited_s + _queued(reading.timings, self.watch.elapsed - began)
+            return self._generation(wire, reading, form, queued_s)
 
     def _look(self) -> SchemaSupport:
         """Ask the server a question that shows whether it binds answers to schemas."""
@@ -275,7 +293,7 @@ class ChatExchange:
         return payload
 
     def _generation(
-        self, wire: OpenAIWire, reading: EventStream, form: SchemaSupport, waited_s: float
+        self, wire: OpenAIWire, reading: EventStream, form: SchemaSupport, queued_s: float
     ) -> Generation:
         request, answer = self.request, reading.answer
         output = answer.finish(reading.tokens.output)
@@ -297,7 +315,7 @@ class ChatExchange:
                 **_drawing(request),
                 "format": form.value,
             },
-            timings=reading.timings.model_copy(update={"queued_s": waited_s or None}),
+            timings=reading.timings.model_copy(update={"queued_s": queued_s or None}),
         )
 
     def _digest(self, wire: OpenAIWire) -> str:
@@ -406,6 +424,12 @@ class OpenAIEngine:
         self._counters.open()
         with self._peer.open(seconds) as wire:
             return self._peer.server.token_counter(model, wire, self._peer.open)
+
+    def capacity(self, model: str, at_once: int, seconds: float) -> Capacity:
+        """What llama-server and vLLM tell of their room; nothing is sent to find out about others'."""
+        self._counters.open()
+        with self._peer.open(seconds) as wire:
+            return self._peer.server.capacity(wire, model)
 
     def counters(self) -> Mapping[str, float]:
         """See `base.METRICS`."""

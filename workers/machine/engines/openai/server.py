@@ -16,9 +16,10 @@ import requests
 
 from grading.domain.errors import EngineError, EngineGarbled, EngineUnreachable, ModelMissing
 from grading.domain.messages import Message
-from workers.machine.engines.base import TokenCounter
+from workers.machine.engines.base import Capacity, TokenCounter
 from workers.machine.engines.http.errors import broke_off, compressed, reason, status_error
 from workers.machine.engines.http.exchange import HeldAdapter, Limits, Watch
+from workers.machine.engines.openai.capacity import reported, with_cache
 from workers.machine.engines.token_estimates import careful
 from workers.machine.messages import (
     ANSWERED_ERROR,
@@ -95,6 +96,14 @@ class OpenAIWire:
 
     def look(self, url: str, payload: Mapping[str, Any] | None = None) -> tuple[int, Any]:
         """Status and JSON of a small answer; nothing for a body that is no JSON."""
+        status, text = self.page(url, payload)
+        try:
+            return status, json.loads(text)
+        except ValueError:
+            return status, None
+
+    def page(self, url: str, payload: Mapping[str, Any] | None = None) -> tuple[int, str]:
+        """Status and text of a small answer."""
         seconds = max(0.01, min(LOOK_S, self.watch.remaining))
         with self._session.request(
             "GET" if payload is None else "POST",
@@ -105,11 +114,7 @@ class OpenAIWire:
             timeout=(seconds, seconds),
             allow_redirects=False,
         ) as response:
-            body = self.body(response, MAX_LOOK_BYTES)
-            try:
-                return response.status_code, json.loads(body)
-            except ValueError:
-                return response.status_code, None
+            return response.status_code, self.body(response, MAX_LOOK_BYTES)
 
 
 REMEMBER_S = 300.0
@@ -182,7 +187,7 @@ class Server:
         found: TokenCounter | None = None
         for shape in (_llama, _vllm):
             if _count(self._look(wire, f"{self.root}/tokenize", shape(model, "a b c"))[1]) is not None:
-                context = self._context(wire, model)
+                context = self._reported(wire, model).context_tokens
                 found = TokenCounter(context, _Counting(self, model, shape, open_wire).count)
                 break
         with self._lock:
@@ -193,15 +198,22 @@ class Server:
         """Tokens of a text by the server's tokenizer."""
         return _count(self._look(wire, f"{self.root}/tokenize", payload)[1])
 
-    def _context(self, wire: OpenAIWire, model: str) -> int | None:
-        """Tokens one chat may have: llama-server's share of a slot, or what vLLM says of the model."""
+    def capacity(self, wire: OpenAIWire, model: str) -> Capacity:
+        """What the server tells of the room it has for a model."""
+        told = self._reported(wire, model)
+        if told.context_tokens is None or told.slots is not None:
+            return told
+        try:
+            return with_cache(told, wire.page(f"{self.root}/metrics")[1])
+        except (EngineError, requests.RequestException, OSError):
+            wire.watch.check()
+            return told
+
+    def _reported(self, wire: OpenAIWire, model: str) -> Capacity:
+        """Slots and context, as llama-server and vLLM say what they were started with."""
         _, props = self._look(wire, f"{self.root}/props")
-        settings = _field(props, "default_generation_settings")
         _, listed = self._look(wire, f"{self.url}/models")
-        for found in (_field(settings, "n_ctx"), _field(_listed(listed, model), "max_model_len")):
-            if isinstance(found, int) and found > 0:
-                return found
-        return None
+        return reported(props, _listed(listed, model))
 
     def _missing(self, wire: OpenAIWire, model: str) -> Message:
         _, listed = self._look(wire, f"{self.url}/models")
