@@ -90,6 +90,21 @@ class ChatCompletionRequest(_Lenient):
     stream_options: StreamOptions | None = None
     response_format: Form | None = None
 
+    @property
+    def wanted(self) -> int | None:
+        """The most tokens that the answer shall have."""
+        return self.max_completion_tokens or self.max_tokens
+
+
+def note(body: ChatCompletionRequest, ask: Ask) -> str:
+    """What of the request is done otherwise, for who looks why an answer is short; empty for nothing.
+
+    Tools ask for as many tokens as a model has, most of which no answer needs: refusing would stop them all.
+    """
+    if body.wanted is None or body.wanted <= ask.max_tokens:
+        return ""
+    return f"max_tokens is {body.wanted}, and answers have at most {ask.max_tokens} tokens here."
+
 
 def read(raw: Any, most_tokens: int) -> tuple[ChatCompletionRequest, Ask]:
     """A request and what a machine is asked for. Raises Refused."""
@@ -102,16 +117,13 @@ def read(raw: Any, most_tokens: int) -> tuple[ChatCompletionRequest, Ask]:
         body = ChatCompletionRequest.model_validate(raw)
     except ValidationError as error:
         raise _explained(error) from None
-    wanted = body.max_completion_tokens or body.max_tokens or most_tokens
-    if wanted > most_tokens:
-        raise Refused(f"max_tokens is {wanted}. Use at most {most_tokens}.", "max_tokens")
     stop = [body.stop] if isinstance(body.stop, str) else body.stop or []
     if len(stop) > 4:
         raise Refused("stop has more than 4 sequences. Use at most 4.", "stop")
     ask = Ask(
         model=body.model,
         messages=_chat(body.messages),
-        max_tokens=wanted,
+        max_tokens=min(body.wanted or most_tokens, most_tokens),
         temperature=1.0 if body.temperature is None else body.temperature,
         top_p=body.top_p,
         seed=body.seed,
@@ -135,25 +147,26 @@ def _explained(error: ValidationError) -> Refused:
 
 
 def _chat(messages: list[Message]) -> tuple[Said, ...]:
-    """One system message at most, then user and assistant in turn: templates of many models want no other."""
+    """One system message at most, then user and assistant in turn: templates of many models want no other.
+
+    System messages that come later are added to the first, empty ones of any role say nothing.
+    """
+    system: list[str] = []
     chat: list[Said] = []
     for message in messages:
-        role: Any = "system" if message.role == "developer" else message.role
-        if role == "system" and any(earlier.role != "system" for earlier in chat):
-            raise Refused("System messages must come first.", "messages")
-        if chat and chat[-1].role == role:
+        if not message.text.strip():
+            continue
+        role: Any = message.role
+        if role in ("system", "developer"):
+            system.append(message.text)
+        elif chat and chat[-1].role == role:
             chat[-1] = Said(role=role, content=f"{chat[-1].content}\n\n{message.text}")
         else:
             chat.append(Said(role=role, content=message.text))
-    spoken = [earlier for earlier in chat if earlier.role != "system"]
-    if not spoken or spoken[0].role != "user" or spoken[-1].role != "user":
-        raise Refused(
-            "The first message after the system message, and the last one, must have the role user.",
-            "messages",
-        )
-    if not all(earlier.content.strip() for earlier in spoken):
-        raise Refused("A message is empty. Remove it.", "messages")
-    return tuple(earlier for earlier in chat if earlier.content.strip())
+    if not any(one.role == "user" for one in chat):
+        raise Refused("No message has the role user and a text. Add one.", "messages")
+    first = [Said(role="system", content="\n\n".join(system))] if system else []
+    return (*first, *chat)
 
 
 def _schema(form: Form | None) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from app.gateway_requests.response_events import ClientGone, Conversation
 from app.gateway_requests.slots import HOLD_S, RequestSlots, request_slots
 from grading.broker.away import why_away
 from grading.broker.dispatch import AWAY
-from grading.broker.gateway_requests import Event
+from grading.broker.gateway_requests import Ask, Event
 from grading.domain.errors import Forbidden, NotSignedIn
 from grading.domain.jobs import Tokens
 from grading.domain.permissions import Actor, may
@@ -63,11 +63,18 @@ def chat() -> Response:
         log.info("gateway request %s of %s received for model %s", conversation.id, caller.name, ask.model)
         answer = Answer(conversation)
         if not body.stream:
-            return jsonify(answer.whole())
+            return _noted(jsonify(answer.whole()), body, ask)
         usage = body.stream_options is not None and body.stream_options.include_usage
         pieces = answer.stream(include_usage=usage)
         first = next(pieces, b"")  # here, so that what fails before has a status of its own
-        return _streamed(first, pieces, stack.pop_all())
+        return _noted(_streamed(first, pieces, stack.pop_all()), body, ask)
+
+
+def _noted(response: Response, body: chat_request.ChatCompletionRequest, ask: Ask) -> Response:
+    """With what was done otherwise: in a header, since some clients refuse fields that they do not know."""
+    if said := chat_request.note(body, ask):
+        response.headers["Grader-Note"] = said
+    return response
 
 
 def _streamed(first: bytes, pieces: Generator[bytes, None, None], inside: ExitStack) -> Response:

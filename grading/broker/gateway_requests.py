@@ -38,7 +38,7 @@ class Said(Value):
 
 
 class Ask(Value):
-    """What a request asks for: a system message at most, then user and assistant in turn, user last."""
+    """What a request asks for: a system message at most, then user and assistant in turn, with a user."""
 
     model: str
     messages: tuple[Said, ...]

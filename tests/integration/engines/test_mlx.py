@@ -83,6 +83,8 @@ def test_mlx_folds_the_system_message_where_the_template_refuses_it(mlx: MlxEngi
     parsed(mlx.generate(ask(folding), quiet).text)
     second = mlx.generate(ask(folding, user="+ 1| other work"), quiet)
     assert second.tokens.cached > second.tokens.prompt / 2
+    greeted = tuple({"role": role, "content": "1"} for role in ("system", "assistant", "user"))
+    assert mlx.generate(ask(folding, schema={}, chat=greeted), quiet).tokens.output
 
 
 def test_mlx_does_not_let_a_submission_open_a_turn(tiny: Path) -> None:

@@ -155,8 +155,7 @@ class LoadedModel:
 
     def _encode(self, chat: Chat) -> list[int]:
         if self._folds and chat[0]["role"] == "system":
-            first = {"role": "user", "content": f"{chat[0]['content']}\n\n{chat[1]['content']}"}
-            chat = [first, *chat[2:]]
+            chat = _folded(chat)
         if not self.tokenizer.has_chat_template:
             plain = "\n\n".join(m["content"] for m in chat) + "\n\n"
             return list(self.tokenizer.encode(plain))
@@ -193,6 +192,14 @@ class LoadedModel:
         except TemplateError:
             return False
         return probe in text
+
+
+def _folded(chat: Chat) -> Chat:
+    """The system message as the beginning of the user's first one, or as one before the assistant's."""
+    system, following, *rest = chat
+    if following["role"] != "user":
+        return [{**system, "role": "user"}, following, *rest]
+    return [{**following, "content": f"{system['content']}\n\n{following['content']}"}, *rest]
 
 
 def _defused(text: str, specials: re.Pattern[str] | None) -> str:
