@@ -1,4 +1,4 @@
-"""The gateway: `/v1/chat/completions` and `/v1/models` over all machines, behind grading, for other tools.
+"""The gateway: chats and models of OpenAI's API over all machines, behind grading, for other tools.
 
 An app of its own, in a process of its own; `create_gateway` is its only entrance.
 """

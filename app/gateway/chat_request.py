@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
@@ -31,20 +31,23 @@ UNSUPPORTED: dict[str, tuple[Any, ...]] = {
 Stop = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
-class _Lenient(BaseModel):
+class Lenient(BaseModel):
     """Unknown fields do no harm."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False, strict=True)
 
 
-class Part(_Lenient):
+Body = TypeVar("Body", bound=Lenient)
+
+
+class Part(Lenient):
     """A part of a message; only text is read here."""
 
     type: Literal["text"]
     text: str
 
 
-class Message(_Lenient):
+class Message(Lenient):
     """A message of a chat."""
 
     role: Literal["system", "developer", "user", "assistant"]
@@ -56,26 +59,26 @@ class Message(_Lenient):
         return self.content if isinstance(self.content, str) else "\n".join(p.text for p in self.content)
 
 
-class Schema(_Lenient):
+class Schema(Lenient):
     """What `response_format` holds for `json_schema`."""
 
     schema_: dict[str, Any] = Field(alias="schema")
 
 
-class Form(_Lenient):
+class Form(Lenient):
     """`response_format`."""
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: Schema | None = None
 
 
-class StreamOptions(_Lenient):
+class StreamOptions(Lenient):
     """`stream_options`."""
 
     include_usage: bool = False
 
 
-class ChatCompletionRequest(_Lenient):
+class ChatCompletionRequest(Lenient):
     """A request as it came."""
 
     model: str = Field(min_length=1, max_length=300)
@@ -108,15 +111,7 @@ def note(body: ChatCompletionRequest, ask: Ask) -> str:
 
 def read(raw: Any, most_tokens: int) -> tuple[ChatCompletionRequest, Ask]:
     """A request and what a machine is asked for. Raises Refused."""
-    if not isinstance(raw, dict):
-        raise Refused("The request must be a JSON object.")
-    for name, harmless in UNSUPPORTED.items():
-        if raw.get(name) not in harmless:
-            raise Refused(f"{name} is not supported. Remove it.", name)
-    try:
-        body = ChatCompletionRequest.model_validate(raw)
-    except ValidationError as error:
-        raise _explained(error) from None
+    body = validate(ChatCompletionRequest, raw, UNSUPPORTED)
     stop = [body.stop] if isinstance(body.stop, str) else body.stop or []
     if len(stop) > 4:
         raise Refused("stop has more than 4 sequences. Use at most 4.", "stop")
@@ -135,6 +130,19 @@ def read(raw: Any, most_tokens: int) -> tuple[ChatCompletionRequest, Ask]:
     except ValueError:
         raise Refused("A message contains an invalid character (a lone surrogate).", "messages") from None
     return body, ask
+
+
+def validate(kind: type[Body], raw: Any, unsupported: dict[str, tuple[Any, ...]]) -> Body:
+    """A body of this kind. Raises Refused for what it is not and for fields that cannot be honoured."""
+    if not isinstance(raw, dict):
+        raise Refused("The request must be a JSON object.")
+    for name, harmless in unsupported.items():
+        if raw.get(name) not in harmless:
+            raise Refused(f"{name} is not supported. Remove it.", name)
+    try:
+        return kind.model_validate(raw)
+    except ValidationError as error:
+        raise _explained(error) from None
 
 
 def _explained(error: ValidationError) -> Refused:

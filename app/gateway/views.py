@@ -1,4 +1,4 @@
-"""Routes of the gateway: models, chat completions, health."""
+"""Routes of the gateway: models, chat completions, responses, health."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify, request
 
-from app.gateway import chat_request
+from app.gateway import chat_request, responses_request
 from app.gateway.answers import Answer, AnswerFormat
 from app.gateway.chat_format import ChatFormat
 from app.gateway.chat_request import ChatCompletionRequest
-from app.gateway_requests.errors import NoSuchModel, Refused, TooMany, fault
+from app.gateway.responses_format import ResponsesFormat
+from app.gateway_requests.errors import NoEmbeddings, NoSuchModel, Refused, TooMany, fault
 from app.gateway_requests.response_events import Conversation
 from app.gateway_requests.slots import RequestSlots, request_slots
 from grading.broker.gateway_requests import Ask
@@ -59,6 +60,21 @@ def chat() -> Response:
     usage = body.stream_options is not None and body.stream_options.include_usage
     form = partial(ChatFormat, model=ask.model, include_usage=usage)
     return _answer(caller, body, ask, form)
+
+
+@endpoints.post("/v1/responses")
+def responses() -> Response:
+    """The same in the newer API: texts in, a text out."""
+    caller, slots = _caller(), request_slots()
+    wanted, body, ask = responses_request.read(_body(), slots.gateway.settings.max_tokens)
+    return _answer(caller, body, ask, partial(ResponsesFormat, wanted=wanted, ask=ask))
+
+
+@endpoints.post("/v1/embeddings")
+def embeddings() -> Response:
+    """None: no engine makes them."""
+    _caller()
+    raise NoEmbeddings
 
 
 def _answer(

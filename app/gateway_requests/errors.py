@@ -45,6 +45,17 @@ class NoSuchModel(Refused):
     )
 
 
+class NoEmbeddings(Refused):
+    """No engine makes embeddings."""
+
+    code = "embeddings_not_supported"
+    status = 404
+    default_message = define_message(
+        "error.gateway_no_embeddings",
+        "No engine of this server makes embeddings. Use another server, or a model in your own program.",
+    )
+
+
 class TooMany(Refused):
     """Too many requests are open."""
 

@@ -146,6 +146,43 @@ def test_whole_answers_end_where_they_are_told_to(place: Place) -> None:
     assert cut.choices[0].finish_reason == "stop"
 
 
+def test_the_responses_api_in_its_basic_form(place: Place) -> None:
+    place.server.behaviour.seconds = 0.6
+    asked: dict[str, Any] = {"model": "grader/analysis", "instructions": "Be brief.", "input": "Hello"}
+    events = list(place.tool.responses.create(**asked, stream=True))
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    begin = ["created", "in_progress", "output_item.added", "content_part.added"]
+    end = ["output_text.done", "content_part.done", "output_item.done", "completed"]
+    kinds = [event.type.removeprefix("response.") for event in events]
+    assert (kinds[:4], set(kinds[4:-4]), kinds[-4:]) == (begin, {"output_text.delta"}, end)
+    assert "".join(event.delta for event in events[4:-4]) == PROSE == events[-1].response.output_text
+    assert place.server.stats.last["messages"] == HELLO
+    place.server.behaviour.seconds = 0.0
+    with place.tool.responses.stream(**asked) as helped:
+        assert helped.get_final_response().usage.output_tokens > 5
+    parts = [{"role": "user", "content": [{"type": "input_text", "text": "Hello"}]}]
+    short = place.tool.responses.create(**{**asked, "input": parts}, max_output_tokens=2, temperature=0)
+    assert (short.status, short.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+    assert (short.model, short.text.format.type, short.max_output_tokens) == ("tiny", "text", 2)
+    assert place.server.stats.last["messages"] == HELLO
+
+
+def test_responses_say_what_they_refuse(place: Place) -> None:
+    refused = {
+        "previous_response_id": {"input": "More", "previous_response_id": "resp_1"},
+        "tools": {"input": "Hello", "tools": [{"type": "web_search"}]},
+        "text.format": {"input": "Hello", "text": {"format": {"type": "json_schema", "schema": {"not": {}}}}},
+        "input": {"input": " "},
+        "input.0.type": {"input": [{"type": "function_call_output", "call_id": "1", "output": "2"}]},
+    }
+    for param, fields in refused.items():
+        with pytest.raises(openai.BadRequestError) as error:
+            place.tool.post("/responses", body={"model": "tiny", **fields}, cast_to=object)
+        assert error.value.param == param
+    with pytest.raises(openai.NotFoundError, match="makes embeddings"):
+        place.tool.embeddings.create(model="tiny", input="Hello")
+
+
 def test_models_are_those_of_live_machines(place: Place) -> None:
     listed = {model.id for model in place.tool.models.list()}
     assert listed == {"tiny", "org/tiny:2", "grader/analysis", "grader/feedback"}
