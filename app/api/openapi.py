@@ -44,6 +44,11 @@ ARGUMENTS: dict[str, tuple[dict[str, Any], str, object]] = {
     "run_id": (_ID, "the ID of the run", "91ab03c4"),
     "dry_run_id": (_ID, "the ID of the regrade", "51de90c4"),
     "receiver": ({"type": "string", "pattern": "^[0-9a-z-]{1,40}$"}, "the name of the receiver", "lms"),
+    "key": (
+        {"type": "string", "pattern": "^test:[0-9a-f]{32}$"},
+        "the key of the test message",
+        "test:4f0c2d914f0c2d914f0c2d914f0c2d91",
+    ),
     "path": (
         {"type": "string", "minLength": 1, "maxLength": 400},
         "the path of the file, with its folder",

@@ -14,7 +14,7 @@ from app.web.i18n import ngettext
 from app.web.services import services
 from grading.domain.errors import NotFound
 from grading.domain.permissions import Actor
-from grading.integrations.events import EVENTS, SUBMISSION
+from grading.integrations.events import EVENTS, NO_SUCH_EVENT, NO_SUCH_RECEIVER, SUBMISSION
 from grading.store.database import now
 from grading.store.integrations import webhooks
 from grading.store.integrations.webhooks import NewSecret
@@ -49,9 +49,9 @@ def send_test(receiver: str) -> Response:
     """Send an event that did not happen to a receiver."""
     actor, kind = _administrator(), request.form.get("type", "")
     if receiver not in {one.name for one in services().config.server.event_receivers}:
-        raise NotFound(_("This receiver is not in server.event_receivers of config.toml."))
+        raise NotFound(NO_SUCH_RECEIVER)
     if kind not in EVENTS:
-        raise NotFound(_("There is no event of this type."))
+        raise NotFound(NO_SUCH_EVENT)
     with services().store.write() as session:
         key = webhooks.send_test(session, receiver, kind, SUBMISSION, actor.name)
     return redirect(url_for("event_receivers.show_test", receiver=receiver, key=key), 303)

@@ -147,6 +147,10 @@ class Event(Message):
     data: News = Field(description="the subject of the event")
 
 
+NO_SUCH_RECEIVER = define_message(
+    "events.no_such_receiver", "This receiver is not in server.event_receivers of config.toml."
+)
+NO_SUCH_EVENT = define_message("events.no_such_event", "There is no event of this type.")
 EVENTS = {
     "submission.received": define_message(
         "events.submission_received", "A submission was stored and will be graded."

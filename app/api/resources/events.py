@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
+from flask import url_for
 from pydantic import BaseModel, Field
 
 from app.api.fields import Line, Moment, RequestModel
@@ -15,13 +16,16 @@ from app.api.routes import Call, delete, get, post
 from app.web.services import services
 from grading.domain.errors import NotFound
 from grading.domain.messages import define_message
+from grading.integrations.events import EVENTS, NO_SUCH_EVENT, NO_SUCH_RECEIVER, SUBMISSION
 from grading.store.integrations import webhooks
+from grading.store.tables import SentMessage
 
 NO_SUCH_CONNECTION = define_message(
     "events_api.no_such_connection",
     "There is no connection '%(connection)s' in server.lms_connections of config.toml.",
 )
 DELIVERY = "/deliveries/<int:delivery_id>"
+TESTS = "/receivers/<receiver>/tests"
 
 
 class Receiver(BaseModel):
@@ -94,6 +98,25 @@ class Delivery(DeliveryItem):
     seconds: float = Field(description="the time from connecting to the end of the response", examples=[0.2])
 
 
+class TestWanted(RequestModel):
+    """The event of the test message."""
+
+    type: Line = Field(description="the type of the event", examples=["grade.released"])
+
+
+class TestMessage(BaseModel):
+    """A test message, and what the receiver answered."""
+
+    receiver: str = Field(description="the receiver's name", examples=["lms"])
+    type: str = Field(description="the type of the event", examples=["grade.released"])
+    created_at: datetime = Field(description="when it was requested")
+    url: str = Field(
+        description="the URL of this answer; ask again until there is a delivery",
+        examples=["/api/v1/receivers/lms/tests/test:4f0c2d914f0c2d914f0c2d914f0c2d91"],
+    )
+    delivery: Delivery | None = Field(description="the attempt to deliver it; `null` until it was made")
+
+
 class Resent(BaseModel):
     """The message is sent again with the same ID."""
 
@@ -154,6 +177,25 @@ def resume_receiver(call: Call, receiver: str) -> Resumed:
     return Resumed(receiver=receiver, waiting=waiting)
 
 
+@post(TESTS, allowed("administer"), status=202, errors=(404,))
+def send_test_message(call: Call, receiver: str, body: TestWanted) -> TestMessage:
+    """Send the example of an event to a receiver once, also to a paused one (administrators only)."""
+    if receiver not in {one.name for one in services().config.server.event_receivers}:
+        raise NotFound(NO_SUCH_RECEIVER)
+    if body.type not in EVENTS:
+        raise NotFound(NO_SUCH_EVENT)
+    key = webhooks.send_test(call.session, receiver, body.type, SUBMISSION, call.actor.name)
+    made = _test(call, receiver, key)
+    call.headers["Location"] = made.url
+    return made
+
+
+@get(f"{TESTS}/<key>", allowed("administer"))
+def test_message(call: Call, receiver: str, key: str) -> TestMessage:
+    """Get a test message and what the receiver answered (administrators only)."""
+    return _test(call, receiver[:40], key[:100])
+
+
 @get("/deliveries", allowed("administer"))
 def deliveries(call: Call, query: DeliveryFilter) -> Page[DeliveryItem]:
     """List delivery attempts, newest first (administrators only)."""
@@ -173,9 +215,7 @@ def deliveries(call: Call, query: DeliveryFilter) -> Page[DeliveryItem]:
 @get(DELIVERY, allowed("administer"))
 def delivery(call: Call, delivery_id: int) -> Delivery:
     """Get a delivery attempt with its request and response (administrators only)."""
-    row = webhooks.load_delivery(call.session, delivery_id)
-    names = set(Delivery.model_fields) - {"submission"}
-    return Delivery(submission=row.submission_id, **{name: getattr(row, name) for name in names})
+    return _delivery(webhooks.load_delivery(call.session, delivery_id))
 
 
 @post(f"{DELIVERY}/replay", allowed("administer"))
@@ -207,6 +247,22 @@ def create_webhook_secret(call: Call, body: SecretWanted) -> SecretMade:
 def end_webhook_secret(call: Call, secret_id: int) -> None:
     """Revoke a webhook secret immediately (administrators only)."""
     webhooks.revoke_secret(call.session, secret_id, call.actor.name)
+
+
+def _test(call: Call, receiver: str, key: str) -> TestMessage:
+    found = webhooks.load_test(call.session, receiver, key)
+    return TestMessage(
+        receiver=found.receiver,
+        type=found.type,
+        created_at=found.created_at,
+        url=url_for("api.test_message", receiver=receiver, key=key),
+        delivery=None if found.attempt is None else _delivery(found.attempt),
+    )
+
+
+def _delivery(row: SentMessage) -> Delivery:
+    names = set(Delivery.model_fields) - {"submission"}
+    return Delivery(submission=row.submission_id, **{name: getattr(row, name) for name in names})
 
 
 def _receiver(one: webhooks.ReceiverState, url: str | None) -> Receiver:

@@ -84,6 +84,30 @@ def test_a_paused_receiver_is_seen_and_resumed(school: School, admin: Administra
         assert session.query(tables.Audit).filter_by(action="receiver.resume").count() == 1
 
 
+def test_a_test_message_is_sent_once_and_read(school: School, admin: Administration) -> None:
+    assert admin("POST", "/receivers/gone/tests", {"type": "grade.released"}).status_code == 404
+    assert admin("POST", "/receivers/lms/tests", {"type": "grade.lost"}).status_code == 404
+    assert admin("POST", "/receivers/lms/tests", {}).status_code == 422
+    answer = admin("POST", "/receivers/lms/tests", {"type": "grade.released"})
+    made = answer.get_json()
+    assert (answer.status_code, answer.headers["Location"]) == (202, made["url"])
+    assert (made["receiver"], made["type"], made["delivery"]) == ("lms", "grade.released", None)
+    with school.store.write() as session:
+        (row,) = outbox.claim(session, "test:lms", 1, 60)
+        session.add(
+            tables.SentMessage(
+                receiver="lms", message_id=row.payload["id"], event=row.key, type="grade.released",
+                submission_id=row.payload["submission"], attempt=1, at=now(session), seconds=0.1,
+                url="https://lms.example/events", headers={}, body="{}", status=204, error="", answer="",
+            )
+        )  # fmt: skip
+        outbox.mark_done(session, row)
+    found = admin.get(made["url"])
+    assert (found["delivery"]["status"], found["delivery"]["message_id"]) == (204, row.payload["id"])
+    assert admin("GET", "/receivers/lms/tests/none").status_code == 404
+    assert school.client().post(made["url"].rpartition("/")[0], json={}).status_code == 401
+
+
 def test_deliveries_are_listed_read_and_sent_again(school: School, admin: Administration) -> None:
     paused(school)
     first = admin.get("/deliveries?limit=2")

@@ -279,6 +279,8 @@ EXPECTED: dict[tuple[str, str], Line] = {
     ("POST", "api.create_password_link"): (401, 403, 403, 403, 403, 403),
     ("GET", "api.receivers"): (401, 403, 403, 403, 403, 403),
     ("POST", "api.resume_receiver"): (401, 403, 403, 403, 403, 403),
+    ("POST", "api.send_test_message"): (401, 403, 403, 403, 403, 403),
+    ("GET", "api.test_message"): (401, 403, 403, 403, 403, 403),
     ("GET", "api.deliveries"): (401, 403, 403, 403, 403, 403),
     ("GET", "api.delivery"): (401, 403, 403, 403, 403, 403),
     ("POST", "api.replay_delivery"): (401, 403, 403, 403, 403, 403),
@@ -400,5 +402,11 @@ TOKENLESS = {
     *("api.remove_member", "api.undo_change", "api.withdraw", "api.withdraw_regrade"),
     *("api.resume_receiver", "api.replay_delivery", "api.create_webhook_secret", "api.end_webhook_secret"),
     *("api.give_extensions", "api.revoke_extension", "api.change_groups", "api.fill_groups"),
-    *("api.create_user", "api.change_user", "api.create_password_link", "api.withdraw_some"),
+    *(
+        "api.send_test_message",
+        "api.create_user",
+        "api.change_user",
+        "api.create_password_link",
+        "api.withdraw_some",
+    ),
 }
