@@ -120,14 +120,13 @@ def remove(assignment_id: int, example_id: int) -> Page:
 @pages.post(f"{ONE}/restore")
 def restore(assignment_id: int, example_id: int) -> Page:
     """Undo the removal of an example."""
-    return _changed(
-        assignment_id,
-        example_id,
-        lambda session, actor: examples.restore_example(
-            session, assignment_id, example_id, parsing.form_moment("at"), actor
-        ),
-        _("Undone. The example is back."),
-    )
+
+    def work(session: Session, actor: Actor) -> None:
+        examples.find_example(session, assignment_id, example_id)
+        moment = parsing.form_moment("at")
+        examples.restore_example(session, assignment_id, example_id, moment, actor)
+
+    return _changed(assignment_id, example_id, work, _("Undone. The example is back."))
 
 
 @pages.post(f"{PLACE}/measure")

@@ -260,9 +260,7 @@ def restore_example(
     was active and there is no room for it.
     """
     _lock(session, assignment_id)
-    example = session.get(tables.Example, example_id)
-    if example is None or example.assignment_id != assignment_id:
-        raise NotFound(NO_SUCH_EXAMPLE)
+    example = find_example(session, assignment_id, example_id)
     done = done_at(session, actor.name, moment, "example.remove")
     was = next((row.detail.get(UNDO) for row in done if row.detail.get("example") == example.id), None)
     if was is None or example.removed_at != moment or not example.excerpt:
@@ -293,10 +291,18 @@ def _lock(session: Session, assignment_id: int) -> None:
         raise NotFound(NO_SUCH_ASSIGNMENT)
 
 
+def find_example(session: Session, assignment_id: int, example_id: int) -> tables.Example:
+    """An example of an assignment, also a removed one. Raises NotFound."""
+    found = session.get(tables.Example, example_id)
+    if found is None or found.assignment_id != assignment_id:
+        raise NotFound(NO_SUCH_EXAMPLE)
+    return found
+
+
 def _locked(session: Session, assignment_id: int, example_id: int) -> tables.Example:
     _lock(session, assignment_id)
-    found = session.get(tables.Example, example_id)
-    if found is None or found.assignment_id != assignment_id or not found.excerpt or found.removed_at:
+    found = find_example(session, assignment_id, example_id)
+    if not found.excerpt or found.removed_at:
         raise NotFound(NO_SUCH_EXAMPLE)
     return found
 

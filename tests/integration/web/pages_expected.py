@@ -255,6 +255,7 @@ EXPECTED: dict[tuple[str, str], Line] = {
     ("GET", "api.members_of_course"): (401, 403, 403, 200, 404, 200),
     ("POST", "api.publish"): (401, 403, 403, 403, 404, 200),
     ("PUT", "api.put_rubric"): (401, 403, 403, 403, 404, 422),
+    ("GET", "api.list_rubric_items"): (401, 403, 403, 200, 404, 200),
     ("GET", "api.regrade"): (401, 200, 404, 200, 404, 200),
     ("GET", "api.regrade_requests"): (401, 200, 200, 200, 200, 200),
     ("POST", "api.release"): (401, 403, 404, 403, 404, 200),
