@@ -5,20 +5,29 @@ from __future__ import annotations
 import random
 from datetime import timedelta
 
+from sqlalchemy.orm import Session
+
 from grading.documents import set_apart
 from grading.domain.document import Document
 from grading.domain.evidence import CheckOutcome, CriterionEvidence, Evidence
+from grading.domain.permissions import Actor
 from grading.domain.rubric import Rubric
 from grading.store import tables
 from grading.store.accounts import users
 from grading.store.assignments import versions
 from grading.store.assignments.versions import NewVersion
 from grading.store.database import now
+from grading.store.review import rubric_items
 from grading.store.similarity import comparisons
 from tests.e2e.courses.show_school import TITLE, ShowSchool, a_report, notebook
 from tests.integration.webapp import report
 from workers.server.answers import answer_rows
 
+ITEMS = {
+    "clean": (("Say how many rows are left out, and why.", -0.5), ("A mean of the product is closer.", 0.0)),
+    "think": (("Say what you would ask the owner.", -1.0), ("A question that data can answer.", 0.5)),
+}
+"""Criterion -> text and points of its rubric items."""
 EARLIER = 6
 """Students of the year before."""
 
@@ -31,6 +40,17 @@ def compare_class(school: ShowSchool) -> None:
     with school.store.write() as session:
         found = comparisons.compare(session, school.shown)
         comparisons.save_comparison(session, school.shown, *found)
+        _rubric_items(session, school)
+
+
+def _rubric_items(session: Session, school: ShowSchool) -> None:
+    """What staff says to many, with points."""
+    assignment = session.get_one(tables.Assignment, school.shown)
+    rubric = Rubric.model_validate(versions.version_by_number(session, school.shown, 1).rubric)
+    actor = Actor(user_id=school.users["teacher"])
+    for criterion in rubric.criteria:
+        for text, points in ITEMS.get(criterion.id, ()):
+            rubric_items.add_item(session, assignment, criterion, text, points, actor)
 
 
 def _earlier_year(school: ShowSchool) -> int:
