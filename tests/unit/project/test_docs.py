@@ -122,6 +122,13 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def test_every_screenshot_is_shown() -> None:
+    shown = {
+        found for page in PAGES for found in re.findall(r"screens/([\w-]+\.webp)", page.read_text("utf-8"))
+    }
+    assert {one.name for one in (ROOT / "docs" / "screens").iterdir()} == shown
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_lists_and_what_is_in_them_are_read_alike_everywhere(page: Path) -> None:
     """The site needs an empty line before a list, and four spaces before what belongs to an item."""
