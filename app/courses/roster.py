@@ -41,7 +41,7 @@ def _listing(course_id: int, problem: str = "") -> str:
             session, course_id, search, role if role in roster_csv.ROLES else "", number
         )
         changes = may(actor, "roster.change", Subject(course_id))
-        uninvited = roster.count_uninvited(session, course_id) if changes else 0
+        uninvited = invitations.count_uninvited(session, course_id) if changes else 0
     return render_template(
         "courses/roster.html", course=course, people=people, search=search, role=role, problem=problem,
         uninvited=uninvited, changes=changes, form=request.form,
@@ -112,7 +112,7 @@ def invite_form(course_id: int) -> str:
     actor = auth.in_course("roster.change", course_id)
     with services().store.read_autocommit() as session:
         course = courses.load_course_title(session, course_id)
-        uninvited = roster.list_uninvited(session, actor, course_id)
+        uninvited = invitations.list_uninvited(session, actor, course_id)
     return render_template("courses/invite.html", course=course, uninvited=uninvited)
 
 
@@ -122,7 +122,7 @@ def invite(course_id: int) -> Response | BaseResponse:
     actor = auth.in_course("roster.change", course_id)
     user_ids = [int(one) for one in request.form.getlist("user") if one.isdecimal() and len(one) < 10]
     with services().store.write() as session:
-        wanted = roster.list_invitable(session, actor, course_id, user_ids)
+        wanted = invitations.list_invitable(session, actor, course_id, user_ids)
         made = invitations.create_links(session, wanted, actor.name, actor.user_id, course_id, replace=False)
         rows = roster.load_named(session, wanted)
         course = courses.load_course(session, course_id)
@@ -149,7 +149,7 @@ def person(course_id: int, user_id: int) -> str:
         found = roster.load_membership(session, course_id, user_id)
         course = courses.load_course(session, course_id)
         one = roster.load_person(session, user_id, found.role)
-        linkable = user_id in roster.list_invitable(session, actor, course_id, [user_id])
+        linkable = user_id in invitations.list_invitable(session, actor, course_id, [user_id])
     changes = may(actor, "roster.change", Subject(course_id))
     own = user_id == actor.user_id and not actor.administrator
     return render_template(
@@ -204,7 +204,7 @@ def link(course_id: int, user_id: int) -> str:
     actor = auth.in_course("roster.change", course_id)
     with services().store.write() as session:
         roster.load_membership(session, course_id, user_id)
-        roster.require_invitable(session, actor, course_id, [user_id])
+        invitations.require_invitable(session, actor, course_id, [user_id])
         back = url_for("roster.person", course_id=course_id, user_id=user_id)
         return auth.show_password_link(session, user_id, actor, back, course_id)
 

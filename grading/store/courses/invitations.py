@@ -1,22 +1,33 @@
-"""One-time links that set a password: invitations and resets."""
+"""One-time links that set a password: invitations and resets, and whom one may make them for."""
 
 from __future__ import annotations
 
 import hashlib
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
+from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, Select, bindparam, exists, func, select
 from sqlalchemy.orm import Session
 
-from grading.domain.errors import NotFound
+from grading.domain.errors import Forbidden, NotFound
 from grading.domain.messages import define_message
+from grading.domain.permissions import STAFF, Actor
 from grading.store import tables
 from grading.store.accounts import credentials, users
 from grading.store.audit import write_audit
+from grading.store.bulk import chunks
+from grading.store.courses.roster import PERSON_COLUMNS, Person, people_of
 from grading.store.database import Store, now
 
+LINK_BY_ADMINISTRATOR = define_message(
+    "invitations.link_by_administrator",
+    "An administrator creates links for staff, for disabled accounts, and for people who are also in "
+    "courses that you do not teach.",
+)
 VALID_FOR = timedelta(days=7)
 
 
@@ -101,6 +112,113 @@ def pending_until(session: Session, user_ids: Sequence[int]) -> Mapping[int, dat
         link.user_id.in_(user_ids), link.used_at.is_(None), link.expires_at > now(session)
     )
     return {row.user_id: row.expires_at for row in session.execute(query)}
+
+
+def require_invitable(session: Session, actor: Actor, course_id: int, user_ids: Sequence[int]) -> None:
+    """Raise Forbidden unless the actor may make password links for all these members of the course.
+
+    Administrators may for everybody; instructors for students who are staff nowhere and whose courses they
+    all teach, as anybody who knows an id can add its owner to a course.
+    """
+    if set(user_ids) - set(list_invitable(session, actor, course_id, user_ids)):
+        raise Forbidden(LINK_BY_ADMINISTRATOR)
+
+
+@dataclass(frozen=True)
+class Uninvited:
+    """The members of a course who have no password."""
+
+    total: int
+    people: tuple[Person, ...]
+    """Those for whom the actor may make links, by name; MOST_INVITED at most."""
+    invitable: int
+
+
+MOST_INVITED = 500
+"""People who are listed to be invited."""
+
+
+def list_uninvited(session: Session, actor: Actor, course_id: int) -> Uninvited:
+    """Whom the actor may invite; the others of `total` are invited by an administrator."""
+    ids = list_invitable(session, actor, course_id)
+    rows = session.execute(_named(), {"course_id": course_id, "user_ids": list(ids[:MOST_INVITED])}).all()
+    return Uninvited(count_uninvited(session, course_id), people_of(session, rows), len(ids))
+
+
+@cache
+def _named() -> Any:
+    here = tables.Membership
+    query = select(*PERSON_COLUMNS, here.role).join(here, here.user_id == tables.User.id)
+    query = query.where(here.course_id == bindparam("course_id"))
+    query = query.where(tables.User.id.in_(bindparam("user_ids", expanding=True)))
+    return query.order_by(func.lower(tables.User.name), tables.User.id)
+
+
+def count_uninvited(session: Session, course_id: int) -> int:
+    """Number of members of the course with a sign-in name and no password.
+
+    `list_invitable` says, more slowly, which of them the actor may make links for.
+    """
+    return session.scalar(_uninvited(), {"course_id": course_id}) or 0
+
+
+@cache
+def _uninvited() -> Select[int]:
+    here = tables.Membership
+    return (
+        select(func.count())
+        .select_from(tables.User)
+        .join(here, here.user_id == tables.User.id)
+        .where(here.course_id == bindparam("course_id"), _signs_in())
+        .where(tables.User.disabled.is_(False), tables.User.password_hash.is_(None))
+    )
+
+
+def _signs_in() -> ColumnElement[bool]:
+    return exists().where(tables.Identity.user_id == tables.User.id, tables.Identity.provider == "local")
+
+
+def _only_theirs() -> tuple[ColumnElement[bool], ...]:
+    """Users whose submissions and memberships are all in the actor's courses.
+
+    Also of users without a password: whoever sets the first one owns the account from then on.
+    """
+    taught: Any = bindparam("taught", expanding=True)
+    other, own, work = tables.Membership.__table__.alias(), tables.Assignment, tables.Submission
+    elsewhere = exists().where(other.c.user_id == tables.User.id, other.c.course_id.not_in(taught))
+    theirs = select(own.id).where(own.course_id.in_(taught))
+    worked = exists().where(work.student_id == tables.User.id, work.assignment_id.not_in(theirs))
+    return ~worked, ~elsewhere
+
+
+def list_invitable(
+    session: Session, actor: Actor, course_id: int, user_ids: Sequence[int] | None = None
+) -> tuple[int, ...]:
+    """Those of these members (None: all without a password) for whom the actor may make password links."""
+    taught = [course for course, role in actor.roles.items() if role == "instructor"]
+    given = {"course_id": course_id, "taught": taught}
+    query = _linkable(actor.administrator, user_ids is not None)
+    if user_ids is None:
+        return tuple(session.scalars(query, given))
+    these = ({**given, "user_ids": list(some)} for some in chunks(user_ids))
+    allowed = {one for some in these for one in session.scalars(query, some)}
+    return tuple(one for one in user_ids if one in allowed)
+
+
+@cache
+def _linkable(by_administrator: bool, some: bool) -> Any:
+    here, other = tables.Membership, tables.Membership.__table__.alias()
+    query: Any = select(tables.User.id).join(here, here.user_id == tables.User.id)
+    query = query.where(
+        here.course_id == bindparam("course_id"), tables.User.disabled.is_(False), _signs_in()
+    )
+    if not by_administrator:
+        anywhere = exists().where(other.c.user_id == tables.User.id, other.c.role.in_(STAFF))
+        query = query.where(here.role == "student", ~anywhere, tables.User.administrator.is_(False))
+        query = query.where(*_only_theirs())
+    wanted = tables.User.id.in_(bindparam("user_ids", expanding=True))
+    query = query.where(wanted if some else tables.User.password_hash.is_(None))
+    return query.order_by(tables.User.name, tables.User.id)
 
 
 def _hash(secret: str) -> str:

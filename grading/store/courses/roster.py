@@ -37,11 +37,6 @@ from grading.store.bulk import chunks
 from grading.store.database import cache_now, clock_column, literal_limit, now
 from grading.tabular.roster_csv import ROLES, Problem, Roster, Row
 
-LINK_BY_ADMINISTRATOR = define_message(
-    "roster.link_by_administrator",
-    "An administrator creates links for staff, for disabled accounts, and for people who are also in "
-    "courses that you do not teach.",
-)
 COURSE_CHANGED = define_message(
     "roster.course_changed",
     "The course changed after you opened this preview. Check the preview again, then confirm.",
@@ -141,7 +136,7 @@ def people_page(session: Session, query: Any, given: Mapping[str, Any], search: 
     if rows:
         cache_now(session, rows[0].clock)  # whose link is still valid
     total = rows[0].total if rows else 0
-    return MemberPage(_people(session, rows), page, max(1, -(-total // PER_PAGE)), total)
+    return MemberPage(people_of(session, rows), page, max(1, -(-total // PER_PAGE)), total)
 
 
 @cache
@@ -180,10 +175,11 @@ def find_people(session: Session, query: Any, search: str) -> tuple[Person, ...]
     """The people of a query of PERSON_COLUMNS and a role; `search` finds names, addresses and ids."""
     if search.strip():
         query = query.where(_found())
-    return _people(session, session.execute(query, {"like": _like(search.strip()[:200])}).all())
+    return people_of(session, session.execute(query, {"like": _like(search.strip()[:200])}).all())
 
 
-def _people(session: Session, rows: Sequence[Any]) -> tuple[Person, ...]:
+def people_of(session: Session, rows: Sequence[Any]) -> tuple[Person, ...]:
+    """The users of rows with PERSON_COLUMNS and a role."""
     names = load_subjects(session, [row.id for row in rows])
     return tuple(person_of(session, row, row.role, names.get(row.id, ())) for row in rows)
 
@@ -250,7 +246,7 @@ def load_person(session: Session, user_id: int, role: str) -> Person:
     found = session.execute(_person(), {"user_id": user_id, "role": role}).all()
     if not found:
         raise NotFound(NO_SUCH_PERSON)
-    return _people(session, found)[0]
+    return people_of(session, found)[0]
 
 
 @cache
@@ -266,113 +262,6 @@ def find_student(session: Session, course_id: int, user_id: int) -> Person | Non
         return None
     person = load_person(session, user_id, member.role)
     return None if person.disabled else person
-
-
-def require_invitable(session: Session, actor: Actor, course_id: int, user_ids: Sequence[int]) -> None:
-    """Raise Forbidden unless the actor may make password links for all these members of the course.
-
-    Administrators may for everybody; instructors for students who are staff nowhere and whose courses they
-    all teach, as anybody who knows an id can add its owner to a course.
-    """
-    if set(user_ids) - set(list_invitable(session, actor, course_id, user_ids)):
-        raise Forbidden(LINK_BY_ADMINISTRATOR)
-
-
-@dataclass(frozen=True)
-class Uninvited:
-    """The members of a course who have no password."""
-
-    total: int
-    people: tuple[Person, ...]
-    """Those for whom the actor may make links, by name; MOST_INVITED at most."""
-    invitable: int
-
-
-MOST_INVITED = 500
-"""People who are listed to be invited."""
-
-
-def list_uninvited(session: Session, actor: Actor, course_id: int) -> Uninvited:
-    """Whom the actor may invite; the others of `total` are invited by an administrator."""
-    ids = list_invitable(session, actor, course_id)
-    rows = session.execute(_named(), {"course_id": course_id, "user_ids": list(ids[:MOST_INVITED])}).all()
-    return Uninvited(count_uninvited(session, course_id), _people(session, rows), len(ids))
-
-
-@cache
-def _named() -> Any:
-    here = tables.Membership
-    query = select(*PERSON_COLUMNS, here.role).join(here, here.user_id == tables.User.id)
-    query = query.where(here.course_id == bindparam("course_id"))
-    query = query.where(tables.User.id.in_(bindparam("user_ids", expanding=True)))
-    return query.order_by(func.lower(tables.User.name), tables.User.id)
-
-
-def count_uninvited(session: Session, course_id: int) -> int:
-    """Number of members of the course with a sign-in name and no password.
-
-    `list_invitable` says, more slowly, which of them the actor may make links for.
-    """
-    return session.scalar(_uninvited(), {"course_id": course_id}) or 0
-
-
-@cache
-def _uninvited() -> Select[int]:
-    here = tables.Membership
-    return (
-        select(func.count())
-        .select_from(tables.User)
-        .join(here, here.user_id == tables.User.id)
-        .where(here.course_id == bindparam("course_id"), _signs_in())
-        .where(tables.User.disabled.is_(False), tables.User.password_hash.is_(None))
-    )
-
-
-def _signs_in() -> ColumnElement[bool]:
-    return exists().where(tables.Identity.user_id == tables.User.id, tables.Identity.provider == "local")
-
-
-def _only_theirs() -> tuple[ColumnElement[bool], ...]:
-    """Users whose submissions and memberships are all in the actor's courses.
-
-    Also of users without a password: whoever sets the first one owns the account from then on.
-    """
-    taught: Any = bindparam("taught", expanding=True)
-    other, own, work = tables.Membership.__table__.alias(), tables.Assignment, tables.Submission
-    elsewhere = exists().where(other.c.user_id == tables.User.id, other.c.course_id.not_in(taught))
-    theirs = select(own.id).where(own.course_id.in_(taught))
-    worked = exists().where(work.student_id == tables.User.id, work.assignment_id.not_in(theirs))
-    return ~worked, ~elsewhere
-
-
-def list_invitable(
-    session: Session, actor: Actor, course_id: int, user_ids: Sequence[int] | None = None
-) -> tuple[int, ...]:
-    """Those of these members (None: all without a password) for whom the actor may make password links."""
-    taught = [course for course, role in actor.roles.items() if role == "instructor"]
-    given = {"course_id": course_id, "taught": taught}
-    query = _linkable(actor.administrator, user_ids is not None)
-    if user_ids is None:
-        return tuple(session.scalars(query, given))
-    these = ({**given, "user_ids": list(some)} for some in chunks(user_ids))
-    allowed = {one for some in these for one in session.scalars(query, some)}
-    return tuple(one for one in user_ids if one in allowed)
-
-
-@cache
-def _linkable(by_administrator: bool, some: bool) -> Any:
-    here, other = tables.Membership, tables.Membership.__table__.alias()
-    query: Any = select(tables.User.id).join(here, here.user_id == tables.User.id)
-    query = query.where(
-        here.course_id == bindparam("course_id"), tables.User.disabled.is_(False), _signs_in()
-    )
-    if not by_administrator:
-        anywhere = exists().where(other.c.user_id == tables.User.id, other.c.role.in_(STAFF))
-        query = query.where(here.role == "student", ~anywhere, tables.User.administrator.is_(False))
-        query = query.where(*_only_theirs())
-    wanted = tables.User.id.in_(bindparam("user_ids", expanding=True))
-    query = query.where(wanted if some else tables.User.password_hash.is_(None))
-    return query.order_by(tables.User.name, tables.User.id)
 
 
 RESULT_NAMES = {"new": "made", "add": "joined", "change": "changed", "same": "unchanged"}

@@ -1084,7 +1084,7 @@ def test_rows_find_their_course_by_themselves(school: School) -> None:
 def test_linkable_is_asked_by_whoever_makes_links(school: School) -> None:
     with school.store.read() as session:
         teacher = users.actor_of(session, session.get_one(tables.User, school.users["teacher"]))
-        roster.require_invitable(session, teacher, school.course, [school.users["anna"]])
+        invitations.require_invitable(session, teacher, school.course, [school.users["anna"]])
         for name in ("grader", "stranger", "admin"):
             with pytest.raises(Forbidden):
-                roster.require_invitable(session, teacher, school.course, [school.users[name]])
+                invitations.require_invitable(session, teacher, school.course, [school.users[name]])
