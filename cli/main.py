@@ -57,6 +57,7 @@ def sections() -> Sections:
             "setup": "cli.setup.command:setup",
             "service": "cli.deploy.unit_command:service",
             "doctor": "cli.doctor.command:doctor",
+            "rehearse": "cli.commands.rehearse:rehearse",
             "user": "cli.commands.admin:user",
             "token": "cli.commands.admin:token",
             "bench": "cli.commands.bench:bench",

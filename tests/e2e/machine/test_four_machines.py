@@ -20,8 +20,11 @@ from grader_client import Client
 from grading.domain.jobs import Provenance
 from grading.domain.report import Report
 from grading.store import schema
+from grading.store.assignments import versions
+from grading.store.assignments.versions import NewVersion
 from grading.store.tables import Grade, Round, Run
 from tests.support.engines import SMALLER
+from tests.support.factories import COURSE, RUBRIC, document
 from tests.support.servers.ollama_server import digest_of, ollama_server
 from tests.support.services import SqliteDatabases
 from tests.support.system import ASSIGNMENT, Site, assert_graded_once, count_final, furnish, site, until
@@ -212,6 +215,32 @@ def test_one_submission_is_done_by_the_two_primary_machines_at_once(cluster: Clu
     for stage, model in zip(("analysis", "feedback"), MODELS, strict=True):
         expect_provenance(cluster, view["report"]["stages"][stage], model)
         assert view["stages"][stage]["machine"] == done.runs[stage].machine
+
+
+def test_a_rehearsal_does_a_class_on_every_machine_and_stage(cluster: Cluster) -> None:
+    rehearsed = NewVersion("again", "Again", "r", "at_once", "2", rubric=RUBRIC, solution=(document(WORK),))
+    with cluster.site.store.write() as session:
+        versions.import_version(session, COURSE, rehearsed)
+        before = session.query(Run).count()
+    parts = cluster.site.parts
+    parts.start("rehearse", "rehearse", f"{COURSE}/again", "--runs", "2", "--json")
+    assert parts.running.pop("rehearse").wait(120) == 0
+    written = (cluster.site.folder / "rehearse.log").read_text(encoding="utf-8")
+    found = json.loads(written[written.index("{") :])
+    assert (found["silent"], found["weights"]) == ([], [])
+    assert found["class_seconds"] > 0
+    stages = {(one["machine"], one["stage"]): one for one in found["stages"]}
+    assert len(stages) == 6
+    for (machine, _), one in stages.items():
+        assert (one["runs"], one["succeeded"]) == (2, 2), one
+        assert one["digest"]
+        assert one["output_tokens_s"] > 0
+        assert one["model"] == cluster.model if machine.startswith("mac") else one["model"] in MODELS
+        assert not any("failed" in sentence for sentence in one["change"])
+    assert stages["mac-studio-2", "feedback"]["together"] == 2
+    assert stages["mac-studio-2", "feedback"]["cached"] > 0  # the second run reads what the first one shares
+    with cluster.site.store.read() as session:
+        assert session.query(Run).count() == before  # nothing is recorded
 
 
 @pytest.mark.soak
