@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
@@ -291,6 +292,7 @@ class School:
                     found, sessions.create_session(session, self.users[name])
                 ).get_id()
                 cookie["_fresh"] = True
+                cookie["csrf_token"] = f"{self.users[name]}.{secrets.token_hex(20)}"  # as `auth` gives it
         return client
 
     def token(self, name: str, *scopes: str) -> dict[str, str]:

@@ -135,7 +135,7 @@
       window.setTimeout(() => look(Math.min(1.3 * pause, LONGEST_PAUSE)), pause);
     };
 
-    const check = async () => {
+    const check = async (again = false) => {
       busy(true);
       tell("");
       try {
@@ -144,13 +144,15 @@
           credentials: "same-origin",
           body: new FormData(form),
         });
-        if (answer.ok && !answer.url.startsWith(form.action)) {
+        const page = await read(answer);
+        const words = page.querySelector("[data-code-problem]:not([hidden]), main .alert-danger:not([hidden]), .error-page .lead");
+        const over = answer.ok ? !answer.url.startsWith(form.action) : [400, 401].includes(answer.status) && !words;
+        if (over && !again && (await signIn.ready())) return check(true);
+        if (over) {
           tell(say("You have been signed out. This browser keeps your code. Sign in in another tab, then reload this page."));
           busy(false);
           return;
         }
-        const page = await read(answer);
-        const words = page.querySelector("[data-code-problem]:not([hidden]), main .alert-danger:not([hidden]), .error-page .lead");
         if (answer.ok) show(page);
         else tell(words ? words.textContent.trim() : say("The server could not check your code. Try again in a minute."));
       } catch {

@@ -1,22 +1,36 @@
 // Before a form is sent: whether its reader is still signed in. If not, a dialog signs them in, and nothing typed is lost.
 "use strict";
 
+const YOUNG_MS = 60_000;
+const MOST_KEPT = 512 * 1024; // as in app/web/kept_forms.py
+
 const signIn = {
   reader: document.body.dataset.reader,
   template: document.getElementById("sign-in-again"),
   leaves: () => false, // whether another script sends a form, and asks for `ready` by the answer
   sent: new WeakSet(), // forms that may go
   asked: new WeakSet(), // forms whose answer is awaited
+  answered: Date.now(), // when the server gave this page, or said who is signed in
 
   // Who is signed in now, and the token for forms; null when the server does not answer.
   async state() {
     const url = signIn.template.content.firstElementChild.dataset.session;
     try {
       const answer = await fetch(url, { credentials: "same-origin", cache: "no-store" });
-      return answer.ok ? await answer.json() : null;
+      const found = answer.ok ? await answer.json() : null;
+      if (found) signIn.answered = Date.now();
+      return found;
     } catch {
       return null;
     }
+  },
+
+  // Whether a form of a young page goes unasked: if its session ended all the same, the answer keeps all that it has.
+  mayGo(form) {
+    if (Math.abs(Date.now() - signIn.answered) > YOUNG_MS || form.dataset.anyone !== undefined) return false;
+    const fields = [...new FormData(form)];
+    const lost = form.querySelector("input[type=password]") || fields.some(([, value]) => value instanceof File && value.name);
+    return !lost && new URLSearchParams(fields).toString().length < MOST_KEPT;
   },
 
   // Whether two forms would send the same.
@@ -106,7 +120,7 @@ document.addEventListener(
   async (event) => {
     const { target: form, submitter } = event;
     if (form.getAttribute("method")?.toLowerCase() !== "post" || form.closest("dialog[data-session]")) return;
-    if (signIn.sent.delete(form) || signIn.leaves(form)) return;
+    if (signIn.sent.delete(form) || signIn.leaves(form) || signIn.mayGo(form)) return;
     event.preventDefault();
     event.stopImmediatePropagation();
     if (signIn.asked.has(form)) return;

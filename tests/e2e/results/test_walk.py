@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,17 @@ def test_a_student_reads_jumps_and_asks(
     page.get_by_label("What should be regraded?").select_option(label="Loads the data")
     page.get_by_label("What is wrong").fill("The plot is there, in cell 2. The check did not see it.")
     page.context.clear_cookies()
+    # a form of a young page goes unasked; its answer has what was typed
+    follow(page, page.get_by_role("button", name="Send request"))
+    expect(page.get_by_role("heading", name="Not sent yet")).to_be_visible()
+    expect(page.get_by_label("Text 1")).to_have_value(re.compile("^The plot is there, in cell 2."))
+    come_in(page, site, school, "anna")
+    page.goto(f"{site}/submissions/{submission}")
+    page.get_by_text("Request a regrade").click()
+    page.get_by_label("What should be regraded?").select_option(label="Loads the data")
+    page.get_by_label("What is wrong").fill("The plot is there, in cell 2. The check did not see it.")
+    page.context.clear_cookies()
+    page.clock.set_fixed_time(datetime.now(UTC) + timedelta(seconds=61))
     page.get_by_role("button", name="Send request").click()
     dialog = page.get_by_role("dialog", name="Sign in to send this form")
     expect(dialog).to_be_visible()
