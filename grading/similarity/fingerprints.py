@@ -19,11 +19,12 @@ _MODULUS = (1 << 61) - 1
 def k_gram_hashes(tokens: Sequence[str], k: int) -> Iterator[int]:
     """The hash of every `k` tokens in a row, each computed from the one before (Karp and Rabin)."""
     top = pow(_BASE, k - 1, _MODULUS)
+    single = list(map(_token_hash, tokens))
     value = 0
-    for at, token in enumerate(tokens):
+    for at, new in enumerate(single):
         if at >= k:
-            value -= _token_hash(tokens[at - k]) * top
-        value = (value * _BASE + _token_hash(token)) % _MODULUS
+            value -= single[at - k] * top
+        value = (value * _BASE + new) % _MODULUS
         if at >= k - 1:
             yield value
 
@@ -37,13 +38,22 @@ def _token_hash(token: str) -> int:
 
 def winnowed(hashes: Sequence[int], window: int) -> Iterator[tuple[int, int]]:
     """The chosen hashes in order, each with its place; of fewer than `window` hashes the smallest."""
-    chosen = -1
-    for start in range(max(1, len(hashes) - window + 1) if hashes else 0):
-        here = range(start, min(start + window, len(hashes)))
-        smallest = min(here, key=lambda at: (hashes[at], -at))
-        if smallest != chosen:
-            chosen = smallest
-            yield hashes[chosen], chosen
+    if not hashes:
+        return
+    chosen = _rightmost_smallest(hashes, 0, min(window, len(hashes)))
+    yield hashes[chosen], chosen
+    for last in range(window, len(hashes)):
+        if hashes[last] <= hashes[chosen]:
+            chosen = last
+        elif chosen <= last - window:  # it left the window
+            chosen = _rightmost_smallest(hashes, last - window + 1, last + 1)
+        else:
+            continue
+        yield hashes[chosen], chosen
+
+
+def _rightmost_smallest(hashes: Sequence[int], start: int, end: int) -> int:
+    return min(range(start, end), key=lambda at: (hashes[at], -at))
 
 
 def fingerprints(tokens: Sequence[str], k: int, window: int) -> tuple[tuple[int, int], ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from grading.shared import python_syntax
@@ -11,13 +12,12 @@ if TYPE_CHECKING:
 
 LONGEST = 4_000
 """Bytes of a literal that is read; a longer one stays as it is written."""
-_NUMBERS = frozenset({"integer", "float", "complex"})
+KINDS = frozenset({"integer", "float", "complex", "string"})
+"""Nodes that are literals."""
 
 
 def canonical(node: Node, language: str) -> str | None:
-    """A literal as it is compared, or nothing for other nodes and for strings with code in them."""
-    if node.type not in _NUMBERS and node.type != "string":
-        return None
+    """A literal as it is compared, or nothing for strings with code in them. The node is of `KINDS`."""
     if node.type == "string" and any(one.type == "interpolation" for one in node.named_children):
         return None
     text = (node.text or b"").decode("utf-8", "replace")
@@ -30,6 +30,7 @@ def canonical(node: Node, language: str) -> str | None:
     return text
 
 
+@lru_cache(maxsize=4096)
 def _python(text: str) -> str:
     try:
         return repr(python_syntax.literal(text))

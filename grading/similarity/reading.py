@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
 
 from grading.checks.parsing.parser import MAX_BYTES
 from grading.checks.scope import Piece
@@ -57,7 +56,7 @@ def _moved(tokens: Iterable[Token], by: int, scopes: int) -> Iterator[Token]:
         return
     for one in tokens:
         defined = one.defined + by if one.defined else one.defined
-        yield replace(one, at=one.at + by, scope=_beyond(one.scope, scopes), defined=defined)
+        yield Token(one.text, one.line, one.at + by, _beyond(one.scope, scopes), defined)
 
 
 def _beyond(scope: int, scopes: int) -> int:

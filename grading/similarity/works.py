@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 from grading.checks.scope import Piece, Scopes
 from grading.domain.document import Document
@@ -16,8 +17,7 @@ K, WINDOW = 12, 4
 """Fifteen tokens in a row that two submissions share give them a fingerprint in common."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     """A fingerprint; lines count as in `grading.domain.document.Location`, `at` counts tokens."""
 
     value: int
