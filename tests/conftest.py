@@ -30,10 +30,11 @@ from tests.support.services import (
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page, Request
 
-# shared cores make single examples slow; `make soak` looks at many more
+# shared cores make single examples slow, and slow to make; `make soak` looks at many more
 # the same examples each time: what a change broke shows with the change; the soak looks further
-hypothesis.settings.register_profile("default", deadline=None, derandomize=True, max_examples=50)
-hypothesis.settings.register_profile("soak", deadline=None, max_examples=2000)
+BUSY = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.register_profile("default", BUSY, derandomize=True, max_examples=50)
+hypothesis.settings.register_profile("soak", BUSY, max_examples=2000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 WAIT_MS = 60_000
