@@ -25,7 +25,8 @@ from typing import IO
 PROGRAM = Path(__file__).with_name("fork_server_program.py")
 SUPPORTED = sys.platform == "linux"
 READY = b"ready"
-"""What the server says to each that connects."""
+"""How begins what the server says to each that connects; what importing did beside comes after it."""
+MESSAGE_BYTES = 1 << 17
 
 
 class Process:
@@ -70,9 +71,10 @@ class Process:
 
 
 class ForkServer:
-    """A connection to the server."""
+    """A connection to the server; `found` is what importing did beside, nothing if all is well."""
 
-    def __init__(self, channel: socket.socket) -> None:
+    def __init__(self, channel: socket.socket, found: str) -> None:
+        self.found = found
         self._channel = channel
         self._lock = threading.Lock()
 
@@ -96,20 +98,20 @@ class ForkServer:
 def fork_server() -> ForkServer:
     """That of this run of the tests, started when first asked for."""
     name = f"grader-tests-{os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}"
-    while (channel := _connected(name)) is None:
+    while (made := _connected(name)) is None:
         # returns at once where another process has begun it meanwhile
         subprocess.run([sys.executable, "-P", str(PROGRAM), name], stdin=subprocess.DEVNULL, check=True)
-    made = ForkServer(channel)
     atexit.register(made.close)
     return made
 
 
-def _connected(name: str) -> socket.socket | None:
+def _connected(name: str) -> ForkServer | None:
     """A connection to the server of that name, which is ready; None where there is none, or none any more."""
     channel = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with suppress(ConnectionError):
         channel.connect(f"\0{name}")
-        if channel.recv(len(READY)) == READY:
-            return channel
+        said = channel.recv(MESSAGE_BYTES)
+        if said.startswith(READY):
+            return ForkServer(channel, said.removeprefix(READY).decode())
     channel.close()
     return None

@@ -4,37 +4,28 @@ from __future__ import annotations
 
 import errno
 import gc
-import importlib
 import json
 import os
-import pkgutil
 import random
 import selectors
 import socket
 import sys
-import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from cli.main import main
+from tests.support import import_watch
 
-PACKAGES = ("app", "cli.commands", "cli.servers", "grading", "workers")
-"""What processes import when they start; tests/unit/project/test_imports.py holds that it does no work."""
 MESSAGE_BYTES = 1 << 17
-READY = b"ready"
-"""What each that connects is told."""
 Asked = tuple[int, dict[str, Any]]
 """Where the output goes, and the arguments of `become`."""
 
 
-def load() -> None:
-    """Import all modules of PACKAGES; all of them stay, so that to look for garbage would be in vain."""
+def load() -> bytes:
+    """Import all of Grader and say what that did beside. All stays: to look for garbage would be in vain."""
     gc.disable()
-    for package in map(importlib.import_module, PACKAGES):
-        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            importlib.import_module(module.name)
+    return import_watch.work_while_importing().encode()
 
 
 @dataclass
@@ -42,6 +33,8 @@ class Server:
     """Who is connected, and what was forked and runs."""
 
     listening: socket.socket
+    found: bytes
+    """What importing did beside; each that connects is told when all is imported."""
     waiting: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
     children: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Descriptor of a process -> its pid, and where its exit status is told."""
@@ -63,7 +56,7 @@ class Server:
     def _accept(self) -> None:
         channel, _ = self.listening.accept()
         with suppress(ConnectionError):
-            channel.send(READY)
+            channel.send(b"ready" + self.found)
         self.connected.add(channel)
         self.waiting.register(channel, selectors.EVENT_READ)
 
@@ -142,9 +135,9 @@ def begin(name: str) -> socket.socket:
 
 
 if __name__ == "__main__":
-    server = Server(begin(sys.argv[1]))
-    load()
-    assert threading.active_count() == 1
+    server = Server(begin(sys.argv[1]), load())
+    from cli.main import main
+
     gc.collect()
     gc.freeze()
     gc.enable()
