@@ -138,19 +138,20 @@ def _check_plain(key: str, value: Any, depth: int) -> None:
         raise Refused(f"The schema keyword {key!r} must be from 0 to {MOST_COUNT}.", FIELD)
     if key == "format" and value not in FORMATS:
         raise Refused(f"The schema keyword 'format' must be one of: {', '.join(FORMATS)}.", FIELD)
-    _check_value(value, depth + 1)
+    check_depth(value, depth=depth + 1)
 
 
-def _check_value(value: Any, depth: int) -> None:
-    _check_depth(depth)
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+def check_depth(value: Any, field: str = FIELD, depth: int = 0) -> None:
+    """Raise Refused for a value with more levels than engines can be trusted with."""
+    _check_depth(depth, field)
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
     for part in parts:
-        _check_value(part, depth + 1)
+        check_depth(part, field, depth + 1)
 
 
-def _check_depth(depth: int) -> None:
+def _check_depth(depth: int, field: str = FIELD) -> None:
     if depth > DEEPEST:
-        raise Refused(f"The schema is nested more than {DEEPEST} levels deep.", FIELD)
+        raise Refused(f"{field} is nested more than {DEEPEST} levels deep.", field)
 
 
 def _wrong_type(key: str) -> Refused:

@@ -9,7 +9,7 @@ from app.gateway.answers import AnswerFormat, data_line
 from app.gateway_requests.errors import content
 from grading.broker.gateway_requests import Event
 from grading.domain.errors import GraderError
-from grading.domain.jobs import Tokens
+from grading.domain.jobs import Tokens, ToolCall
 
 
 class ChatFormat(AnswerFormat):
@@ -22,7 +22,9 @@ class ChatFormat(AnswerFormat):
 
     def whole(self, text: str, end: Event) -> dict[str, Any]:
         """All of it."""
-        message = {"role": "assistant", "content": text, "refusal": None}
+        message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
+        if end.tool_calls:
+            message |= {"content": text or None, "tool_calls": [_call(one) for one in end.tool_calls]}
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": end.reason}
         return {**self._head("chat.completion"), "choices": [choice], "usage": _usage(end.tokens)}
 
@@ -33,7 +35,9 @@ class ChatFormat(AnswerFormat):
             yield self._chunk({**first, "content": event.text})
 
     def end(self, event: Event) -> Iterator[bytes]:
-        """Why it ends, and the counts where they are wanted."""
+        """The calls of tools, each whole; why it ends, and the counts where they are wanted."""
+        for index, call in enumerate(event.tool_calls):
+            yield self._chunk({"role": "assistant", "tool_calls": [{"index": index, **_call(call)}]})
         yield self._chunk({}, event.reason)
         if self._include_usage:
             head = self._head("chat.completion.chunk")
@@ -44,13 +48,17 @@ class ChatFormat(AnswerFormat):
         """The body of an error as data."""
         return data_line(content(error))
 
-    def _chunk(self, delta: dict[str, str], reason: str | None = None) -> bytes:
+    def _chunk(self, delta: dict[str, Any], reason: str | None = None) -> bytes:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
         none: dict[str, Any] = {"usage": None} if self._include_usage else {}
         return data_line({**self._head("chat.completion.chunk"), "choices": [choice], **none})
 
     def _head(self, kind: str) -> dict[str, Any]:
         return {"id": self._id, "object": kind, "created": self.created, "model": self.model}
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
 def _usage(tokens: Tokens) -> dict[str, Any]:

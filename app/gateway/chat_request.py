@@ -6,16 +6,16 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from app.gateway.answer_schema import read_schema
+from app.gateway.answer_schema import check_depth, read_schema
 from app.gateway_requests.errors import Refused
 from grading.broker.gateway_requests import Ask, Said
+from grading.domain.jobs import ToolCall
 
 MOST_MESSAGES = 500
+MOST_TOOLS = 128
 UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     # field -> the values that ask for nothing
     "n": (None, 1),
-    "tools": (None, []),
-    "tool_choice": (None, "none", "auto"),
     "functions": (None, []),
     "function_call": (None, "none", "auto"),
     "logprobs": (None, False),
@@ -47,15 +47,52 @@ class Part(Lenient):
     text: str
 
 
+class CalledFunction(Lenient):
+    """What a call of a tool calls."""
+
+    name: str = Field(min_length=1, max_length=200)
+    arguments: str
+
+
+class Call(Lenient):
+    """A call of a tool in the assistant's message."""
+
+    id: str = Field(max_length=200)
+    type: Literal["function"] = "function"
+    function: CalledFunction
+
+
 class Message(Lenient):
     """A message of a chat."""
 
-    role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[Part]
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | list[Part] | None = None
+    tool_calls: list[Call] | None = None
+    tool_call_id: str | None = Field(default=None, max_length=200)
+
+    @property
+    def of_tools(self) -> bool:
+        """Whether it is a call of tools, or the result of one."""
+        return self.role == "tool" or (self.role == "assistant" and bool(self.tool_calls))
+
+    def said(self) -> Said:
+        """As machines take it."""
+        role: Any = self.role
+        calls = self.tool_calls or () if role == "assistant" else ()
+        return Said(
+            role=role,
+            content=self.text,
+            tool_calls=tuple(
+                ToolCall(id=one.id, name=one.function.name, arguments=one.function.arguments) for one in calls
+            ),
+            tool_call_id=(self.tool_call_id or "") if role == "tool" else "",
+        )
 
     @property
     def text(self) -> str:
         """All of it."""
+        if self.content is None:
+            return ""
         return self.content if isinstance(self.content, str) else "\n".join(p.text for p in self.content)
 
 
@@ -78,6 +115,35 @@ class StreamOptions(Lenient):
     include_usage: bool = False
 
 
+class Function(Lenient):
+    """What a tool is; only functions of the client are tools here."""
+
+    name: str = Field(pattern=r"^[a-zA-Z0-9_.-]{1,64}$")
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class Tool(Lenient):
+    """One of `tools`."""
+
+    type: Literal["function"]
+    function: Function
+
+
+class ChosenFunction(Lenient):
+    """The name of a function that must be called."""
+
+    name: str = Field(min_length=1, max_length=64)
+
+
+class ToolChoice(Lenient):
+    """`tool_choice`, where it names a function."""
+
+    type: Literal["function"]
+    function: ChosenFunction
+
+
 class ChatCompletionRequest(Lenient):
     """A request as it came."""
 
@@ -92,6 +158,8 @@ class ChatCompletionRequest(Lenient):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     response_format: Form | None = None
+    tools: list[Tool] | None = Field(default=None, max_length=MOST_TOOLS)
+    tool_choice: Literal["none", "auto", "required"] | ToolChoice | None = None
 
     @property
     def wanted(self) -> int | None:
@@ -124,6 +192,7 @@ def read(raw: Any, most_tokens: int) -> tuple[ChatCompletionRequest, Ask]:
         seed=body.seed,
         stop=tuple(stop),
         bound_to=_schema(body.response_format),
+        **_tools(body),
     )
     try:
         ask.model_dump_json()
@@ -162,19 +231,35 @@ def _chat(messages: list[Message]) -> tuple[Said, ...]:
     system: list[str] = []
     chat: list[Said] = []
     for message in messages:
-        if not message.text.strip():
+        if not message.text.strip() and not message.of_tools:
             continue
-        role: Any = message.role
-        if role in ("system", "developer"):
+        if message.role in ("system", "developer"):
             system.append(message.text)
-        elif chat and chat[-1].role == role:
-            chat[-1] = Said(role=role, content=f"{chat[-1].content}\n\n{message.text}")
+        elif chat and chat[-1].role == message.role and not (message.of_tools or chat[-1].tool_calls):
+            together = f"{chat[-1].content}\n\n{message.text}"
+            chat[-1] = chat[-1].model_copy(update={"content": together})
         else:
-            chat.append(Said(role=role, content=message.text))
+            chat.append(message.said())
     if not any(one.role == "user" for one in chat):
         raise Refused("No message has the role user and a text. Add one.", "messages")
     first = [Said(role="system", content="\n\n".join(system))] if system else []
     return (*first, *chat)
+
+
+def _tools(body: ChatCompletionRequest) -> dict[str, Any]:
+    """The client's tools, unless it says that none may be called."""
+    if not body.tools or body.tool_choice == "none":
+        return {}
+    tools = tuple(one.model_dump(exclude_none=True) for one in body.tools)
+    check_depth(tools, "tools")
+    choice = body.tool_choice
+    if isinstance(choice, ToolChoice):
+        if choice.function.name not in {one.function.name for one in body.tools}:
+            raise Refused(
+                f"tool_choice names {choice.function.name!r}, which is none of tools.", "tool_choice"
+            )
+        return {"tools": tools, "tool_choice": choice.model_dump()}
+    return {"tools": tools, "tool_choice": None if choice == "auto" else choice}
 
 
 def _schema(form: Form | None) -> dict[str, Any]:

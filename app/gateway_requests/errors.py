@@ -108,6 +108,10 @@ FAULTS: dict[str, tuple[int, str]] = {
         400,
         "Messages and max_tokens exceed the model's context, or its chat template refuses these messages.",
     ),
+    "tools_not_supported": (
+        400,
+        "The model or its server cannot call these tools. Remove tools, or use another model.",
+    ),
     "schema_not_bound": (
         400,
         "The engine of this model cannot constrain answers to a schema. Remove response_format.",

@@ -18,7 +18,7 @@ from grading.broker import lua_scripts
 from grading.broker.lua_scripts import Script
 from grading.config.machines import Placement
 from grading.domain.base_value import Value
-from grading.domain.jobs import Tokens
+from grading.domain.jobs import Tokens, ToolCall
 
 CHAT = "grader.chat"
 SIGN_S = 5.0
@@ -33,8 +33,12 @@ NO_MODEL = "none"
 class Said(Value):
     """One message of a chat."""
 
-    role: Literal["system", "user", "assistant"]
+    role: Literal["system", "user", "assistant", "tool"]
     content: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    """What the assistant asked for."""
+    tool_call_id: str = ""
+    """Of a tool: whose result it is."""
 
 
 class Ask(Value):
@@ -49,6 +53,15 @@ class Ask(Value):
     stop: tuple[str, ...] = ()
     bound_to: dict[str, Any] = Field(default_factory=dict)
     """The JSON schema the answer must follow; empty: any text."""
+    tools: tuple[dict[str, Any], ...] = ()
+    """The client's tools that the answer may call, as the API describes them."""
+    tool_choice: Any = None
+    """Which of them it must call, as the API says it; nothing: as it likes."""
+
+    @property
+    def needs_tools(self) -> bool:
+        """Whether only an engine that knows tools can answer it."""
+        return bool(self.tools) or any(one.tool_calls or one.role == "tool" for one in self.messages)
 
 
 class Event(Value):
@@ -60,7 +73,8 @@ class Event(Value):
     at: int = 0
     """Characters of the answer before this text."""
     text: str = ""
-    reason: Literal["stop", "length"] = "stop"
+    reason: Literal["stop", "length", "tool_calls"] = "stop"
+    tool_calls: tuple[ToolCall, ...] = ()
     tokens: Tokens = Tokens()
     code: str = ""
     """Of an EngineError, or PREEMPTED, or ENDING."""
@@ -108,7 +122,9 @@ class Talks:
     def ask(self, request_id: str, ask: Ask, seconds: float) -> None:
         """Put a request down, for at most so long, and say that somebody waits for its answer."""
         with self.redis.pipeline() as pipe:
-            pipe.set(_key(request_id, "ask"), ask.model_dump_json(), px=int(seconds * 1000))
+            pipe.set(
+                _key(request_id, "ask"), ask.model_dump_json(exclude_defaults=True), px=int(seconds * 1000)
+            )
             pipe.set(_key(request_id, "reader"), 1, px=self._sign_ms)
             pipe.execute()
 

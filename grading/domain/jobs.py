@@ -157,6 +157,15 @@ class Tokens(Value):
     output: int = 0
 
 
+class ToolCall(Value):
+    """A call of a tool of its own that a gateway request's model asks the client for."""
+
+    id: str
+    name: str
+    arguments: str
+    """JSON, as the model wrote it."""
+
+
 class Timings(Value):
     """Seconds by the engine's or its server's own clock; nothing where it does not tell."""
 

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import requests
@@ -17,7 +18,7 @@ from tests.support.engines import PATIENT, SCHEMA, Heard, ask, parsed, quiet
 from tests.support.servers.base import ModelServer
 from tests.support.servers.ollama_server import digest_of, ollama_server
 from workers.machine.engines import open_engine
-from workers.machine.engines.base import Cancel
+from workers.machine.engines.base import Cancel, ToolsRefused
 from workers.machine.engines.ollama import server as ollama
 from workers.machine.engines.ollama.engine import OllamaEngine
 
@@ -32,6 +33,45 @@ def engine_on(server: ModelServer, **settings: object) -> OllamaEngine:
     engine = open_engine("ollama", {"url": server.url, **settings})
     assert isinstance(engine, OllamaEngine)
     return engine
+
+
+CHAT_WITH_TOOLS: Any = (
+    {"role": "user", "content": "How is the weather?"},
+    {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [
+            {"id": "a", "type": "function", "function": {"name": "look_up", "arguments": '{"city": "Bern"}'}}
+        ],
+    },
+    {"role": "tool", "tool_call_id": "a", "content": "rainy"},
+)
+LOOK: Any = {
+    "type": "function",
+    "function": {
+        "name": "look_up",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+    },
+}
+
+
+def test_tools_in_words_of_ollama(server: ModelServer) -> None:
+    engine = OllamaEngine(server.url)
+    asked = ask(schema={}, chat=CHAT_WITH_TOOLS[:1], tools=(LOOK,))
+    with pytest.raises(ToolsRefused):
+        engine.generate(asked, quiet)
+    engine.close()
+    server.behaviour.capabilities = ("completion", "tools")
+    engine = OllamaEngine(server.url)
+    (call,) = engine.generate(asked, quiet).tool_calls
+    assert (call.name, call.arguments) == ("look_up", '{"city": "Zürich"}')
+    assert engine.generate(replace(asked, chat=CHAT_WITH_TOOLS), quiet).text
+    _, called, result = server.stats.last["messages"]
+    assert called["tool_calls"] == [{"function": {"name": "look_up", "arguments": {"city": "Bern"}}}]
+    assert result == {"role": "tool", "content": "rainy", "tool_name": "look_up"}
+    with pytest.raises(ToolsRefused):
+        engine.generate(replace(asked, tool_choice="required"), quiet)
+    engine.close()
 
 
 def test_it_is_told_its_limits_and_tells_its_digest_and_times(server: ModelServer) -> None:

@@ -146,6 +146,41 @@ def test_whole_answers_end_where_they_are_told_to(place: Place) -> None:
     assert cut.choices[0].finish_reason == "stop"
 
 
+LOOK = {
+    "type": "function",
+    "function": {
+        "name": "look_up",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+    },
+}
+
+
+def test_tools_are_called_where_the_server_can(place: Place) -> None:
+    create: Any = place.tool.chat.completions.create
+    asked: dict[str, Any] = {"model": "tiny", "messages": HELLO, "tools": [LOOK]}
+    (choice,) = create(**asked, tool_choice="required").choices
+    (call,) = choice.message.tool_calls
+    assert (choice.finish_reason, call.function.name) == ("tool_calls", "look_up")
+    assert (call.id, call.function.arguments) == ("call_1", '{"city": "Zürich"}')
+    sent = place.server.stats.last
+    assert (sent["tools"], sent["tool_choice"]) == ([LOOK], "required")
+    with place.tool.chat.completions.stream(**asked) as stream:
+        streamed = stream.get_final_completion().choices[0].message
+    assert streamed.tool_calls[0].function.arguments == call.function.arguments
+    result = {"role": "tool", "tool_call_id": call.id, "content": "rainy"}
+    answered = create(**{**asked, "messages": [*HELLO, choice.message.model_dump(exclude_none=True), result]})
+    assert answered.choices[0].message.content == PROSE
+    assert place.server.stats.last["messages"][-1] == result
+    assert place.server.stats.last["messages"][-2]["tool_calls"][0]["id"] == call.id
+    create(**asked, tool_choice="none")
+    assert "tools" not in place.server.stats.last
+    place.server.behaviour.refuses = ("tools",)
+    with pytest.raises(openai.BadRequestError, match="cannot call these tools") as refused:
+        create(**asked)
+    place.server.behaviour.refuses = ()
+    assert refused.value.code == "tools_not_supported"
+
+
 def test_the_responses_api_in_its_basic_form(place: Place) -> None:
     place.server.behaviour.seconds = 0.6
     asked: dict[str, Any] = {"model": "grader/analysis", "instructions": "Be brief.", "input": "Hello"}
@@ -206,7 +241,7 @@ def test_who_may_not(place: Place, scopes: tuple[str, ...], user: str, status: i
 
 
 REFUSED: dict[str, tuple[dict[str, Any], int, str, str | None]] = {
-    "tools": ({"tools": [{"type": "function"}]}, 400, "invalid_request", "tools"),
+    "a tool of the server": ({"tools": [{"type": "web_search"}]}, 400, "invalid_request", "tools.0.type"),
     "several answers": ({"n": 2}, 400, "invalid_request", "n"),
     "too hot": ({"temperature": 3}, 400, "invalid_request", "temperature"),
     "no message": ({"messages": []}, 400, "invalid_request", "messages"),

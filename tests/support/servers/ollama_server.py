@@ -121,6 +121,8 @@ class OllamaHandler(ModelHandler):
             if fault == "error_midstream":
                 self.chunk(json.dumps({"error": "unexpected EOF"}).encode() + b"\n")
                 return
+        for line in turn.called():
+            self.chunk(line)
         self.settle("finished")
         self.chunk(
             json.dumps(turn.last("", len(parts) * self.server.behaviour.tokens_a_piece)).encode() + b"\n"
@@ -148,7 +150,10 @@ class _Turn:
         while size > context and (old := [m for m in messages if m["role"] != "system"][:-1]):
             messages = [m for m in messages if m is not old[0]]
             size = _size(messages, behaviour)
-        said = {role: "\n".join(str(m["content"]) for m in messages if m["role"] == role) for role in _ROLES}
+        said = {
+            role: "\n".join(str(m.get("content", "")) for m in messages if m["role"] == role)
+            for role in _ROLES
+        }
         self._prompt_tokens = min(size, context)
         schema = payload.get("format")
         self._schema = schema if isinstance(schema, dict) else None
@@ -156,6 +161,7 @@ class _Turn:
         limit = int((payload.get("options") or {}).get("num_predict") or -1)
         self.parts = whole[:limit] if limit > 0 else whole
         self.reason = "length" if len(self.parts) < len(whole) else "stop"
+        self._tools = payload.get("tools") if messages[-1]["role"] != "tool" else None
 
     def parts_with(self, fault: str) -> list[str]:
         """The pieces of the answer a model with this fault gives."""
@@ -165,6 +171,14 @@ class _Turn:
     def line(self, text: str) -> bytes:
         """One line of the stream."""
         return json.dumps({**self._head(text), "done": False}).encode() + b"\n"
+
+    def called(self) -> list[bytes]:
+        """A line that calls the first tool, whole as Ollama sends it."""
+        if not self._tools:
+            return []
+        called = {"name": self._tools[0]["function"]["name"], "arguments": {"city": "Zürich"}}
+        message = {"role": "assistant", "content": "", "tool_calls": [{"function": called}]}
+        return [json.dumps({**self._head(""), "message": message, "done": False}).encode() + b"\n"]
 
     def last(self, text: str, count: int, waits: float = 0.0) -> dict[str, Any]:
         """The closing object with its counts, in nanoseconds; it waited for so many answers."""
@@ -188,7 +202,7 @@ class _Turn:
 
 def _size(messages: list[dict[str, Any]], behaviour: Behaviour) -> int:
     """Tokens of all messages."""
-    return int(tokens("".join(str(m["content"]) for m in messages)) * 4 / behaviour.chars_a_token)
+    return int(tokens("".join(str(m.get("content", "")) for m in messages)) * 4 / behaviour.chars_a_token)
 
 
 _ROLES = ("system", "user", "assistant")

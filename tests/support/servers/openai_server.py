@@ -101,6 +101,8 @@ class OpenAIHandler(ModelHandler):
             if fault == "error_midstream":
                 self.chunk(turn.broken())
                 return
+        for piece in turn.called():
+            self.chunk(piece)
         self.settle("finished")
         for last in turn.closing(len(parts)):
             self.chunk(last)
@@ -126,6 +128,9 @@ class _Turn:
         limit = int(payload.get("max_tokens") or len(whole))
         self.parts = whole[:limit]
         self.reason = "length" if len(self.parts) < len(whole) else "stop"
+        self._tools = payload.get("tools") if messages and messages[-1]["role"] != "tool" else None
+        if self._tools:
+            self.parts, self.reason = ["I look it up."], "tool_calls"
 
     def parts_with(self, fault: str) -> list[str]:
         """The pieces of the answer a model with this fault gives."""
@@ -142,6 +147,18 @@ class _Turn:
         if count and self._flavour.thoughts == "content":
             told = ["<thi", "nk>\n", *told, '{"no": "answer"}', "</th", "ink>\n\n"]
         return [self._delta({"role": "assistant", **thought(self._flavour, one)}) for one in told]
+
+    def called(self) -> list[bytes]:
+        """Events with a call of the first tool, in pieces as real servers send it."""
+        if not self._tools:
+            return []
+        begun = {"id": "call_1", "type": "function"}
+        name = self._tools[0]["function"]["name"]
+        pieces = [
+            {**begun, "function": {"name": name, "arguments": ""}},
+            *({"function": {"arguments": piece}} for piece in ('{"city": ', '"Zürich"}')),
+        ]
+        return [self._delta({"tool_calls": [{"index": 0, **piece}]}) for piece in pieces]
 
     def closing(self, output: int) -> list[bytes]:
         """The last events: why it ends, and the counts."""

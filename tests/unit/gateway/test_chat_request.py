@@ -9,7 +9,7 @@ import pytest
 from app.gateway import chat_request
 from app.gateway_requests.errors import Refused
 
-S, D, U, A = "system", "developer", "user", "assistant"
+S, D, U, A, T = "system", "developer", "user", "assistant", "tool"
 
 
 def sent(*messages: tuple[str, Any]) -> list[tuple[str, str]]:
@@ -32,6 +32,45 @@ CHATS = {
 @pytest.mark.parametrize(("messages", "expected"), CHATS.values(), ids=CHATS)
 def test_chats_as_templates_want_them(messages: list[Any], expected: list[Any]) -> None:
     assert sent(*messages) == expected
+
+
+CALLS = [{"id": "1", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}]
+
+
+def test_calls_of_tools_and_their_results_stay_apart() -> None:
+    messages = [
+        {"role": "user", "content": "u"},
+        {"role": "assistant", "content": None, "tool_calls": CALLS},
+        {"role": "tool", "tool_call_id": "1", "content": ""},
+        {"role": "tool", "tool_call_id": "1", "content": "t"},
+        {"role": "assistant", "content": "a"},
+        {"role": "assistant", "tool_calls": CALLS},
+    ]
+    _, ask = chat_request.read({"model": "tiny", "messages": messages}, 100)
+    assert [(one.role, one.content) for one in ask.messages[2:]] == [(T, ""), (T, "t"), (A, "a"), (A, "")]
+    assert ask.messages[5].tool_calls[0].name == "look_up"
+    assert ask.needs_tools
+
+
+TOOL = {"type": "function", "function": {"name": "look_up"}}
+DEEP: Any = {}
+for _ in range(300):
+    DEEP = {"a": DEEP}
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"tools": [{"type": "function", "function": {"name": "look up"}}]}, "tools.0.function.name"),
+        ({"tools": [TOOL] * 200}, "tools"),
+        ({"tools": [{"type": "function", "function": {"name": "a", "parameters": DEEP}}]}, "tools"),
+        ({"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "b"}}}, "tool_choice"),
+    ],
+)
+def test_tools_that_no_server_could_take(fields: dict[str, Any], param: str) -> None:
+    with pytest.raises(Refused) as refused:
+        chat_request.read({"model": "tiny", "messages": [{"role": "user", "content": "u"}], **fields}, 100)
+    assert refused.value.param == param
 
 
 @pytest.mark.parametrize("messages", [[(S, "s")], [(A, "a")], [(S, "s"), (U, " "), (A, "a")]])

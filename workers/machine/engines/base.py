@@ -11,8 +11,9 @@ from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 from grading.config.machines import Machine
 from grading.domain.engine_details import Detail
-from grading.domain.jobs import Job, Timings, Tokens
-from grading.domain.messages import Message
+from grading.domain.errors import JobInvalid
+from grading.domain.jobs import Job, Timings, Tokens, ToolCall
+from grading.domain.messages import Message, define_message
 
 
 class Cancel:
@@ -72,10 +73,14 @@ class Request:
     top_p: float | None = None
     seed: int | None = None
     """Sent only where it is given: it turns batching off in some servers."""
-    chat: tuple[Mapping[str, str], ...] = ()
+    chat: tuple[Mapping[str, Any], ...] = ()
     """Of a request: the messages, in place of `system` and `user`; nothing of them is shared by a class."""
     stop: tuple[str, ...] = ()
     """Of a request: where the text shall end, for servers that know that; the request cuts it in any case."""
+    tools: tuple[Mapping[str, Any], ...] = ()
+    """Of a request: the client's tools, as OpenAI's API describes them; only for engines that call tools."""
+    tool_choice: Any = None
+    """Which of them must be called, as that API says it."""
     cancel: Cancel = field(default_factory=Cancel)
     """Ends the generation with `Cancelled`, within a decoding step, a prefill chunk or a chunk over HTTP."""
 
@@ -97,6 +102,8 @@ class Generation:
     sampling: dict[str, Any] = field(default_factory=dict)
     timings: Timings = field(default_factory=Timings)
     """By the engine's or its server's own clock."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    """What of the client's tools the answer calls."""
     details: Mapping[str, Detail] = field(default_factory=dict)
     """What the engine reports of its strategies, by name; see `grading.domain.engine_details`."""
 
@@ -130,8 +137,8 @@ class Engine(Protocol):
     """Generates text. Thread-safe: a machine calls it from as many threads as it has slots.
 
     Raises `grading.domain.errors.EngineError`s only, ends by the request's deadline and when cancelled, and
-    bounds bytes and tokens. Its class may also have `model_source`, and `knows_loading = False` where it says
-    "loading" only because it cannot know.
+    bounds bytes and tokens. Its class may also have `model_source`, `calls_tools = True`, and
+    `knows_loading = False` where it says "loading" only because it cannot know.
     """
 
     name: str
@@ -154,6 +161,20 @@ def model_source(engine: Engine | type[Engine]) -> ModelSource:
 def knows_loading(engine: Engine) -> bool:
     """Whether it says "loading" only while a model is loaded."""
     return bool(getattr(engine, "knows_loading", True))
+
+
+def calls_tools(engine: Engine) -> bool:
+    """Whether it hands a request's tools to its model, and gives the calls back."""
+    return bool(getattr(engine, "calls_tools", False))
+
+
+class ToolsRefused(JobInvalid):
+    """The model or its server cannot call tools."""
+
+    code = "tools_not_supported"
+    default_message = define_message(
+        "error.tools_not_supported", "The model or its server cannot call these tools."
+    )
 
 
 class ChecksMachine(ABC):

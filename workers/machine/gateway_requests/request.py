@@ -5,19 +5,28 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from redis.exceptions import RedisError
 
-from grading.broker.gateway_requests import Ask, Event, Talks
+from grading.broker.gateway_requests import Ask, Event, Said, Talks
 from grading.config.machines import Placement
 from grading.domain.errors import Cancelled, OutputEmpty, OutputTruncated
 from grading.domain.evidence import Evidence
 from grading.domain.jobs import Job, Material, Tokens
 from grading.domain.rubric import Criterion, Rubric
-from workers.machine.engines.base import Cancel, CountsTokens, Engine, Generation, Phase, Request
+from workers.machine.engines.base import (
+    Cancel,
+    CountsTokens,
+    Engine,
+    Generation,
+    Phase,
+    Request,
+    ToolsRefused,
+    calls_tools,
+)
 
-Reason = Literal["stop", "length"]
+Reason = Literal["stop", "length", "tool_calls"]
 GONE = "gone"
 MOST_UNREAD = 16
 """So many pieces may wait for a slow reader; then they are put together until it has caught up."""
@@ -55,6 +64,8 @@ class GatewayRequest:
 
     def answer(self, seconds: float) -> tuple[Event, ...]:
         """Let the engine write; what is to be said at the end. Raises EngineErrors."""
+        if self.ask.needs_tools and not calls_tools(self.engine):
+            raise ToolsRefused
         try:
             made = self.engine.generate(self._request(seconds), self._moved)
         except (Cancelled, OutputEmpty, OutputTruncated) as error:
@@ -82,7 +93,10 @@ class GatewayRequest:
     def _whole(self, made: Generation) -> tuple[Event, ...]:
         self._write(made.text)
         reason: Reason = "length" if made.truncated and not self._stopped else "stop"
-        return (*self._rest(), Event(kind="end", reason=reason, tokens=made.tokens))
+        if made.tool_calls and reason == "stop":
+            reason = "tool_calls"
+        end = Event(kind="end", reason=reason, tokens=made.tokens, tool_calls=made.tool_calls)
+        return (*self._rest(), end)
 
     def _failed(self, code: str) -> tuple[Event, ...]:
         return () if code == GONE else (Event(kind="failed", code=code),)
@@ -153,10 +167,23 @@ class GatewayRequest:
             deadline_s=seconds,
             top_p=ask.top_p,
             seed=ask.seed,
-            chat=tuple(one.model_dump() for one in ask.messages),
+            chat=tuple(_message(one) for one in ask.messages),
             stop=ask.stop,
+            tools=ask.tools,
+            tool_choice=ask.tool_choice,
             cancel=self.cancel,
         )
+
+
+def _message(said: Said) -> dict[str, Any]:
+    """A message as OpenAI's API has it."""
+    message: dict[str, Any] = {"role": said.role, "content": said.content}
+    if said.tool_calls:
+        message["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in said.tool_calls
+        ]
+    return message | ({"tool_call_id": said.tool_call_id} if said.role == "tool" else {})
 
 
 def _counter(engine: Engine, model: str) -> Callable[[str], int]:

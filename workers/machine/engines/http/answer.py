@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from grading.domain.errors import OutputEmpty, OutputEndless, OutputTruncated
 from grading.domain.messages import Message
@@ -19,7 +19,7 @@ MAX_BLANKS = 1_000
 PROGRESS_EVERY_S = 0.3
 
 
-def messages(request: Request) -> list[dict[str, str]]:
+def messages(request: Request) -> list[dict[str, Any]]:
     """The chat of a request: system and user; on a repair try also the first answer and what was wrong.
 
     A gateway request's as it came.

@@ -11,13 +11,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from grading.domain.errors import BudgetExceeded, ConfigError, EngineError, JobInvalid, OutputInvalid
-from grading.domain.jobs import Tokens
+from grading.domain.jobs import Tokens, ToolCall
 from workers.machine.engines.base import METRICS, Cancel, Capacity, Generation, Progress, Request
 from workers.machine.engines.http.answer import Answer, messages, wrote_something
 from workers.machine.engines.http.errors import broke_off
 from workers.machine.engines.http.exchange import BusyRetry, ExchangeCounters, Limits, Watch
 from workers.machine.engines.ollama.capacity import Trial
 from workers.machine.engines.ollama.server import Models, OllamaWire, RunningModel, Think, timings
+from workers.machine.engines.ollama.tool_calls import calls_of, chat_of, check_tools
 from workers.machine.engines.token_estimates import Sizes
 from workers.machine.messages import NO_TIME_LEFT, OLLAMA_NO_ROOM_TO_REPAIR, OLLAMA_PROMPT_CUT, WROTE_NOTHING
 
@@ -54,6 +55,7 @@ class OllamaEngine:
     name = "ollama"
     uses_model = True
     model_source = "ollama"
+    calls_tools = True
     metrics = METRICS
 
     def __init__(
@@ -134,11 +136,13 @@ class OllamaEngine:
         drafts, prose = request.job.draft, bool(request.chat)
         answer = Answer(watch, progress, request.max_output_tokens, drafts, prose)
         asked = self._asked(client, request, progress)
-        last = self._read(client, watch, request, asked, answer)
+        calls: list[ToolCall] = []
+        last = self._read(client, watch, request, asked, answer, calls)
         output = answer.finish(last.eval_count or 0)
         self._check_context(last, request, asked)
         truncated = last.done_reason == "length"
-        wrote_something(WROTE_NOTHING(engine=self._wire.where), answer.text, truncated=truncated)
+        if not calls:
+            wrote_something(WROTE_NOTHING(engine=self._wire.where), answer.text, truncated=truncated)
         seconds = watch.elapsed
         return Generation(
             text=answer.text,
@@ -153,12 +157,14 @@ class OllamaEngine:
                 "format": "json_schema" if request.schema else "none",
             },
             timings=timings(last, patience.waited),
+            tool_calls=tuple(calls),
         )
 
     def _asked(self, client: Client, request: Request, progress: Progress) -> _Asked:
         """What is asked for; says whether the model must be loaded first."""
         held = self._models.held(client, request.model)
         about = self._models.about(client, request.model)
+        check_tools(request, about)
         most = min(MAX_CONTEXT, about.context or MAX_CONTEXT)
         context = self._context(request, held.context if held else 0, most)
         progress(0, "reading" if held and held.context in (0, context) else "loading")
@@ -176,11 +182,19 @@ class OllamaEngine:
         return _Asked(options, most, about.think, held)
 
     def _read(
-        self, client: Client, watch: Watch, request: Request, asked: _Asked, answer: Answer
+        self,
+        client: Client,
+        watch: Watch,
+        request: Request,
+        asked: _Asked,
+        answer: Answer,
+        calls: list[ToolCall],
     ) -> ChatResponse:
+        """The last part of the answer; the text goes to `answer`, and what it calls to `calls`."""
         stream: Iterator[ChatResponse] = client.chat(
             model=request.model,
-            messages=messages(request),
+            messages=chat_of(request),
+            tools=request.tools or None,
             stream=True,
             think=asked.think,
             format=request.schema or None,
@@ -191,13 +205,15 @@ class OllamaEngine:
             text = part.message.content or ""
             watch.arrived(token=bool(text or part.message.thinking))
             answer.add(text, thought=part.message.thinking or "")
+            calls.extend(calls_of(part.message))
             if part.done:
                 return part
         raise broke_off(self._wire.where, "its last part is missing")
 
     def _estimate(self, request: Request) -> int:
-        """The most tokens prompt and answer may need. Some templates show the model its schema."""
+        """The most tokens prompt and answer may need. Templates show tools, some also the schema."""
         schema = len(json.dumps(request.schema)) // 3 if request.schema else 0
+        schema += len(json.dumps(request.tools)) // 3 if request.tools else 0
         return self._sizes.tokens(request.model, _said(request)) + schema + request.max_output_tokens
 
     def _context(self, request: Request, held: int, most: int) -> int:

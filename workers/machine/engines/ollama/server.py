@@ -107,6 +107,8 @@ class About:
     context: int | None = None
     """Tokens it was made to read and write at most."""
     think: Think = None
+    tools: bool | None = None
+    """Whether its template has a place for tools."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,8 @@ class Models:
         except (ResponseError, ValueError, TypeError, AttributeError):
             return About()  # an older server, or a model it does not have: the chat will say so
         info = shown.modelinfo or {}
-        found = About(_context(info), _think(model, info, shown.capabilities or ()))
+        able = shown.capabilities or ()
+        found = About(_context(info), _think(model, info, able), "tools" in able if able else None)
         with self._lock:
             self._abouts[model] = (time.monotonic(), found)
         return found

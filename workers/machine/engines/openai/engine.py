@@ -30,6 +30,7 @@ from workers.machine.engines.base import (
     Progress,
     Request,
     TokenCounter,
+    ToolsRefused,
 )
 from workers.machine.engines.http.answer import Answer, lines, messages, wrote_something
 from workers.machine.engines.http.errors import broke_off, garbled, not_a_page, reason, unreachable
@@ -44,11 +45,12 @@ from workers.machine.engines.openai.schema_support import (
     question,
 )
 from workers.machine.engines.openai.server import OpenAIWire, Server
+from workers.machine.engines.openai.tool_calls import StreamedCalls, of_tools, refuses_tools, tool_fields
 from workers.machine.messages import NO_PROMPT, NO_TIME_LEFT, WROTE_NOTHING
 
 FIELDS = (b"event", b"id", b"retry", b"data")
 """What lines of an event stream begin with, beside comments."""
-FINISHED = ("stop", "length")
+FINISHED = ("stop", "length", "tool_calls")
 
 
 @dataclass
@@ -65,6 +67,7 @@ class EventStream:
     """The server called the next data an error."""
     tokens: Tokens = field(default_factory=Tokens)
     timings: Timings = field(default_factory=Timings)
+    calls: StreamedCalls = field(default_factory=StreamedCalls)
 
     def read(self, chunks: Iterator[bytes]) -> None:
         """Take events up to `[DONE]`; a stream that ends unfinished raises an EngineError."""
@@ -108,8 +111,10 @@ class EventStream:
             text = str(delta.get("content") or "")
             # vLLM gives the same thought under both names
             thought = str(delta.get("reasoning_content") or delta.get("reasoning") or "")
-            self.watch.arrived(token=bool(text or thought))
-            self.answer.add(text, thought=thought)
+            # counted like a thought: it is no text that is read while it is written
+            called = "tool_calls" if self.calls.add(delta.get("tool_calls") or []) else ""
+            self.watch.arrived(token=bool(text or thought or called))
+            self.answer.add(text, thought=thought or called)
             self.finish = str(choice.get("finish_reason") or self.finish)
 
     def _fail(self, error: Any) -> None:
@@ -263,6 +268,8 @@ class ChatExchange:
                     reading.read(wire.chunks(response))
                     return form
                 said = wire.body(response)
+            if refuses_tools(request, status, reason(said)):
+                raise ToolsRefused
             refused = _refused(status, said, payload)
             if refused == _SCHEMA:
                 form = SchemaSupport.REFUSED
@@ -282,6 +289,7 @@ class ChatExchange:
             "max_tokens": request.max_output_tokens,
             "temperature": request.temperature,
             **_drawing(request),
+            **tool_fields(request),
         }
         if not self.peer.no_usage.is_set():
             payload[_USAGE] = {"include_usage": True}
@@ -298,8 +306,10 @@ class ChatExchange:
         request, answer = self.request, reading.answer
         output = answer.finish(reading.tokens.output)
         truncated = reading.finish == "length"
-        wrote_something(WROTE_NOTHING(engine=wire.where), answer.text, truncated=truncated)
-        if not truncated:
+        calls = reading.calls.whole()
+        if not calls:
+            wrote_something(WROTE_NOTHING(engine=wire.where), answer.text, truncated=truncated)
+        if not truncated and not calls:
             self.peer.schemas.saw(request.model, form, answer.text)
         seconds = self.watch.elapsed
         return Generation(
@@ -316,6 +326,7 @@ class ChatExchange:
                 "format": form.value,
             },
             timings=reading.timings.model_copy(update={"queued_s": queued_s or None}),
+            tool_calls=calls,
         )
 
     def _digest(self, wire: OpenAIWire) -> str:
@@ -326,9 +337,12 @@ class ChatExchange:
             return ""
 
 
-def _chat(request: Request) -> list[dict[str, str]]:
-    """The messages, none of them empty: servers refuse such, and mlx_lm.server loses its thread over them."""
-    chat = [one for one in messages(request) if one["content"].strip()]
+def _chat(request: Request) -> list[dict[str, Any]]:
+    """The messages, none of them empty: servers refuse such, and mlx_lm.server loses its thread over them.
+
+    Calls of tools and their results count as something.
+    """
+    chat = [one for one in messages(request) if one["content"].strip() or of_tools(one)]
     if not any(one["role"] == "user" for one in chat):
         raise JobInvalid(NO_PROMPT)
     return chat
@@ -372,6 +386,7 @@ class OpenAIEngine:
     uses_model = True
     model_source = "server"
     knows_loading = False
+    calls_tools = True
     metrics = METRICS
 
     def __init__(

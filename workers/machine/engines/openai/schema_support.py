@@ -60,6 +60,10 @@ def question(request: Request, seconds: float, cancel: Cancel) -> Request:
         seed=None,
         repair="",
         previous="",
+        chat=(),
+        stop=(),
+        tools=(),
+        tool_choice=None,
         deadline_s=seconds,
         cancel=cancel,
     )
