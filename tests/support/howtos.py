@@ -59,6 +59,7 @@ NOT_PLAYED = {
     "cluster.md: Without SSH": "tests/integration/deploy/test_service_managers.py",
     "doctor.md: Check the installation": "tests/integration/cli/test_doctor.py",
     "planning.md: Plan how long a class takes": "tests/unit/scheduling/test_capacity_plan.py",
+    "planning.md: Rehearse a class": "tests/e2e/machine/test_four_machines.py rehearses on its machines",
     "gateway.md: Turn it on (2)": "tests/integration/gateway/test_gateway.py",
     "hybrid.md: Set it up (2)": MACHINES,
     "hybrid.md: Set it up (3)": f"{MACHINES} with CUDA",
