@@ -13,6 +13,7 @@ from cli.logs import configure
 from cli.settings import OWN_FOLDER, Settings, complete_machine, event_secrets, mail_password
 from grading.broker import redis_acl
 from grading.config.settings import Config
+from grading.domain.errors import ConfigError
 from grading.shared import telemetry
 
 TRANSLATIONS = Path(__file__).parents[2] / "app" / "translations"
@@ -92,7 +93,10 @@ def worker(
 @click.pass_obj
 def prefill(settings: Settings, machine: str) -> None:
     """Run the prefill server of MACHINE for hybrid engines."""
-    from workers.machine.engines.remote_prefill.server import start
+    try:
+        from workers.machine.engines.remote_prefill.server import start
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"The prefill server cannot be imported: {error}.") from error
 
     configure("prefill", machine)
     end_with_supervisor(os.environ)

@@ -14,7 +14,6 @@ from pydantic import ValidationError
 
 from cli.deploy.ssh import MachineError
 from grading.config.settings import Config, Machine, Redis
-from workers.machine.engines.remote_prefill import protocol as prefill
 
 SHARED = ("redis", "stages", "gateway")
 """Tables that every worker reads."""
@@ -78,10 +77,20 @@ def secrets_for(
             if not found[key] and key not in there:
                 raise MachineError(f"{machine.name} needs {key}. Set it here and deploy again.")
     if machine.prefill or any(one.engine == "hybrid" for one in machine.stages.values()):
-        found[prefill.SECRET_VARIABLE] = variable(prefill.SECRET_VARIABLE, machine, environ)
-        if found[prefill.SECRET_VARIABLE] or prefill.SECRET_VARIABLE not in there:
-            prefill.secret(found)
+        found.update(_prefill_secret(machine, environ, there))
     return {name: value for name, value in found.items() if value}
+
+
+def _prefill_secret(machine: Machine, environ: Mapping[str, str], there: Container[str]) -> dict[str, str]:
+    """The secret that prefill servers and `hybrid` engines share."""
+    try:
+        from workers.machine.engines.remote_prefill import protocol
+    except ModuleNotFoundError as error:
+        raise MachineError(f"{machine.name} uses remote prefill, which is not installed here.") from error
+    found = {protocol.SECRET_VARIABLE: variable(protocol.SECRET_VARIABLE, machine, environ)}
+    if found[protocol.SECRET_VARIABLE] or protocol.SECRET_VARIABLE not in there:
+        protocol.secret(found)
+    return found
 
 
 def _redis(machine: Machine, path: Path, host: str, environ: Mapping[str, str], there: Container[str]) -> str:

@@ -186,7 +186,7 @@ def loaded(pair: tuple[Path, Path]) -> tuple[LoadedModel, DraftModels]:
 def driven(loaded: tuple[LoadedModel, DraftModels]) -> Driven:
     model, drafts = loaded
     made = Driven(model)
-    made.counters = type(made.counters)(drafts.counted)
+    made.counters = type(made.counters)(drafts.metrics)
     made.loop = drafts.loop(model, made.shape, made.prefixes, made.counters)
     return made
 
@@ -263,7 +263,7 @@ def test_both_caches_are_as_if_only_what_was_accepted_had_been_read(tmp_path: Pa
     draft = changed(make_model(tmp_path / "draft", kind, SMALLER), 0.1)
     drafts = DraftModels({"m": str(draft)}, longest=4, always=True)
     driven = Driven(drafts.join(load_model(str(made), None), "m"))
-    driven.counters = type(driven.counters)(drafts.counted)
+    driven.counters = type(driven.counters)(drafts.metrics)
     driven.loop = loop = drafts.loop(driven.loaded, driven.shape, driven.prefixes, driven.counters)
     ticket = driven.ask((), words(driven.loaded, 150, 1), 200).ticket
     until_solo(driven)
@@ -298,7 +298,7 @@ def test_what_was_measured_decides(pair: tuple[Path, Path], step_s: float, strat
     model, draft = pair
     drafts = DraftModels({"m": str(draft)}, longest=3)
     driven = Driven(drafts.join(load_model(str(model), None), "m"))
-    driven.counters = type(driven.counters)(drafts.counted)
+    driven.counters = type(driven.counters)(drafts.metrics)
     driven.loop = loop = drafts.loop(driven.loaded, driven.shape, driven.prefixes, driven.counters)
     assert isinstance(loop, DraftDecodeLoop)
     ids = words(driven.loaded, 40, 1)

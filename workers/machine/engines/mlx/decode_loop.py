@@ -280,6 +280,31 @@ def attempt(function: Callable[[], Any]) -> EngineError | None:
 
 Job = Callable[[], None]
 NewDecodeLoop = Callable[[LoadedModel, Shape, PrefixCaches, Counters], DecodeLoop]
+
+
+class DecodeLoops:
+    """Which decode loop each loaded model gets: its own. `speculative` has loops with draft models."""
+
+    @property
+    def metrics(self) -> Mapping[str, Metric]:
+        """What these loops count beside what all do."""
+        return {}
+
+    def places(self, _name: str) -> int:
+        """How many loaded models a model makes."""
+        return 1
+
+    def join(self, model: LoadedModel, _name: str) -> LoadedModel:
+        """Load what a model's loop needs beside it, on the thread that will generate. Gives the model."""
+        return model
+
+    def loop(
+        self, loaded: LoadedModel, shape: Shape, prefixes: PrefixCaches, counters: Counters
+    ) -> DecodeLoop:
+        """The loop of a model."""
+        return DecodeLoop(loaded, shape, prefixes, counters)
+
+
 IDLE_S = 10.0
 """After so long without work, memory is given back to the system."""
 

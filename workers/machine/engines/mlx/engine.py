@@ -9,16 +9,15 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from grading.domain.errors import EngineError
+from grading.domain.errors import ConfigError, EngineError
 from workers.machine.engines.base import Generation, Metric, Progress, Request, TokenCounter
 from workers.machine.engines.http.answer import messages
 from workers.machine.engines.mlx.constraint import Constraint
-from workers.machine.engines.mlx.decode_loop import BATCH_METRICS, Counters, Runner, Shape
+from workers.machine.engines.mlx.decode_loop import BATCH_METRICS, Counters, DecodeLoops, Runner, Shape
 from workers.machine.engines.mlx.generation import CallerWait, Sampling, Ticket, Watch, generation, unheard
 from workers.machine.engines.mlx.model import LoadedModel, Prompt, load_model
 from workers.machine.engines.mlx.models import Models
 from workers.machine.engines.mlx.prefix_caches import Layers, PrefixCaches, default_bytes
-from workers.machine.engines.speculative.decode_loop import SPECULATIVE_METRICS, DraftModels
 from workers.machine.messages import ENGINE_CLOSED
 
 CLOSE_SECONDS = 30.0
@@ -56,7 +55,6 @@ class MlxEngine:
     name = "mlx"
     uses_model = True
     model_source = "hub"
-    metrics: Mapping[str, Metric] = {**BATCH_METRICS, **SPECULATIVE_METRICS}
 
     def __init__(
         self,
@@ -74,12 +72,13 @@ class MlxEngine:
         self._shape = Shape(slots, prefill_step, wired_limit)
         most = default_bytes() if prefix_cache_gb is None else int(prefix_cache_gb * 1e9)
         self.prefixes = PrefixCaches(most)
-        self._drafts = DraftModels(drafts or {}, draft_tokens, models, draft_always)
-        self._counters = Counters(self._drafts.counted)
+        self._loops = _loops(drafts or {}, draft_tokens, models, draft_always)
+        self.metrics: Mapping[str, Metric] = {**BATCH_METRICS, **self._loops.metrics}
+        self._counters = Counters(self._loops.metrics)
         self._max_context = max_context
         self._runner: Runner | None = None
         self._models = Models(
-            self._load, lambda loaded: self._thread().unload(loaded), models, self._drafts.places
+            self._load, lambda loaded: self._thread().unload(loaded), models, self._loops.places
         )
         self._lock = threading.Lock()
         self._closed = False
@@ -140,13 +139,13 @@ class MlxEngine:
             if self._closed:
                 raise EngineError(ENGINE_CLOSED)
             if self._runner is None:
-                self._runner = Runner(self._shape, self.prefixes, self._counters, self._drafts.loop)
+                self._runner = Runner(self._shape, self.prefixes, self._counters, self._loops.loop)
                 # mlx aborts the process when its thread is still alive at the interpreter's exit
                 atexit.register(self.close)
             return self._runner
 
     def _load(self, model: str) -> Future[LoadedModel]:
-        return self._thread().load(lambda: self._drafts.join(load_model(model, self._max_context), model))
+        return self._thread().load(lambda: self._loops.join(load_model(model, self._max_context), model))
 
     def _ticket(self, loaded: LoadedModel, request: Request, patience: CallerWait) -> Ticket:
         prompt = loaded.prompt(messages(request), request.max_output_tokens, shares=not request.chat)
@@ -163,3 +162,14 @@ class MlxEngine:
             wake=patience.wake,
             stage=request.job.stage,
         )
+
+
+def _loops(drafts: Mapping[str, str], longest: int, models: int | None, always: bool) -> DecodeLoops:
+    """Nothing of speculative decoding is loaded, or need be installed, where no draft model is named."""
+    if not drafts:
+        return DecodeLoops()
+    try:
+        from workers.machine.engines.speculative.decode_loop import DraftModels
+    except ModuleNotFoundError as error:
+        raise ConfigError("engines.mlx.drafts: speculative decoding is not installed here.") from error
+    return DraftModels(drafts, longest, models, always)

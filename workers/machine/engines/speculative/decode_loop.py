@@ -17,7 +17,7 @@ from grading.domain.engine_details import Detail, Measurement
 from grading.domain.errors import ConfigError, EngineError, ModelMissing
 from grading.domain.messages import Message
 from workers.machine.engines.base import Metric
-from workers.machine.engines.mlx.decode_loop import Counters, DecodeLoop, Shape
+from workers.machine.engines.mlx.decode_loop import Counters, DecodeLoop, DecodeLoops, Shape
 from workers.machine.engines.mlx.generation import Ticket
 from workers.machine.engines.mlx.model import LoadedModel, load_model
 from workers.machine.engines.mlx.prefix_caches import PrefixCaches
@@ -305,7 +305,7 @@ SPECULATIVE_METRICS: Mapping[str, Metric] = {
 
 
 @dataclass(eq=False)
-class DraftModels:
+class DraftModels(DecodeLoops):
     """The draft models of an engine, by the models they propose for, `longest` tokens at a time at most.
 
     Where it pays, or `always`.
@@ -325,13 +325,13 @@ class DraftModels:
         for model, draft in self.names.items():
             if draft in ("", model):
                 raise ConfigError(f"engines.mlx.drafts: name a smaller model that drafts for {model}.")
-        if self.names and self.models is not None and self.models < 2:
+        if self.models is not None and self.models < 2:
             raise ConfigError("engines.mlx.models: at least 2, as a model and its draft model are loaded.")
 
     @property
-    def counted(self) -> tuple[str, ...]:
-        """Counters that an engine with draft models has beside those of all."""
-        return tuple(SPECULATIVE_METRICS) if self.names else ()
+    def metrics(self) -> Mapping[str, Metric]:
+        """What an engine with draft models counts beside what all do."""
+        return SPECULATIVE_METRICS
 
     def places(self, name: str) -> int:
         """How many loaded models it makes."""
