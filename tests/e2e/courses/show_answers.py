@@ -76,7 +76,10 @@ def _earlier_year(school: ShowSchool) -> int:
         levels = [chance.choice((1, 2, 2, 3, 4)) for _ in range(5)]
         work = school.submit(login, assignment, notebook(7 if number == 4 else 100 + number), "cafe.ipynb")
         school.grade(work, a_report(levels, chance), released=True)
-        school.grade(school.submit(login, school.elsewhere), report(), released=True)
+        first = school.submit(login, school.elsewhere)
+        school.grade(first, report(flags=()), released=True)
+        school.moved_back(work, timedelta(days=361))
+        school.moved_back(first, timedelta(days=375))
     return assignment
 
 
