@@ -70,11 +70,10 @@ def add(assignment_id: int) -> Page:
         raise
     except GraderError as error:
         return _again(assignment_id, error, change=change)
-    flash(
-        _("Added. New gradings use this example.")
-        if on
-        else _("Added, but turned off: the limit is reached. Turn another example off to use this one.")
-    )
+    message = _("Added. New gradings use this example.")
+    if not on:
+        message = _("Added, but turned off: the limit is reached. Turn another example off to use this one.")
+    flash_undo(message, "examples.remove", assignment_id=assignment_id, example_id=made)
     return _back(assignment_id)
 
 

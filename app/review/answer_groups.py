@@ -173,10 +173,14 @@ def move(assignment_id: int, criterion: str, group: str) -> Response:
         back = "back" in request.form
         (answer_groups.rejoin if back else answer_groups.separate)(session, submission_id, criterion, actor)
     name = grouped.named(grouped.found.members[submission_id])
+    undo_fields = {"submission": submission_id, "back": not back}
     if back:
-        flash(_("%(name)s is in a group with equal answers again.", name=name))
+        message = _("%(name)s is in a group with equal answers again.", name=name)
+    else:
+        message = _("%(name)s was removed from the group.", name=name)
+    flash_undo(message, "answer_groups.move", undo_fields, **grouped.values(_key(group)))
+    if back:
         return redirect(url_for("answer_groups.listing", **grouped.values()), 303)
-    flash(_("%(name)s was removed from the group.", name=name))
     return redirect(url_for("answer_groups.one", **grouped.values(_key(group))), 303)
 
 

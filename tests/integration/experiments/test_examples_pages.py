@@ -70,7 +70,9 @@ def test_choose_edit_switch_remove(school: School) -> None:
     answer = teacher.post(change=number, excerpt=f"x {BAD}", reason="So.")
     assert answer.status_code == 303
     assert rows(school) == [(True, f"x {BAD}", "So.")]
-    assert BAD not in teacher.get()
+    page = teacher.get()
+    assert BAD not in page
+    assert page.count('/examples/1/remove"') == 2  # of the example, and of the message's Undo
     assert teacher.post(change=number, excerpt="again", reason="").status_code == 409
     assert teacher.post("/1", excerpt="other", reason="Because.").status_code == 303
     refused = teacher.post("/1", excerpt="y" * 2_001, reason="Kept words")

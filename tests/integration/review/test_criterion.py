@@ -330,6 +330,9 @@ def test_a_member_leaves_its_group(school: School, answered: tuple[str, str]) ->
     teacher, groups = school.client("teacher"), root(school) + "/groups"
     one = f"{groups}/{'k' * 32}"
     assert post(teacher, one + "/members", submission=anna).location == one
+    undo = re.search(r'action="([^"]+)"[^>]*>(?:(?!</form>).)*name="back"', text_of(teacher, "/"), re.DOTALL)
+    assert undo is not None
+    assert undo[1] == one + "/members"
     assert "3 groups of 3 submissions" in text_of(teacher, groups)
     alone = f"{groups}/alone:{anna}"
     assert "Put back" in text_of(teacher, alone, anonymous=1)
