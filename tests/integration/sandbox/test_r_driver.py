@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -113,6 +115,14 @@ def test_a_cell_that_does_not_end_is_stopped(work: Line, code: str) -> None:
     assert stopped[0]["seconds"] < 30
     assert sum(len(o["text"]) for o in stopped[0]["outputs"]) < 70_000
     assert [cell.state for cell in as_played(work.play("2"))] == ["ran"]
+
+
+def test_an_interrupt_that_comes_late_ends_nothing(work: Line) -> None:
+    """The clock interrupts from a process beside the driver, which may have ended the cell meanwhile."""
+    assert [cell.state for cell in as_played(work.play("1"))] == ["ran"]
+    for _ in range(3):
+        os.kill(work.process.pid, signal.SIGINT)
+        assert [cell.state for cell in as_played(work.play("2", "Sys.sleep(0.2)"))] == ["ran", "ran"]
 
 
 def test_missing_packages_are_named_once(tidy: Line) -> None:

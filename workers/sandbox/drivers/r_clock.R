@@ -1,5 +1,6 @@
 # Time limits. R raises its own as an error, which `try` in an endless loop catches; a second later a process
-# beside this one interrupts, which is no error.
+# beside this one interrupts, which is no error. Both are let in only where code is evaluated that may be
+# stopped: what comes later, when the code has just ended, would end the driver itself.
 
 CAUGHT_LATE <- "reached elapsed time limit"
 LIMIT_FILE <- file.path(tempdir(), "until")
@@ -8,6 +9,9 @@ start_clock <- function(seconds) {
   if (!session$child) writeLines(sprintf("%.2f", as.numeric(Sys.time()) + seconds + 1), LIMIT_FILE)
   setTimeLimit(elapsed = seconds)
 }
+
+# An interrupt that came when the code had ended is not for the code that follows.
+forget_interrupt <- function() tryCatch(allowInterrupts(pause(0.001)), interrupt = function(e) NULL)
 
 stop_clock <- function() {
   setTimeLimit()

@@ -156,9 +156,10 @@ evaluate_code <- function(code, where, seconds, notebook, each) {
   })
   failed <- NULL
   quit <- FALSE
+  forget_interrupt()
   tryCatch(
     withCallingHandlers(
-      {
+      allowInterrupts({
         start_clock(seconds)
         for (i in seq_along(pieces)) {
           at <- lines[i]
@@ -166,7 +167,7 @@ evaluate_code <- function(code, where, seconds, notebook, each) {
           result <- withVisible(eval(expression, where))
           each(result$value, result$visible)
         }
-      },
+      }),
       warning = on_warning(notebook),
       message = on_message,
       error = function(e) at <<- line_of(sys.calls(), source, at)

@@ -88,7 +88,9 @@ show_bundle <- function(data, metadata = NULL) {
   add_output("display", paste(as.character(text), collapse = "\n"), picture)
 }
 
-serve <- function() {
+serve <- function() suspendInterrupts(serve_all())
+
+serve_all <- function() {
   repeat {
     message <- receive()
     if (is.null(message)) break

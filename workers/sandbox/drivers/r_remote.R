@@ -15,13 +15,14 @@ remote <- function(body, seconds) {
     stop_clock()
     end_warnings()
   })
+  forget_interrupt()
   outcome <- tryCatch(
     withCallingHandlers(
-      {
+      allowInterrupts({
         start_clock(seconds)
         answer <- served(body)
         list(value = wire(answer$value), visible = answer$visible)
-      },
+      }),
       warning = keep("warning"), message = keep("message")
     ),
     grader_quit = function(e) list(error = remote_error(simpleError("the work ended itself (quit)"))),
