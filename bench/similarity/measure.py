@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from bench.similarity.planted import copied, parsable
 from grading.domain.document import Cell, Document
@@ -106,11 +105,11 @@ class Groups:
         return self.programs - self.groups
 
 
-def groups_of(programs: Mapping[str, tuple[str, bool]], tests: Sequence[str] = ()) -> Groups:
+def groups_of(programs: Mapping[str, tuple[str, bool]]) -> Groups:
     """Groups programs, given by name with their source and whether they are right."""
     answers = []
     for name, (source, right) in programs.items():
-        (answer,) = answers_of([document(source)], WHOLE, tests).values()
+        (answer,) = answers_of([document(source)], WHOLE, ()).values()
         outcome = Outcome(share=1.0 if right else 0.0)
         answers.append(Answered(name, answer.key, answer.fingerprints, outcome))
     found = grouped(answers)
@@ -126,16 +125,3 @@ def groups_of(programs: Mapping[str, tuple[str, bool]], tests: Sequence[str] = (
             group.outcomes[0][0].right != by_key[group.near].outcomes[0][0].right for group in near
         ),
     )
-
-
-def programs_in(question: Path) -> dict[str, tuple[str, bool]]:
-    """The programs in `correct/` and `wrong/` of a folder, by name, with whether they are right."""
-    return {
-        path.name: (path.read_text("utf-8"), path.parent.name == "correct")
-        for path in sorted([*question.glob("correct/*.py"), *question.glob("wrong/*.py")])
-    }
-
-
-def tests_in(question: Path) -> list[str]:
-    """The texts of its tests."""
-    return [path.read_text("utf-8") for path in sorted(question.glob("tests/input_*.txt"))]
