@@ -19,6 +19,7 @@ from bench.engines.measurements import (
     KINDS,
     Bound,
     Clock,
+    Failure,
     Here,
     Prefix,
     Rate,
@@ -98,6 +99,8 @@ class Model:
     prefix: Prefix | None
     schema: list[Bound]
     rates: list[Rate]
+    failures: list[Failure]
+    """What went wrong, beside all that was measured."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,11 @@ class Figures:
     def broken(self) -> list[Target]:
         """What must be met and is not."""
         return [target for target in self.targets if target.must and not target.met]
+
+    @property
+    def failed(self) -> bool:
+        """Whether a side failed somewhere."""
+        return any(model.failures for model in self.models.values())
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -134,6 +142,7 @@ def measure(plan: Plan, say: Callable[[str], None]) -> Figures:
                 prefix=shared_prefix(here, plan.prefix),
                 schema=schema_cost(here, plan.schema, (1, plan.many)),
                 rates=rates(here, plan.rate, plan.at_once),
+                failures=here.failures,
             )
             for here in heres
         }
@@ -170,7 +179,8 @@ def _targets(name: str, model: Model, many: int) -> list[Target]:
     ]
     for kind in KINDS:
         rate = next((r for r in model.rates if r.at_once == many and r.prefix == kind), None)
-        one, other = (rate.to_one.median, rate.to_server.median) if rate else (None, None)
+        one = rate.to_one.median if rate else None
+        other = rate.to_server.median if rate and rate.to_server else None
         found.append(_least(name, f"tokens per second, {many} at once beside one, {kind} prefix", 2.5, one))
         found.append(_least(name, f"beside mlx_lm.server, {many} at once, {kind} prefix", 1.0, other))
     return found + [_schema(name, bound) for bound in model.schema]

@@ -48,7 +48,7 @@ def command(models: str, quick: bool, blas: str, as_json: bool) -> None:
         click.echo(json.dumps(figures.as_dict(), indent=2))
     else:
         click.echo("\n".join(report.lines(figures)))
-    if figures.broken:
+    if figures.broken or figures.failed:
         raise SystemExit(1)
 
 

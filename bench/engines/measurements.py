@@ -6,11 +6,25 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.engines.systems import OUT_OF_TIME, Answer, ByEngine, OutOfTime, Run, Side, at_once, ours, server
+from bench.engines.systems import (
+    FAILURES,
+    OUT_OF_TIME,
+    Answer,
+    ByEngine,
+    OutOfTime,
+    Run,
+    Side,
+    at_once,
+    ours,
+    server,
+    why,
+)
 from bench.engines.workload import Ask, Prompts, Sizes, job
 from workers.machine.stages import known_stages
 
@@ -63,6 +77,15 @@ class Spread:
 
 
 @dataclass(frozen=True)
+class Failure:
+    """A side that failed in a part; what was measured before it, and of the others, stays."""
+
+    part: str
+    side: str
+    why: str
+
+
+@dataclass(frozen=True)
 class Here:
     """One model that is measured."""
 
@@ -76,6 +99,12 @@ class Here:
     """At most so many turns a part."""
     say: Callable[[str], None]
     """Tells people what is being done."""
+    failures: list[Failure] = field(default_factory=list)
+
+    def failed(self, part: str, side: str, error: Exception) -> None:
+        """Note a failure as a row of its own."""
+        self.failures.append(Failure(part, side, why(error)))
+        self.say(f"  {side} failed: {why(error)}")
 
 
 @dataclass(frozen=True)
@@ -119,6 +148,7 @@ class Comparison:
 def same_tokens(here: Here, sizes: Sizes) -> Same | None:
     """At temperature 0, alone and in a batch, without and with the prefix cache; None without time for it."""
     here.say("the same tokens as mlx-lm alone")
+    found, narrowest = Comparison([]), float("inf")
     for _ in here.clock.turns(1):
         asks = here.prompts.asks("same", "same", here.many, sizes)
         # they end one after the other, so that the batch changes
@@ -135,6 +165,10 @@ def same_tokens(here: Here, sizes: Sizes) -> Same | None:
                 found.compare("alone, prefix cached", [at_once(side, [ask]).answers[0] for ask in asks])
         except OUT_OF_TIME:
             return None
+        except FAILURES as error:
+            here.failed("same tokens", "mlx", error)
+            if not found.ways:
+                return None
     return Same(found.same, found.all, found.ways, narrowest, found.first_difference)
 
 
@@ -200,6 +234,8 @@ def shared_prefix(here: Here, sizes: Sizes) -> Prefix | None:
                 here.say(f"  turn {turn + 1}: {said}")
     except OUT_OF_TIME:
         here.say("  stopped: out of time")
+    except FAILURES as error:
+        here.failed("shared prefix", "mlx", error)
     return _prefix(here, sizes, runs) if runs else None
 
 
@@ -223,8 +259,8 @@ def _prefix(here: Here, sizes: Sizes, runs: Sequence[Mapping[str, Run]]) -> Pref
 
 
 def ratios(above: Sequence[float], below: Sequence[float]) -> Spread:
-    """The ratio of each turn."""
-    return Spread.of([a / b for a, b in zip(above, below, strict=True)])
+    """The ratio of each turn that both had; one that failed had fewer."""
+    return Spread.of([a / b for a, b in zip(above, below, strict=False)])
 
 
 KINDS = ("cold", "cached")
@@ -244,14 +280,14 @@ class Rate:
     prefix: str
     at_once: int
     mlx: Spread
-    server: Spread
-    """`mlx_lm.server`, asked for whole answers."""
-    openai: Spread
+    server: Spread | None
+    """`mlx_lm.server`, asked for whole answers; None where it failed."""
+    openai: Spread | None
     """The same server through the `openai` engine."""
     to_one: Spread
     """`mlx` beside itself with one request at a time."""
-    to_server: Spread
-    to_openai: Spread
+    to_server: Spread | None
+    to_openai: Spread | None
     bound: Spread
     """`mlx` with a schema; answers are a little longer."""
     bound_cost: Spread
@@ -280,44 +316,92 @@ class _Cell:
             self.cached[name] = round(sum(answer.cached for answer in run.answers) / prompts, 3)
 
 
+RATES = "tokens per second"
+
+
 def rates(here: Here, sizes: Sizes, counts: Sequence[int]) -> list[Rate]:
-    """All sides in turn, each with prompts that it has not seen; empty without time for it."""
+    """All sides in turn, each with prompts that it has not seen; empty without time for it.
+
+    A side that fails is left out from then on.
+    """
     here.say("tokens per second, beside mlx_lm.server")
-    cells: dict[tuple[str, int], _Cell] = {}
+    cells: dict[tuple[str, int], _Cell] = defaultdict(_Cell.empty)
     try:
-        with (
-            ours(here.model, here.clock.left, slots=max(counts)) as mlx,
-            server(here.model, here.clock.left) as (openai, bare),
-        ):
-            for side in (mlx, openai, bare):
+        with ExitStack() as stack:
+            mlx = stack.enter_context(ours(here.model, here.clock.left, slots=max(counts)))
+            sides = _Sides(here, {side.name: side for side in (mlx, *_servers(here, stack))})
+            for side in sides.left():
                 for count in counts:
-                    at_once(side, here.prompts.asks("warm", f"{side.name} {count}", count, Sizes(40, 20, 8)))
+                    warm = here.prompts.asks("warm", f"{side.name} {count}", count, Sizes(40, 20, 8))
+                    sides.run(side, partial(at_once, side, warm))
             for turn in here.clock.turns(here.turns):
-                made = _turn(here, sizes, counts, (mlx, openai, bare), turn)
-                for key, runs in made.items():
-                    cells.setdefault(key, _Cell.empty()).add(runs)
-                said = ", ".join(
-                    f"{name} {run.rate:.0f}" for name, run in made["cached", max(counts)].items()
-                )
-                here.say(
-                    f"  turn {turn + 1}: tokens per second, {max(counts)} at once, prefix cached: {said}"
-                )
+                _turn(here, sizes, counts, sides, turn, cells)
     except OUT_OF_TIME:
         here.say("  stopped: out of time")
-    return [_rate(cells, *key) for key in cells]
+    except FAILURES as error:
+        here.failed(RATES, "mlx", error)
+    return [_rate(cells, *key) for key in list(cells)]
+
+
+def _servers(here: Here, stack: ExitStack) -> Sequence[Side]:
+    """The server through both clients; none where it does not start."""
+    try:
+        return stack.enter_context(server(here.model, here.clock.left))
+    except OUT_OF_TIME:
+        raise
+    except FAILURES as error:
+        here.failed(RATES, "server", error)
+        return ()
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """Those that have not failed yet."""
+
+    here: Here
+    known: dict[str, Side]
+
+    def left(self, turn: int = 0) -> list[Side]:
+        """Each turn begins with another one."""
+        sides = list(self.known.values())
+        begin = turn % len(sides)
+        return sides[begin:] + sides[:begin]
+
+    def run(self, side: Side, measure: Callable[[], Run]) -> Run | None:
+        """What a side did; nothing from when it failed on. A failure of `mlx` is raised."""
+        if side.name not in self.known:
+            return None
+        try:
+            return measure()
+        except OUT_OF_TIME:
+            raise
+        except FAILURES as error:
+            if side.name == "mlx":
+                raise
+            self.here.failed(RATES, side.name, error)
+            del self.known[side.name]
+            return None
 
 
 def _turn(
-    here: Here, sizes: Sizes, counts: Sequence[int], sides: tuple[Side, ...], turn: int
-) -> dict[tuple[str, int], dict[str, Run]]:
-    made = {}
-    order = sides[turn % len(sides) :] + sides[: turn % len(sides)]
+    here: Here,
+    sizes: Sizes,
+    counts: Sequence[int],
+    sides: _Sides,
+    turn: int,
+    cells: dict[tuple[str, int], _Cell],
+) -> None:
+    mlx = sides.known["mlx"]
     for count in counts:
         for kind in KINDS:
-            runs = {side.name: _plain(here, side, sizes, count, kind, turn) for side in order}
-            runs["bound"], runs["free"] = _pair(here, sides[0], sizes, count, kind, turn)
-            made[kind, count] = runs
-    return made
+            runs = {
+                side.name: sides.run(side, partial(_plain, here, side, sizes, count, kind, turn))
+                for side in sides.left(turn)
+            }
+            runs["bound"], runs["free"] = _pair(here, mlx, sizes, count, kind, turn)
+            cells[kind, count].add({name: run for name, run in runs.items() if run is not None})
+    said = ", ".join(f"{name} {run.rate:.0f}" for name, run in runs.items() if run is not None)
+    here.say(f"  turn {turn + 1}: tokens per second, {max(counts)} at once, prefix cached: {said}")
 
 
 def _plain(here: Here, side: Side, sizes: Sizes, count: int, kind: str, turn: int) -> Run:
@@ -363,11 +447,11 @@ def _rate(cells: Mapping[tuple[str, int], _Cell], prefix: str, count: int) -> Ra
         prefix=prefix,
         at_once=count,
         mlx=Spread.of(made["mlx"]),
-        server=Spread.of(made["server"]),
-        openai=Spread.of(made["openai"]),
+        server=Spread.of(made["server"]) if made["server"] else None,
+        openai=Spread.of(made["openai"]) if made["openai"] else None,
         to_one=ratios(made["mlx"], one.rates["mlx"]),
-        to_server=ratios(made["mlx"], made["server"]),
-        to_openai=ratios(made["mlx"], made["openai"]),
+        to_server=ratios(made["mlx"], made["server"]) if made["server"] else None,
+        to_openai=ratios(made["mlx"], made["openai"]) if made["openai"] else None,
         bound=Spread.of(made["bound"]),
         bound_cost=ratios(cell.seconds["bound"], cell.seconds["free"]),
         cached=cell.cached,
@@ -408,6 +492,8 @@ def schema_cost(here: Here, sizes: Sizes, counts: Sequence[int]) -> list[Bound]:
                 here.say(f"  turn {turn + 1}: {', '.join(said)}")
     except OUT_OF_TIME:
         here.say("  stopped: out of time")
+    except FAILURES as error:
+        here.failed("schemas", "mlx", error)
     return [_bound(count, made) for count, made in taken.items() if made["bound"] and made["free"]]
 
 

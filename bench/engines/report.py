@@ -52,13 +52,17 @@ def _model(model: Model) -> Iterator[str]:
         compared = (rate.to_one, rate.to_server, rate.to_openai, rate.bound_cost)
         yield (
             f"    {rate.prefix:<7}{rate.at_once:>8}"
-            + "".join(f"{figure.median:>9.1f}" for figure in figures)
+            + "".join(f"{figure.median:>9.1f}" if figure else f"{'–':>9}" for figure in figures)
             + "  "
             + "".join(f"{_ratio(ratio):<21}" for ratio in compared).rstrip()
         )
+    for failure in model.failures:
+        yield f"  FAILED {failure.part}, {failure.side}: {failure.why}"
 
 
-def _ratio(spread: Spread) -> str:
+def _ratio(spread: Spread | None) -> str:
+    if spread is None:
+        return "–"
     return f"{spread.median:.2f} ({spread.least:.2f} to {spread.most:.2f})"
 
 

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import requests
 
 from bench.engines.workload import PRINTABLE, Ask, job
-from grading.domain.errors import BudgetExceeded
+from grading.domain.errors import BudgetExceeded, EngineError
 from workers.machine.engines.base import Engine, Phase, Request
 from workers.machine.engines.mlx.engine import MlxEngine
 from workers.machine.engines.openai.engine import OpenAIEngine
@@ -40,12 +40,27 @@ class ServerGone(BenchmarkBroken):
     """`mlx_lm.server` did not start; says what it wrote."""
 
 
+class NotUnderstood(BenchmarkBroken):
+    """`mlx_lm.server` answered something else than its interface says."""
+
+
 class OutOfTime(Exception):
     """The benchmark's own limit was reached."""
 
 
 OUT_OF_TIME = (OutOfTime, BudgetExceeded, requests.Timeout)
 """What a part of the benchmark ends with when its time is over."""
+FAILURES = (BenchmarkBroken, EngineError, requests.RequestException)
+"""What a side of the benchmark fails with; those above come first."""
+
+
+def why(error: Exception) -> str:
+    """One sentence about a failure."""
+    if isinstance(error, EngineError):
+        return error.message
+    if isinstance(error, requests.ConnectionError):
+        return "The server refused the connection or broke it off."
+    return str(error) or type(error).__name__
 
 
 @dataclass(frozen=True)
@@ -109,18 +124,21 @@ class Bare:
         self._left = left
 
     def __call__(self, ask: Ask) -> Answer:
-        """Raises requests' errors."""
+        """Raises requests' errors, and NotUnderstood."""
         asked = {"model": self._model, "messages": ask.chat, "max_tokens": ask.most, "temperature": 0.0}
         with requests.Session() as session:
             session.trust_env = False  # no proxy on loopback
             response = session.post(self._url, json=asked, timeout=self._left())
             response.raise_for_status()
             said: dict[str, Any] = response.json()
-        usage = said["usage"]
-        written = int(usage["completion_tokens"])
-        cached = int((usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0))
-        text = str(said["choices"][0]["message"]["content"])
-        return Answer(text, written, written, int(usage["prompt_tokens"]), cached)
+        try:
+            usage = said["usage"]
+            written = int(usage["completion_tokens"])
+            cached = int((usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0))
+            text = str(said["choices"][0]["message"]["content"])
+            return Answer(text, written, written, int(usage["prompt_tokens"]), cached)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise NotUnderstood(f"The server answered {str(said)[:80]!r}.") from error
 
 
 @contextmanager

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
+from typing import cast
 
 import pytest
+import requests
 from click.testing import CliRunner
 from sqlalchemy import make_url
 
 from bench.celery_chord import BareChord, workers
 from bench.engines import benchmark, measurements
 from bench.engines.benchmark import Figures, Target
-from bench.engines.measurements import Clock
-from bench.engines.systems import Answer, NotExact, at_once
-from bench.engines.workload import Ask, Sizes
+from bench.engines.measurements import KINDS, Clock, Here, Rate
+from bench.engines.report import lines
+from bench.engines.systems import Answer, NotExact, Side, at_once
+from bench.engines.workload import Ask, Prompts, Sizes
 from bench.pages.review_ways import WAYS
 from cli.commands.bench import bench
 from tests.support.services import find_browser
@@ -107,6 +112,59 @@ def test_an_answer_of_another_length_ends_the_benchmark(monkeypatch: pytest.Monk
     run = CliRunner().invoke(bench, ["engines", "--blas", "as-is"])
     assert run.exit_code == 1
     assert "short wrote 2 tokens" in run.output
+
+
+class Writes:
+    """A side that writes what it is asked for, so many times."""
+
+    def __init__(self, name: str, times: int = 10_000) -> None:
+        self.name = name
+        self.times = times
+
+    def __call__(self, ask: Ask) -> Answer:
+        self.times -= 1
+        if self.times < 0:
+            raise requests.ConnectionError("refused")
+        return Answer("x" * ask.most, ask.most, ask.most, 9, 0)
+
+
+class NoPrompts:
+    def asks(self, _shared: str, _own: str, count: int, sizes: Sizes) -> list[Ask]:
+        return [Ask("system", "user", sizes.output)] * count
+
+
+def test_a_side_that_fails_is_a_row_and_costs_nothing_that_was_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def measured(mlx: Side, *servers: Side) -> tuple[Here, list[Rate]]:
+        monkeypatch.setattr(measurements, "ours", lambda *_, **__: nullcontext(mlx))
+        monkeypatch.setattr(measurements, "server", lambda *_: nullcontext(servers))
+        here = Here(
+            "tiny", Path(), cast("Prompts", NoPrompts()), Clock(100.0, [1.0, 1.0]), 2, 2, lambda _: None
+        )
+        found = measurements.rates(here, Sizes(9, 9, 8), (1, 2))
+        model = benchmark.Model(None, None, [], found, here.failures)
+        (row,) = [line for line in lines(Figures({}, {"tiny": model}, [], 1.0)) if "FAILED" in line]
+        assert "refused the connection" in row
+        return here, found
+
+    # warm-up, one turn of both kinds and two numbers of requests, and not much of the next
+    once = 3 + 2 * 3 + 2 * 1
+    here, found = measured(Writes("mlx"), Writes("openai"), Writes("server", once + 1))
+    assert [failure.side for failure in here.failures] == ["server"]
+    assert {(rate.prefix, rate.at_once) for rate in found} == {(kind, n) for kind in KINDS for n in (1, 2)}
+    assert {rate.mlx.turns for rate in found} == {rate.openai.turns for rate in found} == {2}
+    assert {rate.server.turns for rate in found if rate.server} <= {1, 2}
+    here, found = measured(Writes("mlx"), Writes("openai"), Writes("server", 3))
+    assert {rate.server for rate in found} == {None}
+    here, found = measured(Writes("mlx", 40), Writes("openai"), Writes("server"))
+    assert found
+    assert [failure.side for failure in here.failures] == ["mlx"]
+    failed = Figures({}, {"tiny": benchmark.Model(None, None, [], found, here.failures)}, [], 0.0)
+    monkeypatch.setattr(benchmark, "measure", lambda _plan, _say: failed)
+    run = CliRunner().invoke(bench, ["engines", "--blas", "as-is", "--json"])
+    assert run.exit_code == 1
+    assert json.loads(run.stdout)["models"]["tiny"]["rates"]
 
 
 def test_parts_of_a_benchmark_share_its_time() -> None:
