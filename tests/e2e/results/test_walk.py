@@ -48,6 +48,7 @@ def test_a_student_reads_jumps_and_asks(
     come_in(page, site, school, "anna")
     page.goto(f"{site}/submissions/{submission}")
     expect(page.locator(".points")).to_contain_text("of 10 points")
+    expect(page.locator("[data-stages]")).to_be_hidden()  # all are done: the score comes first
     expect(page.locator(".sum")).to_contain_text("10 of 10, 10 % off for one day late: 9")
     expect(page.get_by_text("Of 2 submissions, the latest one counts: this one.")).to_be_visible()
     image = page.locator("img.picture")

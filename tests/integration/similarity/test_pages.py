@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 
+from app.similarity.graph import drawn
 from bench.similarity.planted import copied
 from bench.similarity.programs import programs
 from grading.documents import set_apart
@@ -17,6 +19,7 @@ from grading.domain.rubric import Rubric
 from grading.store import tables
 from grading.store.accounts import users
 from grading.store.privacy.deletion import delete_submissions
+from grading.store.views.similar_pairs import PairLine, Side
 from tests.integration.grades.classroom import student
 from tests.integration.webapp import School, form_token
 from workers.server.answers import answer_rows
@@ -102,3 +105,15 @@ def test_a_copy_is_found_shown_to_staff_and_gone_with_its_student(school: School
 def school_course(school: School) -> int:
     with school.store.read() as session:
         return session.get_one(tables.Assignment, school.elsewhere).course_id
+
+
+def test_a_large_cluster_is_within_its_picture_and_a_small_one_leaves_no_room() -> None:
+    sides = [
+        Side(f"{n}", n, f"Student {n}", 1, datetime.now(UTC), 1, "Homework", 1, "Course") for n in range(40)
+    ]
+    pairs = [PairLine(sides[0], other, 0.8, 1) for other in sides[1:]]
+    for shown in (pairs, pairs[:1]):
+        graph = drawn(shown, [tuple(one.submission_id for one in sides[: len(shown) + 1])])
+        assert len(graph.nodes) == len(shown) + 1
+        assert all(0 < node.x < graph.width and 0 < node.y < graph.height for node in graph.nodes)
+        assert graph.width < 300 or len(shown) > 1
