@@ -150,6 +150,7 @@ SENTENCES: Mapping[str, str] = {
     "mark.give": N_("%(who)s did second marking of %(what)s."),
     "regrade.ask": N_("%(who)s requested a regrade of %(what)s."),
     "regrade.answer": N_("%(who)s answered the regrade request for %(what)s."),
+    "regrade.reopen": N_("%(who)s sent the withdrawn regrade request for %(what)s again."),
     "regrade.undo": N_("%(who)s undid the answer to the regrade request for %(what)s."),
     "regrade.withdraw": N_("%(who)s withdrew the regrade request for %(what)s."),
     "example.add": N_("%(who)s chose a correction as an example for %(what)s."),

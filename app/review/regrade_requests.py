@@ -78,13 +78,33 @@ def withdraw(request_id: int) -> Response:
         found = regrade_requests.load_request(session, request_id)
         try:
             regrade_store.withdraw_request(session, actor, request_id)
+            undo_fields = {"at": now(session).isoformat()}
             message = _("Your request was withdrawn.")
+            flash_undo(message, "regrade_requests.reopen", undo_fields, request_id=request_id)
         except Conflict as refused:
-            message = render_error(refused)
-    flash(message)
-    return redirect(
-        url_for("submissions.submission", submission_id=found.submission_id, _anchor="regrades"), 303
-    )
+            flash(render_error(refused))
+    return _to_requests(found)
+
+
+@pages.post("/regrades/<int(max=2147483647):request_id>/reopen")
+def reopen(request_id: int) -> Response:
+    """Undo taking one's own request back."""
+    actor = auth.actor()
+    with services().store.write() as session:
+        found = regrade_requests.load_request(session, request_id)
+        if found.student_id != actor.user_id:
+            raise NotFound(NO_SUCH_REQUEST)
+        try:
+            regrade_store.undo_withdrawal(session, actor, request_id, parsing.form_moment("at"))
+            flash(_("Undone. The request is open again."))
+        except CannotUndo as error:
+            flash(render_error(error), "warning")
+    return _to_requests(found)
+
+
+def _to_requests(found: Request) -> Response:
+    address = url_for("submissions.submission", submission_id=found.submission_id, _anchor="regrades")
+    return redirect(address, 303)
 
 
 @pages.get("/regrades")

@@ -104,6 +104,17 @@ def withdraw_request(session: Session, actor: Actor, request_id: int) -> None:
     write_audit(session, actor.name, "regrade.withdraw", f"submission:{row.submission_id}", _about(row))
 
 
+def undo_withdrawal(session: Session, actor: Actor, request_id: int, moment: datetime) -> None:
+    """Open one's own request again that was withdrawn at this moment. Raises NotFound, CannotUndo."""
+    row = _locked(session, request_id)
+    if row.student_id != actor.user_id:
+        raise NotFound(NO_SUCH_REQUEST)
+    if (row.state, row.answered_at) != ("withdrawn", moment) or _sent_again(session, row):
+        raise CannotUndo
+    row.state, row.answered_at = "open", None
+    write_audit(session, actor.name, "regrade.reopen", f"submission:{row.submission_id}", _about(row))
+
+
 def answer_request(session: Session, actor: Actor, request_id: int, given: Answer) -> str | None:
     """Decline or accept a request; returns the new round to announce, if there is one.
 

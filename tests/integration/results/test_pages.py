@@ -436,6 +436,13 @@ def test_a_student_asks_withdraws_and_asks_again(either: School) -> None:
     assert post(school, "teacher", f"/regrades/{first.id}/withdraw").status_code == 404
     done = post(school, "anna", f"/regrades/{first.id}/withdraw").get_data(as_text=True)
     assert "Your request was withdrawn." in done
+    undo = re.search(r'action="(/regrades/\d+/reopen)".*?name="at" value="([^"]+)"', done, re.DOTALL)
+    assert undo is not None
+    post(school, "anna", undo[1], at=undo[2])
+    assert [one.state for one in requests(school)] == ["open", "open"]
+    post(school, "anna", f"/regrades/{first.id}/withdraw")
+    post(school, "anna", undo[1], at=undo[2])  # it was another time
+    assert [one.state for one in requests(school)] == ["withdrawn", "open"]
     assert "Your request was sent." in ask(school, submission).get_data(as_text=True)
     assert [one.state for one in requests(school)] == ["withdrawn", "open", "open"]
     assert "already answered or withdrawn" in post(school, "anna", f"/regrades/{first.id}/withdraw").get_data(

@@ -323,6 +323,7 @@ EXPECTED: dict[tuple[str, str], Line] = {
     ("GET", "regrade_requests.listing"): (303, 403, 403, 200, 200, 200),
     ("GET", "regrade_requests.show"): (303, 404, 404, 200, 404, 200),
     ("POST", "regrade_requests.undo"): (303, 404, 404, 303, 404, 303),
+    ("POST", "regrade_requests.reopen"): (303, 303, 404, 404, 404, 404),
     ("POST", "regrade_requests.withdraw"): (303, 303, 404, 404, 404, 404),
     ("GET", "results.class_zip"): (303, 403, 403, 403, 404, 200),
     ("GET", "results.pdf"): (303, 200, 404, 200, 404, 200),
@@ -332,6 +333,7 @@ EXPECTED: dict[tuple[str, str], Line] = {
 MATE: dict[tuple[str, str], int] = {
     ("GET", "api.regrade"): 404,
     ("POST", "api.withdraw_regrade"): 404,
+    ("POST", "regrade_requests.reopen"): 404,
     ("POST", "regrade_requests.withdraw"): 404,
     ("POST", "profile.revoke_token"): 404,
     ("GET", "submissions.upload"): 404,
