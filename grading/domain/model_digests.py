@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
+
+from grading.domain import model_behaviour
+from grading.domain.model_behaviour import same_weights
 
 SHOWN = 12
 ALGORITHM = "sha256"
@@ -73,7 +78,8 @@ def differing(claims: Iterable[Claim]) -> tuple[Difference, ...]:
         if digest:
             sources[one.engine] = one.source or sources.get(one.engine, "")
             same_name = known.setdefault((one.engine, one.model, algorithm), {})
-            same_name.setdefault(digest, set()).add(one.machine)
+            first = next((have for have in same_name if same_weights(have, digest)), digest)
+            same_name.setdefault(first, set()).add(one.machine)
     return tuple(
         Difference(
             engine,
@@ -94,13 +100,70 @@ def claims(machine: str, stages: Mapping[str, Mapping[str, str]]) -> list[Claim]
     ]
 
 
+class WeightsWarning(Protocol):
+    """What people are told of weights."""
+
+    @property
+    def message(self) -> str:
+        """What is the matter, in a sentence without its full stop."""
+        ...
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it, in the imperative."""
+        ...
+
+
+@dataclass(frozen=True)
+class Change:
+    """A model of a machine that has other weights than those that the machine had before."""
+
+    machine: str
+    engine: str
+    model: str
+    before: str
+    now: str
+
+    @property
+    def message(self) -> str:
+        """What happened, in a sentence without its full stop."""
+        weights = f"{short(self.now)}, before: {short(self.before)}"
+        return f"{self.model} ({self.engine}) on {self.machine} has other weights than before ({weights})"
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it, in the imperative."""
+        return (
+            "load the former model again, or accept the new one with "
+            f"`grader accept-models {self.machine}`; until then it gets no work"
+        )
+
+
+def changes(machine: str, stages: Mapping[str, Mapping[str, str]]) -> list[Change]:
+    """The models of a machine whose weights changed: `stages` as its heartbeat has them."""
+    found = {
+        (place.get("engine", ""), place.get("model", "")): place
+        for place in stages.values()
+        if place.get("before") and place.get("digest")
+    }
+    return [
+        Change(machine, engine, model, place["before"], place["digest"])
+        for (engine, model), place in sorted(found.items())
+    ]
+
+
 def short(digest: str) -> str:
-    """The beginning of a digest, to be compared by eye."""
-    return _parts(digest)[1][:SHOWN]
+    """The beginning of a digest, to be compared by eye; of a fingerprint, that of its hash."""
+    algorithm, value = _parts(digest)
+    if algorithm == model_behaviour.ALGORITHM:
+        return hashlib.sha256(digest.encode()).hexdigest()[:SHOWN]
+    return value[:SHOWN]
 
 
 def _parts(digest: str) -> tuple[str, str]:
     algorithm, separator, value = digest.rpartition(":")
+    if algorithm == model_behaviour.ALGORITHM:
+        return algorithm, digest  # compared as a whole
     return (algorithm if separator else ALGORITHM).lower(), value.lower()
 
 
