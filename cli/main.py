@@ -35,6 +35,7 @@ def sections() -> Sections:
         },
         "Machines": {
             "machines": "cli.commands.machines:machines",
+            "accept-models": "cli.commands.machines:accept_models",
             "drain": "cli.commands.machines:drain",
             "plan": "cli.commands.plan:plan",
             "deploy": "cli.deploy.commands:deploy",

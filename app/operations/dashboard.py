@@ -279,6 +279,16 @@ def _machine_troubles(states: ClusterState) -> Iterator[Trouble]:
             _("The Machines page shows the cause for each."),
             endpoint="operations.machines",
         )  # fmt: skip
+    if states.changes:
+        yield Trouble(
+            _(
+                "A model has other weights than before: %(names)s. It gets no work.",
+                names=", ".join(sorted({f"{one.model} ({one.machine})" for one in states.changes})),
+            ),
+            _("The Machines page shows what to do."),
+            grave=True,
+            endpoint="operations.machines",
+        )
     if states.differences:
         yield Trouble(
             _(

@@ -19,10 +19,11 @@ from grading.broker.machine_status import (
     CircuitTold,
     Condition,
     MachineState,
+    changed_models,
     condition,
     machines_that_differ,
 )
-from grading.domain.model_digests import Difference
+from grading.domain.model_digests import Change, Difference, WeightsWarning
 from grading.store.reporting import operations
 from grading.store.reporting.operations import RecentRun, list_recent_runs
 
@@ -79,6 +80,13 @@ class ClusterState:
     waiting: Mapping[str, int]
     """priority -> submissions in the database that were not sent."""
     differences: Sequence[Difference]
+    changes: Sequence[Change] = ()
+    """Models with other weights than before."""
+
+    @property
+    def weights_warnings(self) -> tuple[WeightsWarning, ...]:
+        """Both, the worst first."""
+        return (*self.changes, *self.differences)
 
 
 def look() -> ClusterState:
@@ -97,7 +105,13 @@ def look_in(session: Session) -> ClusterState:
         MachineDetails(state, condition(state), last.get(one, ()), reasons.get(one, ""), out=one in reasons)
         for one, state in ((state.name, state) for state in states)
     ]
-    return ClusterState(machines, app_services.dispatch.backlog(), waiting, machines_that_differ(states))
+    return ClusterState(
+        machines,
+        app_services.dispatch.backlog(),
+        waiting,
+        machines_that_differ(states),
+        changed_models(states),
+    )
 
 
 def an_hour(rate: float) -> str:

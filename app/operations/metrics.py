@@ -33,7 +33,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.web.services import Services, services
 from grading.broker.canaries import PartHeartbeat
-from grading.broker.machine_status import MachineState
+from grading.broker.machine_status import MachineState, changed_models
 from grading.domain.errors import EngineError, NotSignedIn
 from grading.domain.round_states import RoundState, RunState
 from grading.store import Store
@@ -406,6 +406,7 @@ class FromQueue(Collector):
             "stage",
         )
         yield _circuits(machines)
+        yield _changed(machines)
         yield from _engines(machines)
 
 
@@ -444,6 +445,19 @@ def _circuits(machines: Sequence[MachineState]) -> Metric:
     text = "Circuit breaker of an engine: 0 closed, 1 half-open (probing), 2 open (gets no runs)."
     values = [(key, CIRCUIT[state]) for key, state in circuits.items() if state in CIRCUIT]
     return gauge("grader_circuit_state", text, values, "machine", "engine")
+
+
+def _changed(machines: Sequence[MachineState]) -> Metric:
+    """By engine only: names of models are not bounded."""
+    changed = {(one.machine, one.engine) for one in changed_models(machines)}
+    values = [
+        ((one.name, engine), int((one.name, engine) in changed))
+        for one in machines
+        if one.alive
+        for engine in _engines_of(one)
+    ]
+    text = "Whether a model of the engine has other weights than before (1) or not (0)."
+    return gauge("grader_model_weights_changed", text, values, "machine", "engine")
 
 
 def _engines(machines: Sequence[MachineState]) -> Iterator[Metric]:

@@ -17,7 +17,7 @@ from cli.commands.admin import writing
 from cli.output import counted
 from cli.settings import MIN_SECRET, Settings, complete_machine
 from cli.tables import show, table
-from grading.broker.dispatch import Dispatch, open_dispatch
+from grading.broker.dispatch import AWAY, Dispatch, open_dispatch
 from grading.broker.heartbeats import DEAD_AFTER_S, reason
 from grading.broker.machine_status import (
     Condition,
@@ -25,7 +25,7 @@ from grading.broker.machine_status import (
     StageSpeed,
     an_hour,
     condition,
-    machines_that_differ,
+    weights_warnings,
 )
 from grading.config.redis_url import on_loopback
 from grading.domain.errors import ConfigError, GraderError
@@ -40,19 +40,19 @@ def machines(settings: Settings, as_json: bool) -> None:
     """Show machines: heartbeat, slots, models, speed and queues."""
     dispatch = open_dispatch(settings.running)
     states, backlog = dispatch.machines(), dispatch.backlog()
-    differences = machines_that_differ(states)
+    troubles = weights_warnings(states)
     if backlog is None:
         raise GraderError(f"{_away(dispatch)}. The state of the machines is not known.")
     if as_json:
         rows = [{**asdict(state), "condition": _as_dict(condition(state))} for state in states]
-        warnings = [f"{one.message}: {one.remedy}." for one in differences]
+        warnings = [f"{one.message}: {one.remedy}." for one in troubles]
         click.echo(json.dumps({"machines": rows, "queues": backlog, "warnings": warnings}, indent=2))
         return
     show(_table(states))
     for state in states:
         _say_more(state)
     click.echo("queues: " + ", ".join(f"{name} {length}" for name, length in backlog.items()))
-    for one in differences:
+    for one in troubles:
         click.echo(f"! {one.message}\n  → {one.remedy}")
 
 
@@ -184,6 +184,24 @@ def _wait_out(dispatch: Dispatch, machine: str, patience_s: float) -> None:
 
 def _state(dispatch: Dispatch, machine: str) -> MachineState:
     return next(state for state in dispatch.machines() if state.name == machine)
+
+
+@click.command("accept-models")
+@click.argument("machine", shell_complete=complete_machine)
+@click.pass_obj
+def accept_models(settings: Settings, machine: str) -> None:
+    """Accept the weights that the models of MACHINE have now.
+
+    A model that has other weights than before gets no work until you load the former ones or accept the new
+    ones. Its worker takes work again within a minute.
+    """
+    settings.config.machine(machine)
+    dispatch = open_dispatch(settings.running)
+    try:
+        models = dispatch.accept_models(machine)
+    except AWAY:
+        raise GraderError(f"{_away(dispatch)}. Nothing was changed.") from None
+    click.echo(f"{machine}: {counted(models, 'model')} accepted with the weights they have now.")
 
 
 VARIABLE = "GRADER_REDIS_PASSWORD_SERVER"

@@ -17,7 +17,7 @@ from grading.broker.canaries import EXAMINATIONS
 from grading.broker.celery_app import EXAMINE, own_queue
 from grading.broker.dispatch import AWAY, Dispatch, open_dispatch
 from grading.broker.heartbeats import Heartbeat
-from grading.broker.machine_status import MachineState
+from grading.broker.machine_status import MachineState, changed_models
 from grading.config.settings import Machine
 from grading.domain.model_digests import Claim, claims, differing, short
 from grading.shared.code_version import fingerprint, software
@@ -300,6 +300,8 @@ def _cached(model: Mapping[str, Any]) -> str:
 
 def _model_digests(states: Iterable[MachineState], answers: Mapping[str, Examination]) -> Iterator[Finding]:
     """Machines that share a model's name should have the same weights; what was just examined is newest."""
+    for change in changed_models([*states]):
+        yield failure("weights_changed", f"model {change.model}", change.message, change.remedy)
     said: dict[tuple[str, str, str], Claim] = {}
     heartbeats = [one for state in states if state.alive for one in claims(state.name, state.stages)]
     sources = {(one.machine, one.engine): one.source for one in heartbeats}

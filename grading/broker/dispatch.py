@@ -23,6 +23,7 @@ from grading.broker import celery_app, criterion_claims, viewers
 from grading.broker.away import refuses_password, why_away
 from grading.broker.canaries import Canaries, PartHeartbeat, Waiting
 from grading.broker.heartbeats import Backlog, Heartbeat, Lease
+from grading.broker.kept_digests import KeptDigests
 from grading.broker.leases import LEASES, Leases, connect, result_key
 from grading.broker.machine_status import MachineState, with_heartbeats
 from grading.broker.signing import Keyring, keyring
@@ -332,6 +333,10 @@ class Dispatch:
             self.breaker.failed(0.0, refused=refuses_password(error))
             return False
         return True
+
+    def accept_models(self, machine: str) -> int:
+        """Let a machine keep the weights that its models have now; how many models. Raises redis errors."""
+        return KeptDigests(self.registry.redis, machine).forget()
 
     def _or(self, otherwise: T, read: Callable[[], T]) -> T:
         if not self.breaker.admits():

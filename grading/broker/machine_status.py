@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from grading.broker.canaries import OVERDUE_S
 from grading.broker.heartbeats import Heartbeat
 from grading.domain.messages import Message, verbatim
-from grading.domain.model_digests import Difference, claims, differing
+from grading.domain.model_digests import Change, Difference, WeightsWarning, changes, claims, differing
 from grading.scheduling.cluster_view import Peer, SpeedProfile
 
 MAX_METRICS = 64
@@ -65,6 +65,16 @@ class MachineState:
 def machines_that_differ(states: Sequence[MachineState]) -> tuple[Difference, ...]:
     """The models that live machines claim to share and have with different weights."""
     return differing(one for state in states if state.alive for one in claims(state.name, state.stages))
+
+
+def changed_models(states: Sequence[MachineState]) -> tuple[Change, ...]:
+    """The models of live machines that have other weights than before."""
+    return tuple(one for state in states if state.alive for one in changes(state.name, state.stages))
+
+
+def weights_warnings(states: Sequence[MachineState]) -> tuple[WeightsWarning, ...]:
+    """All there is to say of live machines' weights, the worst first."""
+    return (*changed_models(states), *machines_that_differ(states))
 
 
 def with_heartbeats(machine: MachineState, heartbeats: Sequence[Heartbeat]) -> MachineState:

@@ -24,6 +24,7 @@ from grading.broker.canaries import ANSWERS, CANARIES, EXAMINATIONS
 from grading.broker.gateway_requests import KEYS as GATEWAY_REQUESTS
 from grading.broker.gateway_requests import gateway_queues
 from grading.broker.heartbeats import BACKLOG
+from grading.broker.kept_digests import KEPT_DIGESTS
 from grading.broker.leases import (
     CURRENT,
     DELIVERIES,
@@ -160,6 +161,7 @@ def rights(config: Config, machine: Machine) -> list[Right]:
         Right("hmget", read=(CANARIES,)),
         Right("mget", read=(f"{ANSWERS}{celery_app.own_queue(me)}",)),
         _own("hset hgetall", SPEED_PROFILES + me),
+        _own("hsetnx hget", KEPT_DIGESTS + me),  # not hset or hdel: what changed is for a person to accept
         # a script's keys count as read and written; what it does is held to the rules above
         _own("evalsha", "grader:*", celery_app.own_queue("*")),
         *(_gateway_requests() if gateway_requests else ()),

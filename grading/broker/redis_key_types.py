@@ -16,6 +16,7 @@ from grading.broker import celery_app
 from grading.broker.canaries import CANARIES, PARTS
 from grading.broker.gateway_requests import gateway_queues
 from grading.broker.heartbeats import BACKLOG
+from grading.broker.kept_digests import KEPT_DIGESTS
 from grading.broker.leases import DRAINED, HEARTBEATS, LEASES, SPEED_PROFILES
 from grading.config.settings import Config
 
@@ -40,7 +41,7 @@ def expected(config: Config) -> dict[str, str]:
         BACKLOG,
         CANARIES,
         PARTS,
-        *(f + name for f in (LEASES, HEARTBEATS, SPEED_PROFILES) for name in names),
+        *(f + name for f in (LEASES, HEARTBEATS, SPEED_PROFILES, KEPT_DIGESTS) for name in names),
     ]
     return {
         **{f"{name}{priority}": "list" for name in queues for priority in PRIORITIES},

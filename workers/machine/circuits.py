@@ -97,12 +97,15 @@ class CircuitBreakers:
         changed: Callable[[], None] = lambda: None,
         rules: Rules = RULES,
         clock: Callable[[], float] = time.monotonic,
+        verify: Callable[[Place, float], object] = lambda _place, _seconds: None,
     ) -> None:
         self._places: dict[str, Place] = {s: (p.engine, p.model) for s, p in machine.stages.items()}
         self._circuits = {place: Circuit(rules) for place in sorted(set(self._places.values()))}
         self._engines = engines
         self._changed = changed
         self._clock = clock
+        self._verify = verify
+        """Raises an EngineError when the model that answers is not the one that it should be."""
         self._news = threading.Condition()
         self._probed: set[str] = set()
         """Engines that a thread probes now."""
@@ -137,6 +140,10 @@ class CircuitBreakers:
         """No connection to an engine could be made, for whatever purpose; `began` by `now`."""
         concerned = self._concerned(place, EngineUnreachable.code)
         self._move(concerned, lambda c, now: c.ended("away", began, now, random.random(), why))
+
+    def missing(self, place: Place, why: Message) -> None:
+        """A model was found to be missing, or to be another one, with nothing to do."""
+        self._move([place], lambda c, now: c.ended("away", now, now, random.random(), why))
 
     def lost(self, engine: str, why: Message) -> None:
         """An engine noticed by itself that it is away."""
@@ -228,6 +235,7 @@ class CircuitBreakers:
         error, why = None, Message()
         try:
             probe(self._engines[engine], model, PROBE_S, self._over)
+            self._verify(place, PROBE_S)
         except Cancelled:
             return
         except EngineError as failed:

@@ -93,19 +93,20 @@ def _model(process: MachineProcess, engine: str, model: str, patience_s: float) 
     begun = time.monotonic()
     try:
         generation = probe(process.engines[engine], model, patience_s)
+        left = max(1.0, patience_s - (time.monotonic() - begun))
+        digest = process.model_digests.verify((engine, model), left, generation.digest)
     except EngineError as error:
-        log.warning("%s on %s returned no token: %s", model, engine, error.message)
-        digest = process.model_digests.digest(engine, model)
+        log.warning("%s on %s cannot be used: %s", model, engine, error.message)
+        digest = process.model_digests.known((engine, model))
         return {**found, "ok": False, "error": error.code, "message": error.message, "digest": digest}
     seconds = time.monotonic() - begun
-    left = max(1.0, patience_s - seconds)
     return {
         **found,
         "ok": True,
         "seconds": seconds,
         "first_token_s": generation.first_token_s,
         "tokens": generation.tokens.output,
-        "digest": process.model_digests.told_by(engine, model, left) or generation.digest,
+        "digest": digest,
         "counters": counters({engine: process.engines[engine]}).get(engine, {}),
         "capacity": _capacity(process, engine, model, max(1.0, patience_s - (time.monotonic() - begun))),
     }

@@ -109,6 +109,16 @@ ANSWER_TOO_LONG = define_message("run.answer_too_long", "The answer is far longe
 NO_OBJECT = define_message("run.no_object", "The answer holds no complete JSON object%(where)s")
 CRITERION_TWICE = define_message("run.criterion_twice", "judgements must hold every criterion exactly once")
 
+WEIGHTS_CHANGED = define_message(
+    "engine.weights_changed",
+    "The model %(model)s on %(engine)s has other weights than before (%(now)s, before: %(before)s), so its "
+    "grades would not be comparable. Load the former model again, or accept the new one with grader "
+    "accept-models %(machine)s.",
+)
+WEIGHTS_UNKNOWN = define_message(
+    "engine.weights_unknown",
+    "%(engine)s no longer tells which weights the model %(model)s has, so its grades cannot be trusted.",
+)
 PROBE_FAILED = define_message("engine.probe_failed", "The test request to the engine failed (%(kind)s).")
 REFUSED_CONNECTION = define_message(
     "engine.refused_connection",
@@ -204,6 +214,11 @@ OPENAI_MODEL_MISSING_OF = define_message(
     "openai.model_missing_of",
     "%(engine)s does not have the model %(model)s. It has %(known)s. Download the model there (for "
     "mlx_lm.server: hf download %(model)s), or correct the model in config.toml.",
+)
+OPENAI_OTHER_MODEL = define_message(
+    "openai.other_model",
+    "%(engine)s answered for the model %(model)s as %(answered)s, and before as %(known)s. Check which model "
+    "the server has loaded.",
 )
 THREAD_DIED = define_message(
     "openai.thread_died",

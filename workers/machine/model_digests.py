@@ -5,13 +5,22 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Mapping
-from dataclasses import asdict
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 
+from redis.exceptions import RedisError
+
+from grading.broker.away import why_away
 from grading.broker.gateway_requests import NO_MODEL
+from grading.broker.kept_digests import KeptDigests
 from grading.config.settings import Machine
-from grading.domain.errors import EngineError
+from grading.domain.errors import BudgetExceeded, EngineError, EngineGarbled, ModelMissing
+from grading.domain.messages import Message
+from grading.domain.model_behaviour import same_weights
+from grading.domain.model_digests import short
 from workers.machine.engines.base import Engine, LoadsModels, ReportsDigest, ReportsMetrics, model_source
+from workers.machine.messages import WEIGHTS_CHANGED, WEIGHTS_UNKNOWN
 
 log = logging.getLogger(__name__)
 PATIENCE_S = 600.0
@@ -22,35 +31,94 @@ UNKNOWN_AGAIN_S = 30.0
 """The engine may still be starting."""
 
 
-class ModelDigests:
-    """The digests of a machine's models, as engines tell them. Thread-safe."""
+SHARE = 60.0
+"""The most seconds that one run waits for the weights' digest."""
+TRIES = 3
+"""A fingerprint that differs is taken again: only one that differs each time is a change."""
+Place = tuple[str, str]
+"""(engine, model)"""
 
-    def __init__(self, machine: Machine, engines: Mapping[str, Engine]) -> None:
+
+@dataclass
+class SharedAsk:
+    """One question at a time; who waits takes an answer that was asked for after it came. Thread-safe."""
+
+    _news: threading.Condition = field(default_factory=threading.Condition)
+    _begun: int = 0
+    _running: bool = False
+    _answer: tuple[int, str] = (0, "")
+    """The number of the question, and what was answered."""
+
+    def ask(self, question: Callable[[float], str], seconds: float) -> str:
+        """What the question gives, asked now. Raises what it raises, and BudgetExceeded."""
+        end = time.monotonic() + seconds
+        with self._news:
+            mine = self._begun + 1
+            while self._running:
+                if not self._news.wait(max(0.0, end - time.monotonic())):
+                    raise BudgetExceeded
+                if self._answer[0] >= mine:
+                    return self._answer[1]
+            self._running, self._begun = True, self._begun + 1
+            number = self._begun
+        answer = None
+        try:
+            answer = question(max(0.01, end - time.monotonic()))
+        finally:
+            with self._news:
+                self._running = False
+                if answer is not None:
+                    self._answer = (number, answer)
+                self._news.notify_all()
+        return answer
+
+
+class ModelDigests:
+    """The digests of a machine's models, as engines tell them. Thread-safe.
+
+    A model keeps the digest that it had first, across restarts, until a person accepts another one: a change
+    is told to `changed`, and every run with that model ends as ModelMissing.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        engines: Mapping[str, Engine],
+        kept: KeptDigests,
+        changed: Callable[[Place, Message], None] = lambda _place, _why: None,
+    ) -> None:
         self._machine = machine
         self._engines = engines
-        self._digests: dict[tuple[str, str], str] = {}
-
-    def learn(self, engine: str, model: str, digest: str) -> None:
-        """A generation or a load told a digest; an empty one says nothing."""
-        if digest:
-            self._digests[engine, model] = digest
-
-    def digest(self, engine: str, model: str) -> str:
-        """What is known by now; empty when nothing is."""
-        return self._digests.get((engine, model), "")
+        self._kept = kept
+        self._changed = changed
+        self._lock = threading.Lock()
+        self._expected: dict[Place, str] = {}
+        """What Redis keeps, as it was read last."""
+        self._others: dict[Place, str] = {}
+        """Of the models whose weights changed, what they have now."""
+        self._asks: dict[Place, SharedAsk] = {}
 
     def stages(self) -> dict[str, dict[str, str]]:
-        """Each stage's engine and model, where the model is from, and its digest where it is known."""
+        """Each stage's engine and model, where the model is from, and its digest where it is known.
+
+        With `before` where the weights changed.
+        """
         found = {}
         for stage, place in self._machine.stages.items():
             engine = self._engines[place.engine]
+            expected, other = self._expected.get(place.place, ""), self._others.get(place.place, "")
             told = {
                 "source": model_source(engine) if engine.uses_model else NO_MODEL,
-                "digest": self.digest(place.engine, place.model),
+                "digest": other or expected,
+                "before": expected if other else "",
             }
             known = {name: value for name, value in told.items() if value}
             found[stage] = {"engine": place.engine, "model": place.model, **known}
         return found
+
+    def known(self, place: Place) -> str:
+        """What a model has as far as is known; empty when nothing is."""
+        return self._others.get(place) or self._expected.get(place, "")
 
     def load(self) -> None:
         """Load what in-process engines will need, so that the first student does not wait for it."""
@@ -58,33 +126,122 @@ class ModelDigests:
             engine = self._engines[place.engine]
             if isinstance(engine, LoadsModels):
                 try:
-                    self.learn(place.engine, place.model, engine.load(place.model))
+                    self.verify(place.place, PATIENCE_S, engine.load(place.model))
                 except EngineError as error:
-                    log.error("model %s could not be loaded: %s", place.model, error.message)
+                    log.error("model %s could not be used: %s", place.model, error.message)
 
     def ask(self) -> bool:
         """Ask the engines that can tell; whether all of them did. May take minutes."""
-        places = {(place.engine, place.model) for place in self._machine.stages.values()}
-        told = [self.told_by(engine, model, PATIENCE_S) for engine, model in sorted(places)]
-        return None not in told
+        places = {place.place for place in self._machine.stages.values()}
+        told = [self._asked(place) for place in sorted(places)]
+        return all(told)
 
-    def told_by(self, name: str, model: str, seconds: float) -> str | None:
-        """What an engine says now, empty when it cannot tell; None when it fails to, which may pass."""
-        engine = self._engines[name]
-        if not isinstance(engine, ReportsDigest):
-            return ""
+    def _asked(self, place: Place) -> bool:
         try:
-            digest = engine.digest(model, seconds)
+            self.verify(place, PATIENCE_S)
         except EngineError as error:
-            log.info("the model digest of %s on %s is unknown: %s", model, name, error.message)
-            return None
-        self.learn(name, model, digest)
-        return digest
+            log.info("the model digest of %s on %s is unknown: %s", place[1], place[0], error.message)
+            return False
+        return True
 
     def ask_until_stopped(self, stop: threading.Event) -> None:
         """Ask now and then again; the end of the thread that loads models."""
         while not stop.is_set():
             stop.wait(AGAIN_S if self.ask() else UNKNOWN_AGAIN_S)
+
+    def before_run(self, place: Place, seconds: float) -> None:
+        """Raises ModelMissing when the model is known to have other weights than it had.
+
+        What the engine cannot tell now is looked at again before the run's result is used.
+        """
+        if place in self._expected and place not in self._others:
+            return
+        if isinstance(self._engines[place[0]], LoadsModels):
+            return  # its answer tells; files of a model that is not loaded take minutes to read
+        try:
+            self.verify(place, min(SHARE, seconds))
+        except ModelMissing:
+            raise
+        except EngineError as error:
+            log.info("the model digest of %s on %s is unknown: %s", place[1], place[0], error.message)
+
+    def verify(self, place: Place, seconds: float, told: str = "") -> str:
+        """The digest of a model's weights now, as it was first told; `told` is what an answer says.
+
+        Asks the engine unless the answer says it, so what was generated before is of these weights. Empty
+        where the engine never tells. Raises ModelMissing when the weights changed, and other EngineErrors
+        when the engine fails to tell.
+        """
+        engine = self._engines[place[0]]
+        if not engine.uses_model:
+            return told
+        now = told or self._tell(place, min(SHARE, seconds))
+        expected = self._expect(place, now)
+        for _ in range(TRIES - 1):
+            if not now or same_weights(expected, now) or told:
+                break
+            now = self._tell(place, min(SHARE, seconds))
+        if not now:
+            if expected:
+                raise EngineGarbled(WEIGHTS_UNKNOWN(engine=place[0], model=place[1]))
+            return ""
+        if not same_weights(expected, now):
+            raise self._change(place, expected, now)
+        with self._lock:
+            self._others.pop(place, None)
+        return expected
+
+    def _tell(self, place: Place, seconds: float) -> str:
+        engine, model = self._engines[place[0]], place[1]
+        if not isinstance(engine, ReportsDigest):
+            return ""
+        with self._lock:
+            ask = self._asks.setdefault(place, SharedAsk())
+        return ask.ask(lambda left: engine.digest(model, left), seconds)
+
+    def _expect(self, place: Place, now: str) -> str:
+        """What is kept; the first that a model tells is. Without Redis, what was read last."""
+        try:
+            kept = self._kept.first(*place, now) if now else self._kept.get(*place)
+        except RedisError as error:
+            log.warning("%s, the kept digests could not be read: %s", why_away(error), error)
+            kept = self._expected.get(place, now)
+        if kept:
+            with self._lock:
+                self._expected[place] = kept
+        return kept
+
+    def _change(self, place: Place, expected: str, now: str) -> ModelMissing:
+        why = WEIGHTS_CHANGED(
+            model=place[1],
+            engine=place[0],
+            now=short(now),
+            before=short(expected),
+            machine=self._machine.name,
+        )
+        with self._lock:
+            known = place in self._others
+            self._others[place] = now
+        if not known:
+            log.error("%s", why)
+            self._changed(place, why)
+        return ModelMissing(why)
+
+
+@dataclass(frozen=True)
+class WeightsCheck:
+    """Around the generations of one run."""
+
+    digests: ModelDigests
+    place: Place
+
+    def before(self, seconds: float) -> None:
+        """Raises ModelMissing when the model is known to have other weights than it had."""
+        self.digests.before_run(self.place, seconds)
+
+    def after(self, told: str, seconds: float) -> str:
+        """The digest to keep with an answer that tells this one. Raises ModelMissing as `before`."""
+        return self.digests.verify(self.place, seconds, told)
 
 
 def counters(engines: Mapping[str, Engine]) -> dict[str, dict[str, float]]:

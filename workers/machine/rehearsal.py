@@ -23,6 +23,7 @@ from grading.broker.canaries import EXAMINATIONS
 from grading.config.settings import EngineSettings
 from grading.domain.jobs import Job, Result, read_job
 from workers.machine.engines.base import Cancel, Phase
+from workers.machine.model_digests import WeightsCheck
 from workers.machine.stages.run import run_stage
 from workers.machine.worker import MachineProcess
 
@@ -97,11 +98,12 @@ def _stage(process: MachineProcess, stage: str, jobs: Sequence[Job], cancel: Can
                 moved,
                 context_tokens=settings.context_tokens,
                 cancel=cancel,
+                weights=WeightsCheck(process.model_digests, placement.place),
             )
         finally:
             together.moved(job.run_id, "ended")
 
-    before = process.model_digests.digest(placement.engine, placement.model)
+    before = process.model_digests.known(placement.place)
     began = time.monotonic()
     with ThreadPoolExecutor(process.machine.slots, thread_name_prefix="rehearsal") as threads:
         results = list(threads.map(run, jobs))

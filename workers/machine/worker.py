@@ -16,6 +16,7 @@ from redis.exceptions import RedisError
 
 from grading.broker.away import why_away
 from grading.broker.heartbeats import HEARTBEAT_S, Heartbeat, reason
+from grading.broker.kept_digests import KeptDigests
 from grading.broker.leases import Leases
 from grading.broker.part_heartbeats import me
 from grading.config.settings import EngineSettings, Machine
@@ -30,7 +31,7 @@ from workers.machine.active_run import Message, RunInHand
 from workers.machine.circuits import CircuitBreakers
 from workers.machine.claims import Claims
 from workers.machine.engines.base import Engine, ReportsUnavailability, knows_loading
-from workers.machine.model_digests import ModelDigests, counters, metric_types
+from workers.machine.model_digests import ModelDigests, Place, WeightsCheck, counters, metric_types
 from workers.machine.progress import ProgressReports
 from workers.machine.requeue import Requeue
 from workers.machine.results import Send, offer, without_prompt
@@ -72,9 +73,14 @@ class MachineProcess:
     """Notified when a run is out of hand."""
 
     def __post_init__(self) -> None:
-        self.model_digests = ModelDigests(self.machine, self.engines)
+        kept = KeptDigests(self.leases.redis, self.machine.name)
+        self.model_digests = ModelDigests(self.machine, self.engines, kept, self._weights_changed)
         self.circuits = CircuitBreakers(
-            self.machine, self.engines, self._circuits_changed, self.circuit_rules
+            self.machine,
+            self.engines,
+            self._circuits_changed,
+            self.circuit_rules,
+            verify=self.model_digests.verify,
         )
         for name, engine in self.engines.items():
             if isinstance(engine, ReportsUnavailability):
@@ -174,11 +180,10 @@ class MachineProcess:
             context_tokens=(settings or EngineSettings()).context_tokens,
             on_prompt=working.prompted,
             cancel=working.cancel,
+            weights=WeightsCheck(self.model_digests, placement.place),
         )
         self.circuits.ended(result, began, working.tokens, working.phase)
         self.throughput.ended(working, result)
-        if result.provenance.uses_model:
-            self.model_digests.learn(placement.engine, placement.model, result.provenance.digest)
         return result
 
     def _log(self, job: Job, result: Result) -> None:
@@ -207,6 +212,9 @@ class MachineProcess:
         except RedisError as error:
             log.warning("%s, starting a run anyway: %s", why_away(error), error)
             return True
+
+    def _weights_changed(self, place: Place, why: messages.Message) -> None:
+        self.circuits.missing(place, why)
 
     def _circuits_changed(self) -> None:
         self.returns.call_off(list(self._working.values()))

@@ -117,7 +117,8 @@ class Machines(BaseModel):
         examples=[{"interactive": 0}],
     )
     warnings: list[str] = Field(
-        description="models with different model digests on running machines", examples=[[]]
+        description="models with other weights than before, or with different weights on running machines",
+        examples=[[]],
     )
 
 
@@ -129,7 +130,7 @@ def machines(call: Call) -> Machines:
         machines=[_machine(one) for one in states.machines],
         queues=None if states.queues is None else dict(states.queues),
         waiting=dict(states.waiting),
-        warnings=[f"{one.message}: {one.remedy}." for one in states.differences],
+        warnings=[f"{one.message}: {one.remedy}." for one in states.weights_warnings],
     )
 
 

@@ -19,6 +19,7 @@ from cli.deploy.ssh import Remote
 from cli.main import grader
 from cli.settings import Settings
 from grading.broker.heartbeats import Heartbeat
+from grading.broker.kept_digests import KeptDigests
 from grading.broker.leases import Leases, connect
 from tests.integration.deploy.test_deploy import MODEL, deployment, ollama, ollama_store, remote, server
 from tests.support.ssh_server import SshServer
@@ -104,6 +105,10 @@ def test_the_command_machines_shows_weights_and_cached_tokens(leases: Leases, tm
     assert "lab-1, ollama: 3,000 of 4,000 prompt tokens cached" in said.output
     assert "lab-2 differs from most" in said.output
     assert f"  → run `ollama pull {MODEL}` on lab-2" in said.output
+    KeptDigests(leases.redis, "lab-2").first("ollama", MODEL, "sha256:0011")
+    accepted = CliRunner().invoke(grader, [*words[:-1], "accept-models", "lab-2"])
+    assert accepted.output == "lab-2: 1 model accepted with the weights they have now.\n"
+    assert KeptDigests(leases.redis, "lab-2").get("ollama", MODEL) == ""
     told = json.loads(CliRunner().invoke(grader, [*words, "--json"]).output)
     assert told["machines"][0]["stages"]["analysis"]["digest"] == "sha256:aabb"
     assert told["machines"][0]["engines"] == {"ollama": {"prompt_tokens": 4000, "cached_tokens": 3000}}

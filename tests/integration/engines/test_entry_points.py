@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 from flask.testing import FlaskClient
+from redis import Redis
 from sqlalchemy import select
 
 from app import Services, create_app
 from app.web.auth import SignedIn
 from cli.deploy.models import Wanted, wanted
 from cli.doctor.machines import unknown_engines
+from grading.broker.kept_digests import KeptDigests
 from grading.config.machines import EngineSettings, Machine, Placement
 from grading.domain.errors import ConfigError
 from grading.domain.report import Report
@@ -116,7 +118,7 @@ def test_what_others_know_of_an_engine_it_says_itself(
     assert wanted(machine("of-another-computer")) == []
     for one, source, queues, knows in ((without, "none", 0, True), (listed, "server", 2, False)):
         engines = open_engines(one)
-        told = ModelDigests(one, engines).stages()
+        told = ModelDigests(one, engines, KeptDigests(Redis(), one.name)).stages()
         assert {place["source"] for place in told.values()} == {source}
         assert len(queues_of(one, engines)) == queues
         assert {knows_loading(engine) for engine in engines.values()} == {knows}

@@ -19,7 +19,6 @@ from tests.support.servers.base import ModelServer
 from tests.support.servers.ollama_server import digest_of, ollama_server
 from workers.machine.engines import open_engine
 from workers.machine.engines.base import Cancel, ToolsRefused
-from workers.machine.engines.ollama import server as ollama
 from workers.machine.engines.ollama.engine import OllamaEngine
 
 
@@ -182,19 +181,14 @@ def test_models_that_think_are_told_not_to(server: ModelServer, model: str, thin
     assert answer.sampling["think"] == think
 
 
-def test_a_model_that_was_pulled_anew_has_another_digest(
-    server: ModelServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_that_was_pulled_anew_has_another_digest(server: ModelServer) -> None:
     engine = engine_on(server)
     assert engine.digest("tiny", 5.0) == f"sha256:{digest_of('tiny')}"
-    server.behaviour.weights = "new"
-    new = f"sha256:{digest_of('tiny', 'new')}"
-    # the loaded model gives it away at once, before what is remembered grows old
-    assert engine.generate(ask(), quiet).digest == new
-    server.behaviour.weights, server.behaviour.loaded = "newer", False
-    assert engine.generate(ask(), quiet).digest == new
-    monkeypatch.setattr(ollama, "DIGEST_SECONDS", 0.0)
-    assert engine.generate(ask(), quiet).digest == f"sha256:{digest_of('tiny', 'newer')}"
+    for weights, loaded in (("new", True), ("newer", False)):
+        server.behaviour.weights, server.behaviour.loaded = weights, loaded
+        digest = f"sha256:{digest_of('tiny', weights)}"
+        assert engine.generate(ask(), quiet).digest == digest
+        assert engine.digest("tiny", 5.0) == digest
     assert engine.digest("another", 5.0) == ""
 
 

@@ -8,17 +8,23 @@ from typing import Any
 
 import pytest
 
-from grading.domain.errors import EngineBrokeOff, EngineError, EngineGarbled, EngineUnreachable, JobInvalid
+from grading.domain.errors import (
+    EngineBrokeOff,
+    EngineError,
+    EngineGarbled,
+    EngineUnreachable,
+    JobInvalid,
+    ModelMissing,
+)
+from grading.domain.model_behaviour import same_weights
 from tests.support.engines import SCHEMA, Heard, ask, parsed, quiet
 from tests.support.servers.base import ModelServer
-from tests.support.servers.flavours import META, SLOT_CONTEXT, VLLM_METRICS
+from tests.support.servers.flavours import SLOT_CONTEXT, VLLM_METRICS
 from tests.support.servers.openai_server import openai_server
 from workers.machine.engines import open_engine
-from workers.machine.engines.openai import server as openai_server_module
 from workers.machine.engines.openai.capacity import with_cache
 from workers.machine.engines.openai.engine import OpenAIEngine
 from workers.machine.engines.openai.schema_support import ODD
-from workers.machine.engines.openai.server import Server
 
 
 @pytest.fixture
@@ -239,29 +245,40 @@ def test_counts_are_given_while_other_threads_forget_them(server: ModelServer) -
     assert measure.count("x" * 400) == 100
 
 
-def test_a_server_that_is_starting_is_asked_for_its_digest_again(
-    server: ModelServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = 1000.0
-    monkeypatch.setattr(openai_server_module.time, "monotonic", lambda: now)
-    told = Server(f"{server.url}/v1", "a server")
-    answers: list[tuple[int, Any]] = [(503, None), (200, {"data": [{"id": "tiny", "meta": META}]})]
-    monkeypatch.setattr(Server, "_look", lambda *_: answers.pop(0))
-    wire: Any = None
-    assert told.digest(wire, "tiny") == ""
-    assert told.digest(wire, "tiny") == ""  # not at once
-    now += 20
-    assert told.digest(wire, "tiny").startswith("llama-meta-sha256:")
-    now += 200
-    assert told.digest(wire, "tiny").startswith("llama-meta-sha256:")  # remembered
-    assert answers == []
+@pytest.mark.parametrize("flavour", ["", "mlx", "llama", "lmstudio", "vllm", "proxy"])
+def test_weights_are_told_apart_by_what_the_model_does(server: ModelServer, flavour: str) -> None:
+    engine = like(server, flavour)
+    digest = engine.digest("tiny", 30.0)
+    assert all(same_weights(digest, engine.digest("tiny", 30.0)) for _ in range(5))  # rounded otherwise
+    server.behaviour.weights = "other"  # of the same size
+    assert not same_weights(digest, engine.digest("tiny", 30.0))
+    assert not same_weights(digest, like(server, flavour).digest("tiny", 30.0))
 
 
-def test_other_weights_have_another_digest(server: ModelServer) -> None:
-    digest = like(server, "llama").digest("tiny", 5.0)
-    server.behaviour.weights = "other"
-    assert digest.startswith("llama-meta-sha256:")
-    assert engine_on(server).digest("tiny", 5.0) != digest
+def test_a_server_that_answers_to_any_name_must_have_the_model(server: ModelServer) -> None:
+    engine = like(server, "llama")
+    with pytest.raises(ModelMissing, match="It has tiny"):
+        engine.digest("gemma-3-27b", 30.0)
+    server.behaviour.models = ("models/gemma-3-27b",)  # as a path
+    assert engine.digest("gemma-3-27b", 30.0)
+
+
+def test_an_answer_in_another_models_name_is_refused(server: ModelServer) -> None:
+    engine = engine_on(server)
+    engine.digest("tiny", 30.0)
+    engine._peer.fingerprints._names["tiny"] = "a former one"
+    with pytest.raises(ModelMissing, match="as tiny, and before as a former one"):
+        engine.generate(ask(), quiet)
+
+
+def test_a_server_that_is_away_or_full_is_no_change_of_weights(server: ModelServer) -> None:
+    engine = engine_on(server, busy_timeout=0.1)
+    server.behaviour.flavour = "mlx"
+    server.behaviour.dead = True
+    with pytest.raises(EngineUnreachable):
+        engine.digest("tiny", 30.0)
+    with pytest.raises(EngineUnreachable):
+        open_engine("openai", {"url": "http://127.0.0.1:1/v1"}).digest("tiny", 30.0)  # type: ignore[attr-defined]
 
 
 def test_a_wrong_url_is_not_a_missing_model(server: ModelServer) -> None:

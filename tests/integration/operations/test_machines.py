@@ -64,6 +64,23 @@ def test_live_machines_with_other_weights_are_named_with_what_to_do(
     assert "c differs from most: run `ollama pull qwen3-coder:30b` on c" in warning
 
 
+def test_a_model_whose_weights_changed_is_an_alarm(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
+    changed = machine("a", OTHER)
+    place = {**changed.stages["analysis"], "before": OURS}
+    states = [replace(changed, stages={"analysis": place}), machine("b", OTHER)]
+    monkeypatch.setattr(school.dispatch, "machines", lambda: states)
+    shown = page(school)
+    assert "Now <code>ffff097efce0</code>, before <code>06c1097efce0</code>." in shown
+    assert "accept the new one with <code>grader accept-models a</code>" in shown
+    (warning,) = (
+        school.client().get("/api/v1/machines", headers=school.token("teacher")).get_json()["warnings"]
+    )
+    assert warning.startswith("qwen3-coder:30b (ollama) on a has other weights than before")
+    text = school.client().get("/metrics").get_data(as_text=True)
+    assert 'grader_model_weights_changed{engine="ollama",machine="a"} 1' in text
+    assert 'grader_model_weights_changed{engine="ollama",machine="b"} 0' in text
+
+
 @pytest.mark.parametrize(
     "second",
     [machine("c", OTHER, alive=False), machine("c", OTHER, model="qwen3-coder:480b"), machine("c", "")],

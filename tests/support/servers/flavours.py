@@ -32,6 +32,8 @@ class Flavour:
     """The field of `/tokenize` with the text, where there is such a page."""
     timings: bool = False
     meta: bool = False
+    logprobs: Literal["completions", "mixed", "chats", "none"] = "completions"
+    """How it gives log-probabilities: completions by number, only as chats ask, only in chats, or never."""
     strays: int = 404
     """The status for pages it does not have."""
     metrics: str = ""
@@ -40,9 +42,10 @@ class Flavour:
 
 FLAVOURS: Mapping[str, Flavour] = {
     "": Flavour(),
-    "mlx": Flavour(enforces=False, thoughts="reasoning", errors="string"),
+    "mlx": Flavour(enforces=False, thoughts="reasoning", errors="string", logprobs="mixed"),
     "llama": Flavour(usage="last", details=False, tokenizer="content", timings=True, meta=True),
-    "lmstudio": Flavour(thoughts="content", details=False, errors="string", strays=200),
+    "lmstudio": Flavour(thoughts="content", details=False, errors="string", logprobs="none", strays=200),
+    "proxy": Flavour(logprobs="chats"),
     "vllm": Flavour(thoughts="both", details=False, tokenizer="prompt", metrics=VLLM_METRICS),
 }
 META = {
@@ -51,18 +54,18 @@ META = {
     "n_ctx_train": 32_768,
     "n_embd": 2048,
     "n_params": 30_532_122_624,
+    "size": 18_000_000_000,
 }
 SLOT_CONTEXT = 8_192
 
 
-def pages(
-    flavour: Flavour, models: tuple[str, ...], weights: str, *, dead: bool
-) -> dict[str, tuple[int, Any]]:
+def pages(flavour: Flavour, models: tuple[str, ...], *, dead: bool) -> dict[str, tuple[int, Any]]:
     """What GET gives by path: status and JSON."""
     listed: list[dict[str, Any]] = [{"id": model, "object": "model", "created": 0} for model in models]
     for one in listed:
         if flavour.meta:
-            one["meta"] = {**META, "size": 18_000_000_000 + len(weights)}
+            one["meta"] = META  # weights of the same size may be others
+            one["owned_by"] = "llamacpp"
         if flavour.tokenizer == "prompt":
             one["max_model_len"] = SLOT_CONTEXT
     found: dict[str, tuple[int, Any]] = {"/v1/models": (200, {"object": "list", "data": listed})}

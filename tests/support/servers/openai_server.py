@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.support.servers.base import Behaviour, ModelHandler, ModelServer, main, shown, stats_of
+from tests.support.servers.continuations import continued
 from tests.support.servers.flavours import FLAVOURS, Flavour, error, pages, thought
 from tests.support.servers.instances import answer_text, faulty_text, pieces, tokens
 
@@ -24,7 +25,7 @@ class OpenAIHandler(ModelHandler):
 
     def do_GET(self) -> None:
         behaviour = self.server.behaviour
-        found = pages(self.flavour, behaviour.models, behaviour.weights, dead=behaviour.dead)
+        found = pages(self.flavour, behaviour.models, dead=behaviour.dead)
         if self.path == "/stats":
             self.json(stats_of(self.server))
         elif self.path == "/metrics" and self.flavour.metrics:
@@ -41,11 +42,27 @@ class OpenAIHandler(ModelHandler):
         if self.path == "/tokenize" and counted and counted in payload:
             count = tokens(payload[counted])
             self.json({"tokens": list(range(count)), **({"count": count} if counted == "prompt" else {})})
+        elif self.path == "/v1/completions" or "top_logprobs" in payload:
+            self._continue(payload)
         elif self.path != "/v1/chat/completions":
             self._stray()
         else:
             with contextmanager(self.counted)(payload):
                 self._answer(payload)
+
+    def _continue(self, payload: dict[str, Any]) -> None:
+        """Continue a text, as a fingerprint of the weights asks for it."""
+        behaviour, model = self.server.behaviour, str(payload.get("model"))
+        if self.flavour.logprobs == "chats" and self.path == "/v1/completions":
+            self._stray()
+        elif behaviour.dead:
+            self._fail(404, DEAD)
+        elif model not in behaviour.models and not self.flavour.meta:  # llama-server takes any name
+            self._fail(404, f"The model `{model}` does not exist", "NotFoundError")
+        elif self.flavour.logprobs == "mixed" and payload.get("logprobs", True) is not True:
+            self._fail(400, "logprobs must be of type bool")
+        else:
+            self.json(continued(payload, model, behaviour.weights, self.flavour.logprobs != "none"))
 
     def _stray(self) -> None:
         status = self.flavour.strays

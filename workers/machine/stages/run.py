@@ -8,7 +8,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from grading.domain.errors import (
     BudgetExceeded,
@@ -46,14 +46,16 @@ def run_stage(
     context_tokens: int = DEFAULT_CONTEXT_TOKENS,
     on_prompt: Callable[[int], None] | None = None,
     cancel: Cancel | None = None,
+    weights: Weights | None = None,
 ) -> Result:
     """Do the job's stage. Whatever the engine does ends in a result, ok or failed, never in an exception.
 
     `clock` gives seconds from any start; `context_tokens` is how much the model reads and writes at most,
     the model's own context permitting; `on_prompt` is told the tokens of the prompt, once, before anything
     is generated: the engine's count where it has one, else an estimate. Once `cancel` is said, the run ends.
+    `weights` looks at the model before and after each generation.
     """
-    run = _Run(job, engine, model, machine, progress, clock, cancel or Cancel())
+    run = _Run(job, engine, model, machine, progress, clock, cancel or Cancel(), weights)
     try:
         output, flags = run.attempt(context_tokens, on_prompt)
     except EngineError as error:
@@ -64,6 +66,18 @@ def run_stage(
         log.error("the engine %s failed with %s:\n%s", engine.name, type(error).__name__, where)
         return run.failed(EngineError(UNEXPECTED_FAILURE(kind=type(error).__name__)))
     return run.done(output, flags)
+
+
+class Weights(Protocol):
+    """Looks whether the model still has the weights that it had. Raises EngineErrors."""
+
+    def before(self, seconds: float) -> None:
+        """Before the first generation, within so many seconds."""
+        ...
+
+    def after(self, told: str, seconds: float) -> str:
+        """After a generation that tells this digest; the digest to keep with the result."""
+        ...
 
 
 class _Run:
@@ -78,12 +92,14 @@ class _Run:
         progress: Progress,
         clock: Callable[[], float],
         cancel: Cancel,
+        weights: Weights | None,
     ) -> None:
         self.job = job
         self.engine = engine
         self.progress = progress
         self.clock = clock
         self.cancel = cancel
+        self.weights = weights
         self.started = clock()
         self.prompt: SentPrompt | None = None
         self.leaked = False
@@ -103,6 +119,8 @@ class _Run:
         stage = known_stages().get(self.job.stage)
         if stage is None:
             raise JobInvalid(NO_SUCH_STAGE(stage=repr(self.job.stage), known=tuple(known_stages())))
+        if self.weights is not None:
+            self.weights.before(self._left())
         prompt = self._render(stage, context_tokens)
         if on_prompt is not None:
             on_prompt(prompt.tokens)
@@ -207,6 +225,9 @@ class _Run:
             timings=_together(so_far.timings, generation.timings),
             details={**so_far.details, **generation.details},
         )
+        if self.weights is not None:
+            left = max(0.0, self.job.budget_s - (self.clock() - self.started))
+            self._account(digest=self.weights.after(generation.digest, left))
         return generation
 
     def _account(self, **known: object) -> None:

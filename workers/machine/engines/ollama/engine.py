@@ -149,7 +149,7 @@ class OllamaEngine:
             tokens=Tokens(prompt=last.prompt_eval_count or 0, output=output),
             first_token_s=answer.first_token_s,
             seconds=seconds,
-            digest=self._digest(client, request.model, asked.held),
+            digest=self._digest(client, request.model),
             truncated=truncated,
             sampling={
                 **asked.options,
@@ -246,11 +246,15 @@ class OllamaEngine:
             raise OutputInvalid(OLLAMA_NO_ROOM_TO_REPAIR(tokens=num_ctx))
         raise JobInvalid(OLLAMA_PROMPT_CUT(tokens=num_ctx))
 
-    def _digest(self, client: Client, model: str, held: RunningModel | None) -> str:
-        """The answer is there: a look-up that fails now is no reason to lose it."""
+    def _digest(self, client: Client, model: str) -> str:
+        """Of what is loaded after the answer; before it, the model may not have been pulled anew yet.
+
+        The answer is there: a look-up that fails now is no reason to lose it; the run asks again.
+        """
         import httpx
 
         try:
+            held = self._models.held(client, model)
             return self._models.digest(client, model, held.digest if held else "")
         except (httpx.HTTPError, EngineError, OSError):
             return ""

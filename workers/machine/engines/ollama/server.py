@@ -95,7 +95,6 @@ class OllamaWire:
 
 
 ABOUT_SECONDS = 300.0
-DIGEST_SECONDS = 60.0
 Think = bool | str | None
 """What is sent as `think`: off, the least where it cannot be off, or nothing for models that do not think."""
 
@@ -125,7 +124,7 @@ class Models:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._abouts: dict[str, tuple[float, About]] = {}
-        self._digests: dict[str, tuple[float, str]] = {}
+        self._digests: dict[str, str] = {}
 
     def about(self, client: Client, model: str) -> About:
         """The description, asked for every five minutes."""
@@ -158,23 +157,20 @@ class Models:
         return None
 
     def digest(self, client: Client, model: str, loaded: str = "") -> str:
-        """`sha256:HEX` the server lists for the name; looked up again when another one is `loaded`."""
+        """`sha256:HEX` of the model that is `loaded`, else what the server lists for the name now."""
         from ollama import ResponseError
 
-        known = self._fresh(self._digests, model, DIGEST_SECONDS)
-        if known is not None and loaded in ("", known):
-            return known
-        try:
-            listed = client.list().models
-        except (ResponseError, ValueError, TypeError, AttributeError):
-            return ""
-        digest = next((_prefixed(one.digest) for one in listed if one.model in _names(model)), "")
+        digest = loaded
+        if not digest:
+            try:
+                listed = client.list().models
+            except (ResponseError, ValueError, TypeError, AttributeError):
+                return ""
+            digest = next((_prefixed(one.digest) for one in listed if one.model in _names(model)), "")
         with self._lock:
-            old = self._digests.get(model)
-            if digest:
-                self._digests[model] = (time.monotonic(), digest)
-            if old is not None and old[1] != digest:
+            if self._digests.get(model, digest) != digest:
                 self._abouts.pop(model, None)  # pulled anew: it may have another description, too
+            self._digests[model] = digest
         return digest
 
     def _fresh(self, kept: Mapping[str, tuple[float, T]], model: str, seconds: float) -> T | None:

@@ -33,8 +33,9 @@ from workers.machine.engines.base import (
     ToolsRefused,
 )
 from workers.machine.engines.http.answer import Answer, lines, messages, wrote_something
-from workers.machine.engines.http.errors import broke_off, garbled, not_a_page, reason, unreachable
+from workers.machine.engines.http.errors import broke_off, garbled, not_a_page, reason
 from workers.machine.engines.http.exchange import BusyRetry, ExchangeCounters, LastToken, Limits, Watch
+from workers.machine.engines.openai.fingerprint import Fingerprints
 from workers.machine.engines.openai.schema_support import (
     LOOK_S,
     MOST_TOKENS,
@@ -61,6 +62,8 @@ class EventStream:
     answer: Answer
     where: str
     finish: str = ""
+    model: str = ""
+    """Which one answers, as the server names it."""
     strange: bool = False
     """A line came that is not of an event stream."""
     failed: bool = False
@@ -98,6 +101,7 @@ class EventStream:
     def _event(self, event: dict[str, Any]) -> None:
         if self.failed or event.get("error"):
             self._fail(event.get("error") or event)
+        self.model = str(event.get("model") or self.model)
         if usage := event.get("usage"):
             self.tokens = _tokens(usage)
         if times := event.get("timings"):
@@ -172,6 +176,7 @@ class ServerState:
     api_key_env: str
     server: Server
     schemas: Schemas
+    fingerprints: Fingerprints
     no_usage: threading.Event = field(default_factory=threading.Event)
     """It refuses to be asked for its counts."""
     heard: LastToken = field(default_factory=LastToken)
@@ -247,12 +252,7 @@ class ChatExchange:
                 raise server.died() from exc
             raise
         except (requests.RequestException, OSError) as exc:
-            error = (
-                broke_off(server.where, type(exc).__name__)
-                if watch.connected
-                else unreachable(server.where, self.peer.limits.connect)
-            )
-            raise watch.failure() or error from exc
+            raise watch.failure() or server.lost(watch, self.peer.limits.connect, exc) from exc
 
     def _stream(
         self, wire: OpenAIWire, request: Request, reading: EventStream, form: SchemaSupport
@@ -304,6 +304,7 @@ class ChatExchange:
         self, wire: OpenAIWire, reading: EventStream, form: SchemaSupport, queued_s: float
     ) -> Generation:
         request, answer = self.request, reading.answer
+        self.peer.fingerprints.check_name(request.model, reading.model)
         output = answer.finish(reading.tokens.output)
         truncated = reading.finish == "length"
         calls = reading.calls.whole()
@@ -317,7 +318,6 @@ class ChatExchange:
             tokens=reading.tokens.model_copy(update={"output": output}),
             first_token_s=answer.first_token_s,
             seconds=seconds,
-            digest=self._digest(wire),
             truncated=truncated,
             sampling={
                 "temperature": request.temperature,
@@ -328,13 +328,6 @@ class ChatExchange:
             timings=reading.timings.model_copy(update={"queued_s": queued_s or None}),
             tool_calls=calls,
         )
-
-    def _digest(self, wire: OpenAIWire) -> str:
-        """The answer is there: a look-up that fails now is no reason to lose it."""
-        try:
-            return self.peer.server.digest(wire, self.request.model)
-        except EngineError:
-            return ""
 
 
 def _chat(request: Request) -> list[dict[str, Any]]:
@@ -407,12 +400,14 @@ class OpenAIEngine:
         if api_key_env and not os.environ.get(api_key_env):
             raise ConfigError(f"engines.openai.api_key_env: set the environment variable {api_key_env}.")
         address = url.rstrip("/")
+        server = Server(address, f"The server at {address}")
         self._peer = ServerState(
             address,
             Limits(connect_timeout, chunk_timeout, load_timeout, busy_timeout),
             api_key_env,
-            Server(address, f"The server at {address}"),
+            server,
             Schemas(schema),
+            Fingerprints(server),
         )
         self._counters = ExchangeCounters()
 
@@ -429,10 +424,22 @@ class OpenAIEngine:
             return made
 
     def digest(self, model: str, seconds: float) -> str:
-        """`llama-meta-sha256:HEX` of what llama-server tells of its weights; empty for others."""
+        """`behaviour:…`, a fingerprint of what the model does now; see `grading.domain.model_behaviour`."""
         self._counters.open()
-        with self._peer.open(seconds) as wire:
-            return self._peer.server.digest(wire, model)
+        peer = self._peer
+        with peer.watch(seconds, Cancel()) as watch:
+            patience = BusyRetry(watch, _unheard, peer.limits.busy)
+            return patience.until_room(lambda: self._fingerprint(watch, model))
+
+    def _fingerprint(self, watch: Watch, model: str) -> str:
+        peer = self._peer
+        try:
+            with peer.wire(watch) as wire:
+                return peer.fingerprints.digest(wire, model)
+        except EngineError as exc:
+            raise watch.failure() or exc from exc
+        except (requests.RequestException, OSError) as exc:
+            raise watch.failure() or peer.server.lost(watch, peer.limits.connect, exc) from exc
 
     def token_counter(self, model: str, seconds: float, progress: Progress) -> TokenCounter | None:
         """The server's own tokenizer (llama-server, vLLM); None where it has no page for it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import threading
 import time
@@ -17,7 +16,7 @@ import requests
 from grading.domain.errors import EngineError, EngineGarbled, EngineUnreachable, ModelMissing
 from grading.domain.messages import Message
 from workers.machine.engines.base import Capacity, TokenCounter
-from workers.machine.engines.http.errors import broke_off, compressed, reason, status_error
+from workers.machine.engines.http.errors import broke_off, compressed, reason, status_error, unreachable
 from workers.machine.engines.http.exchange import HeldAdapter, Limits, Watch
 from workers.machine.engines.openai.capacity import reported, with_cache
 from workers.machine.engines.token_estimates import careful
@@ -94,17 +93,21 @@ class OpenAIWire:
                 break
         return body[:most].decode("utf-8", "replace")
 
-    def look(self, url: str, payload: Mapping[str, Any] | None = None) -> tuple[int, Any]:
+    def look(
+        self, url: str, payload: Mapping[str, Any] | None = None, most_s: float = LOOK_S
+    ) -> tuple[int, Any]:
         """Status and JSON of a small answer; nothing for a body that is no JSON."""
-        status, text = self.page(url, payload)
+        status, text = self.page(url, payload, most_s)
         try:
             return status, json.loads(text)
         except ValueError:
             return status, None
 
-    def page(self, url: str, payload: Mapping[str, Any] | None = None) -> tuple[int, str]:
+    def page(
+        self, url: str, payload: Mapping[str, Any] | None = None, most_s: float = LOOK_S
+    ) -> tuple[int, str]:
         """Status and text of a small answer."""
-        seconds = max(0.01, min(LOOK_S, self.watch.remaining))
+        seconds = max(0.01, min(most_s, self.watch.remaining))
         with self._session.request(
             "GET" if payload is None else "POST",
             url,
@@ -118,13 +121,11 @@ class OpenAIWire:
 
 
 REMEMBER_S = 300.0
-AGAIN_S = 15.0
 COUNT_S = 5.0
 _COUNTED = 2_000
 _NO_PAGE = ("not found", "file not found", "404 page not found")
 _NO_MODEL = ("model_not_found", "invalid model", "no models loaded", "no model loaded")
 _DEAD = "generation thread died"
-_WEIGHTS = ("n_params", "size", "n_vocab", "n_embd", "n_ctx_train", "vocab_type")
 Open = Callable[[float], AbstractContextManager[OpenAIWire]]
 """A wire with a watch of its own, for so many seconds."""
 
@@ -136,7 +137,6 @@ class Server:
     url: str
     where: str
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _digests: dict[str, tuple[float, str]] = field(default_factory=dict)
     _counters: dict[str, tuple[float, TokenCounter | None]] = field(default_factory=dict)
 
     @property
@@ -153,7 +153,7 @@ class Server:
         if status in (200, 404) and (plain in _NO_PAGE or plain.startswith("unexpected endpoint")):
             return EngineGarbled(NO_CHATS_V1(engine=self.where))
         if status == 404 or any(word in text.lower() for word in _NO_MODEL):
-            return ModelMissing(self._missing(wire, model))
+            return ModelMissing(self.missing(wire, model))
         if status == 200:
             return EngineError(ANSWERED_ERROR(engine=self.where, answer=said))
         return status_error(self.where, status, text, Message())
@@ -162,21 +162,16 @@ class Server:
         """The error for mlx_lm.server whose process lives on without the thread that generates."""
         return EngineUnreachable(THREAD_DIED(engine=self.where))
 
+    def lost(self, watch: Watch, connect_s: float, error: Exception) -> EngineError:
+        """The error for a connection that was not made, or broke."""
+        if watch.connected:
+            return broke_off(self.where, type(error).__name__)
+        return unreachable(self.where, connect_s)
+
     def dead(self, wire: OpenAIWire) -> bool:
         """Whether mlx_lm.server calls itself unwell; a llama-server that loads says 503 in other words."""
         status, health = self._look(wire, f"{self.root}/health")
-        return status == 503 and _field(health, "status") == "unavailable"
-
-    def digest(self, wire: OpenAIWire, model: str) -> str:
-        """A fingerprint of what llama-server tells of the weights it has; empty where none does."""
-        known = self._digests.get(model)
-        if known is not None and time.monotonic() < known[0]:
-            return known[1]
-        status, listed = self._look(wire, f"{self.url}/models")
-        found = _fingerprint(listed, model)
-        keep = REMEMBER_S if 0 < status < 500 else AGAIN_S  # it is away or still starting, and tells later
-        self._digests[model] = (time.monotonic() + keep, found)
-        return found
+        return status == 503 and field_of(health, "status") == "unavailable"
 
     def token_counter(self, model: str, wire: OpenAIWire, open_wire: Open) -> TokenCounter | None:
         """The server's own tokenizer, where it has a page for it."""
@@ -213,11 +208,12 @@ class Server:
         """Slots and context, as llama-server and vLLM say what they were started with."""
         _, props = self._look(wire, f"{self.root}/props")
         _, listed = self._look(wire, f"{self.url}/models")
-        return reported(props, _listed(listed, model))
+        return reported(props, entry(listed, model))
 
-    def _missing(self, wire: OpenAIWire, model: str) -> Message:
+    def missing(self, wire: OpenAIWire, model: str) -> Message:
+        """The sentence for a model that it does not have."""
         _, listed = self._look(wire, f"{self.url}/models")
-        names = [str(one.get("id")) for one in _all(listed)][:5]
+        names = [str(one.get("id")) for one in all_models(listed)][:5]
         if names:
             return OPENAI_MODEL_MISSING_OF(engine=self.where, model=model, known=tuple(names))
         return OPENAI_MODEL_MISSING(engine=self.where, model=model)
@@ -274,31 +270,25 @@ def _vllm(model: str, text: str) -> dict[str, Any]:
     return {"model": model, "prompt": text, "add_special_tokens": False}
 
 
-def _field(value: Any, name: str) -> Any:
+def field_of(value: Any, name: str) -> Any:
+    """A field of what should be an object; None where it is none."""
     return value.get(name) if isinstance(value, dict) else None
 
 
-def _all(listed: Any) -> list[dict[str, Any]]:
-    data = _field(listed, "data")
+def all_models(listed: Any) -> list[dict[str, Any]]:
+    """The entries of `/v1/models`."""
+    data = field_of(listed, "data")
     return [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
 
 
-def _listed(listed: Any, model: str) -> dict[str, Any] | None:
+def entry(listed: Any, model: str) -> dict[str, Any] | None:
     """The entry of a model; of a server with one model that one, as it answers to any name."""
-    models = _all(listed)
+    models = all_models(listed)
     named = [one for one in models if one.get("id") == model] or models
     return named[0] if len(named) == 1 else None
 
 
-def _fingerprint(listed: Any, model: str) -> str:
-    meta = _field(_listed(listed, model), "meta")
-    if not isinstance(meta, dict) or not meta.get("n_params"):
-        return ""
-    told = json.dumps({name: meta.get(name) for name in _WEIGHTS}, sort_keys=True)
-    return f"llama-meta-sha256:{hashlib.sha256(told.encode()).hexdigest()}"
-
-
 def _count(answer: Any) -> int | None:
-    if isinstance(count := _field(answer, "count"), int):
+    if isinstance(count := field_of(answer, "count"), int):
         return count
-    return len(tokens) if isinstance(tokens := _field(answer, "tokens"), list) else None
+    return len(tokens) if isinstance(tokens := field_of(answer, "tokens"), list) else None
