@@ -263,7 +263,7 @@ def _say(place: Place, circuit: Circuit) -> None:
         log.info("circuit breaker of %s on %s closed: it answers again", model, engine)
     else:
         log.warning(
-            "circuit breaker of %s on %s opened, it gets no runs until it answers: %s",
+            "circuit breaker of %s on %s opened, it gets no runs until it answers a probe: %s",
             model,
             engine,
             circuit.why,

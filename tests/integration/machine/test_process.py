@@ -132,14 +132,21 @@ def test_while_it_works_its_lease_progress_and_heartbeat_can_be_seen(
     assert heartbeat.stages["feedback"] == {"engine": "instant", "model": "m", "source": "none"}
 
 
-def test_heartbeats_come_by_themselves_until_it_ends(process: MachineProcess, leases: Leases) -> None:
-    heart = threading.Thread(target=process.send_heartbeats_until_stopped)
-    heart.start()
+def test_heartbeats_come_by_themselves_until_it_ends(
+    process: MachineProcess, leases: Leases, engine: Scripted
+) -> None:
+    bodies = (process.send_heartbeats_until_stopped, process.get_ready)
+    threads = [threading.Thread(target=body) for body in bodies]
+    threads.append(threading.Thread(target=process.throughput.until_stopped, args=(process.stop,)))
+    for thread in threads:
+        thread.start()
     until(leases.heartbeats, 30, "a heartbeat")
     process.close()
-    heart.join(60)
-    assert not heart.is_alive()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
     assert leases.heartbeats() == []
+    assert engine.calls == 0, "with nothing to do, it does nothing"
 
 
 def test_close_ends_the_engines(process: MachineProcess, engine: Scripted) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
@@ -228,6 +229,24 @@ def test_what_is_known_of_a_model_grows_old(monkeypatch: pytest.MonkeyPatch) -> 
     schemas.learn("tiny", SchemaSupport.BOUND)
     assert schemas.form(ask(), look) is SchemaSupport.BOUND
     assert len(looks) == 2
+
+
+def test_looks_take_at_most_so_long_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(openai_schemas, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    schemas, looks = Schemas("auto"), []
+
+    def look() -> SchemaSupport:
+        looks.append(now[0])
+        now[0] += 8.0
+        return SchemaSupport.UNPROVED
+
+    while now[0] < 2 * 86_400:
+        assert schemas.form(ask(), look) is SchemaSupport.UNPROVED
+        now[0] += 301.0
+    # each day as many as fit, and the last one that begins within it
+    days = [sum(day * 86_400 <= at < (day + 1) * 86_400 for at in looks) for day in (0, 1)]
+    assert days == [8, 8]
 
 
 def test_two_at_a_first_use_ask_once() -> None:

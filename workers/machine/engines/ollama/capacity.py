@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from grading.domain.jobs import Timings
 from workers.machine.engines.base import Cancel
 from workers.machine.engines.ollama.server import OllamaWire, Think, timings
 
+log = logging.getLogger(__name__)
 TOKENS = 16
 QUESTION = "Count from one to one hundred, in words."
 WAITED = 0.5
@@ -29,6 +31,7 @@ class Trial:
 
     def slots(self, at_once: int, seconds: float) -> int | None:
         """How many of so many requests did not wait, by the server's clock; None where that is not known."""
+        log.info("sending %s %d requests of %d tokens, to see whether some wait", self.model, at_once, TOKENS)
         with ThreadPoolExecutor(at_once, "capacity") as pool:
             try:
                 answers = list(pool.map(lambda _: self._ask(seconds), range(at_once)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -12,12 +13,16 @@ from typing import Any
 
 from workers.machine.engines.base import Cancel, Request
 
+log = logging.getLogger(__name__)
 REMEMBER_S = 3600.0
 AGAIN_S = 300.0
 """When a look that said nothing is repeated."""
 LOOK_S = 8.0
 SHARE = 0.1
 """The most of a job's time that a look takes."""
+MOST_S = 60.0
+DAY_S = 86_400.0
+"""Looks of one server take at most so long a day; from then on, what is known by then counts."""
 MOST_TOKENS = 24
 _KEY, _WORD = "zk7", "quokka-41"
 ODD: dict[str, Any] = {
@@ -88,6 +93,8 @@ class Schemas:
         self._lock = threading.Lock()
         self._known: dict[str, tuple[float, SchemaSupport]] = {}
         self._looking: set[str] = set()
+        self._looks: list[tuple[float, float]] = []
+        """When a look ended, and how long it took, of the last day."""
 
     def form(self, request: Request, look: Callable[[], SchemaSupport]) -> SchemaSupport:
         """How to ask for the request's schema. Looks where it is not known; others do not wait for that."""
@@ -100,9 +107,11 @@ class Schemas:
                 return known
             if self._setting == "json_schema":
                 return SchemaSupport.BOUND
-            if model in self._looking:
+            if model in self._looking or self._spent() >= MOST_S:
                 return known
             self._looking.add(model)
+        log.info("asking %s for at most %d tokens, to see whether it is bound to schemas", model, MOST_TOKENS)
+        began = time.monotonic()
         try:
             found = look()
             self.learn(model, found)
@@ -110,6 +119,13 @@ class Schemas:
         finally:
             with self._lock:
                 self._looking.discard(model)
+                self._looks.append((time.monotonic(), time.monotonic() - began))
+
+    def _spent(self) -> float:
+        """Seconds that looks of the last day took. Called with the lock."""
+        since = time.monotonic() - DAY_S
+        self._looks = [one for one in self._looks if one[0] > since]
+        return sum(took for _, took in self._looks)
 
     def learn(self, model: str, form: SchemaSupport) -> None:
         """Remember what was found: an hour, or five minutes where it proves nothing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import socket
 import time
@@ -259,6 +260,7 @@ def _account(said: dict[str, Any], received: int, seconds: float) -> TransferRep
         raise FrameCorrupt("The end of a cache cannot be read.") from None
 
 
+log = logging.getLogger(__name__)
 PROBE_TOKENS = 256
 PROBE_AFTER = (0, 2048)
 """Tokens before those of a probe: the more there are, the longer it takes."""
@@ -303,6 +305,7 @@ class RemotePrefill:
     def probe(self, ready: Ready) -> list[tuple[int, int, float]]:
         """Read some tokens, to know how fast that is here: those before them, their number, the seconds."""
         model, layout, seconds = ready.loaded.model, self.layout(ready), []
+        log.info("reading %d tokens to measure how fast this machine is", 3 * PROBE_TOKENS)
         for have in (0, *PROBE_AFTER):  # the first one warms up
             seconds.append(settled(ready.runner.call(quietly(partial(_timed, model, layout, have)))))
         return [(have, PROBE_TOKENS, took) for have, took in zip(PROBE_AFTER, seconds[1:], strict=True)]
