@@ -226,6 +226,12 @@ BY_SSH: list[Row] = [
     ("failure", "machine one stages", "machine_stages_differ", "runs with no stage", "grader deploy one"),
     ("warning", "machine one slots", "machine_slots_differ", "with 3 slots", "grader deploy one"),
 ]
+WEIGHTS: list[Row] = [
+    (
+        "failure", "model m", "weights_changed",
+        "m (openai) on one has other weights than before", "grader accept-models one",
+    ),
+]  # fmt: skip
 ROOM: list[Row] = [
     (
         "warning", "machine one capacity for m: context", "server_context_shorter",
@@ -271,6 +277,13 @@ def test_servers_that_have_less_room_than_is_configured() -> None:
     told = {"context_tokens": 8192, "cache_tokens": 12_000, "context_setting": "--max-model-len"}
     model = {"engine": "instant", "model": "m", "ok": True, "seconds": 1.0, "digest": "", "capacity": told}
     require(looked_at(installed(), {**EXAMINED, "models": [model]}), *ROOM)
+
+
+def test_weights_that_a_machine_did_not_have_before() -> None:
+    digests = {"before": f"sha256:{'a' * 64}", "digest": f"sha256:{'b' * 64}"}
+    stages = {"analysis": {"engine": "openai", "model": "m", **digests}}
+    state = MachineState("one", "primary", 2, stages, alive=True, heartbeat_age_s=1.0)
+    require(machines._model_digests([state], {}), *WEIGHTS)
 
 
 def test_what_ssh_reaches_is_put_right_by_deploy() -> None:
@@ -377,7 +390,23 @@ def test_a_sandbox_without_a_list_of_refused_system_calls(monkeypatch: pytest.Mo
 
 # --- all of it ----------------------------------------------------------------------------------------
 
-HERE = (STRANGE, READER, OPEN, ENDS, WEB_ENDS, WENT, SAID, DATABASE, MACHINE, ROOM, BY_SSH, WEB, MAIL, WEAKER)
+HERE = (
+    STRANGE,
+    READER,
+    OPEN,
+    ENDS,
+    WEB_ENDS,
+    WENT,
+    SAID,
+    DATABASE,
+    MACHINE,
+    ROOM,
+    WEIGHTS,
+    BY_SSH,
+    WEB,
+    MAIL,
+    WEAKER,
+)
 SAYS = {"failure", "warning", "Why", "Remedy"}
 """What a finding is made with; the code comes first."""
 
