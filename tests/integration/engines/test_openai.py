@@ -22,6 +22,7 @@ from tests.support.servers.base import ModelServer
 from tests.support.servers.flavours import SLOT_CONTEXT, VLLM_METRICS
 from tests.support.servers.openai_server import openai_server
 from workers.machine.engines import open_engine
+from workers.machine.engines.base import ToolsRefused
 from workers.machine.engines.openai.capacity import with_cache
 from workers.machine.engines.openai.engine import OpenAIEngine
 from workers.machine.engines.openai.schema_support import ODD
@@ -63,6 +64,33 @@ def test_top_p_and_seed_are_sent_only_where_they_are_given(server: ModelServer) 
     answer = engine_on(server).generate(ask(top_p=0.9, seed=7), quiet)
     assert server.stats.last.items() >= {"top_p": 0.9, "seed": 7}.items()
     assert answer.sampling.items() >= {"top_p": 0.9, "seed": 7}.items()
+
+
+TOOL: Any = {"type": "function", "function": {"name": "look_up"}}
+CALL = {"id": "call_1", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
+RESULT: Any = (
+    {"role": "user", "content": "How is the weather?"},
+    {"role": "assistant", "content": "", "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "call_1", "content": ""},
+)
+
+
+def test_tools_are_handed_on_or_refused_and_never_dropped(server: ModelServer) -> None:
+    asked = ask(schema={}, chat=RESULT[:1], tools=(TOOL,))
+    engine = like(server, "llama")
+    with pytest.raises(ToolsRefused):
+        engine.generate(asked, quiet)
+    assert server.stats.requests == 0, "a template without a place for tools: the server would drop them"
+    server.behaviour.capabilities = ("completion", "tools")
+    (call,) = engine.generate(asked, quiet).tool_calls
+    assert (call.id, call.name, call.arguments) == ("call_1", "look_up", '{"city": "Zürich"}')
+    assert engine.generate(replace(asked, chat=RESULT), quiet).text
+    assert server.stats.last["messages"] == list(RESULT)
+    with pytest.raises(ToolsRefused):
+        engine.generate(replace(asked, chat=RESULT, tool_choice="required"), quiet)
+    server.behaviour.refuses = ("tools",)
+    with pytest.raises(ToolsRefused):
+        engine.generate(asked, quiet)
 
 
 def test_an_empty_prompt_is_never_sent(server: ModelServer) -> None:

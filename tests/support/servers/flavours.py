@@ -59,7 +59,9 @@ META = {
 SLOT_CONTEXT = 8_192
 
 
-def pages(flavour: Flavour, models: tuple[str, ...], *, dead: bool) -> dict[str, tuple[int, Any]]:
+def pages(
+    flavour: Flavour, models: tuple[str, ...], *, dead: bool, tools: bool
+) -> dict[str, tuple[int, Any]]:
     """What GET gives by path: status and JSON."""
     listed: list[dict[str, Any]] = [{"id": model, "object": "model", "created": 0} for model in models]
     for one in listed:
@@ -72,7 +74,8 @@ def pages(flavour: Flavour, models: tuple[str, ...], *, dead: bool) -> dict[str,
     if flavour.strays == 404:
         found["/health"] = (503, {"status": "unavailable"}) if dead else (200, {"status": "ok"})
     if flavour.meta:
-        found["/props"] = (200, {"default_generation_settings": {"n_ctx": SLOT_CONTEXT}, "total_slots": 4})
+        told = {"default_generation_settings": {"n_ctx": SLOT_CONTEXT}, "total_slots": 4}
+        found["/props"] = (200, {**told, "chat_template_caps": {"supports_tools": tools}})
     return found
 
 

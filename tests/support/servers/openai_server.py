@@ -25,7 +25,9 @@ class OpenAIHandler(ModelHandler):
 
     def do_GET(self) -> None:
         behaviour = self.server.behaviour
-        found = pages(self.flavour, behaviour.models, dead=behaviour.dead)
+        found = pages(
+            self.flavour, behaviour.models, dead=behaviour.dead, tools="tools" in behaviour.capabilities
+        )
         if self.path == "/stats":
             self.json(stats_of(self.server))
         elif self.path == "/metrics" and self.flavour.metrics:

@@ -258,6 +258,8 @@ class ChatExchange:
         self, wire: OpenAIWire, request: Request, reading: EventStream, form: SchemaSupport
     ) -> SchemaSupport:
         """Read one answer; returns how its schema was asked for in the end."""
+        if request.tools and self.peer.server.without_tools(wire):
+            raise ToolsRefused
         while True:
             payload = self._payload(request, form)
             with wire.post(f"{self.peer.url}/chat/completions", payload) as response:
@@ -308,6 +310,8 @@ class ChatExchange:
         output = answer.finish(reading.tokens.output)
         truncated = reading.finish == "length"
         calls = reading.calls.whole()
+        if request.tool_choice is not None and not calls and not truncated:
+            raise ToolsRefused  # some servers drop what they do not know
         if not calls:
             wrote_something(WROTE_NOTHING(engine=wire.where), answer.text, truncated=truncated)
         if not truncated and not calls:

@@ -168,6 +168,11 @@ class Server:
             return broke_off(self.where, type(error).__name__)
         return unreachable(self.where, connect_s)
 
+    def without_tools(self, wire: OpenAIWire) -> bool:
+        """Whether llama-server says that the model's template has no place for tools; it would drop them."""
+        _, props = self._look(wire, f"{self.root}/props")
+        return field_of(field_of(props, "chat_template_caps"), "supports_tools") is False
+
     def dead(self, wire: OpenAIWire) -> bool:
         """Whether mlx_lm.server calls itself unwell; a llama-server that loads says 503 in other words."""
         status, health = self._look(wire, f"{self.root}/health")
