@@ -92,6 +92,12 @@ def grade_with_a_key(page: Page) -> None:
     page.locator(".toast [data-undo]").wait_for()
 
 
+def send_test_message(page: Page) -> None:
+    """Send one to the first receiver; its page waits for the answer."""
+    with page.expect_navigation():
+        page.locator("form[action$='/test'] button").first.click()
+
+
 def session_ends(page: Page) -> None:
     """A comment is sent after the session ended."""
     cookies = page.context.cookies()
@@ -176,6 +182,10 @@ def shown_pages(school: ShowSchool) -> list[ShownPage]:
         ShownPage("review-release", "teacher", f"{at}/review/release"),
         ShownPage("review-curve", "teacher", f"{at}/review/curve"),
         ShownPage("regrades", "teacher", "/regrades"),
+        ShownPage("regrade", "teacher", "/regrades/1"),
+        ShownPage("second-marking", "teacher", f"{at}/second-marking"),
+        ShownPage("second-mark", "teacher", f"/submissions/{made['graded']}/second-marking"),
+        ShownPage("saved-comments", "teacher", f"{of}/comments"),
         ShownPage("rubric", "teacher", f"{at}/rubric", ("laptop-light",), whole=False),
         ShownPage(
             "rubric-check", "teacher", f"{at}/rubric", ("laptop-light",), first=preview_check, whole=False
@@ -214,6 +224,7 @@ def shown_pages(school: ShowSchool) -> list[ShownPage]:
         ShownPage("machines", "admin", "/machines"),
         ShownPage("messages", "admin", "/operations/messages"),
         ShownPage("webhooks", "admin", "/operations/webhooks", ("laptop-light",), whole=False),
+        ShownPage("webhook-test", "admin", "/operations/webhooks", first=send_test_message),
         ShownPage("deliveries", "admin", "/operations/deliveries"),
         ShownPage("delivery", "admin", "/operations/deliveries/2"),
         ShownPage("webhook-secrets", "admin", "/operations/webhook-secrets"),
