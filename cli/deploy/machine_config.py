@@ -76,7 +76,7 @@ def secrets_for(
             found[key] = variable(key, machine, environ)
             if not found[key] and key not in there:
                 raise MachineError(f"{machine.name} needs {key}. Set it here and deploy again.")
-    if machine.prefill or any(one.engine == "hybrid" for one in machine.stages.values()):
+    if machine.prefill or "hybrid" in machine.kinds:
         found.update(_prefill_secret(machine, environ, there))
     return {name: value for name, value in found.items() if value}
 

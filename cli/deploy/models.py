@@ -35,7 +35,10 @@ LOOK_S = 30.0
 
 @dataclass(frozen=True)
 class Wanted:
-    """A model that a machine needs, where its engine has it from, and the url of the engine if it has one."""
+    """A model that a machine needs, where its engine has it from, and the url of the engine if it has one.
+
+    `engine` is which one it is, whatever the machine calls it.
+    """
 
     engine: str
     source: ModelSource
@@ -54,9 +57,10 @@ def wanted(machine: Machine) -> list[Wanted]:
         found.setdefault((one.source, one.model, one.url), one)  # engines may share the files of a model
 
     for placement in machine.stages.values():
-        engine, source = placement.engine, source_of_models(placement.engine)
+        engine = machine.kind(placement.engine)
+        source = source_of_models(engine)
         if source:
-            settings = machine.engines.get(engine)
+            settings = machine.engines.get(placement.engine)
             add(Wanted(engine, source, placement.model, (settings.url if settings else None) or ""))
             drafts = settings.options.get("drafts") if settings else None
             if isinstance(drafts, dict) and placement.model in drafts:

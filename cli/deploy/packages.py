@@ -32,7 +32,7 @@ def lock_for(machine: Machine, markers: Mapping[str, str], root: Path = ROOT) ->
 
     What loads models of the hub is locked with the tests' packages, the rest for every installation.
     """
-    in_process = any(source_of_models(one.engine) == "hub" for one in machine.stages.values())
+    in_process = any(source_of_models(kind) == "hub" for kind in machine.kinds)
     mlx = bool(machine.prefill) or in_process
     path = root / ("requirements-test.lock" if mlx else "requirements.lock")
     try:

@@ -21,10 +21,11 @@ def compare(name: str, machine: Machine, model: Mapping[str, Any]) -> Iterator[F
     slots, context, cache = (told.get(key) for key in ("slots", "context_tokens", "cache_tokens"))
     check = f"{name} capacity for {model['model']}"
     allowed = (machine.engines.get(model["engine"]) or EngineSettings()).context_tokens
+    wanted = machine.slots_of(model["engine"])
     found = [
-        *_slots(check, slots, machine.slots, told.get("slots_setting", "")),
+        *_slots(check, slots, wanted, told.get("slots_setting", "")),
         *_context(check, context, allowed, told.get("context_setting", "")),
-        *_cache(check, cache, min(allowed, context or allowed), machine.slots),
+        *_cache(check, cache, min(allowed, context or allowed), wanted),
     ]
     if not found and (slots or context):
         parts = [f"{slots} at once" if slots else "", f"{context:,} tokens each" if context else ""]

@@ -180,7 +180,7 @@ def _plain(text: str) -> str:
 def unknown_engines(name: str, machine: Machine) -> Iterator[Finding]:
     """Engines of a machine that does not run which are not installed here either."""
     names = known_engines()
-    for engine in sorted({one.engine for one in machine.stages.values()} - names.keys()):
+    for engine in sorted(machine.kinds - names.keys()):
         message = f"the engine '{engine}' of config.toml is unknown; known are {', '.join(names)}"
         yield failure(
             "engine_unknown",
@@ -317,4 +317,5 @@ def _examined(answers: Mapping[str, Examination]) -> Iterator[Claim]:
     for name, found in answers.items():
         for model in found.get("models", ()):
             if isinstance(model, dict) and isinstance(model.get("digest"), str):
-                yield Claim(name, str(model.get("engine")), str(model.get("model")), model["digest"])
+                kind = str(model.get("kind") or model.get("engine"))
+                yield Claim(name, kind, str(model.get("model")), model["digest"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, field_validator
 
@@ -19,10 +21,20 @@ class Placement(Value):
 
     engine: EngineName
     """The engine; its settings are under `[machines.engines.NAME]`."""
-    model: str = Field(min_length=1)
-    """The model by the engine's own name."""
+    model: str = Field(default="", min_length=1)
+    """The model by the engine's own name; an engine without models, such as rules, needs none."""
     jobs_per_hour: float | None = Field(default=None, gt=0)
     """An initial estimate with all slots in use; measurements soon replace it."""
+
+    def model_post_init(self, _context: Any) -> None:
+        """Without a model, what people read is the engine's name."""
+        if not self.names_model:
+            self.__dict__["model"] = self.engine
+
+    @property
+    def names_model(self) -> bool:
+        """Whether a model was named."""
+        return "model" in self.model_fields_set
 
     @property
     def place(self) -> tuple[str, str]:
@@ -33,6 +45,10 @@ class Placement(Value):
 class EngineSettings(Value):
     """Settings of an engine; the machine checks them when it opens the engine."""
 
+    kind: EngineName | None = None
+    """Which engine this is, where NAME is a name of your own: a machine may have several of a kind."""
+    slots: int | None = Field(default=None, ge=1, le=256)
+    """The most generations at the same time in this engine; by default, all slots of the machine."""
     url: HttpUrl | None = None
     """Where an engine over HTTP answers, as seen from the machine itself."""
     context_tokens: int = Field(default=32768, ge=1024)
@@ -116,6 +132,30 @@ class Machine(Value):
     stages: dict[str, Placement] = Field(min_length=1)
     prefill: Prefill | None = None
     ssh: Ssh | None = None
+
+    def kind(self, engine: str) -> str:
+        """Which engine it is that this machine calls so."""
+        settings = self.engines.get(engine)
+        return (settings.kind if settings else None) or engine
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """Of the engines that its stages use."""
+        return frozenset(self.kind(one.engine) for one in self.stages.values())
+
+    def slots_of(self, engine: str) -> int:
+        """The most generations at the same time in one of its engines."""
+        settings = self.engines.get(engine)
+        return min(self.slots, (settings.slots if settings else None) or self.slots)
+
+    def with_room(self, stages: Iterable[str], hand: Mapping[str, int]) -> tuple[str, ...]:
+        """Of these stages, those whose engine has a free slot; `hand` are the runs in hand by stage."""
+        running: Counter[str] = Counter()
+        for stage, count in hand.items():
+            if stage in self.stages:
+                running[self.stages[stage].engine] += count
+        found = (stage for stage in stages if stage in self.stages)
+        return tuple(stage for stage in found if running[(e := self.stages[stage].engine)] < self.slots_of(e))
 
     @property
     def patience_s(self) -> float:

@@ -95,7 +95,11 @@ def differing(claims: Iterable[Claim]) -> tuple[Difference, ...]:
 def claims(machine: str, stages: Mapping[str, Mapping[str, str]]) -> list[Claim]:
     """What a machine's heartbeat claims: `stages` as it has them."""
     return [
-        Claim(machine, *(place.get(name, "") for name in ("engine", "model", "digest", "source")))
+        Claim(
+            machine,
+            place.get("kind") or place.get("engine", ""),
+            *(place.get(name, "") for name in ("model", "digest", "source")),
+        )
         for place in stages.values()
     ]
 

@@ -89,7 +89,7 @@ def _models(process: MachineProcess, patience_s: float) -> list[dict[str, Any]]:
 
 
 def _model(process: MachineProcess, engine: str, model: str, patience_s: float) -> dict[str, Any]:
-    found: dict[str, Any] = {"engine": engine, "model": model}
+    found: dict[str, Any] = {"engine": engine, "kind": process.machine.kind(engine), "model": model}
     begun = time.monotonic()
     try:
         generation = probe(process.engines[engine], model, patience_s)

@@ -107,7 +107,9 @@ class ModelDigests:
         for stage, place in self._machine.stages.items():
             engine = self._engines[place.engine]
             expected, other = self._expected.get(place.place, ""), self._others.get(place.place, "")
+            kind = self._machine.kind(place.engine)
             told = {
+                "kind": kind if kind != place.engine else "",
                 "source": model_source(engine) if engine.uses_model else NO_MODEL,
                 "digest": other or expected,
                 "before": expected if other else "",

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from cli.deploy.models import wanted
+from grading.config.machines import Machine
 from grading.domain.errors import (
+    ConfigError,
     EngineBrokeOff,
     EngineError,
     EngineGarbled,
@@ -21,7 +24,7 @@ from tests.support.engines import SCHEMA, Heard, ask, parsed, quiet
 from tests.support.servers.base import ModelServer
 from tests.support.servers.flavours import SLOT_CONTEXT, VLLM_METRICS
 from tests.support.servers.openai_server import openai_server
-from workers.machine.engines import open_engine
+from workers.machine.engines import open_engine, open_engines
 from workers.machine.engines.base import ToolsRefused
 from workers.machine.engines.openai.capacity import with_cache
 from workers.machine.engines.openai.engine import OpenAIEngine
@@ -338,3 +341,27 @@ def test_a_missing_model_comes_with_those_there_are(server: ModelServer) -> None
         EngineError, match=r"does not have the model gemma\. It has tiny\. Download the model there"
     ):
         engine_on(server).generate(replace(ask(), model="gemma"), quiet)
+
+
+def test_several_engines_of_a_kind_have_models_of_their_own(server: ModelServer) -> None:
+    with openai_server(models=("second",)) as other:
+        urls = {"spark_a": server.url, "spark_b": other.url}
+        ports = {name: {"kind": "openai", "url": f"{url}/v1"} for name, url in urls.items()}
+        stages = {
+            "analysis": {"engine": "spark_a", "model": "tiny"},
+            "feedback": {"engine": "spark_b", "model": "second"},
+        }
+        one = Machine.model_validate({"name": "one", "engines": ports, "stages": stages})
+        engines = open_engines(one)
+        assert engines["spark_a"].generate(ask("tiny"), quiet).text
+        assert engines["spark_b"].generate(ask("second"), quiet).text
+        with pytest.raises(ModelMissing):
+            engines["spark_b"].generate(ask("tiny"), quiet)
+        assert {model.engine for model in wanted(one)} == {"openai"}
+    for place, said in (
+        ({"engine": "spark_a"}, "stages.analysis.model: is missing"),
+        ({"engine": "spark_c", "model": "m"}, "needs its `kind`"),
+    ):
+        broken = Machine.model_validate({"name": "one", "engines": ports, "stages": {"analysis": place}})
+        with pytest.raises(ConfigError, match=said):
+            open_engines(broken)

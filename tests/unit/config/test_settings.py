@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
+from grading.config.machines import Machine, Placement
 from grading.config.settings import Config, load, parse
 from grading.domain.errors import ConfigError
 
@@ -47,7 +49,11 @@ def put(raw: dict[str, Any], path: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "sentence"),
     [
-        ("machines/1/stages/feedback/model", None, "machines[1].stages.feedback.model: this key is missing"),
+        (
+            "machines/1/stages/feedback/engine",
+            None,
+            "machines[1].stages.feedback.engine: this key is missing",
+        ),
         ("machines/0/stages/analysis/engine", "v llm", "machines[0].stages.analysis.engine: String should"),
         ("machines/0/slots", 0, "machines[0].slots: Input should be greater than or equal to 1 (it is 0)"),
         ("machines/0/name", "Spark 1", "machines[0].name: String should match"),
@@ -123,3 +129,15 @@ def test_a_list_of_connections_is_answered_with_what_to_write(tmp_path: Path, ro
 def test_an_engine_can_stand_in_for_all(root: Path) -> None:
     config: Config = load(root / "config.toml", {}).with_engine("rules")
     assert {p.engine for m in config.machines for p in m.stages.values()} == {"rules"}
+
+
+def test_a_machine_may_have_several_engines_of_a_kind_and_rules_need_no_model() -> None:
+    ports = {"spark_a": {"kind": "openai", "slots": 6}, "spark_b": {"kind": "openai"}}
+    stages = {"analysis": {"engine": "spark_a", "model": "q"}, "feedback": {"engine": "rules"}}
+    one = Machine.model_validate({"name": "one", "slots": 8, "engines": ports, "stages": stages})
+    assert one.kinds == {"openai", "rules"}
+    assert [one.slots_of(name) for name in ("spark_a", "spark_b", "rules")] == [6, 8, 8]
+    rules = one.stages["feedback"]
+    assert (rules.model, rules.names_model) == ("rules", False)
+    with pytest.raises(ValidationError):
+        Placement.model_validate({"engine": "ollama", "model": ""})

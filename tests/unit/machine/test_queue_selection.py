@@ -161,6 +161,21 @@ def test_the_slots_it_takes_at_once_bound_it() -> None:
     assert played.listening().queues() == [OWN]
 
 
+def test_an_engine_whose_slots_are_in_use_gets_no_more_and_the_others_do() -> None:
+    played = Played(lengths={"analysis": 9, "feedback": 9}, slots=8)
+    found = played.listening()
+    ports = {name: {"kind": "openai", "slots": 2} for name in ("spark_a", "spark_b")}
+    models = {"analysis": ("spark_a", "q"), "feedback": ("spark_b", "g")}
+    places = {stage: {"engine": engine, "model": model} for stage, (engine, model) in models.items()}
+    machine = Machine.model_validate({"name": "one", "slots": 8, "engines": ports, "stages": places})
+    found.here = replace(found.here, machine=machine)
+    assert found.queues()[1] == "analysis"
+    played.hand = {"analysis": 2, "feedback": 1}
+    assert found.queues()[1:] == ["feedback", "feedback.batch"]
+    played.hand = {"analysis": 2, "feedback": 2}
+    assert found.queues() == [OWN]
+
+
 def test_a_circuit_that_opens_counts_at_once() -> None:
     played = Played(lengths={"analysis": 9, "feedback": 1})
     found = played.listening()

@@ -245,7 +245,7 @@ def test_examples_of_the_configuration_are_valid() -> None:
     for engines in parts:
         for kind, settings in engines.items():
             url = {"url": settings.url} if settings.url else {}
-            open_engine(kind, {**url, **settings.options}).close()
+            open_engine(settings.kind or kind, {**url, **settings.options}).close()
 
 
 def test_every_flag_is_explained() -> None:

@@ -38,21 +38,24 @@ def known_engines() -> Mapping[str, EntryPoint]:
 
 def open_engines(machine: Machine) -> dict[str, Engine]:
     """The engines that a machine's stages use. Raises ConfigError with the key that is wrong."""
+    for stage, one in machine.stages.items():
+        if _class(machine.kind(one.engine), one.engine).uses_model and not one.names_model:
+            raise ConfigError(f"stages.{stage}.model: is missing; the engine {one.engine} runs models.")
     names = sorted({one.engine for one in machine.stages.values()})
     return {name: _open_for(machine, name) for name in names}
 
 
 def _open_for(machine: Machine, name: str) -> Engine:
     settings = machine.engines.get(name) or EngineSettings()
-    kind = _class(name)
+    kind = _class(machine.kind(name), name)
     if issubclass(kind, ChecksMachine):
         kind.check_machine(machine)
     chosen: dict[str, Any] = dict(settings.options)
     if settings.url is not None:
         chosen["url"] = settings.url
     if "slots" in inspect.signature(kind).parameters:
-        chosen.setdefault("slots", machine.slots)
-    return open_engine(name, chosen)
+        chosen.setdefault("slots", machine.slots_of(name))
+    return open_engine(machine.kind(name), chosen, name)
 
 
 def source_of_models(name: str) -> ModelSource:
@@ -63,9 +66,13 @@ def source_of_models(name: str) -> ModelSource:
         return ""
 
 
-def open_engine(name: str, settings: Mapping[str, Any]) -> Engine:
-    """The engine of that name with these settings; unknown names and settings raise a ConfigError."""
-    kind = _class(name)
+def open_engine(kind_name: str, settings: Mapping[str, Any], name: str = "") -> Engine:
+    """The engine of that kind with these settings; unknown kinds and settings raise a ConfigError.
+
+    `name` is what the machine calls it, where that is another name.
+    """
+    name = name or kind_name
+    kind = _class(kind_name, name)
     parameters = inspect.signature(kind).parameters
     for key in settings:
         if key not in parameters:
@@ -78,15 +85,14 @@ def open_engine(name: str, settings: Mapping[str, Any]) -> Engine:
     return cast(Engine, kind(**settings))
 
 
-def _class(name: str) -> Any:
+def _class(kind: str, name: str = "") -> Any:
     """The engine's class, imported now: only the engines that a machine uses are."""
     known = known_engines()
-    if name not in known:
-        raise ConfigError(
-            f"engines.{name}: there is no such engine here; use one of {', '.join(known)}, "
-            "or install the package that brings it."
-        )
+    at = f"engines.{name}.kind" if name not in ("", kind) else f"engines.{kind}"
+    if kind not in known:
+        names = f"use one of {', '.join(known)}, or install the package that brings it."
+        raise ConfigError(f"{at}: there is no such engine here; {names} A name of your own needs its `kind`.")
     try:
-        return known[name].load()
+        return known[kind].load()
     except (ImportError, AttributeError) as error:
-        raise ConfigError(f"engines.{name}: {known[name].value} cannot be imported: {error}.") from error
+        raise ConfigError(f"{at}: {known[kind].value} cannot be imported: {error}.") from error

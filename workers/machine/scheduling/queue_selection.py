@@ -193,11 +193,10 @@ class QueueSelection:
         """The cluster as it was seen last, this machine as it is."""
         if not self._peers:
             self._peers = with_guesses({self.here.machine.name: self.here.peer()})
-        me, able, look = self._peers[self.here.machine.name], self.here.able(), self._look
+        me, look, hand = self._peers[self.here.machine.name], self._look, self._hand()
+        able = self.here.machine.with_room(self.here.able(), hand)
         profiles = {stage: profile for stage, profile in me.speed_profiles.items() if stage in able}
-        mine = replace(
-            me, slots=self.here.slots(), stages=tuple(able), speed_profiles=profiles, running=self._hand()
-        )
+        mine = replace(me, slots=self.here.slots(), stages=tuple(able), speed_profiles=profiles, running=hand)
         waiting = {at: max(0, look.lengths.get(q, 0) - self._since[q]) for at, q in self._queues.items()}
         oldest = {
             s: max(look.oldest_s.get(self._queues[s, p], 0.0) for p in PRIORITIES) for s in self.here.stages

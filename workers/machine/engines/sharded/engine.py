@@ -47,8 +47,9 @@ class ShardedEngine(ChecksMachine):
 
     @classmethod
     def check_machine(cls, machine: Machine) -> None:
-        """The ranks hold one model."""
-        if len({one.model for one in machine.stages.values() if one.engine == "sharded"}) > 1:
+        """The ranks of each such engine hold one model."""
+        places = {one.place for one in machine.stages.values() if machine.kind(one.engine) == "sharded"}
+        if len(places) > len({engine for engine, _ in places}):
             raise ConfigError(
                 "the ranks of engine 'sharded' hold one model; give the other one another machine entry."
             )
