@@ -33,17 +33,18 @@ def list_superseded(session: Session, ids: Sequence[str], sees: Sees) -> dict[st
 @cache
 def _attempts() -> Select[Any]:
     one, other, member = aliased(Submission), aliased(Submission), SubmissionMember
-    these = (one.id.in_(bindparam("ids", expanding=True)), one.number > 0, other.number > 0)
-    same = other.assignment_id == one.assignment_id
-    pair = (one.id.label("of"), other.id.label("id"))
-    own = select(*pair).join(other, same & (other.student_id == one.student_id)).where(*these)
-    shared = select(*pair).join(member, member.user_id == one.student_id)
-    shared = shared.join(other, same & (other.id == member.submission_id)).where(*these)
+    these = (one.id.in_(bindparam("ids", expanding=True)), one.number > 0)
+    pair = (one.id.label("of"), one.assignment_id)
+    same = (other.assignment_id == one.assignment_id) & (other.student_id == one.student_id)
+    own = select(*pair, other.id.label("id")).join(other, same).where(*these)
+    # those of other assignments are left out below: else SQLite would read all of the assignment
+    shared = select(*pair, member.submission_id).join(member, member.user_id == one.student_id).where(*these)
     pairs = own.union(shared).subquery()
     columns = (Submission.number, Submission.student_id, Assignment.course_id, Assignment.counts)
     return (
         select(pairs.c.of, pairs.c.id, *columns, Grade.final_points, Grade.released_at)
         .join(Submission, Submission.id == pairs.c.id)
+        .where(Submission.assignment_id == pairs.c.assignment_id, Submission.number > 0)
         .join(Assignment, Assignment.id == Submission.assignment_id)
         .outerjoin(Round, (Round.submission_id == Submission.id) & Round.current)
         .outerjoin(Grade, Grade.round_id == Round.id)
