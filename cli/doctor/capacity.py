@@ -39,7 +39,7 @@ def _slots(check: str, slots: int | None, wanted: int, setting: str) -> Iterator
             f"the server works on {slots} at once; config.toml gives the machine {wanted} slots, "
             "so the others would wait in the server's queue"
         )
-        remedy = f"set {setting} of the server to {wanted}, or slots = {slots} in config.toml"
+        remedy = f"set the server's {setting} to {wanted}, or slots = {slots} in config.toml"
         yield warning("server_slots_fewer", f"{check}: slots", message, remedy)
 
 
@@ -49,7 +49,7 @@ def _context(check: str, context: int | None, allowed: int, setting: str) -> Ite
             f"the server has {context:,} tokens for each; config.toml has context_tokens = {allowed}, "
             "so longer submissions are shortened or fail"
         )
-        remedy = f"set context_tokens = {context} in config.toml, or raise {setting} of the server"
+        remedy = f"set context_tokens = {context} in config.toml, or raise the server's {setting}"
         yield warning("server_context_shorter", f"{check}: context", message, remedy)
 
 

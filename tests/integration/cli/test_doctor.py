@@ -652,7 +652,7 @@ SAID = (
         "warning",
         "server_slots_fewer",
         "works on 1 at once; config.toml gives the machine 2 slots",
-        "OLLAMA_NUM_PARALLEL of the server to 2, or slots = 1",
+        "set the server's OLLAMA_NUM_PARALLEL to 2, or slots = 1",
     ),
     ("machine twin capacity for tiny", "ok", "", "enough: 65,536 tokens each", ""),
     ("machine well link", "ok", "", "round trip", ""),

@@ -19,7 +19,7 @@ def reported(props: Any, listed: Any) -> Capacity:
     """
     slots, context = _count(props, "total_slots"), _count(_get(props, "default_generation_settings"), "n_ctx")
     if slots is not None or context is not None:
-        return Capacity(slots, context, None, "--parallel", "--ctx-size, which all its slots share")
+        return Capacity(slots, context, None, "--parallel", "--ctx-size, which its slots share")
     return Capacity(context_tokens=_count(listed, "max_model_len"), context_setting="--max-model-len")
 
 
