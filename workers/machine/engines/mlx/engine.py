@@ -18,6 +18,7 @@ from workers.machine.engines.mlx.generation import CallerWait, Sampling, Ticket,
 from workers.machine.engines.mlx.model import LoadedModel, Prompt, load_model
 from workers.machine.engines.mlx.models import Models
 from workers.machine.engines.mlx.prefix_caches import Layers, PrefixCaches, default_bytes
+from workers.machine.engines.mlx.tool_calls import check_tools, hiding, with_calls
 from workers.machine.messages import ENGINE_CLOSED
 
 CLOSE_SECONDS = 30.0
@@ -55,6 +56,7 @@ class MlxEngine:
     name = "mlx"
     uses_model = True
     model_source = "hub"
+    calls_tools = True
 
     def __init__(
         self,
@@ -115,6 +117,8 @@ class MlxEngine:
             patience.listening(),
             self._models.use(request.model, patience, progress) as (loaded, digest),
         ):
+            check_tools(loaded.tools, request)
+            progress = hiding(loaded.tools, request, progress)
             since = time.monotonic()
             ticket = self._ticket(loaded, request, patience)
             if warm is not None:
@@ -122,7 +126,8 @@ class MlxEngine:
                 ticket.warm = warm(Ready(loaded, digest, ticket.prompt, made, self._thread(), patience))
             self._thread().submit(ticket)
             reason = Watch(ticket, progress, draft=request.job.draft).wait(patience)
-        return generation(ticket, ticket.constraint, request, digest, reason, patience.begun)
+        said = generation(ticket, ticket.constraint, request, digest, reason, patience.begun)
+        return with_calls(loaded.tools, request, said)
 
     def close(self) -> None:
         """End the mlx thread and give back the models; running and later generations fail."""
@@ -148,7 +153,9 @@ class MlxEngine:
         return self._thread().load(lambda: self._loops.join(load_model(model, self._max_context), model))
 
     def _ticket(self, loaded: LoadedModel, request: Request, patience: CallerWait) -> Ticket:
-        prompt = loaded.prompt(messages(request), request.max_output_tokens, shares=not request.chat)
+        prompt = loaded.prompt(
+            messages(request), request.max_output_tokens, shares=not request.chat, tools=request.tools
+        )
         constraint: Constraint | None = None
         if request.schema and loaded.grammars is not None:
             constraint = loaded.grammars.constraint(request.schema, request.max_output_tokens)

@@ -6,7 +6,7 @@ import hashlib
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +15,14 @@ from typing import Any
 from grading.domain.errors import EngineError, JobInvalid, ModelMissing
 from workers.machine.engines.base import TokenCounter
 from workers.machine.engines.mlx.constraint import Grammars
+from workers.machine.engines.mlx.tool_calls import Tools, as_objects, tool_format
 
 FINGERPRINTED = (".safetensors", ".json", ".jinja", ".model", ".txt", ".tiktoken")
 FOREIGN = {".gguf", ".bin", ".pt", ".pth"}
 """How files of weights end that other programs read."""
 KEEP_PREFIXES = 32
 _importing = threading.Lock()
-Chat = list[dict[str, str]]
+Chat = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -110,15 +111,17 @@ class LoadedModel:
         self._specials = _specials(tokenizer)
         self._folds = not self._knows_system()
         self.grammars = self._grammars()
+        self.tools = tool_format(tokenizer)
 
-    def prompt(self, chat: Chat, max_output_tokens: int, *, shares: bool = True) -> Prompt:
+    def prompt(self, chat: Chat, max_output_tokens: int, *, shares: bool = True, tools: Tools = ()) -> Prompt:
         """The chat as tokens; one that does not fit the context raises JobInvalid.
 
         Its system message is one that a class shares, unless `shares` says otherwise.
         """
-        chat = [{**m, "content": _defused(m["content"], self._specials)} for m in chat]
+        chat = [as_objects(_without_controls(m, self._specials)) for m in chat]
+        tools = _without_controls(list(tools), self._specials)
         with self._lock:
-            ids = self._encode(chat)
+            ids = self._encode(chat, tools)
             shared = self._shared_ids(chat[0]["content"]) if shares else []
         if bad := [i for i in ids if not 0 <= i < self.vocabulary]:
             raise EngineError(
@@ -153,16 +156,22 @@ class LoadedModel:
         inner = self.tokenizer._tokenizer
         return Grammars(inner, self.eos_ids) if isinstance(inner, PreTrainedTokenizerFast) else None
 
-    def _encode(self, chat: Chat) -> list[int]:
+    def _encode(self, chat: Chat, tools: Tools = ()) -> list[int]:
         if self._folds and chat[0]["role"] == "system":
             chat = _folded(chat)
         if not self.tokenizer.has_chat_template:
             plain = "\n\n".join(m["content"] for m in chat) + "\n\n"
             return list(self.tokenizer.encode(plain))
+        from jinja2 import TemplateError
+
         # JSON has to come first, so a thinking model must not think
-        return list(
-            self.tokenizer.apply_chat_template(chat, add_generation_prompt=True, enable_thinking=False)
-        )
+        settings: dict[str, Any] = {"add_generation_prompt": True, "enable_thinking": False}
+        if tools:
+            settings["tools"] = list(tools)
+        try:
+            return list(self.tokenizer.apply_chat_template(chat, **settings))
+        except TemplateError as exc:
+            raise JobInvalid("The model's chat template refuses these messages.") from exc
 
     def _shared_ids(self, system: str) -> list[int]:
         """The tokens that a system message always begins a prompt with, whatever the user's message."""
@@ -200,6 +209,15 @@ def _folded(chat: Chat) -> Chat:
     if following["role"] != "user":
         return [{**system, "role": "user"}, following, *rest]
     return [{**following, "content": f"{system['content']}\n\n{following['content']}"}, *rest]
+
+
+def _without_controls(value: Any, specials: re.Pattern[str] | None) -> Any:
+    """The same with every text in it defused."""
+    if isinstance(value, str):
+        return _defused(value, specials)
+    if isinstance(value, Mapping):
+        return {key: _without_controls(part, specials) for key, part in value.items()}
+    return [_without_controls(part, specials) for part in value] if isinstance(value, list) else value
 
 
 def _defused(text: str, specials: re.Pattern[str] | None) -> str:
