@@ -175,5 +175,8 @@ def measured(detail: Detail, name: str) -> Any:
 
 def all_metrics() -> dict[str, Metric]:
     """What the engines of this tree may report, by name."""
+    from workers.machine.engines.speculative.decode_loop import SPECULATIVE_METRICS  # which loads mlx
+
     engines = [entry.load() for entry in known_engines().values()]
-    return {name: one for engine in engines for name, one in getattr(engine, "metrics", {}).items()}
+    own = {name: one for engine in engines for name, one in getattr(engine, "metrics", {}).items()}
+    return {**own, **SPECULATIVE_METRICS}  # of engines with draft models only
