@@ -36,7 +36,7 @@ def compare(name: str, machine: Machine, model: Mapping[str, Any]) -> Iterator[F
 def _slots(check: str, slots: int | None, wanted: int, setting: str) -> Iterator[Finding]:
     if slots is not None and slots < wanted:
         message = (
-            f"the server works on {slots} at once; config.toml gives the machine {wanted} slots, "
+            f"the server works on {slots} at once; config.toml gives it {wanted} slots, "
             "so the others would wait in the server's queue"
         )
         remedy = f"set the server's {setting} to {wanted}, or slots = {slots} in config.toml"
@@ -58,7 +58,7 @@ def _cache(check: str, cache: int | None, each: int, wanted: int) -> Iterator[Fi
     if cache is not None and cache < each * wanted:
         message = (
             f"the server's KV cache has {cache:,} tokens: {counted(cache // each, 'submission')} of {each:,} "
-            f"tokens at once, while the machine has {wanted} slots; others would wait in the server's queue"
+            f"tokens at once, while it gets {wanted} slots; others would wait in the server's queue"
         )
         fits = max(1, cache // wanted)
         remedy = f"give the server more memory, or set context_tokens = {fits} or fewer slots in config.toml"

@@ -119,7 +119,7 @@ def _capacity(process: MachineProcess, name: str, model: str, seconds: float) ->
         return {}
     idle = not process.in_hand() and not process.gateway_requests()
     try:
-        return asdict(engine.capacity(model, process.machine.slots if idle else 1, seconds))
+        return asdict(engine.capacity(model, process.machine.slots_of(name) if idle else 1, seconds))
     except EngineError as error:
         log.info("the capacity of %s on %s is unknown: %s", model, name, error.message)
         return {}

@@ -651,7 +651,7 @@ SAID = (
         "machine well capacity for tiny: slots",
         "warning",
         "server_slots_fewer",
-        "works on 1 at once; config.toml gives the machine 2 slots",
+        "works on 1 at once; config.toml gives it 2 slots",
         "set the server's OLLAMA_NUM_PARALLEL to 2, or slots = 1",
     ),
     ("machine twin capacity for tiny", "ok", "", "enough: 65,536 tokens each", ""),
