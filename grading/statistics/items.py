@@ -39,9 +39,9 @@ class Item:
     @property
     def tells_apart(self) -> Discrimination | None:
         """How well it tells good work from weak; nothing where that cannot be said."""
-        found = self.discrimination
-        if found is None:
+        if self.discrimination is None:
             return None
+        found = round(self.discrimination, 2)  # as it is shown
         return "negative" if found < 0 else "weak" if found < WEAK else "fair" if found < GOOD else "good"
 
 

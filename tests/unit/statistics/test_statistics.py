@@ -6,6 +6,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -89,6 +90,8 @@ def test_an_item_is_hard_or_easy_and_tells_apart() -> None:
     assert (hard.difficulty, hard.tells_apart) == ("hard", "good")
     assert (easy.difficulty, easy.tells_apart) == ("easy", "weak")
     assert item([0.4, 0.6], [0.9, 0.1]).tells_apart == "negative"
+    nearly = replace(easy, discrimination=-0.004)
+    assert nearly.tells_apart == "weak"  # it is shown as 0.00
     unknown = item([], [])
     assert (unknown.difficulty, unknown.tells_apart) == (None, None)
 
