@@ -17,6 +17,7 @@ def benchmarks() -> Sections:
             "review": "bench.pages.review:command",
             "engines": "bench.engines.command:command",
             "sandbox": "bench.sandbox:command",
+            "weights": "bench.weights:command",
         }
     }
 

@@ -31,8 +31,10 @@ UNKNOWN_AGAIN_S = 30.0
 """The engine may still be starting."""
 
 
-SHARE = 60.0
-"""The most seconds that one run waits for the weights' digest."""
+BEFORE_S = 60.0
+"""The most seconds that a run waits for the weights' digest before it begins."""
+AFTER_S = 300.0
+"""And after its answer: a server may be reading the prompts of a whole batch."""
 TRIES = 3
 """A fingerprint that differs is taken again: only one that differs each time is a change."""
 Place = tuple[str, str]
@@ -141,6 +143,9 @@ class ModelDigests:
     def _asked(self, place: Place) -> bool:
         try:
             self.verify(place, PATIENCE_S)
+        except ModelMissing as error:
+            self._changed(place, error.coded)
+            return False
         except EngineError as error:
             log.info("the model digest of %s on %s is unknown: %s", place[1], place[0], error.message)
             return False
@@ -161,7 +166,7 @@ class ModelDigests:
         if isinstance(self._engines[place[0]], LoadsModels):
             return  # its answer tells; files of a model that is not loaded take minutes to read
         try:
-            self.verify(place, min(SHARE, seconds))
+            self.verify(place, min(BEFORE_S, seconds))
         except ModelMissing:
             raise
         except EngineError as error:
@@ -177,12 +182,12 @@ class ModelDigests:
         engine = self._engines[place[0]]
         if not engine.uses_model:
             return told
-        now = told or self._tell(place, min(SHARE, seconds))
+        now = told or self._tell(place, min(AFTER_S, seconds))
         expected = self._expect(place, now)
         for _ in range(TRIES - 1):
             if not now or same_weights(expected, now) or told:
                 break
-            now = self._tell(place, min(SHARE, seconds))
+            now = self._tell(place, min(AFTER_S, seconds))
         if not now:
             if expected:
                 raise EngineGarbled(WEIGHTS_UNKNOWN(engine=place[0], model=place[1]))

@@ -84,6 +84,20 @@ def test_no_grade_is_given_by_other_weights(lab: Lab) -> None:
     again.close()
 
 
+def test_a_model_that_the_server_does_not_have_is_found_before_any_run(leases: Leases) -> None:
+    with openai_server(flavour="llama") as server:
+        place = {"engine": "spark_a", "model": "gemma-3-27b"}
+        engines = {"spark_a": {"kind": "openai", "url": f"{server.url}/v1"}}
+        machine = Machine.model_validate({"name": "one", "engines": engines, "stages": {"analysis": place}})
+        process = Lab(machine, leases, server).start()
+        assert not process.model_digests.ask()
+        process.heartbeat()
+        (mine,) = (one for one in leases.heartbeats() if one.process == process.process)
+        assert mine.broken == {"analysis"}
+        assert "It has tiny" in mine.circuits["spark_a"]["why"]
+        process.close()
+
+
 def test_a_swap_while_the_answer_is_written_is_noticed(lab: Lab) -> None:
     process = lab.start()
     assert process.model_digests.ask()

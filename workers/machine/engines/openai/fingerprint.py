@@ -40,7 +40,7 @@ WEIGHTS = ("n_params", "size", "n_vocab", "n_embd", "n_ctx_train", "vocab_type")
 """What llama-server lists of them."""
 ANY_NAME = "llamacpp"
 """Who owns the models of llama-server, which answers to names that it does not have."""
-SECONDS = 120.0
+SECONDS = 300.0
 """For one answer: a server may be reading the prompts of a whole batch."""
 
 Payload = dict[str, Any]
