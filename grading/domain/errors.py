@@ -186,6 +186,8 @@ class EngineError(GraderError):
         "student.engine_failed", "An error stopped the computer that was grading this part."
     )
     """What happened, for the student: without names, addresses and jargon."""
+    of_requests = False
+    """Only gateway requests end with it, no run of a stage."""
 
 
 class EngineUnreachable(EngineError):
@@ -383,7 +385,8 @@ def model_faults() -> dict[str, type[EngineError]]:
     kinds: list[type[EngineError]] = [EngineError]
     while kinds:
         kind = kinds.pop(0)
-        found.setdefault(kind.code, kind)
+        if not kind.of_requests:
+            found.setdefault(kind.code, kind)
         kinds += kind.__subclasses__()
     return found
 

@@ -40,6 +40,7 @@ NO_IDS = {
     "connection": "canvas",
     "criterion": "load",
     "group": "0" * 32,
+    "item": "0" * 32,
     "platform_id": 1,
     "context_id": 1,
     "secret_id": 1,

@@ -172,6 +172,7 @@ class ToolsRefused(JobInvalid):
     """The model or its server cannot call tools."""
 
     code = "tools_not_supported"
+    of_requests = True
     default_message = define_message(
         "error.tools_not_supported", "The model or its server cannot call these tools."
     )
