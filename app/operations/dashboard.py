@@ -279,6 +279,11 @@ def _machine_troubles(states: ClusterState) -> Iterator[Trouble]:
             _("The Machines page shows the cause for each."),
             endpoint="operations.machines",
         )  # fmt: skip
+    yield from _weights_troubles(states)
+
+
+def _weights_troubles(states: ClusterState) -> Iterator[Trouble]:
+    """Weights that changed on a machine, and that differ between machines."""
     if states.changes:
         yield Trouble(
             _(

@@ -64,8 +64,8 @@ class Page:
 
 def _query(assignment_id: int) -> Any:
     """The last change of points of each criterion of each submission, of those that are not undone."""
-    change, later, submission = tables.Change, aliased(tables.Change), tables.Submission
-    example = tables.Example
+    change, later = tables.Change, aliased(tables.Change)
+    submission, example, author = tables.Submission, tables.Example, aliased(tables.User)
     after = select(later.id).where(
         later.submission_id == change.submission_id,
         later.kind == "points",
@@ -79,7 +79,6 @@ def _query(assignment_id: int) -> Any:
         example.removed_at.is_(None),
         example.excerpt != "",
     )
-    author = aliased(tables.User)
     return (
         select(
             change,
