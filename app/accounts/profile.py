@@ -9,7 +9,7 @@ from flask_login import login_user
 from werkzeug.wrappers import Response
 
 from app.accounts import sign_in
-from app.web import auth
+from app.web import auth, parsing
 from app.web.auth import SCOPE_TEXTS
 from app.web.i18n import gettext as _
 from app.web.i18n import languages, render_error, speak, title_of
@@ -168,5 +168,4 @@ def _tokens_page(secret: str | None = None) -> str:
 
 
 def _before() -> int | None:
-    text = request.args.get("before", "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
+    return parsing.whole_number(request.args.get("before", ""))

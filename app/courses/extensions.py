@@ -92,7 +92,7 @@ def _page(actor: Actor, assignment_id: int, problem: str = "") -> str:
         found = _assignment(session, actor, assignment_id)
         students = extensions.list_students(session, found)
         pages_ = max(1, -(-sum(one.extended for one in students) // GIVEN))
-        page = min(_number(request.args.get("page", "")) or 1, pages_)
+        page = min(parsing.whole_number(request.args.get("page", ""), 6) or 1, pages_)
         items = extensions.list_extensions(session, found, page, GIVEN)
         course = found.course
     return render_template(
@@ -125,10 +125,6 @@ def _picks(students: Sequence[Student], chosen: frozenset[int]) -> Markup:
 @cache
 def _zone_options() -> Markup:
     return Markup("").join(Markup('<option value="{}">').format(zone) for zone in dates.zones())
-
-
-def _number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else 0
 
 
 def _assignment(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:

@@ -296,7 +296,7 @@ def _bounds() -> dict[str, int]:
 
 def _number(text: str) -> int:
     """A number that a column holds; 0 for everything else."""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+    return parsing.whole_number(text) or 0
 
 
 def _assignment(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:

@@ -16,7 +16,7 @@ from werkzeug.wrappers import Response
 from app.review import criterion_page, views, worklist
 from app.review.criterion_page import Switches
 from app.review.detail import Level
-from app.web import auth, grade_view_audit
+from app.web import auth, grade_view_audit, parsing
 from app.web.i18n import gettext as _
 from app.web.i18n import ngettext, render_error
 from app.web.services import services
@@ -136,7 +136,7 @@ def save(assignment_id: int, criterion: str, group: str) -> Answer:
     """Give all members a level, points or a comment, and lead on to the next ungraded group."""
     actor, key = auth.actor(), _key(group)
     try:
-        wanted, bulk = _wanted(), _bulk()
+        wanted, bulk = _wanted(), views.form_bulk()
         with services().store.read_autocommit() as session:
             grouped = _grouped(session, actor, assignment_id, criterion, "grade.change")
         groups = _chosen(grouped, key)
@@ -286,8 +286,8 @@ def _to_change(grouped: Grouped, group: AnswerGroup, *, everybody: bool) -> list
 
 
 def _seen(grouped: Grouped) -> int:
-    given = request.form.get("seen", "")
-    return int(given) if given.isascii() and given.isdecimal() and len(given) < 19 else grouped.found.newest
+    given = parsing.whole_number(request.form.get("seen", ""), 18)
+    return grouped.found.newest if given is None else given
 
 
 def _saved(changed: int, skipped: int) -> str:
@@ -347,24 +347,15 @@ def _key(group: str) -> str:
     return "" if group == NOTHING else group[:80]
 
 
-def _bulk() -> str:
-    """The id that the form brings for its changes. Raises ChangeRefused."""
-    given = request.form.get("bulk", "")
-    if len(given) != 32 or not given.isalnum():
-        raise ChangeRefused
-    return given
-
-
 def _wanted() -> GroupChange:
     """What the form asks for. Raises ChangeRefused."""
     form = request.form
     remove = form.get("remove_item", "")[:32]
     item = remove or form.get("item", "")[:32]
-    level = form.get("level", "")
+    level = parsing.whole_number(form.get("level", ""), 2)
     texts = {name: _typed(name) for name in ("reason", "comment")}
-    number = int(level) if level.isascii() and level.isdecimal() and len(level) < 3 else None
-    points = None if number is not None else worklist.number(form.get("points", ""))
-    graded = {"level": number, "points": points, **texts}
+    points = None if level is not None else worklist.number(form.get("points", ""))
+    graded = {"level": level, "points": points, **texts}
     try:
         # a form is sent by one button: what is written beside it waits for a level
         return GroupChange.model_validate({"item": item, "remove": bool(remove)} if item else graded)

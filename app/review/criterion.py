@@ -11,7 +11,7 @@ from werkzeug.wrappers import Response
 
 from app.review import criterion_page, views, worklist
 from app.review.criterion_page import CriterionPage, Switches
-from app.web import auth, grade_view_audit
+from app.web import auth, grade_view_audit, parsing
 from app.web.i18n import gettext as _
 from app.web.i18n import number, render_error
 from app.web.services import services
@@ -199,7 +199,7 @@ def _wanted_item(session: Session, view: SubmissionView, criterion: str, actor: 
 def undo(assignment_id: int, criterion: str, submission_id: str) -> Response:
     """Undo what was saved, and go back to that submission."""
     actor, given = auth.actor(), request.form.get("change", "").split(".")[:2]
-    ids = [int(one) for one in given if one.isascii() and one.isdecimal() and len(one) < 10]
+    ids = [number for one in given if (number := parsing.whole_number(one)) is not None]
     with services().store.write() as session:
         _of(assignment_id, views.load_view(session, actor, submission_id, "grade.change"))
         criterion_edits.undo_criterion(session, submission_id, criterion, ids, actor)
@@ -305,10 +305,9 @@ def _switches() -> Switches:
 
 def _edit() -> CriterionEdit:
     """What the form says; without a level it confirms."""
-    level = request.form.get("level", "")
+    level = parsing.whole_number(request.form.get("level", ""), 2)
     text = request.form.get("text", "").replace("\0", "").replace("\r\n", "\n").strip()
-    known = level.isascii() and level.isdecimal() and len(level) < 3
-    return CriterionEdit(level=int(level) if known else None, text=text[:20_000])
+    return CriterionEdit(level=level, text=text[:20_000])
 
 
 def _saved(page: CriterionPage, edit: CriterionEdit) -> str:

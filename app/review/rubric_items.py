@@ -11,7 +11,7 @@ from werkzeug.wrappers import Response
 
 from app.review import criterion_page, views, worklist
 from app.review.criterion_page import Switches
-from app.web import auth
+from app.web import auth, parsing
 from app.web.i18n import gettext as _
 from app.web.i18n import ngettext, render_error
 from app.web.services import services
@@ -91,7 +91,7 @@ def edit(assignment_id: int, criterion: str, item: str) -> Answer:
             moved = item_changes.preview_edit(session, assignment_id, edited)
         if any(one.delta for one in moved) and "sure" not in request.form:
             return _preview(found, edited, moved)
-        bulk = _bulk()
+        bulk = views.form_bulk()
         count = item_changes.edit_item(
             services().store, assignment_id, edited, seen=_seen(), bulk=bulk, actor=actor
         )
@@ -133,7 +133,7 @@ def _preview(found: ItemsOf, edited: RubricItem, moved: tuple[Moved, ...]) -> st
         found=found,
         edited=edited,
         seen=_seen(),
-        bulk=_bulk(),
+        bulk=views.form_bulk(),
         moved=moved[:MOST_LISTED],
         total=len(moved),
         released=sum(one.released for one in moved),
@@ -190,13 +190,4 @@ def _saved(edited: RubricItem, count: int) -> str:
 
 
 def _seen() -> int:
-    given = request.form.get("seen", "")
-    return int(given) if given.isascii() and given.isdecimal() and len(given) < 10 else 0
-
-
-def _bulk() -> str:
-    """The id that the form brings for its changes. Raises ChangeRefused."""
-    given = request.form.get("bulk", "")
-    if len(given) != 32 or not given.isalnum():
-        raise ChangeRefused
-    return given
+    return parsing.whole_number(request.form.get("seen", "")) or 0

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
 from app.review import detail, views, worklist
-from app.web import auth
+from app.web import auth, parsing
 from app.web.i18n import gettext as _
 from app.web.i18n import render_error
 from app.web.services import services
@@ -102,9 +102,8 @@ def _draw() -> dict[str, Any]:
     ids = [one for one in request.args.get("ids", "").split(",") if one.isalnum() and len(one) <= 32]
     if ids:
         return {"ids": ",".join(ids[:MOST])}
-    count, seed = request.args.get("count", ""), request.args.get("seed", "")[:40]
-    valid = count.isascii() and count.isdecimal() and len(count) < 5 and int(count) > 0
-    return {"count": int(count), "seed": seed} if valid else {}
+    count = parsing.whole_number(request.args.get("count", ""), 4)
+    return {"count": count, "seed": request.args.get("seed", "")[:40]} if count else {}
 
 
 def _levels() -> dict[str, float]:

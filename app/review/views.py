@@ -227,9 +227,8 @@ def undo(submission_id: str) -> Answer:
             undo_release(session, view.assignment_id, actor)
             hidden = _("Undone. The student cannot see this grade.")
             return hidden if "released" in form else _("Undone. The grade is released again."), {}
-        number = form.get("change", "")
-        change_number = int(number) if number.isascii() and number.isdecimal() and len(number) < 10 else 0
-        edits.undo_change(session, submission_id, change_number, _stamp(), actor)
+        change_id = parsing.whole_number(form.get("change", "")) or 0
+        edits.undo_change(session, submission_id, change_id, _stamp(), actor)
         return _("Undone. The previous value is restored."), {}
 
     return _done(submission_id, "grade.release" if releases else "grade.change", work)
@@ -349,24 +348,25 @@ def _wanted(session: Session, submission_id: str) -> Change:
 
 def _place(session: Session, submission_id: str) -> dict[str, Any]:
     """Where a comment is to stand: `document:cell` by their numbers, and a line."""
-    document, _colon, cell = request.form.get("place", "").partition(":")
-    line = request.form.get("line", "").strip()
-    if not _is_number(document):
-        if line:
+    given, _colon, cell = request.form.get("place", "").partition(":")
+    typed = request.form.get("line", "").strip()
+    document, line = parsing.whole_number(given), parsing.whole_number(typed)
+    if document is None:
+        if typed:
             raise ChangeRefused(_("Choose the file of the line."))
         return {}
     documents = session.get_one(tables.Submission, submission_id).documents
-    if int(document) >= len(documents) or (line and not _is_number(line)):
+    if document >= len(documents) or (typed and line is None):
         raise ChangeRefused(_("This location does not exist in the submission."))
-    return {
-        "document": documents[int(document)]["path"],
-        "cell": int(cell) if _is_number(cell) else None,
-        "line": int(line) if line else None,
-    }
+    return {"document": documents[document]["path"], "cell": parsing.whole_number(cell), "line": line}
 
 
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) < 10
+def form_bulk() -> str:
+    """The id that a form brings for all changes it makes. Raises ChangeRefused."""
+    given = request.form.get("bulk", "")
+    if len(given) != 32 or not given.isalnum():
+        raise ChangeRefused
+    return given
 
 
 def _stamp() -> str:

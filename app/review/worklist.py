@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from app.review import detail
-from app.web import page_cache
+from app.web import page_cache, parsing
 from app.web.i18n import current
 from app.web.i18n import gettext as _
 from app.web.i18n import number as shown
@@ -228,8 +228,8 @@ def number(text: str) -> float | None:
 
 def page_of(args: Mapping[str, str]) -> int:
     """The page of an address, from 1."""
-    text = args.get("page", "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 1
+    found = parsing.whole_number(args.get("page", ""), 5)
+    return 1 if found is None else found
 
 
 def address_of(filters: Filters, page: int = 1) -> dict[str, Any]:

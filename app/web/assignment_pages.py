@@ -129,8 +129,7 @@ def head(session: Session, assignment: tables.Assignment, now: versions.VersionS
 
 def whole(name: str) -> int | None:
     """A whole number of the form or the address, if it is one."""
-    text = request.form.get(name, request.args.get(name, ""))
-    return int(text) if text.isdecimal() and text.isascii() and len(text) < 10 else None
+    return parsing.whole_number(request.form.get(name, request.args.get(name, "")))
 
 
 def can_submit(actor: Actor, view: Overview) -> bool:

@@ -176,6 +176,11 @@ def uploaded(files: Iterable[FileStorage]) -> tuple[UploadedFile, ...]:
     return tuple(UploadedFile(file.filename or "", file.read()) for file in chosen)
 
 
+def whole_number(text: str, digits: int = 9) -> int | None:
+    """A number of at most so many ASCII digits, as forms and addresses have them; None for all else."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= digits else None
+
+
 def form_moment(name: str) -> datetime:
     """A moment of a form that undoes what was done then. Raises CannotUndo."""
     try:

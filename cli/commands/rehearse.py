@@ -5,21 +5,18 @@ from __future__ import annotations
 import json
 import secrets
 import statistics
-import time
-import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, cast
+from typing import Any
 
 import click
 
 from cli.doctor.machines import OTHERWISE, REMEDIES
+from cli.examinations import ask_machines
 from cli.settings import Settings, complete_machine
 from cli.tables import show, table
-from grading.broker.canaries import EXAMINATIONS
-from grading.broker.celery_app import REHEARSE, own_queue
-from grading.broker.dispatch import Dispatch
+from grading.broker.celery_app import REHEARSE
 from grading.broker.machine_status import MachineState, peer
 from grading.documents import Identity
 from grading.domain.errors import GraderError
@@ -32,7 +29,6 @@ from grading.store.assignments import versions
 from workers.server.context import Server, open_server
 from workers.server.prepare import NO_SANDBOX, ReceivedSubmission, make_ready
 
-LOOK_EVERY_S = 0.2
 LEAST_CACHED = 0.1
 """Share of prompt tokens from which on a prefix cache is in use: what a class shares is most of a prompt."""
 SHORTENED, CLOSED = "shortened", "answer_shortened"
@@ -94,7 +90,14 @@ def rehearse(
         if not as_json:
             machines = ", ".join(state.name for state in states)
             click.echo(f"{runs} runs of each stage on {machines}; at most {patience:.0f} s.")
-        answers = ask(server.dispatch, [state.name for state in states], jobs, runs, patience)
+        answers = ask_machines(
+            server.dispatch,
+            REHEARSE,
+            [state.name for state in states],
+            [jobs, runs],
+            patience,
+            worth_waiting=lambda state: state.alive,
+        )
     finally:
         server.store.close()
         server.dispatch.registry.redis.close()
@@ -104,7 +107,7 @@ def rehearse(
         for state in states
         for found in answers.get(state.name, {}).get("stages", ())
     ]
-    silent = [state.name for state in states if state.name not in answers]
+    silent = [state.name for state in states if not answers.get(state.name)]
     (_print_json if as_json else _print)(figures, silent, runs)
     failed = sum(one.runs - one.succeeded for one in figures)
     if failed or silent:
@@ -143,31 +146,6 @@ def class_jobs(server: Server, name: str) -> list[dict[str, Any]]:
                 }
             )
     return jobs
-
-
-def ask(
-    dispatch: Dispatch, names: Sequence[str], jobs: Sequence[Mapping[str, Any]], runs: int, patience_s: float
-) -> dict[str, Mapping[str, Any]]:
-    """Send the class to all machines at once; those that do not answer in time are left out."""
-    until = dispatch.registry.time() + patience_s
-    open_ = {name: uuid.uuid4().hex for name in names}
-    for name, rehearsal in open_.items():
-        args = [rehearsal, list(jobs), runs, until]
-        dispatch.celery.send_task(REHEARSE, args=args, queue=own_queue(name), ignore_result=True)
-    found: dict[str, Mapping[str, Any]] = {}
-    end = time.monotonic() + patience_s
-    while open_ and time.monotonic() < end:
-        keys = [f"{EXAMINATIONS}{name}:{rehearsal}" for name, rehearsal in open_.items()]
-        rows = cast("list[str | None]", dispatch.registry.redis.mget(keys))
-        for name, row in zip(list(open_), rows, strict=True):
-            if row is not None:
-                found[name] = json.loads(row)
-                del open_[name]
-        alive = {state.name for state in dispatch.machines() if state.alive}
-        if not open_.keys() & alive:
-            break
-        time.sleep(LOOK_EVERY_S)
-    return found
 
 
 def figures_of(state: MachineState, found: Mapping[str, Any], slots: int) -> Figures:

@@ -4,17 +4,14 @@ each model.
 
 from __future__ import annotations
 
-import json
-import time
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from cli.doctor import capacity
 from cli.doctor.finding import Finding, Installation, disk, failure, ok, size, warning
-from grading.broker.canaries import EXAMINATIONS
-from grading.broker.celery_app import EXAMINE, own_queue
+from cli.examinations import Answer, ask_machines
+from grading.broker.celery_app import EXAMINE
 from grading.broker.dispatch import AWAY, Dispatch, open_dispatch
 from grading.broker.heartbeats import Heartbeat
 from grading.broker.machine_status import MachineState, changed_models
@@ -23,7 +20,6 @@ from grading.domain.model_digests import Claim, claims, differing, short
 from grading.shared.code_version import fingerprint, software
 from workers.machine.engines import known_engines
 
-LOOK_EVERY_S = 0.1
 TRAVEL_S = 10.0
 FRESH_S = 6.0
 """Two heartbeats; an older one may be that of a process which was killed and replaced."""
@@ -50,7 +46,7 @@ REMEDIES = {
 }
 OTHERWISE = Remedy("model_fails", "see the engine's log there, and docs/reference/model-faults.md")
 
-Examination = Mapping[str, Any]
+Examination = Answer
 
 
 def diagnose(installation: Installation) -> Iterator[Finding]:
@@ -84,37 +80,12 @@ def _examine(installation: Installation, dispatch: Dispatch, names: Sequence[str
     patience = installation.bounds.patience_s
     models = max((len(_models(m)) for m in installation.config.machines), default=1)
     wait = patience * models + TRAVEL_S
-    until = dispatch.registry.time() + wait
-    open_ = {uuid.uuid4().hex: name for name in names}
-    for examination, name in open_.items():
-        args = [examination, patience, until]
-        dispatch.celery.send_task(EXAMINE, args=args, queue=own_queue(name), ignore_result=True)
-    found: dict[str, Examination] = {}
-    end = time.monotonic() + wait
-    while open_ and time.monotonic() < end:
-        keys = [f"{EXAMINATIONS}{name}:{examination}" for examination, name in open_.items()]
-        rows = cast("list[str | None]", dispatch.registry.redis.mget(keys))
-        for examination, row in zip(list(open_), rows, strict=True):
-            if row is not None:
-                found[open_.pop(examination)] = _read(row)
-        if open_ and not _worth_waiting(dispatch, set(open_.values())):
-            break
-        time.sleep(LOOK_EVERY_S if open_ else 0)
-    return found
+    return ask_machines(dispatch, EXAMINE, names, [patience], wait, _worth_waiting)
 
 
-def _read(row: str) -> Examination:
-    """A machine's answer; nothing in it when it is none."""
-    try:
-        content = json.loads(row)
-    except ValueError:
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
-def _worth_waiting(dispatch: Dispatch, names: set[str]) -> bool:
+def _worth_waiting(state: MachineState) -> bool:
     """Not for machines that died meanwhile, nor for those whose slots are all busy with students' work."""
-    return any(s.name in names and s.alive and s.busy < s.slots for s in dispatch.machines())
+    return state.alive and state.busy < state.slots
 
 
 def _models(machine: Machine) -> set[tuple[str, str]]:

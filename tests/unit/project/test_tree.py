@@ -41,7 +41,7 @@ SECRET = re.compile(
     r"|\bhf_[A-Za-z0-9]{30}|\bsk-[A-Za-z0-9]{32}|\bxox[baprs]-[\w-]{20}|\bwhsec_[A-Za-z0-9+/]{24}"
 )
 REGISTRY = re.compile(
-    r"https?://[\w.:-]+(?:/\w+)*/(?:simple|packages)\b|--(?:extra-)?index-url|--find-links[ =]\S*:"
+    r"https?://[\w.:-]+(?:/\w+)*/(?:simple|packages)\b|-{2}(?:extra-)?index.url|-{2}find.links[ =]\S*:"
 )
 
 
