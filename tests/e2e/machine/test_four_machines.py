@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -25,6 +24,7 @@ from grading.store.assignments.versions import NewVersion
 from grading.store.tables import Grade, Round, Run
 from tests.support.engines import SMALLER
 from tests.support.factories import COURSE, RUBRIC, document
+from tests.support.servers.base import ModelServer
 from tests.support.servers.ollama_server import digest_of, ollama_server
 from tests.support.services import SqliteDatabases
 from tests.support.system import ASSIGNMENT, Site, assert_graded_once, count_final, furnish, site, until
@@ -85,15 +85,20 @@ mean(sales$amount); median(sales$amount)
 
 @dataclass(frozen=True)
 class Cluster:
-    """Everything runs; `model` is the folder of the Macs' model."""
+    """Everything runs; `model` is the folder of the Macs' model, `ollama` the servers of the Sparks."""
 
     site: Site
     client: Client
     model: str
+    ollama: tuple[ModelServer, ModelServer]
 
     def submit(self, student: str) -> str:
         accepted = self.client.submit({"work.R": WORK.encode()}, ASSIGNMENT, student)
         return str(accepted["id"])
+
+    def begun(self, submission: str) -> bool:
+        """Whether each stage has been taken by a machine."""
+        return all(stage["machine"] for stage in self.client.submission(submission)["stages"].values())
 
     def done(self, submission: str) -> Done:
         with self.site.store.read() as session:
@@ -173,7 +178,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, sqlite_databases: SqliteDa
             client = furnish(made.store, url)
             made.until_alive(*(machine.name for machine in made.config.machines))
             until(lambda: accepts_uploads(url), 30, "the web app answers")
-            yield Cluster(made, client, model)
+            yield Cluster(made, client, model, (first, second))
 
 
 def expect_provenance(cluster: Cluster, provenance: dict[str, Any], model: str) -> None:
@@ -192,9 +197,10 @@ def _submit_by_command(cluster: Cluster, work: Path, student: str) -> dict[str, 
     command = ["submit", str(work), "--assignment", ASSIGNMENT, "--student", student]
     parts = cluster.site.parts
     options = ["--wait", "--json", "--server", cluster.client.url]
-    parts.start("submit", *command, *options, environ={"GRADER_TOKEN": cluster.client.token})
-    assert parts.running.pop("submit").wait(90) == 0
-    written = (cluster.site.folder / "submit.log").read_text(encoding="utf-8")
+    name = f"submit-{student}"
+    parts.start(name, *command, *options, environ={"GRADER_TOKEN": cluster.client.token})
+    assert parts.running.pop(name).wait(90) == 0
+    written = (cluster.site.folder / f"{name}.log").read_text(encoding="utf-8")
     view = json.loads(written[written.index("{") :])  # it may have said before that it tries again
     assert isinstance(view, dict)
     return view
@@ -256,8 +262,10 @@ def test_one_submission_takes_as_long_as_its_longer_stage(cluster: Cluster) -> N
 
 def test_two_submissions_at_once_use_the_spares_and_two_machines_each(cluster: Cluster) -> None:
     """More than the primary machines have slots for, and so few that there is always another machine."""
-    with ThreadPoolExecutor(2) as pool:
-        submitted = list(pool.map(cluster.submit, (f"s-{number}" for number in range(2, 4))))
+    sparks = cluster.ollama
+    with sparks[0].holding(), sparks[1].holding():  # so that a primary machine cannot do one after the other
+        submitted = [cluster.submit(f"s-{number}") for number in range(2, 4)]
+        until(lambda: all(map(cluster.begun, submitted)), 90, "machines are at all four runs")
     for submission in submitted:
         assert cluster.client.wait(submission, 90)["status"] == "graded"
     done = [cluster.done(submission) for submission in submitted]

@@ -13,6 +13,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -67,6 +68,9 @@ class ModelServer(ThreadingHTTPServer):
         """Numbers the requests that want their answer whole."""
         self.lock = threading.Lock()
         self.stopping = threading.Event()
+        self.answering = threading.Event()
+        """Set while generations may begin to answer; see `holding`."""
+        self.answering.set()
         self.changed = threading.Condition(self.lock)
         super().__init__(("127.0.0.1", port), handler)
 
@@ -103,6 +107,15 @@ class ModelServer(ThreadingHTTPServer):
         """Wait until a counter of `stats` reaches `count`."""
         with self.changed:
             return bool(self.changed.wait_for(lambda: getattr(self.stats, what) >= count, seconds))
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """Generations that begin meanwhile answer only afterwards."""
+        self.answering.clear()
+        try:
+            yield
+        finally:
+            self.answering.set()
 
     def wrote(self) -> None:
         """Count a piece of an answer."""
@@ -201,6 +214,11 @@ class ModelHandler(BaseHTTPRequestHandler):
                 return
             if ready:  # more of the client's bytes wait: do not spin
                 self.server.stopping.wait(min(left, 0.05))
+
+    def until_answering(self) -> None:
+        """Wait while the server holds its answers; raises Gone as `pause` does."""
+        while not self.server.answering.is_set():
+            self.pause(0.05)
 
     def counted(self, payload: dict[str, Any]) -> Iterator[None]:
         """Count a generation around a yield; a client that leaves counts as a disconnect."""

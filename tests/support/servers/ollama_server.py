@@ -96,6 +96,7 @@ class OllamaHandler(ModelHandler):
             self._generate(_Turn(payload, chat, self.server.behaviour), fault)
 
     def _generate(self, turn: _Turn, fault: str) -> None:
+        self.until_answering()
         if not turn.stream and not fault:
             self.pause(self.server.behaviour.seconds)
             waits = self.server.behaviour.waits
