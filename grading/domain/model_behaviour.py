@@ -128,6 +128,11 @@ def encode(behaviour: Behaviour) -> str:
     return f"{ALGORITHM}:p{told}{'.'.join(rows)}"
 
 
+def is_fingerprint(digest: str) -> bool:
+    """Whether a digest is of behaviour, so that it takes tokens to make."""
+    return digest.startswith(f"{ALGORITHM}:")
+
+
 def decode(digest: str) -> Behaviour | None:
     """The fingerprint of a digest; None where it is none."""
     algorithm, _, value = digest.partition(":")

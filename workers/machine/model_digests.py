@@ -17,7 +17,7 @@ from grading.broker.kept_digests import KeptDigests
 from grading.config.settings import Machine
 from grading.domain.errors import BudgetExceeded, EngineError, EngineGarbled, ModelMissing
 from grading.domain.messages import Message
-from grading.domain.model_behaviour import same_weights
+from grading.domain.model_behaviour import is_fingerprint, same_weights
 from grading.domain.model_digests import short
 from workers.machine.engines.base import Engine, LoadsModels, ReportsDigest, ReportsMetrics, model_source
 from workers.machine.messages import WEIGHTS_CHANGED, WEIGHTS_UNKNOWN
@@ -135,10 +135,17 @@ class ModelDigests:
                     log.error("model %s could not be used: %s", place.model, error.message)
 
     def ask(self) -> bool:
-        """Ask the engines that can tell; whether all of them did. May take minutes."""
+        """Ask the engines that can tell; whether all of them did. May take minutes.
+
+        Once a fingerprint is known, only answers and probes take it again: it generates tokens, which a
+        server with nothing to do, or that others use, is not asked for.
+        """
         places = {place.place for place in self._machine.stages.values()}
-        told = [self._asked(place) for place in sorted(places)]
+        told = [self._asked(place) for place in sorted(places) if not self._fingerprinted(place)]
         return all(told)
+
+    def _fingerprinted(self, place: Place) -> bool:
+        return is_fingerprint(self._expected.get(place, "")) and place not in self._others
 
     def _asked(self, place: Place) -> bool:
         try:

@@ -13,6 +13,7 @@ from grading.broker.kept_digests import KeptDigests
 from grading.broker.leases import Leases
 from grading.config.settings import Machine
 from grading.domain.errors import BudgetExceeded
+from grading.domain.model_behaviour import is_fingerprint
 from grading.domain.model_digests import changes
 from tests.integration.machine.test_process import job, leases
 from tests.support.servers.base import ModelServer
@@ -82,6 +83,22 @@ def test_no_grade_is_given_by_other_weights(lab: Lab) -> None:
     lab.server.behaviour.weights = ""
     assert lab.grade(again, "back")["error"] == "model_missing"
     again.close()
+
+
+def test_a_server_with_nothing_to_do_is_asked_for_no_tokens(lab: Lab) -> None:
+    process = lab.start()
+    place = lab.machine.stages["analysis"].place
+    engine, asked = process.engines[place[0]], []
+    digest = engine.digest  # type: ignore[attr-defined]
+    engine.digest = lambda *of: asked.append(of) or digest(*of)  # type: ignore[attr-defined]
+    assert all(process.model_digests.ask() for _ in range(3))
+    free = not is_fingerprint(process.model_digests.known(place))
+    assert len(asked) == (3 if free else 1)
+    lab.server.behaviour.weights = "other"
+    assert lab.grade(process, "swapped")["error"] == "model_missing"
+    lab.server.behaviour.weights = ""
+    assert process.model_digests.ask()  # a change is looked at again, so that it ends by itself
+    process.close()
 
 
 def test_a_model_that_the_server_does_not_have_is_found_before_any_run(leases: Leases) -> None:

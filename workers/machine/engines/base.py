@@ -215,10 +215,10 @@ class CountsTokens(Protocol):
 
 @runtime_checkable
 class ReportsDigest(Protocol):
-    """An engine that can tell which weights a model has, without generating."""
+    """An engine that can tell which weights a model has, by a digest or by a few generated tokens."""
 
     def digest(self, model: str, seconds: float) -> str:
-        """`ALGORITHM:HEX` of weights, configuration and tokenizer; empty when unknown.
+        """`ALGORITHM:HEX` of weights, configuration and tokenizer, or `behaviour:…`; empty when unknown.
 
         Raises EngineErrors.
         """
