@@ -13,6 +13,7 @@ from tests.support.servers.base import Behaviour, ModelHandler, ModelServer, mai
 from tests.support.servers.instances import answer_text, faulty_text, pieces, tokens
 
 BUSY = "server busy, please try again.  maximum pending requests exceeded"
+BROKE_OFF = "an error was encountered while running the model: unexpected EOF"
 LOAD_NS = 41_000_000
 DETAILS = {
     "parent_model": "",
@@ -89,7 +90,7 @@ class OllamaHandler(ModelHandler):
         if fault == "404" or model not in self.server.behaviour.models:
             self.json({"error": f"model '{model}' not found"}, 404)
         elif fault == "500":
-            self.json({"error": "llama runner process has terminated: exit status 2"}, 500)
+            self.json({"error": "llama-server process has terminated: exit status 2"}, 500)
         elif fault == "503":
             self.json({"error": BUSY}, 503)
         elif not self.page(fault):
@@ -120,7 +121,7 @@ class OllamaHandler(ModelHandler):
             self.server.wrote()
             self.chunk(turn.line(part))
             if fault == "error_midstream":
-                self.chunk(json.dumps({"error": "unexpected EOF"}).encode() + b"\n")
+                self.chunk(json.dumps({"error": BROKE_OFF}).encode() + b"\n")
                 return
         for line in turn.called():
             self.chunk(line)
