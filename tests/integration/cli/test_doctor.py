@@ -610,7 +610,7 @@ def sick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[st
         known = {
             "port": free_port(),
             "nobody": free_port(),
-            "first": enter(ModelServer(OllamaHandler, Behaviour(("tiny",), waits=(0, 1)))).url,
+            "first": enter(ModelServer(OllamaHandler, Behaviour(("tiny",), 0.1, waits=(0, 1)))).url,
             "second": enter(ModelServer(_OtherWeights, Behaviour(("tiny",)))).url,
             "hangs": enter(openai_server(fault="hang")).url,
         }

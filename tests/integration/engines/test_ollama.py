@@ -99,6 +99,8 @@ def test_top_p_and_seed_are_sent_only_where_they_are_given(server: ModelServer) 
 def test_its_slots_show_in_who_waits_of_as_many_short_requests(server: ModelServer) -> None:
     engine = engine_on(server, keep_alive=300)
     server.behaviour.waits = (0, 0, 1)
+    assert engine.capacity("tiny", 3, 5.0).slots is None, "so short that sending takes as long"
+    server.behaviour.seconds = 0.1
     told = engine.capacity("tiny", 3, 5.0)
     assert (told.slots, told.context_tokens, told.slots_setting) == (2, 65_536, "OLLAMA_NUM_PARALLEL")
     sent = server.stats.last
