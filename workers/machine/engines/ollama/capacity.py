@@ -18,7 +18,7 @@ QUESTION = "Count from one to one hundred, in words."
 WAITED = 0.5
 """Of the shortest answer's time: whoever waits for a slot waits for all of an answer, the others for none."""
 LEAST_S = 0.05
-"""Shortest answer that shows it. Requests that begin at once arrive up to 10 ms apart, which looks like waiting."""
+"""Shortest answer that shows it: requests that begin at once arrive up to 10 ms apart, as if one waited."""
 
 
 @dataclass(frozen=True)
