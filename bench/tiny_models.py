@@ -54,6 +54,8 @@ FOLDING_TEMPLATE = (
     "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
     + SYSTEM_TEMPLATE
 )
+PRINTABLE = [chr(code) for code in range(33, 127)]
+"""The characters that `write_printable` leaves a model."""
 SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 
 
@@ -65,10 +67,12 @@ def make_model(
     system: bool = True,
     context: int = 4096,
     dtype: Literal["float32", "bfloat16"] = "float32",
+    seed: int = 0,
 ) -> Path:
     """Write a model that mlx-lm loads, with a byte-level tokenizer of about 512 tokens.
 
-    The same arguments give the same weights. `system` false gives a template that refuses the system role.
+    The same arguments give the same weights, another seed others of the same spread.
+    `system` false gives a template that refuses the system role.
     Every second layer of kind `gemma3` sees only the last `WINDOW` tokens; its output shares the embedding.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -92,7 +96,25 @@ def make_model(
         **EXTRAS.get(kind, {}),
     }
     (folder / "config.json").write_text(json.dumps(config, indent=1))
-    _weights(folder, config, dtype)
+    _weights(folder, config, dtype, seed)
+    return folder
+
+
+def write_printable(folder: Path) -> Path:
+    """Change a model: at temperature 0 it writes printable characters only, and never ends by itself."""
+    import mlx.core as mx
+    from mlx_lm.utils import load_tokenizer
+
+    vocabulary = load_tokenizer(folder).get_vocab()
+    file = str(folder / "model.safetensors")
+    weights: Any = mx.load(file)
+    head = weights["lm_head.weight"]
+    chosen = mx.zeros((head.shape[0], 1))
+    chosen[mx.array([vocabulary[character] for character in PRINTABLE])] = 1.0
+    # the others' logits become 0, and the highest of 94 random ones is above that
+    weights["lm_head.weight"] = head * chosen.astype(head.dtype)
+    mx.eval(weights)
+    mx.save_safetensors(file, weights, metadata={"format": "mlx"})
     return folder
 
 
@@ -121,14 +143,14 @@ def _tokenizer(folder: Path, template: str) -> tuple[int, int]:
     return inner.get_vocab_size(), SPECIALS.index("<|im_end|>")
 
 
-def _weights(folder: Path, config: dict[str, Any], dtype: str) -> None:
+def _weights(folder: Path, config: dict[str, Any], dtype: str, seed: int) -> None:
     import mlx.core as mx
     from mlx.utils import tree_flatten
     from mlx_lm.utils import load_model
 
     # the structure comes from mlx-lm itself; strict off because there are no weights yet
     model, _ = load_model(folder, lazy=True, strict=False)
-    mx.random.seed(0)
+    mx.random.seed(seed)
     made = {}
     for name, value in tree_flatten(model.parameters()):
         if value.ndim == 1:

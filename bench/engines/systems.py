@@ -17,7 +17,8 @@ from typing import Any, Protocol
 
 import requests
 
-from bench.engines.workload import PRINTABLE, Ask, job
+from bench.engines.workload import Ask, job
+from bench.tiny_models import PRINTABLE
 from grading.domain.errors import BudgetExceeded, EngineError
 from workers.machine.engines.base import Engine, Phase, Request
 from workers.machine.engines.mlx.engine import MlxEngine

@@ -8,20 +8,18 @@ asked for, and its text says which tokens these were.
 from __future__ import annotations
 
 import random
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.tiny_models import SMALL, TINY, Shape, make_model
+from bench.tiny_models import SMALL, TINY, Shape, make_model, write_printable
 from grading.domain.evidence import Evidence
 from grading.domain.jobs import Job, Material
 from grading.domain.rubric import Criterion, Rubric
 
 MODELS: Mapping[str, Shape] = {"tiny": TINY, "24m": SMALL}
 CONTEXT = 8192
-PRINTABLE = [chr(code) for code in range(33, 127)]
 WORDS = (
     "read the data with care and draw a histogram of height because mean median which robust outliers "
     "good answer names summary filter survey plot frame group class age level reason clear quotes criterion"
@@ -31,25 +29,7 @@ RUBRIC = Rubric(criteria=(Criterion(id="reading", title="Reading", points=10, st
 
 def legible_model(folder: Path, shape: Shape) -> Path:
     """A llama, float32, that at temperature 0 writes printable characters only and never ends by itself."""
-    import mlx.core as mx
-
-    made = make_model(folder / "made", "llama", shape, context=CONTEXT)
-    model = shutil.copytree(made, folder / "legible")
-    vocabulary = _vocabulary(model)
-    weights: Any = mx.load(str(made / "model.safetensors"))
-    head = weights["lm_head.weight"]
-    chosen = mx.zeros((head.shape[0], 1))
-    chosen[mx.array([vocabulary[character] for character in PRINTABLE])] = 1.0
-    # the others' logits become 0, and the highest of 94 random ones is above that
-    weights["lm_head.weight"] = head * chosen
-    mx.save_safetensors(str(model / "model.safetensors"), weights, metadata={"format": "mlx"})
-    return model
-
-
-def _vocabulary(model: Path) -> dict[str, int]:
-    from mlx_lm.utils import load_tokenizer
-
-    return dict(load_tokenizer(model).get_vocab())
+    return write_printable(make_model(folder / "legible", "llama", shape, context=CONTEXT))
 
 
 @dataclass(frozen=True)
