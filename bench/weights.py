@@ -9,37 +9,28 @@ from __future__ import annotations
 
 import json
 import random
-import shlex
 import statistics
-import subprocess
 import tempfile
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import click
-from redis import Redis
 
-from bench.engines.workload import job
-from cli.dev.embedded_redis import free_port
+from bench.model_server_lab import ANSWER_S, Lab, Remembered, lab_of, unheard
+from bench.model_servers import GivenCommand, ModelServer, ServerBroken, known_servers
 from grading.broker.kept_digests import KeptDigests
-from grading.config.machines import Machine
 from grading.domain.errors import EngineError, ModelMissing, OutputEmpty, OutputEndless, OutputTruncated
 from grading.domain.model_behaviour import decode, distance
-from workers.machine.engines import open_engines
-from workers.machine.engines.base import Engine, Phase, Request
+from workers.machine.engines.base import Engine, Request
 from workers.machine.model_digests import ModelDigests
 
 SIZES = (0, 1, 2, 3, 5, 8)
 """Requests at once beside what is measured."""
-START_S = 120.0
-ANSWER_S = 60.0
-PLACE = "server"
+SLOTS = 8
 WORDS = ("the", "box", "in", "what", "of", "data", "plot", "mean")
 
 
@@ -60,116 +51,46 @@ class Measured:
     check_s: list[float] = field(default_factory=list)
 
 
-class Remembered(KeptDigests):
-    """Kept in memory, as Redis keeps them."""
-
-    def __init__(self) -> None:
-        super().__init__(Redis(), "bench")
-        self._kept: dict[tuple[str, str], str] = {}
-
-    def first(self, engine: str, model: str, digest: str) -> str:
-        """See `KeptDigests`."""
-        return self._kept.setdefault((engine, model), digest)
-
-    def get(self, engine: str, model: str) -> str:
-        """See `KeptDigests`."""
-        return self._kept.get((engine, model), "")
+def ask(lab: Lab, drawn: random.Random) -> Request:
+    """A short request."""
+    user = " ".join(drawn.choices(WORDS, k=drawn.randint(5, 120)))
+    return lab.request(user, drawn.randint(8, 40), temperature=0.7)
 
 
-@dataclass(frozen=True)
-class Lab:
-    """A server that is started with either weights, and the worker's view of it."""
+@contextmanager
+def batches(lab: Lab, sizes: list[int]) -> Iterator[None]:
+    """Other requests at the same time, as many as `sizes` says at the moment."""
+    over = threading.Event()
 
-    command: str
-    kind: str
-    weights: tuple[Path, Path]
-    link: Path
-    port: int
-    model: str
+    def load(number: int) -> None:
+        drawn = random.Random(number)
+        with lab.worker(Remembered()) as (engine, _):
+            while not over.is_set():
+                if number >= sizes[-1]:
+                    over.wait(0.02)
+                    continue
+                with suppress(EngineError):
+                    engine.generate(ask(lab, drawn), unheard)
 
-    @property
-    def machine(self) -> Machine:
-        """One machine with that server."""
-        tail = "/v1" if self.kind == "openai" else ""
-        settings = {"kind": self.kind, "url": f"http://127.0.0.1:{self.port}{tail}"}
-        stages = {"analysis": {"engine": PLACE, "model": self.model}}
-        return Machine.model_validate({"name": "bench", "engines": {PLACE: settings}, "stages": stages})
-
-    @contextmanager
-    def serving(self, which: int) -> Iterator[None]:
-        """The server with the first (0) or the second (1) weights; ended by its process id."""
-        self.link.unlink(missing_ok=True)
-        self.link.symlink_to(self.weights[which].resolve())
-        words = [word.format(weights=self.link, port=self.port) for word in shlex.split(self.command)]
-        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        try:
-            self._await(process)
-            yield
-        finally:
-            process.terminate()
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-
-    def _await(self, process: subprocess.Popen[bytes]) -> None:
-        end = time.monotonic() + START_S
-        page = f"http://127.0.0.1:{self.port}/{'v1/models' if self.kind == 'openai' else 'api/tags'}"
-        while time.monotonic() < end and process.poll() is None:
-            with suppress(OSError, urllib.error.URLError), urllib.request.urlopen(page, timeout=2) as answer:
-                if answer.status == 200:
-                    return
-            time.sleep(0.1)
-        raise click.ClickException(f"The server did not start: {self.command}")
-
-    @contextmanager
-    def worker(self, kept: KeptDigests) -> Iterator[tuple[Engine, ModelDigests]]:
-        """What a worker has of the server after its start."""
-        engines = open_engines(self.machine)
-        with closing(engines[PLACE]):
-            yield engines[PLACE], ModelDigests(self.machine, engines, kept)
-
-    def ask(self, drawn: random.Random) -> Request:
-        """A short request."""
-        user = " ".join(drawn.choices(WORDS, k=drawn.randint(5, 120)))
-        most = drawn.randint(8, 40)
-        return Request(job(most), self.model, "Say something.", user, {}, most, 0.7, ANSWER_S)
-
-    @contextmanager
-    def batches(self, sizes: list[int]) -> Iterator[None]:
-        """Other requests at the same time, as many as `sizes` says at the moment."""
-        over = threading.Event()
-
-        def load(number: int) -> None:
-            drawn = random.Random(number)
-            with self.worker(Remembered()) as (engine, _):
-                while not over.is_set():
-                    if number >= sizes[-1]:
-                        over.wait(0.02)
-                        continue
-                    with suppress(EngineError):
-                        engine.generate(self.ask(drawn), _unheard)
-
-        threads = [threading.Thread(target=load, args=(number,)) for number in range(max(SIZES))]
+    threads = [threading.Thread(target=load, args=(number,)) for number in range(max(SIZES))]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
         for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            for thread in threads:
-                thread.join()
+            thread.join()
 
 
 def measure(lab: Lab, starts: int, swaps: int, drawn: random.Random) -> Measured:
     """Play the starts under the first weights, then the swaps."""
     made, kept = Measured(), Remembered()
-    place, sizes = (PLACE, lab.model), [0]
+    place, sizes = lab.place, [0]
     with lab.serving(0):
         with lab.worker(kept) as (_, digests):
             digests.verify(place, ANSWER_S)
-        with lab.batches(sizes):
+        with batches(lab, sizes):
             for number in range(starts):
                 sizes.append(SIZES[number // 5 % len(SIZES)])
                 _start(lab, kept, made)
@@ -190,7 +111,7 @@ def measure(lab: Lab, starts: int, swaps: int, drawn: random.Random) -> Measured
 
 def _start(lab: Lab, kept: KeptDigests, made: Measured) -> None:
     """One start of a worker: its first look at the weights."""
-    place = (PLACE, lab.model)
+    place = lab.place
     with lab.worker(kept) as (engine, digests):
         began = time.monotonic()
         made.starts += 1
@@ -207,7 +128,7 @@ def _refused(lab: Lab, engine: Engine, digests: ModelDigests, drawn: random.Rand
     """Whether a run's answer is refused for its weights."""
     told = _answer(lab, engine, drawn)
     try:
-        digests.verify((PLACE, lab.model), ANSWER_S, told)
+        digests.verify(lab.place, ANSWER_S, told)
     except ModelMissing:
         return True
     return False
@@ -216,7 +137,7 @@ def _refused(lab: Lab, engine: Engine, digests: ModelDigests, drawn: random.Rand
 def _answer(lab: Lab, engine: Engine, drawn: random.Random) -> str:
     """The digest that an answer tells; random models now and then write nothing that can be read."""
     try:
-        return engine.generate(lab.ask(drawn), _unheard).digest
+        return engine.generate(ask(lab, drawn), unheard).digest
     except (OutputEmpty, OutputTruncated, OutputEndless):
         return ""
 
@@ -226,30 +147,60 @@ def _apart(one: str, other: str) -> float:
     return distance(here.positions, there.positions) if here is not None and there is not None else 0.0
 
 
-def _unheard(_tokens: int, _phase: Phase = "generating", _draft: str = "", /) -> None:
-    """Progress of what nobody waits for."""
+def _server(
+    named: str, vllm: str, weights: tuple[Path | None, Path | None], model: str, kind: str
+) -> ModelServer:
+    """A known server by its name, or any other by its command."""
+    known = known_servers(vllm).get(named)
+    if known is None:
+        first, second = weights
+        if first is None or second is None:
+            names = ", ".join(known_servers())
+            raise click.UsageError(f"Give --first and --second with a command, or one of {names}.")
+        return GivenCommand(named, (first, second), model, kind)
+    if missing := known.missing():
+        raise click.ClickException(f"{named} is not here: it needs {missing}.")
+    return known
 
 
 @click.command("weights")
-@click.option("--server", required=True, help="Command that starts it, with {weights} and {port}.")
-@click.option("--first", type=click.Path(path_type=Path, exists=True), required=True, help="Weights.")
-@click.option("--second", type=click.Path(path_type=Path, exists=True), required=True, help="Other weights.")
-@click.option("--model", default="", help="Name of the model; by default, the path of the weights.")
-@click.option("--kind", default="openai", show_default=True, help="Engine that speaks to the server.")
+@click.option(
+    "--server",
+    required=True,
+    help="Known server (llama.cpp, mlx_lm.server, vllm, ollama), or a command with {weights} and {port}.",
+)
+@click.option("--first", type=click.Path(path_type=Path, exists=True), help="Weights for a command.")
+@click.option("--second", type=click.Path(path_type=Path, exists=True), help="Other weights for it.")
+@click.option("--model", default="", help="Name of a command's model; by default, the path of the weights.")
+@click.option("--kind", default="openai", show_default=True, help="Engine that speaks to a command's server.")
+@click.option(
+    "--vllm", default="vllm", show_default=True, help="Program of vLLM, such as of another environment."
+)
 @click.option("--starts", default=200, show_default=True, help="Starts of a worker with the same weights.")
 @click.option("--swaps", default=20, show_default=True, help="Swaps of the weights.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(
-    server: str, first: Path, second: Path, model: str, kind: str, starts: int, swaps: int, as_json: bool
+    server: str,
+    first: Path | None,
+    second: Path | None,
+    model: str,
+    kind: str,
+    vllm: str,
+    starts: int,
+    swaps: int,
+    as_json: bool,
 ) -> None:
     """Measure whether swapped weights of a model server are noticed, and equal ones are not.
 
     Exits with 1 if a swap was not noticed or equal weights were called other ones.
     """
+    under_test = _server(server, vllm, (first, second), model, kind)
     with tempfile.TemporaryDirectory() as folder:
-        link = Path(folder) / f"weights{first.suffix}"
-        lab = Lab(server, kind, (first, second), link, free_port(), model or str(link))
-        made = measure(lab, starts, swaps, random.Random(1))
+        lab = lab_of(under_test, Path(folder), SLOTS)
+        try:
+            made = measure(lab, starts, swaps, random.Random(1))
+        except ServerBroken as error:
+            raise click.ClickException(str(error)) from error
     check_s = statistics.median(made.check_s) if made.check_s else 0.0
     if as_json:
         click.echo(json.dumps({**asdict(made), "check_s": check_s}))
