@@ -1,0 +1,229 @@
+"""Situations with a server that is well: what it answers, refuses and tells."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import jsonschema
+
+from bench.model_server_lab import ANSWER_S, unheard
+from bench.model_servers import Offer
+from bench.situations.rows import Seen, Situation, Stage
+from grading.domain.errors import JobInvalid, ModelMissing, OutputEmpty
+from workers.machine.engines.base import Generation, ReportsCapacity, ToolsRefused
+
+USER = "Name what the student did well."
+LIMIT = 40
+"""Tokens of a short answer."""
+FLAT: dict[str, Any] = {
+    "type": "object",
+    "properties": {"level": {"enum": [0, 1, 2]}, "word": {"enum": ["yes", "no"]}},
+    "required": ["level", "word"],
+    "additionalProperties": False,
+}
+NESTED: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "criteria": {"type": "array", "minItems": 2, "maxItems": 2, "items": {"$ref": "#/$defs/one"}}
+    },
+    "required": ["criteria"],
+    "additionalProperties": False,
+    "$defs": {
+        "one": {
+            "type": "object",
+            "properties": {"name": {"enum": ["Größe – 測定 🎓"]}, "mark": {"$ref": "#/$defs/mark"}},
+            "required": ["name", "mark"],
+            "additionalProperties": False,
+        },
+        "mark": {"type": "integer", "enum": [1, 2]},
+    },
+}
+BROKEN: dict[str, Any] = {"$ref": "#/$defs/nowhere"}
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "look_up",
+        "description": "Looks a word up.",
+        "parameters": {"type": "object", "properties": {"word": {"enum": ["mean"]}}, "required": ["word"]},
+    },
+}
+
+
+def plain(stage: Stage) -> Seen:
+    """An answer, with tokens that the server counted."""
+    with stage.worker() as (engine, _):
+        made = engine.generate(stage.lab.request(USER, 4 * LIMIT), unheard)
+    took = made.seconds - (made.first_token_s or 0.0)
+    stage.speed = made.tokens.output / max(took, 0.001)
+    counted = made.tokens.prompt > 0 and made.tokens.output > 0
+    note = f"{made.tokens.prompt} tokens read, {made.tokens.output} written"
+    return Seen("answered", bool(made.text) and counted, note)
+
+
+def bound(schema: dict[str, Any]) -> Callable[[Stage], Seen]:
+    """An answer under a schema; or a server that ignores schemas, which is found out."""
+
+    def play(stage: Stage) -> Seen:
+        asked = stage.lab.request(USER, 5 * LIMIT, schema=schema)
+        with stage.worker() as (engine, _):
+            made = engine.generate(asked, unheard)
+        form = str(made.sampling["format"])
+        if Offer.SCHEMAS not in stage.lab.server.offers:
+            return Seen("schema ignored, found out", form.startswith("none: "), form, offered=False)
+        follows = _follows(made.text, schema)
+        return Seen("bound" if follows else "other text", follows and form == "json_schema", made.text[:80])
+
+    return play
+
+
+def _follows(text: str, schema: dict[str, Any]) -> bool:
+    try:
+        jsonschema.validate(json.loads(text), schema)
+    except (ValueError, jsonschema.ValidationError):
+        return False
+    return True
+
+
+def broken_schema(stage: Stage) -> Seen:
+    """A schema that nothing can follow: an answer without it, or an error that says so."""
+    with stage.worker() as (engine, _):
+        made = engine.generate(stage.lab.request(USER, LIMIT, schema=BROKEN), unheard)
+    form = str(made.sampling["format"])
+    return Seen(
+        "answered without it",
+        form.startswith("none: "),
+        form,
+        offered=Offer.SCHEMAS in stage.lab.server.offers,
+    )
+
+
+def limited(stage: Stage) -> Seen:
+    """An answer that ends at its limit of tokens, and says so."""
+    with stage.worker() as (engine, _):
+        made = engine.generate(stage.lab.request(USER, LIMIT), unheard)
+    within = made.truncated and made.tokens.output <= LIMIT
+    return Seen(
+        "truncated" if made.truncated else "complete", within, f"{made.tokens.output} of {LIMIT} tokens"
+    )
+
+
+def too_long(stage: Stage) -> Seen:
+    """A prompt that is longer than the context."""
+    words = "mean " * stage.lab.setup.context  # at least a token each
+    try:
+        with stage.worker() as (engine, _):
+            made = engine.generate(stage.lab.request(words, LIMIT), unheard)
+    except JobInvalid as error:
+        return Seen(error.code, True, error.message[-120:])
+    offered = Offer.CONTEXT in stage.lab.server.offers
+    return Seen("answered: it has no limit", not offered, f"{made.tokens.prompt} tokens read", offered)
+
+
+def other_name(stage: Stage) -> Seen:
+    """A model that the server does not have: no grade of another one."""
+    name = "nobody/nothing"
+    with stage.worker(name) as (engine, digests):
+        try:
+            digests.before_run(("server", name), ANSWER_S)
+        except ModelMissing as error:
+            return Seen(error.code, True, error.message[:120])
+        made = engine.generate(stage.lab.request(USER, LIMIT, model=name), unheard)
+        digests.verify(("server", name), ANSWER_S, made.digest)
+    return Seen("answered", False, made.text[:80])
+
+
+def fingerprint(stage: Stage) -> Seen:
+    """The weights are known, and the same while the server is busy."""
+    over = threading.Event()
+
+    def load() -> None:
+        with stage.worker() as (engine, _):
+            while not over.is_set():
+                engine.generate(stage.lab.request(USER, LIMIT), unheard)
+
+    with stage.worker() as (_, digests), ThreadPoolExecutor(stage.lab.setup.slots) as pool:
+        running = [pool.submit(load) for _ in range(stage.lab.setup.slots)]
+        try:
+            known = [digests.verify(stage.lab.place, ANSWER_S) for _ in range(3)]
+        finally:
+            over.set()
+        for one in running:
+            one.result()
+    return Seen("same weights, three times", all(known), known[0].partition(":")[0])
+
+
+def tools(stage: Stage) -> Seen:
+    """A tool that must be called: a call, or an error that says that there are none."""
+    chat = ({"role": "user", "content": "Look up the word mean."},)
+    asked = stage.lab.request("", 4 * LIMIT, chat=chat, tools=(TOOL,), tool_choice="required")
+    offered = Offer.TOOLS in stage.lab.server.offers
+    try:
+        with stage.worker() as (engine, _):
+            made = engine.generate(asked, unheard)
+    except ToolsRefused as error:
+        return Seen(error.code, True, error.message, offered)
+    if [call.name for call in made.tool_calls] == ["look_up"]:
+        return Seen("called", True, made.tool_calls[0].arguments, offered)
+    return Seen("text, cut at its limit", made.truncated and not offered, made.text[:40], offered)
+
+
+def empty(stage: Stage) -> Seen:
+    """An answer that ends with its first letter."""
+    with stage.worker() as (engine, _):
+        text = engine.generate(stage.lab.request(USER, LIMIT), unheard).text
+        try:
+            made = engine.generate(stage.lab.request(USER, LIMIT, stop=(text[0],)), unheard)
+        except OutputEmpty as error:
+            return Seen(error.code, True, error.message[-120:])
+    return Seen("answered", False, made.text[:80])
+
+
+def crowd(stage: Stage) -> Seen:
+    """More requests at once than there are slots: all are answered."""
+    count = 2 * stage.lab.setup.slots + 1
+    with stage.worker() as (engine, _), ThreadPoolExecutor(count) as pool:
+        asked = [stage.lab.request(f"{USER} {number}", LIMIT) for number in range(count)]
+        made: list[Generation] = list(pool.map(lambda one: engine.generate(one, unheard), asked))
+    answered = sum(bool(one.text) for one in made)
+    waits = [one.timings.queued_s for one in made if one.timings.queued_s]
+    note = (
+        f"{stage.lab.setup.slots} slots; the longest wait told {max(waits):.2f} s"
+        if waits
+        else "no wait told"
+    )
+    return Seen(f"{answered} of {count} answered", answered == count, note)
+
+
+def capacity(stage: Stage) -> Seen:
+    """What the server tells of its slots and context, beside what it was started with."""
+    setup, offers = stage.lab.setup, stage.lab.server.offers
+    with stage.worker() as (engine, _):
+        if not isinstance(engine, ReportsCapacity):
+            return Seen("not told", False, offered=False)
+        told = engine.capacity(stage.lab.model, 2 * setup.slots, ANSWER_S)
+    slots = setup.slots if Offer.TOLD_SLOTS in offers else None
+    context = setup.context if Offer.TOLD_CONTEXT in offers else None
+    outcome = f"slots {told.slots or 'not told'}, context {told.context_tokens or 'not told'}"
+    note = f"started with {setup.slots} and {setup.context}"
+    expected = (told.slots, told.context_tokens) == (slots, context)
+    return Seen(outcome, expected, note, bool(slots or context))
+
+
+SITUATIONS = (
+    Situation("answer", "a plain answer", plain),
+    Situation("schema", "an answer under a schema", bound(FLAT)),
+    Situation("nested", "a nested schema with letters of several bytes", bound(NESTED)),
+    Situation("broken_schema", "a schema that cannot be followed", broken_schema),
+    Situation("limit", "the limit of tokens is reached", limited),
+    Situation("context", "the prompt is longer than the context", too_long),
+    Situation("name", "the server has not the model", other_name),
+    Situation("weights", "the weights' fingerprint, while it is busy", fingerprint),
+    Situation("tools", "a tool must be called", tools),
+    Situation("empty", "the answer ends at once", empty),
+    Situation("crowd", "more requests than slots", crowd),
+    Situation("capacity", "slots and context that it tells", capacity),
+)
