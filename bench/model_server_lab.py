@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import click
 from redis import Redis
 
 from bench.engines.workload import job
-from bench.model_servers import ModelServer, ServerProcess, Setup, started
+from bench.model_servers import VLLM, ModelServer, ServerProcess, Setup, started
 from cli.dev.embedded_redis import free_port
 from grading.broker.kept_digests import KeptDigests
 from grading.config.machines import Machine
@@ -21,6 +22,13 @@ from workers.machine.model_digests import ModelDigests
 
 PLACE = "server"
 ANSWER_S = 60.0
+VLLM_OPTION = click.option(
+    "--vllm",
+    default=VLLM,
+    show_default=True,
+    help="Words that begin vLLM's server, such as of another environment; the weights come behind them.",
+)
+"""Of commands that start servers by name."""
 
 
 class Remembered(KeptDigests):

@@ -27,6 +27,7 @@ from bench.tiny_models import TINY, Shape, make_model, write_printable
 START_S = 240.0
 """vLLM takes most of a minute on an idle CPU."""
 STOP_S = 20.0
+VLLM = "vllm serve"
 MODEL = "tiny"
 """What servers call their model where they can be told."""
 BRISK = Shape(hidden=256, layers=6, heads=4, kv_heads=2, head_dim=64, intermediate=704)
@@ -182,21 +183,22 @@ class MlxLm(ModelServer):
 
 
 class Vllm(ModelServer):
-    """`vllm serve`, of another environment where a program is given."""
+    """`vllm serve`, or what begins it in another environment; the weights come behind these words."""
 
     name = "vllm"
     offers = frozenset((Offer.SCHEMAS, Offer.CONTEXT, Offer.TOLD_CONTEXT, Offer.TOOLS))
 
-    def __init__(self, program: str = "vllm") -> None:
-        self.program = program
+    def __init__(self, words: str = VLLM) -> None:
+        self._words = shlex.split(words)
 
     def missing(self) -> str:
         """See `ModelServer`."""
-        return "" if shutil.which(self.program) else f"the program {self.program}; name it with --vllm"
+        program = self._words[0]
+        return "" if shutil.which(program) else f"the program {program}, or another one by --vllm"
 
     def command(self, setup: Setup) -> Sequence[str]:
         """See `ModelServer`."""
-        words = [self.program, "serve", str(setup.weights), "--served-model-name", MODEL]
+        words = [*self._words, str(setup.weights), "--served-model-name", MODEL]
         words += ["--host", "127.0.0.1", "--port", str(setup.port), "--dtype", "bfloat16", "--enforce-eager"]
         return [*words, "--max-model-len", str(setup.context), "--max-num-seqs", str(setup.slots)]
 
@@ -294,8 +296,8 @@ class GivenCommand(ModelServer):
         return self._model or str(setup.weights)
 
 
-def known_servers(vllm: str = "vllm") -> Mapping[str, ModelServer]:
-    """All that can be started by name; `vllm` is the program."""
+def known_servers(vllm: str = VLLM) -> Mapping[str, ModelServer]:
+    """All that can be started by name; `vllm` is how vLLM begins."""
     return {one.name: one for one in (LlamaCpp(), MlxLm(), Vllm(vllm), Ollama())}
 
 

@@ -56,6 +56,8 @@ FOLDING_TEMPLATE = (
 )
 PRINTABLE = [chr(code) for code in range(33, 127)]
 """The characters that `write_printable` leaves a model."""
+UNWANTED = 4.0
+"""By how much it lowers all other tokens, times the first number of the hidden state."""
 SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 
 
@@ -101,18 +103,29 @@ def make_model(
 
 
 def write_printable(folder: Path) -> Path:
-    """Change a model: at temperature 0 it writes printable characters only, and never ends by itself."""
+    """Change a model: at temperature 0 it writes printable characters only, and never ends by itself.
+
+    Where a grammar leaves it no such character, it ends rather than write white space.
+    """
     import mlx.core as mx
     from mlx_lm.utils import load_tokenizer
 
     vocabulary = load_tokenizer(folder).get_vocab()
     file = str(folder / "model.safetensors")
     weights: Any = mx.load(file)
+    # the first number of the hidden state is the same for all texts, so that the head can have a bias
+    for name, value in weights.items():
+        if name == "model.embed_tokens.weight":
+            value[:, 0] = 1.0
+        elif name.endswith(("o_proj.weight", "down_proj.weight")):
+            value[0, :] = 0.0
     head = weights["lm_head.weight"]
-    chosen = mx.zeros((head.shape[0], 1))
-    chosen[mx.array([vocabulary[character] for character in PRINTABLE])] = 1.0
-    # the others' logits become 0, and the highest of 94 random ones is above that
-    weights["lm_head.weight"] = head * chosen.astype(head.dtype)
+    unwanted = mx.ones((head.shape[0], 1))
+    unwanted[mx.array([vocabulary[character] for character in PRINTABLE])] = 0.0
+    head = head * (1 - unwanted).astype(head.dtype)
+    head[:, 0] -= UNWANTED * unwanted[:, 0].astype(head.dtype)
+    head[json.loads((folder / "config.json").read_text())["eos_token_id"], 0] += 1.0
+    weights["lm_head.weight"] = head
     mx.eval(weights)
     mx.save_safetensors(file, weights, metadata={"format": "mlx"})
     return folder

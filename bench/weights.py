@@ -20,7 +20,7 @@ from pathlib import Path
 
 import click
 
-from bench.model_server_lab import ANSWER_S, Lab, Remembered, lab_of, unheard
+from bench.model_server_lab import ANSWER_S, VLLM_OPTION, Lab, Remembered, lab_of, unheard
 from bench.model_servers import GivenCommand, ModelServer, ServerBroken, known_servers
 from grading.broker.kept_digests import KeptDigests
 from grading.domain.errors import EngineError, ModelMissing, OutputEmpty, OutputEndless, OutputTruncated
@@ -173,9 +173,7 @@ def _server(
 @click.option("--second", type=click.Path(path_type=Path, exists=True), help="Other weights for it.")
 @click.option("--model", default="", help="Name of a command's model; by default, the path of the weights.")
 @click.option("--kind", default="openai", show_default=True, help="Engine that speaks to a command's server.")
-@click.option(
-    "--vllm", default="vllm", show_default=True, help="Program of vLLM, such as of another environment."
-)
+@VLLM_OPTION
 @click.option("--starts", default=200, show_default=True, help="Starts of a worker with the same weights.")
 @click.option("--swaps", default=20, show_default=True, help="Swaps of the weights.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")

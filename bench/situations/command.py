@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from bench.model_server_lab import lab_of
+from bench.model_server_lab import VLLM_OPTION, lab_of
 from bench.model_servers import ModelServer, known_servers
 from bench.situations import failures, generations
 from bench.situations.rows import Row, Seen, Situation, Stage
@@ -78,9 +78,7 @@ def _row(situation: Situation, stage: Stage) -> Row:
 
 @click.command("situations")
 @click.argument("servers", nargs=-1, metavar="[SERVER]...")
-@click.option(
-    "--vllm", default="vllm", show_default=True, help="Program of vLLM, such as of another environment."
-)
+@VLLM_OPTION
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(servers: tuple[str, ...], vllm: str, as_json: bool) -> None:
     """Play 20 situations on real model servers with tiny random weights.
