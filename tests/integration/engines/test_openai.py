@@ -140,6 +140,21 @@ def test_a_field_that_a_server_refuses_is_left_out_from_then_on(server: ModelSer
         parsed(answer.text)
 
 
+@pytest.mark.parametrize("flavour", ["llama", "vllm"])
+def test_a_refused_schema_says_nothing_of_others(server: ModelServer, flavour: str) -> None:
+    server.behaviour.unfit = "nowhere"
+    engine = like(server, flavour)
+    bound = engine.generate(ask(), quiet)
+    unfit = engine.generate(ask(schema={"$ref": "#/$defs/nowhere"}), quiet)
+    again = engine.generate(ask(), quiet)
+    assert (bound.sampling["format"], again.sampling["format"]) == ("json_schema", "json_schema")
+    assert unfit.sampling["format"] == "none: the server refuses this schema"
+    assert unfit.text
+    always = engine_on(server, schema="json_schema")
+    assert always.generate(ask(schema={"$ref": "#/$defs/nowhere"}), quiet).text
+    assert always.generate(ask(), quiet).sampling["format"] == "json_schema"
+
+
 def test_other_refusals_are_errors(server: ModelServer) -> None:
     server.behaviour.refuses = ("messages",)
     with pytest.raises(EngineError, match="Unrecognized request argument supplied: messages"):

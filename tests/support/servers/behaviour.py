@@ -37,6 +37,8 @@ class Behaviour:
     """Which server that speaks the protocol it is like; see `flavours`."""
     refuses: tuple[str, ...] = ()
     """Fields of a request that are answered with 400."""
+    unfit: str = ""
+    """A word for which a schema is refused."""
     dead: bool = False
     """Its generation thread died."""
     capabilities: tuple[str, ...] = ("completion",)

@@ -36,6 +36,8 @@ class Flavour:
     """How it gives log-probabilities: completions by number, only as chats ask, only in chats, or never."""
     strays: int = 404
     """The status for pages it does not have."""
+    refuses_late: bool = False
+    """It says within a stream that it cannot follow a schema."""
     metrics: str = ""
     """What it serves at `/metrics`."""
 
@@ -46,7 +48,9 @@ FLAVOURS: Mapping[str, Flavour] = {
     "llama": Flavour(usage="last", details=False, tokenizer="content", timings=True, meta=True),
     "lmstudio": Flavour(thoughts="content", details=False, errors="string", logprobs="none", strays=200),
     "proxy": Flavour(logprobs="chats"),
-    "vllm": Flavour(thoughts="both", details=False, tokenizer="prompt", metrics=VLLM_METRICS),
+    "vllm": Flavour(
+        thoughts="both", details=False, tokenizer="prompt", refuses_late=True, metrics=VLLM_METRICS
+    ),
 }
 META = {
     "vocab_type": 2,

@@ -89,8 +89,22 @@ class OpenAIHandler(ModelHandler):
             self._fail(503, "Loading model", "unavailable_error")
         elif refused:
             self._fail(400, f"Unrecognized request argument supplied: {refused[0]}")
+        elif behaviour.unfit and behaviour.unfit in json.dumps(payload.get("response_format")):
+            self._refuse_schema()
         elif not self.page(fault):
             self._generate(_Turn(payload, self.flavour, behaviour.times_ms), fault)
+
+    def _refuse_schema(self) -> None:
+        said = "Grammar error: Pointer '/$defs/nowhere' does not exist"
+        if not self.flavour.refuses_late:
+            self._fail(400, f"Failed to initialize samplers: {said}")
+            return
+        self.begin_stream("text/event-stream")
+        self.chunk(
+            b"data: " + json.dumps(error(self.flavour, 400, said, "BadRequestError")).encode() + b"\n\n"
+        )
+        self.chunk(b"data: [DONE]\n\n")
+        self.end_stream()
 
     def _generate(self, turn: _Turn, fault: str) -> None:
         if not turn.stream and not fault:

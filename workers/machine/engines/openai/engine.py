@@ -68,6 +68,8 @@ class EventStream:
     """A line came that is not of an event stream."""
     failed: bool = False
     """The server called the next data an error."""
+    refusal: str = ""
+    """What it said then."""
     tokens: Tokens = field(default_factory=Tokens)
     timings: Timings = field(default_factory=Timings)
     calls: StreamedCalls = field(default_factory=StreamedCalls)
@@ -123,7 +125,8 @@ class EventStream:
 
     def _fail(self, error: Any) -> None:
         said = (error.get("message") or "") if isinstance(error, dict) else error
-        raise broke_off(self.where, " ".join(str(said or "an error without a word").split())[:300])
+        self.failed, self.refusal = False, " ".join(str(said or "an error without a word").split())[:300]
+        raise broke_off(self.where, self.refusal)
 
     def _timed(self, times: dict[str, Any]) -> None:
         """llama-server's own clock, in milliseconds; it counts what it took from its cache there, too."""
@@ -267,15 +270,16 @@ class ChatExchange:
                 if status == 200 and "application/json" not in kind.lower():
                     not_a_page(wire.where, kind, "text/event-stream")
                     reading.answer.progress(0, "reading")
-                    reading.read(wire.chunks(response))
-                    return form
-                said = wire.body(response)
+                    if _was_read(reading, wire.chunks(response), payload):
+                        return form
+                    status, said = 400, reading.refusal
+                else:
+                    said = wire.body(response)
             if refuses_tools(request, status, reason(said)):
                 raise ToolsRefused
             refused = _refused(status, said, payload)
             if refused == _SCHEMA:
-                form = SchemaSupport.REFUSED
-                self.peer.schemas.learn(request.model, form)
+                form = self.peer.schemas.refused(request.model)
             elif refused == _USAGE:
                 self.peer.no_usage.set()
             else:
@@ -349,6 +353,17 @@ def _drawing(request: Request) -> dict[str, Any]:
     """What is sent only where it is given: a seed turns batching off in mlx_lm.server."""
     given = {"top_p": request.top_p, "seed": request.seed, "stop": list(request.stop) or None}
     return {name: value for name, value in given.items() if value is not None}
+
+
+def _was_read(reading: EventStream, chunks: Iterator[bytes], payload: dict[str, Any]) -> bool:
+    """Read an answer; false where it only says that the schema is refused, as vLLM does within a stream."""
+    try:
+        reading.read(chunks)
+    except EngineBrokeOff:
+        if reading.answer.chunks or _refused(400, reading.refusal, payload) != _SCHEMA:
+            raise
+        return False
+    return True
 
 
 def _refused(status: int, body: str, payload: dict[str, Any]) -> str:

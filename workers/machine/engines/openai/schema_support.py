@@ -43,6 +43,7 @@ class SchemaSupport(StrEnum):
     UNPROVED = "json_schema, not proved to be enforced"
     IGNORED = "none: the server ignores json_schema"
     REFUSED = "none: the server refuses json_schema"
+    UNFIT = "none: the server refuses this schema"
     OFF = "none"
 
     @property
@@ -132,6 +133,19 @@ class Schemas:
         keep = AGAIN_S if form is SchemaSupport.UNPROVED else REMEMBER_S
         with self._lock:
             self._known[model] = (time.monotonic() + keep, form)
+
+    def refused(self, model: str) -> SchemaSupport:
+        """A schema was refused: what it is asked without now.
+
+        Of a server that is bound to others, this one is at fault, which a client of the gateway may have
+        sent: grading goes on with its own.
+        """
+        with self._lock:
+            _, known = self._known.get(model, (0.0, SchemaSupport.UNPROVED))
+        if known is SchemaSupport.BOUND or self._setting == "json_schema":
+            return SchemaSupport.UNFIT
+        self.learn(model, SchemaSupport.REFUSED)
+        return SchemaSupport.REFUSED
 
     def saw(self, model: str, form: SchemaSupport, text: str) -> None:
         """A whole answer: one that is no JSON although it was bound shows that it was not."""
