@@ -45,7 +45,6 @@ class Offer(StrEnum):
     CONTEXT = "refuses a prompt that is longer than its context"
     TOLD_SLOTS = "tells how many slots it has"
     TOLD_CONTEXT = "tells how long its context is"
-    TOOLS = "binds answers to calls of tools"
 
 
 @dataclass(frozen=True)
@@ -186,7 +185,7 @@ class Vllm(ModelServer):
     """`vllm serve`, or what begins it in another environment; the weights come behind these words."""
 
     name = "vllm"
-    offers = frozenset((Offer.SCHEMAS, Offer.CONTEXT, Offer.TOLD_CONTEXT, Offer.TOOLS))
+    offers = frozenset((Offer.SCHEMAS, Offer.CONTEXT, Offer.TOLD_CONTEXT))
 
     def __init__(self, words: str = VLLM) -> None:
         self._words = shlex.split(words)

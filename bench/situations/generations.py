@@ -89,16 +89,14 @@ def _follows(text: str, schema: dict[str, Any]) -> bool:
 
 
 def broken_schema(stage: Stage) -> Seen:
-    """A schema that nothing can follow: an answer without it, or an error that says so."""
+    """A schema that nothing can follow: an answer without it, and the next one under its own."""
     with stage.worker() as (engine, _):
         made = engine.generate(stage.lab.request(USER, LIMIT, schema=BROKEN), unheard)
-    form = str(made.sampling["format"])
-    return Seen(
-        "answered without it",
-        form.startswith("none: "),
-        form,
-        offered=Offer.SCHEMAS in stage.lab.server.offers,
-    )
+        after = engine.generate(stage.lab.request(USER, 5 * LIMIT, schema=FLAT), unheard)
+    form, later = str(made.sampling["format"]), str(after.sampling["format"])
+    offered = Offer.SCHEMAS in stage.lab.server.offers
+    expected = form.startswith("none: ") and (later == "json_schema" or not offered)
+    return Seen("answered without it", expected, f"{form}; the next: {later}", offered)
 
 
 def limited(stage: Stage) -> Seen:
@@ -157,18 +155,16 @@ def fingerprint(stage: Stage) -> Seen:
 
 
 def tools(stage: Stage) -> Seen:
-    """A tool that must be called: a call, or an error that says that there are none."""
+    """A tool must be called, and the model's template has no place for any: no call is made up."""
     chat = ({"role": "user", "content": "Look up the word mean."},)
     asked = stage.lab.request("", 4 * LIMIT, chat=chat, tools=(TOOL,), tool_choice="required")
-    offered = Offer.TOOLS in stage.lab.server.offers
     try:
         with stage.worker() as (engine, _):
             made = engine.generate(asked, unheard)
     except ToolsRefused as error:
-        return Seen(error.code, True, error.message, offered)
-    if [call.name for call in made.tool_calls] == ["look_up"]:
-        return Seen("called", True, made.tool_calls[0].arguments, offered)
-    return Seen("text, cut at its limit", made.truncated and not offered, made.text[:40], offered)
+        return Seen(error.code, True, error.message)
+    called = ", ".join(call.name for call in made.tool_calls)
+    return Seen(f"called {called}" if called else "text, cut at its limit", made.truncated and not called)
 
 
 def empty(stage: Stage) -> Seen:
@@ -222,7 +218,7 @@ SITUATIONS = (
     Situation("context", "the prompt is longer than the context", too_long),
     Situation("name", "the server has not the model", other_name),
     Situation("weights", "the weights' fingerprint, while it is busy", fingerprint),
-    Situation("tools", "a tool must be called", tools),
+    Situation("tools", "a tool must be called, and the model has none", tools),
     Situation("empty", "the answer ends at once", empty),
     Situation("crowd", "more requests than slots", crowd),
     Situation("capacity", "slots and context that it tells", capacity),

@@ -10,12 +10,12 @@ from click.testing import CliRunner
 from bench.situations.command import SITUATIONS
 from cli.commands.bench import bench
 
-NOT_OFFERED = {
-    "llama.cpp": {"tools"},
-    "mlx_lm.server": {"schema", "nested", "broken_schema", "context", "tools", "capacity"},
+NOT_OFFERED: dict[str, set[str]] = {
+    "llama.cpp": set(),
+    "mlx_lm.server": {"schema", "nested", "broken_schema", "context", "capacity"},
     "vllm": set(),
 }
-"""By the weights and templates that are made here."""
+"""Situations that ask for what a server does not have."""
 
 
 def play(server: str) -> None:
