@@ -129,6 +129,10 @@ ANSWER_BROKEN_OFF = define_message(
     "engine.answer_broken_off",
     "%(engine)s closed the connection before its answer was complete (%(how)s). Check its log.",
 )
+OUTPUT_NOT_PARSED = define_message(
+    "engine.output_not_parsed",
+    "%(engine)s could not read what the model wrote: %(answer)s",
+)
 OTHER_PROTOCOL = define_message(
     "engine.other_protocol",
     "%(engine)s sent an answer that does not follow its protocol. Check which program answers at its url.",

@@ -24,7 +24,7 @@ from grading.store.tables import Grade, Round, RoundStage
 from tests.integration.webapp import FakeDispatch, School, configuration, form_token
 from tests.support.engines import ask, quiet
 from tests.support.german import in_german
-from tests.support.servers.base import FAULTS, ModelServer
+from tests.support.servers.base import FAULTS, UNPARSED, ModelServer
 from tests.support.servers.ollama_server import ollama_server
 from tests.support.servers.openai_server import openai_server
 from workers.machine.circuits import probe
@@ -54,6 +54,7 @@ FROM_ENGINE = {
     "endless_tokens": "output_endless",
     "blank": "output_endless",
     "error_midstream": "engine_broke_off",
+    "unparsed": "output_invalid",
     "reset": "engine_broke_off",
     "close": "engine_broke_off",
     "html": "engine_garbled",
@@ -102,6 +103,8 @@ def test_every_fault_has_its_code_and_its_end(kind: str, fault: str) -> None:
         assert in_german(error.coded)
         if fault == "404":
             assert "tiny" in error.message
+        if fault == "unparsed":
+            assert UNPARSED in error.message
         if fault != "refuse":
             # where the server is late, its time is over at the questions before
             assert error.code == "engine_stalled" or server.wait_for("requests", 1)

@@ -19,7 +19,7 @@ from typing import Any
 
 from tests.support.servers.behaviour import Behaviour, Stats
 
-__all__ = ["FAULTS", "Behaviour", "ModelHandler", "ModelServer", "main", "shown", "stats_of"]
+__all__ = ["FAULTS", "UNPARSED", "Behaviour", "ModelHandler", "ModelServer", "main", "shown", "stats_of"]
 FAULTS = (
     "refuse",
     "500",
@@ -33,6 +33,7 @@ FAULTS = (
     "empty",
     "endless",
     "error_midstream",
+    "unparsed",
     "length",
     "prose",
     "wordless",
@@ -46,6 +47,7 @@ FAULTS = (
     "redirect",
 )
 PAGE = b"<!doctype html><html><head><title>502 Bad Gateway</title></head><body><h1>nginx</h1></body></html>"
+UNPARSED = "The model produced output that does not match the expected peg-native format"
 PAGES = {"html": 200, "proxy": 502, "redirect": 302}
 
 

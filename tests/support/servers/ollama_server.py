@@ -9,11 +9,14 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.support.servers.base import Behaviour, ModelHandler, ModelServer, main, shown, stats_of
+from tests.support.servers.base import UNPARSED, Behaviour, ModelHandler, ModelServer, main, shown, stats_of
 from tests.support.servers.instances import answer_text, faulty_text, pieces, tokens
 
 BUSY = "server busy, please try again.  maximum pending requests exceeded"
-BROKE_OFF = "an error was encountered while running the model: unexpected EOF"
+BROKEN_OFF = {
+    "error_midstream": "an error was encountered while running the model: unexpected EOF",
+    "unparsed": f"llama-server chat error: map[code:500 message:{UNPARSED} type:server_error]",
+}
 LOAD_NS = 41_000_000
 DETAILS = {
     "parent_model": "",
@@ -120,8 +123,8 @@ class OllamaHandler(ModelHandler):
             self.pause(step)
             self.server.wrote()
             self.chunk(turn.line(part))
-            if fault == "error_midstream":
-                self.chunk(json.dumps({"error": BROKE_OFF}).encode() + b"\n")
+            if fault in BROKEN_OFF:
+                self.chunk(json.dumps({"error": BROKEN_OFF[fault]}).encode() + b"\n")
                 return
         for line in turn.called():
             self.chunk(line)

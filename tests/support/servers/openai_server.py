@@ -7,12 +7,14 @@ import time
 from contextlib import contextmanager
 from typing import Any
 
-from tests.support.servers.base import Behaviour, ModelHandler, ModelServer, main, shown, stats_of
+from tests.support.servers.base import UNPARSED, Behaviour, ModelHandler, ModelServer, main, shown, stats_of
 from tests.support.servers.continuations import continued
 from tests.support.servers.flavours import FLAVOURS, Flavour, error, pages, thought
 from tests.support.servers.instances import answer_text, faulty_text, pieces, tokens
 
 DEAD = "generation thread died"
+
+BROKEN_OFF = {"error_midstream": "out of memory", "unparsed": UNPARSED}
 
 
 class OpenAIHandler(ModelHandler):
@@ -131,8 +133,8 @@ class OpenAIHandler(ModelHandler):
             self.pause(step)
             self.server.wrote()
             self.chunk(turn.event(part))
-            if fault == "error_midstream":
-                self.chunk(turn.broken())
+            if fault in BROKEN_OFF:
+                self.chunk(turn.broken(fault))
                 return
         for piece in turn.called():
             self.chunk(piece)
@@ -210,9 +212,9 @@ class _Turn:
         counts = {**self._head("chat.completion.chunk"), "choices": [], "usage": self._usage(output)}
         return [self.event("", self.reason, **more), _event(counts)]
 
-    def broken(self) -> bytes:
+    def broken(self, fault: str) -> bytes:
         """The event of a failure in the middle."""
-        failure = _event(error(self._flavour, 500, "out of memory", "server_error"))
+        failure = _event(error(self._flavour, 500, BROKEN_OFF[fault], "server_error"))
         return b"event: error\n" + failure if self._flavour.errors == "string" else failure
 
     def whole(self) -> dict[str, Any]:

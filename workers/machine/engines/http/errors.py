@@ -14,6 +14,7 @@ from grading.domain.errors import (
     EngineUnreachable,
     JobInvalid,
     ModelMissing,
+    OutputInvalid,
 )
 from grading.domain.messages import Message
 from workers.machine.messages import (
@@ -24,6 +25,7 @@ from workers.machine.messages import (
     NO_ROOM,
     OTHER_CONTENT_TYPE,
     OTHER_PROTOCOL,
+    OUTPUT_NOT_PARSED,
     PROMPT_TOO_LONG,
     PROXY_ANSWERED,
     REDIRECTED,
@@ -33,6 +35,8 @@ from workers.machine.messages import (
 
 _TITLE = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
 _LONGEST = 300
+_OF_MODEL = "model produced output that does not match"
+"""With this, llama.cpp of 2026 ends an answer that its parser cannot read, as does Ollama, which runs it."""
 
 
 def unreachable(where: str, connect_s: float) -> EngineUnreachable:
@@ -42,8 +46,10 @@ def unreachable(where: str, connect_s: float) -> EngineUnreachable:
     return error
 
 
-def broke_off(where: str, how: str) -> EngineBrokeOff:
-    """The error for an answer that ended before it was complete."""
+def broke_off(where: str, how: str) -> EngineBrokeOff | OutputInvalid:
+    """The error for an answer that ended before it was complete: the server's fault, or the model's."""
+    if _OF_MODEL in how:
+        return OutputInvalid(OUTPUT_NOT_PARSED(engine=where, answer=how))
     return EngineBrokeOff(ANSWER_BROKEN_OFF(engine=where, how=how))
 
 
