@@ -37,6 +37,10 @@ class Behaviour:
     """Which server that speaks the protocol it is like; see `flavours`."""
     refuses: tuple[str, ...] = ()
     """Fields of a request that are answered with 400."""
+    prose: str = ""
+    """What is answered without a schema; by default one sentence."""
+    token_s: float = 0.0
+    """Seconds of a piece, in place of a share of `seconds`."""
     unfit: str = ""
     """A word for which a schema is refused."""
     dead: bool = False

@@ -86,18 +86,20 @@ class OllamaHandler(ModelHandler):
         self.json({"details": DETAILS, "model_info": info, "capabilities": able, "modified_at": _now()})
 
     def _answer(self, payload: dict[str, Any], *, chat: bool) -> None:
-        fault = self.server.take_fault()
+        fault, behaviour = self.server.take_fault(), self.server.behaviour
         if context := (payload.get("options") or {}).get("num_ctx"):
             self.server.contexts[str(payload.get("model"))] = int(context)
         model = str(payload.get("model") or "")
-        if fault == "404" or model not in self.server.behaviour.models:
+        if fault == "404" or model not in behaviour.models:
             self.json({"error": f"model '{model}' not found"}, 404)
         elif fault == "500":
             self.json({"error": "llama-server process has terminated: exit status 2"}, 500)
         elif fault == "503":
             self.json({"error": BUSY}, 503)
+        elif behaviour.unfit and behaviour.unfit in json.dumps(payload.get("format")):
+            self.json({"error": "invalid JSON schema in format"}, 500)
         elif not self.page(fault):
-            self._generate(_Turn(payload, chat, self.server.behaviour), fault)
+            self._generate(_Turn(payload, chat, behaviour), fault)
 
     def _generate(self, turn: _Turn, fault: str) -> None:
         self.until_answering()
@@ -110,7 +112,7 @@ class OllamaHandler(ModelHandler):
         if fault == "hang":  # while a model loads, Ollama sends not even a status line
             self.pause(3600)
         self.begin_stream("application/x-ndjson")
-        if not self.broken_stream(fault, turn.line(turn.parts[0])):
+        if not self.broken_stream(fault, turn.line(turn.parts[0] if turn.parts else "")):
             self._stream(turn, fault)
         self.end_stream()
 
@@ -118,7 +120,7 @@ class OllamaHandler(ModelHandler):
         parts = turn.parts_with(fault)
         if fault == "length":
             parts, turn.reason = parts[: len(parts) // 2], "length"
-        step = self.server.behaviour.seconds / max(1, len(parts))
+        step = self.server.behaviour.token_s or self.server.behaviour.seconds / max(1, len(parts))
         for part in shown(fault, parts):
             self.pause(step)
             self.server.wrote()
@@ -162,7 +164,12 @@ class _Turn:
         self._prompt_tokens = min(size, context)
         schema = payload.get("format")
         self._schema = schema if isinstance(schema, dict) else None
-        whole = pieces(answer_text(self._schema, said["system"], said["user"]))
+        text = answer_text(self._schema, said["system"], said["user"])
+        if behaviour.prose and not self._schema:
+            text = behaviour.prose
+        for stop in (payload.get("options") or {}).get("stop") or ():
+            text = text.partition(stop)[0]
+        whole = pieces(text)
         limit = int((payload.get("options") or {}).get("num_predict") or -1)
         self.parts = whole[:limit] if limit > 0 else whole
         self.reason = "length" if len(self.parts) < len(whole) else "stop"
