@@ -223,7 +223,7 @@ SITUATIONS = (
     Situation("broken_schema", "a schema that cannot be followed", broken_schema),
     Situation("limit", "the limit of tokens is reached", limited),
     Situation("context", "the prompt is longer than the context", too_long),
-    Situation("name", "the server has not the model", other_name),
+    Situation("name", "the server does not have the model", other_name),
     Situation("weights", "the weights' fingerprint, while it is busy", fingerprint),
     Situation("tools", "a tool must be called, and the model has none", tools),
     Situation("empty", "the answer ends at once", empty),
