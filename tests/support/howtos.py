@@ -85,7 +85,7 @@ NOT_PLAYED = {
     "benchmarks.md: Engines": BENCH,
     "benchmarks.md: Pages": BENCH,
     "benchmarks-router.md: Benchmarks of the router": BENCH,
-    "model-faults.md: What real servers do": "tests/integration/engines/test_real_servers.py plays the situations",
+    "model-faults.md: What real servers do": "tests/integration/engines/test_real_servers.py plays them",
     "http-api.md: HTTP API": "tests/integration/api/test_generated_client.py generates a client",
 }
 """Blocks of commands that are not played there, and why."""
