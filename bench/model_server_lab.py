@@ -100,8 +100,11 @@ class Lab:
             yield engines[PLACE], ModelDigests(machine, engines, kept)
 
     def request(self, user: str, most: int, **changes: Any) -> Request:
-        """A request for at most so many tokens."""
-        asked = Request(job(most), self.model, "Say something.", user, {}, most, 0.0, ANSWER_S)
+        """A request for at most so many tokens.
+
+        Drawn at random: at temperature 0 a random model writes one token for ever, at which Ollama stops it.
+        """
+        asked = Request(job(most), self.model, "Say something.", user, {}, most, 1.0, ANSWER_S)
         return replace(asked, **changes)
 
 

@@ -242,6 +242,9 @@ TOO_MANY_TOKENS = define_message(
 ONLY_WHITE_SPACE = define_message(
     "output.only_white_space", "The model wrote only white space; the answer was discarded."
 )
+ONE_TOKEN_REPEATED = define_message(
+    "output.one_token_repeated", "The model wrote the same token again and again, so %(engine)s stopped it."
+)
 SENT_TOO_MUCH = define_message(
     "output.sent_too_much", "%(engine)s sent more than %(bytes)s bytes for one answer."
 )

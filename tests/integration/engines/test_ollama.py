@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import requests
 
-from grading.domain.errors import Cancelled, EngineBusy, JobInvalid, OutputInvalid
+from grading.domain.errors import Cancelled, EngineBusy, JobInvalid, OutputEndless, OutputInvalid
 from tests.support.engines import PATIENT, SCHEMA, Heard, ask, parsed, quiet
 from tests.support.servers.base import ModelServer
 from tests.support.servers.ollama_server import digest_of, ollama_server
@@ -71,6 +71,12 @@ def test_tools_in_words_of_ollama(server: ModelServer) -> None:
     with pytest.raises(ToolsRefused):
         engine.generate(replace(asked, tool_choice="required"), quiet)
     engine.close()
+
+
+def test_a_model_that_repeats_one_token_is_at_fault_not_its_server(server: ModelServer) -> None:
+    server.behaviour.repeats = True
+    with pytest.raises(OutputEndless, match="same token"):
+        engine_on(server).generate(ask(), quiet)
 
 
 def test_it_is_told_its_limits_and_tells_its_digest_and_times(server: ModelServer) -> None:

@@ -43,6 +43,8 @@ class Behaviour:
     """Seconds of a piece, in place of a share of `seconds`."""
     unfit: str = ""
     """A word for which a schema is refused."""
+    repeats: bool = False
+    """The model writes one token without end: Ollama stops after the 31st, without a last part."""
     dead: bool = False
     """Its generation thread died."""
     capabilities: tuple[str, ...] = ("completion",)

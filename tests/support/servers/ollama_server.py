@@ -117,6 +117,10 @@ class OllamaHandler(ModelHandler):
         self.end_stream()
 
     def _stream(self, turn: _Turn, fault: str) -> None:
+        if self.server.behaviour.repeats:
+            for _ in range(31):
+                self.chunk(turn.line(" a"))
+            return
         parts = turn.parts_with(fault)
         if fault == "length":
             parts, turn.reason = parts[: len(parts) // 2], "length"

@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from grading.domain.errors import BudgetExceeded, ConfigError, EngineError, JobInvalid, OutputInvalid
+from grading.domain.errors import (
+    BudgetExceeded,
+    ConfigError,
+    EngineError,
+    JobInvalid,
+    OutputEndless,
+    OutputInvalid,
+)
 from grading.domain.jobs import Tokens, ToolCall
 from workers.machine.engines.base import METRICS, Cancel, Capacity, Generation, Progress, Request
 from workers.machine.engines.http.answer import Answer, messages, wrote_something
@@ -20,13 +27,21 @@ from workers.machine.engines.ollama.capacity import Trial
 from workers.machine.engines.ollama.server import Models, OllamaWire, RunningModel, Think, timings
 from workers.machine.engines.ollama.tool_calls import calls_of, chat_of, check_tools
 from workers.machine.engines.token_estimates import Sizes
-from workers.machine.messages import NO_TIME_LEFT, OLLAMA_NO_ROOM_TO_REPAIR, OLLAMA_PROMPT_CUT, WROTE_NOTHING
+from workers.machine.messages import (
+    NO_TIME_LEFT,
+    OLLAMA_NO_ROOM_TO_REPAIR,
+    OLLAMA_PROMPT_CUT,
+    ONE_TOKEN_REPEATED,
+    WROTE_NOTHING,
+)
 
 if TYPE_CHECKING:
     from ollama import ChatResponse, Client
 
 MAX_CONTEXT = 65_536
 CONTEXT_STEP = 4_096
+MAX_REPEATS = 30
+"""Ollama stops a model that writes a token once more, and sends no last part (its `llm/llama_server.go`)."""
 
 
 class _Cut(Exception):
@@ -201,13 +216,18 @@ class OllamaEngine:
             options=asked.options,
             keep_alive=self._keep_alive,
         )
+        piece, repeats = "", 0
         for part in stream:
-            text = part.message.content or ""
-            watch.arrived(token=bool(text or part.message.thinking))
-            answer.add(text, thought=part.message.thinking or "")
+            text, thought = part.message.content or "", part.message.thinking or ""
+            watch.arrived(token=bool(text or thought))
+            answer.add(text, thought=thought)
             calls.extend(calls_of(part.message))
             if part.done:
                 return part
+            before, piece = piece, (text or thought).strip()
+            repeats = repeats + 1 if piece == before else 0
+        if repeats >= MAX_REPEATS:
+            raise OutputEndless(ONE_TOKEN_REPEATED(engine=self._wire.where))
         raise broke_off(self._wire.where, "its last part is missing")
 
     def _estimate(self, request: Request) -> int:
