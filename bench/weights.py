@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -49,6 +49,7 @@ class Measured:
     back_refused: int = 0
     """The first weights again, called other ones."""
     check_s: list[float] = field(default_factory=list)
+    restart_s: list[float] = field(default_factory=list)
 
 
 def ask(lab: Lab, drawn: random.Random) -> Request:
@@ -85,28 +86,39 @@ def batches(lab: Lab, sizes: list[int]) -> Iterator[None]:
 
 def measure(lab: Lab, starts: int, swaps: int, drawn: random.Random) -> Measured:
     """Play the starts under the first weights, then the swaps."""
-    made, kept = Measured(), Remembered()
-    place, sizes = lab.place, [0]
-    with lab.serving(0):
+    made, kept, sizes = Measured(), Remembered(), [0]
+    with ExitStack() as running:
+        running.enter_context(lab.serving(0))
         with lab.worker(kept) as (_, digests):
-            digests.verify(place, ANSWER_S)
+            digests.verify(lab.place, ANSWER_S)
         with batches(lab, sizes):
             for number in range(starts):
                 sizes.append(SIZES[number // 5 % len(SIZES)])
                 _start(lab, kept, made)
-    for _ in range(swaps):
-        made.swaps += 1
-        with lab.worker(kept) as (engine, digests):
-            with lab.serving(0):
-                _answer(lab, engine, drawn)
-                digests.verify(place, ANSWER_S)
-            with lab.serving(1):
-                made.noticed += _refused(lab, engine, digests, drawn)
-                apart = _apart(kept.get(*place), digests.known(place))
-                made.difference_of_weights = min(made.difference_of_weights or apart, apart)
-            with lab.serving(0):
-                made.back_refused += _refused(lab, engine, digests, drawn)
+        for _ in range(swaps):
+            _swap(lab, kept, made, running, drawn)
     return made
+
+
+def _swap(lab: Lab, kept: KeptDigests, made: Measured, running: ExitStack, drawn: random.Random) -> None:
+    """Other weights between two runs of one worker, and the first ones again; these run before and after."""
+
+    def restart(which: int) -> None:
+        began = time.monotonic()
+        running.close()
+        running.enter_context(lab.serving(which))
+        made.restart_s.append(time.monotonic() - began)
+
+    made.swaps += 1
+    with lab.worker(kept) as (engine, digests):
+        _answer(lab, engine, drawn)
+        digests.verify(lab.place, ANSWER_S)
+        restart(1)
+        made.noticed += _refused(lab, engine, digests, drawn)
+        apart = _apart(kept.get(*lab.place), digests.known(lab.place))
+        made.difference_of_weights = min(made.difference_of_weights or apart, apart)
+        restart(0)
+        made.back_refused += _refused(lab, engine, digests, drawn)
 
 
 def _start(lab: Lab, kept: KeptDigests, made: Measured) -> None:
@@ -199,9 +211,9 @@ def command(
             made = measure(lab, starts, swaps, random.Random(1))
         except ServerBroken as error:
             raise click.ClickException(str(error)) from error
-    check_s = statistics.median(made.check_s) if made.check_s else 0.0
+    check_s, restart_s = (statistics.median(took) if took else 0.0 for took in (made.check_s, made.restart_s))
     if as_json:
-        click.echo(json.dumps({**asdict(made), "check_s": check_s}))
+        click.echo(json.dumps({**asdict(made), "check_s": check_s, "restart_s": restart_s}))
     else:
         click.echo(f"starts with the same weights: {made.starts}, called other ones: {made.false_alarms}")
         click.echo(f"largest difference of log-probabilities: {made.largest_difference:.4f}")
@@ -209,5 +221,6 @@ def command(
         click.echo(f"difference of the other weights: {made.difference_of_weights:.4f}")
         click.echo(f"the first weights again: refused {made.back_refused} times")
         click.echo(f"one check under load: {check_s:.3f} s")
+        click.echo(f"one restart of the server: {restart_s:.1f} s")
     if made.false_alarms or made.back_refused or made.noticed < made.swaps:
         raise SystemExit(1)
