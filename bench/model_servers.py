@@ -295,6 +295,12 @@ class GivenCommand(ModelServer):
         return self._model or str(setup.weights)
 
 
+def missing_for(server: ModelServer) -> str:
+    """What would have to be installed to start it with weights that are made here; empty where nothing is."""
+    made = importlib.util.find_spec("mlx_lm") is not None
+    return server.missing() or ("" if made else "Grader's extra mlx, which makes the weights")
+
+
 def known_servers(vllm: str = VLLM) -> Mapping[str, ModelServer]:
     """All that can be started by name; `vllm` is how vLLM begins."""
     return {one.name: one for one in (LlamaCpp(), MlxLm(), Vllm(vllm), Ollama())}

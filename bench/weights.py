@@ -21,7 +21,8 @@ from pathlib import Path
 import click
 
 from bench.model_server_lab import ANSWER_S, VLLM_OPTION, Lab, Remembered, lab_of, unheard
-from bench.model_servers import GivenCommand, ModelServer, ServerBroken, known_servers
+from bench.model_servers import GivenCommand, ModelServer, ServerBroken, known_servers, missing_for
+from bench.termination import ending_in_order
 from grading.broker.kept_digests import KeptDigests
 from grading.domain.errors import EngineError, ModelMissing, OutputEmpty, OutputEndless, OutputTruncated
 from grading.domain.model_behaviour import decode, distance
@@ -170,7 +171,7 @@ def _server(
             names = ", ".join(known_servers())
             raise click.UsageError(f"Give --first and --second with a command, or one of {names}.")
         return GivenCommand(named, (first, second), model, kind)
-    if missing := known.missing():
+    if missing := missing_for(known):
         raise click.ClickException(f"{named} is not here: it needs {missing}.")
     return known
 
@@ -208,7 +209,8 @@ def command(
     with tempfile.TemporaryDirectory() as folder:
         lab = lab_of(under_test, Path(folder), SLOTS)
         try:
-            made = measure(lab, starts, swaps, random.Random(1))
+            with ending_in_order():
+                made = measure(lab, starts, swaps, random.Random(1))
         except ServerBroken as error:
             raise click.ClickException(str(error)) from error
     check_s, restart_s = (statistics.median(took) if took else 0.0 for took in (made.check_s, made.restart_s))

@@ -5,13 +5,12 @@ from __future__ import annotations
 import ctypes.util
 import json
 import os
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 import click
+
+from bench.termination import ending_in_order
 
 
 @click.command("engines")
@@ -38,7 +37,7 @@ def command(models: str, quick: bool, blas: str, as_json: bool) -> None:
     if unknown := set(plan.models) - set(benchmark.FULL.models):
         raise click.BadParameter(f"{min(unknown)!r} is not one of {', '.join(benchmark.FULL.models)}.")
     try:
-        with _leaving_in_order():
+        with ending_in_order():
             figures = benchmark.measure(plan, lambda line: click.echo(line, err=True))
     except ModuleNotFoundError as exc:
         raise click.ClickException(f"{exc.name} is not installed. Install Grader's extra mlx.") from exc
@@ -50,16 +49,6 @@ def command(models: str, quick: bool, blas: str, as_json: bool) -> None:
         click.echo("\n".join(report.lines(figures)))
     if figures.broken or figures.failed:
         raise SystemExit(1)
-
-
-@contextmanager
-def _leaving_in_order() -> Iterator[None]:
-    """SIGTERM leaves the block as an exception does, so that what was started in it is ended."""
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _begin_with_openblas() -> None:

@@ -14,9 +14,10 @@ from pathlib import Path
 import click
 
 from bench.model_server_lab import VLLM_OPTION, lab_of
-from bench.model_servers import ModelServer, known_servers
+from bench.model_servers import ModelServer, known_servers, missing_for
 from bench.situations import failures, generations
 from bench.situations.rows import Row, Seen, Situation, Stage
+from bench.termination import ending_in_order
 from grading.domain.errors import EngineError
 
 log = logging.getLogger(__name__)
@@ -40,19 +41,18 @@ class Played:
 
 def play_all(server: ModelServer) -> Played:
     """Play every situation; one that fails is a row, and costs no other."""
-    began, rows, version = time.monotonic(), [], ""
+    began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, _stage(server, Path(folder)) as stage:
         start = _row(Situation("start", "the server starts", _start), stage)
         if not start.seen.expected:
             return Played(server.name, "", start.seconds, (start,))
-        version = server.version(stage.lab.setup)
-        rows = [_row(situation, stage) for situation in SITUATIONS]
-    return Played(server.name, version, time.monotonic() - began, tuple(rows))
+        rows = tuple(_row(situation, stage) for situation in SITUATIONS)
+    return Played(server.name, start.seen.note, time.monotonic() - began, rows)
 
 
 def _start(stage: Stage) -> Seen:
     stage.start(0).await_ready()
-    return Seen("ready", True)
+    return Seen("ready", True, stage.lab.server.version(stage.lab.setup))
 
 
 @contextmanager
@@ -90,12 +90,13 @@ def command(servers: tuple[str, ...], vllm: str, as_json: bool) -> None:
     if unknown := [name for name in servers if name not in known]:
         raise click.UsageError(f"{unknown[0]} is not one of {', '.join(known)}.")
     wanted = [known[name] for name in dict.fromkeys(servers)] or list(known.values())
-    missing = {one.name: one.missing() for one in wanted if one.missing()}
+    missing = {one.name: what for one in wanted if (what := missing_for(one))}
     played = []
     for server in wanted:
         if server.name not in missing:
             click.echo(f"{server.name} …", err=True)
-            played.append(play_all(server))
+            with ending_in_order():
+                played.append(play_all(server))
     if as_json:
         told = [{**asdict(one), "as_expected": one.as_expected} for one in played]
         click.echo(json.dumps({"servers": told, "missing": missing}, indent=1, ensure_ascii=False))
@@ -112,7 +113,8 @@ def _lines(played: Sequence[Played]) -> Iterator[str]:
     yield "| situation | " + " | ".join(f"{one.server} {one.version}".strip() for one in played) + " |"
     yield "| --- " * (1 + len(played)) + "|"
     for situation in SITUATIONS:
-        cells = [_cell(row) for one in played for row in one.rows if row.situation == situation.name]
+        rows = [{row.situation: row for row in one.rows} for one in played]
+        cells = [_cell(one[situation.name]) if situation.name in one else "not played" for one in rows]
         yield f"| {situation.title} | " + " | ".join(cells) + " |"
     yield ""
     for one in played:
