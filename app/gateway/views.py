@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-from collections.abc import Callable, Generator
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -84,8 +84,8 @@ def _answer(
     slots = request_slots()
     _require_room(slots, ask.model)
     with ExitStack() as stack:
-        stack.enter_context(slots.acquire(caller.token_id))
         conversation = Conversation(slots.gateway, ask, _gone())
+        stack.enter_context(_counted(slots, caller, conversation))
         log.info("gateway request %s of %s received for model %s", conversation.id, caller.name, ask.model)
         answer = Answer(conversation, form(conversation.id))
         if not body.stream:
@@ -93,6 +93,19 @@ def _answer(
         pieces = answer.stream()
         first = next(pieces, b"")  # here, so that what fails before has a status of its own
         return _noted(_streamed(first, pieces, stack.pop_all()), body, ask)
+
+
+@contextmanager
+def _counted(slots: RequestSlots, caller: Actor, conversation: Conversation) -> Iterator[None]:
+    """Hold a slot for a conversation, and count at its end what it took. Raises TooMany and QuotaSpent."""
+    if caller.token_id is None:
+        raise NotSignedIn
+    with slots.acquire(caller.token_id, conversation.id):
+        try:
+            yield
+        finally:
+            if conversation.used is not None:
+                slots.charge(caller.token_id, conversation.model, conversation.used)
 
 
 def _noted(response: Response, body: ChatCompletionRequest, ask: Ask) -> Response:

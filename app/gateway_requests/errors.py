@@ -71,6 +71,21 @@ class TooMany(Refused):
         self.retry_after_s = SOON_S
 
 
+class QuotaSpent(Refused):
+    """The token has used all its tokens of the day."""
+
+    code = "insufficient_quota"
+    status = 429
+    kind = "insufficient_quota"
+
+    def __init__(self, limit: int, left_s: int) -> None:
+        super().__init__(
+            f"This API token has used its {limit} tokens of today. The limit resets at midnight UTC, in "
+            f"{left_s // 3600} h {left_s % 3600 // 60} min."
+        )
+        self.retry_after_s = left_s
+
+
 class Failed(Refused):
     """The machines did not answer."""
 
@@ -157,6 +172,9 @@ def answer(error: GraderError) -> Response:
         response.headers["WWW-Authenticate"] = "Bearer"
     if isinstance(error, Refused) and error.retry_after_s is not None:
         response.headers["Retry-After"] = str(error.retry_after_s)
+    if isinstance(error, QuotaSpent):
+        # older official clients retry at once where Retry-After says more than a minute
+        response.headers["x-should-retry"] = "false"
     return response
 
 

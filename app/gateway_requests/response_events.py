@@ -14,9 +14,11 @@ from app.gateway_requests.errors import fault
 from app.gateway_requests.slots import GatewayServices
 from grading.broker.away import why_away
 from grading.broker.gateway_requests import ENDING, PREEMPTED, Ask, Event
+from grading.domain.jobs import Tokens
 
 log = logging.getLogger(__name__)
 PAUSE_S = 0.5
+CHARS_A_TOKEN = 4
 TRIES = 3
 """Attempts for a request of which no text has arrived yet."""
 AGAIN = (PREEMPTED, ENDING, "machine_lost")
@@ -35,9 +37,16 @@ class Conversation:
     ask: Ask
     gone: Callable[[], bool]
     id: str = field(default_factory=lambda: secrets.token_hex(16))
+    model: str = field(init=False)
+    """As it was asked for; once a machine has begun, as that calls it."""
+    used: Tokens | None = None
+    """What the answer took, once it has ended; where the client leaves before, an estimate."""
     _heard: int = 0
     _begun: bool = False
     _tries: int = 0
+
+    def __post_init__(self) -> None:
+        self.model = self.ask.model
 
     def events(self) -> Generator[Event | None, None, None]:
         """What the machine says, in order and whole; None when it said nothing for a while.
@@ -60,11 +69,23 @@ class Conversation:
                 elif event.kind == "failed":
                     self._failed(event.code)
                     continue
-                yield event
                 if event is not None and event.kind == "end":
+                    self.used = event.tokens
+                    yield event
                     return
+                yield event
+        except (ClientGone, GeneratorExit):
+            self.used = self.used or self._estimate()
+            raise
         finally:
             self._leave()
+
+    def _estimate(self) -> Tokens | None:
+        """Nobody counts an answer that is broken off: else who leaves before its end would pay nothing."""
+        if not self._begun:
+            return None
+        asked = sum(len(one.content) for one in self.ask.messages)
+        return Tokens(prompt=asked // CHARS_A_TOKEN, output=self._heard // CHARS_A_TOKEN)
 
     def _leave(self) -> None:
         try:
@@ -90,7 +111,7 @@ class Conversation:
         if event is None:
             return None
         if event.kind == "begun":
-            self._begun = True
+            self._begun, self.model = True, event.model
         return self._in_order(event) if event.kind == "text" else event
 
     def _in_order(self, event: Event) -> Event:

@@ -1,22 +1,28 @@
-"""Slots for open gateway requests, limited by token, with the services that requests need."""
+"""Slots for open gateway requests and quotas of API tokens, with the services that requests need."""
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import cast
 
 from flask import current_app
+from redis.exceptions import RedisError
 
-from app.gateway_requests.errors import TooMany
+from app.gateway_requests.errors import QuotaSpent, TooMany
+from grading.broker.away import why_away
 from grading.broker.gateway_requests import NO_MODEL, Talks, alias, chat_queue
 from grading.broker.leases import Leases
+from grading.broker.token_use import TokenUse
 from grading.config.settings import Config, Gateway
+from grading.domain.jobs import Tokens
 from grading.store import Store
+from grading.store.accounts import gateway_use
 
+log = logging.getLogger(__name__)
 HOLD_S = 10.0
 """So long the status of an answer is kept back, so that an early failure has one of its own."""
 
@@ -77,32 +83,61 @@ class GatewayServices:
 
 
 class RequestSlots:
-    """Requests that are open, by token; one a process. Raises TooMany beyond the limits."""
+    """Requests that are open: all of this process, and those of a token at all gateways together."""
 
     def __init__(self, gateway: GatewayServices) -> None:
         self.gateway = gateway
-        self._open: Counter[int | None] = Counter()
+        self._use = TokenUse(gateway.talks.redis)
+        self._open = 0
         self._lock = threading.Lock()
 
     @contextmanager
-    def acquire(self, token: int | None) -> Iterator[None]:
-        """Hold a slot while a request is open, or raise TooMany."""
-        settings = self.gateway.settings
+    def acquire(self, token_id: int, request_id: str) -> Iterator[None]:
+        """Hold a slot while a request is open. Raises TooMany, QuotaSpent and redis errors."""
         with self._lock:
-            if self._open[token] >= settings.per_token:
-                raise TooMany(
-                    f"This token already has {settings.per_token} open requests. Wait until one is finished."
-                )
-            if self._open.total() >= settings.at_once:
+            if self._open >= self.gateway.settings.at_once:
                 raise TooMany
-            self._open[token] += 1
+            self._open += 1
         try:
-            yield
+            self._admit(token_id, request_id)
+            try:
+                yield
+            finally:
+                self._leave(token_id, request_id)
         finally:
             with self._lock:
-                self._open[token] -= 1
-                if not self._open[token]:
-                    del self._open[token]
+                self._open -= 1
+
+    def charge(self, token_id: int, model: str, tokens: Tokens) -> None:
+        """Count what an answer took; the client has its answer also where Redis is away by now."""
+        try:
+            self._use.charge(token_id, model, tokens)
+        except RedisError as error:
+            log.warning("%s, an answer was not counted: %s", why_away(error), error)
+
+    def _leave(self, token_id: int, request_id: str) -> None:
+        try:
+            self._use.leave(token_id, request_id)
+        except RedisError as error:
+            log.warning("%s, a request counts as open for some seconds: %s", why_away(error), error)
+
+    def _admit(self, token_id: int, request_id: str) -> None:
+        settings = self.gateway.settings
+        with self.gateway.store.read() as session:
+            own = gateway_use.own_limit(session, token_id)
+        limit = settings.daily_tokens if own is None else own
+        wanted = (token_id, request_id, settings.per_token, limit)
+        found = self._use.admit(*wanted)
+        if found.decision == "unknown":
+            with self.gateway.store.read() as session:
+                so_far = gateway_use.tokens_of_day(session, token_id, found.day)
+            found = self._use.admit(*wanted, so_far)
+        if found.decision == "spent":
+            raise QuotaSpent(limit, found.left_s)
+        if found.decision == "too_many":
+            raise TooMany(
+                f"This token already has {settings.per_token} open requests. Wait until one is finished."
+            )
 
 
 def request_slots() -> RequestSlots:

@@ -135,16 +135,24 @@ def token() -> None:
               help="Scope: submit, read, grade, manage, chat or admin; can be repeated.")  # fmt: skip
 @click.option("--days", default=90, show_default=True, help="Days until it expires.")
 @click.option("--name", default="made by grader token create", help="Name shown in lists.")
+@click.option("--daily-tokens", type=click.IntRange(0, users.MOST_DAILY_TOKENS),
+              help="Tokens of models a day that it may use by the gateway; 0: any number. Default: "
+              "daily_tokens in [gateway].")  # fmt: skip
 @click.pass_obj
 def token_create(
-    settings: Settings, sign_in_name: str, scopes: tuple[str, ...], days: int, name: str
+    settings: Settings,
+    sign_in_name: str,
+    scopes: tuple[str, ...],
+    days: int,
+    name: str,
+    daily_tokens: int | None,
 ) -> None:
     """Create a token and print it, once only."""
     with writing(settings) as session:
         user = users.find_user(session, "local", sign_in_name)
         if user is None:
             raise NotFound(f"There is no user '{sign_in_name}'. Create one with `grader user add`.")
-        made = users.create_token(session, user.id, name, scopes, timedelta(days=days))
+        made = users.create_token(session, user.id, name, scopes, timedelta(days=days), daily_tokens)
     click.echo(made.secret)
 
 

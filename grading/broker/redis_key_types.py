@@ -18,6 +18,7 @@ from grading.broker.gateway_requests import gateway_queues
 from grading.broker.heartbeats import BACKLOG
 from grading.broker.kept_digests import KEPT_DIGESTS
 from grading.broker.leases import DRAINED, HEARTBEATS, LEASES, SPEED_PROFILES
+from grading.broker.token_use import PENDING
 from grading.config.settings import Config
 
 PRIORITIES = ("", "\x06\x163", "\x06\x166", "\x06\x169")
@@ -41,6 +42,7 @@ def expected(config: Config) -> dict[str, str]:
         BACKLOG,
         CANARIES,
         PARTS,
+        PENDING,
         *(f + name for f in (LEASES, HEARTBEATS, SPEED_PROFILES, KEPT_DIGESTS) for name in names),
     ]
     return {

@@ -52,7 +52,10 @@ class Gateway(Value):
     at_once: int = Field(default=64, ge=1, le=1000)
     """Requests open at the same time, all tokens together."""
     per_token: int = Field(default=4, ge=1, le=1000)
-    """Requests of one token open at the same time."""
+    """Requests of one token open at the same time, at all gateways together."""
+    daily_tokens: int = Field(default=0, ge=0, le=10**12)
+    """Tokens of prompts and answers that one API token may use a day (UTC); 0: any number. A token may
+    have its own number."""
     waiting: int = Field(default=32, ge=1, le=10_000)
     """Requests that may wait for the same model; more are answered 429."""
     max_body_kb: int = Field(default=512, ge=1, le=16_384)
@@ -326,6 +329,8 @@ class Retention(Value):
     """Class ZIP files, from their upload; the submissions made from them stay."""
     audit_days: int = Field(default=0, ge=0)
     """Audit log entries, except those of erasures."""
+    use_days: int = Field(default=400, ge=0)
+    """How many tokens of models each API token used by the gateway, by day."""
     messages_days: int = Field(default=30, ge=4)
     """Idempotency keys, IDs of webhooks and sent messages: for so long, repeats are recognized."""
 

@@ -1,4 +1,4 @@
-"""Slow chores of the sweeper: retention, withdrawal of erased data from Redis, due releases, comparisons."""
+"""Slow chores of the sweeper: retention, erased data in Redis, due releases, comparisons, use of tokens."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import logging
 from datetime import datetime, timedelta
 
 from grading.broker.erasure import withdraw
+from grading.broker.token_use import TokenUse, by_key
 from grading.store import change_tracking, periodic_tasks
-from grading.store.accounts import sessions, sign_in_attempts
+from grading.store.accounts import gateway_use, sessions, sign_in_attempts
 from grading.store.database import now
 from grading.store.grades import release
 from grading.store.privacy import retention
@@ -22,6 +23,8 @@ NEXT_HELPING = timedelta(seconds=2)
 WITHDRAW_EVERY = timedelta(seconds=60)
 TIDY = "tidy touches"
 TIDY_EVERY = timedelta(seconds=60)
+USE = "store token use"
+USE_EVERY = timedelta(seconds=60)
 
 
 def do_chores(server: Server) -> None:
@@ -49,6 +52,24 @@ def do_chores(server: Server) -> None:
         _retain(server)
     if untidy:
         _tidy(server)
+
+
+def store_use(server: Server) -> None:
+    """Add to SQL what API tokens used of the gateway, every minute, one sweeper at a time.
+
+    What a crash between SQL and Redis leaves in both is counted again. Raises redis errors.
+    """
+    counts = TokenUse(server.dispatch.registry.redis)
+    if not counts.pending():
+        return
+    with server.store.write() as session:
+        periodic_tasks.schedule(session, USE)
+        if periodic_tasks.claim(session, USE) is None:
+            return
+        pending = counts.pending()
+        gateway_use.add_use(session, by_key(pending))
+        periodic_tasks.reschedule(session, USE, USE_EVERY)
+    counts.settle(pending)
 
 
 def _release(server: Server, name: str) -> None:

@@ -24,7 +24,7 @@ from grading.store.submissions import prechecks
 from workers.server import record, server_heartbeats
 from workers.server.admit import admit_runs
 from workers.server.context import Server
-from workers.server.housekeeping import do_chores
+from workers.server.housekeeping import do_chores, store_use
 from workers.server.lost_runs import LostRuns, one_by_one
 from workers.server.messages import CHECKS_NEVER_ENDED
 from workers.server.prepare import prepare
@@ -103,6 +103,7 @@ class Sweeper:
             self._try_forgotten,
             self._release,
             self._do_chores,
+            self._store_use,
             self._send_canaries,
         )
 
@@ -123,6 +124,9 @@ class Sweeper:
 
     def _do_chores(self) -> None:
         do_chores(self.server)
+
+    def _store_use(self) -> None:
+        store_use(self.server)
 
     def _send_canaries(self) -> None:
         server_heartbeats.sweep(self.server)

@@ -41,6 +41,7 @@ STUDENT_ID_FORM = define_message(
 )
 ROLE_UNKNOWN = define_message("accounts.role_unknown", "Choose a role: student, grader or instructor.")
 NO_SCOPE = define_message("accounts.no_scope", "A token needs at least one of the scopes %(scopes)s.")
+MOST_DAILY_TOKENS = 10**12
 TOKEN_TOO_LONG = define_message("accounts.token_too_long", "A token is valid for at most 730 days.")
 ID_OF_STAFF = define_message(
     "accounts.id_of_staff", "The ID '%(subject)s' belongs to staff. Enter the student's ID."
@@ -250,9 +251,17 @@ def actor_of(session: Session, user: tables.User) -> Actor:
 
 
 def create_token(
-    session: Session, user_id: int, name: str, scopes: Iterable[str], valid_for: timedelta
+    session: Session,
+    user_id: int,
+    name: str,
+    scopes: Iterable[str],
+    valid_for: timedelta,
+    daily_tokens: int | None = None,
 ) -> NewToken:
-    """Create an API token `grd_…`; only its SHA-256 is stored."""
+    """Create an API token `grd_…`; only its SHA-256 is stored.
+
+    `daily_tokens` of models are its own limit by the gateway; 0 for any number.
+    """
     wanted = sorted(set(scopes))
     if not wanted or not set(wanted) <= set(SCOPES):
         raise GraderError(NO_SCOPE(scopes=tuple(SCOPES)))
@@ -267,10 +276,12 @@ def create_token(
         scopes=wanted,
         created_at=moment,
         expires_at=moment + valid_for,
+        daily_tokens=daily_tokens,
     )
     session.add(row)
     session.flush()
-    write_audit(session, f"user:{user_id}", "token.create", f"token:{row.id}", {"scopes": wanted})
+    limit = {} if daily_tokens is None else {"daily_tokens": daily_tokens}
+    write_audit(session, f"user:{user_id}", "token.create", f"token:{row.id}", {"scopes": wanted, **limit})
     return NewToken(row.id, secret)
 
 

@@ -33,6 +33,7 @@ from grading.store.tables import (
     Audit,
     ClassUpload,
     Extension,
+    GatewayUse,
     GroupMember,
     IdempotencyKey,
     Identity,
@@ -98,6 +99,7 @@ def erase_student(session: Session, known: StudentIdentity, by: str) -> Erased:
     counts += _scattered(session, student)
     sign_in_attempts.reset_account(session, student.user_id)
     sessions.end_sessions(session, student.user_id)
+    counts += delete_rows(session, GatewayUse, GatewayUse.token_id.in_(student.tokens))
     personal = (Token, Membership, Identity, ResetLink, GroupMember, SubmissionMember, MailPreference)
     for table in (*personal, Precheck):
         counts += delete_rows(session, table, table.user_id == student.user_id)

@@ -35,6 +35,7 @@ from grading.store.tables import (
     DryRunRound,
     Example,
     Extension,
+    GatewayUse,
     Grade,
     GroupMember,
     IdempotencyKey,
@@ -127,6 +128,7 @@ def _rows(session: Session, student: Student) -> Iterator[tuple[type[Base], Iter
     )  # fmt: skip
     for table in (*of_person, *theirs):
         yield table, _plain(_in(session, table, table.user_id, ids))
+    yield GatewayUse, _plain(_in(session, GatewayUse, GatewayUse.token_id, student.tokens))
     yield Course, _plain(session.scalars(select(Course).where(Course.id.in_(courses))))
     mine = select(Submission.assignment_id).where(Submission.student_id == student.user_id)
     yield Assignment, _plain(session.scalars(select(Assignment).where(Assignment.id.in_(mine))))

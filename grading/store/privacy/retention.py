@@ -33,6 +33,7 @@ from grading.store.tables import (
     CachedExecution,
     ClassUpload,
     Example,
+    GatewayUse,
     Grade,
     IdempotencyKey,
     InboundWebhook,
@@ -85,6 +86,7 @@ def _queries(session: Session, kept: Retention) -> dict[str, Select[Any]]:
         "prechecks": UPLOADS_DAYS,
         "removed examples": UPLOADS_DAYS,
         "audit": kept.audit_days,
+        "gateway use": kept.use_days,
         "idempotency keys": kept.messages_days,
         "inbound webhooks": kept.messages_days,
         "outbox": kept.messages_days,
@@ -118,11 +120,20 @@ def _query(kind: str, before: datetime) -> Any:
         return select(Example.id).where(Example.removed_at < before, Example.excerpt != "")
     if kind == "audit":
         return select(Audit.id).where(Audit.at < before, Audit.action != NEVER_DELETED)
+    return _messages(kind, before)
+
+
+def _messages(kind: str, before: datetime) -> Any:
+    """Of what came from outside and what went there."""
+    if kind == "gateway use":
+        table = GatewayUse
+        return select(table.token_id, table.day, table.model).where(table.day < before.date())
     if kind == "idempotency keys":
         return select(IdempotencyKey.caller, IdempotencyKey.key).where(IdempotencyKey.created_at < before)
     if kind == "inbound webhooks":
-        table = InboundWebhook
-        return select(table.connection, table.message_id).where(table.received_at < before)
+        return select(InboundWebhook.connection, InboundWebhook.message_id).where(
+            InboundWebhook.received_at < before
+        )
     if kind == "sent messages":
         return select(SentMessage.id).where(SentMessage.at < before)
     # announcements of rounds go with their submission: a round may be set going again
@@ -200,4 +211,5 @@ TABLES: dict[str, type[Base]] = {
     "sent messages": SentMessage,
     "prechecks": Precheck,
     "executions": CachedExecution,
+    "gateway use": GatewayUse,
 }

@@ -31,6 +31,7 @@ from grading.store.tables.operations import (
 )
 from grading.store.tables.people import (
     Course,
+    GatewayUse,
     Identity,
     Membership,
     OpenSession,
@@ -71,6 +72,7 @@ __all__ = [
     "EventReceiver",
     "Example",
     "Extension",
+    "GatewayUse",
     "Grade",
     "GroupMember",
     "Id",

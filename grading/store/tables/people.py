@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 from sqlalchemy import (
+    BigInteger,
     Boolean,
     CheckConstraint,
     ForeignKey,
@@ -93,6 +94,21 @@ class Token(Base):
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime]
     revoked_at: Mapped[datetime | None]
+    daily_tokens: Mapped[int | None] = mapped_column(BigInteger)
+    """Tokens of models a day, by the gateway; 0: any number, None: as config.toml says."""
+
+
+class GatewayUse(Base):
+    """What an API token used of a model by the gateway on a day in UTC. Numbers only."""
+
+    __tablename__ = "gateway_use"
+    token_id: Mapped[int] = mapped_column(ForeignKey("tokens.id"), primary_key=True)
+    day: Mapped[date] = mapped_column(primary_key=True)
+    model: Mapped[str] = mapped_column(String(300), primary_key=True)
+    requests: Mapped[int] = mapped_column(BigInteger)
+    prompt_tokens: Mapped[int] = mapped_column(BigInteger)
+    output_tokens: Mapped[int] = mapped_column(BigInteger)
+    __table_args__ = (Index("gateway_use_by_day", "day"),)
 
 
 class ResetLink(Base):

@@ -6,18 +6,22 @@ import re
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
 import requests
+from sqlalchemy import func, select
 
 from cli.dev.embedded_redis import RedisProcess, free_port
 from grading.broker.dispatch import Outgoing
 from grading.broker.gateway_requests import chat_queue
 from grading.broker.leases import LEASES
-from grading.store.accounts import users
+from grading.broker.token_use import USE, TokenUse, by_key
+from grading.store import tables
+from grading.store.accounts import gateway_use, users
 from tests.support.engines import job
 from tests.support.servers.base import ModelServer
 from tests.support.servers.instances import PROSE
@@ -55,10 +59,27 @@ class Place:
         self.clients: list[openai.OpenAI] = []
         self.tool = self.client(self.token("chat"))
 
-    def token(self, *scopes: str, user: str = "admin") -> str:
+    def token(self, *scopes: str, user: str = "admin", daily_tokens: int | None = None) -> str:
         with self.site.store.write() as session:
             found = users.find_user(session, "local", user) or users.create_user(session, user)
-            return users.create_token(session, found.id, "tool", scopes, timedelta(hours=1)).secret
+            made = users.create_token(
+                session, found.id, "tool", scopes, timedelta(hours=1), daily_tokens=daily_tokens
+            )
+            return made.secret
+
+    def store_use(self) -> tuple[int, str, int] | None:
+        """As the sweeper does it; requests, model and tokens of the newest token."""
+        counts = TokenUse(self.site.dispatch.registry.redis)
+        pending = counts.pending()
+        with self.site.store.write() as session:
+            gateway_use.add_use(session, by_key(pending))
+            newest = session.scalar(select(func.max(tables.Token.id)))
+            rows = session.scalars(
+                select(tables.GatewayUse).where(tables.GatewayUse.token_id == newest)
+            ).all()
+            found = [(one.requests, one.model, one.prompt_tokens + one.output_tokens) for one in rows]
+        counts.settle(pending)
+        return found[0] if found else None
 
     def client(self, token: str) -> openai.OpenAI:
         self.clients.append(openai.OpenAI(base_url=self.url, api_key=token, max_retries=0, timeout=60))
@@ -290,6 +311,40 @@ def test_limits_of_a_token_and_of_the_queue(place: Place) -> None:
     first.close()
     waiting.join(60)
     assert not waiting.is_alive(), "who waited had its turn"
+
+
+def test_the_tokens_of_a_day(place: Place) -> None:
+    """Checked before, counted after; what SQL has counts again where Redis knows nothing."""
+    answers: list[Any] = []
+    web = openai.DefaultHttpxClient(event_hooks={"response": [answers.append]})
+    tool = place.client(place.token("chat", daily_tokens=1)).with_options(max_retries=2, http_client=web)
+    ask: Any = partial(tool.chat.completions.create, model="grader/analysis", messages=HELLO)
+    used = ask().usage.total_tokens
+    with pytest.raises(openai.RateLimitError, match="its 1 tokens of today") as spent:
+        ask()
+    assert len(answers) == 2, "it is not tried again"
+    assert (spent.value.code, spent.value.type) == ("insufficient_quota", "insufficient_quota")
+    headers = spent.value.response.headers
+    assert 0 < int(headers["Retry-After"]) <= 86_400
+    assert headers["x-should-retry"] == "false"  # for older clients
+    assert place.store_use() == (1, "tiny", used)
+    place.site.dispatch.registry.redis.delete(*place.site.dispatch.registry.redis.keys(f"{USE}*"))
+    with pytest.raises(openai.RateLimitError, match="its 1 tokens of today"):
+        ask()
+    web.close()
+
+
+def test_who_leaves_early_pays_what_there_was(place: Place) -> None:
+    place.server.behaviour.seconds = 40.0
+    tool = place.client(place.token("chat", daily_tokens=1))
+    with tool.chat.completions.create(model="tiny", messages=HELLO, stream=True) as answer:
+        next(answer)
+    until(place.store_use, 30, "it is counted")
+    redis = place.site.dispatch.registry.redis
+    for key in redis.keys(f"{USE}open:*"):
+        redis.zadd(key, dict.fromkeys("abcd", 0))  # of a gateway that died
+    with pytest.raises(openai.RateLimitError, match="its 1 tokens of today"):
+        tool.chat.completions.create(model="tiny", messages=HELLO)
 
 
 def test_a_client_that_leaves_ends_the_generation(place: Place) -> None:

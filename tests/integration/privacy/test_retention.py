@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select, update
 
+from grading.broker.token_use import USE, TokenUse
 from grading.config.settings import Retention
+from grading.domain.jobs import Tokens
 from grading.domain.messages import Message
 from grading.domain.permissions import Actor
 from grading.store import schema
@@ -25,6 +27,7 @@ from grading.store.tables import (
     Audit,
     Blob,
     ClassUpload,
+    GatewayUse,
     Grade,
     IdempotencyKey,
     InboundWebhook,
@@ -68,6 +71,29 @@ def test_old_sessions_and_counters_of_wrong_passwords_go(system: Played) -> None
         with store.read() as session:
             left.append((session.query(SignInAttempt).count(), session.query(OpenSession).count()))
     assert left == [(2, 1), (0, 1), (0, 0)]
+
+
+def test_the_use_of_tokens_is_stored_each_minute_and_kept_for_so_long(system: Played) -> None:
+    redis = system.server.dispatch.registry.redis
+    counts, gone = TokenUse(redis), 999
+    with system.store.write() as session:
+        user = users.create_user(session, "ada")
+        made = users.create_token(session, user.id, "tool", ["chat"], timedelta(days=1))
+    stored = []
+    for _ in range(3):
+        for token in (made.id, gone):
+            counts.charge(token, "org/a|b:1", Tokens(prompt=5, output=2))
+        system.sweeper.step()
+        with system.store.read() as session:
+            rows = session.query(GatewayUse).all()
+            stored += [(row.token_id, row.model, row.requests, row.prompt_tokens) for row in rows]
+        system.pass_time(40)
+    assert stored == [(made.id, "org/a|b:1", 1, 5)] * 2 + [(made.id, "org/a|b:1", 3, 15)]
+    assert not redis.keys(f"{USE}pending")
+    with system.store.write() as session:
+        assert not retention.delete_chunk(session, Retention(use_days=400))
+        session.execute(update(GatewayUse).values(day=date(2020, 1, 1)))
+        assert retention.delete_chunk(session, Retention(use_days=400)) == {"gateway use": 1}
 
 
 def test_what_is_kept_long_enough_goes_and_nothing_else(system: Played) -> None:
