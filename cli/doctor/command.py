@@ -13,7 +13,7 @@ import click
 from cli.commands.serve import ENGINE, FOLDER, PORT
 from cli.doctor.finding import Bounds, Finding, Installation, failure, ok
 from cli.output import counted
-from cli.settings import Settings, with_own_redis
+from cli.settings import Settings, complete_machine, with_own_redis
 from grading.config.settings import Config
 from grading.domain.errors import ConfigError, GraderError
 
@@ -29,6 +29,12 @@ MARKS = {"ok": "✓", "warning": "!", "failure": "✗"}
               help="Longest wait for a model's token, in seconds.")  # fmt: skip
 @click.option("--min-free-gb", type=click.FloatRange(0), default=5, show_default=True,
               help="Least free disk space, in GB.")  # fmt: skip
+@click.option("--strategies", is_flag=True,
+              help="Instead, machines measure whether their strategies pay.")  # fmt: skip
+@click.option("--machine", "names", multiple=True, shell_complete=complete_machine,
+              help="With --strategies: only this machine; repeatable.")  # fmt: skip
+@click.option("--draft", metavar="MODEL", default="",
+              help="With --strategies: a draft model to try with mlx models that have none.")  # fmt: skip
 @click.pass_obj
 def doctor(
     settings: Settings,
@@ -38,15 +44,35 @@ def doctor(
     port: int | None,
     patience: float,
     min_free_gb: float,
+    strategies: bool,
+    names: tuple[str, ...],
+    draft: str,
 ) -> None:
     """Check configuration, services, machines and models.
 
     Each model is asked for a token; an Ollama server whose machine has nothing to do also gets as many
     requests of 16 tokens as the machine has slots, to see whether some wait.
 
+    With --strategies, machines measure instead, one after the other and at most five minutes each, from which
+    prompt length or batch on their strategies pay, and which to turn on. Students' work that
+    comes breaks it off. Nothing is stored. `--draft` loads the model a second time, if there is room.
+
     Exits with status 1 if something does not work, and says how to fix it.
     """
-    bounds = Bounds(patience_s=patience, free_gb=min_free_gb)
+    if strategies:
+        from cli.doctor.strategies import compare_strategies
+
+        config = _running(settings.with_engine(engine), folder, port)
+        compare_strategies(config, names, draft, as_json)
+        return
+    if names or draft:
+        raise click.UsageError("--machine and --draft go with --strategies.")
+    _diagnose(settings, as_json, engine, folder, port, Bounds(patience_s=patience, free_gb=min_free_gb))
+
+
+def _diagnose(
+    settings: Settings, as_json: bool, engine: str | None, folder: Path, port: int | None, bounds: Bounds
+) -> None:
     found = []
     for finding in examine(settings, engine, folder, port, bounds):
         found.append(finding)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from sqlalchemy import (
@@ -29,6 +30,7 @@ from sqlalchemy.orm import Session
 from grading.domain.errors import NotFound
 from grading.domain.messages import define_message
 from grading.domain.round_states import RunState
+from grading.scheduling.crossings import UsualPrompts
 from grading.shared.cache import BoundedCache
 from grading.store import audit
 from grading.store.audit import write_audit
@@ -447,3 +449,25 @@ def set_drained(session: Session, machine: str, by: str, *, out: bool, why: str 
     else:
         undrain(session, machine, by)
     return list_drained(session)
+
+
+USUAL_RUNS = 500
+"""The latest runs from which the lengths of usual prompts are taken."""
+
+
+def usual_prompts(session: Session, stages: Iterable[str]) -> UsualPrompts:
+    """Medians of the latest accepted runs of these stages, by their engines' own counts of tokens."""
+    rows = session.execute(
+        select(Run.prompt_tokens, Run.cached_tokens, Run.output_tokens)
+        .where(Run.stage.in_(list(stages)), Run.accepted, Run.prompt_tokens > 0)
+        .order_by(Run.finished_at.desc())
+        .limit(USUAL_RUNS)
+    ).all()
+    if not rows:
+        return UsualPrompts()
+    return UsualPrompts(
+        runs=len(rows),
+        known=median(row.cached_tokens or 0 for row in rows),
+        new=median(row.prompt_tokens - (row.cached_tokens or 0) for row in rows),
+        output=median(row.output_tokens or 0 for row in rows),
+    )

@@ -704,3 +704,50 @@ def test_packages_of_students_are_those_of_the_extra(root: Path) -> None:
     project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
     named = [line.partition(">")[0] for line in project["optional-dependencies"]["sandbox"]]
     assert [name.lower() for name in STUDENTS_PYTHON] == named
+
+
+ROW = {
+    "known": 2000, "new": 1000, "batch": 1, "times": 3, "accepted": None,
+    "direct": {"first_s": 3.0, "tokens_s": 10.0}, "strategy": {"first_s": 2.0, "tokens_s": 10.0},
+}  # fmt: skip
+COMPARED = {
+    "ended": "work",
+    "strategies": [
+        {
+            "engine": "hybrid", "model": "m", "stages": ["feedback"], "strategy": "hybrid",
+            "pays_by": "first_token", "computers": 1, "fault": "", "rows": [ROW],
+        }
+    ],
+}  # fmt: skip
+
+
+def test_strategies_are_measured_by_one_machine_after_the_other(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (case.folder / "config.toml").write_text(ONE + ONE.replace('"one"', '"two"'))
+    asked: list[tuple[str, Any]] = []
+
+    def ask(_dispatch: Any, task: str, names: list[str], options: Any, *_: Any, **__: Any) -> Any:
+        asked.append((names[0], options))
+        return {"one": COMPARED} if names == ["one"] else {}
+
+    monkeypatch.setattr("cli.doctor.strategies.ask_machines", ask)
+    assert "No machine is running" in str(case.run("--strategies").exception)
+    _heartbeat(case)
+    said = case.run("--strategies", "--draft", "small")
+    assert said.exception is None
+    lines = said.stdout.splitlines()
+    assert lines[0] == "Machine one measures its strategies, for at most 300 s."
+    assert lines[-2:] == [
+        "one, hybrid (feedback): pays from 1,000 new tokens; no runs of students' work are known. "
+        "Recommended: on for such prompts.",
+        "- one: broken off, because students' work or a gateway request came.",
+    ]
+    _heartbeat(case, "two")
+    said = case.run("--strategies", "--json")
+    assert str(said.exception) == "1 machine did not answer."
+    told = json.loads(said.stdout)
+    assert (told["silent"], told["strategies"][0]["advice"]["tokens"]) == (["two"], 1000)
+    assert [name for name, _ in asked] == ["one", "one", "two"]
+    assert asked[0][1] == [{"seconds": 300.0, "draft": "small"}]
+    assert "go with --strategies" in case.run("--draft", "small").output

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from bench.tiny_models import WINDOW, Kind, make_model
+from cli.dev.embedded_redis import free_port
 from tests.support.engines import HEADS, SCHEMA, Heard, ask, measured, quiet
 from tests.support.remote_prefill import STEP, alone, prefilled, reading, together, writing
+from tests.support.strategies import compared, expect_figures
 from workers.machine.engines.base import Generation, Request
 from workers.machine.engines.mlx.engine import MlxEngine
 from workers.machine.engines.remote_prefill.engine import HybridEngine
@@ -158,6 +160,22 @@ def test_the_reader_knows_what_another_writer_had_read(reader: tuple[Path, str])
     assert (one.tokens.cached, two.tokens.cached > 0) == (0, True)
     sent = [measured(made.details["remote_prefill"], "sent_bytes") for made in (one, two)]
     assert sent[1] == pytest.approx(sent[0], rel=0.02)
+
+
+def test_from_which_length_on_reading_elsewhere_pays_is_measured(reader: tuple[Path, str]) -> None:
+    model, address = reader
+    with writing(model, address, strategy="auto") as hybrid:
+        found, result = compared(hybrid, model)
+    expect_figures(found, (1, False), (1, True), (1, False), (1, True))
+    assert (found["strategy"], found["pays_by"]) == ("hybrid", "first_token")
+    advice = result.advice
+    assert advice is not None
+    assert advice.on == (advice.tokens is not None and advice.tokens <= result.usual.new)
+    assert "(median of 3 runs)" in result.sentence
+    with writing(model, f"127.0.0.1:{free_port()}", strategy="auto") as nobody:
+        found, result = compared(nobody, model)
+    assert result.advice is None
+    assert result.sentence.startswith("not measured: It could not be tried: ")
 
 
 def test_the_result_says_where_the_time_went_and_what_was_sent_can_be_made_smaller(

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from bench.tiny_models import make_model
-from grading.domain.errors import BudgetExceeded, Cancelled, EngineUnreachable, ModelMissing
+from grading.domain.errors import BudgetExceeded, Cancelled, EngineError, EngineUnreachable, ModelMissing
 from tests.support.engines import ENDLESS, HEADS, SYSTEM, Heard, ask, parsed, quiet
 from tests.support.sharded import addresses, gone, group, kill, ranks, seconds_used
+from tests.support.strategies import compared, expect_figures
 from tests.support.system import until
 from workers.machine.engines import Request
 from workers.machine.engines.base import Cancel
@@ -101,6 +102,22 @@ def test_two_at_once_with_one_prefix_are_written_as_alone(
     assert after["decode_steps"] - before["decode_steps"] < 3 * 12  # in one batch
     assert after["cache_bytes"] > before["cache_bytes"]
     assert (after["running"], after["waiting"]) == (0, 0)
+
+
+def test_ranks_are_measured_beside_one_process(pool: ShardedEngine, qwen2: Path) -> None:
+    found, result = compared(pool, qwen2)
+    expect_figures(found, (1, False), (1, True), (1, False), (1, True), (2, True))
+    assert (found["strategy"], found["pays_by"], found["computers"]) == ("sharded", "answer", 1)
+    advice = result.advice
+    assert advice is not None
+    assert advice.full is not None
+    assert advice.on == (advice.tokens is not None and advice.tokens <= 60 and advice.full >= 1)
+    assert f"A full batch writes {advice.full:.2f} times the tokens of one computer." in result.sentence
+    with (
+        pytest.raises(EngineError, match="have no room"),
+        pool.comparison(str(qwen2), 30.0, lambda _size: False),
+    ):
+        pass
 
 
 def test_chance_is_the_same_on_all_ranks(pool: ShardedEngine, direct: MlxEngine, qwen2: Path) -> None:

@@ -20,6 +20,7 @@ from grading.config.machines import EngineSettings, Machine, Placement
 from grading.domain.errors import ConfigError, EngineError, ModelMissing
 from tests.support.decode_loop import Driven, alone, words
 from tests.support.engines import SMALLER, ask, measured, quiet
+from tests.support.strategies import compared, expect_figures
 from workers.machine.engines import Generation, Request, open_engine
 from workers.machine.engines.estimators import WeightedMean
 from workers.machine.engines.mlx.engine import MlxEngine
@@ -314,6 +315,37 @@ def test_what_was_measured_decides(pair: tuple[Path, Path], step_s: float, strat
     assert second.output == first.output == alone(driven.loaded, ids, 40)
     assert second.details["speculative"].strategy == strategy
     assert "proposed tokens per round, of which" in str(second.details["speculative"].reason)
+
+
+def test_what_a_draft_model_brings_is_measured(pair: tuple[Path, Path]) -> None:
+    model, draft = pair
+    with engine(model, draft) as drafted:
+        found, result = compared(drafted, model)
+    expect_figures(found, (1, False), (2, False))
+    assert (found["strategy"], found["pays_by"]) == ("speculative", "batch")
+    one = result.rows[0]
+    assert 0 < (result.accepted or 0) < 1
+    assert result.advice is not None
+    assert result.advice.on == ((one.strategy.tokens_s or 0) > (one.direct.tokens_s or 0))
+    assert result.sentence.endswith("Recommended: on." if result.advice.on else "Recommended: off.")
+    assert f"{result.accepted:.0%} of the proposals accepted" in result.sentence
+
+
+def test_a_draft_model_can_be_tried_before_it_is_configured(pair: tuple[Path, Path]) -> None:
+    model, draft = pair
+    with engine(model) as plain:
+        with plain.comparison(str(model), 30.0, lambda _size: True) as both:
+            assert both is None
+        found, result = compared(plain, model, str(draft.parent / "nothing"))
+        assert "nothing" in found["fault"]
+        assert result.advice is None
+        with (
+            pytest.raises(EngineError, match="have no room"),
+            plain.comparison(str(model), 30.0, lambda _size: False, str(draft)),
+        ):
+            pass
+        found, _ = compared(plain, model, str(draft))
+    expect_figures(found, (1, False), (2, False))
 
 
 # --- what cannot be ---------------------------------------------------------------------------------------

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +14,21 @@ from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
 from cli.dev.embedded_redis import start_redis
+from cli.doctor.strategies import result_of
 from grading.broker import celery_app
+from grading.broker.canaries import EXAMINATIONS
 from grading.broker.leases import MAX_DELIVERIES, Leases, connect
 from grading.broker.signing import signer
 from grading.config.settings import Machine
-from grading.domain.errors import EngineError
+from grading.domain.errors import Cancelled, EngineError
 from grading.domain.evidence import Evidence
-from grading.domain.jobs import Job, Material
+from grading.domain.jobs import Job, Material, Tokens
+from grading.scheduling.crossings import UsualPrompts
 from tests.support.factories import RUBRIC, document
 from tests.support.system import until
+from workers.machine import strategy_comparison
 from workers.machine.active_run import Message
-from workers.machine.engines.base import Generation, Progress, Request
+from workers.machine.engines.base import Comparison, Generate, Generation, Progress, Request
 from workers.machine.engines.instant import InstantEngine
 from workers.machine.results import Inbox
 from workers.machine.worker import MachineProcess
@@ -368,3 +374,102 @@ def test_a_drained_machine_listens_no_more_until_it_is_back(process: MachineProc
     process.heartbeat()
     assert heard == [False, True]
     assert not leases.heartbeats()[0].drained
+
+
+class Strategic(Scripted):
+    """Has a strategy, and says of each way how long it took; nothing takes any time."""
+
+    def says(self, fixed_s: float, token_s: float) -> Generate:
+        def generate(request: Request, progress: Progress) -> Generation:
+            self.calls += 1
+            self.before(request, progress)
+            if request.cancel.cancelled:
+                raise Cancelled
+            prompt = len(request.system + request.user) // 4
+            cached = len(request.system) // 4 if self.calls > 4 else 0
+            tokens = Tokens(prompt=prompt, cached=cached, output=10)
+            return Generation("x", tokens, first_token_s=fixed_s + token_s * (prompt - cached), seconds=9.0)
+
+        return generate
+
+    @contextmanager
+    def comparison(
+        self, model: str, seconds: float, fits: Callable[[int], bool], draft: str = ""
+    ) -> Iterator[Comparison]:
+        yield Comparison("hybrid", "first_token", self.says(0.0, 0.003), self.says(3.0, 0.001))
+
+
+@pytest.fixture
+def strategic(leases: Leases) -> tuple[MachineProcess, Strategic]:
+    engine = Strategic()
+    return MachineProcess(MACHINE, {"instant": engine}, leases, lambda *_: None), engine
+
+
+def test_strategies_are_compared_by_what_both_ways_took(
+    strategic: tuple[MachineProcess, Strategic], leases: Leases
+) -> None:
+    process, _ = strategic
+    app = celery_app.celery_app("memory://", 60, "dgx-spark-2")
+    strategy_comparison.register(app, process)
+    options = {"seconds": 60, "draft": ""}
+    app.tasks[celery_app.COMPARE]("asked", options, leases.time() + 60)
+    told = json.loads(str(leases.redis.get(f"{EXAMINATIONS}dgx-spark-2:asked")))
+    assert (told["machine"], told["ended"]) == ("dgx-spark-2", "done")
+    (found,) = told["strategies"]  # both stages have one model, which is measured once
+    assert found["stages"] == ["analysis", "feedback"]
+    assert [row["times"] for row in found["rows"]] == [strategy_comparison.ROUNDS] * 8
+    result = result_of("one", found, UsualPrompts(runs=40, known=2000, new=640, output=300))
+    assert result.advice is not None
+    assert result.advice.tokens == pytest.approx(1500, rel=0.02)
+    assert result.sentence == (
+        f"pays from {result.advice.tokens:,} new tokens; prompts of students' work have 640 new tokens "
+        "(median of 40 runs). Recommended: off."
+    )
+    assert not process.gate.shut
+    app.tasks[celery_app.COMPARE]("late", options, leases.time() - 1)
+    assert leases.redis.get(f"{EXAMINATIONS}dgx-spark-2:late") is None
+
+
+def test_students_work_ends_a_comparison(strategic: tuple[MachineProcess, Strategic]) -> None:
+    process, engine = strategic
+    comes = threading.Thread(target=process.run, args=(job(),))
+
+    def work(request: Request, _progress: Progress) -> None:
+        if request.job.run_id != "comparison":
+            return  # the student's, once nothing is measured any more
+        if engine.calls == 7:
+            comes.start()
+            ended = threading.Event()
+            with request.cancel.on_cancel(ended.set):
+                assert ended.wait(30)
+
+    engine.before = work
+    told = strategy_comparison.compare(process, 60.0)
+    comes.join(30)
+    assert not comes.is_alive()
+    assert told["ended"] == "work"
+    assert len(told["strategies"][0]["rows"]) == 1  # what was measured before
+    with process_busy(process):
+        assert strategy_comparison.compare(process, 60.0)["ended"] == "busy"
+
+
+@contextmanager
+def process_busy(process: MachineProcess) -> Iterator[None]:
+    """A run is under way."""
+    assert process.gate.enter_now(alone=False)
+    yield
+    process.gate.leave()
+
+
+def test_a_comparison_ends_in_time(strategic: tuple[MachineProcess, Strategic]) -> None:
+    process, engine = strategic
+
+    def never(request: Request, _progress: Progress) -> None:
+        ended = threading.Event()
+        with request.cancel.on_cancel(ended.set):
+            assert ended.wait(30)
+
+    engine.before = never
+    told = strategy_comparison.compare(process, 0.1)
+    assert told["ended"] == "time"
+    assert [(one["fault"], one["rows"]) for one in told["strategies"]] == [("", [])]

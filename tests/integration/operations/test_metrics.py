@@ -17,10 +17,12 @@ from app.operations import metrics
 from cli.servers.certificates import certificate_ends
 from grading.broker.heartbeats import Heartbeat
 from grading.broker.machine_status import MachineState
+from grading.scheduling.crossings import UsualPrompts
 from grading.store import tables
 from grading.store.audit import write_audit
 from grading.store.database import now
 from grading.store.learning_platforms import all_tables
+from grading.store.reporting.operations import usual_prompts
 from grading.store.rounds import lifecycle
 from tests.integration.webapp import School, configuration
 from tests.support.factories import begin_round, result
@@ -71,6 +73,20 @@ def fail(school: School, number: int, error: str = "engine_failed") -> None:
 
         failed = result(order.run_id, round_id, "analysis", ok=False, error=error, retry="never")
         lifecycle.record_results(session, [failed])
+
+
+def test_usual_prompts_are_those_of_the_accepted_runs_of_a_stage(school: School) -> None:
+    with school.store.read() as session:
+        assert usual_prompts(session, ["analysis"]) == UsualPrompts()
+    for new in (600, 640, 9000):
+        fail(school, new)
+        with school.store.write() as session:
+            last = session.query(tables.Run).filter_by(stage="analysis", accepted=False)
+            counts = {"prompt_tokens": 2000 + new, "cached_tokens": 2000, "output_tokens": 300}
+            last.update({"accepted": True, **counts})
+    with school.store.read() as session:
+        assert usual_prompts(session, ["analysis"]) == UsualPrompts(3, known=2000, new=640, output=300)
+        assert usual_prompts(session, ["feedback"]) == UsualPrompts()
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, cast, runtime_checkable
 
@@ -14,6 +14,7 @@ from grading.domain.engine_details import Detail
 from grading.domain.errors import JobInvalid
 from grading.domain.jobs import Job, Timings, Tokens, ToolCall
 from grading.domain.messages import Message, define_message
+from grading.scheduling.crossings import PaysBy
 
 
 class Cancel:
@@ -250,6 +251,39 @@ class ReportsCapacity(Protocol):
 
         A server that does not tell its slots may be sent up to `at_once` short requests together, to see
         whether some wait. Raises EngineErrors.
+        """
+        ...
+
+
+Generate = Callable[[Request, Progress], Generation]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A strategy of an engine beside the direct way: both generate on demand, whichever would be faster."""
+
+    strategy: str
+    """What it is called: "hybrid", "sharded", "speculative"."""
+    pays_by: PaysBy
+    direct: Generate
+    with_strategy: Generate
+    detail: str = ""
+    """The detail of a generation that tells whether the strategy was taken; empty where it always is."""
+    computers: int = 1
+    """How many computers the strategy takes."""
+
+
+@runtime_checkable
+class ComparesStrategy(Protocol):
+    """An engine with a strategy that pays only at times."""
+
+    def comparison(
+        self, model: str, seconds: float, fits: Callable[[int], bool], draft: str = ""
+    ) -> AbstractContextManager[Comparison | None]:
+        """Both ways of a model, ready within `seconds`, while the context is open; None without a strategy.
+
+        `draft` names a draft model to try where the settings name none. What has to be loaded a second time
+        for the direct way is asked of `fits` in bytes. Raises EngineErrors.
         """
         ...
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import atexit
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from grading.domain.errors import ConfigError, EngineError
-from workers.machine.engines.base import Generation, Metric, Progress, Request, TokenCounter
+from workers.machine.engines.base import Comparison, Generation, Metric, Progress, Request, TokenCounter
 from workers.machine.engines.http.answer import messages
 from workers.machine.engines.mlx.constraint import Constraint
 from workers.machine.engines.mlx.decode_loop import BATCH_METRICS, Counters, DecodeLoops, Runner, Shape
 from workers.machine.engines.mlx.generation import CallerWait, Sampling, Ticket, Watch, generation, unheard
-from workers.machine.engines.mlx.model import LoadedModel, Prompt, load_model
+from workers.machine.engines.mlx.model import LoadedModel, Prompt, load_model, require_room
 from workers.machine.engines.mlx.models import Models
 from workers.machine.engines.mlx.prefix_caches import Layers, PrefixCaches, default_bytes
 from workers.machine.engines.mlx.tool_calls import check_tools, hiding, with_calls
@@ -108,8 +110,14 @@ class MlxEngine:
         now = runner.gauges() if runner is not None else {"running": 0, "waiting": 0, "cache_bytes": 0}
         return {**self._counters.read(), **now}
 
-    def generate(self, request: Request, progress: Progress, warm: Warm | None = None) -> Generation:
-        """Answer a request; see the contract in `base`. `warm` may bring what was read of it elsewhere."""
+    def generate(
+        self, request: Request, progress: Progress, warm: Warm | None = None, drafts: bool | None = None
+    ) -> Generation:
+        """Answer a request; see the contract in `base`.
+
+        `warm` may bring what was read of it elsewhere; `drafts` says whether a draft model proposes, which is
+        where it pays without it.
+        """
         patience = CallerWait(request.deadline_s, request.cancel)
         if patience.over:
             raise patience.end()
@@ -121,6 +129,7 @@ class MlxEngine:
             progress = hiding(loaded.tools, request, progress)
             since = time.monotonic()
             ticket = self._ticket(loaded, request, patience)
+            ticket.drafts = drafts
             if warm is not None:
                 made = time.monotonic() - since
                 ticket.warm = warm(Ready(loaded, digest, ticket.prompt, made, self._thread(), patience))
@@ -128,6 +137,39 @@ class MlxEngine:
             reason = Watch(ticket, progress, draft=request.job.draft).wait(patience)
         said = generation(ticket, ticket.constraint, request, digest, reason, patience.begun)
         return with_calls(loaded.tools, request, said)
+
+    @contextmanager
+    def comparison(
+        self, model: str, seconds: float, fits: Callable[[int], bool], draft: str = ""
+    ) -> Iterator[Comparison | None]:
+        """With and without the draft model; one that the settings do not name is tried in a second engine."""
+        if self._loops.places(model) > 1:
+            yield Comparison(
+                "speculative",
+                "batch",
+                partial(self.generate, drafts=False),
+                partial(self.generate, drafts=True),
+                "speculative",
+            )
+        elif draft:
+            require_room(fits, model, draft)
+            with closing(self._with_draft(model, draft)) as other:
+                other.load(model, seconds)
+                with other.comparison(model, seconds, fits) as both:
+                    yield both
+        else:
+            yield None
+
+    def _with_draft(self, model: str, draft: str) -> MlxEngine:
+        """An engine as this one, in which that draft model proposes for a model."""
+        shape = self._shape
+        return MlxEngine(
+            slots=shape.slots,
+            prefill_step=shape.prefill_step,
+            max_context=self._max_context,
+            wired_limit=shape.wired,
+            drafts={model: draft},
+        )
 
     def close(self) -> None:
         """End the mlx thread and give back the models; running and later generations fail."""

@@ -143,6 +143,8 @@ class Ticket:
     warm: tuple[Layers, int] | None = None
     """The cache of so many first tokens, where another machine read them."""
     stage: str = ""
+    drafts: bool | None = None
+    """Whether a draft model proposes; None: where it pays."""
     details: dict[str, Detail] = field(default_factory=dict)
     """What is reported at its end, by name."""
     done: Future[str] = field(default_factory=Future)

@@ -6,7 +6,7 @@ import hashlib
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +58,17 @@ def model_folder(name: str) -> Path:
     from mlx_lm.utils import hf_repo_to_path
 
     return Path(hf_repo_to_path(name))
+
+
+def require_room(fits: Callable[[int], bool], *names: str) -> None:
+    """Raise an EngineError where these models do not fit beside what is loaded, or are not there."""
+    size = 0
+    for name in names:
+        with missing(name):
+            size += sum(file.stat().st_size for file in model_folder(name).glob("*.safetensors"))
+    if not fits(size):
+        models = " and ".join(names)
+        raise EngineError(f"{models} would be loaded a second time, and {size / 1e9:,.0f} GB have no room.")
 
 
 @contextmanager

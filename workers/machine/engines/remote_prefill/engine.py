@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from grading.domain.engine_details import Detail, Measurement
 from grading.domain.errors import ConfigError
 from grading.domain.jobs import Tokens
 from grading.domain.messages import Message
-from workers.machine.engines.base import Generation, Metric, Progress, Request, TokenCounter
+from workers.machine.engines.base import Comparison, Generation, Metric, Progress, Request, TokenCounter
 from workers.machine.engines.mlx.decode_loop import BATCH_METRICS
 from workers.machine.engines.mlx.engine import MlxEngine, Ready
 from workers.machine.engines.mlx.prefix_caches import Layers
@@ -28,7 +30,7 @@ from workers.machine.engines.remote_prefill.protocol import OutOfTime, TransferE
 class PrefillTrace:
     """One generation's way through the engine. Times are of `time.monotonic`."""
 
-    plan: Callable[[Ready, str], tuple[Choice, Work]]
+    plan: Callable[[Ready], tuple[Choice, Work]]
     fetch: Callable[[Ready, Choice, Request], FetchedCache]
     gave_up: Callable[[Ready, str, TransferError, float], None]
     request: Request
@@ -51,7 +53,7 @@ class PrefillTrace:
         self.before_s = came - ready.patience.begun
         self.progress(0, "reading")
         try:
-            self.choice, self.work = self.plan(ready, self.request.job.stage)
+            self.choice, self.work = self.plan(ready)
             self.plan_s = time.monotonic() - came
             if self.choice.strategy == "direct":
                 return None
@@ -242,22 +244,41 @@ class HybridEngine:
 
     def generate(self, request: Request, progress: Progress) -> Generation:
         """Answer a request; see the contract in `base`."""
-        trip = PrefillTrace(self.plan, self.fetch, self._gave_up, request, progress)
+        configured = self._strategies.get(request.job.stage, self._strategies.get("", "auto"))
+        return self._generate(request, progress, strategy=configured)
+
+    @contextmanager
+    def comparison(
+        self, model: str, seconds: float, fits: Callable[[int], bool], draft: str = ""
+    ) -> Iterator[Comparison]:
+        """The prompt read here and there."""
+        self.load(model, seconds)
+        yield Comparison(
+            "hybrid",
+            "first_token",
+            partial(self._generate, strategy="direct"),
+            partial(self._generate, strategy="disaggregated"),
+            DETAIL,
+        )
+
+    def _generate(self, request: Request, progress: Progress, strategy: str) -> Generation:
+        trip = PrefillTrace(
+            partial(self.plan, strategy=strategy), self.fetch, self._gave_up, request, progress
+        )
         generation = self._mlx.generate(request, progress, trip.warm)
         return self._learned(trip, generation)
 
-    def plan(self, ready: Ready, stage: str) -> tuple[Choice, Work]:
+    def plan(self, ready: Ready, strategy: str) -> tuple[Choice, Work]:
         """Which way the prompt is read. Raises TransferErrors where it cannot be read elsewhere at all."""
-        asked = self._strategies.get(stage, self._strategies.get("", "auto"))
         work = self._work(ready)
-        if asked == "auto":
+        if strategy == "auto":
             return self._learning.choose(ready.digest, work), work
         known = self._learning.known(ready.digest)
         times = {name: planner.expected(one, name, work) for name, one in known.items() if one.times}
-        reader = self._learning.nearest(times) if asked == "disaggregated" else ""
+        reader = self._learning.nearest(times) if strategy == "disaggregated" else ""
         chosen: planner.Strategy = "disaggregated" if reader else "direct"
-        nobody = asked == "disaggregated" and not reader
-        why = planner.nobody(self._learning.paused()) if nobody else CONFIGURED(strategy=asked)
+        nobody = strategy == "disaggregated" and not reader
+        why = planner.nobody(self._learning.paused()) if nobody else CONFIGURED(strategy=strategy)
         return Choice(chosen, reader, why, times, True), work
 
     def _work(self, ready: Ready) -> Work:

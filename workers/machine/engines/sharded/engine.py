@@ -5,17 +5,26 @@ from __future__ import annotations
 import ipaddress
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from typing import cast, get_args
 
 from grading.config.machines import Machine
 from grading.domain.errors import ConfigError, EngineError, ModelMissing
 from grading.domain.messages import Message
-from workers.machine.engines.base import ChecksMachine, Generation, Progress, Request, TokenCounter
+from workers.machine.engines.base import (
+    ChecksMachine,
+    Comparison,
+    Generation,
+    Progress,
+    Request,
+    TokenCounter,
+)
 from workers.machine.engines.http.answer import messages
 from workers.machine.engines.mlx.decode_loop import BATCH_METRICS, Counters
+from workers.machine.engines.mlx.engine import MlxEngine
 from workers.machine.engines.mlx.generation import CallerWait, Sampling, Ticket, Watch, generation, unheard
-from workers.machine.engines.mlx.model import LoadedModel
+from workers.machine.engines.mlx.model import LoadedModel, require_room
 from workers.machine.engines.sharded.loading import load_words
 from workers.machine.engines.sharded.protocol import Mode, Settings
 from workers.machine.engines.sharded.rank_group import DistributedGeneration, RankGroup, RankSupervisor
@@ -134,6 +143,25 @@ class ShardedEngine(ChecksMachine):
             reason = Watch(sent.ticket, progress, draft=request.job.draft).wait(patience)
         bound = sent if sent.schema_text else None
         return generation(sent.ticket, bound, request, group.digest, reason, patience.begun)
+
+    @contextmanager
+    def comparison(
+        self, model: str, seconds: float, fits: Callable[[int], bool], draft: str = ""
+    ) -> Iterator[Comparison]:
+        """The ranks, and the whole model in this process."""
+        ranks = self._settings
+        require_room(fits, model)
+        self.load(model, seconds)
+        one = MlxEngine(
+            slots=ranks.slots,
+            prefill_step=ranks.prefill_step,
+            max_context=ranks.max_context,
+            wired_limit=ranks.wired_limit,
+        )
+        with closing(one):
+            one.load(model, seconds)
+            computers = len({host.rpartition(":")[0] for host in ranks.hosts})
+            yield Comparison("sharded", "answer", one.generate, self.generate, computers=computers)
 
     def close(self) -> None:
         """End the ranks; running and later generations fail."""

@@ -23,7 +23,14 @@ from workers.machine.engines.mlx.model import LoadedModel, load_model
 from workers.machine.engines.mlx.prefix_caches import PrefixCaches
 from workers.machine.engines.speculative import planner
 from workers.machine.engines.speculative.draft_rounds import DraftReader, Round, SoloGeneration, fresh, odd
-from workers.machine.engines.speculative.messages import BUSY, CONFIGURED, DETAIL, FOREIGN, SHORT
+from workers.machine.engines.speculative.messages import (
+    BUSY,
+    CONFIGURED,
+    DETAIL,
+    FOREIGN,
+    REQUESTED,
+    SHORT,
+)
 from workers.machine.engines.speculative.planner import Choice, ModelSpeeds, StageStatistics, Work
 
 LOOK_EVERY = 16
@@ -165,7 +172,9 @@ class DraftDecodeLoop(DecodeLoop):
         have = story.reader.have if story.reader else self._known(ticket)
         written, learned = len(ticket.output), self._draft.learned
         work = Work(have, read - have, written, ticket.max_tokens - written)
-        if self._draft.always:
+        if ticket.drafts is not None:
+            choice = Choice(self._draft.longest if ticket.drafts else 0, REQUESTED(), {})
+        elif self._draft.always:
             choice = Choice(self._draft.longest, CONFIGURED(), {})
         else:
             choice = planner.choose(learned.speeds, learned.of(ticket.stage), work, self._draft.longest)

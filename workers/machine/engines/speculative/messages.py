@@ -25,6 +25,7 @@ BUSY = define_message(
 )
 SHORT = define_message("speculative.short", "The answer ended before the draft model was used.")
 CONFIGURED = define_message("speculative.configured", "The setting draft_always is true.")
+REQUESTED = define_message("speculative.requested", "The measurement asked for this way.")
 FOREIGN = define_message("speculative.foreign", "The model wrote a token that the draft model does not have.")
 STEP_NOT_MEASURED = define_message(
     "speculative.step_not_measured", "The time of a step without the draft model has not been measured yet."
