@@ -42,6 +42,7 @@ class Offer(StrEnum):
     """What servers differ in."""
 
     SCHEMAS = "binds answers to JSON schemas"
+    REFUSALS = "says that it cannot follow a schema"
     CONTEXT = "refuses a prompt that is longer than its context"
     TOLD_SLOTS = "tells how many slots it has"
     TOLD_CONTEXT = "tells how long its context is"
@@ -117,7 +118,7 @@ class LlamaCpp(ModelServer):
     """llama.cpp's server: out of the package `xllamacpp`, else the program `llama-server`."""
 
     name = "llama.cpp"
-    offers = frozenset((Offer.SCHEMAS, Offer.CONTEXT, Offer.TOLD_SLOTS, Offer.TOLD_CONTEXT))
+    offers = frozenset(Offer)
     suffix = ".gguf"
 
     def missing(self) -> str:
@@ -185,7 +186,7 @@ class Vllm(ModelServer):
     """`vllm serve`, or what begins it in another environment; the weights come behind these words."""
 
     name = "vllm"
-    offers = frozenset((Offer.SCHEMAS, Offer.CONTEXT, Offer.TOLD_CONTEXT))
+    offers = frozenset(Offer) - {Offer.TOLD_SLOTS}
 
     def __init__(self, words: str = VLLM) -> None:
         self._words = shlex.split(words)
@@ -226,6 +227,8 @@ class Ollama(ModelServer):
     kind = "ollama"
     page = "/api/version"
     offers = frozenset((Offer.SCHEMAS, Offer.CONTEXT, Offer.TOLD_CONTEXT))
+    context = 4_096
+    """It reads a prompt that is too long up to here, then refuses it."""
     suffix = ".gguf"
 
     def missing(self) -> str:

@@ -19,6 +19,8 @@ from workers.machine.engines.base import Generation, ReportsCapacity, ToolsRefus
 USER = "Name what the student did well."
 LIMIT = 40
 """Tokens of a short answer."""
+FEW = 5
+"""So few that no server stops a model that repeats itself."""
 FLAT: dict[str, Any] = {
     "type": "object",
     "properties": {"level": {"enum": [0, 1, 2]}, "word": {"enum": ["yes", "no"]}},
@@ -90,7 +92,7 @@ def _follows(text: str, schema: dict[str, Any]) -> bool:
 
 def broken_schema(stage: Stage) -> Seen:
     """A schema that nothing can follow: an answer without it, or an error that says so; others stay bound."""
-    offered = Offer.SCHEMAS in stage.lab.server.offers
+    offered = Offer.REFUSALS in stage.lab.server.offers
     with stage.worker() as (engine, _):
         try:
             made = engine.generate(stage.lab.request(USER, LIMIT, schema=BROKEN), unheard)
@@ -98,7 +100,7 @@ def broken_schema(stage: Stage) -> Seen:
             outcome, expected, note = error.code, "schema" in error.message, error.message[-80:]
         else:
             note = str(made.sampling["format"])
-            outcome, expected = "answered without it", note.startswith("none: ")
+            outcome, expected = "answered without it", note.startswith("none: ") or not offered
         after = engine.generate(stage.lab.request(USER, 5 * LIMIT, schema=FLAT), unheard)
     later = str(after.sampling["format"])
     return Seen(
@@ -177,9 +179,10 @@ def tools(stage: Stage) -> Seen:
 def empty(stage: Stage) -> Seen:
     """An answer that ends with its first letter."""
     with stage.worker() as (engine, _):
-        text = engine.generate(stage.lab.request(USER, LIMIT), unheard).text
+        text = engine.generate(stage.lab.request(USER, FEW, temperature=0.0), unheard).text
         try:
-            made = engine.generate(stage.lab.request(USER, LIMIT, stop=(text[0],)), unheard)
+            stopped = stage.lab.request(USER, LIMIT, temperature=0.0, stop=(text[0],))
+            made = engine.generate(stopped, unheard)
         except OutputEmpty as error:
             return Seen(error.code, True, error.message[-120:])
     return Seen("answered", False, made.text[:80])

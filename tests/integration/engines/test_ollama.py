@@ -84,7 +84,12 @@ def test_it_is_told_its_limits_and_tells_its_digest_and_times(server: ModelServe
     sent = server.stats.last
     assert sent["format"] == SCHEMA
     assert sent["keep_alive"] == -1
-    assert sent["options"] == {"num_predict": 400, "temperature": 0.0, "num_ctx": 12_288}
+    assert sent["options"] == {
+        "num_predict": 400,
+        "temperature": 0.0,
+        "num_ctx": 12_288,
+        "num_keep": -1,
+    }
     assert "think" not in sent
     assert answer.digest == f"sha256:{digest_of('tiny')}"
     assert answer.sampling == {**sent["options"], "format": "json_schema"}
@@ -143,7 +148,10 @@ def test_a_repair_try_without_its_submission_is_no_answer(server: ModelServer) -
     assert engine_on(server, num_ctx=8192).generate(again, quiet).text  # there is room for all of it
 
 
-def test_a_cut_prompt_is_read_again_with_a_longer_context(server: ModelServer) -> None:
+@pytest.mark.parametrize("refuses_long", [False, True])
+def test_a_cut_prompt_is_read_again_with_a_longer_context(server: ModelServer, refuses_long: bool) -> None:
+    """Also one that is refused, as Ollama does with models whose template it leaves to llama.cpp."""
+    server.behaviour.refuses_long = refuses_long
     server.behaviour.chars_a_token = 1.5  # twice as many tokens as the careful estimate
     engine = engine_on(server)
     answer = engine.generate(ask(user="x" * 30_000), quiet)
@@ -155,8 +163,9 @@ def test_a_cut_prompt_is_read_again_with_a_longer_context(server: ModelServer) -
     assert server.stats.requests == tries + 1
 
 
-def test_the_context_stops_at_what_the_model_was_made_for(server: ModelServer) -> None:
-    server.behaviour.context = 8_192
+@pytest.mark.parametrize("refuses_long", [False, True])
+def test_the_context_stops_at_what_the_model_was_made_for(server: ModelServer, refuses_long: bool) -> None:
+    server.behaviour.context, server.behaviour.refuses_long = 8_192, refuses_long
     engine = engine_on(server)
     with pytest.raises(JobInvalid, match="8192"):
         engine.generate(ask(user="x" * 60_000), quiet)

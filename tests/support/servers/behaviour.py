@@ -50,6 +50,8 @@ class Behaviour:
     capabilities: tuple[str, ...] = ("completion",)
     context: int = 262_144
     """Tokens the models were made for."""
+    refuses_long: bool = False
+    """Ollama refuses a prompt that does not fit, as it does for models with a chat template of their own."""
     chars_a_token: float = 4
     tokens_a_piece: int = 1
     """That are counted for each piece sent: servers that guess ahead send several at a time."""

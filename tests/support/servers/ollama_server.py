@@ -17,6 +17,7 @@ BROKEN_OFF = {
     "error_midstream": "an error was encountered while running the model: unexpected EOF",
     "unparsed": f"llama-server chat error: map[code:500 message:{UNPARSED} type:server_error]",
 }
+TOO_LONG = "request ({} tokens) exceeds the available context size ({} tokens), try increasing it"
 LOAD_NS = 41_000_000
 DETAILS = {
     "parent_model": "",
@@ -103,6 +104,9 @@ class OllamaHandler(ModelHandler):
 
     def _generate(self, turn: _Turn, fault: str) -> None:
         self.until_answering()
+        if turn.too_long and self.server.behaviour.refuses_long:
+            self.json({"error": TOO_LONG.format(*turn.too_long)}, 400)
+            return
         if not turn.stream and not fault:
             self.pause(self.server.behaviour.seconds)
             waits = self.server.behaviour.waits
@@ -156,7 +160,8 @@ class _Turn:
                 {"role": "user", "content": payload.get("prompt") or ""},
             ]
         size = _size(messages, behaviour)
-        context = int((payload.get("options") or {}).get("num_ctx") or size)
+        options = payload.get("options") or {}
+        context = int(options.get("num_ctx") or size + 1)
         # what does not fit is left out, the oldest first, then cut; and nothing is said
         while size > context and (old := [m for m in messages if m["role"] != "system"][:-1]):
             messages = [m for m in messages if m is not old[0]]
@@ -165,7 +170,8 @@ class _Turn:
             role: "\n".join(str(m.get("content", "")) for m in messages if m["role"] == role)
             for role in _ROLES
         }
-        self._prompt_tokens = min(size, context)
+        self._prompt_tokens = _fitting(size, context, options.get("num_keep", 4))
+        self.too_long = (size, context) if size >= context else None
         schema = payload.get("format")
         self._schema = schema if isinstance(schema, dict) else None
         text = answer_text(self._schema, said["system"], said["user"])
@@ -174,7 +180,7 @@ class _Turn:
         for stop in (payload.get("options") or {}).get("stop") or ():
             text = text.partition(stop)[0]
         whole = pieces(text)
-        limit = int((payload.get("options") or {}).get("num_predict") or -1)
+        limit = int(options.get("num_predict") or -1)
         self.parts = whole[:limit] if limit > 0 else whole
         self.reason = "length" if len(self.parts) < len(whole) else "stop"
         self._tools = payload.get("tools") if messages[-1]["role"] != "tool" else None
@@ -219,6 +225,14 @@ class _Turn:
 def _size(messages: list[dict[str, Any]], behaviour: Behaviour) -> int:
     """Tokens of all messages."""
     return int(tokens("".join(str(m.get("content", "")) for m in messages)) * 4 / behaviour.chars_a_token)
+
+
+def _fitting(size: int, context: int, keep: int) -> int:
+    """Tokens of a prompt that are read: of one that is too long the first `keep` and the last."""
+    if size < context:
+        return size
+    kept = min(size if keep < 0 else keep, context - 1)
+    return context - max((context - kept) // 2, 1)
 
 
 _ROLES = ("system", "user", "assistant")

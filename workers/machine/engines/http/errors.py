@@ -82,9 +82,14 @@ def status_error(where: str, status: int, text: str, missing: Message) -> Engine
         return EngineGarbled(REDIRECTED(engine=where, status=status))
     if status in (401, 403):
         return EngineError(REFUSED_ACCESS(engine=where, status=status))
-    if status in (400, 413) and "context" in said.lower():
+    if is_too_long(status, said):
         return JobInvalid(PROMPT_TOO_LONG(answer=said))
     return EngineError(ANSWERED_STATUS(engine=where, status=status, answer=said or NO_REASON))
+
+
+def is_too_long(status: int, said: str) -> bool:
+    """Whether a server refuses a prompt because it does not fit the context."""
+    return status in (400, 413) and "context" in said.lower()
 
 
 def reason(text: str) -> str:

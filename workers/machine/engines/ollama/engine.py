@@ -21,7 +21,7 @@ from grading.domain.errors import (
 from grading.domain.jobs import Tokens, ToolCall
 from workers.machine.engines.base import METRICS, Cancel, Capacity, Generation, Progress, Request
 from workers.machine.engines.http.answer import Answer, messages, wrote_something
-from workers.machine.engines.http.errors import broke_off
+from workers.machine.engines.http.errors import broke_off, is_too_long
 from workers.machine.engines.http.exchange import BusyRetry, ExchangeCounters, Limits, Watch
 from workers.machine.engines.ollama.capacity import Trial
 from workers.machine.engines.ollama.server import Models, OllamaWire, RunningModel, Think, timings
@@ -40,6 +40,10 @@ if TYPE_CHECKING:
 
 MAX_CONTEXT = 65_536
 CONTEXT_STEP = 4_096
+WHOLE_PROMPT = -1
+"""A prompt that is longer than the context is then cut to all but one token of it, which its counts show. By
+itself, Ollama since June 2026 cuts it to the last half of the context, which looks like a shorter prompt.
+"""
 MAX_REPEATS = 30
 """Ollama stops a model that writes a token once more, and sends no last part (its `llm/llama_server.go`)."""
 
@@ -148,11 +152,18 @@ class OllamaEngine:
     def _exchange(
         self, client: Client, watch: Watch, request: Request, progress: Progress, patience: BusyRetry
     ) -> Generation:
+        from ollama import ResponseError
+
         drafts, prose = request.job.draft, bool(request.chat)
         answer = Answer(watch, progress, request.max_output_tokens, drafts, prose)
         asked = self._asked(client, request, progress)
         calls: list[ToolCall] = []
-        last = self._read(client, watch, request, asked, answer, calls)
+        try:
+            last = self._read(client, watch, request, asked, answer, calls)
+        except ResponseError as error:
+            if is_too_long(error.status_code, error.error) and self._longer(request, asked):
+                raise _Cut from error
+            raise
         output = answer.finish(last.eval_count or 0)
         self._check_context(last, request, asked)
         truncated = last.done_reason == "length"
@@ -187,6 +198,7 @@ class OllamaEngine:
             "num_predict": request.max_output_tokens,
             "temperature": request.temperature,
             "num_ctx": context,
+            "num_keep": WHOLE_PROMPT,
         }
         if request.top_p is not None:
             options["top_p"] = request.top_p
@@ -257,14 +269,21 @@ class OllamaEngine:
         if not full and not near:
             self._sizes.learn(request.model, _said(request), used)
             return
-        if self._num_ctx is None and num_ctx < asked.most_context:
-            with self._lock:
-                longer = min(2 * num_ctx, asked.most_context)
-                self._contexts[request.model] = max(longer, self._contexts.get(request.model, 0))
+        if self._longer(request, asked):
             raise _Cut
         if request.repair:
             raise OutputInvalid(OLLAMA_NO_ROOM_TO_REPAIR(tokens=num_ctx))
         raise JobInvalid(OLLAMA_PROMPT_CUT(tokens=num_ctx))
+
+    def _longer(self, request: Request, asked: _Asked) -> bool:
+        """Ask for a longer context of the model from now on; whether there is one."""
+        num_ctx = asked.options["num_ctx"]
+        if self._num_ctx is not None or num_ctx >= asked.most_context:
+            return False
+        with self._lock:
+            longer = min(2 * num_ctx, asked.most_context)
+            self._contexts[request.model] = max(longer, self._contexts.get(request.model, 0))
+        return True
 
     def _digest(self, client: Client, model: str) -> str:
         """Of what is loaded after the answer; before it, the model may not have been pulled anew yet.
