@@ -26,6 +26,10 @@ from grading.store.courses.user_admin import Preferences
 
 TOKEN_DAYS = define_message("profile.token_days", "Enter a validity of 1 to 730 days.")
 
+DAILY_TOKENS = define_message(
+    "profile.daily_tokens",
+    "Enter 1 to %(most)s model tokens per day, or leave the field empty.",
+)
 PASSWORDS = "20 per minute"
 """For one person who changes their password."""
 pages = Blueprint("profile", __name__)
@@ -129,7 +133,8 @@ def create_token() -> str:
         raise GraderError(TOKEN_DAYS)
     with services().store.write() as session:
         name = request.form.get("name", "")
-        made = users.create_token(session, actor.user_id, name, scopes, timedelta(days=int(days)))
+        valid, limit = timedelta(days=int(days)), _daily_tokens(actor)
+        made = users.create_token(session, actor.user_id, name, scopes, valid, limit)
     return _tokens_page(made.secret)
 
 
@@ -154,6 +159,22 @@ def _offered(actor: Actor) -> list[str]:
     return [scope for scope in SCOPES if not useless.get(scope, False)]
 
 
+def _most_daily(actor: Actor) -> int:
+    """What this person may give a token a day; 0: any number. Only administrators go beyond the default."""
+    return 0 if actor.administrator else services().config.gateway.daily_tokens
+
+
+def _daily_tokens(actor: Actor) -> int | None:
+    """The token's own limit as the form has it; None for the default."""
+    text, most = request.form.get("daily_tokens", "").strip(), _most_daily(actor) or users.MOST_DAILY_TOKENS
+    if not text:
+        return None
+    wanted = parsing.whole_number(text, 13)
+    if wanted is None or not 1 <= wanted <= most:
+        raise GraderError(DAILY_TOKENS(most=most))
+    return wanted
+
+
 def _tokens_page(secret: str | None = None) -> str:
     actor = auth.actor()
     auth.require(actor, "tokens.own")
@@ -163,8 +184,9 @@ def _tokens_page(secret: str | None = None) -> str:
     listed = rows[: credentials.TOKENS_PER_PAGE]
     older = listed[-1].id if len(rows) > len(listed) else None
     return render_template(
-        "accounts/tokens.html", tokens=listed, older=older, secret=secret, scopes=scopes, may=SCOPE_TEXTS
-    )
+        "accounts/tokens.html", tokens=listed, older=older, secret=secret, scopes=scopes, may=SCOPE_TEXTS,
+        most_daily=_most_daily(actor), default_daily=services().config.gateway.daily_tokens,
+    )  # fmt: skip
 
 
 def _before() -> int | None:

@@ -5,14 +5,21 @@ What staff of a course do with its submissions belongs to app.submissions and ap
 
 from __future__ import annotations
 
-from app.operations import audit, views, webhooks
+from app.operations import audit, token_use, views, webhooks
 from app.operations.metrics import add_metrics
 from app.web.i18n import later as N_
 from app.web.menus import Menu, NavigationEntry
 
 __all__ = ["add_metrics", "blueprints", "navigation"]
 
-blueprints = (audit.pages, views.pages, webhooks.receivers, webhooks.deliveries, webhooks.secrets)
+blueprints = (
+    audit.pages,
+    views.pages,
+    token_use.pages,
+    webhooks.receivers,
+    webhooks.deliveries,
+    webhooks.secrets,
+)
 navigation = (
     NavigationEntry(
         Menu.SITE, 60, "operations.overview", N_("Operations"), "machines.see",
@@ -26,6 +33,7 @@ navigation = (
         below=("event_receivers", "deliveries", "webhook_secrets"),
     ),
     NavigationEntry(Menu.OPERATIONS, 60, "operations.tokens", N_("API tokens"), "administer"),
+    NavigationEntry(Menu.OPERATIONS, 70, "token_use.everybody", N_("Use of models"), "administer"),
     NavigationEntry(Menu.OPERATIONS, 80, "audit.everything", N_("Audit log"), "administer"),
     NavigationEntry(Menu.COURSE, 70, "audit.course", N_("Audit log"), "course.audit"),
 )  # fmt: skip

@@ -304,6 +304,13 @@ def _open(now_open: Open, names: Iterable[str]) -> Iterator[Metric]:
         oldest,
         "kind",
     )
+    used = now_open.gateway.items()
+    yield gauge(
+        "grader_gateway_tokens_today",
+        "Tokens of requests of the gateway since midnight UTC, by model and kind.",
+        used,
+        *("model", "kind"),
+    )
 
 
 def _rounds(totals: Totals) -> Iterator[Metric]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date
+from dataclasses import dataclass
+from datetime import date, timedelta
 
 from sqlalchemy import func, select
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
@@ -11,7 +12,8 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.orm import Session
 
 from grading.broker.token_use import Use, UseKey
-from grading.store.tables import GatewayUse, Token
+from grading.store.database import now
+from grading.store.tables import GatewayUse, Token, User
 
 
 def add_use(session: Session, found: Mapping[UseKey, Use]) -> None:
@@ -39,3 +41,77 @@ def tokens_of_day(session: Session, token_id: int, day: date) -> int:
 def own_limit(session: Session, token_id: int) -> int | None:
     """The tokens a day that an API token has of its own; 0 for any number, None for the default."""
     return session.execute(select(Token.daily_tokens).where(Token.id == token_id)).scalar_one()
+
+
+MOST_LINES = 200
+"""Lines of a page, those with the most tokens."""
+
+
+@dataclass(frozen=True)
+class TokenLine:
+    """What an API token used of a model."""
+
+    token_id: int
+    token: str
+    owner_id: int
+    owner: str
+    limit: int | None
+    """Tokens a day of its own; None: the default."""
+    model: str
+    requests: int
+    prompt: int
+    output: int
+
+
+@dataclass(frozen=True)
+class DayUse:
+    """What was used on a day."""
+
+    day: date
+    requests: int
+    prompt: int
+    output: int
+
+
+@dataclass(frozen=True)
+class UsePage:
+    """By API token and model, the most used first, and by day, the newest first."""
+
+    lines: tuple[TokenLine, ...]
+    days: tuple[DayUse, ...]
+
+
+def list_use(session: Session, days: int, user_id: int | None = None) -> UsePage:
+    """What the API tokens of a user, or of all, used in the last `days`, today included."""
+    use = GatewayUse
+    since = use.day > now(session).date() - timedelta(days=days)
+    whose = (Token.user_id == user_id,) if user_id is not None else ()
+    sums = (func.sum(use.requests), func.sum(use.prompt_tokens), func.sum(use.output_tokens))
+    who = (Token.id, Token.name, Token.user_id, User.name, Token.daily_tokens, use.model)
+    by_token = (
+        select(*who, *sums)
+        .join(Token, Token.id == use.token_id)
+        .join(User, User.id == Token.user_id)
+        .where(since, *whose)
+        .group_by(*who)
+        .order_by((sums[1] + sums[2]).desc(), Token.id, use.model)
+        .limit(MOST_LINES)
+    )
+    by_day = select(use.day, *sums).join(Token, Token.id == use.token_id).where(since, *whose)
+    rows = session.execute(by_day.group_by(use.day).order_by(use.day.desc()))
+    return UsePage(
+        tuple(TokenLine(*row[:6], *map(int, row[6:])) for row in session.execute(by_token)),
+        tuple(DayUse(row[0], *map(int, row[1:])) for row in rows),
+    )
+
+
+def use_of_today(session: Session) -> dict[tuple[str, str], int]:
+    """(model, kind) -> tokens of all API tokens today, in UTC."""
+    use = GatewayUse
+    sums = (func.sum(use.prompt_tokens), func.sum(use.output_tokens))
+    query = select(use.model, *sums).where(use.day == now(session).date()).group_by(use.model)
+    return {
+        (row[0], kind): int(count)
+        for row in session.execute(query)
+        for kind, count in (("prompt", row[1]), ("output", row[2]))
+    }

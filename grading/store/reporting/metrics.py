@@ -7,7 +7,7 @@ LATE_S after its time: what is older is complete.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -18,6 +18,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from grading.domain.round_states import RoundState, RunState, StageState
+from grading.store.accounts import gateway_use
 from grading.store.database import now
 from grading.store.tables import Drain, Outbox, Round, RoundStage, Run
 
@@ -223,6 +224,8 @@ class Open:
     """Kind -> rows that are not sent."""
     drained: frozenset[str]
     """Names of drained machines."""
+    gateway: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """(model, kind) -> tokens that requests of the gateway took today, in UTC."""
 
 
 def count_open(session: Session) -> Open:
@@ -233,6 +236,7 @@ def count_open(session: Session) -> Open:
         dead=_dead_letters(session),
         outbox=count_outbox(session),
         drained=frozenset(session.execute(select(Drain.machine)).scalars()),
+        gateway=gateway_use.use_of_today(session),
     )
 
 

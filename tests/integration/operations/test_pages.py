@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from flask import abort, flash
+from sqlalchemy import select
 from sqlalchemy.exc import OperationalError
 
 from app.web import i18n, toasts
 from grading.broker.canaries import PartHeartbeat
 from grading.broker.heartbeats import Lease
+from grading.broker.token_use import Use, UseKey
+from grading.config.settings import Gateway
 from grading.domain.errors import GraderError
 from grading.domain.messages import verbatim
 from grading.domain.shared_messages import NO_SUCH_COURSE
 from grading.execution.throughput import Rate
 from grading.scheduling.routing import NOTHING_WAITS, TAKES
 from grading.store import tables
-from grading.store.accounts import users
+from grading.store.accounts import gateway_use, users
 from grading.store.accounts.users import PASSWORD_TOO_SHORT
 from grading.store.database import now
 from grading.store.reporting import operations
@@ -164,6 +168,45 @@ def test_tokens_have_pages(school: School) -> None:
     assert client.get("/operations/tokens").get_data(as_text=True).count("/end") == operations.PER_PAGE
     for page in ("2", "999999", "999999999999", "x", "-1"):
         assert client.get(f"/operations/tokens?page={page}").status_code == 200
+
+
+def test_the_use_of_models_is_shown_to_its_owner_and_to_administrators(school: School) -> None:
+    with school.store.write() as session:
+        for who, tokens, limit in (("teacher", 1500, None), ("admin", 20, 5000)):
+            user = users.find_user(session, "local", who)
+            assert user is not None
+            made = users.create_token(session, user.id, f"of {who}", ("chat",), timedelta(days=1), limit)
+            for days in (0, 2, 40):
+                key = UseKey(made.id, "tiny", now(session).date() - timedelta(days=days))
+                gateway_use.add_use(session, {key: Use(2, tokens, 7)})
+    everything = school.client("admin").get("/operations/token-use").get_data(as_text=True)
+    own = school.client("teacher").get("/tokens/use").get_data(as_text=True)
+    for page, there in ((everything, {"of teacher", "of admin"}), (own, {"of teacher"})):
+        assert set(re.findall(r'<th scope="row">(of \w+)</th>', page)) == there
+        assert '<td data-label="Requests">4</td>' in page
+        assert '<td data-label="Prompt tokens">3,000</td>' in page
+    assert '<td data-label="Limit per day">5,000</td>' in everything
+    assert "1,534 tokens in 4 requests" in everything
+    assert "1,507 tokens in 2 requests" in own
+    assert "No model was used" in school.client("anna").get("/tokens/use").get_data(as_text=True)
+    served = school.client().get("/metrics").get_data(as_text=True)
+    assert 'grader_gateway_tokens_today{kind="output",model="tiny"} 14.0' in served
+
+
+def test_who_may_give_a_token_which_limit(school: School) -> None:
+    limited = Gateway(daily_tokens=1000)
+    school.app.extensions["grader"] = replace(
+        school.services, config=school.services.config.model_copy(update={"gateway": limited})
+    )
+    limits = {"teacher": {"500": 200, "1001": 400, "": 200, "0": 400}, "admin": {"5000": 200, "x": 400}}
+    for who, wanted in limits.items():
+        client = school.client(who)
+        form = {"csrf_token": form_token(client), "scope": "chat", "days": "9", "name": "tool"}
+        answers = {one: client.post("/tokens", data={**form, "daily_tokens": one}) for one in wanted}
+        assert {one: answer.status_code for one, answer in answers.items()} == wanted
+    with school.store.read() as session:
+        kept = session.scalars(select(tables.Token.daily_tokens).order_by(tables.Token.id)).all()
+    assert kept == [500, None, 5000]
 
 
 # --- errors -------------------------------------------------------------------------------------------
