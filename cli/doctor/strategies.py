@@ -140,6 +140,8 @@ def _of_prompts(advice: Advice, usual: UsualPrompts, computers: int) -> str:
     have = "no runs of students' work are known"
     if usual.runs:
         have = f"prompts of students' work have {usual.new:,.0f} new tokens (median of {usual.runs} runs)"
+    if advice.gain is not None and usual.new >= (advice.tokens or usual.new + 1):
+        have += f", whose answers of {usual.output:,.0f} tokens are ready {advice.gain:.0%} earlier"
     full = ""
     if advice.full is not None:
         full = f" A full batch writes {advice.full:.2f} times the tokens of one computer"

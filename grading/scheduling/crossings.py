@@ -6,7 +6,7 @@ taken as linear, and beyond them nothing is said. Pure values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,6 +16,9 @@ the length of a prompt, or tokens a second by the number of answers at a time.
 """
 PREFIX_USED = 0.5
 """Share of a measured prefix from which on usual prompts are compared with those behind it."""
+
+LEAST_GAIN = 0.05
+"""Share of an answer's seconds that must be won, as a strategy takes computers from other work."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,8 @@ class Advice:
     """None where it depends on prompts of which nothing is known yet."""
     tokens: int | None = None
     """New tokens from which on it pays, at one answer at a time."""
+    gain: float | None = None
+    """Share of the seconds of usual answers that it wins; negative where it loses."""
     batch: int | None = None
     """Answers at a time from which on the direct way writes as much."""
     full: float | None = None
@@ -86,12 +91,32 @@ def advise(
     series = [row for row in alone if row.known == (known if _behind_prefix(usual, known) else 0)] or alone
     if not series:
         return None
-    tokens = crossing(series, usual.output if pays_by == "answer" else 0.0)
-    full = _full_batch(rows)
-    on = None if tokens is not None and not usual.runs else tokens is not None and usual.new >= tokens
-    if full is not None and full < computers:
+    writes = usual.output if pays_by == "answer" else 0.0
+    tokens, full = crossing(series, writes), _full_batch(rows)
+    gain = _gain(series, usual, writes) if usual.runs else None
+    on: bool | None = None
+    if tokens is None or (full is not None and full < computers):
         on = False
-    return Advice(on, tokens, full=full, longest=max(row.new for row in series))
+    elif gain is not None:
+        on = usual.new >= tokens and gain >= LEAST_GAIN
+    return Advice(on, tokens, gain, full=full, longest=max(row.new for row in series))
+
+
+def _gain(rows: Iterable[Compared], usual: UsualPrompts, writes: float) -> float:
+    """Seconds won with a usual prompt, as a share of what a usual answer takes the direct way."""
+    ordered = sorted(rows, key=lambda row: row.new)
+    won = _at(ordered, usual.new, lambda row: row.direct.seconds(writes) - row.strategy.seconds(writes))
+    return won / _at(ordered, usual.new, lambda row: row.direct.seconds(usual.output))
+
+
+def _at(ordered: Sequence[Compared], new: float, value: Callable[[Compared], float]) -> float:
+    """A value at a length, linear between two measured ones; outside, that of the nearest."""
+    high = next((place for place, row in enumerate(ordered) if row.new >= new), len(ordered) - 1)
+    low = max(0, high - 1)
+    if ordered[high].new < new or ordered[high].new == ordered[low].new:
+        return value(ordered[high])
+    share = max(0.0, (new - ordered[low].new) / (ordered[high].new - ordered[low].new))
+    return value(ordered[low]) + share * (value(ordered[high]) - value(ordered[low]))
 
 
 def _behind_prefix(usual: UsualPrompts, known: int) -> bool:

@@ -61,6 +61,8 @@ STOCK = (
     "The model explains a third of the variance, so other reasons must be looked for. ",
 )
 """What prompts are made of: work as students submit it, about which a model has something to say."""
+NONCE = 8
+"""Tokens before a prompt that no cache has."""
 TASK = "You review the work of a student. Say what is good, what is missing and what comes next."
 Way = Literal["direct", "strategy"]
 Ended = Literal["done", "time", "work", "busy"]
@@ -278,7 +280,7 @@ class Place:
         raise OutputEmpty
 
     def _request(self, case: Case, texts: Texts) -> Request:
-        system = texts.prefix(case.known) if case.known else f"{texts.new(0)}{TASK}"
+        system = texts.prefix(case.known) if case.known else f"{texts.new(NONCE)} {TASK}"
         left = max(0.001, self.limits.left_s)
         return Request(
             job=_job(left, case.output),
@@ -301,15 +303,16 @@ class Texts:
     """Prompts of a wanted length, no two alike; and one prefix that all share."""
 
     def __init__(self, count: Callable[[str], int]) -> None:
-        self._each = max(1.0, count("".join(STOCK)) / len(STOCK))
+        self._letters = len("".join(STOCK)) / max(1, count("".join(STOCK)))
         self._random = random.Random()
         self._prefixes: dict[int, str] = {}
 
     def new(self, tokens: int) -> str:
         """About so many tokens that nobody has read yet."""
-        number = self._random.randrange(10**9)
-        sentences = (self._random.choice(STOCK) for _ in range(round(tokens / self._each)))
-        return f"{number}. {''.join(sentences)}"
+        letters = round(tokens * self._letters)
+        stock = "".join(self._random.sample(STOCK, len(STOCK)))
+        text = f"{self._random.randrange(10**9)}. {stock * (1 + letters // len(stock))}"
+        return text[:letters]
 
     def prefix(self, tokens: int) -> str:
         """About so many tokens, the same each time."""

@@ -229,6 +229,10 @@ def test_a_rehearsal_does_a_class_on_every_machine_and_stage(cluster: Cluster) -
         versions.import_version(session, COURSE, rehearsed)
         before = session.query(Run).count()
     parts = cluster.site.parts
+    parts.start("strategies", "doctor", "--strategies", "--json")  # no machine has one, and each says so
+    assert parts.running.pop("strategies").wait(120) == 0
+    said = (cluster.site.folder / "strategies.log").read_text(encoding="utf-8")
+    assert json.loads(said[said.index("{") :]) == {"strategies": [], "notes": [], "silent": []}
     parts.start("rehearse", "rehearse", f"{COURSE}/again", "--runs", "2", "--json")
     assert parts.running.pop("rehearse").wait(120) == 0
     written = (cluster.site.folder / "rehearse.log").read_text(encoding="utf-8")

@@ -12,6 +12,7 @@ import pytest
 
 from bench.tiny_models import WINDOW, Kind, make_model
 from cli.dev.embedded_redis import free_port
+from grading.scheduling.crossings import LEAST_GAIN
 from tests.support.engines import HEADS, SCHEMA, Heard, ask, measured, quiet
 from tests.support.remote_prefill import STEP, alone, prefilled, reading, together, writing
 from tests.support.strategies import compared, expect_figures
@@ -170,7 +171,8 @@ def test_from_which_length_on_reading_elsewhere_pays_is_measured(reader: tuple[P
     assert (found["strategy"], found["pays_by"]) == ("hybrid", "first_token")
     advice = result.advice
     assert advice is not None
-    assert advice.on == (advice.tokens is not None and advice.tokens <= result.usual.new)
+    wins = advice.tokens is not None and advice.tokens <= result.usual.new
+    assert advice.on == (wins and (advice.gain or 0) >= LEAST_GAIN)
     assert "(median of 3 runs)" in result.sentence
     with writing(model, f"127.0.0.1:{free_port()}", strategy="auto") as nobody:
         found, result = compared(nobody, model)

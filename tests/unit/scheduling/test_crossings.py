@@ -70,9 +70,16 @@ def test_usual_prompts_decide() -> None:
     advice = advise("first_token", rows, USUAL)
     assert advice is not None
     assert (advice.on, advice.tokens, advice.longest) == (False, 750, 4096)
-    longer = advise("first_token", rows, replace(USUAL, new=800))
+    assert advice.gain == pytest.approx((0.002 * 640 - 1.5) / (0.003 * 640 + 30))
+    longer = advise("first_token", rows, replace(USUAL, new=3000, output=200))
     assert longer is not None
-    assert longer.on
+    assert (longer.on, longer.gain) == (True, pytest.approx(4.5 / 29))
+    hardly = advise("first_token", rows, replace(USUAL, new=800))  # the answer is written as slowly as before
+    assert hardly is not None
+    assert (hardly.on, hardly.gain) == (False, pytest.approx(0.1 / 32.4))
+    beyond = advise("first_token", rows, replace(USUAL, new=9000, output=0))
+    assert beyond is not None
+    assert beyond.gain == pytest.approx((0.002 * 4096 - 1.5) / (0.003 * 4096))  # as the longest measured
     alone = advise("first_token", rows, replace(USUAL, known=0, new=800))  # with nothing in common
     assert alone is not None
     assert (alone.on, alone.tokens) == (False, 1500)
@@ -92,7 +99,7 @@ def test_ranks_on_several_computers_must_do_what_these_do_alone(
     full: float, computers: int, on: bool
 ) -> None:
     batch = Compared(2000, 256, 8, Speed(1.0, 10.0), Speed(1.0, full))
-    advice = advise("answer", [*prompts(0.1, 2.0, known=2000), batch], USUAL, computers)
+    advice = advise("answer", [*prompts(0.1, 2.0, known=2000), batch], replace(USUAL, output=10), computers)
     assert advice is not None
     assert (advice.on, advice.full) == (on, full / 10)
 
