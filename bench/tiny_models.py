@@ -56,8 +56,8 @@ FOLDING_TEMPLATE = (
 )
 PRINTABLE = [chr(code) for code in range(33, 127)]
 """The characters that `write_printable` leaves a model."""
-UNWANTED = 4.0
-"""By how much it lowers all other tokens, times the first number of the hidden state."""
+UNWANTED, END = 64.0, 48.0
+"""By how much it lowers others, and the one that ends, times the first number of the hidden state."""
 SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 
 
@@ -103,7 +103,7 @@ def make_model(
 
 
 def write_printable(folder: Path) -> Path:
-    """Change a model: at temperature 0 it writes printable characters only, and never ends by itself.
+    """Change a model: it writes printable characters only, and never ends by itself.
 
     Where a grammar leaves it no such character, it ends rather than write white space.
     """
@@ -124,7 +124,7 @@ def write_printable(folder: Path) -> Path:
     unwanted[mx.array([vocabulary[character] for character in PRINTABLE])] = 0.0
     head = head * (1 - unwanted).astype(head.dtype)
     head[:, 0] -= UNWANTED * unwanted[:, 0].astype(head.dtype)
-    head[json.loads((folder / "config.json").read_text())["eos_token_id"], 0] += 1.0
+    head[json.loads((folder / "config.json").read_text())["eos_token_id"], 0] = -END
     weights["lm_head.weight"] = head
     mx.eval(weights)
     mx.save_safetensors(file, weights, metadata={"format": "mlx"})

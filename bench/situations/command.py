@@ -16,7 +16,7 @@ import click
 from bench.model_server_lab import VLLM_OPTION, lab_of
 from bench.model_servers import ModelServer, known_servers, missing_for
 from bench.situations import failures, generations
-from bench.situations.rows import Row, Seen, Situation, Stage
+from bench.situations.situation import Row, Seen, Situation, UnderTest
 from bench.termination import ending_in_order
 from grading.domain.errors import EngineError
 
@@ -42,32 +42,32 @@ class Played:
 def play_all(server: ModelServer) -> Played:
     """Play every situation; one that fails is a row, and costs no other."""
     began = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder, _stage(server, Path(folder)) as stage:
-        start = _row(Situation("start", "the server starts", _start), stage)
+    with tempfile.TemporaryDirectory() as folder, _under_test(server, Path(folder)) as tested:
+        start = _row(Situation("start", "the server starts", _start), tested)
         if not start.seen.expected:
             return Played(server.name, "", start.seconds, (start,))
-        rows = tuple(_row(situation, stage) for situation in SITUATIONS)
+        rows = tuple(_row(situation, tested) for situation in SITUATIONS)
     return Played(server.name, start.seen.note, time.monotonic() - began, rows)
 
 
-def _start(stage: Stage) -> Seen:
-    stage.start(0).await_ready()
-    return Seen("ready", True, stage.lab.server.version(stage.lab.setup))
+def _start(tested: UnderTest) -> Seen:
+    tested.start(0).await_ready()
+    return Seen("ready", True, tested.lab.server.version(tested.lab.setup))
 
 
 @contextmanager
-def _stage(server: ModelServer, folder: Path) -> Iterator[Stage]:
-    stage = Stage(lab_of(server, folder))
+def _under_test(server: ModelServer, folder: Path) -> Iterator[UnderTest]:
+    tested = UnderTest(lab_of(server, folder))
     try:
-        yield stage
+        yield tested
     finally:
-        stage.stop()
+        tested.stop()
 
 
-def _row(situation: Situation, stage: Stage) -> Row:
+def _row(situation: Situation, tested: UnderTest) -> Row:
     began = time.monotonic()
     try:
-        seen = situation.play(stage)
+        seen = situation.play(tested)
     except EngineError as error:
         seen = Seen(error.code, False, error.message[:200])
     except Exception as error:  # the rows of the other situations must not be lost

@@ -12,7 +12,7 @@ from typing import Any
 from bench.model_server_lab import ANSWER_S, unheard
 from bench.model_servers import START_S
 from bench.situations.generations import LIMIT, USER
-from bench.situations.rows import Seen, Situation, Stage
+from bench.situations.situation import Seen, Situation, UnderTest
 from grading.domain.errors import EngineError, ModelMissing
 from workers.machine.circuits import probe
 from workers.machine.engines.base import Cancel, Phase
@@ -40,11 +40,13 @@ class AtFirstToken:
             self._then()
 
 
-def _long(stage: Stage, then: Callable[[], None], deadline_s: float, cancel: Cancel, **options: Any) -> Seen:
+def _long(
+    tested: UnderTest, then: Callable[[], None], deadline_s: float, cancel: Cancel, **options: Any
+) -> Seen:
     """A long answer; `then` is done in mid-stream. What it ended with, and how long after that."""
     progress = AtFirstToken(then)
-    asked = stage.lab.request(USER, LONG, deadline_s=deadline_s, cancel=cancel)
-    with stage.worker(**options) as (engine, _):
+    asked = tested.lab.request(USER, LONG, deadline_s=deadline_s, cancel=cancel)
+    with tested.worker(**options) as (engine, _):
         began = time.monotonic()
         try:
             engine.generate(asked, progress)
@@ -55,12 +57,12 @@ def _long(stage: Stage, then: Callable[[], None], deadline_s: float, cancel: Can
     return Seen("answered", False)
 
 
-def _stopped(stage: Stage, before: int | None, requests: int) -> tuple[bool, str]:
+def _stopped(tested: UnderTest, before: int | None, requests: int) -> tuple[bool, str]:
     """Whether the server wrote no further for nobody.
 
     By its own counts, or else by how soon the next requests are answered.
     """
-    server, setup = stage.lab.server, stage.lab.setup
+    server, setup = tested.lab.server, tested.lab.setup
     began = time.monotonic()
     if server.working(setup) is not None:
         while server.working(setup) and time.monotonic() < began + IDLE_S:
@@ -68,59 +70,59 @@ def _stopped(stage: Stage, before: int | None, requests: int) -> tuple[bool, str
         idle_s, written = time.monotonic() - began, (server.written(setup) or 0) - (before or 0)
         stopped = not server.working(setup) and written < requests * LONG
         return stopped, f"the server idle after {idle_s:.1f} s and {written} tokens of {requests * LONG}"
-    with stage.worker() as (engine, _), ThreadPoolExecutor(setup.slots) as pool:
-        short = [stage.lab.request(USER, LIMIT) for _ in range(setup.slots)]
+    with tested.worker() as (engine, _), ThreadPoolExecutor(setup.slots) as pool:
+        short = [tested.lab.request(USER, LIMIT) for _ in range(setup.slots)]
         list(pool.map(lambda one: engine.generate(one, unheard), short))
-    took, whole = time.monotonic() - began, LONG / max(stage.speed, 1.0)
+    took, whole = time.monotonic() - began, LONG / max(tested.speed, 1.0)
     return took < whole / 2, f"the next answers after {took:.1f} s, where a whole one takes {whole:.0f} s"
 
 
-def cancelled(stage: Stage) -> Seen:
+def cancelled(tested: UnderTest) -> Seen:
     """As many long answers as there are slots, all of them left in mid-stream: the server stops."""
-    slots, before = stage.lab.setup.slots, stage.lab.server.written(stage.lab.setup)
+    slots, before = tested.lab.setup.slots, tested.lab.server.written(tested.lab.setup)
     cancels = [Cancel() for _ in range(slots)]
     with ThreadPoolExecutor(slots) as pool:
-        ended = list(pool.map(lambda one: _long(stage, one.cancel, ANSWER_S, one), cancels))
-    stopped, note = _stopped(stage, before, slots)
+        ended = list(pool.map(lambda one: _long(tested, one.cancel, ANSWER_S, one), cancels))
+    stopped, note = _stopped(tested, before, slots)
     codes = {one.outcome for one in ended}
     return Seen(
         ", ".join(sorted(codes)), codes == {"cancelled"} and all(e.expected for e in ended) and stopped, note
     )
 
 
-def deadline(stage: Stage) -> Seen:
+def deadline(tested: UnderTest) -> Seen:
     """The stage's time is over in mid-stream: the server stops."""
-    before = stage.lab.server.written(stage.lab.setup)
-    ended = _long(stage, _nothing, DEADLINE_S, Cancel())
-    stopped, note = _stopped(stage, before, 1)
+    before = tested.lab.server.written(tested.lab.setup)
+    ended = _long(tested, _nothing, DEADLINE_S, Cancel())
+    stopped, note = _stopped(tested, before, 1)
     return Seen(ended.outcome, ended.outcome == "budget_exceeded" and ended.expected and stopped, note)
 
 
-def stalled(stage: Stage) -> Seen:
+def stalled(tested: UnderTest) -> Seen:
     """The server hangs in mid-stream, and goes on later."""
-    process = stage.process
+    process = tested.process
     try:
-        ended = _long(stage, lambda: process.send(signal.SIGSTOP), ANSWER_S, Cancel(), chunk_timeout=STALL_S)
+        ended = _long(tested, lambda: process.send(signal.SIGSTOP), ANSWER_S, Cancel(), chunk_timeout=STALL_S)
     finally:
         process.send(signal.SIGCONT)
-    with stage.worker() as (engine, _):
-        again = bool(engine.generate(stage.lab.request(USER, LIMIT), unheard).text)
+    with tested.worker() as (engine, _):
+        again = bool(engine.generate(tested.lab.request(USER, LIMIT), unheard).text)
     note = f"{ended.note}, with a limit of {STALL_S:g} s; answers again" if again else ended.note
     return Seen(ended.outcome, ended.outcome == "engine_stalled" and ended.expected and again, note)
 
 
-def killed(stage: Stage) -> Seen:
+def killed(tested: UnderTest) -> Seen:
     """The server's process dies in mid-stream."""
-    ended = _long(stage, stage.process.kill, ANSWER_S, Cancel())
+    ended = _long(tested, tested.process.kill, ANSWER_S, Cancel())
     return Seen(ended.outcome, ended.outcome == "engine_broke_off" and ended.expected, ended.note)
 
 
-def refused(stage: Stage) -> Seen:
+def refused(tested: UnderTest) -> Seen:
     """Nothing listens at the server's address."""
-    with stage.worker() as (engine, _):
+    with tested.worker() as (engine, _):
         began = time.monotonic()
         try:
-            engine.generate(stage.lab.request(USER, LIMIT), unheard)
+            engine.generate(tested.lab.request(USER, LIMIT), unheard)
         except EngineError as error:
             took = time.monotonic() - began
             return Seen(
@@ -129,15 +131,15 @@ def refused(stage: Stage) -> Seen:
     return Seen("answered", False)
 
 
-def loading(stage: Stage) -> Seen:
+def loading(tested: UnderTest) -> Seen:
     """The server is starting with the same weights: asked all the time, until it answers."""
-    process = stage.start(0)
+    process = tested.start(0)
     codes: Counter[str] = Counter()
     began = time.monotonic()
-    with stage.worker(connect_timeout=1.0) as (engine, _):
+    with tested.worker(connect_timeout=1.0) as (engine, _):
         while "answered" not in codes and time.monotonic() < began + START_S:
             try:
-                engine.generate(stage.lab.request(USER, LIMIT), unheard)
+                engine.generate(tested.lab.request(USER, LIMIT), unheard)
                 codes["answered"] += 1
             except EngineError as error:
                 codes[error.code] += 1
@@ -148,22 +150,22 @@ def loading(stage: Stage) -> Seen:
     return Seen(outcome, known and "answered" in codes, f"after {time.monotonic() - began:.1f} s")
 
 
-def restarted(stage: Stage) -> Seen:
+def restarted(tested: UnderTest) -> Seen:
     """The server was restarted with the same weights: the probe finds it, and there is no alarm."""
-    with stage.worker() as (engine, digests):
-        probe(engine, stage.lab.model, ANSWER_S)
-        made = engine.generate(stage.lab.request(USER, LIMIT), unheard)
-        known = digests.verify(stage.lab.place, ANSWER_S, made.digest)
+    with tested.worker() as (engine, digests):
+        probe(engine, tested.lab.model, ANSWER_S)
+        made = engine.generate(tested.lab.request(USER, LIMIT), unheard)
+        known = digests.verify(tested.lab.place, ANSWER_S, made.digest)
     return Seen("answered, no alarm", bool(known) and bool(made.text))
 
 
-def swapped(stage: Stage) -> Seen:
+def swapped(tested: UnderTest) -> Seen:
     """The server was restarted with other weights behind the same name: noticed before a grade."""
-    stage.start(1).await_ready()
-    with stage.worker() as (engine, digests):
-        made = engine.generate(stage.lab.request(USER, LIMIT), unheard)
+    tested.start(1).await_ready()
+    with tested.worker() as (engine, digests):
+        made = engine.generate(tested.lab.request(USER, LIMIT), unheard)
         try:
-            digests.verify(stage.lab.place, ANSWER_S, made.digest)
+            digests.verify(tested.lab.place, ANSWER_S, made.digest)
         except ModelMissing as error:
             return Seen(error.code, True, error.message[:120])
     return Seen("answered", False, "other weights were taken for the same")

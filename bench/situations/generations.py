@@ -12,7 +12,7 @@ import jsonschema
 
 from bench.model_server_lab import ANSWER_S, PLACE, unheard
 from bench.model_servers import Offer
-from bench.situations.rows import Seen, Situation, Stage
+from bench.situations.situation import Seen, Situation, UnderTest
 from grading.domain.errors import EngineError, JobInvalid, ModelMissing, OutputEmpty
 from workers.machine.engines.base import Generation, ReportsCapacity, ToolsRefused
 
@@ -55,26 +55,26 @@ TOOL = {
 }
 
 
-def plain(stage: Stage) -> Seen:
+def plain(tested: UnderTest) -> Seen:
     """An answer, with tokens that the server counted."""
-    with stage.worker() as (engine, _):
-        made = engine.generate(stage.lab.request(USER, 4 * LIMIT), unheard)
+    with tested.worker() as (engine, _):
+        made = engine.generate(tested.lab.request(USER, 4 * LIMIT), unheard)
     took = made.seconds - (made.first_token_s or 0.0)
-    stage.speed = made.tokens.output / max(took, 0.001)
+    tested.speed = made.tokens.output / max(took, 0.001)
     counted = made.tokens.prompt > 0 and made.tokens.output > 0
     note = f"{made.tokens.prompt} tokens read, {made.tokens.output} written"
     return Seen("answered", bool(made.text) and counted, note)
 
 
-def bound(schema: dict[str, Any]) -> Callable[[Stage], Seen]:
+def bound(schema: dict[str, Any]) -> Callable[[UnderTest], Seen]:
     """An answer under a schema; or a server that ignores schemas, which is found out."""
 
-    def play(stage: Stage) -> Seen:
-        asked = stage.lab.request(USER, 5 * LIMIT, schema=schema)
-        with stage.worker() as (engine, _):
+    def play(tested: UnderTest) -> Seen:
+        asked = tested.lab.request(USER, 5 * LIMIT, schema=schema)
+        with tested.worker() as (engine, _):
             made = engine.generate(asked, unheard)
         form = str(made.sampling["format"])
-        if Offer.SCHEMAS not in stage.lab.server.offers:
+        if Offer.SCHEMAS not in tested.lab.server.offers:
             return Seen("schema ignored, found out", form.startswith("none: "), form, offered=False)
         follows = _follows(made.text, schema)
         return Seen("bound" if follows else "other text", follows and form == "json_schema", made.text[:80])
@@ -90,72 +90,72 @@ def _follows(text: str, schema: dict[str, Any]) -> bool:
     return True
 
 
-def broken_schema(stage: Stage) -> Seen:
+def broken_schema(tested: UnderTest) -> Seen:
     """A schema that nothing can follow: an answer without it, or an error that says so; others stay bound."""
-    offered = Offer.REFUSALS in stage.lab.server.offers
-    with stage.worker() as (engine, _):
+    offered = Offer.REFUSALS in tested.lab.server.offers
+    with tested.worker() as (engine, _):
         try:
-            made = engine.generate(stage.lab.request(USER, LIMIT, schema=BROKEN), unheard)
+            made = engine.generate(tested.lab.request(USER, LIMIT, schema=BROKEN), unheard)
         except EngineError as error:
             outcome, expected, note = error.code, "schema" in error.message, error.message[-80:]
         else:
             note = str(made.sampling["format"])
             outcome, expected = "answered without it", note.startswith("none: ") or not offered
-        after = engine.generate(stage.lab.request(USER, 5 * LIMIT, schema=FLAT), unheard)
+        after = engine.generate(tested.lab.request(USER, 5 * LIMIT, schema=FLAT), unheard)
     later = str(after.sampling["format"])
     return Seen(
         outcome, expected and (later == "json_schema" or not offered), f"{note}; the next: {later}", offered
     )
 
 
-def limited(stage: Stage) -> Seen:
+def limited(tested: UnderTest) -> Seen:
     """An answer that ends at its limit of tokens, and says so."""
-    with stage.worker() as (engine, _):
-        made = engine.generate(stage.lab.request(USER, LIMIT), unheard)
+    with tested.worker() as (engine, _):
+        made = engine.generate(tested.lab.request(USER, LIMIT), unheard)
     within = made.truncated and made.tokens.output <= LIMIT
     return Seen(
         "truncated" if made.truncated else "complete", within, f"{made.tokens.output} of {LIMIT} tokens"
     )
 
 
-def too_long(stage: Stage) -> Seen:
+def too_long(tested: UnderTest) -> Seen:
     """A prompt that is longer than the context."""
-    words = "mean " * stage.lab.setup.context  # at least a token each
+    words = "mean " * tested.lab.setup.context  # at least a token each
     try:
-        with stage.worker() as (engine, _):
-            made = engine.generate(stage.lab.request(words, LIMIT), unheard)
+        with tested.worker() as (engine, _):
+            made = engine.generate(tested.lab.request(words, LIMIT), unheard)
     except JobInvalid as error:
         return Seen(error.code, True, error.message[-120:])
-    offered = Offer.CONTEXT in stage.lab.server.offers
+    offered = Offer.CONTEXT in tested.lab.server.offers
     return Seen("answered: it has no limit", not offered, f"{made.tokens.prompt} tokens read", offered)
 
 
-def other_name(stage: Stage) -> Seen:
+def other_name(tested: UnderTest) -> Seen:
     """A model that the server does not have: no grade of another one."""
     place = PLACE, "nobody/nothing"
-    with stage.worker(place[1]) as (engine, digests):
+    with tested.worker(place[1]) as (engine, digests):
         try:
             digests.before_run(place, ANSWER_S)
-            made = engine.generate(stage.lab.request(USER, LIMIT, model=place[1]), unheard)
+            made = engine.generate(tested.lab.request(USER, LIMIT, model=place[1]), unheard)
             digests.verify(place, ANSWER_S, made.digest)
         except ModelMissing as error:
             return Seen(error.code, True, error.message[:120])
     return Seen("answered", False, made.text[:80])
 
 
-def fingerprint(stage: Stage) -> Seen:
+def fingerprint(tested: UnderTest) -> Seen:
     """The weights are known, and the same while the server is busy."""
     over = threading.Event()
 
     def load() -> None:
-        with stage.worker() as (engine, _):
+        with tested.worker() as (engine, _):
             while not over.is_set():
-                engine.generate(stage.lab.request(USER, LIMIT), unheard)
+                engine.generate(tested.lab.request(USER, LIMIT), unheard)
 
-    with stage.worker() as (_, digests), ThreadPoolExecutor(stage.lab.setup.slots) as pool:
-        running = [pool.submit(load) for _ in range(stage.lab.setup.slots)]
+    with tested.worker() as (_, digests), ThreadPoolExecutor(tested.lab.setup.slots) as pool:
+        running = [pool.submit(load) for _ in range(tested.lab.setup.slots)]
         try:
-            known = [digests.verify(stage.lab.place, ANSWER_S) for _ in range(3)]
+            known = [digests.verify(tested.lab.place, ANSWER_S) for _ in range(3)]
         finally:
             over.set()
         for one in running:
@@ -163,12 +163,12 @@ def fingerprint(stage: Stage) -> Seen:
     return Seen("same weights, three times", all(known), known[0].partition(":")[0])
 
 
-def tools(stage: Stage) -> Seen:
+def tools(tested: UnderTest) -> Seen:
     """A tool must be called, and the model's template has no place for any: no call is made up."""
     chat = ({"role": "user", "content": "Look up the word mean."},)
-    asked = stage.lab.request("", 4 * LIMIT, chat=chat, tools=(TOOL,), tool_choice="required")
+    asked = tested.lab.request("", 4 * LIMIT, chat=chat, tools=(TOOL,), tool_choice="required")
     try:
-        with stage.worker() as (engine, _):
+        with tested.worker() as (engine, _):
             made = engine.generate(asked, unheard)
     except ToolsRefused as error:
         return Seen(error.code, True, error.message)
@@ -176,41 +176,41 @@ def tools(stage: Stage) -> Seen:
     return Seen(f"called {called}" if called else "text, cut at its limit", made.truncated and not called)
 
 
-def empty(stage: Stage) -> Seen:
+def empty(tested: UnderTest) -> Seen:
     """An answer that ends with its first letter."""
-    with stage.worker() as (engine, _):
-        text = engine.generate(stage.lab.request(USER, FEW, temperature=0.0), unheard).text
+    with tested.worker() as (engine, _):
+        text = engine.generate(tested.lab.request(USER, FEW, temperature=0.0), unheard).text
         try:
-            stopped = stage.lab.request(USER, LIMIT, temperature=0.0, stop=(text[0],))
+            stopped = tested.lab.request(USER, LIMIT, temperature=0.0, stop=(text[0],))
             made = engine.generate(stopped, unheard)
         except OutputEmpty as error:
             return Seen(error.code, True, error.message[-120:])
     return Seen("answered", False, made.text[:80])
 
 
-def crowd(stage: Stage) -> Seen:
+def crowd(tested: UnderTest) -> Seen:
     """More requests at once than there are slots: all are answered."""
-    count = 2 * stage.lab.setup.slots + 1
-    with stage.worker() as (engine, _), ThreadPoolExecutor(count) as pool:
-        asked = [stage.lab.request(f"{USER} {number}", LIMIT) for number in range(count)]
+    count = 2 * tested.lab.setup.slots + 1
+    with tested.worker() as (engine, _), ThreadPoolExecutor(count) as pool:
+        asked = [tested.lab.request(f"{USER} {number}", LIMIT) for number in range(count)]
         made: list[Generation] = list(pool.map(lambda one: engine.generate(one, unheard), asked))
     answered = sum(bool(one.text) for one in made)
     waits = [one.timings.queued_s for one in made if one.timings.queued_s]
     note = (
-        f"{stage.lab.setup.slots} slots; the longest wait told {max(waits):.2f} s"
+        f"{tested.lab.setup.slots} slots; the longest wait told {max(waits):.2f} s"
         if waits
         else "no wait told"
     )
     return Seen(f"{answered} of {count} answered", answered == count, note)
 
 
-def capacity(stage: Stage) -> Seen:
+def capacity(tested: UnderTest) -> Seen:
     """What the server tells of its slots and context, beside what it was started with."""
-    setup, offers = stage.lab.setup, stage.lab.server.offers
-    with stage.worker() as (engine, _):
+    setup, offers = tested.lab.setup, tested.lab.server.offers
+    with tested.worker() as (engine, _):
         if not isinstance(engine, ReportsCapacity):
             return Seen("not told", False, offered=False)
-        told = engine.capacity(stage.lab.model, 2 * setup.slots, ANSWER_S)
+        told = engine.capacity(tested.lab.model, 2 * setup.slots, ANSWER_S)
     slots = setup.slots if Offer.TOLD_SLOTS in offers else None
     context = setup.context if Offer.TOLD_CONTEXT in offers else None
     outcome = f"slots {told.slots or 'not told'}, context {told.context_tokens or 'not told'}"

@@ -1,4 +1,4 @@
-"""What came of a situation on a server."""
+"""A situation, the server that it is played on, and what came of it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Row:
 
 
 @dataclass
-class Stage:
+class UnderTest:
     """A lab with the server that runs in it now, and what a worker remembers."""
 
     lab: Lab
@@ -85,4 +85,4 @@ class Situation:
 
     name: str
     title: str
-    play: Callable[[Stage], Seen]
+    play: Callable[[UnderTest], Seen]
