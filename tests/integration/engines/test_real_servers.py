@@ -20,7 +20,7 @@ NOT_OFFERED: dict[str, set[str]] = {
     "llama.cpp": set(),
     "mlx_lm.server": {"schema", "nested", "broken_schema", "context", "capacity"},
     "vllm": set(),
-    "ollama": set(),
+    "ollama": {"broken_schema"},
 }
 """Situations that ask for what a server does not have."""
 STAND_IN = """#!/bin/sh

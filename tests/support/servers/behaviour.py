@@ -42,7 +42,7 @@ class Behaviour:
     token_s: float = 0.0
     """Seconds of a piece, in place of a share of `seconds`."""
     unfit: str = ""
-    """A word for which a schema is refused."""
+    """A word for which a schema is refused, or ignored where the server does that."""
     repeats: bool = False
     """The model writes one token without end: Ollama stops after the 31st, without a last part."""
     dead: bool = False

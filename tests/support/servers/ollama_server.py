@@ -97,8 +97,6 @@ class OllamaHandler(ModelHandler):
             self.json({"error": "llama-server process has terminated: exit status 2"}, 500)
         elif fault == "503":
             self.json({"error": BUSY}, 503)
-        elif behaviour.unfit and behaviour.unfit in json.dumps(payload.get("format")):
-            self.json({"error": "invalid JSON schema in format"}, 500)
         elif not self.page(fault):
             self._generate(_Turn(payload, chat, behaviour), fault)
 
@@ -173,7 +171,9 @@ class _Turn:
         self._prompt_tokens = _fitting(size, context, options.get("num_keep", 4))
         self.too_long = (size, context) if size >= context else None
         schema = payload.get("format")
-        self._schema = schema if isinstance(schema, dict) else None
+        # one that it cannot follow is ignored, and nothing is said
+        unfit = behaviour.unfit and behaviour.unfit in json.dumps(schema)
+        self._schema = schema if isinstance(schema, dict) and not unfit else None
         text = answer_text(self._schema, said["system"], said["user"])
         if behaviour.prose and not self._schema:
             text = behaviour.prose
